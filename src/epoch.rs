@@ -1,0 +1,112 @@
+//! The epoch number: which leadership this is, and the fencing token.
+
+use std::fmt;
+use std::num::ParseIntError;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The number of an epoch object, and the fencing token that a leader hands to the resource it
+/// writes.
+///
+/// Epochs start at 1 and only grow; each is granted to at most one campaign (invariant I1). A
+/// resource that remembers the greatest epoch it has seen and refuses lower ones is safe from
+/// leaders of the past.
+///
+/// ```
+/// # use tenure::Epoch;
+/// let epoch: Epoch = "7".parse()?;
+/// assert!(epoch < Epoch::MAX);
+/// assert_eq!(epoch.get(), 7);
+/// # Ok::<(), tenure::ParseEpochError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u64", into = "u64")]
+pub struct Epoch(u64);
+
+impl Epoch {
+    /// The first epoch of an election.
+    pub const FIRST: Epoch = Epoch(1);
+    /// The last epoch that ten digits can hold. Past it an election answers
+    /// [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted).
+    pub const MAX: Epoch = Epoch(9_999_999_999);
+
+    /// The epoch with this number, or `None` outside 1 to 9,999,999,999.
+    #[must_use]
+    pub const fn new(number: u64) -> Option<Epoch> {
+        if number >= Self::FIRST.0 && number <= Self::MAX.0 { Some(Epoch(number)) } else { None }
+    }
+
+    /// The number itself, 1 to 9,999,999,999.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The epoch after this one; `None` after [`Epoch::MAX`].
+    #[must_use]
+    pub const fn next(self) -> Option<Epoch> {
+        Epoch::new(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Epoch({})", self.0)
+    }
+}
+
+impl From<Epoch> for u64 {
+    fn from(epoch: Epoch) -> u64 {
+        epoch.0
+    }
+}
+
+impl TryFrom<u64> for Epoch {
+    type Error = ParseEpochError;
+
+    fn try_from(number: u64) -> Result<Epoch, ParseEpochError> {
+        Epoch::new(number).ok_or(ParseEpochError::OutOfRange(number))
+    }
+}
+
+impl FromStr for Epoch {
+    type Err = ParseEpochError;
+
+    fn from_str(text: &str) -> Result<Epoch, ParseEpochError> {
+        Epoch::try_from(text.parse::<u64>().map_err(ParseEpochError::NotANumber)?)
+    }
+}
+
+/// Why a text or a number is not an [`Epoch`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseEpochError {
+    /// The text is not a whole number.
+    #[error("an epoch is a whole number: {0}")]
+    NotANumber(ParseIntError),
+    /// The number is 0 or has more than ten digits.
+    #[error("an epoch lies between 1 and 9999999999, not {0}")]
+    OutOfRange(u64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_and_eleven_digits_are_no_epochs() {
+        assert_eq!(Epoch::new(0), None);
+        assert_eq!(Epoch::new(10_000_000_000), None);
+        assert_eq!(Epoch::MAX.next(), None);
+        assert_eq!(Epoch::FIRST.next(), Epoch::new(2));
+        assert!(serde_json::from_str::<Epoch>("0").is_err());
+        assert!("x".parse::<Epoch>().is_err());
+    }
+}

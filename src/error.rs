@@ -1,0 +1,89 @@
+//! What can go wrong, by what the caller should do about it.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::store::StoreError;
+
+/// An error of an election: a kind that tells what to do, and a message that tells what was seen.
+///
+/// A lost race is never an error: it is a value
+/// ([`Attempt::Held`](crate::Attempt::Held), [`Loss`](crate::Loss)).
+#[derive(Clone)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+/// What kind of error this is, and so what to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The settings contradict each other or lie outside their bounds. Nothing was sent. Correct
+    /// them; the message has the numbers.
+    InvalidConfig,
+    /// The store refused the credentials, or they lack a permission that the message names.
+    AccessDenied,
+    /// The bucket or the directory does not exist, or lies in another region. Correct the address.
+    NoSuchStore,
+    /// The store does not keep the promises that the protocol needs. Do not use it for elections.
+    UnsafeStore,
+    /// The body of an epoch object cannot be read as a record. It is never treated as free: look at
+    /// the named key, then depose it or restore it.
+    CorruptRecord,
+    /// The record is of a later format than this version of tenure knows. Upgrade.
+    RecordTooNew,
+    /// Epoch 9,999,999,999 has ended. Start a new prefix, and let guarded resources forget the old
+    /// tokens.
+    EpochsExhausted,
+    /// The newest epoch object that this process has seen is gone and no greater one exists:
+    /// somebody wiped the prefix or a lifecycle rule did. Counting must go on above the greatest
+    /// token ever handed out.
+    NewestDeleted,
+    /// The store cannot be reached or fails. The message says whether the request may have taken
+    /// effect. Waiting calls try again by themselves.
+    Unavailable,
+    /// The leadership has ended, so the call was not carried out.
+    LeadershipLost,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error { kind, message: message.into(), source: None }
+    }
+
+    /// A failed request, with what was being tried in front of the store's words.
+    pub(crate) fn from_store(doing: &str, error: StoreError) -> Error {
+        Error {
+            kind: error.kind().into(),
+            message: format!("{doing}: {error}"),
+            source: Some(Arc::new(error)),
+        }
+    }
+
+    /// What kind of error this is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.kind, self.message)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_ref().map(|source| source.as_ref() as &(dyn StdError + 'static))
+    }
+}

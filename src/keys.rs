@@ -1,0 +1,120 @@
+//! The keys of one election: where its epoch objects lie under the prefix.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use crate::epoch::Epoch;
+use crate::error::{Error, ErrorKind};
+
+const MAX_PREFIX_BYTES: usize = 900;
+
+/// The key prefix of an election, normalised: empty, or ending in one slash.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Keys {
+    prefix: Arc<str>,
+    lock_prefix: Arc<str>,
+}
+
+impl Keys {
+    /// `app` and `app/` name the same election; the empty prefix is the root of the store.
+    pub(crate) fn new(prefix: &str) -> Result<Keys, Error> {
+        let trimmed = prefix.strip_suffix('/').unwrap_or(prefix);
+        let invalid = |why: String| Err(Error::new(ErrorKind::InvalidConfig, why));
+        if prefix == "/" || trimmed.starts_with('/') {
+            return invalid(format!("the prefix {prefix:?} starts with a slash; leave it out"));
+        }
+        if trimmed.len() > MAX_PREFIX_BYTES {
+            let length = trimmed.len();
+            return invalid(format!(
+                "the prefix has {length} bytes; at most {MAX_PREFIX_BYTES} leave room for the object names"
+            ));
+        }
+        if trimmed.chars().any(char::is_control) {
+            return invalid(format!("the prefix {prefix:?} has a control character"));
+        }
+        if !trimmed.is_empty() && trimmed.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return invalid(format!("the prefix {prefix:?} has an empty, `.` or `..` part"));
+        }
+        let prefix = if trimmed.is_empty() { String::new() } else { format!("{trimmed}/") };
+        Ok(Keys { lock_prefix: format!("{prefix}lock-").into(), prefix: prefix.into() })
+    }
+
+    /// The prefix, empty or with a slash at its end.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// What every epoch object's key starts with.
+    pub(crate) fn lock_prefix(&self) -> &str {
+        &self.lock_prefix
+    }
+
+    /// The key of the epoch object `epoch`.
+    pub(crate) fn epoch(&self, epoch: Epoch) -> String {
+        self.numbered(epoch.get())
+    }
+
+    /// The key in the form of an epoch object's, for any number of up to ten digits: where a
+    /// listing starts.
+    pub(crate) fn numbered(&self, number: u64) -> String {
+        let mut key = String::with_capacity(self.lock_prefix.len() + 15);
+        key.push_str(&self.lock_prefix);
+        // Writing to a String cannot fail.
+        let _ = write!(key, "{number:010}.json");
+        key
+    }
+
+    /// The fixed object that the check of the store writes.
+    pub(crate) fn store_check(&self) -> String {
+        format!("{}.tenure-check", self.prefix)
+    }
+
+    /// The epoch of a key; `None` for foreign keys, which are ignored and never deleted.
+    pub(crate) fn parse(&self, key: &str) -> Option<Epoch> {
+        let digits = key.strip_prefix(&*self.lock_prefix)?.strip_suffix(".json")?;
+        if digits.len() != 10 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        digits.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slash_at_the_end_makes_no_difference() {
+        assert_eq!(Keys::new("app").unwrap(), Keys::new("app/").unwrap());
+        assert_eq!(Keys::new("").unwrap().epoch(Epoch::FIRST), "lock-0000000001.json");
+        assert_eq!(Keys::new("a/b").unwrap().epoch(Epoch::MAX), "a/b/lock-9999999999.json");
+        assert_eq!(Keys::new("a").unwrap().store_check(), "a/.tenure-check");
+    }
+
+    #[test]
+    fn prefixes_that_could_leave_the_election_are_refused() {
+        for prefix in ["/", "/a", "a//b", "a/../b", "..", ".", "a\nb", &"x".repeat(901)] {
+            let error = Keys::new(prefix).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{prefix:?}");
+        }
+    }
+
+    #[test]
+    fn foreign_keys_are_not_epochs() {
+        let keys = Keys::new("app").unwrap();
+        assert_eq!(keys.parse("app/lock-0000000012.json"), Epoch::new(12));
+        for key in [
+            "app/lock-0000000000.json",
+            "app/lock-00000000001.json",
+            "app/lock-000000001.json",
+            "app/lock-0000000002.json.bak",
+            "app/lock-000000000x.json",
+            "app/lock-+000000001.json",
+            "app/lock-0000000001.json/x",
+            "app/.tenure-check",
+            "lock-0000000001.json",
+        ] {
+            assert_eq!(keys.parse(key), None, "{key}");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Where epoch objects live: a trait of five calls, and the stores that implement it.
+//!
+//! A refused condition is a value ([`PutOutcome::Refused`]); a [`StoreError`] says what is known of
+//! a request that failed ([`Happened`]). Nothing here knows about elections.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+
+use crate::error::ErrorKind;
+
+pub mod memory;
+
+/// An ETag made of the content alone, as S3's are: 128 bits of its SHA-256, in quotes.
+pub(crate) fn content_etag(body: &[u8]) -> ETag {
+    ETag::new(format!("\"{}\"", content_hash(body)))
+}
+
+/// 128 bits of the SHA-256, as 32 hexadecimal digits: the same in every build, as processes compare
+/// them.
+pub(crate) fn content_hash(body: &[u8]) -> String {
+    use sha2::Digest as _;
+    let digest = sha2::Sha256::digest(body);
+    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What an object store must offer.
+///
+/// The promises asked of an implementation: a write that was answered is seen by every read and
+/// listing that starts later; of any number of concurrent `create` calls for one key exactly one is
+/// [`PutOutcome::Done`], and so of concurrent `replace` calls with one ETag. An implementation
+/// never repeats a `create` or `replace` by itself: a repeated write would turn its own success
+/// into a refusal.
+///
+/// Callers bound each call with a timeout and drop it then; a dropped write may still take effect.
+#[cfg_attr(test, mockall::automock)]
+#[async_trait]
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// The keys that start with `prefix` and are greater than `after`, in ascending order of their
+    /// bytes.
+    ///
+    /// A page may hold fewer keys than `limit` (1 to 1,000) without being the last: only
+    /// [`Page::truncated`] tells. One request.
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError>;
+
+    /// The object at `key`; [`GetOutcome::NotModified`] without a body if its ETag is still
+    /// `unless`.
+    ///
+    /// Bodies longer than `max_len` bytes are not read: [`GetOutcome::TooLarge`]. One request.
+    async fn get(
+        &self,
+        key: &str,
+        unless: Option<ETag>,
+        max_len: usize,
+    ) -> Result<GetOutcome, StoreError>;
+
+    /// Writes `key` only if there is no such object (`If-None-Match: *`). One request, never
+    /// repeated.
+    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError>;
+
+    /// Writes `key` only if its ETag is still `etag` (`If-Match`). One request, never repeated.
+    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError>;
+
+    /// Deletes up to 1,000 keys; a missing key counts as deleted. One request where the store has
+    /// such a call.
+    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError>;
+
+    /// What this store is, for messages and logs: a URL without secrets.
+    fn describe(&self) -> String;
+
+    /// Told by the check of the store that it compares ETags only without their quotes (Ceph 16
+    /// does). An implementation that can send them so does from now on, and answers true.
+    fn send_unquoted_etags(&self) -> bool {
+        false
+    }
+}
+
+/// An entity tag, exactly as the store sent it. Two bodies with the same tag are the same body.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ETag(Arc<str>);
+
+impl ETag {
+    /// The tag with this text, quotes included where the store sends them.
+    pub fn new(text: impl Into<Arc<str>>) -> ETag {
+        ETag(text.into())
+    }
+
+    /// The text, as received.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ETag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ETag({})", self.0)
+    }
+}
+
+impl fmt::Display for ETag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One page of a listing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Page {
+    /// In ascending order of their keys' bytes.
+    pub entries: Vec<Entry>,
+    /// Whether more keys may follow. A short page says nothing.
+    pub truncated: bool,
+    /// The store's clock when it answered, where it says so.
+    pub served_at: Option<DateTime<Utc>>,
+}
+
+/// One key of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The whole key.
+    pub key: String,
+    /// The length of its body in bytes.
+    pub size: u64,
+    /// When it was last written, by the store's clock.
+    pub last_modified: Option<DateTime<Utc>>,
+}
+
+/// An object and what the store says about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    /// The body.
+    pub body: Bytes,
+    /// Its entity tag.
+    pub etag: ETag,
+    /// When it was last written, by the store's clock.
+    pub last_modified: Option<DateTime<Utc>>,
+    /// The store's clock when it answered, where it says so.
+    pub served_at: Option<DateTime<Utc>>,
+}
+
+/// The answer to [`Store::get`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GetOutcome {
+    /// The object.
+    Found(Object),
+    /// The object still has the ETag that the caller named.
+    NotModified,
+    /// There is no object at this key.
+    Missing,
+    /// The object is longer than the caller reads.
+    TooLarge {
+        /// Its entity tag.
+        etag: ETag,
+        /// The length of its body in bytes.
+        len: u64,
+    },
+}
+
+/// The answer to a conditional write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PutOutcome {
+    /// Written. Without an ETag the caller cannot know which write it was, and treats it as
+    /// unknown.
+    Done {
+        /// The entity tag of what was written.
+        etag: Option<ETag>,
+    },
+    /// The condition did not hold: the key exists (`create`), or has another ETag (`replace`).
+    /// Nothing was written.
+    Refused,
+    /// `replace` on a key that does not exist. Nothing was written.
+    Missing,
+}
+
+/// The answer to [`Store::delete`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeleteOutcome {
+    /// How many of the keys are gone.
+    pub deleted: usize,
+    /// The keys that could not be deleted, each with the store's reason.
+    pub failed: Vec<(String, String)>,
+}
+
+/// What is known of a request that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Happened {
+    /// It did not take effect and will not.
+    No,
+    /// It may have taken effect, or may yet.
+    Maybe,
+}
+
+/// What kind of failure a store met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// The network, a timeout, an overloaded or failing store, a concurrent writer (409). Try
+    /// again.
+    Transient,
+    /// The credentials are refused or lack a permission.
+    AccessDenied,
+    /// The bucket or directory is not there, or not in this region.
+    NoSuchStore,
+    /// The store cannot do what was asked (501, no conditional writes, an unordered listing).
+    Unsupported,
+    /// The request itself cannot be right: a key that the store does not allow, a missing setting.
+    Invalid,
+}
+
+/// A request that failed: what is known, and the store's words.
+#[derive(Clone)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    happened: Happened,
+    message: String,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+impl StoreError {
+    /// A failure of this kind. The message says what was asked and what came back, without secrets
+    /// or bodies.
+    pub fn new(kind: StoreErrorKind, happened: Happened, message: impl Into<String>) -> StoreError {
+        StoreError { kind, happened, message: message.into(), source: None }
+    }
+
+    /// The same, with the error underneath.
+    #[must_use]
+    pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> StoreError {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// A request that was not answered in time, so it may have taken effect.
+    pub(crate) fn timed_out(message: impl Into<String>) -> StoreError {
+        StoreError::new(StoreErrorKind::Transient, Happened::Maybe, message)
+    }
+
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
+    /// Whether the request may have taken effect.
+    #[must_use]
+    pub fn happened(&self) -> Happened {
+        self.happened
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match self.happened {
+            Happened::No => Ok(()),
+            Happened::Maybe => f.write_str(" (it may have taken effect)"),
+        }
+    }
+}
+
+impl fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, happened {:?}: {}", self.kind, self.happened, self.message)
+    }
+}
+
+impl StdError for StoreError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_ref().map(|source| source.as_ref() as &(dyn StdError + 'static))
+    }
+}
+
+impl From<StoreErrorKind> for ErrorKind {
+    fn from(kind: StoreErrorKind) -> ErrorKind {
+        match kind {
+            StoreErrorKind::Transient => ErrorKind::Unavailable,
+            StoreErrorKind::AccessDenied => ErrorKind::AccessDenied,
+            StoreErrorKind::NoSuchStore => ErrorKind::NoSuchStore,
+            StoreErrorKind::Unsupported => ErrorKind::UnsafeStore,
+            StoreErrorKind::Invalid => ErrorKind::InvalidConfig,
+        }
+    }
+}
