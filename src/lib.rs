@@ -6,6 +6,8 @@ mod clock;
 mod epoch;
 mod error;
 mod keys;
+mod protocol;
+mod record;
 pub mod store;
 
 pub use clock::{Clock, Moment, SystemClock};

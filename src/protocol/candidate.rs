@@ -1,0 +1,450 @@
+//! The timeless state machine of one candidate or observer (DESIGN section 4).
+//!
+//! It is a value: [`Candidate::step`] says what to do next, [`Candidate::handle`] takes what came of
+//! it. At most one request is under way at a time. That a lease lapsed or ended is an input, so the
+//! machine is right under any clock; the driver owns time, jitter and retries.
+
+use super::find::{Beyond, Listing, Progress, Search, Told};
+use super::leader::{Doing, Held};
+use super::message::{
+    Answer, Ended, Failure, Lost, Nonce, Request, Seen, Sighting, Step, Wait, Write,
+};
+use crate::epoch::Epoch;
+
+/// What kind of participant this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Rules {
+    /// Follows only: never writes.
+    pub(crate) observer: bool,
+    /// A renewal counts only after a LIST that shows nothing greater.
+    pub(crate) verify_renewals: bool,
+    /// There is a delay between the seal and the create, unless the epoch before ended by resignation.
+    pub(crate) takeover_delay: bool,
+}
+
+/// The state machine.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Candidate {
+    pub(super) rules: Rules,
+    /// The greatest epoch seen to exist: nothing at or below it is ever created or granted.
+    pub(super) greatest: Option<Epoch>,
+    pub(super) state: State,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum State {
+    /// LIST. `suspect` is an epoch whose GET was denied, or the known newest that did not show.
+    Find {
+        search: Search,
+        suspect: Option<Suspect>,
+    },
+    /// GET the newest.
+    Read {
+        epoch: Epoch,
+    },
+    /// Wait for the lapse, or for the next poll.
+    Follow {
+        sighting: Sighting,
+    },
+    Poll {
+        sighting: Sighting,
+    },
+    /// Lapsed, but foreign: its touch does not change the ETag, so the condition of the seal would
+    /// not notice it. Look once more.
+    LookAgain {
+        sighting: Sighting,
+    },
+    Seal {
+        sighting: Sighting,
+    },
+    /// Wait until the holder of a deposed epoch cannot believe in its lease any more.
+    Deposed {
+        epoch: Epoch,
+    },
+    Takeover {
+        epoch: Epoch,
+    },
+    /// About to create; these nonces were sent for this epoch already.
+    NeedNonce {
+        epoch: Epoch,
+        tried: Vec<Nonce>,
+    },
+    Create {
+        epoch: Epoch,
+        tried: Vec<Nonce>,
+    },
+    /// The create was refused: was that my own earlier attempt?
+    ReadOwn {
+        epoch: Epoch,
+        tried: Vec<Nonce>,
+    },
+    Confirm {
+        held: Held,
+        beyond: Beyond,
+    },
+    /// Lost before it was granted: seal the own object, best effort.
+    SealOwn {
+        held: Held,
+    },
+    Lead {
+        held: Held,
+        doing: Doing,
+        resigning: bool,
+    },
+    /// An observer without a leader.
+    Vacant,
+    /// Try again what failed.
+    Pause(Box<State>),
+    Failed(Failure),
+    Over,
+}
+
+/// Why a search is made with suspicion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Suspect {
+    Denied(Epoch),
+    Gone,
+}
+
+/// What the driver tells the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Input {
+    /// To [`Step::Request`].
+    Answer(Answer),
+    /// To [`Step::Nonce`].
+    Nonce(Nonce),
+    /// After [`Wait::Retry`].
+    Resume,
+    /// It is time to look at the followed epoch again.
+    PollDue,
+    /// By this observer's clock the lease is over.
+    Lapsed,
+    /// The takeover delay is over.
+    TakeoverOver,
+    /// The epoch was granted, but too little of the lease is left to use it.
+    Abandon,
+    /// It is time to renew, or there is something to proclaim.
+    RenewDue,
+    /// It is time to look whether a peer that does not seal has superseded this leader.
+    LookDue,
+    /// The lease has ended by the leader's clock.
+    LeaseEnded,
+    Resign,
+}
+
+/// What an input brought about, beyond the next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Event {
+    /// The epoch was granted to the create attempt with this heartbeat.
+    Granted {
+        epoch: Epoch,
+        heartbeat: u64,
+    },
+    /// The write with this heartbeat extended the lease.
+    Extended {
+        heartbeat: u64,
+    },
+    Lost(Lost),
+}
+
+/// Past this many unanswered creates of one epoch the candidate looks for the newest again.
+const MAX_CREATE_ATTEMPTS: usize = 16;
+
+impl Candidate {
+    /// A participant that has seen epochs up to `greatest`.
+    pub(crate) fn new(rules: Rules, greatest: Option<Epoch>) -> Candidate {
+        let search = Search::new(greatest);
+        Candidate { rules, greatest, state: State::Find { search, suspect: None } }
+    }
+
+    /// The greatest epoch seen to exist.
+    pub(crate) fn greatest(&self) -> Option<Epoch> {
+        self.greatest
+    }
+
+    /// The epoch followed and its holder's nonce, while following.
+    pub(crate) fn followed(&self) -> Option<&Sighting> {
+        match &self.state {
+            State::Follow { sighting } | State::Poll { sighting } => Some(sighting),
+            _ => None,
+        }
+    }
+
+    /// What to do next.
+    pub(crate) fn step(&self) -> Step {
+        Step::Request(match &self.state {
+            State::Find { search, .. } => Request::List(search.next_page().clone()),
+            State::Read { epoch } | State::ReadOwn { epoch, .. } => {
+                Request::Get { epoch: *epoch, unless: None }
+            }
+            State::Poll { sighting } if !sighting.is_foreign() => {
+                Request::Get { epoch: sighting.epoch, unless: Some(sighting.etag.clone()) }
+            }
+            State::Poll { sighting } | State::LookAgain { sighting } => {
+                Request::Get { epoch: sighting.epoch, unless: None }
+            }
+            State::Seal { sighting } => Request::Seal {
+                epoch: sighting.epoch,
+                etag: sighting.etag.clone(),
+                nonce: sighting.seen.nonce,
+                heartbeat: sighting.seen.heartbeat + 1,
+                ended: Ended::Lapsed,
+            },
+            State::Create { epoch, tried } => Request::Create {
+                epoch: *epoch,
+                write: Write {
+                    nonce: *tried.last().expect("a create is entered with its nonce in `tried`"),
+                    heartbeat: tried.len() as u64,
+                },
+            },
+            State::Confirm { beyond, .. } => Request::List(beyond.next_page().clone()),
+            State::SealOwn { held } => held.seal(Ended::Lapsed),
+            State::Lead { held, doing, .. } => return doing.step(held),
+            State::NeedNonce { .. } => return Step::Nonce,
+            State::Follow { .. } => return Step::Wait(Wait::Follow),
+            State::Deposed { .. } => return Step::Wait(Wait::Deposed),
+            State::Takeover { .. } => return Step::Wait(Wait::Takeover),
+            State::Vacant => return Step::Wait(Wait::Vacant),
+            State::Pause(_) => return Step::Wait(Wait::Retry),
+            State::Over => return Step::Wait(Wait::Over),
+            State::Failed(failure) => return Step::Failed(*failure),
+        })
+    }
+
+    /// Takes an input. One that does not fit the state changes nothing: the driver may be late.
+    pub(crate) fn handle(&mut self, input: Input) -> Option<Event> {
+        let state = std::mem::replace(&mut self.state, State::Over);
+        let (state, event) = match state {
+            State::Lead { held, doing, resigning } => self.lead(held, doing, resigning, input),
+            state => match input {
+                Input::Answer(Answer::Denied) => (self.denied(state), None),
+                Input::Answer(Answer::Unsafe) => (State::Failed(Failure::Unsafe), None),
+                Input::Answer(answer) => self.answered(state, answer),
+                input => (self.told(state, input), None),
+            },
+        };
+        self.state = state;
+        event
+    }
+
+    fn told(&mut self, state: State, input: Input) -> State {
+        match (state, input) {
+            (State::Pause(state), Input::Resume) => *state,
+            (State::Follow { sighting }, Input::PollDue) => State::Poll { sighting },
+            // An observer looks for a successor that did not seal.
+            (State::Follow { .. }, Input::Lapsed) if self.rules.observer => self.find(),
+            (State::Follow { sighting }, Input::Lapsed) if sighting.is_foreign() => {
+                State::LookAgain { sighting }
+            }
+            (State::Follow { sighting }, Input::Lapsed) => State::Seal { sighting },
+            (State::Vacant, Input::PollDue) => self.find(),
+            (State::Deposed { epoch }, Input::Lapsed) => self.take_over(epoch),
+            (State::Takeover { epoch }, Input::TakeoverOver) => self.succeed(Some(epoch)),
+            (State::NeedNonce { epoch, mut tried }, Input::Nonce(nonce)) => {
+                tried.push(nonce);
+                State::Create { epoch, tried }
+            }
+            (state, _) => state,
+        }
+    }
+
+    fn answered(&mut self, state: State, answer: Answer) -> (State, Option<Event>) {
+        let state = match (state, answer) {
+            (State::Find { search, suspect }, Answer::Listed(page)) => {
+                self.searched(search, suspect, page)
+            }
+            (State::Confirm { held, beyond }, Answer::Listed(page)) => {
+                return self.confirmed(held, beyond, page);
+            }
+            // Deciding nothing, so its answer does not matter.
+            (State::SealOwn { .. }, _) => self.find(),
+            (State::Read { epoch }, Answer::Found { etag, seen, .. }) => {
+                self.enter(Sighting { epoch, etag, seen })
+            }
+            (State::Poll { sighting }, Answer::Found { etag, seen, .. }) => {
+                let now = Sighting { epoch: sighting.epoch, etag, seen };
+                self.polled(&sighting, now)
+            }
+            (State::Poll { sighting }, Answer::NotModified) => State::Follow { sighting },
+            (State::LookAgain { sighting }, Answer::Found { etag, seen, touched }) => {
+                let now = Sighting { epoch: sighting.epoch, etag, seen };
+                if touched || now != sighting {
+                    self.polled(&sighting, now)
+                } else {
+                    State::Seal { sighting }
+                }
+            }
+            // Compacted meanwhile.
+            (State::Poll { .. } | State::LookAgain { .. }, Answer::Missing) => self.find(),
+            (State::Read { .. } | State::ReadOwn { .. }, Answer::Missing) => self.find().paused(),
+            (State::Seal { sighting }, Answer::Done { .. }) => self.take_over(sighting.epoch),
+            (State::Seal { sighting }, Answer::Refused) => State::Read { epoch: sighting.epoch },
+            (State::Seal { .. }, Answer::Missing) => self.find(),
+            (State::Seal { sighting }, Answer::Unknown) => {
+                State::Read { epoch: sighting.epoch }.paused()
+            }
+            (State::Create { epoch, tried }, answer) => self.created(epoch, tried, answer),
+            (State::ReadOwn { epoch, tried }, Answer::Found { etag, seen, .. }) => {
+                self.read_own(epoch, tried, Sighting { epoch, etag, seen })
+            }
+            (
+                State::Read { epoch }
+                | State::ReadOwn { epoch, .. }
+                | State::Poll { sighting: Sighting { epoch, .. } }
+                | State::LookAgain { sighting: Sighting { epoch, .. } },
+                Answer::Unreadable,
+            ) => State::Failed(Failure::Unreadable(epoch)),
+            // Unknown, or an answer that no such request has: ask again.
+            (State::Poll { sighting }, _) => State::Follow { sighting }.paused(),
+            (state, _) => state.paused(),
+        };
+        (state, None)
+    }
+
+    fn searched(&mut self, mut search: Search, suspect: Option<Suspect>, page: Listing) -> State {
+        match search.handle(page) {
+            Progress::More => State::Find { search, suspect },
+            Progress::Newest(None) if self.rules.observer => State::Vacant,
+            Progress::Newest(None) => self.succeed(None),
+            Progress::Newest(Some(epoch)) => {
+                self.saw(epoch);
+                if suspect == Some(Suspect::Denied(epoch)) {
+                    return State::Failed(Failure::Denied);
+                }
+                State::Read { epoch }
+            }
+            Progress::KnownIsGone(epoch) if suspect == Some(Suspect::Gone) => {
+                State::Failed(Failure::NewestDeleted(epoch))
+            }
+            Progress::KnownIsGone(_) => {
+                let search = Search::new(self.greatest);
+                State::Find { search, suspect: Some(Suspect::Gone) }.paused()
+            }
+        }
+    }
+
+    /// A GET can be denied because the object is gone and the credentials may not list (section 7 of
+    /// the S3 API's errors); so list before giving up.
+    fn denied(&mut self, state: State) -> State {
+        match state {
+            State::SealOwn { .. } => self.find(),
+            State::Read { epoch }
+            | State::Poll { sighting: Sighting { epoch, .. } }
+            | State::LookAgain { sighting: Sighting { epoch, .. } } => State::Find {
+                search: Search::new(self.greatest),
+                suspect: Some(Suspect::Denied(epoch)),
+            },
+            _ => State::Failed(Failure::Denied),
+        }
+    }
+
+    fn polled(&mut self, before: &Sighting, now: Sighting) -> State {
+        // The same number with another nonce: the store was wiped, or the epoch was created again.
+        if before.seen.nonce == now.seen.nonce { self.enter(now) } else { self.find() }
+    }
+
+    /// What the newest epoch object asks for.
+    fn enter(&mut self, sighting: Sighting) -> State {
+        let epoch = sighting.epoch;
+        self.saw(epoch);
+        let Seen { nonce, ended, reclaimable, .. } = sighting.seen;
+        match ended {
+            None if self.rules.observer => State::Follow { sighting },
+            Some(_) if self.rules.observer => State::Vacant,
+            None if reclaimable => State::Seal { sighting },
+            None => State::Follow { sighting },
+            Some(Ended::Resigned) => self.succeed(Some(epoch)),
+            Some(Ended::Lapsed) => self.take_over(epoch),
+            Some(_) if nonce.is_none() => self.take_over(epoch),
+            Some(Ended::Deposed | Ended::Unknown) => State::Deposed { epoch },
+        }
+    }
+
+    fn take_over(&mut self, epoch: Epoch) -> State {
+        if self.rules.takeover_delay {
+            State::Takeover { epoch }
+        } else {
+            self.succeed(Some(epoch))
+        }
+    }
+
+    /// Creates the epoch after this one, the first if there never was one.
+    fn succeed(&mut self, epoch: Option<Epoch>) -> State {
+        let Some(next) = epoch.map_or(Some(Epoch::FIRST), Epoch::next) else {
+            return State::Failed(Failure::Exhausted);
+        };
+        if self.greatest >= Some(next) {
+            return self.find();
+        }
+        State::NeedNonce { epoch: next, tried: Vec::new() }
+    }
+
+    fn created(&mut self, epoch: Epoch, tried: Vec<Nonce>, answer: Answer) -> State {
+        match answer {
+            Answer::Done { etag } => {
+                let heartbeat = tried.len() as u64;
+                let nonce = *tried.last().expect("a create is entered with its nonce in `tried`");
+                self.confirm(Held { epoch, nonce, etag, heartbeat, sent: heartbeat })
+            }
+            Answer::Refused => State::ReadOwn { epoch, tried },
+            _ if tried.len() >= MAX_CREATE_ATTEMPTS => self.find().paused(),
+            _ => State::NeedNonce { epoch, tried }.paused(),
+        }
+    }
+
+    fn read_own(&mut self, epoch: Epoch, tried: Vec<Nonce>, now: Sighting) -> State {
+        let mine = tried.iter().position(|nonce| Some(*nonce) == now.seen.nonce);
+        match mine {
+            Some(attempt) if now.seen.ended.is_none() => self.confirm(Held {
+                epoch,
+                nonce: tried[attempt],
+                etag: now.etag,
+                heartbeat: attempt as u64 + 1,
+                sent: tried.len() as u64,
+            }),
+            _ => {
+                self.saw(epoch);
+                self.find()
+            }
+        }
+    }
+
+    fn confirm(&mut self, held: Held) -> State {
+        self.saw(held.epoch);
+        State::Confirm { beyond: Beyond::new(held.epoch.get()), held }
+    }
+
+    fn confirmed(
+        &mut self,
+        held: Held,
+        mut beyond: Beyond,
+        page: Listing,
+    ) -> (State, Option<Event>) {
+        match beyond.handle(page) {
+            Told::NotYet => (State::Confirm { held, beyond }, None),
+            Told::Yes { greatest, .. } => {
+                self.saw(greatest);
+                (State::SealOwn { held }, None)
+            }
+            Told::No => {
+                let granted = Event::Granted { epoch: held.epoch, heartbeat: held.heartbeat };
+                (State::Lead { held, doing: Doing::Idle, resigning: false }, Some(granted))
+            }
+        }
+    }
+
+    pub(super) fn saw(&mut self, epoch: Epoch) {
+        self.greatest = self.greatest.max(Some(epoch));
+    }
+
+    fn find(&self) -> State {
+        State::Find { search: Search::new(self.greatest), suspect: None }
+    }
+}
+
+impl State {
+    /// The same after a short pause, so that no store can make the machine spin.
+    fn paused(self) -> State {
+        State::Pause(Box::new(self))
+    }
+}

@@ -1,0 +1,236 @@
+//! Finding the newest epoch with a listing that only answers "what comes after this key?".
+//!
+//! DESIGN section 6. The question "is there an epoch greater than X?" is monotone in X whatever the
+//! gaps, so galloping and bisecting on it is exact for any set of keys. "Does epoch X exist?" is not.
+
+use crate::epoch::Epoch;
+
+/// Where a listing starts: after this place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum After {
+    /// After the key that the epoch of this number has or would have; 0 is the start.
+    Number(u64),
+    /// After a foreign key, to list past it.
+    Key(String),
+}
+
+/// What a page of a listing says about epochs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Listing {
+    /// The least and the greatest epoch on the page.
+    pub(crate) epochs: Option<(Epoch, Epoch)>,
+    /// Where the next page starts; `None` if no epoch can follow.
+    pub(crate) rest: Option<After>,
+}
+
+/// Is there an epoch greater than a number? Pages of foreign keys are listed past.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Beyond {
+    number: u64,
+    at: After,
+}
+
+/// What a page told [`Beyond`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Told {
+    /// These exist: the least and the greatest of the page, and whether that is all.
+    Yes { least: Epoch, greatest: Epoch, complete: bool },
+    /// There is none.
+    No,
+    /// Only foreign keys so far: list on.
+    NotYet,
+}
+
+impl Beyond {
+    pub(crate) fn new(number: u64) -> Beyond {
+        Beyond { number, at: After::Number(number) }
+    }
+
+    pub(crate) fn next_page(&self) -> &After {
+        &self.at
+    }
+
+    pub(crate) fn handle(&mut self, listing: Listing) -> Told {
+        match (listing.epochs, listing.rest) {
+            (Some((least, greatest)), rest) => {
+                Told::Yes { least, greatest, complete: rest.is_none() }
+            }
+            (None, None) => Told::No,
+            (None, Some(rest)) => {
+                self.at = rest;
+                Told::NotYet
+            }
+        }
+    }
+}
+
+/// The search for the newest epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Search {
+    /// The greatest epoch known to have existed; it must show unless a greater one does.
+    known: Option<Epoch>,
+    /// The greatest epoch that this search has seen.
+    lower: Option<Epoch>,
+    /// No epoch greater than this exists.
+    upper: u64,
+    /// How far to leap next, while the end has not been passed.
+    stride: u64,
+    query: Beyond,
+}
+
+/// What a page told [`Search`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Progress {
+    /// List on, from [`Search::next_page`].
+    More,
+    /// This is the newest; `None` if there never was one.
+    Newest(Option<Epoch>),
+    /// The known epoch is gone and nothing greater exists.
+    KnownIsGone(Epoch),
+}
+
+const FIRST_STRIDE: u64 = 1_000;
+
+impl Search {
+    /// Starts one below the epoch known, so that a healthy store shows it.
+    pub(crate) fn new(known: Option<Epoch>) -> Search {
+        let start = known.map_or(0, |epoch| epoch.get() - 1);
+        Search { known, lower: None, upper: Epoch::MAX.get(), stride: 0, query: Beyond::new(start) }
+    }
+
+    pub(crate) fn next_page(&self) -> &After {
+        self.query.next_page()
+    }
+
+    pub(crate) fn handle(&mut self, listing: Listing) -> Progress {
+        match self.query.handle(listing) {
+            Told::NotYet => return Progress::More,
+            Told::Yes { greatest, complete, .. } => {
+                self.lower = self.lower.max(Some(greatest));
+                if complete {
+                    return Progress::Newest(self.lower);
+                }
+            }
+            Told::No => self.upper = self.query.number,
+        }
+        let Some(lower) = self.lower else {
+            return self.known.map_or(Progress::Newest(None), Progress::KnownIsGone);
+        };
+        if lower.get() >= self.upper {
+            return Progress::Newest(Some(lower));
+        }
+        self.query = Beyond::new(self.leap(lower.get()));
+        Progress::More
+    }
+
+    /// The next X to ask about: `lower <= X < upper`, so that every answer narrows the two.
+    fn leap(&mut self, lower: u64) -> u64 {
+        let end_is_unknown = self.upper == Epoch::MAX.get();
+        let leap = lower.saturating_add(self.stride);
+        if end_is_unknown && leap < self.upper {
+            self.stride = (self.stride * 2).max(FIRST_STRIDE);
+            leap
+        } else {
+            lower + (self.upper - lower) / 2
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Answers from a set of epoch numbers, with pages of at most `page` keys.
+    fn page_of(epochs: &BTreeSet<u64>, after: &After, page: usize) -> Listing {
+        let After::Number(after) = after else { panic!("no foreign keys here") };
+        let keys: Vec<u64> = epochs.range(after + 1..).take(page).copied().collect();
+        let last = keys.last().copied();
+        let more = last.is_some_and(|last| epochs.range(last + 1..).next().is_some());
+        let epoch = |number: u64| Epoch::new(number).unwrap();
+        Listing {
+            epochs: keys.first().map(|first| (epoch(*first), epoch(last.unwrap()))),
+            rest: if more { last.map(After::Number) } else { None },
+        }
+    }
+
+    fn find(epochs: &BTreeSet<u64>, known: Option<u64>, page: usize) -> (Progress, usize) {
+        let mut search = Search::new(known.and_then(Epoch::new));
+        for requests in 1..200 {
+            let listing = page_of(epochs, search.next_page(), page);
+            match search.handle(listing) {
+                Progress::More => {}
+                done => return (done, requests),
+            }
+        }
+        panic!("no end in sight: {search:?}");
+    }
+
+    #[test]
+    fn finds_the_greatest_whatever_the_gaps() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        for round in 0..2_000 {
+            let bits = rng.u32(1..34);
+            let count = rng.usize(1..40);
+            let top = (1u64 << bits).min(Epoch::MAX.get());
+            let epochs: BTreeSet<u64> = (0..count).map(|_| rng.u64(1..=top)).collect();
+            let newest = epochs.last().copied().unwrap();
+            let known = [None, Some(newest), epochs.first().copied(), Some(rng.u64(1..=newest))];
+            let known = known[round % 4];
+            let (found, requests) = find(&epochs, known, rng.usize(1..9));
+            assert_eq!(found, Progress::Newest(Epoch::new(newest)), "{epochs:?} from {known:?}");
+            assert!(requests < 80, "{requests} requests for {} keys", epochs.len());
+        }
+    }
+
+    #[test]
+    fn a_million_epochs_cost_tens_of_requests() {
+        let epochs: BTreeSet<u64> = (1..=1_000_000).collect();
+        let (found, requests) = find(&epochs, None, 1_000);
+        assert_eq!(found, Progress::Newest(Epoch::new(1_000_000)));
+        assert!(requests <= 30, "{requests}");
+    }
+
+    #[test]
+    fn the_steady_state_is_one_request() {
+        let epochs: BTreeSet<u64> = (41..=50).collect();
+        assert_eq!(find(&epochs, Some(50), 1_000), (Progress::Newest(Epoch::new(50)), 1));
+        assert_eq!(find(&BTreeSet::new(), None, 1_000), (Progress::Newest(None), 1));
+    }
+
+    #[test]
+    fn a_known_epoch_must_show_unless_a_greater_one_does() {
+        let gone = Progress::KnownIsGone(Epoch::new(7).unwrap());
+        assert_eq!(find(&BTreeSet::new(), Some(7), 10).0, gone);
+        assert_eq!(find(&BTreeSet::from([5, 6]), Some(7), 10).0, gone);
+        let newest = Progress::Newest(Epoch::new(9));
+        assert_eq!(find(&BTreeSet::from([5, 6, 9]), Some(7), 10).0, newest);
+    }
+
+    #[test]
+    fn foreign_keys_are_listed_past_not_taken_for_the_end() {
+        let mut beyond = Beyond::new(1);
+        let backup = After::Key("lock-0000000002.json.bak".into());
+        let page = Listing { epochs: None, rest: Some(backup.clone()) };
+        assert_eq!(beyond.handle(page), Told::NotYet);
+        assert_eq!(beyond.next_page(), &backup);
+        let three = Epoch::new(3).unwrap();
+        let page = Listing { epochs: Some((three, three)), rest: None };
+        let yes = Told::Yes { least: three, greatest: three, complete: true };
+        assert_eq!(beyond.handle(page), yes);
+    }
+
+    /// The mistake that "does epoch X exist?" would make; the check above must be able to see it.
+    #[test]
+    fn broken_bisecting_on_existence_misses_the_newest() {
+        let epochs = BTreeSet::from([1, 2, 3, 4, 900]);
+        let (mut low, mut high) = (4u64, 1_024u64);
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            if epochs.contains(&middle) { low = middle } else { high = middle }
+        }
+        assert_ne!(low, 900);
+        assert_eq!(find(&epochs, None, 3).0, Progress::Newest(Epoch::new(900)));
+    }
+}

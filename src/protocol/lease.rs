@@ -1,0 +1,337 @@
+//! The arithmetic of leases; the time is an argument.
+//!
+//! An observer's timer starts when a response was *received*, a leader's lease when its write was
+//! *sent*, so the leader stops first. Only rates of clocks are compared, never their readings.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use super::message::{Nonce, Sighting};
+use crate::clock::Moment;
+use crate::epoch::Epoch;
+use crate::store::ETag;
+
+/// By how much the rates of two machines' clocks may differ, in parts per million.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Drift(u32);
+
+impl Drift {
+    pub(crate) const fn from_ppm(ppm: u32) -> Drift {
+        Drift(ppm)
+    }
+
+    /// `duration × (1 + drift)`, rounded up to the nanosecond.
+    pub(crate) fn stretch(self, duration: Duration) -> Duration {
+        let extra = (duration.as_nanos() * u128::from(self.0)).div_ceil(1_000_000);
+        let extra = u64::try_from(extra).map_or(Duration::MAX, Duration::from_nanos);
+        duration.saturating_add(extra)
+    }
+}
+
+/// An observer's timer: has the leader of an epoch shown a sign of life in time?
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct LapseTimer {
+    epoch: Epoch,
+    nonce: Option<Nonce>,
+    etag: ETag,
+    /// Only of a foreign record, whose touch leaves the ETag as it was.
+    touched: Option<DateTime<Utc>>,
+    validity: Option<Duration>,
+    /// When the response that first showed this ETag had been received, on the boot clock.
+    since: Duration,
+    /// When the seal was first seen, on the boot clock.
+    sealed: Option<Duration>,
+    /// The store's own dates say that the lease is over.
+    lapsed_by_store: bool,
+}
+
+/// What the store's dates say about a record, where they may be believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct StoreAge {
+    /// The store's `Date` minus the object's `Last-Modified`.
+    pub(crate) age: Duration,
+    /// What the store's own clocks may be apart.
+    pub(crate) margin: Duration,
+}
+
+/// What an observer has just read.
+#[derive(Debug, Clone)]
+pub(crate) struct Reading<'a> {
+    pub(crate) sighting: &'a Sighting,
+    pub(crate) validity: Option<Duration>,
+    pub(crate) last_modified: Option<DateTime<Utc>>,
+    pub(crate) store_age: Option<StoreAge>,
+    /// When the whole response had been received.
+    pub(crate) received: Moment,
+}
+
+impl LapseTimer {
+    /// Takes note of a record. Any new ETag restarts the timer, the same ETag never does, and a seal
+    /// leaves the timer of the last unsealed ETag running. Returns whether this was a sign of life.
+    pub(crate) fn observe(
+        timer: &mut Option<LapseTimer>,
+        reading: &Reading<'_>,
+        drift: Drift,
+    ) -> bool {
+        let Reading { sighting, received, .. } = reading;
+        let foreign = sighting.is_foreign();
+        let touched = if foreign { reading.last_modified } else { None };
+        let sealed = sighting.seen.ended.is_some();
+        let same_holder = timer
+            .as_ref()
+            .is_some_and(|t| t.epoch == sighting.epoch && t.nonce == sighting.seen.nonce);
+        let running = match timer {
+            Some(timer) if same_holder && sealed => {
+                timer.sealed.get_or_insert(received.boot);
+                true
+            }
+            Some(timer) if same_holder => timer.etag == sighting.etag && timer.touched == touched,
+            _ => false,
+        };
+        if !running {
+            *timer = Some(LapseTimer {
+                epoch: sighting.epoch,
+                nonce: sighting.seen.nonce,
+                etag: sighting.etag.clone(),
+                touched,
+                validity: reading.validity,
+                since: received.boot,
+                sealed: sealed.then_some(received.boot),
+                lapsed_by_store: false,
+            });
+        }
+        if let (Some(timer), Some(dates)) = (timer.as_mut(), reading.store_age) {
+            let lapse = timer.validity.map(|v| drift.stretch(v).saturating_add(dates.margin));
+            timer.lapsed_by_store = !sealed && lapse.is_some_and(|lapse| dates.age > lapse);
+        }
+        !running
+    }
+
+    /// How long until the lease has lapsed by this observer's clock; `None` if it never does. Zero
+    /// once it has.
+    pub(crate) fn lapses_in(&self, drift: Drift, now: Moment) -> Option<Duration> {
+        let lapse = drift.stretch(self.validity?);
+        if self.lapsed_by_store {
+            return Some(Duration::ZERO);
+        }
+        Some(self.since.saturating_add(lapse).saturating_sub(now.boot))
+    }
+
+    /// How long until `delay` after the seal was first seen is over.
+    pub(crate) fn takeover_in(&self, delay: Duration, now: Moment) -> Duration {
+        let seen = self.sealed.unwrap_or(now.boot);
+        seen.saturating_add(delay).saturating_sub(now.boot)
+    }
+
+    /// The epoch that this timer is about.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The validity of the record; `None` if it never lapses.
+    pub(crate) fn validity(&self) -> Option<Duration> {
+        self.validity
+    }
+
+    /// The seal of `epoch`, written by this observer itself, is a seal seen now.
+    pub(crate) fn sealed_here(&mut self, epoch: Epoch, now: Moment) {
+        if self.epoch == epoch {
+            self.sealed.get_or_insert(now.boot);
+        }
+    }
+}
+
+/// A leader's lease: it ends `validity` after the last write that took effect was sent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Lease {
+    validity: Duration,
+    /// When the write that the lease counts from was sent.
+    start: Option<Moment>,
+    /// The attempts whose fate is not known: their heartbeat, and when they were sent.
+    attempts: Vec<(u64, Moment)>,
+}
+
+impl Lease {
+    pub(crate) fn new(validity: Duration) -> Lease {
+        Lease { validity, start: None, attempts: Vec::new() }
+    }
+
+    /// A write is about to be sent; `now` was read before.
+    pub(crate) fn sending(&mut self, heartbeat: u64, now: Moment) {
+        self.attempts.push((heartbeat, now));
+    }
+
+    /// The write with this heartbeat took effect: the lease counts from its sending.
+    pub(crate) fn extended(&mut self, heartbeat: u64) {
+        if let Some((_, sent)) = self.attempts.iter().find(|(sent, _)| *sent == heartbeat) {
+            self.start = Some(*sent);
+        }
+        self.attempts.retain(|(sent, _)| *sent > heartbeat);
+    }
+
+    /// Forgets all attempts: another epoch's creation begins.
+    pub(crate) fn reset(&mut self) {
+        self.start = None;
+        self.attempts.clear();
+    }
+
+    /// What is left: the smaller of what the two clocks say, zero at the end and after (I7).
+    pub(crate) fn remaining(&self, now: Moment) -> Duration {
+        let Some(start) = self.start else { return Duration::ZERO };
+        let left = |start: Duration, now: Duration| {
+            start.saturating_add(self.validity).saturating_sub(now)
+        };
+        left(start.boot, now.boot).min(left(start.wall, now.wall))
+    }
+
+    /// The end of the lease on both clocks; `None` before the first write took effect.
+    pub(crate) fn end(&self) -> Option<Moment> {
+        self.start.map(|start| Moment {
+            boot: start.boot.saturating_add(self.validity),
+            wall: start.wall.saturating_add(self.validity),
+        })
+    }
+
+    /// How long until a renewal is due, `interval` after the start of the lease.
+    pub(crate) fn renewal_in(&self, interval: Duration, now: Moment) -> Duration {
+        let used = self.validity.saturating_sub(self.remaining(now));
+        interval.saturating_sub(used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::message::{Ended, Seen};
+
+    const VALIDITY: Duration = Duration::from_secs(10);
+    const NO_DRIFT: Drift = Drift::from_ppm(0);
+
+    fn at(seconds: u64) -> Moment {
+        let wall = Duration::from_secs(1_000_000 + seconds);
+        Moment { boot: Duration::from_secs(seconds), wall }
+    }
+
+    fn sighting(epoch: u64, nonce: u128, etag: &str, ended: Option<Ended>) -> Sighting {
+        let nonce = (nonce != 0).then(|| Nonce::from_bits(nonce));
+        let seen = Seen { nonce, heartbeat: 0, ended, reclaimable: false };
+        Sighting { epoch: Epoch::new(epoch).unwrap(), etag: ETag::new(etag), seen }
+    }
+
+    fn observe(timer: &mut Option<LapseTimer>, sighting: &Sighting, received: Moment) -> bool {
+        let reading = Reading {
+            sighting,
+            validity: Some(VALIDITY),
+            last_modified: None,
+            store_age: None,
+            received,
+        };
+        LapseTimer::observe(timer, &reading, NO_DRIFT)
+    }
+
+    #[test]
+    fn drift_stretches_and_rounds_up() {
+        assert_eq!(Drift::from_ppm(0).stretch(VALIDITY), VALIDITY);
+        assert_eq!(Drift::from_ppm(10_000).stretch(VALIDITY), Duration::from_millis(10_100));
+        assert_eq!(Drift::from_ppm(1).stretch(Duration::from_nanos(1)), Duration::from_nanos(2));
+        assert_eq!(Drift::from_ppm(u32::MAX).stretch(Duration::MAX), Duration::MAX);
+    }
+
+    #[test]
+    fn the_same_etag_never_restarts_the_timer_and_a_new_one_does() {
+        let mut timer = None;
+        assert!(observe(&mut timer, &sighting(1, 7, "a", None), at(0)));
+        assert!(!observe(&mut timer, &sighting(1, 7, "a", None), at(8)));
+        let lapses_in = |timer: &Option<LapseTimer>, now| {
+            timer.as_ref().unwrap().lapses_in(NO_DRIFT, now).unwrap()
+        };
+        assert_eq!(lapses_in(&timer, at(8)), Duration::from_secs(2));
+        assert_eq!(lapses_in(&timer, at(99)), Duration::ZERO);
+        assert!(observe(&mut timer, &sighting(1, 7, "b", None), at(9)));
+        assert_eq!(lapses_in(&timer, at(10)), Duration::from_secs(9));
+        assert!(observe(&mut timer, &sighting(1, 8, "b", None), at(11)), "another nonce");
+        assert!(observe(&mut timer, &sighting(2, 8, "b", None), at(12)), "another epoch");
+    }
+
+    #[test]
+    fn a_deposition_leaves_the_timer_of_the_last_unsealed_etag_running() {
+        let mut timer = None;
+        observe(&mut timer, &sighting(1, 7, "a", None), at(0));
+        observe(&mut timer, &sighting(1, 7, "s", Some(Ended::Deposed)), at(4));
+        let left = timer.as_ref().unwrap().lapses_in(NO_DRIFT, at(4));
+        assert_eq!(left, Some(Duration::from_secs(6)));
+        assert_eq!(timer.as_ref().unwrap().takeover_in(VALIDITY, at(5)), Duration::from_secs(9));
+        // Never seen unsealed: it counts from first sight.
+        observe(&mut timer, &sighting(2, 7, "s", Some(Ended::Deposed)), at(20));
+        let left = timer.as_ref().unwrap().lapses_in(NO_DRIFT, at(21));
+        assert_eq!(left, Some(Duration::from_secs(9)));
+    }
+
+    #[test]
+    fn a_foreign_touch_is_a_sign_of_life_although_the_etag_stays() {
+        let mut timer = None;
+        let morling = sighting(1, 0, "a", None);
+        let mut reading = Reading {
+            sighting: &morling,
+            validity: Some(VALIDITY),
+            last_modified: DateTime::from_timestamp(100, 0),
+            store_age: None,
+            received: at(0),
+        };
+        assert!(LapseTimer::observe(&mut timer, &reading, NO_DRIFT));
+        reading.received = at(9);
+        assert!(!LapseTimer::observe(&mut timer, &reading, NO_DRIFT));
+        reading.last_modified = DateTime::from_timestamp(109, 0);
+        assert!(LapseTimer::observe(&mut timer, &reading, NO_DRIFT));
+    }
+
+    #[test]
+    fn the_stores_dates_lapse_a_lease_at_once_only_beyond_the_margin() {
+        let sighting = sighting(1, 7, "a", None);
+        let margin = Duration::from_secs(2);
+        for (age, lapsed) in [(12, false), (13, true)] {
+            let mut timer = None;
+            let age = Duration::from_secs(age);
+            let reading = Reading {
+                sighting: &sighting,
+                validity: Some(VALIDITY),
+                last_modified: None,
+                store_age: Some(StoreAge { age, margin }),
+                received: at(0),
+            };
+            LapseTimer::observe(&mut timer, &reading, NO_DRIFT);
+            let left = timer.unwrap().lapses_in(NO_DRIFT, at(0)).unwrap();
+            assert_eq!(left.is_zero(), lapsed);
+        }
+    }
+
+    #[test]
+    fn a_lease_counts_from_the_sending_of_what_took_effect() {
+        let mut lease = Lease::new(VALIDITY);
+        assert_eq!(lease.remaining(at(0)), Duration::ZERO);
+        lease.sending(1, at(0));
+        lease.sending(2, at(3));
+        lease.sending(3, at(5));
+        lease.extended(2);
+        assert_eq!(lease.remaining(at(6)), Duration::from_secs(7));
+        assert_eq!(lease.end(), Some(at(13)));
+        assert_eq!(lease.renewal_in(Duration::from_secs(4), at(6)), Duration::from_secs(1));
+        lease.extended(3);
+        assert_eq!(lease.remaining(at(15)), Duration::ZERO);
+        assert_eq!(lease.remaining(at(14)), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn either_clock_ends_a_lease() {
+        let mut lease = Lease::new(VALIDITY);
+        lease.sending(1, at(0));
+        lease.extended(1);
+        // A virtual machine that was paused: its boot clock stood still, the wall clock was set.
+        let paused = Moment { boot: Duration::from_secs(1), wall: at(60).wall };
+        assert_eq!(lease.remaining(paused), Duration::ZERO);
+        // A wall clock set back never lengthens a lease.
+        let set_back = Moment { boot: Duration::from_secs(4), wall: Duration::ZERO };
+        assert_eq!(lease.remaining(set_back), Duration::from_secs(6));
+    }
+}

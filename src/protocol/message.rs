@@ -1,0 +1,180 @@
+//! What goes into and comes out of the state machine.
+
+use std::fmt;
+
+use crate::epoch::Epoch;
+use crate::store::ETag;
+
+/// 128 random bits, fresh for every create attempt: they tell one write from every other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Nonce(u128);
+
+impl Nonce {
+    pub(crate) fn from_bits(bits: u128) -> Nonce {
+        Nonce(bits)
+    }
+}
+
+impl fmt::Display for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Nonce({:x})", self.0)
+    }
+}
+
+/// How a sealed epoch ended, by the word in its record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Ended {
+    /// Its leader resigned.
+    Resigned,
+    /// A peer saw no sign of life for the whole validity.
+    Lapsed,
+    /// An operator deposed its leader.
+    Deposed,
+    /// The record does not say, or says a word that this version does not know.
+    Unknown,
+}
+
+/// What the protocol needs to know of a record that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Seen {
+    /// `None` in a record of a foreign peer.
+    pub(crate) nonce: Option<Nonce>,
+    pub(crate) heartbeat: u64,
+    /// `Some` once sealed.
+    pub(crate) ended: Option<Ended>,
+    /// Written by a process of this candidate's unique name that no longer lives.
+    pub(crate) reclaimable: bool,
+}
+
+/// An epoch object as it was read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Sighting {
+    pub(crate) epoch: Epoch,
+    pub(crate) etag: ETag,
+    pub(crate) seen: Seen,
+}
+
+impl Sighting {
+    /// Made by a peer that does not follow the protocol (Morling's), whose touch leaves the ETag.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.seen.nonce.is_none()
+    }
+}
+
+/// What the state machine wants done next.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    /// Send this and hand back the [`Answer`].
+    Request(Request),
+    /// A fresh nonce is needed: [`Input::Nonce`](super::candidate::Input::Nonce).
+    Nonce,
+    /// Nothing to send now.
+    Wait(Wait),
+    /// The campaign cannot go on.
+    Failed(Failure),
+}
+
+/// One request of section 10's table.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Request {
+    /// LIST the epoch objects after a place.
+    List(super::find::After),
+    /// GET an epoch object, unless it still has this ETag.
+    Get { epoch: Epoch, unless: Option<ETag> },
+    /// PUT a new epoch object, `If-None-Match: *`.
+    Create { epoch: Epoch, write: Write },
+    /// Overwrite an epoch object of this campaign, `If-Match`.
+    Renew { epoch: Epoch, etag: ETag, write: Write },
+    /// Overwrite an epoch object with its sealed record, `If-Match`.
+    Seal { epoch: Epoch, etag: ETag, nonce: Option<Nonce>, heartbeat: u64, ended: Ended },
+}
+
+/// What makes one write of a campaign different from all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Write {
+    pub(crate) nonce: Nonce,
+    pub(crate) heartbeat: u64,
+}
+
+/// What the machine is waiting for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Wait {
+    /// Following an unsealed epoch: poll when due, or `Lapsed`.
+    Follow,
+    /// The epoch was sealed by a word that its holder may not know: `Lapsed` once its lease is over.
+    Deposed,
+    /// Sealed (`Some`), but not by resignation, or there never was an epoch: the takeover delay.
+    Takeover,
+    /// An observer without a leader: poll when due.
+    Vacant,
+    /// Leading: renew when due, look at the next epoch when due.
+    Lead,
+    /// The last request failed or its fate is unknown: try again after a short pause.
+    Retry,
+    /// The epoch that was led is over; a campaign may start.
+    Over,
+}
+
+/// The answer to a [`Request`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Answer {
+    /// To a LIST.
+    Listed(super::find::Listing),
+    /// The store broke a promise that the protocol needs.
+    Unsafe,
+    /// To a GET. `touched`: a foreign record that was written again with the same body.
+    Found {
+        etag: ETag,
+        seen: Seen,
+        touched: bool,
+    },
+    /// The object is there but cannot be read as a record; the driver keeps the details.
+    Unreadable,
+    NotModified,
+    /// No such object, to a GET or a conditional overwrite.
+    Missing,
+    /// Written.
+    Done {
+        etag: ETag,
+    },
+    /// The condition did not hold.
+    Refused,
+    /// The credentials lack a permission.
+    Denied,
+    /// It failed, or nobody knows: a timeout, a 409, a 5xx, a broken connection.
+    Unknown,
+}
+
+/// Why a campaign cannot go on. The driver turns it into an error with the details.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Failure {
+    Denied,
+    Unsafe,
+    Unreadable(Epoch),
+    NewestDeleted(Epoch),
+    Exhausted,
+}
+
+/// Why a leadership ended, as far as the protocol can tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Lost {
+    /// The epoch object was sealed by somebody else.
+    Sealed(Ended),
+    /// A greater epoch exists.
+    Superseded(Epoch),
+    /// The epoch object is gone.
+    Vanished,
+    /// The epoch object holds something that this leader never wrote.
+    Tampered,
+    /// The lease ended before it could be renewed.
+    LeaseEnded,
+    /// This leader sealed it.
+    Resigned,
+}

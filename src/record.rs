@@ -1,0 +1,312 @@
+//! The record: the JSON body of an epoch object (DESIGN section 3).
+
+use std::fmt;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::protocol::message::{Ended, Nonce, Seen};
+
+/// Bodies longer than this are corrupt.
+pub(crate) const MAX_READ_BYTES: usize = 64 * 1024;
+/// Writers stay below this, so that a peer with another idea of the format still reads them.
+pub(crate) const MAX_WRITTEN_BYTES: usize = 48 * 1024;
+/// The format that this version writes, and the greatest it reads.
+pub(crate) const FORMAT: u64 = 1;
+/// A validity longer than this never lapses.
+const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
+
+/// The body of an epoch object, as read or to be written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) expired: bool,
+    #[serde(default, skip_serializing_if = "Validity::is_absent")]
+    pub(crate) validity_ms: Validity,
+    #[serde(default = "first_format")]
+    pub(crate) format: u64,
+    #[serde(default)]
+    pub(crate) candidate: Option<String>,
+    #[serde(default)]
+    pub(crate) nonce: Option<Nonce>,
+    #[serde(default)]
+    pub(crate) heartbeat: u64,
+    #[serde(default, deserialize_with = "for_people")]
+    pub(crate) elected_at: Option<DateTime<Utc>>,
+    #[serde(default, deserialize_with = "for_people")]
+    pub(crate) renewed_at: Option<DateTime<Utc>>,
+    #[serde(default, deserialize_with = "for_people")]
+    pub(crate) sealed_at: Option<DateTime<Utc>>,
+    #[serde(default)]
+    pub(crate) sealed_by: Option<String>,
+    #[serde(default)]
+    pub(crate) ended: Option<Ended>,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub(crate) data: Value,
+}
+
+/// Why a body is not a record. Such an epoch is never treated as free.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
+pub(crate) enum BadRecord {
+    #[error("its body is empty")]
+    Empty,
+    #[error("its body has {0} bytes; a record has at most {MAX_READ_BYTES}")]
+    TooLarge(u64),
+    #[error("its body is not a record: {0}")]
+    Malformed(String),
+    #[error("it has format {0}; this version of tenure reads up to {FORMAT}")]
+    TooNew(u64),
+}
+
+impl Record {
+    /// Reads a body. `Err` names what is wrong, without the body itself.
+    pub(crate) fn parse(body: &[u8]) -> Result<Record, BadRecord> {
+        if body.is_empty() {
+            return Err(BadRecord::Empty);
+        }
+        if body.len() > MAX_READ_BYTES {
+            return Err(BadRecord::TooLarge(body.len() as u64));
+        }
+        // A later format may differ in every other field, so it is looked at first.
+        #[derive(Deserialize)]
+        struct Format {
+            #[serde(default = "first_format")]
+            format: u64,
+        }
+        let malformed = |error: serde_json::Error| BadRecord::Malformed(where_not_what(&error));
+        let Format { format } = serde_json::from_slice(body).map_err(malformed)?;
+        if format > FORMAT {
+            return Err(BadRecord::TooNew(format));
+        }
+        if format == 0 {
+            return Err(BadRecord::Malformed("format 0".to_owned()));
+        }
+        serde_json::from_slice(body).map_err(malformed)
+    }
+
+    /// The body to write. Records are small: the configuration has checked the length of `data`.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut body = serde_json::to_vec_pretty(self)
+            .expect("a record has string keys and finite numbers, which JSON can hold");
+        body.push(b'\n');
+        body
+    }
+
+    /// The same record, ended: without `data` and whatever fields this version does not know.
+    pub(crate) fn sealed(
+        &self,
+        ended: Ended,
+        heartbeat: u64,
+        by: &str,
+        at: DateTime<Utc>,
+    ) -> Record {
+        Record {
+            expired: true,
+            format: FORMAT,
+            heartbeat,
+            sealed_at: Some(at),
+            sealed_by: Some(by.to_owned()),
+            ended: Some(ended),
+            data: Value::Null,
+            ..self.clone()
+        }
+    }
+
+    /// How long its lease lasts without a sign of life; `None` means that it never lapses.
+    pub(crate) fn validity(&self) -> Option<Duration> {
+        match self.validity_ms {
+            Validity::Millis(ms) if ms <= MAX_VALIDITY_MS => Some(Duration::from_millis(ms)),
+            _ => None,
+        }
+    }
+
+    /// What the protocol needs to know of it.
+    pub(crate) fn seen(&self) -> Seen {
+        let ended = self.expired.then(|| self.ended.unwrap_or(Ended::Unknown));
+        Seen { nonce: self.nonce, heartbeat: self.heartbeat, ended, reclaimable: false }
+    }
+}
+
+/// `validity_ms` as it stands in a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Validity {
+    /// There is none: the lease never lapses.
+    #[default]
+    Absent,
+    Millis(u64),
+    /// A whole number past what 64 bits hold: it never lapses.
+    Huge,
+}
+
+impl Validity {
+    fn is_absent(&self) -> bool {
+        *self == Validity::Absent
+    }
+}
+
+impl Serialize for Validity {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Validity::Absent => serializer.serialize_none(),
+            Validity::Millis(ms) => serializer.serialize_u64(*ms),
+            Validity::Huge => serializer.serialize_u64(u64::MAX),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Validity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Validity, D::Error> {
+        let invalid = || serde::de::Error::custom("validity_ms is not a positive whole number");
+        match Value::deserialize(deserializer)? {
+            Value::Null => Ok(Validity::Absent),
+            Value::Number(number) => match (number.as_u64(), number.as_f64()) {
+                (Some(ms), _) if ms > 0 => Ok(Validity::Millis(ms)),
+                // JSON's whole numbers have no bound; those past 64 bits arrive as floats.
+                (None, Some(ms)) if ms >= u64::MAX as f64 => Ok(Validity::Huge),
+                _ => Err(invalid()),
+            },
+            _ => Err(invalid()),
+        }
+    }
+}
+
+impl Serialize for Nonce {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Nonce {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Nonce, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let hex = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        match u128::from_str_radix(&text, 16) {
+            Ok(bits) if hex => Ok(Nonce::from_bits(bits)),
+            _ => Err(serde::de::Error::custom("nonce is not 32 hexadecimal digits")),
+        }
+    }
+}
+
+impl Serialize for Ended {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Ended {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Ended, D::Error> {
+        Ok(match Value::deserialize(deserializer)?.as_str() {
+            Some("resigned") => Ended::Resigned,
+            Some("lapsed") => Ended::Lapsed,
+            Some("deposed") => Ended::Deposed,
+            _ => Ended::Unknown,
+        })
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Ended::Resigned => "resigned",
+            Ended::Lapsed => "lapsed",
+            Ended::Deposed => "deposed",
+            Ended::Unknown => "unknown",
+        })
+    }
+}
+
+fn first_format() -> u64 {
+    1
+}
+
+/// Times of day in a record decide nothing, so an unreadable one is as good as none.
+fn for_people<'de, D: Deserializer<'de>>(d: D) -> Result<Option<DateTime<Utc>>, D::Error> {
+    let value = Value::deserialize(d)?;
+    Ok(value.as_str().and_then(|text| text.parse().ok()))
+}
+
+/// serde_json's message can quote the body, which must not reach a log: keep where and which kind.
+fn where_not_what(error: &serde_json::Error) -> String {
+    let kind = match error.classify() {
+        serde_json::error::Category::Syntax => "it is not JSON",
+        serde_json::error::Category::Eof => "the JSON ends too early",
+        serde_json::error::Category::Data => "a field is missing or has the wrong type or value",
+        serde_json::error::Category::Io => "it cannot be read",
+    };
+    format!("{kind}, at line {} column {}", error.line(), error.column())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(body: &str) -> Result<Record, BadRecord> {
+        Record::parse(body.as_bytes())
+    }
+
+    #[test]
+    fn morlings_two_fields_are_a_record() {
+        let record = parse(r#"{"validity_ms": 60000, "expired": false}"#).unwrap();
+        assert_eq!(record.validity(), Some(Duration::from_secs(60)));
+        assert_eq!(
+            record.seen(),
+            Seen { nonce: None, heartbeat: 0, ended: None, reclaimable: false }
+        );
+        let record = parse(r#"{"expired": true}"#).unwrap();
+        assert_eq!(record.validity(), None);
+        assert_eq!(record.seen().ended, Some(Ended::Unknown));
+    }
+
+    #[test]
+    fn a_validity_must_be_a_positive_whole_number_and_a_huge_one_never_lapses() {
+        for bad in ["0", "-1", "-30000", "1.5", "\"30000\"", "[]", "true", "-1e300"] {
+            let body = format!(r#"{{"expired":false,"validity_ms":{bad}}}"#);
+            assert!(matches!(parse(&body), Err(BadRecord::Malformed(_))), "{bad}");
+        }
+        for never in ["null", "18446744073709551615", "99999999999999999999999", "31708800000"] {
+            let body = format!(r#"{{"expired":false,"validity_ms":{never}}}"#);
+            assert_eq!(parse(&body).unwrap().validity(), None, "{never}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_record_is_never_free() {
+        assert_eq!(parse(""), Err(BadRecord::Empty));
+        for bad in ["{}", "[]", "null", "<html>", "{\"expired\":", "{\"expired\":\"false\"}", "\0"]
+        {
+            assert!(matches!(parse(bad), Err(BadRecord::Malformed(_))), "{bad}");
+        }
+        let long = format!(r#"{{"expired":false,"data":"{}"}}"#, "x".repeat(MAX_READ_BYTES));
+        assert_eq!(parse(&long), Err(BadRecord::TooLarge(long.len() as u64)));
+        assert_eq!(parse(r#"{"format":2,"expired":"later"}"#), Err(BadRecord::TooNew(2)));
+        assert!(parse(r#"{"format":0,"expired":false}"#).is_err());
+        assert!(parse(r#"{"expired":false,"nonce":"xyz"}"#).is_err());
+    }
+
+    #[test]
+    fn messages_never_quote_the_body() {
+        let error = parse(r#"{"expired":"hunter2"}"#).unwrap_err();
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn a_seal_drops_data_and_keeps_who_it_was() {
+        let nonce = Nonce::from_bits(7);
+        let body = format!(
+            r#"{{"expired":false,"validity_ms":5000,"format":1,"candidate":"a","nonce":"{nonce}",
+                "heartbeat":4,"elected_at":"soon","data":{{"x":1}},"later":true}}"#
+        );
+        let record = parse(&body).unwrap();
+        let sealed = record.sealed(Ended::Lapsed, 5, "b", DateTime::<Utc>::UNIX_EPOCH);
+        let read = Record::parse(&sealed.to_bytes()).unwrap();
+        assert_eq!(read, sealed);
+        assert_eq!(read.candidate.as_deref(), Some("a"));
+        let ended = Some(Ended::Lapsed);
+        assert_eq!(
+            read.seen(),
+            Seen { nonce: Some(nonce), heartbeat: 5, ended, reclaimable: false }
+        );
+        assert!(read.data.is_null() && read.validity() == Some(Duration::from_secs(5)));
+    }
+}
