@@ -1,9 +1,6 @@
 //! The only place that draws random numbers.
 
 use std::fmt;
-use std::time::Duration;
-
-use crate::protocol::message::Nonce;
 
 /// Draws random numbers. A simulation brings its own, seeded.
 pub trait Entropy: fmt::Debug + Send + Sync + 'static {
@@ -30,13 +27,4 @@ impl Entropy for SystemEntropy {
     fn fraction(&self) -> f64 {
         fastrand::f64()
     }
-}
-
-pub(crate) fn nonce(entropy: &dyn Entropy) -> Nonce {
-    Nonce::from_bits(entropy.unique())
-}
-
-/// A random part of `most`.
-pub(crate) fn jitter(entropy: &dyn Entropy, most: Duration) -> Duration {
-    most.mul_f64(entropy.fraction().clamp(0.0, 1.0))
 }

@@ -1,0 +1,252 @@
+//! The settings of an election, and the relations between them.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::error::{Error, ErrorKind};
+use crate::protocol::lease::Drift;
+use crate::protocol::message::Nonce;
+use crate::record::{FORMAT, MAX_WRITTEN_BYTES, Record, Validity};
+
+const MIN_VALIDITY: Duration = Duration::from_millis(100);
+const MAX_VALIDITY: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_DELAY: Duration = MAX_VALIDITY;
+const MIN_STORE_CLOCK_MARGIN: Duration = Duration::from_secs(2);
+const MAX_DRIFT: f64 = 0.5;
+const DEFAULT_DRIFT: f64 = 0.01;
+const MAX_NAME_BYTES: usize = 256;
+
+/// What the builder was told; what is `None` follows from the validity.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) name: Option<String>,
+    pub(crate) name_is_unique: bool,
+    pub(crate) validity: Duration,
+    pub(crate) renew_interval: Option<Duration>,
+    pub(crate) poll_interval: Option<Duration>,
+    pub(crate) request_timeout: Option<Duration>,
+    pub(crate) clock_drift_max: f64,
+    pub(crate) store_clock_margin: Option<Duration>,
+    pub(crate) verify_renewals: bool,
+    pub(crate) takeover_delay: Duration,
+    pub(crate) check_store: bool,
+    pub(crate) data: Value,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            name: None,
+            name_is_unique: false,
+            validity: Duration::from_secs(30),
+            renew_interval: None,
+            poll_interval: None,
+            request_timeout: None,
+            clock_drift_max: DEFAULT_DRIFT,
+            store_clock_margin: None,
+            verify_renewals: false,
+            takeover_delay: Duration::ZERO,
+            check_store: true,
+            data: Value::Null,
+        }
+    }
+}
+
+/// Settings that fit together.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) name: String,
+    pub(crate) name_is_unique: bool,
+    pub(crate) validity: Duration,
+    pub(crate) renew_interval: Duration,
+    pub(crate) poll_interval: Duration,
+    pub(crate) request_timeout: Duration,
+    pub(crate) drift: Drift,
+    pub(crate) store_clock_margin: Option<Duration>,
+    pub(crate) verify_renewals: bool,
+    pub(crate) takeover_delay: Duration,
+    pub(crate) check_store: bool,
+    pub(crate) data: Value,
+}
+
+impl Config {
+    /// Refuses what cannot work, with the numbers.
+    pub(crate) fn new(settings: Settings) -> Result<Config, Error> {
+        let validity = settings.validity;
+        let config = Config {
+            name: settings.name.unwrap_or_else(default_name),
+            name_is_unique: settings.name_is_unique,
+            validity,
+            renew_interval: settings.renew_interval.unwrap_or(validity / 3),
+            poll_interval: settings.poll_interval.unwrap_or(validity / 6),
+            request_timeout: settings.request_timeout.unwrap_or(validity / 5),
+            drift: drift(settings.clock_drift_max)?,
+            store_clock_margin: settings.store_clock_margin,
+            verify_renewals: settings.verify_renewals,
+            takeover_delay: settings.takeover_delay,
+            check_store: settings.check_store,
+            data: settings.data,
+        };
+        config.check_name()?;
+        config.check_times()?;
+        config.check_data(&config.data)?;
+        Ok(config)
+    }
+
+    fn check_name(&self) -> Result<(), Error> {
+        let name = &self.name;
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
+            return refuse(format!(
+                "the name {name:?} must have 1 to {MAX_NAME_BYTES} bytes and no control characters"
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_times(&self) -> Result<(), Error> {
+        let Config { validity, renew_interval, poll_interval, request_timeout, .. } = self;
+        if !(MIN_VALIDITY..=MAX_VALIDITY).contains(validity) || validity.subsec_nanos() % 1_000_000 != 0 {
+            return refuse(format!(
+                "a validity of {validity:?} is not possible: it is {MIN_VALIDITY:?} to \
+                 {MAX_VALIDITY:?}, in whole milliseconds"
+            ));
+        }
+        let most = *validity / 5;
+        if request_timeout.is_zero() || *request_timeout > most {
+            return refuse(format!(
+                "a request_timeout of {request_timeout:?} is not possible: with a validity of \
+                 {validity:?} it is more than 0 and at most {most:?} (validity / 5)"
+            ));
+        }
+        let needed = renew_interval.saturating_add(*request_timeout * 2);
+        if renew_interval.is_zero() || needed > *validity {
+            return refuse(format!(
+                "a renew_interval of {renew_interval:?} leaves no room for a renewal and its \
+                 retry: it must be more than 0, and with two requests of up to \
+                 {request_timeout:?} each it takes {needed:?} of a validity of {validity:?}"
+            ));
+        }
+        if poll_interval.is_zero() || poll_interval > validity {
+            return refuse(format!(
+                "a poll_interval of {poll_interval:?} is not possible: with a validity of \
+                 {validity:?} it is more than 0 and at most {validity:?}"
+            ));
+        }
+        if let Some(margin) = self.store_clock_margin.filter(|m| *m < MIN_STORE_CLOCK_MARGIN) {
+            return refuse(format!(
+                "a store_clock_margin of {margin:?} is not possible: the store's dates have whole \
+                 seconds, so it is at least {MIN_STORE_CLOCK_MARGIN:?}"
+            ));
+        }
+        if self.takeover_delay > MAX_DELAY {
+            let delay = self.takeover_delay;
+            return refuse(format!(
+                "a takeover_delay of {delay:?} is not possible: it is at most {MAX_DELAY:?}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses data that would make the record too long, before anything is sent.
+    pub(crate) fn check_data(&self, data: &Value) -> Result<(), Error> {
+        let mut record = self.record(Nonce::from_bits(0), u64::MAX, data.clone());
+        record.elected_at = Some(chrono::DateTime::<chrono::Utc>::MAX_UTC);
+        record.renewed_at = record.elected_at;
+        let length = record.to_bytes().len();
+        if length > MAX_WRITTEN_BYTES {
+            return refuse(format!(
+                "the data makes a record of {length} bytes; at most {MAX_WRITTEN_BYTES} are written"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The body that this candidate writes into its epoch object.
+    pub(crate) fn record(&self, nonce: Nonce, heartbeat: u64, data: Value) -> Record {
+        let millis = u64::try_from(self.validity.as_millis()).unwrap_or(u64::MAX);
+        Record {
+            expired: false,
+            validity_ms: Validity::Millis(millis),
+            format: FORMAT,
+            candidate: Some(self.name.clone()),
+            nonce: Some(nonce),
+            heartbeat,
+            elected_at: None,
+            renewed_at: None,
+            sealed_at: None,
+            sealed_by: None,
+            ended: None,
+            data,
+        }
+    }
+}
+
+fn drift(ratio: f64) -> Result<Drift, Error> {
+    if !(0.0..=MAX_DRIFT).contains(&ratio) {
+        return refuse(format!(
+            "a clock_drift_max of {ratio} is not possible: it is a ratio from 0 to {MAX_DRIFT}"
+        ));
+    }
+    // At most 500,000, so the conversion is exact enough and never wraps.
+    Ok(Drift::from_ppm((ratio * 1e6).ceil() as u32))
+}
+
+/// A name for people; nothing depends on it being unique.
+fn default_name() -> String {
+    let host = std::env::var("HOSTNAME").unwrap_or_default();
+    let host = host.trim();
+    let host = if host.is_empty() { "candidate" } else { host };
+    format!("{host}-{}", std::process::id())
+}
+
+fn refuse<T>(why: String) -> Result<T, Error> {
+    Err(Error::new(ErrorKind::InvalidConfig, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(s: u64) -> Duration {
+        Duration::from_secs(s)
+    }
+
+    fn refused(change: impl FnOnce(&mut Settings)) -> String {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let error = Config::new(settings).expect_err("a wrong combination must be refused");
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        error.to_string()
+    }
+
+    #[test]
+    fn the_defaults_follow_from_the_validity() {
+        let config = Config::new(Settings::default()).unwrap();
+        assert_eq!(config.renew_interval, seconds(10));
+        assert_eq!(config.poll_interval, seconds(5));
+        assert_eq!(config.request_timeout, seconds(6));
+    }
+
+    #[test]
+    fn wrong_combinations_are_refused_with_the_numbers() {
+        assert!(refused(|s| s.validity = Duration::from_millis(99)).contains("99ms"));
+        assert!(refused(|s| s.validity = Duration::from_micros(100_500)).contains("100.5ms"));
+        assert!(refused(|s| s.validity = seconds(86_401)).contains("86401s"));
+        assert!(refused(|s| s.request_timeout = Some(seconds(7))).contains("at most 6s"));
+        assert!(refused(|s| s.request_timeout = Some(Duration::ZERO)).contains("more than 0"));
+        let message = refused(|s| s.renew_interval = Some(seconds(19)));
+        assert!(message.contains("19s") && message.contains("31s") && message.contains("30s"));
+        assert!(refused(|s| s.renew_interval = Some(Duration::ZERO)).contains("0ns"));
+        assert!(refused(|s| s.poll_interval = Some(seconds(31))).contains("31s"));
+        assert!(refused(|s| s.poll_interval = Some(Duration::ZERO)).contains("0ns"));
+        assert!(refused(|s| s.clock_drift_max = 0.6).contains("0.6"));
+        assert!(refused(|s| s.clock_drift_max = f64::NAN).contains("NaN"));
+        assert!(refused(|s| s.clock_drift_max = -0.1).contains("-0.1"));
+        assert!(refused(|s| s.store_clock_margin = Some(seconds(1))).contains("1s"));
+        assert!(refused(|s| s.takeover_delay = seconds(100_000)).contains("100000s"));
+        assert!(refused(|s| s.name = Some(String::new())).contains("name"));
+        assert!(refused(|s| s.name = Some("a\nb".into())).contains("control"));
+        assert!(refused(|s| s.data = "x".repeat(50_000).into()).contains("49152"));
+    }
+}

@@ -1,0 +1,58 @@
+//! What an election takes from the process it runs in: time, randomness, and the nonces it has sent.
+
+use std::collections::HashSet;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::clock::{Clock, Moment, SystemClock};
+use crate::entropy::{Entropy, SystemEntropy};
+use crate::protocol::message::Nonce;
+
+/// Where an election takes its time and its random numbers from.
+///
+/// The default is the process itself; a simulation runs many processes in one and gives each its
+/// own. Clones are the same process.
+#[derive(Debug, Clone)]
+pub struct Process {
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    /// Nonces that this process has sent: an epoch object with one of them was not left by a
+    /// predecessor. 16 bytes for every create, kept for ever.
+    nonces: Arc<Mutex<HashSet<Nonce>>>,
+}
+
+impl Process {
+    /// A process with this clock and these random numbers.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Process {
+        Process { clock, entropy, nonces: Arc::default() }
+    }
+
+    /// The process that this code runs in.
+    #[must_use]
+    pub fn system() -> Process {
+        static SYSTEM: LazyLock<Process> =
+            LazyLock::new(|| Process::new(Arc::new(SystemClock), Arc::new(SystemEntropy)));
+        SYSTEM.clone()
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    /// A fresh nonce, remembered as this process's own.
+    pub(crate) fn nonce(&self) -> Nonce {
+        let nonce = Nonce::from_bits(self.entropy.unique());
+        self.nonces.lock().unwrap_or_else(PoisonError::into_inner).insert(nonce);
+        nonce
+    }
+
+    pub(crate) fn has_sent(&self, nonce: Nonce) -> bool {
+        self.nonces.lock().unwrap_or_else(PoisonError::into_inner).contains(&nonce)
+    }
+
+    /// A random part of `most`.
+    pub(crate) fn jitter(&self, most: Duration) -> Duration {
+        most.mul_f64(self.entropy.fraction().clamp(0.0, 1.0))
+    }
+}
