@@ -31,6 +31,7 @@ pub(crate) struct Settings {
     pub(crate) verify_renewals: bool,
     pub(crate) takeover_delay: Duration,
     pub(crate) check_store: bool,
+    pub(crate) resign_on_drop: bool,
     pub(crate) data: Value,
 }
 
@@ -48,6 +49,7 @@ impl Default for Settings {
             verify_renewals: false,
             takeover_delay: Duration::ZERO,
             check_store: true,
+            resign_on_drop: false,
             data: Value::Null,
         }
     }
@@ -67,6 +69,7 @@ pub(crate) struct Config {
     pub(crate) verify_renewals: bool,
     pub(crate) takeover_delay: Duration,
     pub(crate) check_store: bool,
+    pub(crate) resign_on_drop: bool,
     pub(crate) data: Value,
 }
 
@@ -86,6 +89,7 @@ impl Config {
             verify_renewals: settings.verify_renewals,
             takeover_delay: settings.takeover_delay,
             check_store: settings.check_store,
+            resign_on_drop: settings.resign_on_drop,
             data: settings.data,
         };
         config.check_name()?;
@@ -106,7 +110,9 @@ impl Config {
 
     fn check_times(&self) -> Result<(), Error> {
         let Config { validity, renew_interval, poll_interval, request_timeout, .. } = self;
-        if !(MIN_VALIDITY..=MAX_VALIDITY).contains(validity) || validity.subsec_nanos() % 1_000_000 != 0 {
+        if !(MIN_VALIDITY..=MAX_VALIDITY).contains(validity)
+            || validity.subsec_nanos() % 1_000_000 != 0
+        {
             return refuse(format!(
                 "a validity of {validity:?} is not possible: it is {MIN_VALIDITY:?} to \
                  {MAX_VALIDITY:?}, in whole milliseconds"

@@ -40,6 +40,10 @@ impl Process {
         self.clock.now()
     }
 
+    pub(crate) fn unique(&self) -> u128 {
+        self.entropy.unique()
+    }
+
     /// A fresh nonce, remembered as this process's own.
     pub(crate) fn nonce(&self) -> Nonce {
         let nonce = Nonce::from_bits(self.entropy.unique());

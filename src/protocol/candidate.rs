@@ -157,6 +157,11 @@ impl Candidate {
         Candidate { rules, greatest, state: State::Find { search, suspect: None } }
     }
 
+    /// Campaigns anew, after a leadership has ended.
+    pub(crate) fn restart(&mut self) {
+        self.state = self.find();
+    }
+
     /// The greatest epoch seen to exist.
     pub(crate) fn greatest(&self) -> Option<Epoch> {
         self.greatest
@@ -239,6 +244,8 @@ impl Candidate {
             (State::Follow { sighting }, Input::Lapsed) => State::Seal { sighting },
             (State::Vacant, Input::PollDue) => self.find(),
             (State::Deposed { epoch }, Input::Lapsed) => self.take_over(epoch),
+            // Somebody whose timer started earlier may have gone ahead.
+            (State::Deposed { .. }, Input::PollDue) => self.find(),
             (State::Takeover { epoch }, Input::TakeoverOver) => self.succeed(Some(epoch)),
             (State::NeedNonce { epoch, mut tried }, Input::Nonce(nonce)) => {
                 tried.push(nonce);

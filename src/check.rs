@@ -1,0 +1,186 @@
+//! The check of a store: does it honour the conditions and the order that the protocol rests on?
+//!
+//! It finds stores that ignore a condition. It cannot find those that check and write in two steps:
+//! only a race shows them.
+
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+
+use tokio::sync::OnceCell;
+
+use crate::driver::{Context, bounded, sleep};
+use crate::error::{Error, ErrorKind};
+use crate::store::{ETag, GetOutcome, PutOutcome, Store, StoreError};
+
+/// Another process may be checking the same object at the same time; so often is tried again.
+const ATTEMPTS: u32 = 10;
+const MAX_BODY: usize = 64 * 1024;
+
+struct Checked {
+    store: Weak<dyn Store>,
+    done: Arc<OnceCell<()>>,
+}
+
+/// Checks the store once for each store value of the process, if the election wants it checked.
+pub(crate) async fn check_store(cx: &Context) -> Result<(), Error> {
+    if !cx.config.check_store {
+        return Ok(());
+    }
+    let done = cell(&cx.store);
+    done.get_or_try_init(|| Check { cx, key: cx.keys.store_check() }.run()).await?;
+    Ok(())
+}
+
+fn cell(store: &Arc<dyn Store>) -> Arc<OnceCell<()>> {
+    static CHECKED: LazyLock<Mutex<Vec<Checked>>> = LazyLock::new(Mutex::default);
+    let mut checked = CHECKED.lock().unwrap_or_else(PoisonError::into_inner);
+    checked.retain(|checked| checked.store.strong_count() > 0);
+    let same = |checked: &&Checked| std::ptr::addr_eq(checked.store.as_ptr(), Arc::as_ptr(store));
+    if let Some(checked) = checked.iter().find(same) {
+        return Arc::clone(&checked.done);
+    }
+    let done = Arc::new(OnceCell::new());
+    checked.push(Checked { store: Arc::downgrade(store), done: Arc::clone(&done) });
+    done
+}
+
+struct Check<'a> {
+    cx: &'a Context,
+    key: String,
+}
+
+impl Check<'_> {
+    async fn run(self) -> Result<(), Error> {
+        let mut etag = self.refuses_to_create_again().await?;
+        for attempt in 0..ATTEMPTS {
+            self.refuses_a_wrong_etag(&etag).await?;
+            if self.accepts_the_right_etag(&etag).await? {
+                return self.lists_after_a_key().await;
+            }
+            let now = self.read().await?;
+            if now == etag {
+                if attempt > 0 || !self.cx.store.send_unquoted_etags() {
+                    return Err(self.unsafe_store(
+                        "refuses to replace an object whose ETag matches (If-Match)",
+                    ));
+                }
+                // It may compare ETags without their quotes, as Ceph 16 does: once more, so.
+                if self.accepts_without_quotes(&now).await? {
+                    return self.lists_after_a_key().await;
+                }
+            }
+            let pause = self.cx.process.jitter(self.cx.config.request_timeout / 10);
+            sleep(&self.cx.process, pause).await;
+            etag = self.read().await?;
+        }
+        let message = format!(
+            "{} cannot be checked: other processes keep writing {}; try again",
+            self.cx.store.describe(),
+            self.key
+        );
+        Err(Error::new(ErrorKind::Unavailable, message))
+    }
+
+    async fn refuses_to_create_again(&self) -> Result<ETag, Error> {
+        let store = &self.cx.store;
+        let first = self.send("creating", store.create(&self.key, self.body())).await?;
+        match first {
+            PutOutcome::Done { etag } => {
+                let again = self.send("creating", store.create(&self.key, self.body())).await?;
+                if let PutOutcome::Done { .. } = again {
+                    return Err(self.unsafe_store(
+                        "creates an object that exists already (it ignores If-None-Match)",
+                    ));
+                }
+                match etag {
+                    Some(etag) => Ok(etag),
+                    None => self.read().await,
+                }
+            }
+            PutOutcome::Refused | PutOutcome::Missing => self.read().await,
+        }
+    }
+
+    async fn refuses_a_wrong_etag(&self, etag: &ETag) -> Result<(), Error> {
+        let wrong = wrong(etag);
+        match self.send("replacing", self.cx.store.replace(&self.key, self.body(), wrong)).await? {
+            PutOutcome::Done { .. } => Err(self.unsafe_store(
+                "replaces an object whose ETag does not match (it ignores If-Match)",
+            )),
+            PutOutcome::Refused | PutOutcome::Missing => Ok(()),
+        }
+    }
+
+    async fn accepts_the_right_etag(&self, etag: &ETag) -> Result<bool, Error> {
+        let call = self.cx.store.replace(&self.key, self.body(), etag.clone());
+        Ok(matches!(self.send("replacing", call).await?, PutOutcome::Done { .. }))
+    }
+
+    async fn accepts_without_quotes(&self, etag: &ETag) -> Result<bool, Error> {
+        // The wrong one must be refused in this form, too.
+        self.refuses_a_wrong_etag(etag).await?;
+        self.accepts_the_right_etag(etag).await
+    }
+
+    async fn lists_after_a_key(&self) -> Result<(), Error> {
+        let page = self.send("listing", self.cx.store.list(&self.key, &self.key, 10)).await?;
+        if page.entries.iter().any(|entry| entry.key <= self.key) {
+            return Err(self.unsafe_store(
+                "lists keys at or before the place it was asked to start after (start-after)",
+            ));
+        }
+        Ok(())
+    }
+
+    async fn read(&self) -> Result<ETag, Error> {
+        let call = self.cx.store.get(&self.key, None, MAX_BODY);
+        match self.send("reading", call).await? {
+            GetOutcome::Found(object) => Ok(object.etag),
+            GetOutcome::TooLarge { etag, .. } => Ok(etag),
+            GetOutcome::Missing | GetOutcome::NotModified => Err(self.unsafe_store(
+                "does not show an object that was written before (read after write)",
+            )),
+        }
+    }
+
+    /// Tries again what failed for a passing reason; a write that took effect shows as an ETag that
+    /// has changed, which every step of the check can live with.
+    async fn send<T>(
+        &self,
+        doing: &str,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, Error> {
+        let limit = self.cx.config.request_timeout;
+        let outcome = bounded(&self.cx.process, limit, call).await;
+        let outcome = outcome
+            .unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))));
+        outcome.map_err(|error| {
+            let doing = format!("checking {}: {doing} {}", self.cx.store.describe(), self.key);
+            Error::from_store(&doing, error)
+        })
+    }
+
+    /// Different each time, so that ETags made of the content differ.
+    fn body(&self) -> bytes::Bytes {
+        let nonce = self.cx.process.unique();
+        format!("{{\"tenure\":\"check of the store\",\"nonce\":\"{nonce:032x}\"}}\n").into()
+    }
+
+    fn unsafe_store(&self, what: &str) -> Error {
+        let message = format!(
+            "{} must not be used for elections: it {what}; seen on {}",
+            self.cx.store.describe(),
+            self.key
+        );
+        Error::new(ErrorKind::UnsafeStore, message)
+    }
+}
+
+/// A well-formed ETag that is not this one: every hexadecimal digit is another.
+fn wrong(etag: &ETag) -> ETag {
+    let other = |c: char| match c {
+        '0' => '1',
+        c if c.is_ascii_hexdigit() => '0',
+        c => c,
+    };
+    ETag::new(etag.as_str().chars().map(other).collect::<String>())
+}

@@ -1,0 +1,188 @@
+//! The driver: the only place that waits. It carries out what the state machine asks for, keeps the
+//! time, draws the jitter and tries again.
+
+mod campaign;
+mod exchange;
+mod lead;
+mod observe;
+mod wait;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use tokio::sync::broadcast;
+
+pub(crate) use campaign::{Patience, Reached};
+pub(crate) use lead::{Command, Lead, Status};
+pub(crate) use observe::Observer;
+pub(crate) use wait::{bounded, sleep};
+
+use crate::config::Config;
+use crate::epoch::Epoch;
+use crate::error::{Error, ErrorKind};
+use crate::keys::Keys;
+use crate::leader::{CampaignEvent, Leader};
+use crate::process::Process;
+use crate::protocol::candidate::{Candidate, Rules};
+use crate::protocol::lease::{LapseTimer, Lease};
+use crate::protocol::message::Failure;
+use crate::record::{BadRecord, Record};
+use crate::store::Store;
+
+/// What all campaigns and observers of one `Election` share.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) keys: Keys,
+    pub(crate) config: Config,
+    pub(crate) process: Process,
+    pub(crate) events: broadcast::Sender<CampaignEvent>,
+    knowledge: Mutex<Knowledge>,
+}
+
+/// What an `Election` knows between calls, so that a dead leader is not held to be alive for ever.
+#[derive(Debug, Default)]
+struct Knowledge {
+    greatest: Option<Epoch>,
+    timer: Option<LapseTimer>,
+    campaigned: bool,
+}
+
+impl Context {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        keys: Keys,
+        config: Config,
+        process: Process,
+    ) -> Context {
+        let (events, _) = broadcast::channel(64);
+        Context { store, keys, config, process, events, knowledge: Mutex::default() }
+    }
+
+    fn knowledge(&self) -> MutexGuard<'_, Knowledge> {
+        // Every critical section leaves the knowledge whole.
+        self.knowledge.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, event: CampaignEvent) {
+        // Nobody need be listening.
+        let _ = self.events.send(event);
+    }
+}
+
+/// Drives one state machine: a campaign and the leadership that comes of it, or an observer.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    cx: Arc<Context>,
+    machine: Candidate,
+    lease: Lease,
+    /// The last record read, and what cannot be read of it.
+    record: Option<(Epoch, Record)>,
+    unreadable: Option<BadRecord>,
+    /// How long ago that record was written, by the store's clock.
+    age: Option<Duration>,
+    data: Value,
+    elected_at: Option<DateTime<Utc>>,
+    /// The greatest heartbeat sent for the epoch that is being created or led.
+    heartbeat: u64,
+    last_error: Option<Error>,
+    /// Requests that failed in a row.
+    failures: u32,
+    /// When the followed epoch was last looked at, on the boot clock.
+    polled: Duration,
+    /// How long after the lapse this candidate seals, so that not all do at once.
+    lapse_jitter: Duration,
+    pulse: wait::Pulse,
+    /// Whether a predecessor's epoch may be sealed at once.
+    reclaim: bool,
+    /// From the grant on: what is read then is no observation of somebody else's lease.
+    leading: bool,
+}
+
+impl Driver {
+    pub(crate) fn candidate(cx: &Arc<Context>) -> Driver {
+        let campaigned = std::mem::replace(&mut cx.knowledge().campaigned, true);
+        let mut driver = Driver::new(cx, false);
+        driver.reclaim = cx.config.name_is_unique && !campaigned;
+        driver
+    }
+
+    pub(crate) fn observer(cx: &Arc<Context>) -> Driver {
+        Driver::new(cx, true)
+    }
+
+    fn new(cx: &Arc<Context>, observer: bool) -> Driver {
+        let config = &cx.config;
+        let rules = Rules {
+            observer,
+            verify_renewals: config.verify_renewals,
+            takeover_delay: !config.takeover_delay.is_zero(),
+        };
+        let now = cx.process.now();
+        Driver {
+            machine: Candidate::new(rules, cx.knowledge().greatest),
+            lease: Lease::new(config.validity),
+            record: None,
+            unreadable: None,
+            age: None,
+            data: config.data.clone(),
+            elected_at: None,
+            heartbeat: 0,
+            last_error: None,
+            failures: 0,
+            polled: now.boot,
+            lapse_jitter: Duration::ZERO,
+            pulse: wait::Pulse::new(now),
+            reclaim: false,
+            leading: false,
+            cx: Arc::clone(cx),
+        }
+    }
+
+    /// The leader that the last record tells of.
+    fn leader(&self) -> Option<Leader> {
+        self.record.as_ref().map(|(epoch, record)| Leader::new(*epoch, record))
+    }
+
+    /// A pause before a request is tried again: doubling up to `cap`, with jitter.
+    fn retry_delay(&self, cap: Duration) -> Duration {
+        let first = (self.cx.config.validity / 100).max(Duration::from_millis(5));
+        let delay = first.saturating_mul(1 << self.failures.min(10)).min(cap);
+        delay / 2 + self.cx.process.jitter(delay / 2)
+    }
+
+    /// Why the machine gave up, in words that say what to do.
+    fn explain(&self, failure: Failure) -> Error {
+        let store = self.cx.store.describe();
+        let key = |epoch| self.cx.keys.epoch(epoch);
+        match failure {
+            Failure::Denied | Failure::Unsafe => self.last_error.clone().unwrap_or_else(|| {
+                Error::new(ErrorKind::UnsafeStore, format!("{store} refused a request"))
+            }),
+            Failure::Unreadable(epoch) => {
+                let key = key(epoch);
+                let why = self.unreadable.as_ref();
+                let kind = match why {
+                    Some(BadRecord::TooNew(_)) => ErrorKind::RecordTooNew,
+                    _ => ErrorKind::CorruptRecord,
+                };
+                let why = why.map_or_else(String::new, |why| format!(": {why}"));
+                Error::new(kind, format!("{key} in {store} cannot be read{why}"))
+            }
+            Failure::NewestDeleted(epoch) => Error::new(
+                ErrorKind::NewestDeleted,
+                format!(
+                    "{} in {store} was the newest epoch object and is gone, and no greater one \
+                     exists: counting must go on above {epoch}",
+                    key(epoch)
+                ),
+            ),
+            Failure::Exhausted => Error::new(
+                ErrorKind::EpochsExhausted,
+                format!("{} in {store} has ended and is the last epoch", key(Epoch::MAX)),
+            ),
+        }
+    }
+}

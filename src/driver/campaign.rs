@@ -1,0 +1,244 @@
+//! Campaigning: drives the machine until it is elected, or until somebody else is seen to lead.
+
+use std::time::Duration;
+
+use super::Driver;
+use super::wait::sleep;
+use crate::error::Error;
+use crate::leader::{CampaignEvent, Leader};
+use crate::protocol::candidate::{Event, Input};
+use crate::protocol::message::{Answer, Step, Wait};
+
+/// How long a campaign goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Until elected.
+    Wait,
+    /// Until somebody else is seen to lead, or the store fails this often in a row.
+    Once,
+}
+
+/// Where a campaign got to.
+#[derive(Debug)]
+pub(crate) enum Reached {
+    /// Elected, with at least a third of the lease left.
+    Elected,
+    /// Somebody else holds the newest epoch, or its holder may still believe so.
+    Held(Leader),
+}
+
+/// Requests that may fail in a row before a call that does not wait gives up.
+const FAILURES_BEFORE_GIVING_UP: u32 = 3;
+
+impl Driver {
+    /// Drives the machine. Dropping the future leaves at most an epoch object that lapses within its
+    /// validity.
+    pub(crate) async fn campaign(&mut self, patience: Patience) -> Result<Reached, Error> {
+        loop {
+            match self.machine.step() {
+                Step::Nonce => {
+                    let nonce = self.cx.process.nonce();
+                    self.machine.handle(Input::Nonce(nonce));
+                }
+                Step::Request(request) => {
+                    let limit = self.cx.config.request_timeout;
+                    let answer = self.perform(&request, limit).await;
+                    if let Some(elected) = self.take_answer(answer).await {
+                        return Ok(elected);
+                    }
+                }
+                Step::Failed(failure) => return Err(self.explain(failure)),
+                Step::Wait(wait) => {
+                    if patience == Patience::Once
+                        && let Some(reached) = self.would_wait(&wait)?
+                    {
+                        return Ok(reached);
+                    }
+                    self.wait(wait).await;
+                }
+            }
+        }
+    }
+
+    async fn take_answer(&mut self, answer: Answer) -> Option<Reached> {
+        let failed = matches!(answer, Answer::Unknown);
+        let followed = self.machine.followed().map(|sighting| sighting.epoch);
+        let event = self.machine.handle(Input::Answer(answer));
+        self.remember();
+        if failed && let Some(error) = &self.last_error {
+            self.cx.tell(CampaignEvent::StoreFailed(error.clone()));
+        }
+        if let Some(sighting) = self.machine.followed()
+            && followed != Some(sighting.epoch)
+        {
+            self.started_following();
+        }
+        match event {
+            Some(Event::Granted { heartbeat, .. }) => {
+                self.lease.extended(heartbeat);
+                self.leading = true;
+                if self.settle().await {
+                    return Some(Reached::Elected);
+                }
+                self.leading = false;
+                self.machine.handle(Input::Abandon);
+                self.restart_if_over();
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// A grant is reported only with at least a third of the lease left: renews first otherwise.
+    async fn settle(&mut self) -> bool {
+        let config = &self.cx.config;
+        let (validity, timeout) = (config.validity, config.request_timeout);
+        if self.outdated() {
+            return false;
+        }
+        while self.lease.remaining(self.now()) < validity / 3 {
+            match self.machine.step() {
+                Step::Request(request) => {
+                    let limit = timeout.min(self.lease.remaining(self.now()));
+                    let answer = self.perform(&request, limit).await;
+                    if self.lease.remaining(self.now()).is_zero() {
+                        return false;
+                    }
+                    match self.machine.handle(Input::Answer(answer)) {
+                        Some(Event::Extended { heartbeat }) => self.lease.extended(heartbeat),
+                        Some(Event::Lost(_)) => return false,
+                        _ => {}
+                    }
+                }
+                Step::Wait(Wait::Lead) => {
+                    self.machine.handle(Input::RenewDue);
+                }
+                _ => {
+                    let delay = self.retry_delay(validity / 10);
+                    sleep(&self.cx.process, delay).await;
+                    self.machine.handle(Input::Resume);
+                }
+            }
+            if self.lease.remaining(self.now()).is_zero() {
+                return false;
+            }
+        }
+        !self.outdated()
+    }
+
+    /// Another call of this `Election` has seen a greater epoch than the one granted.
+    fn outdated(&self) -> bool {
+        self.cx.knowledge().greatest > self.machine.greatest()
+    }
+
+    /// After a grant that came to nothing: the next campaign of the same driver.
+    fn restart_if_over(&mut self) {
+        self.lease.reset();
+        self.elected_at = None;
+        if let Step::Wait(Wait::Over) = self.machine.step() {
+            self.machine.restart();
+        }
+    }
+
+    pub(super) fn remember(&mut self) {
+        let mut knowledge = self.cx.knowledge();
+        knowledge.greatest = knowledge.greatest.max(self.machine.greatest());
+    }
+
+    fn started_following(&mut self) {
+        let Some(leader) = self.leader() else { return };
+        tracing::info!(
+            election = self.cx.keys.prefix(),
+            candidate = self.cx.config.name,
+            epoch = leader.epoch.get(),
+            leader = leader.name(),
+            outcome = "following",
+            "somebody else leads"
+        );
+        self.cx.tell(CampaignEvent::Following(leader));
+        self.draw_lapse_jitter();
+    }
+
+    /// Up to a tenth of the leader's validity, so that candidates do not all seal at once.
+    fn draw_lapse_jitter(&mut self) {
+        let validity = self.cx.knowledge().timer.as_ref().and_then(|timer| timer.validity());
+        self.lapse_jitter = self.cx.process.jitter(validity.unwrap_or_default() / 10);
+    }
+
+    /// For a call that does not wait: what it answers instead of waiting for this.
+    fn would_wait(&self, wait: &Wait) -> Result<Option<Reached>, Error> {
+        let held = || self.leader().map(Reached::Held);
+        Ok(match wait {
+            Wait::Follow | Wait::Deposed => {
+                let left = self.lapses_in();
+                if left.is_some_and(|left| left.is_zero()) { None } else { held() }
+            }
+            Wait::Takeover if !self.takeover_in().is_zero() => held(),
+            Wait::Retry if self.failures >= FAILURES_BEFORE_GIVING_UP => {
+                let error = self.last_error.clone();
+                return Err(error.expect("a failure was counted, so it was remembered"));
+            }
+            _ => None,
+        })
+    }
+
+    /// Waits for what the machine waits for, and tells it.
+    async fn wait(&mut self, wait: Wait) {
+        let poll = self.cx.config.poll_interval;
+        let since_poll = self.now().boot.saturating_sub(self.polled);
+        let poll_in = poll.saturating_sub(since_poll);
+        let (delay, input) = match wait {
+            Wait::Follow => match self.lapses_in() {
+                Some(left) if left.saturating_add(self.lapse_jitter) <= poll_in => {
+                    (left.saturating_add(self.lapse_jitter), Input::Lapsed)
+                }
+                _ => (poll_in, Input::PollDue),
+            },
+            Wait::Deposed => match self.lapses_in() {
+                Some(left) if left <= poll_in => (left, Input::Lapsed),
+                _ => (poll_in, Input::PollDue),
+            },
+            Wait::Takeover => (self.takeover_in(), Input::TakeoverOver),
+            Wait::Vacant => (poll_in, Input::PollDue),
+            Wait::Retry => (self.retry_delay(poll), Input::Resume),
+            // Neither can be reached while campaigning; looking again does no harm.
+            Wait::Lead | Wait::Over => (poll, Input::Resume),
+        };
+        sleep(&self.cx.process, delay).await;
+        if input == Input::Lapsed {
+            self.lapsed();
+        }
+        self.machine.handle(input);
+    }
+
+    /// The next seal of the same epoch waits again, so that a store that refuses it for no reason
+    /// does not make the candidate spin.
+    fn lapsed(&mut self) {
+        tracing::info!(
+            election = self.cx.keys.prefix(),
+            candidate = self.cx.config.name,
+            epoch = self.machine.greatest().map(|epoch| epoch.get()),
+            outcome = "lapsed",
+            "the leader showed no sign of life for its whole validity"
+        );
+        self.draw_lapse_jitter();
+    }
+
+    /// How long until the followed lease lapses by this process's clock; `None` if it never does.
+    pub(super) fn lapses_in(&self) -> Option<Duration> {
+        let knowledge = self.cx.knowledge();
+        let timer = knowledge.timer.as_ref()?;
+        // Another call of this `Election` may be following a greater epoch by now.
+        let (epoch, _) = self.record.as_ref()?;
+        if timer.epoch() != *epoch {
+            return None;
+        }
+        timer.lapses_in(self.cx.config.drift, self.now())
+    }
+
+    fn takeover_in(&self) -> Duration {
+        let delay = self.cx.config.takeover_delay;
+        let knowledge = self.cx.knowledge();
+        knowledge.timer.as_ref().map_or(delay, |timer| timer.takeover_in(delay, self.now()))
+    }
+}

@@ -1,0 +1,294 @@
+//! One request: from the machine's words to the store's call, and back.
+
+use std::time::Duration;
+
+use super::Driver;
+use super::wait::LOOK;
+use crate::clock::Moment;
+use crate::epoch::Epoch;
+use crate::error::Error;
+use crate::keys::Keys;
+use crate::protocol::find::{After, Listing};
+use crate::protocol::lease::{LapseTimer, Reading, StoreAge};
+use crate::protocol::message::{Answer, Ended, Nonce, Request, Seen, Sighting, Write};
+use crate::record::{BadRecord, MAX_READ_BYTES, Record};
+use crate::store::{
+    ETag, GetOutcome, Happened, Object, Page, PutOutcome, StoreError, StoreErrorKind,
+};
+
+/// Keys asked for in one LIST: as many as S3 gives, as the price is the same.
+const PAGE: usize = 1_000;
+
+impl Driver {
+    /// Sends one request, for `limit` at most, and says what came of it.
+    pub(super) async fn perform(&mut self, request: &Request, limit: Duration) -> Answer {
+        let answer = match request {
+            Request::List(after) => self.list(after, limit).await,
+            Request::Get { epoch, unless } => self.get(*epoch, unless.clone(), limit).await,
+            Request::Create { epoch, write } => {
+                if write.heartbeat == 1 {
+                    self.lease.reset();
+                    self.elected_at = None;
+                }
+                let body = self.body(write);
+                let key = self.cx.keys.epoch(*epoch);
+                let store = self.cx.store.clone();
+                self.sending(write.heartbeat);
+                let call = async move { store.create(&key, body.to_bytes().into()).await };
+                let outcome = self.send(limit, call).await;
+                self.written("creating", *epoch, outcome)
+            }
+            Request::Renew { epoch, etag, write } => {
+                let body = self.body(write);
+                self.sending(write.heartbeat);
+                self.replace("renewing", *epoch, etag.clone(), body, limit).await
+            }
+            Request::Seal { epoch, etag, nonce, heartbeat, ended } => {
+                let Some(body) = self.sealed(*epoch, *nonce, *heartbeat, *ended) else {
+                    return Answer::Unknown;
+                };
+                self.replace("sealing", *epoch, etag.clone(), body, limit).await
+            }
+        };
+        match answer {
+            Answer::Unknown | Answer::Denied | Answer::Unsafe => self.failures += 1,
+            _ => self.failures = 0,
+        }
+        answer
+    }
+
+    async fn send<T>(
+        &mut self,
+        limit: Duration,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let process = self.cx.process.clone();
+        let look = LOOK.min(self.cx.config.validity / 10);
+        let outcome = self.pulse.bounded(&process, limit, look, call).await;
+        self.polled = process.now().boot;
+        outcome.unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))))
+    }
+
+    /// The lease counts from before the write is sent.
+    fn sending(&mut self, heartbeat: u64) {
+        self.heartbeat = heartbeat;
+        self.lease.sending(heartbeat, self.cx.process.now());
+    }
+
+    async fn list(&mut self, after: &After, limit: Duration) -> Answer {
+        let keys = self.cx.keys.clone();
+        let store = self.cx.store.clone();
+        let after = match after {
+            After::Number(number) => keys.numbered(*number),
+            After::Key(key) => key.clone(),
+        };
+        let call = async { store.list(keys.lock_prefix(), &after, PAGE).await };
+        let page = match self.send(limit, call).await {
+            Ok(page) => page,
+            Err(error) => return self.failed("listing the epochs", error),
+        };
+        match listing(&keys, &after, &page) {
+            Ok(listing) => Answer::Listed(listing),
+            Err(error) => self.failed("listing the epochs", error),
+        }
+    }
+
+    async fn get(&mut self, epoch: Epoch, unless: Option<ETag>, limit: Duration) -> Answer {
+        let key = self.cx.keys.epoch(epoch);
+        let store = self.cx.store.clone();
+        let call = async { store.get(&key, unless, MAX_READ_BYTES).await };
+        match self.send(limit, call).await {
+            Ok(GetOutcome::Found(object)) => self.read(epoch, object),
+            Ok(GetOutcome::NotModified) => Answer::NotModified,
+            Ok(GetOutcome::Missing) => Answer::Missing,
+            Ok(GetOutcome::TooLarge { len, .. }) => {
+                self.unreadable = Some(BadRecord::TooLarge(len));
+                Answer::Unreadable
+            }
+            Err(error) => self.failed(&format!("reading {key}"), error),
+        }
+    }
+
+    /// Takes note of a record: who leads, and when that was seen.
+    fn read(&mut self, epoch: Epoch, object: Object) -> Answer {
+        let record = match Record::parse(&object.body) {
+            Ok(record) => record,
+            Err(why) => {
+                self.unreadable = Some(why);
+                return Answer::Unreadable;
+            }
+        };
+        let age = object.served_at.zip(object.last_modified).map(|(now, then)| now - then);
+        // A negative age is the rounding of dates to whole seconds.
+        self.age = age.map(|age| age.to_std().unwrap_or_default());
+        let mut seen = record.seen();
+        seen.reclaimable = self.reclaimable(&record, &seen);
+        let touched =
+            self.observe(&Sighting { epoch, etag: object.etag.clone(), seen }, &record, &object);
+        self.record = Some((epoch, record));
+        Answer::Found { etag: object.etag, seen, touched }
+    }
+
+    fn observe(&mut self, sighting: &Sighting, record: &Record, object: &Object) -> bool {
+        if self.leading {
+            return false;
+        }
+        let config = &self.cx.config;
+        let age = self.age;
+        let reading = Reading {
+            sighting,
+            validity: record.validity(),
+            last_modified: object.last_modified,
+            store_age: config
+                .store_clock_margin
+                .and_then(|margin| age.map(|age| StoreAge { age, margin })),
+            received: self.cx.process.now(),
+        };
+        let mut knowledge = self.cx.knowledge();
+        // Another call of this `Election` may have seen a greater epoch.
+        if knowledge.timer.as_ref().is_some_and(|timer| timer.epoch() > sighting.epoch) {
+            return false;
+        }
+        knowledge.greatest = knowledge.greatest.max(Some(sighting.epoch));
+        LapseTimer::observe(&mut knowledge.timer, &reading, config.drift)
+    }
+
+    fn reclaimable(&self, record: &Record, seen: &Seen) -> bool {
+        self.reclaim
+            && record.candidate.as_deref() == Some(&self.cx.config.name)
+            && seen.nonce.is_some_and(|nonce| !self.cx.process.has_sent(nonce))
+    }
+
+    /// The body of the own epoch object.
+    fn body(&mut self, write: &Write) -> Record {
+        let now = self.cx.process.now().time_of_day();
+        let mut record = self.cx.config.record(write.nonce, write.heartbeat, self.data.clone());
+        record.elected_at = Some(*self.elected_at.get_or_insert(now));
+        record.renewed_at = Some(now);
+        record
+    }
+
+    /// The body that ends an epoch: of the record that was read, or of the own.
+    fn sealed(
+        &mut self,
+        epoch: Epoch,
+        nonce: Option<Nonce>,
+        heartbeat: u64,
+        ended: Ended,
+    ) -> Option<Record> {
+        let now = self.cx.process.now().time_of_day();
+        let name = self.cx.config.name.clone();
+        let own = nonce.filter(|nonce| self.cx.process.has_sent(*nonce));
+        let record = match (&self.record, own) {
+            (Some((read, record)), _) if *read == epoch && record.nonce == nonce => record.clone(),
+            (_, Some(nonce)) => self.body(&Write { nonce, heartbeat }),
+            _ => return None,
+        };
+        Some(record.sealed(ended, heartbeat, &name, now))
+    }
+
+    async fn replace(
+        &mut self,
+        doing: &str,
+        epoch: Epoch,
+        etag: ETag,
+        body: Record,
+        limit: Duration,
+    ) -> Answer {
+        let key = self.cx.keys.epoch(epoch);
+        let store = self.cx.store.clone();
+        let call = async { store.replace(&key, body.to_bytes().into(), etag).await };
+        let outcome = self.send(limit, call).await;
+        if let (Ok(PutOutcome::Done { .. }), true) = (&outcome, body.expired) {
+            self.sealed_here(epoch);
+        }
+        self.written(doing, epoch, outcome)
+    }
+
+    fn sealed_here(&self, epoch: Epoch) {
+        let now = self.cx.process.now();
+        if let Some(timer) = self.cx.knowledge().timer.as_mut() {
+            timer.sealed_here(epoch, now);
+        }
+    }
+
+    fn written(
+        &mut self,
+        doing: &str,
+        epoch: Epoch,
+        outcome: Result<PutOutcome, StoreError>,
+    ) -> Answer {
+        match outcome {
+            Ok(PutOutcome::Done { etag: Some(etag) }) => Answer::Done { etag },
+            Ok(PutOutcome::Done { etag: None }) => {
+                let error = StoreError::timed_out("the answer has no ETag");
+                self.failed(&format!("{doing} epoch {epoch}"), error)
+            }
+            Ok(PutOutcome::Refused) => Answer::Refused,
+            Ok(PutOutcome::Missing) => Answer::Missing,
+            Err(error) => self.failed(&format!("{doing} epoch {epoch}"), error),
+        }
+    }
+
+    /// A request failed: remembers why, and tells the machine what it may know of it.
+    fn failed(&mut self, doing: &str, error: StoreError) -> Answer {
+        let answer = match (error.kind(), error.happened()) {
+            (StoreErrorKind::Unsupported, _) => Answer::Unsafe,
+            (StoreErrorKind::Transient, _) | (_, Happened::Maybe) => Answer::Unknown,
+            _ => Answer::Denied,
+        };
+        let error = Error::from_store(&format!("{doing} in {}", self.cx.store.describe()), error);
+        tracing::warn!(
+            election = self.cx.keys.prefix(),
+            candidate = self.cx.config.name,
+            outcome = ?answer,
+            %error,
+            "a request failed"
+        );
+        self.last_error = Some(error);
+        answer
+    }
+
+    pub(super) fn now(&self) -> Moment {
+        self.cx.process.now()
+    }
+}
+
+/// What a page says about epochs, if it keeps the order that the search rests on.
+fn listing(keys: &Keys, after: &str, page: &Page) -> Result<Listing, StoreError> {
+    let unsafe_store =
+        |why: String| Err(StoreError::new(StoreErrorKind::Unsupported, Happened::No, why));
+    let mut previous = after;
+    let mut epochs: Option<(Epoch, Epoch)> = None;
+    for entry in &page.entries {
+        let key = entry.key.as_str();
+        if key <= previous {
+            return unsafe_store(format!(
+                "the store's listing is not in order: {key:?} came after {previous:?}"
+            ));
+        }
+        if !key.starts_with(keys.lock_prefix()) {
+            return unsafe_store(format!(
+                "the store's listing of {:?} has the key {key:?}",
+                keys.lock_prefix()
+            ));
+        }
+        if let Some(epoch) = keys.parse(key) {
+            epochs = Some((epochs.map_or(epoch, |(least, _)| least), epoch));
+        }
+        previous = key;
+    }
+    if page.truncated && page.entries.is_empty() {
+        return Err(StoreError::new(
+            StoreErrorKind::Transient,
+            Happened::No,
+            "the store's listing has an empty page that is not the last",
+        ));
+    }
+    let ended = !page.truncated || previous >= keys.epoch(Epoch::MAX).as_str();
+    let rest = (!ended).then(|| match keys.parse(previous) {
+        Some(epoch) => After::Number(epoch.get()),
+        None => After::Key(previous.to_owned()),
+    });
+    Ok(Listing { epochs, rest })
+}

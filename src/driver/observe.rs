@@ -1,0 +1,196 @@
+//! Observing: follows who leads, without campaigning.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::wait::sleep;
+use super::{Context, Driver};
+use crate::error::Error;
+use crate::leader::{Leader, Observation, Snapshot, SnapshotState};
+use crate::protocol::candidate::Input;
+use crate::protocol::message::{Answer, Step, Wait};
+
+/// Follows an election for as long as it is asked to.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    driver: Driver,
+    told: Option<Observation>,
+    /// Since when no request has been answered, on the boot clock.
+    unanswered: Option<Duration>,
+    ready: VecDeque<Result<Observation, Error>>,
+    over: bool,
+}
+
+impl Observer {
+    pub(crate) fn new(cx: &Arc<Context>) -> Observer {
+        Observer {
+            driver: Driver::observer(cx),
+            told: None,
+            unanswered: None,
+            ready: VecDeque::new(),
+            over: false,
+        }
+    }
+
+    /// The next change. An error is the last that is told.
+    pub(crate) async fn next(&mut self) -> Option<Result<Observation, Error>> {
+        loop {
+            if let Some(ready) = self.ready.pop_front() {
+                return Some(ready);
+            }
+            if self.over {
+                return None;
+            }
+            self.advance().await;
+        }
+    }
+
+    async fn advance(&mut self) {
+        match self.driver.machine.step() {
+            Step::Request(request) => {
+                let limit = self.driver.cx.config.request_timeout;
+                let answer = self.driver.perform(&request, limit).await;
+                self.answered(&answer);
+                self.driver.machine.handle(Input::Answer(answer));
+                self.driver.remember();
+            }
+            Step::Failed(failure) => {
+                self.over = true;
+                self.ready.push_back(Err(self.driver.explain(failure)));
+            }
+            Step::Wait(wait) => self.wait(&wait).await,
+            // An observer creates nothing.
+            Step::Nonce => self.over = true,
+        }
+    }
+
+    fn answered(&mut self, answer: &Answer) {
+        let now = self.driver.now().boot;
+        match answer {
+            Answer::Unknown => {
+                self.unanswered.get_or_insert(now);
+            }
+            _ => self.unanswered = None,
+        }
+    }
+
+    async fn wait(&mut self, wait: &Wait) {
+        let driver = &self.driver;
+        let poll = driver.cx.config.poll_interval;
+        let since_poll = driver.now().boot.saturating_sub(driver.polled);
+        let poll_in = poll.saturating_sub(since_poll);
+        let lapses_in = driver.lapses_in();
+        let lapsed = lapses_in.is_some_and(|left| left.is_zero());
+        let (delay, input) = match wait {
+            Wait::Follow if lapsed => {
+                self.tell(if self.unanswered.is_some() {
+                    Observation::Unknown
+                } else {
+                    Observation::Nobody
+                });
+                (poll_in, Input::Lapsed)
+            }
+            Wait::Follow => {
+                if let Some(leader) = self.driver.leader() {
+                    self.tell(Observation::Leader(leader));
+                }
+                match lapses_in {
+                    // Looks again at the lapse, to say so in time.
+                    Some(left) if left < poll_in => (left, Input::Resume),
+                    _ => (poll_in, Input::PollDue),
+                }
+            }
+            Wait::Vacant => {
+                self.tell(Observation::Nobody);
+                (poll_in, Input::PollDue)
+            }
+            _ => {
+                if self.silent_too_long(lapses_in) {
+                    self.tell(Observation::Unknown);
+                }
+                (self.driver.retry_delay(poll), Input::Resume)
+            }
+        };
+        // Told first, waited afterwards: `next` comes back here for the wait.
+        if self.ready.is_empty() {
+            sleep(&self.driver.cx.process, delay).await;
+            self.driver.machine.handle(input);
+        }
+    }
+
+    /// No answer for longer than the last leader's lease, or than an own one if none was seen.
+    fn silent_too_long(&self, lapses_in: Option<Duration>) -> bool {
+        let Some(since) = self.unanswered else { return false };
+        let silence = self.driver.now().boot.saturating_sub(since);
+        match (&self.told, lapses_in) {
+            (Some(Observation::Leader(_)), Some(left)) => left.is_zero(),
+            (Some(Observation::Leader(_)), None) => false,
+            _ => silence >= self.driver.cx.config.validity,
+        }
+    }
+
+    fn tell(&mut self, observation: Observation) {
+        let same = match (&self.told, &observation) {
+            (Some(Observation::Leader(told)), Observation::Leader(now)) => same_leader(told, now),
+            (Some(told), now) => told == now,
+            (None, _) => false,
+        };
+        if !same {
+            self.told = Some(observation.clone());
+            self.ready.push_back(Ok(observation));
+        }
+    }
+}
+
+/// Renewals alone are no change.
+fn same_leader(one: &Leader, other: &Leader) -> bool {
+    one.epoch == other.epoch
+        && one.candidate == other.candidate
+        && one.elected_at == other.elected_at
+        && one.data == other.data
+}
+
+impl Driver {
+    /// One look: LIST, and GET of the newest.
+    pub(crate) async fn snapshot(&mut self) -> Result<Snapshot, Error> {
+        loop {
+            match self.machine.step() {
+                Step::Request(request) => {
+                    let answer = self.perform(&request, self.cx.config.request_timeout).await;
+                    self.machine.handle(Input::Answer(answer));
+                    self.remember();
+                }
+                Step::Failed(failure) => return Err(self.explain(failure)),
+                Step::Wait(Wait::Retry) => match self.last_error.take() {
+                    Some(error) if self.failures > 0 => return Err(error),
+                    _ => {
+                        sleep(&self.cx.process, self.retry_delay(LOOK_AGAIN)).await;
+                        self.machine.handle(Input::Resume);
+                    }
+                },
+                _ => return Ok(self.snapshot_of_last_read()),
+            }
+        }
+    }
+
+    fn snapshot_of_last_read(&self) -> Snapshot {
+        let Some((epoch, record)) = &self.record else {
+            return Snapshot { state: SnapshotState::Vacant, age: None, lapsed: false };
+        };
+        let leader = Leader::new(*epoch, record);
+        let age = self.age;
+        let lapsed = !record.expired && age.zip(record.validity()).is_some_and(|(a, v)| a > v);
+        let state = match record.seen().ended {
+            None => SnapshotState::Held(leader),
+            Some(ended) => {
+                let sealed_by = record.sealed_by.clone();
+                SnapshotState::Sealed { leader, ended, sealed_by }
+            }
+        };
+        Snapshot { state, age, lapsed }
+    }
+}
+
+/// The longest pause before a compacted epoch is looked for again.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);

@@ -1,0 +1,95 @@
+//! Waiting: in slices of at most a second, as a timer may stand still while the machine sleeps.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::process::Process;
+
+/// How often a wait looks at the clock, at least.
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
+
+/// Waits for `duration` by the process's clock.
+pub(crate) async fn sleep(process: &Process, duration: Duration) {
+    let end = process.now().boot.saturating_add(duration);
+    loop {
+        let left = end.saturating_sub(process.now().boot);
+        if left.is_zero() {
+            return;
+        }
+        slice(left.min(LOOK)).await;
+    }
+}
+
+/// What `future` comes to, or `None` once `limit` has passed by the process's clock. The future is
+/// dropped then; what it had sent may still take effect.
+pub(crate) async fn bounded<F: Future>(
+    process: &Process,
+    limit: Duration,
+    future: F,
+) -> Option<F::Output> {
+    Pulse::new(process.now()).bounded(process, limit, LOOK, future).await
+}
+
+#[allow(clippy::disallowed_methods, reason = "this is where the driver sleeps")]
+async fn slice(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
+/// Notices when the process was not running for a while: stopped, suspended, or starved.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pulse {
+    last: Moment,
+    longest_gap: Duration,
+}
+
+impl Pulse {
+    pub(crate) fn new(now: Moment) -> Pulse {
+        Pulse { last: now, longest_gap: Duration::ZERO }
+    }
+
+    /// The longest time between two looks at the clock since the last reset, on either clock.
+    pub(crate) fn longest_gap(&self) -> Duration {
+        self.longest_gap
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.longest_gap = Duration::ZERO;
+    }
+
+    pub(crate) fn beat(&mut self, now: Moment) {
+        let boot = now.boot.saturating_sub(self.last.boot);
+        let wall = now.wall.saturating_sub(self.last.wall);
+        self.longest_gap = self.longest_gap.max(boot).max(wall);
+        self.last = now;
+    }
+
+    /// As [`bounded`], beating at least every `look`.
+    pub(crate) async fn bounded<F: Future>(
+        &mut self,
+        process: &Process,
+        limit: Duration,
+        look: Duration,
+        future: F,
+    ) -> Option<F::Output> {
+        let end = process.now().boot.saturating_add(limit);
+        let mut future = pin!(future);
+        loop {
+            let now = process.now();
+            self.beat(now);
+            let left = end.saturating_sub(now.boot);
+            if left.is_zero() {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                output = &mut future => {
+                    self.beat(process.now());
+                    return Some(output);
+                }
+                () = slice(left.min(look)) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The front door: an election, its builder, campaigns and observers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, Stream};
+use serde_json::Value;
+use tokio::sync::broadcast;
+
+use crate::check::check_store;
+use crate::config::{Config, Settings};
+use crate::driver::{Context, Driver, Observer, Patience, Reached};
+use crate::error::Error;
+use crate::keys::Keys;
+use crate::leader::{CampaignEvent, Leader, Observation, Snapshot, SnapshotState};
+use crate::leadership::Leadership;
+use crate::process::Process;
+use crate::store::Store;
+
+/// One contest for leadership, under one prefix of one store. Clones share what they know.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Election, store::memory::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// let store = Arc::new(MemoryStore::new());
+/// let election = Election::builder(store, "orders/leader").name("worker-7").build()?;
+/// let leadership = election.campaign().await?;
+/// assert_eq!(leadership.epoch().get(), 1);
+/// leadership.resign().await?;
+/// assert!(election.leader().await?.is_none());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Election {
+    cx: Arc<Context>,
+    config: Arc<Config>,
+}
+
+/// What [`Election::try_campaign`] came to.
+#[derive(Debug)]
+pub enum Attempt {
+    /// This process leads.
+    Elected(Leadership),
+    /// Somebody else holds the newest epoch, or may still believe that it does.
+    Held(Leader),
+}
+
+/// Settings of an [`Election`]. [`build`](ElectionBuilder::build) checks that they fit together.
+#[must_use = "a builder does nothing until it is built"]
+pub struct ElectionBuilder {
+    store: Arc<dyn Store>,
+    prefix: String,
+    settings: Settings,
+    process: Process,
+}
+
+impl Election {
+    /// An election among all who use this prefix of this store. `app` and `app/` are the same; the
+    /// empty prefix is the root of the store.
+    pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> ElectionBuilder {
+        ElectionBuilder {
+            store,
+            prefix: prefix.into(),
+            settings: Settings::default(),
+            process: Process::system(),
+        }
+    }
+
+    /// Waits until this process is elected.
+    ///
+    /// Cancel-safe: a campaign that is dropped leaves nothing that blocks others longer than one
+    /// validity. Transient errors of the store are waited out and told by
+    /// [`events`](Election::events).
+    ///
+    /// Cost: LIST, PUT, LIST on an empty prefix, and a GET more on a sealed epoch; while following, one
+    /// GET every poll interval. The first campaign on a store adds 5 requests to check it.
+    ///
+    /// # Errors
+    /// Those that waiting does not mend: [`AccessDenied`](crate::ErrorKind::AccessDenied),
+    /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore),
+    /// [`UnsafeStore`](crate::ErrorKind::UnsafeStore),
+    /// [`CorruptRecord`](crate::ErrorKind::CorruptRecord),
+    /// [`RecordTooNew`](crate::ErrorKind::RecordTooNew),
+    /// [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted),
+    /// [`NewestDeleted`](crate::ErrorKind::NewestDeleted).
+    #[tracing::instrument(
+        name = "campaign",
+        skip_all,
+        fields(election = self.cx.keys.prefix(), candidate = self.config.name)
+    )]
+    pub async fn campaign(&self) -> Result<Leadership, Error> {
+        check_store(&self.cx).await?;
+        let mut driver = Driver::candidate(&self.cx);
+        loop {
+            if let Reached::Elected = driver.campaign(Patience::Wait).await? {
+                return Ok(self.elected(driver));
+            }
+        }
+    }
+
+    /// One attempt: elected, or somebody else holds the newest epoch. Costs what
+    /// [`campaign`](Election::campaign) costs, without the waiting.
+    ///
+    /// An unsealed epoch is `Held` until this `Election` has watched it for a whole validity without a
+    /// sign of life; what was seen is kept between calls, so a dead leader is not `Held` for ever.
+    ///
+    /// # Errors
+    /// Those of [`campaign`](Election::campaign), and [`Unavailable`](crate::ErrorKind::Unavailable)
+    /// after three failures in a row: an epoch object may have been created then, which lapses.
+    #[tracing::instrument(
+        name = "try_campaign",
+        skip_all,
+        fields(election = self.cx.keys.prefix(), candidate = self.config.name)
+    )]
+    pub async fn try_campaign(&self) -> Result<Attempt, Error> {
+        check_store(&self.cx).await?;
+        let mut driver = Driver::candidate(&self.cx);
+        match driver.campaign(Patience::Once).await? {
+            Reached::Elected => Ok(Attempt::Elected(self.elected(driver))),
+            Reached::Held(leader) => Ok(Attempt::Held(leader)),
+        }
+    }
+
+    fn elected(&self, driver: Driver) -> Leadership {
+        let leadership = Leadership::start(driver, Arc::clone(&self.config));
+        let epoch = leadership.epoch();
+        tracing::info!(
+            election = self.cx.keys.prefix(),
+            candidate = self.config.name,
+            epoch = epoch.get(),
+            outcome = "elected",
+            "elected"
+        );
+        // Nobody need be listening.
+        let _ = self.cx.events.send(CampaignEvent::Elected(epoch));
+        leadership
+    }
+
+    /// Who holds the newest epoch, if it is not sealed. LIST and GET.
+    ///
+    /// It may not be confirmed yet, and it may have lapsed: only an observer that has watched for a
+    /// whole validity can tell ([`observe`](Election::observe)).
+    ///
+    /// # Errors
+    /// Those of [`snapshot`](Election::snapshot).
+    pub async fn leader(&self) -> Result<Option<Leader>, Error> {
+        Ok(match self.snapshot().await?.state {
+            SnapshotState::Held(leader) => Some(leader),
+            _ => None,
+        })
+    }
+
+    /// The newest epoch object as it stands, sealed ones included. LIST and GET.
+    ///
+    /// # Errors
+    /// Those of [`campaign`](Election::campaign), and [`Unavailable`](crate::ErrorKind::Unavailable).
+    pub async fn snapshot(&self) -> Result<Snapshot, Error> {
+        Driver::observer(&self.cx).snapshot().await
+    }
+
+    /// Follows who leads, without campaigning: the state now, then each change.
+    ///
+    /// While somebody leads: one GET every poll interval. While nobody does: one LIST and one GET. While
+    /// polls fail it keeps to the last leader until its lease has lapsed, then says
+    /// [`Unknown`](Observation::Unknown), which differs from [`Nobody`](Observation::Nobody). An error
+    /// that waiting does not mend is the last item.
+    pub fn observe(&self) -> impl Stream<Item = Result<Observation, Error>> + Send + Unpin + use<> {
+        let observer = Observer::new(&self.cx);
+        Box::pin(stream::unfold(observer, |mut observer| async {
+            let next = observer.next().await?;
+            Some((next, observer))
+        }))
+    }
+
+    /// What happens during campaigns from now on. A slow reader misses the oldest events.
+    pub fn events(&self) -> impl Stream<Item = CampaignEvent> + Send + Unpin + use<> {
+        Box::pin(stream::unfold(self.cx.events.subscribe(), |mut events| async {
+            loop {
+                match events.recv().await {
+                    Ok(event) => return Some((event, events)),
+                    Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => return None,
+                }
+            }
+        }))
+    }
+
+    /// The display name of this candidate.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+}
+
+impl ElectionBuilder {
+    /// The display name of this candidate, 1 to 256 bytes. For people: two processes may have the same.
+    /// Default: the host's name and the process id.
+    pub fn name(mut self, name: impl Into<String>) -> ElectionBuilder {
+        self.settings.name = Some(name.into());
+        self
+    }
+
+    /// Vouches that no two living processes have this name. In its first campaign the process then
+    /// seals the epoch of its predecessor at once instead of waiting for the lapse. It always gets a
+    /// new epoch. Default: false.
+    pub fn name_is_unique(mut self, unique: bool) -> ElectionBuilder {
+        self.settings.name_is_unique = unique;
+        self
+    }
+
+    /// How long a lease lasts without a renewal: 100 ms to 24 h, in whole milliseconds. A dead leader
+    /// is followed after about this time. Default: 30 s.
+    pub fn validity(mut self, validity: Duration) -> ElectionBuilder {
+        self.settings.validity = validity;
+        self
+    }
+
+    /// How often the leader renews: one PUT each. With two requests' timeouts it must fit into the
+    /// validity. Default: validity / 3.
+    pub fn renew_interval(mut self, interval: Duration) -> ElectionBuilder {
+        self.settings.renew_interval = Some(interval);
+        self
+    }
+
+    /// How often a follower looks: one GET each; at most the validity. Default: validity / 6.
+    pub fn poll_interval(mut self, interval: Duration) -> ElectionBuilder {
+        self.settings.poll_interval = Some(interval);
+        self
+    }
+
+    /// How long a request may take in all, credentials and name resolution included: at most, and by
+    /// default, validity / 5.
+    pub fn request_timeout(mut self, timeout: Duration) -> ElectionBuilder {
+        self.settings.request_timeout = Some(timeout);
+        self
+    }
+
+    /// By what ratio the rates of any two machines' clocks differ at most: 0 to 0.5. An observer waits
+    /// that much longer before it takes a leader for dead. Default: 0.01.
+    pub fn clock_drift_max(mut self, ratio: f64) -> ElectionBuilder {
+        self.settings.clock_drift_max = ratio;
+        self
+    }
+
+    /// Takes over from a leader long dead without watching it first, by the store's own dates, if they
+    /// say that its validity ended more than this ago; at least 2 s. That there are never two leaders
+    /// then also rests on the store's clocks agreeing within the margin. Default: off.
+    pub fn store_clock_margin(mut self, margin: Duration) -> ElectionBuilder {
+        self.settings.store_clock_margin = Some(margin);
+        self
+    }
+
+    /// A renewal counts only after a LIST has shown nothing greater, for stores behind proxies that
+    /// resend PUTs. One LIST more at each renewal. Default: false.
+    pub fn verify_renewals(mut self, verify: bool) -> ElectionBuilder {
+        self.settings.verify_renewals = verify;
+        self
+    }
+
+    /// An extra wait between the seal and the create when the epoch before did not end by
+    /// resignation, for guarded resources that cannot check tokens; at most 24 h. Every candidate must
+    /// agree on it. Default: 0.
+    pub fn takeover_delay(mut self, delay: Duration) -> ElectionBuilder {
+        self.settings.takeover_delay = delay;
+        self
+    }
+
+    /// What this candidate proclaims when it leads, such as its address: any JSON, at most some 47 KiB.
+    /// Default: nothing.
+    pub fn data(mut self, data: impl Into<Value>) -> ElectionBuilder {
+        self.settings.data = data.into();
+        self
+    }
+
+    /// Whether the first campaign checks that the store honours conditions and order: 5 requests on
+    /// the fixed object `.tenure-check` under the prefix, without any delete. Once for each store value
+    /// of the process. It cannot prove that the store decides races atomically. Default: true.
+    pub fn check_store(mut self, check: bool) -> ElectionBuilder {
+        self.settings.check_store = check;
+        self
+    }
+
+    /// Whether a dropped [`Leadership`] resigns in the background instead of letting its lease lapse.
+    /// Only for work that cannot outlive it. Default: false.
+    pub fn resign_on_drop(mut self, resign: bool) -> ElectionBuilder {
+        self.settings.resign_on_drop = resign;
+        self
+    }
+
+    /// Where time and random numbers come from: for simulations. Default: [`Process::system`].
+    pub fn process(mut self, process: Process) -> ElectionBuilder {
+        self.process = process;
+        self
+    }
+
+    /// The election.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig), with the numbers. Nothing is sent.
+    pub fn build(self) -> Result<Election, Error> {
+        let keys = Keys::new(&self.prefix)?;
+        let config = Config::new(self.settings)?;
+        let cx = Context::new(self.store, keys, config.clone(), self.process);
+        Ok(Election { cx: Arc::new(cx), config: Arc::new(config) })
+    }
+}
+
+impl fmt::Debug for ElectionBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ElectionBuilder")
+            .field("store", &self.store.describe())
+            .field("prefix", &self.prefix)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,115 @@
+//! What a candidate or an observer sees of an election.
+
+use std::fmt;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use crate::epoch::Epoch;
+use crate::error::Error;
+use crate::protocol::message::Ended;
+use crate::record::Record;
+
+/// Who holds an epoch, by its record. All times of day are the writer's and for people only.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Leader {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// The display name that the leader was given; none in a record of a foreign peer.
+    pub candidate: Option<String>,
+    /// How long its lease lasts without a renewal; `None` if it never lapses.
+    pub validity: Option<Duration>,
+    /// The counter that every write of the record raises.
+    pub heartbeat: u64,
+    /// When it created the epoch.
+    pub elected_at: Option<DateTime<Utc>>,
+    /// When it last renewed its lease.
+    pub renewed_at: Option<DateTime<Utc>>,
+    /// What it proclaims, such as its address; null if nothing.
+    pub data: Value,
+}
+
+impl Leader {
+    pub(crate) fn new(epoch: Epoch, record: &Record) -> Leader {
+        Leader {
+            epoch,
+            candidate: record.candidate.clone(),
+            validity: record.validity(),
+            heartbeat: record.heartbeat,
+            elected_at: record.elected_at,
+            renewed_at: record.renewed_at,
+            data: record.data.clone(),
+        }
+    }
+
+    /// The name, or a dash.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.candidate.as_deref().unwrap_or("-")
+    }
+}
+
+impl fmt::Display for Leader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "epoch {} held by {}", self.epoch, self.name())
+    }
+}
+
+/// The newest epoch object as it stands, whoever may still believe in it.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// Held, sealed, or vacant.
+    pub state: SnapshotState,
+    /// By the store's clock, how long ago the record was last written; `None` where the store gives
+    /// no dates.
+    pub age: Option<Duration>,
+    /// Whether that is longer than its validity. The store's clock is not the leader's: only an
+    /// observer that has watched for the whole validity knows.
+    pub lapsed: bool,
+}
+
+/// What the newest epoch object says.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum SnapshotState {
+    /// It is not sealed.
+    Held(Leader),
+    /// It is sealed.
+    Sealed {
+        /// Whose it was.
+        leader: Leader,
+        /// How it ended.
+        ended: Ended,
+        /// Who sealed it.
+        sealed_by: Option<String>,
+    },
+    /// There is none.
+    Vacant,
+}
+
+/// What an observer says of an election. Only changes are told.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Observation {
+    /// This candidate holds the newest epoch. It may not be confirmed yet.
+    Leader(Leader),
+    /// There is no epoch, or the newest is sealed, or its lease ran out unrenewed.
+    Nobody,
+    /// The store could not be asked for longer than the last leader's lease.
+    Unknown,
+}
+
+/// What happens during campaigns, for logs and metrics.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum CampaignEvent {
+    /// Somebody else holds the newest epoch; the candidate follows it.
+    Following(Leader),
+    /// A request failed. The campaign goes on.
+    StoreFailed(Error),
+    /// The campaign was won.
+    Elected(Epoch),
+}

@@ -1,0 +1,311 @@
+//! Leadership: the lease that is kept, the token it gives, and how it is lost.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, Stream};
+use serde_json::Value;
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Moment;
+use crate::config::Config;
+use crate::driver::{Command, Driver, Lead, Status};
+use crate::epoch::Epoch;
+use crate::error::{Error, ErrorKind};
+use crate::protocol::message::Ended;
+
+/// An epoch that was granted to this process, renewed in the background until it is lost or dropped.
+///
+/// Ask [`check`](Leadership::check) right before each act and send the token along: a check and the
+/// act after it are never one step, so the guarded resource must refuse lower tokens.
+///
+/// Dropping it stops the renewals and lets the lease lapse, as the work may still be running; with
+/// [`resign_on_drop`](crate::ElectionBuilder::resign_on_drop) it resigns in the background. Dropping
+/// never blocks and never panics.
+///
+/// While leading: one PUT every renew interval, and one GET every validity.
+#[must_use = "a leadership that is dropped is no longer renewed"]
+#[derive(Debug)]
+pub struct Leadership {
+    lead: Arc<Lead>,
+    config: Arc<Config>,
+    commands: mpsc::Sender<Command>,
+}
+
+/// Why a leadership ended. Final: another campaign gives another epoch.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Loss {
+    /// A greater epoch exists, made by a peer that did not seal this one.
+    Superseded {
+        /// The greater epoch.
+        by: Epoch,
+    },
+    /// Somebody sealed the epoch: a peer to whom this process looked dead, or an operator.
+    Sealed {
+        /// Who, by the name in the record.
+        by: Option<String>,
+        /// The word that the record gives.
+        ended: Ended,
+    },
+    /// The lease ran out before it could be renewed.
+    LeaseEnded {
+        /// What went wrong last.
+        last_error: Option<Error>,
+    },
+    /// The process or its machine did not run for so long that the lease ran out.
+    Suspended {
+        /// How long nothing ran.
+        gap: Duration,
+    },
+    /// The epoch object is gone: somebody deleted it.
+    Vanished,
+    /// The epoch object holds something that this leader never wrote.
+    Tampered,
+    /// This process resigned, or dropped its leadership.
+    Resigned,
+}
+
+/// What happens to a leadership.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum LeadershipEvent {
+    /// The lease was extended.
+    Renewed {
+        /// What is left of it.
+        remaining: Duration,
+    },
+    /// Renewals fail and less than a quarter of the validity is left: bring the work to an end.
+    AtRisk {
+        /// What is left of the lease.
+        remaining: Duration,
+        /// What went wrong last.
+        last_error: Option<Error>,
+    },
+    /// The leadership is over.
+    Lost(Loss),
+}
+
+/// What [`Leadership::run`] came to.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Ran<T> {
+    /// What the work returned.
+    pub value: T,
+    /// How the leadership ended before the work did; `None` if it was held to the end.
+    pub lost: Option<Loss>,
+}
+
+impl Leadership {
+    pub(crate) fn start(driver: Driver, config: Arc<Config>) -> Leadership {
+        let lead = driver.lead_handle();
+        let (commands, receiver) = mpsc::channel(8);
+        let task = driver.lead(Arc::clone(&lead), receiver, config.resign_on_drop);
+        tokio::spawn(task);
+        Leadership { lead, config, commands }
+    }
+
+    /// The epoch, which is the fencing token.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.lead.epoch
+    }
+
+    /// The display name under which it was won.
+    #[must_use]
+    pub fn candidate(&self) -> &str {
+        &self.lead.candidate
+    }
+
+    /// The token, if the lease still runs. No request.
+    ///
+    /// # Errors
+    /// The reason of the loss, from the end of the lease on and for ever after: stop the work.
+    pub fn check(&self) -> Result<Epoch, Loss> {
+        if let Status::Lost(loss) = &*self.lead.status.borrow() {
+            return Err(loss.clone());
+        }
+        if self.lead.remaining().is_zero() {
+            // Found before the driver did. Final, so that a clock set back cannot revive the lease.
+            self.lead.lose(Loss::LeaseEnded { last_error: None });
+            if let Status::Lost(loss) = &*self.lead.status.borrow() {
+                return Err(loss.clone());
+            }
+        }
+        Ok(self.lead.epoch)
+    }
+
+    /// As [`check`](Leadership::check), for those who only want the token.
+    #[must_use]
+    pub fn token(&self) -> Option<Epoch> {
+        self.check().ok()
+    }
+
+    /// What is left of the lease, by the smaller of the boot clock and the wall clock; zero once
+    /// lost. No request.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        match self.check() {
+            Ok(_) => self.lead.remaining(),
+            Err(_) => Duration::ZERO,
+        }
+    }
+
+    /// When the lease ends unless it is renewed, on both clocks of this machine. No request.
+    #[must_use]
+    pub fn lease_end(&self) -> Moment {
+        self.lead.end()
+    }
+
+    /// Waits until the leadership is over, and says why. Cancel-safe.
+    pub async fn lost(&self) -> Loss {
+        let mut status = self.lead.status.subscribe();
+        loop {
+            if let Status::Lost(loss) = &*status.borrow_and_update() {
+                return loss.clone();
+            }
+            // The sender lives in `self`, so the channel is open.
+            let _ = status.changed().await;
+        }
+    }
+
+    /// What happens from now on. A slow reader misses the oldest events, never the loss's reason:
+    /// [`lost`](Leadership::lost) keeps that.
+    pub fn events(&self) -> impl Stream<Item = LeadershipEvent> + Send + Unpin + use<> {
+        Box::pin(stream::unfold(self.lead.events.subscribe(), next_event))
+    }
+
+    /// Writes `data` into the record, where observers see it. Renews the lease as well: one PUT.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](ErrorKind::InvalidConfig) if the record would become too long: nothing was
+    /// sent. [`LeadershipLost`](ErrorKind::LeadershipLost) if the leadership ended before the write
+    /// was answered; it may have taken effect.
+    pub async fn proclaim(&self, data: impl Into<Value>) -> Result<(), Error> {
+        let data = data.into();
+        self.config.check_data(&data)?;
+        self.check().map_err(|loss| over("proclaiming", &loss))?;
+        let (reply, answer) = oneshot::channel();
+        // A closed channel means that the driver has stopped, which the answer then tells.
+        let _ = self.commands.send(Command::Proclaim { data, reply }).await;
+        match answer.await {
+            Ok(answer) => answer,
+            Err(_) => Err(over("proclaiming", &self.lost().await)),
+        }
+    }
+
+    /// Gives the epoch up, so that another candidate can be elected at once. Call it when the work
+    /// has ended: [`check`](Leadership::check) fails from this call on. One PUT.
+    ///
+    /// # Errors
+    /// [`LeadershipLost`](ErrorKind::LeadershipLost) if it was lost before, and the store's error if
+    /// the seal could not be written before the end of the lease: then others wait for the lapse.
+    pub async fn resign(self) -> Result<(), Error> {
+        self.check().map_err(|loss| over("resigning", &loss))?;
+        self.lead.lose(Loss::Resigned);
+        let (reply, answer) = oneshot::channel();
+        let _ = self.commands.send(Command::Resign { reply }).await;
+        match answer.await {
+            Ok(answer) => answer,
+            Err(_) => Err(over("resigning", &self.lost().await)),
+        }
+    }
+
+    /// Does `work` while leading, then resigns.
+    ///
+    /// The work gets the token, and a `CancellationToken` that is cancelled when the lease is at
+    /// risk (less than a quarter of the validity is left) or lost: it should return then. The epoch
+    /// is given up only once the work has returned. Dropping the future drops the work, then the
+    /// leadership.
+    pub async fn run<F, W, T>(self, work: F) -> Ran<T>
+    where
+        F: FnOnce(Epoch, CancellationToken) -> W,
+        W: Future<Output = T>,
+    {
+        let cancelled = CancellationToken::new();
+        let mut status = self.lead.status.subscribe();
+        let value = {
+            let mut work = std::pin::pin!(work(self.epoch(), cancelled.clone()));
+            loop {
+                if !matches!(*status.borrow_and_update(), Status::Safe) {
+                    cancelled.cancel();
+                    break work.await;
+                }
+                tokio::select! {
+                    biased;
+                    value = &mut work => break value,
+                    _ = status.changed() => {}
+                }
+            }
+        };
+        let lost = self.check().err();
+        if lost.is_none()
+            && let Err(error) = self.resign().await
+        {
+            tracing::warn!(%error, "could not resign; the lease lapses");
+        }
+        Ran { value, lost }
+    }
+}
+
+async fn next_event(
+    mut events: broadcast::Receiver<LeadershipEvent>,
+) -> Option<(LeadershipEvent, broadcast::Receiver<LeadershipEvent>)> {
+    loop {
+        match events.recv().await {
+            Ok(event) => return Some((event, events)),
+            Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => return None,
+        }
+    }
+}
+
+fn over(doing: &str, loss: &Loss) -> Error {
+    let message = format!("{doing}: the leadership is over: {loss}");
+    Error::new(ErrorKind::LeadershipLost, message)
+}
+
+impl Loss {
+    /// One stable word, for logs and metrics.
+    #[must_use]
+    pub fn outcome(&self) -> &'static str {
+        match self {
+            Loss::Superseded { .. } => "superseded",
+            Loss::Sealed { .. } => "sealed",
+            Loss::LeaseEnded { .. } => "lease_ended",
+            Loss::Suspended { .. } => "suspended",
+            Loss::Vanished => "vanished",
+            Loss::Tampered => "tampered",
+            Loss::Resigned => "resigned",
+        }
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Loss::Superseded { by } => write!(f, "superseded by epoch {by}"),
+            Loss::Sealed { by, ended } => {
+                let by = by.as_deref().unwrap_or("somebody");
+                write!(f, "{by} sealed the epoch ({ended})")
+            }
+            Loss::LeaseEnded { last_error: None } => {
+                f.write_str("the lease ran out before it could be renewed")
+            }
+            Loss::LeaseEnded { last_error: Some(error) } => {
+                write!(f, "the lease ran out before it could be renewed: {error}")
+            }
+            Loss::Suspended { gap } => {
+                write!(f, "the process did not run for {gap:.1?}, and the lease ran out")
+            }
+            Loss::Vanished => f.write_str("somebody deleted the epoch object"),
+            Loss::Tampered => f.write_str("the epoch object holds what this leader never wrote"),
+            Loss::Resigned => f.write_str("resigned"),
+        }
+    }
+}
+
+impl std::error::Error for Loss {}
