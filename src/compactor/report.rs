@@ -27,7 +27,7 @@ pub struct Report {
     /// Requests sent, as the [`Store`](crate::store::Store) counts them.
     pub requests: u64,
     /// The newest epoch seen; `None` where there is no epoch object. With [`Epoch::MAX`] nothing
-    /// was deleted and the listing not read to the end.
+    /// is deleted, and the epochs below it are not listed.
     pub newest: Option<Epoch>,
     /// Whether nothing was to be deleted.
     pub dry_run: bool,

@@ -1,5 +1,6 @@
 //! One run: the listing, and the deletions beside it.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -150,16 +151,16 @@ impl<'a> Run<'a> {
             let doing = format!("deleting {} superseded epochs", batch.len());
             self.failure(&doing, "DeleteObject", error)
         })?;
-        let mut gone = batch.clone();
-        gone.retain(|listed| {
-            let key = self.compactor.keys.epoch(listed.epoch);
-            !failed.iter().any(|(failed, _)| *failed == key)
-        });
+        let keys = &self.compactor.keys;
+        let left: BTreeSet<Epoch> = failed.iter().filter_map(|(key, _)| keys.parse(key)).collect();
+        let size = batch.len();
+        let mut gone = batch;
+        gone.retain(|listed| !left.contains(&listed.epoch));
         // A store that accounts for fewer keys than it was given has not deleted the others.
         gone.truncate(deleted);
         self.report.deleted += gone.len() as u64;
         self.report.bytes += gone.iter().map(|listed| listed.size).sum::<u64>();
-        self.report.failed += (batch.len() - gone.len()) as u64;
+        self.report.failed += (size - gone.len()) as u64;
         if self.report.first_failure.is_none() {
             let first = failed.into_iter().next();
             self.report.first_failure = first.map(|(key, reason)| format!("{key}: {reason}"));
@@ -204,7 +205,7 @@ impl<'a> Run<'a> {
         } else if failed > 0 {
             event!(warn, "incomplete", "some epochs could not be deleted");
         } else if self.plan.stopped() {
-            event!(warn, "last_epoch", "nothing deleted: the newest is the last epoch");
+            event!(warn, "last_epoch", "stopped: the newest is the last epoch");
         } else if deleted > 0 {
             event!(info, "compacted", "compacted");
         } else {

@@ -113,9 +113,6 @@ mod tests {
         if let Some(newest) = newest.filter(|newest| deleted.contains(newest)) {
             return Some(format!("I3: {newest} is the newest"));
         }
-        if newest == Some(Epoch::MAX) && listing.len() <= keep && !deleted.is_empty() {
-            return Some("deleted below the last epoch".to_owned());
-        }
         for (index, listed) in listing.iter().enumerate() {
             let superseded_by = listing.len() - 1 - index;
             let old = min_age.is_zero() || listed.age.is_some_and(|age| age >= min_age);
