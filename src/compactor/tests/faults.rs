@@ -164,3 +164,43 @@ async fn an_interval_of_nothing_is_refused() {
     let error = compactor.run_every(Duration::ZERO, std::future::pending()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
 }
+
+/// What is logged, gathered.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn every_run_is_logged_with_its_outcome() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let store = Watched::with_epochs(5, Duration::ZERO).await;
+    for _ in 0..2 {
+        compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
+    }
+    let broken = failing(vec![StoreErrorKind::Transient]);
+    compactor(Arc::new(broken), 1).run_once().await.unwrap_err();
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    assert!(lines[0].contains("INFO") && lines[0].contains(r#"outcome="compacted""#), "{text}");
+    assert!(lines[0].contains(r#"election="app/""#) && lines[0].contains("deleted=4"), "{text}");
+    assert!(lines[1].contains("DEBUG") && lines[1].contains(r#"outcome="nothing""#), "{text}");
+    assert!(lines[2].contains("WARN") && lines[2].contains("as told"), "{text}");
+}
