@@ -17,7 +17,7 @@ use tokio::sync::broadcast;
 pub(crate) use campaign::{Patience, Reached};
 pub(crate) use lead::{Command, Lead, Status};
 pub(crate) use observe::Observer;
-pub(crate) use wait::{bounded, sleep};
+pub(crate) use wait::{bounded, pause, sleep, within};
 
 use crate::config::Config;
 use crate::epoch::Epoch;

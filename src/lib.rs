@@ -4,6 +4,7 @@
 
 mod check;
 mod clock;
+mod compactor;
 mod config;
 mod driver;
 mod election;
@@ -19,6 +20,7 @@ mod record;
 pub mod store;
 
 pub use clock::{Clock, Moment, SystemClock};
+pub use compactor::{Compactor, CompactorBuilder, Report};
 pub use election::{Attempt, Election, ElectionBuilder};
 pub use entropy::{Entropy, SystemEntropy};
 pub use epoch::{Epoch, ParseEpochError};

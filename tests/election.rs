@@ -20,7 +20,9 @@ async fn elects_renews_resigns_and_elects_the_next() {
     assert_eq!(a.epoch().get(), 1);
     assert_eq!(a.check().unwrap().get(), 1);
     let b = election(&store, "b").build().unwrap();
-    assert!(matches!(b.try_campaign().await.unwrap(), Attempt::Held(leader) if leader.name() == "a"));
+    assert!(
+        matches!(b.try_campaign().await.unwrap(), Attempt::Held(leader) if leader.name() == "a")
+    );
     let mut events = a.events();
     events.next().await.unwrap();
     events.next().await.unwrap();
@@ -37,7 +39,9 @@ async fn a_dead_leader_is_succeeded_and_learns_of_it() {
     let a = election(&store, "a").build().unwrap().campaign().await.unwrap();
     let observer = election(&store, "o").build().unwrap();
     let mut seen = observer.observe();
-    assert!(matches!(seen.next().await.unwrap().unwrap(), Observation::Leader(l) if l.name() == "a"));
+    assert!(
+        matches!(seen.next().await.unwrap().unwrap(), Observation::Leader(l) if l.name() == "a")
+    );
     drop(a);
     let b = election(&store, "b").build().unwrap().campaign().await.unwrap();
     assert_eq!(b.epoch().get(), 2);

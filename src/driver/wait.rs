@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::process::Process;
+use crate::store::{Happened, StoreError, StoreErrorKind};
 
 /// How often a wait looks at the clock, at least.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
@@ -18,7 +19,7 @@ pub(crate) async fn sleep(process: &Process, duration: Duration) {
         if left.is_zero() {
             return;
         }
-        slice(left.min(LOOK)).await;
+        pause(left.min(LOOK)).await;
     }
 }
 
@@ -32,9 +33,24 @@ pub(crate) async fn bounded<F: Future>(
     Pulse::new(process.now()).bounded(process, limit, LOOK, future).await
 }
 
+/// Waits for `duration` where nothing depends on its being exact.
 #[allow(clippy::disallowed_methods, reason = "this is where the driver sleeps")]
-async fn slice(duration: Duration) {
+pub(crate) async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;
+}
+
+/// The answer to a request that no lease depends on, or an error once `limit` has passed; the
+/// request is dropped then.
+#[allow(clippy::disallowed_methods, reason = "this is where requests without a lease are bounded")]
+pub(crate) async fn within<T>(
+    limit: Duration,
+    happened: Happened,
+    request: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    tokio::time::timeout(limit, request).await.unwrap_or_else(|_| {
+        let why = format!("no answer within {limit:?}");
+        Err(StoreError::new(StoreErrorKind::Transient, happened, why))
+    })
 }
 
 /// Notices when the process was not running for a while: stopped, suspended, or starved.
@@ -88,7 +104,7 @@ impl Pulse {
                     self.beat(process.now());
                     return Some(output);
                 }
-                () = slice(left.min(look)) => {}
+                () = pause(left.min(look)) => {}
             }
         }
     }

@@ -5,6 +5,7 @@
 //! of time, with the time as an argument.
 
 pub(crate) mod candidate;
+pub(crate) mod compaction;
 pub(crate) mod find;
 mod leader;
 pub(crate) mod lease;

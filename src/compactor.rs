@@ -1,0 +1,210 @@
+//! Deletes superseded epoch objects, never the newest.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::driver::pause;
+use crate::error::{Error, ErrorKind};
+use crate::keys::Keys;
+use crate::store::Store;
+
+mod report;
+mod run;
+#[cfg(test)]
+mod tests;
+
+pub use report::Report;
+
+const DEFAULT_KEEP_EPOCHS: usize = 10;
+// 32 bytes are remembered for each, so this is what bounds a run's memory: some 3 MB.
+const MAX_KEEP_EPOCHS: usize = 100_000;
+const DEFAULT_MIN_AGE: Duration = Duration::from_secs(3600);
+const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Deletes the epoch objects of one election that are superseded, beyond the newest few, and old
+/// enough. The newest is never deleted (invariant I3).
+///
+/// Elections do not need it to be correct; without it the objects pile up and cost storage. Any
+/// number of compactors may run at once, beside any number of candidates, and a run may be dropped
+/// or killed at any point: what it has deleted was superseded, what is left the next run finds.
+/// Keys that are not epoch objects are never deleted.
+///
+/// It needs to list the prefix and to delete below it, but neither to read nor to write objects.
+///
+/// ```
+/// # use std::{sync::Arc, time::Duration};
+/// # use tenure::{Compactor, store::memory::MemoryStore};
+/// # async fn example() -> Result<(), tenure::Error> {
+/// let compactor = Compactor::builder(Arc::new(MemoryStore::new()), "app")
+///     .keep_epochs(100)
+///     .min_age(Duration::from_secs(24 * 3600))
+///     .build()?;
+/// println!("{}", compactor.run_once().await?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Compactor {
+    store: Arc<dyn Store>,
+    keys: Keys,
+    keep_epochs: NonZeroUsize,
+    min_age: Duration,
+    dry_run: bool,
+    request_timeout: Duration,
+}
+
+impl Compactor {
+    /// A compactor of the election at `prefix`; `app` and `app/` are the same.
+    pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> CompactorBuilder {
+        CompactorBuilder {
+            store,
+            prefix: prefix.into(),
+            keep_epochs: DEFAULT_KEEP_EPOCHS,
+            min_age: DEFAULT_MIN_AGE,
+            dry_run: false,
+            request_timeout: DEFAULT_REQUEST_TIMEOUT,
+        }
+    }
+
+    /// Lists the epochs once and deletes what may go.
+    ///
+    /// Costs 1 LIST, then 1 LIST for every 1,000 keys listed (at least 1) and 1 DELETE for every
+    /// 1,000 epochs deleted. Remembers the epochs that it keeps and those of at most 5 deletions.
+    ///
+    /// Single epochs that the store did not delete are counted in [`Report::failed`], not an
+    /// error. Dropping the future is safe; deletions already sent may still take effect.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::Unavailable`]: a request failed or was not answered in time. What was
+    ///   deleted until then is gone; run it again.
+    /// - [`ErrorKind::UnsafeStore`]: the listing is out of order or shows keys that it must not;
+    ///   the message names them. Do not use this store for elections.
+    /// - [`ErrorKind::AccessDenied`], [`ErrorKind::NoSuchStore`]: correct the permissions or the
+    ///   address.
+    pub async fn run_once(&self) -> Result<Report, Error> {
+        run::Run::new(self).run().await
+    }
+
+    /// Runs now, and again `interval` after the end of each run, until `shutdown` is ready; a run
+    /// on its way is dropped then.
+    ///
+    /// What each run did is told by a `tracing` event. Its cost is that of
+    /// [`run_once`](Self::run_once).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`run_once`](Self::run_once) that trying again does not cure, at once; after
+    /// [`ErrorKind::Unavailable`] it tries again at the next interval.
+    /// [`ErrorKind::InvalidConfig`] for an interval of 0.
+    pub async fn run_every(
+        &self,
+        interval: Duration,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
+        if interval.is_zero() {
+            let why = "the interval between compactions is 0 s; it must be longer";
+            return Err(Error::new(ErrorKind::InvalidConfig, why));
+        }
+        let mut shutdown = pin!(shutdown);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown => return Ok(()),
+                outcome = self.run_once() => match outcome {
+                    Err(error) if error.kind() != ErrorKind::Unavailable => return Err(error),
+                    // The run has logged it.
+                    Ok(_) | Err(_) => {}
+                },
+            }
+            tokio::select! {
+                biased;
+                () = &mut shutdown => return Ok(()),
+                () = pause(interval) => {}
+            }
+        }
+    }
+}
+
+/// Sets up a [`Compactor`].
+#[derive(Clone)]
+#[must_use]
+pub struct CompactorBuilder {
+    store: Arc<dyn Store>,
+    prefix: String,
+    keep_epochs: usize,
+    min_age: Duration,
+    dry_run: bool,
+    request_timeout: Duration,
+}
+
+impl CompactorBuilder {
+    /// How many of the newest epochs stay as history, the current one included: 1 to 100,000,
+    /// default 10. A run remembers 32 bytes for each.
+    pub fn keep_epochs(mut self, keep_epochs: usize) -> Self {
+        self.keep_epochs = keep_epochs;
+        self
+    }
+
+    /// How long ago, by the store's clock, an epoch object must have been written last to be
+    /// deleted: default 1 h.
+    ///
+    /// At least 1 h keeps the timed promise where requests may arrive late or twice; less is for
+    /// tests. With 0 even objects go of which the store does not say when they were written; with
+    /// more those stay.
+    pub fn min_age(mut self, min_age: Duration) -> Self {
+        self.min_age = min_age;
+        self
+    }
+
+    /// Whether only to list and count: default false.
+    pub fn dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
+    }
+
+    /// How long a single request may take, more than 0: default 30 s.
+    pub fn request_timeout(mut self, request_timeout: Duration) -> Self {
+        self.request_timeout = request_timeout;
+        self
+    }
+
+    /// The compactor. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidConfig`], with the numbers, if a setting lies outside its bounds or the
+    /// prefix cannot be one.
+    pub fn build(self) -> Result<Compactor, Error> {
+        let invalid = |why: String| Error::new(ErrorKind::InvalidConfig, why);
+        let keep_epochs = NonZeroUsize::new(self.keep_epochs)
+            .filter(|keep| keep.get() <= MAX_KEEP_EPOCHS)
+            .ok_or_else(|| {
+                let given = self.keep_epochs;
+                invalid(format!("keep_epochs is {given}; it lies between 1 and {MAX_KEEP_EPOCHS}"))
+            })?;
+        if self.request_timeout.is_zero() {
+            return Err(invalid("request_timeout is 0 s; it must be longer".to_owned()));
+        }
+        Ok(Compactor {
+            keys: Keys::new(&self.prefix)?,
+            store: self.store,
+            keep_epochs,
+            min_age: self.min_age,
+            dry_run: self.dry_run,
+            request_timeout: self.request_timeout,
+        })
+    }
+}
+
+impl fmt::Debug for CompactorBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompactorBuilder")
+            .field("store", &self.store.describe())
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,107 @@
+//! What a compaction did.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::epoch::Epoch;
+
+/// What one run of a [`Compactor`](crate::Compactor) did.
+///
+/// Of the `listed` epochs, each counts in exactly one of `deleted`, `kept` and `failed`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
+pub struct Report {
+    /// Epoch objects that the listing showed; foreign keys do not count.
+    pub listed: u64,
+    /// Epoch objects deleted by this run, or already gone when it came to them; in a dry run those
+    /// that would have been.
+    pub deleted: u64,
+    /// Epoch objects left where they are: the newest ones, those too young, or all of them below
+    /// the last epoch.
+    pub kept: u64,
+    /// Epoch objects that the store did not delete. The next run tries them again.
+    pub failed: u64,
+    /// Bytes of the bodies of `deleted`, without older versions in a versioned bucket.
+    pub bytes: u64,
+    /// Requests sent, as the [`Store`](crate::store::Store) counts them.
+    pub requests: u64,
+    /// The newest epoch seen; `None` where there is no epoch object. With [`Epoch::MAX`] nothing
+    /// is deleted, and the epochs below it are not listed.
+    pub newest: Option<Epoch>,
+    /// Whether nothing was to be deleted.
+    pub dry_run: bool,
+    /// The key of the first of `failed`, with the store's reason.
+    pub first_failure: Option<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { listed, deleted, kept, failed, bytes, requests, .. } = self;
+        let would = if self.dry_run { "would delete" } else { "deleted" };
+        match self.newest {
+            None => write!(f, "no epochs")?,
+            Some(Epoch::MAX) if *deleted == 0 => {
+                write!(f, "{would} nothing: the newest is the last epoch, {}", Epoch::MAX)?;
+            }
+            Some(newest) => write!(
+                f,
+                "{would} {deleted} of {listed} epochs ({bytes} bytes), kept {kept}, newest {newest}"
+            )?,
+        }
+        if *failed > 0 {
+            write!(f, ", {failed} could not be deleted")?;
+        }
+        if let Some(first) = &self.first_failure {
+            write!(f, " (first: {first})")?;
+        }
+        write!(f, "; {requests} requests")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn report() -> Report {
+        Report {
+            listed: 30,
+            deleted: 17,
+            kept: 11,
+            failed: 2,
+            bytes: 900,
+            requests: 3,
+            newest: Epoch::new(40),
+            dry_run: false,
+            first_failure: Some("app/lock-0000000001.json: InternalError".to_owned()),
+        }
+    }
+
+    #[test]
+    fn reads_as_a_sentence() {
+        assert_eq!(
+            report().to_string(),
+            "deleted 17 of 30 epochs (900 bytes), kept 11, newest 40, 2 could not be deleted \
+             (first: app/lock-0000000001.json: InternalError); 3 requests"
+        );
+        let dry = Report { failed: 0, first_failure: None, dry_run: true, ..report() };
+        assert!(dry.to_string().starts_with("would delete 17 of 30 epochs"));
+        assert_eq!(Report::default().to_string(), "no epochs; 0 requests");
+        let last = Report { newest: Some(Epoch::MAX), requests: 1, ..Report::default() };
+        assert_eq!(
+            last.to_string(),
+            "deleted nothing: the newest is the last epoch, 9999999999; 1 requests"
+        );
+    }
+
+    #[test]
+    fn serialises_with_its_field_names() {
+        let json = serde_json::to_value(report()).unwrap();
+        assert_eq!(json["deleted"], 17);
+        assert_eq!(json["newest"], 40);
+        assert_eq!(json["dry_run"], false);
+        assert_eq!(serde_json::to_value(Report::default()).unwrap()["newest"], json!(null));
+    }
+}

@@ -1,0 +1,276 @@
+//! One run: the listing, and the deletions beside it.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use futures::StreamExt as _;
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::FuturesUnordered;
+
+use super::{Compactor, Report};
+use crate::driver::within;
+use crate::epoch::Epoch;
+use crate::error::{Error, ErrorKind};
+use crate::keys::Keys;
+use crate::protocol::compaction::{Compaction, Listed, OutOfOrder};
+use crate::store::{DeleteOutcome, Happened, Page, StoreError, StoreErrorKind};
+
+/// Keys asked of one LIST and given to one DELETE: the most that S3 takes.
+const PAGE_KEYS: usize = 1_000;
+/// Deletions on their way at once; with the one being filled, 5,000 epochs are remembered.
+const MAX_IN_FLIGHT: usize = 4;
+
+pub(super) struct Run<'a> {
+    compactor: &'a Compactor,
+    plan: Compaction,
+    report: Report,
+    batch: Vec<Listed>,
+    in_flight: FuturesUnordered<BoxFuture<'static, Deletion>>,
+}
+
+/// A deletion that was answered.
+struct Deletion {
+    batch: Vec<Listed>,
+    outcome: Result<DeleteOutcome, StoreError>,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(compactor: &'a Compactor) -> Run<'a> {
+        Run {
+            compactor,
+            plan: Compaction::new(compactor.keep_epochs, compactor.min_age),
+            report: Report { dry_run: compactor.dry_run, ..Report::default() },
+            batch: Vec::new(),
+            in_flight: FuturesUnordered::new(),
+        }
+    }
+
+    pub(super) async fn run(mut self) -> Result<Report, Error> {
+        let outcome = self.compact().await;
+        self.report.newest = self.plan.newest();
+        self.report.kept = self.report.listed - self.report.deleted - self.report.failed;
+        self.log(outcome.as_ref().err());
+        outcome.map(|()| self.report)
+    }
+
+    async fn compact(&mut self) -> Result<(), Error> {
+        // Asked first, as the listing would show the last epoch only after the rest is deleted.
+        self.look_for_the_last_epoch().await?;
+        if self.plan.stopped() {
+            return Ok(());
+        }
+        let mut listing = Listing::after(&self.compactor.keys, 0);
+        while !listing.ended {
+            let page = self.list(&listing).await?;
+            for listed in listing.take(page)? {
+                self.see(listed)?;
+                if self.batch.len() == PAGE_KEYS {
+                    self.delete_batch().await?;
+                }
+            }
+        }
+        self.delete_batch().await?;
+        while let Some(deletion) = self.in_flight.next().await {
+            self.count(deletion)?;
+        }
+        Ok(())
+    }
+
+    async fn look_for_the_last_epoch(&mut self) -> Result<(), Error> {
+        let mut listing = Listing::after(&self.compactor.keys, Epoch::MAX.get() - 1);
+        while !listing.ended {
+            let page = self.list(&listing).await?;
+            for listed in listing.take(page)? {
+                self.see(listed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One page, while the deletions go on.
+    async fn list(&mut self, listing: &Listing<'_>) -> Result<Page, Error> {
+        let Compactor { store, keys, request_timeout, .. } = self.compactor;
+        self.report.requests += 1;
+        let request = store.list(keys.lock_prefix(), &listing.after, PAGE_KEYS);
+        let mut request = pin!(within(*request_timeout, Happened::No, request));
+        let page = loop {
+            tokio::select! {
+                biased;
+                Some(deletion) = self.in_flight.next() => self.count(deletion)?,
+                page = &mut request => break page,
+            }
+        };
+        let doing = format!("listing the epochs after {:?}", listing.after);
+        page.map_err(|error| self.failure(&doing, "ListBucket", error))
+    }
+
+    fn see(&mut self, listed: Listed) -> Result<(), Error> {
+        self.report.listed += 1;
+        let deletable =
+            self.plan.handle_listed(listed).map_err(|OutOfOrder { before, then }| {
+                let keys = &self.compactor.keys;
+                out_of_order(&keys.epoch(before), &keys.epoch(then))
+            })?;
+        self.batch.extend(deletable);
+        Ok(())
+    }
+
+    /// Sends the deletion of what has been gathered, once there is room for another.
+    async fn delete_batch(&mut self) -> Result<(), Error> {
+        if self.plan.stopped() {
+            self.batch.clear();
+        }
+        let batch = std::mem::take(&mut self.batch);
+        let Some(greatest) = batch.last() else { return Ok(()) };
+        assert!(Some(greatest.epoch) < self.plan.newest(), "I3: the newest epoch is never deleted");
+        if self.compactor.dry_run {
+            self.report.deleted += batch.len() as u64;
+            self.report.bytes += batch.iter().map(|listed| listed.size).sum::<u64>();
+            return Ok(());
+        }
+        while self.in_flight.len() >= MAX_IN_FLIGHT {
+            let Some(deletion) = self.in_flight.next().await else { break };
+            self.count(deletion)?;
+        }
+        self.report.requests += 1;
+        let store = Arc::clone(&self.compactor.store);
+        let limit = self.compactor.request_timeout;
+        let keys = batch.iter().map(|listed| self.compactor.keys.epoch(listed.epoch)).collect();
+        let request = async move {
+            let outcome = within(limit, Happened::Maybe, store.delete(keys)).await;
+            Deletion { batch, outcome }
+        };
+        self.in_flight.push(request.boxed());
+        Ok(())
+    }
+
+    fn count(&mut self, Deletion { batch, outcome }: Deletion) -> Result<(), Error> {
+        let DeleteOutcome { deleted, failed } = outcome.map_err(|error| {
+            let doing = format!("deleting {} superseded epochs", batch.len());
+            self.failure(&doing, "DeleteObject", error)
+        })?;
+        let keys = &self.compactor.keys;
+        let left: BTreeSet<Epoch> = failed.iter().filter_map(|(key, _)| keys.parse(key)).collect();
+        let size = batch.len();
+        let mut gone = batch;
+        gone.retain(|listed| !left.contains(&listed.epoch));
+        // A store that accounts for fewer keys than it was given has not deleted the others.
+        gone.truncate(deleted);
+        self.report.deleted += gone.len() as u64;
+        self.report.bytes += gone.iter().map(|listed| listed.size).sum::<u64>();
+        self.report.failed += (size - gone.len()) as u64;
+        if self.report.first_failure.is_none() {
+            let first = failed.into_iter().next();
+            self.report.first_failure = first.map(|(key, reason)| format!("{key}: {reason}"));
+        }
+        Ok(())
+    }
+
+    fn failure(&self, doing: &str, permission: &str, error: StoreError) -> Error {
+        let store = self.compactor.store.describe();
+        let needs = match error.kind() {
+            StoreErrorKind::AccessDenied => format!(", which needs {permission},"),
+            _ => String::new(),
+        };
+        Error::from_store(&format!("{doing}{needs} in {store}"), error)
+    }
+
+    fn log(&self, error: Option<&Error>) {
+        let Report { listed, deleted, kept, failed, bytes, requests, dry_run, .. } = self.report;
+        let newest = self.report.newest.map(Epoch::get);
+        let (error, reason) = (error.map(tracing::field::display), &self.report.first_failure);
+        macro_rules! event {
+            ($level:ident, $outcome:literal, $message:literal) => {
+                tracing::$level!(
+                    election = self.compactor.keys.prefix(),
+                    outcome = $outcome,
+                    error,
+                    reason,
+                    listed,
+                    deleted,
+                    kept,
+                    failed,
+                    bytes,
+                    requests,
+                    newest,
+                    dry_run,
+                    $message
+                )
+            };
+        }
+        if error.is_some() {
+            event!(warn, "error", "compaction ended early");
+        } else if failed > 0 {
+            event!(warn, "incomplete", "some epochs could not be deleted");
+        } else if self.plan.stopped() {
+            event!(warn, "last_epoch", "stopped: the newest is the last epoch");
+        } else if deleted > 0 {
+            event!(info, "compacted", "compacted");
+        } else {
+            event!(debug, "nothing", "nothing to compact");
+        }
+    }
+}
+
+/// Where a listing has come to.
+struct Listing<'a> {
+    keys: &'a Keys,
+    after: String,
+    ended: bool,
+}
+
+impl<'a> Listing<'a> {
+    fn after(keys: &'a Keys, number: u64) -> Listing<'a> {
+        Listing { keys, after: keys.numbered(number), ended: false }
+    }
+
+    /// The epochs of the page that was asked for `after`. A page in disorder gives none of its
+    /// epochs.
+    fn take(&mut self, page: Page) -> Result<Vec<Listed>, Error> {
+        if page.truncated && page.entries.is_empty() {
+            // Asking again from the same key may well bring the same answer for ever; the next run
+            // is early enough. It says nothing untrue, so it does not make the store unsafe.
+            let why = format!(
+                "the listing after {:?} says that more keys follow, but shows none",
+                self.after
+            );
+            return Err(Error::new(ErrorKind::Unavailable, why));
+        }
+        let last = self.keys.epoch(Epoch::MAX);
+        let mut epochs = Vec::new();
+        for entry in page.entries {
+            if !entry.key.starts_with(self.keys.lock_prefix()) {
+                let (key, prefix) = (&entry.key, self.keys.lock_prefix());
+                let why =
+                    format!("the listing shows {key:?}, which does not start with {prefix:?}");
+                return Err(Error::new(ErrorKind::UnsafeStore, why));
+            }
+            if entry.key <= self.after {
+                return Err(out_of_order(&self.after, &entry.key));
+            }
+            if let Some(epoch) = self.keys.parse(&entry.key) {
+                let age = age(page.served_at, entry.last_modified);
+                epochs.push(Listed { epoch, size: entry.size, age });
+            }
+            self.after = entry.key;
+        }
+        self.ended = !page.truncated || self.after >= last;
+        Ok(epochs)
+    }
+}
+
+fn out_of_order(before: &str, then: &str) -> Error {
+    let why = format!(
+        "the listing shows {then:?} after {before:?}: this store does not list in order, or \
+         ignores where a listing starts"
+    );
+    Error::new(ErrorKind::UnsafeStore, why)
+}
+
+/// Both times are the store's. One in the future makes an object new, not old.
+fn age(served_at: Option<DateTime<Utc>>, modified: Option<DateTime<Utc>>) -> Option<Duration> {
+    Some((served_at? - modified?).to_std().unwrap_or_default())
+}

@@ -1,0 +1,206 @@
+//! Settings out of bounds, stores that fail, and runs in a loop.
+
+use super::*;
+
+fn memory() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::new())
+}
+
+/// A store without epochs whose first LISTs fail as told, one in each run.
+fn failing(first: Vec<StoreErrorKind>) -> MockStore {
+    let mut store = MockStore::new();
+    store.expect_describe().returning(|| "mock".to_owned());
+    let first = Mutex::new(first.into_iter());
+    store.expect_list().returning(move |_, _, _| match first.lock().unwrap().next() {
+        Some(kind) => Err(StoreError::new(kind, Happened::No, "as told")),
+        None => Ok(Page::default()),
+    });
+    store
+}
+
+#[test]
+fn settings_out_of_bounds_are_refused_with_the_numbers() {
+    let refused = |builder: CompactorBuilder| {
+        let error = builder.build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        error.to_string()
+    };
+    let builder = || Compactor::builder(memory(), "app");
+    for keep in [0, 100_001, usize::MAX] {
+        let message = refused(builder().keep_epochs(keep));
+        assert!(
+            message.contains(&keep.to_string()) && message.contains("1 and 100000"),
+            "{message}"
+        );
+    }
+    assert!(refused(builder().request_timeout(Duration::ZERO)).contains("0 s"));
+    assert!(refused(Compactor::builder(memory(), "a//b")).contains("a//b"));
+    for keep in [1, 100_000] {
+        builder().keep_epochs(keep).min_age(Duration::MAX).build().unwrap();
+    }
+    let shown = format!("{:?}", builder());
+    assert!(shown.contains("app"), "{shown}");
+}
+
+/// A store that lists from the start wherever it is asked to start.
+#[derive(Debug)]
+struct FromTheStart(Arc<Watched>);
+
+#[async_trait]
+impl Store for FromTheStart {
+    async fn list(&self, prefix: &str, _: &str, limit: usize) -> Result<Page, StoreError> {
+        self.0.list(prefix, "", limit).await
+    }
+
+    async fn get(&self, _: &str, _: Option<ETag>, _: usize) -> Result<GetOutcome, StoreError> {
+        unreachable!("a compactor reads nothing")
+    }
+
+    async fn create(&self, _: &str, _: Bytes) -> Result<PutOutcome, StoreError> {
+        unreachable!("a compactor writes nothing")
+    }
+
+    async fn replace(&self, _: &str, _: Bytes, _: ETag) -> Result<PutOutcome, StoreError> {
+        unreachable!("a compactor writes nothing")
+    }
+
+    async fn delete(&self, _: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+        unreachable!("nothing is deleted from an unsafe store")
+    }
+
+    fn describe(&self) -> String {
+        "from the start".to_owned()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_ignores_where_to_start_is_refused_at_once() {
+    for epochs in [1, 3_000] {
+        let watched = Watched::with_epochs(epochs, Duration::ZERO).await;
+        let store = Arc::new(FromTheStart(Arc::clone(&watched)));
+        let error = compactor(store, 1).run_once().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnsafeStore);
+        assert!(error.to_string().contains(&lock(1)), "{error}");
+        assert_eq!(watched.requests.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_without_an_answer_end() {
+    let long = Duration::from_secs(100_000);
+    for (list_takes, delete_takes) in [(long, Duration::ZERO), (Duration::ZERO, long)] {
+        let store = Watched::new(list_takes, delete_takes);
+        store.put(&lock(1)).await;
+        store.put(&lock(2)).await;
+        let builder = Compactor::builder(Arc::new(store), "app").keep_epochs(1);
+        let builder = builder.min_age(Duration::ZERO).request_timeout(Duration::from_secs(5));
+        let started = now();
+        let error = builder.build().unwrap().run_once().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains("no answer within 5s"), "{error}");
+        let doubtful = error.to_string().contains("may have taken effect");
+        assert_eq!(doubtful, delete_takes == long, "{error}");
+        let took = now() - started;
+        assert!(took >= Duration::from_secs(5) && took < Duration::from_secs(6), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_at_once_and_at_every_interval_until_the_shutdown() {
+    let store = Watched::with_epochs(2, Duration::ZERO).await;
+    let compactor = compactor(Arc::clone(&store) as _, 1);
+    let (stop, stopped) = oneshot::channel::<()>();
+    let task = tokio::spawn(async move {
+        let shutdown = async { stopped.await.unwrap_or_default() };
+        compactor.run_every(HOUR, shutdown).await
+    });
+    for number in 2..=4 {
+        pause(Duration::from_secs(1)).await;
+        assert_eq!(store.keys().await, [lock(number)]);
+        store.put(&lock(number + 1)).await;
+        pause(HOUR - Duration::from_secs(2)).await;
+        assert_eq!(store.keys().await, locks([number, number + 1]));
+        pause(Duration::from_secs(1)).await;
+    }
+    stop.send(()).unwrap();
+    task.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_shutdown_ends_a_run_on_its_way() {
+    let store = Watched::with_epochs(2, Duration::from_secs(20)).await;
+    let started = now();
+    let compactor = compactor(Arc::clone(&store) as _, 1);
+    compactor.run_every(HOUR, pause(Duration::from_secs(3))).await.unwrap();
+    assert_eq!(now() - started, Duration::from_secs(3));
+    assert_eq!(store.keys().await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_waiting_cures_is_tried_again() {
+    use StoreErrorKind::{AccessDenied, NoSuchStore, Transient, Unsupported};
+    let compactor = |first| compactor(Arc::new(failing(first)), 1);
+    let patient = compactor(vec![Transient, Transient]);
+    let shutdown = pause(3 * HOUR + Duration::from_secs(1));
+    patient.run_every(HOUR, shutdown).await.unwrap();
+    for (kind, expected) in [
+        (AccessDenied, ErrorKind::AccessDenied),
+        (NoSuchStore, ErrorKind::NoSuchStore),
+        (Unsupported, ErrorKind::UnsafeStore),
+    ] {
+        let started = now();
+        let compactor = compactor(vec![Transient, kind]);
+        let error = compactor.run_every(HOUR, std::future::pending()).await.unwrap_err();
+        assert_eq!(error.kind(), expected);
+        assert_eq!((now() - started).as_secs(), HOUR.as_secs());
+    }
+    let error = compactor(vec![AccessDenied]).run_once().await.unwrap_err();
+    assert!(error.to_string().contains("which needs ListBucket"), "{error}");
+}
+
+#[tokio::test]
+async fn an_interval_of_nothing_is_refused() {
+    let compactor = compactor(memory(), 1);
+    let error = compactor.run_every(Duration::ZERO, std::future::pending()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+}
+
+/// What is logged, gathered.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn every_run_is_logged_with_its_outcome() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let store = Watched::with_epochs(5, Duration::ZERO).await;
+    for _ in 0..2 {
+        compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
+    }
+    let broken = failing(vec![StoreErrorKind::Transient]);
+    compactor(Arc::new(broken), 1).run_once().await.unwrap_err();
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    assert!(lines[0].contains("INFO") && lines[0].contains(r#"outcome="compacted""#), "{text}");
+    assert!(lines[0].contains(r#"election="app/""#) && lines[0].contains("deleted=4"), "{text}");
+    assert!(lines[1].contains("DEBUG") && lines[1].contains(r#"outcome="nothing""#), "{text}");
+    assert!(lines[2].contains("WARN") && lines[2].contains("as told"), "{text}");
+}

@@ -1,0 +1,189 @@
+//! Listings page by page, made by hand.
+
+use super::*;
+
+fn entry(key: &str) -> Entry {
+    Entry { key: key.to_owned(), size: 7, last_modified: Some(DateTime::UNIX_EPOCH) }
+}
+
+fn page(keys: &[&str], truncated: bool) -> Page {
+    let entries = keys.iter().map(|key| entry(key)).collect();
+    let served_at = DateTime::from_timestamp(7200, 0);
+    Page { entries, truncated, served_at }
+}
+
+/// A store that expects exactly these listings, each with the key that it starts after.
+fn listings(expected: Vec<(String, Page)>) -> MockStore {
+    let mut store = MockStore::new();
+    store.expect_describe().returning(|| "mock".to_owned());
+    let times = expected.len();
+    let expected = Mutex::new(expected.into_iter());
+    store.expect_list().times(times).returning(move |prefix, after, limit| {
+        assert_eq!((prefix, limit), ("app/lock-", 1000));
+        let (starts_after, page) = expected.lock().unwrap().next().unwrap();
+        assert_eq!(after, starts_after);
+        Ok(page)
+    });
+    store
+}
+
+/// The listings of a run whose pages are these, the first LIST of a run included.
+fn run_of(pages: Vec<(String, Page)>) -> MockStore {
+    let first = (lock(9_999_999_998), page(&[], false));
+    listings(std::iter::once(first).chain(pages).collect())
+}
+
+/// Lets `store` delete exactly these epochs.
+fn deleting(store: &mut MockStore, numbers: &[u64]) {
+    let expected = locks(numbers.iter().copied());
+    store.expect_delete().times(1).returning(move |keys| {
+        assert_eq!(keys, expected);
+        Ok(DeleteOutcome { deleted: keys.len(), failed: Vec::new() })
+    });
+}
+
+async fn refused(store: MockStore) -> Error {
+    compactor(Arc::new(store), 1).run_once().await.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_page_starts_after_the_last_key_and_a_short_one_is_not_the_end() {
+    let bak = format!("{}.bak", lock(2));
+    let mut store = run_of(vec![
+        (lock(0), page(&[&lock(1)], true)),
+        (lock(1), page(&[&lock(2), &bak], true)),
+        (bak.clone(), page(&["app/lock-00000000021.json", &lock(5)], true)),
+        (lock(5), page(&[], false)),
+    ]);
+    deleting(&mut store, &[1, 2]);
+    let report = compactor(Arc::new(store), 1).run_once().await.unwrap();
+    assert_eq!((report.listed, report.deleted, report.kept), (3, 2, 1));
+    assert_eq!((report.bytes, report.requests, report.newest), (14, 6, Epoch::new(5)));
+}
+
+#[tokio::test]
+async fn a_listing_ends_past_the_last_epoch_whatever_follows() {
+    let store = listings(vec![
+        (lock(9_999_999_998), page(&["app/lock-x"], true)),
+        (lock(0), page(&[&lock(1), "app/lock-99999999991.json", "app/lock-x"], true)),
+    ]);
+    let report = compactor(Arc::new(store), 1).run_once().await.unwrap();
+    assert_eq!((report.listed, report.kept, report.requests), (1, 1, 2));
+}
+
+#[tokio::test]
+async fn a_foreign_key_does_not_hide_the_last_epoch() {
+    let bak = format!("{}.bak", lock(9_999_999_998));
+    let store = listings(vec![
+        (lock(9_999_999_998), page(&[&bak], true)),
+        (bak, page(&[&lock(9_999_999_999)], false)),
+    ]);
+    let report = compactor(Arc::new(store), 1).run_once().await.unwrap();
+    assert_eq!((report.deleted, report.requests), (0, 2));
+    assert_eq!(report.newest, Some(Epoch::MAX));
+}
+
+#[tokio::test]
+async fn the_last_epoch_created_during_a_run_stops_it() {
+    let store = run_of(vec![
+        (lock(0), page(&[&lock(1), &lock(2), &lock(3)], true)),
+        (lock(3), page(&[&lock(9_999_999_999)], false)),
+    ]);
+    let report = compactor(Arc::new(store), 1).run_once().await.unwrap();
+    assert_eq!((report.listed, report.deleted, report.kept), (4, 0, 4));
+}
+
+#[tokio::test]
+async fn keys_out_of_order_or_at_the_start_are_refused_by_name() {
+    let (one, two) = (lock(1), lock(2));
+    for keys in [[&two, &one], [&two, &two]] {
+        let store = run_of(vec![(lock(0), page(&[keys[0], keys[1]], false))]);
+        let error = refused(store).await;
+        assert_eq!(error.kind(), ErrorKind::UnsafeStore);
+        let message = error.to_string();
+        assert!(message.contains(keys[0]) && message.contains(keys[1]), "{message}");
+    }
+    let again = vec![(lock(0), page(&[&one, &two], true)), (lock(2), page(&[&two], false))];
+    // Epoch 1 was deletable already, but no deletion was full, so none is sent any more.
+    let error = refused(run_of(again)).await;
+    assert_eq!(error.kind(), ErrorKind::UnsafeStore);
+    let store = run_of(vec![(lock(0), page(&[&lock(0)], false))]);
+    assert_eq!(refused(store).await.kind(), ErrorKind::UnsafeStore);
+    // Foreign keys must be in order, too.
+    let store = run_of(vec![(lock(0), page(&["app/lock-b", "app/lock-a"], false))]);
+    assert_eq!(refused(store).await.kind(), ErrorKind::UnsafeStore);
+}
+
+#[tokio::test]
+async fn keys_of_another_prefix_are_refused() {
+    let store = run_of(vec![(lock(0), page(&["apq/lock-0000000001.json"], false))]);
+    let error = refused(store).await;
+    assert_eq!(error.kind(), ErrorKind::UnsafeStore);
+    assert!(error.to_string().contains("apq/lock-0000000001.json"), "{error}");
+}
+
+#[tokio::test]
+async fn a_page_without_keys_that_promises_more_ends_the_run() {
+    let store = run_of(vec![(lock(0), page(&[], true))]);
+    let error = refused(store).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains(&lock(0)), "{error}");
+}
+
+#[tokio::test]
+async fn without_both_times_nothing_is_old_enough() {
+    let undated = |page: &mut Page| page.entries.iter_mut().for_each(|e| e.last_modified = None);
+    let unserved = |page: &mut Page| page.served_at = None;
+    let from_the_future = |page: &mut Page| page.served_at = Some(DateTime::<Utc>::MIN_UTC);
+    for lose_a_date in [undated as fn(&mut Page), unserved, from_the_future] {
+        for min_age in [Duration::ZERO, HOUR] {
+            let mut page = page(&[&lock(1), &lock(2)], false);
+            lose_a_date(&mut page);
+            let mut store = run_of(vec![(lock(0), page)]);
+            if min_age.is_zero() {
+                deleting(&mut store, &[1]);
+            }
+            let builder = Compactor::builder(Arc::new(store), "app").keep_epochs(1);
+            let report = builder.min_age(min_age).build().unwrap().run_once().await.unwrap();
+            assert_eq!(report.deleted, u64::from(min_age.is_zero()));
+        }
+    }
+}
+
+/// A run over epochs 1 to 5 that keeps one, with this answer to its deletion.
+async fn with_answer(outcome: Result<DeleteOutcome, StoreError>) -> Result<Report, Error> {
+    let keys = locks(1..=5);
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let mut store = run_of(vec![(lock(0), page(&keys, false))]);
+    store.expect_delete().times(1).return_once(move |_| outcome);
+    compactor(Arc::new(store), 1).run_once().await
+}
+
+#[tokio::test]
+async fn keys_that_could_not_be_deleted_are_counted_with_the_first_reason() {
+    let failed = vec![(lock(2), "InternalError".to_owned()), (lock(3), "SlowDown".to_owned())];
+    let report = with_answer(Ok(DeleteOutcome { deleted: 2, failed })).await.unwrap();
+    assert_eq!((report.listed, report.deleted, report.kept, report.failed), (5, 2, 1, 2));
+    assert_eq!(report.bytes, 14);
+    assert_eq!(report.first_failure, Some(format!("{}: InternalError", lock(2))));
+    // Answers that do not add up: never more deleted than asked for, never less failed.
+    let silent = DeleteOutcome { deleted: 1, failed: Vec::new() };
+    let report = with_answer(Ok(silent)).await.unwrap();
+    assert_eq!((report.deleted, report.failed), (1, 3));
+    let strange = DeleteOutcome { deleted: 9, failed: vec![("x".to_owned(), "?".to_owned())] };
+    let report = with_answer(Ok(strange)).await.unwrap();
+    assert_eq!((report.deleted, report.failed, report.kept), (4, 0, 1));
+}
+
+#[tokio::test]
+async fn a_refused_deletion_names_the_permission() {
+    let denied = StoreError::new(StoreErrorKind::AccessDenied, Happened::No, "403");
+    let error = with_answer(Err(denied)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AccessDenied);
+    assert_eq!(
+        error.to_string(),
+        "deleting 4 superseded epochs, which needs DeleteObject, in mock: 403"
+    );
+    let busy = StoreError::new(StoreErrorKind::Transient, Happened::Maybe, "503 SlowDown");
+    assert_eq!(with_answer(Err(busy)).await.unwrap_err().kind(), ErrorKind::Unavailable);
+}

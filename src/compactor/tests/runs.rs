@@ -1,0 +1,194 @@
+//! Whole runs on a store in memory.
+
+use super::*;
+
+const NO_TIME: Duration = Duration::ZERO;
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+#[tokio::test(start_paused = true)]
+async fn the_newest_stay_and_the_superseded_go() {
+    let store = Watched::with_epochs(30, NO_TIME).await;
+    let builder = Compactor::builder(Arc::clone(&store) as Arc<dyn Store>, "app/");
+    let report = builder.build().unwrap().run_once().await.unwrap();
+    assert_eq!(store.keys().await, locks(21..=30));
+    let expected = Report {
+        listed: 30,
+        deleted: 20,
+        kept: 10,
+        bytes: 200,
+        requests: 3,
+        newest: Epoch::new(30),
+        ..Report::default()
+    };
+    assert_eq!(report, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_finds_nothing_changes_nothing() {
+    let store = Watched::with_epochs(0, NO_TIME).await;
+    let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
+    assert_eq!(report, Report { requests: 2, ..Report::default() });
+    for _ in 0..2 {
+        store.put(&lock(3)).await;
+        let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
+        assert_eq!((report.deleted, report.kept, report.requests), (0, 1, 2));
+        assert_eq!(store.keys().await, [lock(3)]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_young_stay() {
+    let store = Watched::with_epochs(5, NO_TIME).await;
+    for number in 6..=9 {
+        store.put(&lock(number)).await;
+    }
+    store.clock.advance(HOUR - Duration::from_secs(1));
+    let builder = Compactor::builder(Arc::clone(&store) as Arc<dyn Store>, "app").keep_epochs(1);
+    let compactor = builder.build().unwrap();
+    let report = compactor.run_once().await.unwrap();
+    assert_eq!((report.deleted, report.kept), (5, 4));
+    assert_eq!(store.keys().await, locks(6..=9));
+    store.clock.advance(Duration::from_secs(1));
+    assert_eq!(compactor.run_once().await.unwrap().deleted, 3);
+    assert_eq!(store.keys().await, [lock(9)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_counts_as_a_real_one_and_deletes_nothing() {
+    let store = Watched::with_epochs(2_500, NO_TIME).await;
+    let builder = Compactor::builder(Arc::clone(&store) as Arc<dyn Store>, "app").keep_epochs(3);
+    let dry = builder.clone().dry_run(true).build().unwrap().run_once().await.unwrap();
+    assert_eq!(store.keys().await.len(), 2_500);
+    assert_eq!((dry.requests, dry.dry_run), (4, true));
+    let real = builder.build().unwrap().run_once().await.unwrap();
+    assert_eq!(real, Report { requests: 7, dry_run: false, ..dry });
+}
+
+#[tokio::test(start_paused = true)]
+async fn foreign_keys_are_neither_counted_nor_deleted() {
+    for prefix in ["", "app", "app/", "a/b"] {
+        let keys = Keys::new(prefix).unwrap();
+        let store = Watched::new(NO_TIME, NO_TIME);
+        let foreign = [
+            "lock-",
+            "lock-0000000000.json",
+            "lock-0000000001.json/",
+            "lock-0000000002.json.bak",
+            "lock-00000000031.json",
+            "lock-0000000004.json/lock-0000000004.json",
+            "lock-999999999.json",
+            "lock-99999999991.json",
+            "lock-+000000001.json",
+            "lock-folder/lock-0000000001.json",
+            "lock",
+            "other/lock-0000000001.json",
+            ".tenure-check",
+        ];
+        let mut left = BTreeSet::from(foreign.map(|name| format!("{}{name}", keys.prefix())));
+        // Another election's, whose prefix starts with the same letters.
+        left.insert("app2/lock-0000000001.json".to_owned());
+        for key in &left {
+            store.put(key).await;
+        }
+        for number in 1..=4 {
+            store.put(&keys.numbered(number)).await;
+        }
+        let inner = Arc::new(store.inner.clone());
+        let builder = Compactor::builder(inner, prefix).keep_epochs(1).min_age(NO_TIME);
+        let report = builder.build().unwrap().run_once().await.unwrap();
+        left.insert(keys.numbered(4));
+        assert_eq!((report.listed, report.deleted), (4, 3), "{prefix:?}");
+        assert_eq!(store.keys().await, Vec::from_iter(left), "{prefix:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_goes_below_the_last_epoch() {
+    let store = Watched::with_epochs(30, NO_TIME).await;
+    store.put(&lock(9_999_999_999)).await;
+    let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
+    assert_eq!(store.keys().await.len(), 31);
+    assert_eq!(report.newest, Some(Epoch::MAX));
+    assert_eq!((report.deleted, report.requests), (0, 1));
+    assert!(report.to_string().contains("the newest is the last epoch"), "{report}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn gaps_do_not_matter() {
+    let store = Watched::new(NO_TIME, NO_TIME);
+    for number in [3, 77, 4_000_000_000, 9_999_999_998] {
+        store.put(&lock(number)).await;
+    }
+    let store = Arc::new(store);
+    let report = compactor(Arc::clone(&store) as _, 2).run_once().await.unwrap();
+    assert_eq!(report.deleted, 2);
+    assert_eq!(store.keys().await, locks([4_000_000_000, 9_999_999_998]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_epochs_cost_two_requests_a_thousand() {
+    let store = Watched::with_epochs(10_000, NO_TIME).await;
+    let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
+    assert_eq!((report.deleted, report.kept), (9_999, 1));
+    assert_eq!(store.requests.load(Ordering::SeqCst) as u64, report.requests);
+    let expected = 2.0 * 10.0;
+    assert!((report.requests as f64 - expected).abs() <= expected * 0.01 + 3.0, "{report}");
+    assert_eq!(store.keys().await, [lock(10_000)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn four_deletions_go_on_beside_the_listing() {
+    let mut store = Watched::new(Duration::from_secs(1), Duration::from_secs(9));
+    for number in 1..=10_000 {
+        store.put(&lock(number)).await;
+    }
+    store.most_deleting = AtomicUsize::new(0);
+    let store = Arc::new(store);
+    let started = now();
+    let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
+    assert_eq!((report.deleted, report.requests), (9_999, 21));
+    assert_eq!(store.most_deleting.load(Ordering::SeqCst), 4);
+    assert!(store.lists_while_deleting.load(Ordering::SeqCst) >= 8);
+    // One after the other: 11 s of listings and 90 s of deletions.
+    let took = now() - started;
+    assert!(took < Duration::from_secs(35), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn compactors_run_beside_each_other_and_a_growing_election() {
+    let store = Watched::with_epochs(5_000, MILLISECOND).await;
+    let (keeps_one, keeps_ten) = (compactor(store.clone(), 1), compactor(store.clone(), 10));
+    let elections = async {
+        for number in 5_001..=5_020 {
+            store.put(&lock(number)).await;
+            pause(MILLISECOND / 2).await;
+        }
+    };
+    let (one, ten, again, ()) =
+        tokio::join!(keeps_one.run_once(), keeps_ten.run_once(), keeps_ten.run_once(), elections);
+    assert!(one.unwrap().deleted >= 4_999);
+    assert!(ten.unwrap().deleted + again.unwrap().deleted > 0);
+    let keys = store.keys().await;
+    assert_eq!(keys.last(), Some(&lock(5_020)));
+    assert!(keys.len() <= 21);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_dropped_anywhere_leaves_nothing_to_repair() {
+    let mut unfinished = 0;
+    // Past the end of a run: 4 LISTs and the last DELETE, of 3 ms each.
+    for dropped_after in (0..20).map(|millis| MILLISECOND * millis) {
+        let store = Watched::with_epochs(2_500, 3 * MILLISECOND).await;
+        let compactor = compactor(Arc::clone(&store) as _, 10);
+        tokio::select! {
+            biased;
+            () = pause(dropped_after) => unfinished += 1,
+            report = compactor.run_once() => assert_eq!(report.unwrap().deleted, 2_490),
+        }
+        let keys = store.keys().await;
+        assert!(keys.ends_with(&locks(2_491..=2_500)), "{dropped_after:?}");
+        compactor.run_once().await.unwrap();
+        assert_eq!(store.keys().await, locks(2_491..=2_500), "{dropped_after:?}");
+    }
+    assert!((10..20).contains(&unfinished), "{unfinished}");
+}
