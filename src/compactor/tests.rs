@@ -14,7 +14,8 @@ use crate::clock::{Clock, Moment};
 use crate::epoch::Epoch;
 use crate::store::memory::MemoryStore;
 use crate::store::{
-    DeleteOutcome, ETag, Entry, GetOutcome, MockStore, Page, PutOutcome, StoreErrorKind,
+    DeleteOutcome, ETag, Entry, GetOutcome, Happened, MockStore, Page, PutOutcome, StoreError,
+    StoreErrorKind,
 };
 
 mod faults;
