@@ -13,6 +13,8 @@ use chrono::{DateTime, Utc};
 
 use crate::error::ErrorKind;
 
+#[cfg(unix)]
+pub mod dir;
 pub mod memory;
 
 /// An ETag made of the content alone, as S3's are: 128 bits of its SHA-256, in quotes.
@@ -24,8 +26,13 @@ pub(crate) fn content_etag(body: &[u8]) -> ETag {
 /// them.
 pub(crate) fn content_hash(body: &[u8]) -> String {
     use sha2::Digest as _;
-    let digest = sha2::Sha256::digest(body);
-    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    content_hash_of(sha2::Sha256::new_with_prefix(body))
+}
+
+/// The same, for a body that was fed to the hasher piece by piece.
+pub(crate) fn content_hash_of(hasher: sha2::Sha256) -> String {
+    use sha2::Digest as _;
+    hasher.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What an object store must offer.

@@ -1,0 +1,226 @@
+//! A directory of this machine as a [`Store`]: elections among its processes, without a network.
+//!
+//! **What it promises.** Conditional writes are atomic between all threads and processes that use
+//! the directory. A process that is killed at any moment leaves every object whole and no lock
+//! held. A write that was answered outlives a crash of the machine, as far as the disk keeps its
+//! word on `fsync`. No ETag ever comes back.
+//!
+//! **What it cannot do.**
+//! - *Several machines.* The lock and the clock are those of one kernel. NFS, SMB and other network
+//!   file systems are recognised on Linux and refused when the directory is opened; elsewhere, and
+//!   behind FUSE or 9p, nothing warns you. Containers may share a directory of their host.
+//! - *Changes by hand while processes run.* Reading is safe at any time. An object edited in place
+//!   can be read half written; a newest object deleted by hand starts the epochs again; deleting
+//!   `.tenure` lets two processes write at once for a moment.
+//! - *Any key.* Parts of `A-Z a-z 0-9 . _ -`, not `.`, `..` or `.tenure`, divided by slashes; and
+//!   `a` cannot be an object as long as `a/b` is. Symbolic links below the root are refused, never
+//!   followed. On a file system that ignores case, keys that differ in case alone are one object.
+//! - *Processes that stop inside a write.* It then holds the lock until it is continued or killed,
+//!   and the others get transient errors after 2 s: nobody leads wrongly, but nobody new leads.
+//!
+//! **What it looks like.** The object `app/lock-0000000001.json` is the file of that path below the
+//! root: one line of JSON, `{"tenure_dir":1,"writes":N}`, that counts its writes, then the body. A
+//! file without that line, made by hand, is a body too. `.tenure` holds the lock and half-written
+//! files; those of killed processes are removed an hour later, when the directory is opened.
+//!
+//! **What it costs.** A read: a handful of system calls. A write: a new file, two or three `fsync`,
+//! a rename. A listing: a walk through the whole folder, while writers wait; a backlog of a million
+//! objects takes about a second a page, so compact before it comes to that.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::task::spawn_blocking;
+
+use super::{
+    DeleteOutcome, ETag, GetOutcome, Happened, Object, Page, PutOutcome, Store, StoreError,
+    StoreErrorKind,
+};
+use crate::clock;
+use failure::failed;
+use folder::{Folder, Way, root_failed};
+use write::Condition;
+
+mod content;
+mod delete;
+mod failure;
+mod folder;
+mod key;
+mod listing;
+mod lock;
+mod network;
+mod write;
+
+/// A store in a local directory, shared by the processes of one machine. Clones share it.
+///
+/// See the [module](self) for what it promises and what it cannot do. All calls need a Tokio
+/// runtime, on whose blocking threads they work. A dropped call runs on to its end.
+///
+/// In a listing, [`Entry::size`](super::Entry::size) is the length of the file: up to 50 bytes more
+/// than the body, since looking into every file would be too dear.
+#[derive(Debug, Clone)]
+pub struct DirStore {
+    root: Arc<Path>,
+}
+
+impl DirStore {
+    /// The store in this directory, which is made if it is missing. A relative path counts from the
+    /// current directory, once; the root itself may be a symbolic link.
+    ///
+    /// Blocks for some file operations.
+    ///
+    /// # Errors
+    ///
+    /// - [`StoreErrorKind::Unsupported`]: it is on a network file system. Use a local one, or S3.
+    /// - [`StoreErrorKind::AccessDenied`]: this user may not make or read it. A directory that can
+    ///   be read but not written is opened; writes fail later.
+    /// - [`StoreErrorKind::NoSuchStore`]: there is something else at this path.
+    /// - [`StoreErrorKind::Transient`]: the file system failed; the message says how.
+    pub fn open(path: impl AsRef<Path>) -> Result<DirStore, StoreError> {
+        let path = path.as_ref();
+        let open_failed = |error: io::Error| root_failed(path, error);
+        make(&std::path::absolute(path).map_err(open_failed)?)?;
+        let root = fs::canonicalize(path).map_err(open_failed)?;
+        let folder = Folder::root(&root)?;
+        network::refuse(&folder, &root)?;
+        match write::remove_leftovers(&folder) {
+            // Reading works without, and a write says what is wrong.
+            Err(error) if error.kind() != StoreErrorKind::AccessDenied => Err(error),
+            _ => Ok(DirStore { root: root.into() }),
+        }
+    }
+
+    /// The directory, absolute and without symbolic links.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Path) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let root = Arc::clone(&self.root);
+        match spawn_blocking(move || work(&root)).await {
+            Ok(result) => result,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(StoreError::new(
+                    StoreErrorKind::Transient,
+                    Happened::Maybe,
+                    "the runtime is shutting down",
+                )),
+            },
+        }
+    }
+}
+
+#[async_trait]
+impl Store for DirStore {
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+        let (prefix, after) = (prefix.to_owned(), after.to_owned());
+        self.blocking(move |root| listing::list(root, &prefix, &after, limit)).await
+    }
+
+    async fn get(
+        &self,
+        key: &str,
+        unless: Option<ETag>,
+        max_len: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        key::check(key)?;
+        let key = key.to_owned();
+        self.blocking(move |root| get(root, &key, unless.as_ref(), max_len)).await
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        key::check(key)?;
+        let key = key.to_owned();
+        self.blocking(move |root| write::put(Folder::root(root)?, &key, &body, &Condition::Absent))
+            .await
+    }
+
+    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
+        key::check(key)?;
+        let (key, condition) = (key.to_owned(), Condition::Is(etag));
+        self.blocking(move |root| write::put(Folder::root(root)?, &key, &body, &condition)).await
+    }
+
+    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+        keys.iter().try_for_each(|key| key::check(key))?;
+        self.blocking(move |root| delete::delete(root, &keys)).await
+    }
+
+    fn describe(&self) -> String {
+        use std::fmt::Write as _;
+        use std::os::unix::ffi::OsStrExt as _;
+        let mut url = "file://".to_owned();
+        for byte in self.root.as_os_str().as_bytes() {
+            match byte {
+                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                    url.push(char::from(*byte));
+                }
+                // Writing to a String cannot fail.
+                _ => drop(write!(url, "%{byte:02X}")),
+            }
+        }
+        url
+    }
+}
+
+fn get(
+    root: &Path,
+    key: &str,
+    unless: Option<&ETag>,
+    max_len: usize,
+) -> Result<GetOutcome, StoreError> {
+    let (path, name) = key::split(key);
+    let Some(way) = Way::find(Folder::root(root)?, path)? else {
+        return Ok(GetOutcome::Missing);
+    };
+    // No lock: a file is never changed once it has its name, so an open one is whole.
+    let Some(file) = way.folder().open_object(name)? else {
+        return Ok(GetOutcome::Missing);
+    };
+    let content = content::read(&file, &way.folder().path_of(name), max_len)?;
+    Ok(match content.body {
+        _ if Some(&content.etag) == unless => GetOutcome::NotModified,
+        None => GetOutcome::TooLarge { etag: content.etag, len: content.len },
+        Some(body) => GetOutcome::Found(Object {
+            body: body.into(),
+            etag: content.etag,
+            last_modified: write::last_modified(&file),
+            served_at: Some(clock::wall_clock()),
+        }),
+    })
+}
+
+/// Makes the directory and those above it, each of which must outlive a crash of the machine: a
+/// root that vanished would start the epochs again.
+fn make(path: &Path) -> Result<(), StoreError> {
+    let parent = path.parent().map(PathBuf::from);
+    if !path.exists() {
+        if let Some(parent) = &parent {
+            make(parent)?;
+        }
+        match fs::create_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed("make", path, Happened::No, error));
+            }
+            _ => {}
+        }
+    }
+    // Also where it was there: another process may have made it a moment ago. Not everybody may
+    // open what is above, and what has been there for long does not need it.
+    if let Some(Ok(parent)) = parent.map(fs::File::open) {
+        let _ = parent.sync_all();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! What is in a file: a line that counts its writes, then the body.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+
+use super::failure::failed;
+use crate::store::{ETag, Happened, StoreError, StoreErrorKind, content_hash, content_hash_of};
+
+const FORMAT: u64 = 1;
+
+/// A header is looked for in this many bytes; ours have 50 at most.
+const MAX_HEADER_BYTES: usize = 128;
+
+#[derive(Deserialize)]
+struct Header {
+    tenure_dir: u64,
+    #[serde(default)]
+    writes: u64,
+}
+
+/// What a file holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Content {
+    /// How often the object was written, counted from the moment of its creation. A file made by
+    /// hand has no counter: 0.
+    pub(super) writes: u64,
+    pub(super) etag: ETag,
+    /// The length of the body in bytes.
+    pub(super) len: u64,
+    /// `None` if it is longer than the reader asked for.
+    pub(super) body: Option<Vec<u8>>,
+}
+
+/// The bytes of a file with this body.
+pub(super) fn encode(writes: u64, body: &[u8]) -> Vec<u8> {
+    let mut bytes = format!("{{\"tenure_dir\":{FORMAT},\"writes\":{writes}}}\n").into_bytes();
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// The ETag of this body at this count. The count makes sure that no ETag ever comes back, whatever
+/// is written again.
+pub(super) fn etag(writes: u64, body: &[u8]) -> ETag {
+    etag_of(writes, &content_hash(body))
+}
+
+fn etag_of(writes: u64, hash: &str) -> ETag {
+    ETag::new(format!("\"{hash}-{writes}\""))
+}
+
+/// Reads a file, in memory bounded by `max_len` whatever its size.
+pub(super) fn read(mut file: &File, path: &Path, max_len: usize) -> Result<Content, StoreError> {
+    let broken = |error: io::Error| failed("read", path, Happened::No, error);
+    let wanted = (max_len as u64).saturating_add(MAX_HEADER_BYTES as u64 + 1);
+    let mut bytes = Vec::new();
+    file.take(wanted).read_to_end(&mut bytes).map_err(broken)?;
+    let (header_len, writes) = parse_header(&bytes, path)?;
+    bytes.drain(..header_len);
+
+    let mut hasher = Sha256::new_with_prefix(&bytes);
+    let mut len = bytes.len() as u64;
+    if len > max_len as u64 {
+        // The rest counts for the hash alone.
+        let mut piece = vec![0; 64 * 1_024];
+        loop {
+            let read = file.read(&mut piece).map_err(broken)?;
+            if read == 0 {
+                break;
+            }
+            hasher.update(&piece[..read]);
+            len += read as u64;
+        }
+    }
+    let body = (len <= max_len as u64).then_some(bytes);
+    Ok(Content { writes, etag: etag_of(writes, &content_hash_of(hasher)), len, body })
+}
+
+/// The length of the header and the count in it; both 0 where there is none.
+fn parse_header(bytes: &[u8], path: &Path) -> Result<(usize, u64), StoreError> {
+    let start = &bytes[..bytes.len().min(MAX_HEADER_BYTES)];
+    let Some(end) = start.iter().position(|byte| *byte == b'\n') else {
+        return Ok((0, 0));
+    };
+    match serde_json::from_slice::<Header>(&start[..end]) {
+        Ok(header) if header.tenure_dir == FORMAT => Ok((end + 1, header.writes)),
+        Ok(header) => Err(StoreError::new(
+            StoreErrorKind::Unsupported,
+            Happened::No,
+            format!(
+                "{} was written in format {}; this version of tenure knows {FORMAT}: use a newer one",
+                path.display(),
+                header.tenure_dir
+            ),
+        )),
+        Err(_) => Ok((0, 0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek as _, Write as _};
+
+    use super::*;
+
+    fn read_back(bytes: &[u8], max_len: usize) -> Result<Content, StoreError> {
+        let mut file = tempfile::tempfile().expect("a temporary file");
+        file.write_all(bytes).expect("written");
+        file.rewind().expect("at its start");
+        read(&file, Path::new("/d/a"), max_len)
+    }
+
+    #[test]
+    fn a_body_comes_back_as_it_was_written() {
+        for body in [&b""[..], b"{}", b"\n\n", b"two\nlines", &[0xff; 70_000]] {
+            let content = read_back(&encode(7, body), 70_000).expect("read");
+            assert_eq!(content.body.as_deref(), Some(body));
+            assert_eq!((content.writes, content.len), (7, body.len() as u64));
+            assert_eq!(content.etag, etag(7, body));
+        }
+    }
+
+    #[test]
+    fn a_long_body_is_not_kept_but_has_the_same_etag() {
+        let body = vec![b'x'; 300_000];
+        for max_len in [0, 10, 130, 65_536, 299_999] {
+            let content = read_back(&encode(u64::MAX, &body), max_len).expect("read");
+            assert_eq!(content.body, None, "{max_len}");
+            assert_eq!((content.len, content.etag), (300_000, etag(u64::MAX, &body)));
+        }
+        assert!(read_back(&encode(1, &body), usize::MAX).expect("read").body.is_some());
+    }
+
+    #[test]
+    fn a_file_made_by_hand_is_a_body_never_counted() {
+        let long_line = [b'x'; 4_000];
+        for bytes in [
+            &b""[..],
+            b"{}",
+            b"{\"expired\":false,\"validity_ms\":30000}\n",
+            b"{\"tenure_dir\":1,\"wri",
+            b"{\"tenure_dir\":\"1\"}\n{}",
+            &long_line,
+        ] {
+            let content = read_back(bytes, 5_000).expect("read");
+            assert_eq!((content.writes, content.body.as_deref()), (0, Some(bytes)));
+            assert_eq!(content.etag, etag(0, bytes));
+        }
+    }
+
+    #[test]
+    fn a_later_format_is_not_guessed_at() {
+        let error = read_back(b"{\"tenure_dir\":2}\nwho knows", 100).expect_err("unknown");
+        assert_eq!(error.kind(), StoreErrorKind::Unsupported);
+        assert!(error.to_string().contains("/d/a was written in format 2"), "{error}");
+    }
+}

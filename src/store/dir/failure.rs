@@ -1,0 +1,82 @@
+//! What went wrong with a file, in the words of a store.
+
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use nix::errno::Errno;
+
+use crate::store::{Happened, StoreError, StoreErrorKind};
+
+/// A failed file operation: what was tried, on which path, and what to do about it.
+pub(super) fn failed(
+    tried: &str,
+    path: &Path,
+    happened: Happened,
+    error: impl Into<io::Error>,
+) -> StoreError {
+    let error = error.into();
+    let (kind, advice) = judge(&error);
+    let path = path.display();
+    StoreError::new(kind, happened, format!("cannot {tried} {path}: {error}{advice}"))
+        .with_source(error)
+}
+
+/// Something at this path that is no object of ours.
+pub(super) fn in_the_way(path: &Path, what: &str) -> StoreError {
+    let message =
+        format!("{} is {what}; objects are regular files in real folders", path.display());
+    StoreError::new(StoreErrorKind::Invalid, Happened::No, message)
+}
+
+fn judge(error: &io::Error) -> (StoreErrorKind, &'static str) {
+    if error.raw_os_error() == Some(Errno::ELOOP as i32) {
+        return (StoreErrorKind::Invalid, "; symbolic links are not followed");
+    }
+    match error.kind() {
+        ErrorKind::PermissionDenied => (
+            StoreErrorKind::AccessDenied,
+            "; the user of this process needs to read, write and search that directory",
+        ),
+        ErrorKind::ReadOnlyFilesystem => {
+            (StoreErrorKind::AccessDenied, "; an election needs to write there")
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            (StoreErrorKind::Transient, "; free some space there")
+        }
+        ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::InvalidFilename => {
+            (StoreErrorKind::Invalid, "")
+        }
+        ErrorKind::Unsupported => {
+            (StoreErrorKind::Unsupported, "; use a directory on a local file system")
+        }
+        _ => (StoreErrorKind::Transient, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_errno_says_what_to_do() {
+        for (errno, kind, words) in [
+            (Errno::EACCES, StoreErrorKind::AccessDenied, "needs to read"),
+            (Errno::EPERM, StoreErrorKind::AccessDenied, "needs to read"),
+            (Errno::EROFS, StoreErrorKind::AccessDenied, "write there"),
+            (Errno::ENOSPC, StoreErrorKind::Transient, "free some space"),
+            (Errno::EDQUOT, StoreErrorKind::Transient, "free some space"),
+            (Errno::ELOOP, StoreErrorKind::Invalid, "symbolic links"),
+            (Errno::ENOTDIR, StoreErrorKind::Invalid, "directory"),
+            (Errno::ENAMETOOLONG, StoreErrorKind::Invalid, "too long"),
+            (Errno::ENOSYS, StoreErrorKind::Unsupported, "local file system"),
+            (Errno::EMFILE, StoreErrorKind::Transient, "open files"),
+            (Errno::EIO, StoreErrorKind::Transient, "error"),
+        ] {
+            let error = failed("write", Path::new("/data/a"), Happened::No, errno);
+            assert_eq!(error.kind(), kind, "{errno}");
+            let message = error.to_string();
+            assert!(message.contains("write /data/a"), "{message}");
+            assert!(message.contains(words), "{errno}: {message}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Which file systems are refused.
+
+use std::path::Path;
+
+use super::folder::Folder;
+use crate::store::StoreError;
+
+/// Refuses a directory whose locks may not be seen by everybody who can write to it.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn refuse(root: &Folder, path: &Path) -> Result<(), StoreError> {
+    use super::failure::failed;
+    use crate::store::{Happened, StoreErrorKind};
+
+    let stat = nix::sys::statfs::fstatfs(root.file())
+        .map_err(|errno| failed("look at", path, Happened::No, errno))?;
+    // The type of the number differs between C libraries; only 32 bits of it are used.
+    #[allow(clippy::unnecessary_cast, reason = "necessary with some C libraries")]
+    let magic = stat.filesystem_type().0 as u32;
+    match name(magic) {
+        None => Ok(()),
+        Some(name) => Err(StoreError::new(
+            StoreErrorKind::Unsupported,
+            Happened::No,
+            format!(
+                "{} is on {name}, a network file system, where locks and listings are not \
+                 reliable: use a directory on a local disk for one machine, S3 for several",
+                path.display()
+            ),
+        )),
+    }
+}
+
+/// Elsewhere there is no portable way to tell; the documentation warns.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) fn refuse(_root: &Folder, _path: &Path) -> Result<(), StoreError> {
+    Ok(())
+}
+
+/// The network file systems among the numbers of statfs(2).
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn name(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x6969 => "NFS",
+        0x517b | 0xff53_4d42 | 0xfe53_4d42 => "SMB",
+        0x5346_414f | 0x6b41_4653 => "AFS",
+        0x00c3_6400 => "CephFS",
+        0x0bd0_0bd0 => "Lustre",
+        0x7375_7245 => "Coda",
+        0x564c => "NCP",
+        _ => return None,
+    })
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_file_systems_are_told_from_local_ones() {
+        use nix::sys::statfs;
+        #[allow(clippy::unnecessary_cast, reason = "necessary with some C libraries")]
+        let name_of = |fs_type: statfs::FsType| name(fs_type.0 as u32);
+        assert_eq!(name_of(statfs::NFS_SUPER_MAGIC), Some("NFS"));
+        assert_eq!(name_of(statfs::SMB_SUPER_MAGIC), Some("SMB"));
+        assert_eq!(name_of(statfs::AFS_SUPER_MAGIC), Some("AFS"));
+        for local in [statfs::EXT4_SUPER_MAGIC, statfs::OVERLAYFS_SUPER_MAGIC] {
+            assert_eq!(name_of(local), None);
+        }
+    }
+}

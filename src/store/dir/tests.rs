@@ -1,0 +1,282 @@
+use std::fs::{self, FileTimes};
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use nix::sys::stat::Mode;
+
+use super::*;
+
+fn store() -> (tempfile::TempDir, DirStore) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = DirStore::open(dir.path()).expect("opened");
+    (dir, store)
+}
+
+fn done(outcome: Result<PutOutcome, StoreError>) -> ETag {
+    match outcome.expect("written") {
+        PutOutcome::Done { etag: Some(etag) } => etag,
+        other => panic!("not written: {other:?}"),
+    }
+}
+
+async fn body_of(store: &DirStore, key: &str) -> Bytes {
+    match store.get(key, None, 1_000).await.expect("read") {
+        GetOutcome::Found(object) => object.body,
+        other => panic!("not found: {other:?}"),
+    }
+}
+
+async fn keys_of(store: &DirStore, prefix: &str) -> Vec<String> {
+    let page = store.list(prefix, "", 1_000).await.expect("listed");
+    page.entries.into_iter().map(|entry| entry.key).collect()
+}
+
+fn drafts(store: &DirStore) -> Vec<String> {
+    let names = fs::read_dir(store.path().join(".tenure")).expect("the work folder");
+    let names = names.map(|entry| entry.expect("an entry").file_name().into_string());
+    names.map(|name| name.expect("UTF-8")).filter(|name| name.starts_with("tmp-")).collect()
+}
+
+#[track_caller]
+fn refuses<T: std::fmt::Debug>(result: Result<T, StoreError>, kind: StoreErrorKind, words: &str) {
+    let error = result.expect_err(words);
+    assert_eq!((error.kind(), error.happened()), (kind, Happened::No), "{error}");
+    assert!(error.to_string().contains(words), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_shows_its_count_and_its_body() {
+    let (dir, store) = store();
+    let first = done(store.create("app/a.json", "{\"n\":1}".into()).await);
+    let second = done(store.replace("app/a.json", "{\"n\":2}".into(), first).await);
+    let text = fs::read_to_string(dir.path().join("app/a.json")).expect("a file");
+    let (header, body) = text.split_once('\n').expect("two lines");
+    assert_eq!(body, "{\"n\":2}");
+    let header: serde_json::Value = serde_json::from_str(header).expect("JSON");
+    assert_eq!(header["tenure_dir"], 1);
+    assert!(second.as_str().ends_with(&format!("-{}\"", header["writes"])), "{second}");
+    assert_eq!(drafts(&store), [""; 0]);
+}
+
+#[tokio::test]
+async fn no_etag_comes_back() {
+    let (_dir, store) = store();
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        let mut etag = done(store.create("a", "same".into()).await);
+        assert!(seen.insert(etag.clone()));
+        for _ in 0..3 {
+            etag = done(store.replace("a", "same".into(), etag).await);
+            assert!(seen.insert(etag.clone()));
+        }
+        store.delete(vec!["a".to_owned()]).await.expect("deleted");
+    }
+}
+
+#[tokio::test]
+async fn a_file_made_by_hand_is_an_object() {
+    let (dir, store) = store();
+    fs::write(dir.path().join("lock-0000000001.json"), "{\"expired\":true}").expect("by hand");
+    let GetOutcome::Found(object) =
+        store.get("lock-0000000001.json", None, 100).await.expect("read")
+    else {
+        panic!("not found")
+    };
+    assert_eq!(&object.body[..], b"{\"expired\":true}");
+    assert!(object.etag.as_str().ends_with("-0\""), "{}", object.etag);
+    assert_eq!(keys_of(&store, "lock-").await, ["lock-0000000001.json"]);
+    let etag = done(store.replace("lock-0000000001.json", "{}".into(), object.etag).await);
+    assert!(etag.as_str().ends_with("-1\""), "{etag}");
+}
+
+#[tokio::test]
+async fn keys_outside_are_refused_by_every_call() {
+    let (dir, store) = store();
+    for key in ["../a", "/etc/passwd", "a/../../b", ".tenure/lock", "", "a//b", "a b"] {
+        let invalid = StoreErrorKind::Invalid;
+        let etag = ETag::new("\"x\"");
+        refuses(store.get(key, None, 1).await, invalid, "cannot hold the key");
+        refuses(store.create(key, "".into()).await, invalid, "cannot hold the key");
+        refuses(store.replace(key, "".into(), etag).await, invalid, "cannot hold the key");
+        refuses(store.delete(vec![key.to_owned()]).await, invalid, "cannot hold the key");
+    }
+    refuses(store.list("../", "", 10).await, StoreErrorKind::Invalid, "cannot hold the key");
+    let here = fs::read_dir(dir.path()).expect("listed").count();
+    assert_eq!(here, 1, "only .tenure");
+}
+
+#[tokio::test]
+async fn symbolic_links_are_never_followed() {
+    let (dir, store) = store();
+    let outside = tempfile::tempdir().expect("a temporary directory");
+    fs::write(outside.path().join("secret"), "secret").expect("written");
+    symlink(outside.path(), dir.path().join("linked")).expect("a link to a folder");
+    symlink(outside.path().join("secret"), dir.path().join("object")).expect("a link to a file");
+    symlink("nowhere", dir.path().join("dangling")).expect("a link to nothing");
+    for key in ["linked/secret", "linked/new", "object", "dangling", "linked"] {
+        let (invalid, etag) = (StoreErrorKind::Invalid, ETag::new("\"x\""));
+        refuses(store.get(key, None, 100).await, invalid, "symbolic link");
+        refuses(store.create(key, "x".into()).await, invalid, "symbolic link");
+        refuses(store.replace(key, "x".into(), etag).await, invalid, "symbolic link");
+    }
+    refuses(
+        store.delete(vec!["linked/secret".to_owned()]).await,
+        StoreErrorKind::Invalid,
+        "symbolic link",
+    );
+    let outcome = store.delete(vec!["object".to_owned(), "gone".to_owned()]).await.expect("tried");
+    assert_eq!((outcome.deleted, outcome.failed[0].0.as_str()), (1, "object"));
+    refuses(store.list("linked/", "", 10).await, StoreErrorKind::Invalid, "symbolic link");
+    assert_eq!(keys_of(&store, "").await, [""; 0]);
+    assert_eq!(fs::read_to_string(outside.path().join("secret")).expect("there"), "secret");
+    assert_eq!(fs::read_dir(outside.path()).expect("listed").count(), 1);
+}
+
+#[tokio::test]
+async fn the_root_may_be_a_link_and_is_described_as_a_url() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let real = dir.path().join("real folder");
+    fs::create_dir(&real).expect("made");
+    symlink(&real, dir.path().join("link")).expect("a link");
+    let store = DirStore::open(dir.path().join("link")).expect("opened");
+    done(store.create("a", "x".into()).await);
+    assert!(real.join("a").is_file());
+    let url = store.describe();
+    assert!(url.starts_with("file:///") && url.ends_with("/real%20folder"), "{url}");
+}
+
+#[tokio::test]
+async fn what_is_no_object_is_named() {
+    let (dir, store) = store();
+    fs::create_dir_all(dir.path().join("folder/sub")).expect("made");
+    nix::unistd::mkfifo(&dir.path().join("pipe"), Mode::S_IRWXU).expect("made");
+    done(store.create("file", "x".into()).await);
+    for (key, words) in [("folder", "is a directory"), ("pipe", "is a special file")] {
+        let (invalid, etag) = (StoreErrorKind::Invalid, ETag::new("\"x\""));
+        refuses(store.get(key, None, 100).await, invalid, words);
+        refuses(store.create(key, "x".into()).await, invalid, words);
+        refuses(store.replace(key, "x".into(), etag).await, invalid, words);
+        let outcome = store.delete(vec![key.to_owned()]).await.expect("tried");
+        assert!(outcome.failed[0].1.contains(words), "{outcome:?}");
+    }
+    refuses(store.create("file/a", "x".into()).await, StoreErrorKind::Invalid, "is a file");
+    assert_eq!(store.get("file/a", None, 1).await.expect("read"), GetOutcome::Missing);
+    assert_eq!(keys_of(&store, "file/").await, [""; 0]);
+    fs::write(dir.path().join("not a key"), "x").expect("written");
+    assert_eq!(keys_of(&store, "").await, ["file"]);
+}
+
+#[tokio::test]
+async fn a_torn_file_of_a_killed_process_is_no_object_and_is_removed_in_time() {
+    let (dir, store) = store();
+    done(store.create("a", "x".into()).await);
+    let (old, fresh) = (dir.path().join(".tenure/tmp-1-1-1"), dir.path().join(".tenure/tmp-2-2-2"));
+    fs::write(&old, "{\"tenure_dir\":1,\"wri").expect("torn");
+    fs::write(&fresh, "").expect("torn");
+    let long_ago = clock::wall_clock() - Duration::from_secs(3_700);
+    let file = fs::File::options().write(true).open(&old).expect("opened");
+    file.set_times(FileTimes::new().set_modified(long_ago.into())).expect("aged");
+
+    assert_eq!(keys_of(&store, "").await, ["a"]);
+    let again = DirStore::open(dir.path()).expect("opened");
+    assert_eq!(drafts(&again), ["tmp-2-2-2"]);
+    assert!(dir.path().join(".tenure/lock").is_file());
+    assert_eq!(&body_of(&again, "a").await[..], b"x");
+}
+
+#[tokio::test]
+async fn a_lock_held_by_a_stopped_process_is_a_transient_error() {
+    let (dir, store) = store();
+    let etag = done(store.create("a", "x".into()).await);
+    let lock = fs::File::open(dir.path().join(".tenure/lock")).expect("there");
+    lock.lock().expect("free");
+    let (create, replace, delete, list) = futures::join!(
+        store.create("b", "x".into()),
+        store.replace("a", "y".into(), etag),
+        store.delete(vec!["a".to_owned()]),
+        store.list("", "", 10),
+    );
+    let transient = StoreErrorKind::Transient;
+    refuses(create, transient, "held by another process");
+    refuses(replace, transient, "held by another process");
+    refuses(delete, transient, "held by another process");
+    refuses(list, transient, "held by another process");
+    assert_eq!(&body_of(&store, "a").await[..], b"x");
+    assert_eq!(drafts(&store), [""; 0], "removed on the way out");
+    lock.unlock().expect("held");
+    assert_eq!(keys_of(&store, "").await, ["a"]);
+}
+
+#[tokio::test]
+async fn losing_leaves_no_file_behind() {
+    let (_dir, store) = store();
+    done(store.create("a", "x".into()).await);
+    let wrong = ETag::new("\"wrong\"");
+    assert_eq!(store.create("a", "y".into()).await.expect("asked"), PutOutcome::Refused);
+    let outcome = store.replace("a", "y".into(), wrong.clone()).await.expect("asked");
+    assert_eq!(outcome, PutOutcome::Refused);
+    let outcome = store.replace("no/such", "y".into(), wrong).await.expect("asked");
+    assert_eq!(outcome, PutOutcome::Missing);
+    assert_eq!(drafts(&store), [""; 0]);
+    assert!(!store.path().join("no").exists(), "a refused replace makes no folder");
+}
+
+#[tokio::test]
+async fn a_missing_root_is_made_at_open_and_an_error_later() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let root = dir.path().join("deep/down");
+    let store = DirStore::open(&root).expect("made");
+    done(store.create("a", "x".into()).await);
+    fs::remove_dir_all(&root).expect("removed by hand");
+    let gone = StoreErrorKind::NoSuchStore;
+    refuses(store.get("a", None, 1).await, gone, "there is no directory");
+    refuses(store.list("", "", 1).await, gone, "there is no directory");
+    refuses(store.create("a", "x".into()).await, gone, "there is no directory");
+
+    fs::write(&root, "a file").expect("written");
+    refuses(DirStore::open(&root), gone, "there is no directory");
+    symlink("nowhere", dir.path().join("dangling")).expect("a link");
+    refuses(DirStore::open(dir.path().join("dangling")), gone, "there is no directory");
+}
+
+#[tokio::test]
+async fn a_listing_descends_only_where_the_page_may_lie() {
+    let (_dir, store) = store();
+    let all = ["a", "b-1", "b.1", "b/1", "b/2/x", "b0", "c/1", "d"];
+    for key in all {
+        done(store.create(key, key.into()).await);
+    }
+    assert_eq!(keys_of(&store, "").await, all);
+    assert_eq!(keys_of(&store, "b/").await, ["b/1", "b/2/x"]);
+    // One at a time, every key shows once and in order, whatever the folders.
+    let (mut after, mut found) = (String::new(), Vec::new());
+    loop {
+        let page = store.list("", &after, 1).await.expect("listed");
+        let [entry] = &page.entries[..] else { panic!("one entry: {page:?}") };
+        after.clone_from(&entry.key);
+        found.push(after.clone());
+        if !page.truncated {
+            break;
+        }
+    }
+    assert_eq!(found, all);
+}
+
+#[tokio::test]
+async fn without_permission_the_error_names_the_path() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (dir, store) = store();
+    done(store.create("a", "x".into()).await);
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).expect("set");
+    // Root is not bound by permissions; then there is nothing to see here.
+    if fs::create_dir(dir.path().join("probe")).is_err() {
+        let denied = StoreErrorKind::AccessDenied;
+        let path = store.path().display().to_string();
+        refuses(store.create("b", "x".into()).await, denied, &path);
+        refuses(store.create("b/c", "x".into()).await, denied, &path);
+        refuses(DirStore::open(dir.path().join("new")), denied, &path);
+        assert_eq!(keys_of(&store, "").await, ["a"], "reading works");
+        DirStore::open(dir.path()).expect("can be read");
+    }
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
+}

@@ -1,0 +1,157 @@
+//! Conditional writes: aside first, then checked and renamed under the lock.
+
+use std::io::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::content;
+use super::failure::{failed, in_the_way};
+use super::folder::{Folder, Named, Way, time_of_day, work_folder};
+use super::key;
+use super::lock::Locked;
+use crate::clock;
+use crate::store::{ETag, Happened, PutOutcome, StoreError};
+
+/// Leftovers of killed processes start with this.
+const DRAFT_PREFIX: &str = "tmp-";
+
+/// No write takes this long unless its process was stopped; it is then told that its file is gone.
+const LEFTOVER_AGE: chrono::TimeDelta = chrono::TimeDelta::hours(1);
+
+/// When a write is allowed.
+#[derive(Debug)]
+pub(super) enum Condition {
+    Absent,
+    Is(ETag),
+}
+
+/// Writes the object if the condition holds.
+pub(super) fn put(
+    root: Folder,
+    key: &str,
+    body: &[u8],
+    condition: &Condition,
+) -> Result<PutOutcome, StoreError> {
+    let (path, name) = key::split(key);
+    let way = match condition {
+        Condition::Absent => Way::make(root, path)?,
+        Condition::Is(_) => match Way::find(root, path)? {
+            Some(way) => way,
+            None => return Ok(PutOutcome::Missing),
+        },
+    };
+    // Looked at before anything is written, so that losing a race costs no file.
+    let writes = match condition.check(way.folder(), name)? {
+        Ok(writes) => writes,
+        Err(refusal) => return refused(&way, refusal),
+    };
+    let work = work_folder(way.root())?;
+    let draft = Draft::write(&work, &content::encode(writes, body))?;
+    let locked = Locked::alone(&work)?;
+    if let Err(refusal) = condition.check(way.folder(), name)? {
+        drop((locked, draft));
+        return refused(&way, refusal);
+    }
+    draft.publish(way.folder(), name)?;
+    drop(locked);
+    way.sync()?;
+    Ok(PutOutcome::Done { etag: Some(content::etag(writes, body)) })
+}
+
+/// A refusal may show the caller that an earlier write of its own succeeded, unanswered so far. It
+/// will count on that write, so it must outlive a crash of the machine from now on.
+fn refused(way: &Way, refusal: PutOutcome) -> Result<PutOutcome, StoreError> {
+    way.sync()?;
+    Ok(refusal)
+}
+
+impl Condition {
+    /// Whether it holds now: the count that the next write gets, or what to answer instead.
+    fn check(&self, folder: &Folder, name: &str) -> Result<Result<u64, PutOutcome>, StoreError> {
+        let path = folder.path_of(name);
+        match self {
+            Condition::Absent => match folder.look_up(name)? {
+                None => Ok(Ok(first_count())),
+                Some(Named::Object { .. }) => Ok(Err(PutOutcome::Refused)),
+                Some(Named::Folder) => Err(in_the_way(&path, "a directory")),
+                Some(Named::Other(what)) => Err(in_the_way(&path, what)),
+            },
+            Condition::Is(etag) => match folder.open_object(name)? {
+                None => Ok(Err(PutOutcome::Missing)),
+                Some(file) => {
+                    let current = content::read(&file, &path, 0)?;
+                    // Wrapping past what a hand wrote there still changes the ETag.
+                    let next = current.writes.wrapping_add(1);
+                    Ok(if current.etag == *etag { Ok(next) } else { Err(PutOutcome::Refused) })
+                }
+            },
+        }
+    }
+}
+
+/// Counting from the time of day gives an object that is deleted and made again new ETags.
+fn first_count() -> u64 {
+    let nanos = clock::wall_clock().timestamp_nanos_opt();
+    nanos.and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(0)
+}
+
+/// A file that is not an object yet. Removed when dropped.
+struct Draft<'a> {
+    work: &'a Folder,
+    name: String,
+}
+
+impl Draft<'_> {
+    fn write<'a>(work: &'a Folder, bytes: &[u8]) -> Result<Draft<'a>, StoreError> {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        // The time keeps apart processes that share a number, as in two containers.
+        let name = format!(
+            "{DRAFT_PREFIX}{}-{}-{}",
+            std::process::id(),
+            COUNTER.fetch_add(1, Ordering::Relaxed),
+            first_count()
+        );
+        let mut file = work.new_file(&name)?;
+        let draft = Draft { work, name };
+        file.write_all(bytes)
+            .and_then(|()| file.sync_all())
+            .map_err(|error| failed("write", &work.path_of(&draft.name), Happened::No, error))?;
+        Ok(draft)
+    }
+
+    /// Makes it the object of this name.
+    fn publish(self, folder: &Folder, name: &str) -> Result<(), StoreError> {
+        self.work.rename(&self.name, folder, name)
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        // Once published it is not there any more. What cannot be removed now is a leftover later.
+        let _ = self.work.remove(&self.name);
+    }
+}
+
+/// Removes what killed processes left behind.
+pub(super) fn remove_leftovers(root: &Folder) -> Result<(), StoreError> {
+    let work = work_folder(root)?;
+    let now = clock::wall_clock();
+    for found in work.names()? {
+        let (name, _) = found?;
+        if !name.starts_with(DRAFT_PREFIX) {
+            continue;
+        }
+        if let Some(Named::Object { last_modified: Some(written), .. }) = work.look_up(&name)?
+            && now.signed_duration_since(written) > LEFTOVER_AGE
+        {
+            work.remove(&name)?;
+        }
+    }
+    Ok(())
+}
+
+/// The modification time of an open file.
+pub(super) fn last_modified(file: &std::fs::File) -> Option<chrono::DateTime<chrono::Utc>> {
+    use std::os::unix::fs::MetadataExt as _;
+    let metadata = file.metadata().ok()?;
+    time_of_day(metadata.mtime(), metadata.mtime_nsec())
+}

@@ -1,0 +1,207 @@
+//! Every store runs the same suite, and the suite finds what is broken.
+
+mod support;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use support::conformance::{self, Capabilities};
+use tenure::store::memory::MemoryStore;
+use tenure::store::{DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn memory() {
+    conformance::run(Arc::new(MemoryStore::new()), "").await;
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn dir() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = tenure::store::dir::DirStore::open(dir.path()).expect("opened");
+    let can = Capabilities { exact_sizes: false, ..Capabilities::default() };
+    conformance::run_with(Arc::new(store), "app/", &can).await;
+}
+
+/// What is wrong with a store, and the check that has to notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    CreateIsTwoSteps,
+    ReplaceIsTwoSteps,
+    CreateIgnoresTheCondition,
+    ReplaceIgnoresTheCondition,
+    RepeatsItsOwnCreate,
+    MissingIsDone,
+    MissingIsRefused,
+    DoneWithoutEtag,
+    EtagsWithoutQuotes,
+    NeverNotModified,
+    ListIgnoresAfter,
+    ListIncludesAfter,
+    ListForgetsToSayTruncated,
+    ListIsUnordered,
+    ListLagsBehind,
+    ListStopsAtFolders,
+    DeleteDoesNothing,
+}
+
+#[derive(Debug)]
+struct Broken {
+    inner: MemoryStore,
+    fault: Fault,
+}
+
+impl Broken {
+    /// Writes whatever is there.
+    async fn put(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        self.inner.delete(vec![key.to_owned()]).await?;
+        self.inner.create(key, body).await
+    }
+
+    async fn current(&self, key: &str) -> Result<Option<ETag>, StoreError> {
+        Ok(match self.inner.get(key, None, usize::MAX).await? {
+            GetOutcome::Found(object) => Some(object.etag),
+            _ => None,
+        })
+    }
+}
+
+#[async_trait]
+impl Store for Broken {
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+        let mut page = match self.fault {
+            Fault::ListIgnoresAfter => self.inner.list(prefix, "", limit).await?,
+            Fault::ListIncludesAfter => {
+                let before = after.strip_suffix(|_| true).unwrap_or("");
+                self.inner.list(prefix, before, limit).await?
+            }
+            _ => self.inner.list(prefix, after, limit).await?,
+        };
+        match self.fault {
+            Fault::ListForgetsToSayTruncated => page.truncated = false,
+            Fault::ListIsUnordered => page.entries.reverse(),
+            Fault::ListLagsBehind => drop(page.entries.pop()),
+            Fault::ListStopsAtFolders => {
+                page.entries.retain(|entry| !entry.key[prefix.len()..].contains('/'));
+            }
+            _ => {}
+        }
+        Ok(page)
+    }
+
+    async fn get(
+        &self,
+        key: &str,
+        unless: Option<ETag>,
+        max_len: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        let unless = unless.filter(|_| self.fault != Fault::NeverNotModified);
+        let mut outcome = self.inner.get(key, unless, max_len).await?;
+        if let (Fault::EtagsWithoutQuotes, GetOutcome::Found(object)) = (self.fault, &mut outcome) {
+            object.etag = ETag::new(object.etag.as_str().replace('"', ""));
+        }
+        Ok(outcome)
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        match self.fault {
+            Fault::CreateIsTwoSteps => {
+                if self.current(key).await?.is_some() {
+                    return Ok(PutOutcome::Refused);
+                }
+                tokio::task::yield_now().await;
+                self.put(key, body).await
+            }
+            Fault::CreateIgnoresTheCondition => self.put(key, body).await,
+            Fault::RepeatsItsOwnCreate => {
+                self.inner.create(key, body.clone()).await?;
+                self.inner.create(key, body).await
+            }
+            _ => self.inner.create(key, body).await,
+        }
+    }
+
+    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
+        match self.fault {
+            Fault::ReplaceIsTwoSteps => match self.current(key).await? {
+                None => Ok(PutOutcome::Missing),
+                Some(current) if current != etag => Ok(PutOutcome::Refused),
+                Some(_) => {
+                    tokio::task::yield_now().await;
+                    self.put(key, body).await
+                }
+            },
+            Fault::ReplaceIgnoresTheCondition if self.current(key).await?.is_some() => {
+                self.put(key, body).await
+            }
+            _ => {
+                let outcome = self.inner.replace(key, body.clone(), etag).await?;
+                match (self.fault, outcome) {
+                    (Fault::MissingIsDone, PutOutcome::Missing) => self.put(key, body).await,
+                    (Fault::MissingIsRefused, PutOutcome::Missing) => Ok(PutOutcome::Refused),
+                    (Fault::DoneWithoutEtag, PutOutcome::Done { .. }) => {
+                        Ok(PutOutcome::Done { etag: None })
+                    }
+                    (_, outcome) => Ok(outcome),
+                }
+            }
+        }
+    }
+
+    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+        match self.fault {
+            Fault::DeleteDoesNothing => {
+                Ok(DeleteOutcome { deleted: keys.len(), failed: Vec::new() })
+            }
+            _ => self.inner.delete(keys).await,
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!("memory, broken: {:?}", self.fault)
+    }
+}
+
+/// Runs the suite and expects that this check, and none before it, fails.
+async fn fails(fault: Fault, check: &str) {
+    let store = Arc::new(Broken { inner: MemoryStore::new(), fault });
+    let suite = tokio::spawn(async move { conformance::run(store, "").await });
+    let error = suite.await.expect_err(&format!("{fault:?} should be noticed"));
+    assert!(error.is_panic());
+    let panic = error.into_panic();
+    let words = match panic.downcast_ref::<String>() {
+        Some(words) => words,
+        None => panic!("{fault:?}: the panic has no words"),
+    };
+    assert!(words.contains(&format!("[{check}]")), "{fault:?} is noticed elsewhere: {words}");
+}
+
+macro_rules! broken {
+    ($($test:ident: $fault:ident is noticed by $check:literal;)+) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+        async fn $test() {
+            fails(Fault::$fault, $check).await;
+        }
+    )+};
+}
+
+broken! {
+    broken_create_in_two_steps: CreateIsTwoSteps is noticed by "create-race";
+    broken_replace_in_two_steps: ReplaceIsTwoSteps is noticed by "replace-race";
+    broken_unconditional_create: CreateIgnoresTheCondition is noticed by "create";
+    broken_unconditional_replace: ReplaceIgnoresTheCondition is noticed by "replace";
+    broken_repeated_create: RepeatsItsOwnCreate is noticed by "create";
+    broken_replace_that_creates: MissingIsDone is noticed by "replace";
+    broken_missing_taken_for_refused: MissingIsRefused is noticed by "replace";
+    broken_done_without_etag: DoneWithoutEtag is noticed by "replace";
+    broken_etags_read_without_quotes: EtagsWithoutQuotes is noticed by "create";
+    broken_never_not_modified: NeverNotModified is noticed by "not-modified";
+    broken_list_ignores_after: ListIgnoresAfter is noticed by "list-order";
+    broken_list_includes_after: ListIncludesAfter is noticed by "list-order";
+    broken_list_hides_truncation: ListForgetsToSayTruncated is noticed by "list-order";
+    broken_list_unordered: ListIsUnordered is noticed by "list-after-write";
+    broken_list_lags_behind: ListLagsBehind is noticed by "list-after-write";
+    broken_list_stops_at_folders: ListStopsAtFolders is noticed by "list-order";
+    broken_delete_does_nothing: DeleteDoesNothing is noticed by "list-after-write";
+}

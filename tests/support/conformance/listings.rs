@@ -1,0 +1,100 @@
+//! What a listing shows, in which order, and where it starts and ends.
+
+use super::Capabilities;
+use super::check::{Check, expect_eq};
+
+pub(super) async fn lists_what_was_written(check: Check<'_>, can: &Capabilities) {
+    let mut written = Vec::new();
+    for round in 0..30 {
+        let name = format!("lock-{round:010}.json");
+        check.created(&name, vec![b'x'; round]).await;
+        written.push(name);
+        expect_eq!(check, check.list("lock-", "", 1_000).await, written, "after a create");
+    }
+    if can.exact_sizes {
+        let entries = check.list_from("lock-", "", 1_000).await;
+        let sizes = entries.iter().map(|entry| entry.size).collect::<Vec<_>>();
+        expect_eq!(check, sizes, (0..30).collect::<Vec<u64>>(), "sizes");
+    }
+    check.delete(&["lock-0000000003.json"]).await;
+    written.remove(3);
+    expect_eq!(check, check.list("lock-", "", 1_000).await, written, "after a delete");
+}
+
+pub(super) async fn lists_by_bytes_of_the_key(check: Check<'_>) {
+    // `-` and `.` sort before `/`, that before digits, these before `A`, `_` and `a`.
+    let sorted = ["A", "Z", "_", "a-b", "a.b", "a/-", "a/b-", "a/b.", "a/b/c", "a0", "aA", "ab"];
+    for name in sorted.iter().rev() {
+        check.created(name, *name).await;
+    }
+    for limit in [1, 2, 3, 1_000] {
+        expect_eq!(check, check.list("", "", limit).await, sorted, "pages of {limit}");
+    }
+}
+
+pub(super) async fn lists_only_the_prefix(check: Check<'_>) {
+    let names = [
+        "lock-0000000001.json",
+        "lock-0000000002.json",
+        "lock-0000000002.json.bak",
+        "lock-x/0000000003.json",
+        "lock-x/deep/er",
+        "locl",
+        "lock",
+        "other/lock-0000000009.json",
+    ];
+    for name in names {
+        check.created(name, "x").await;
+    }
+    expect_eq!(check, check.list("lock-", "", 1_000).await, &names[..5], "a part of a name");
+    expect_eq!(check, check.list("lock-x/", "", 1_000).await, &names[3..5], "a folder");
+    expect_eq!(check, check.list("lock-0000000002", "", 9).await, &names[1..3], "a longer part");
+    expect_eq!(check, check.list("nothing", "", 1_000).await, [""; 0], "nothing there");
+    expect_eq!(check, check.list("nothing/at/all-", "", 9).await, [""; 0], "no such folder");
+    expect_eq!(check, check.list("", "", 1_000).await.len(), names.len(), "everything");
+}
+
+pub(super) async fn starts_after(check: Check<'_>) {
+    let names = (0..10).map(|i| format!("lock-{:010}.json", i * 2)).collect::<Vec<_>>();
+    for name in &names {
+        check.created(name, "x").await;
+    }
+    for limit in [1, 3, 1_000] {
+        let check = &check;
+        let list = |after: String| async move { check.list("lock-", &after, limit).await };
+        for (i, name) in names.iter().enumerate() {
+            let found = list(check.key(name)).await;
+            expect_eq!(check, found, names[i + 1..], "after {name}, which exists");
+        }
+        let found = list(check.key("lock-0000000005.json")).await;
+        expect_eq!(check, found, names[3..], "after a key that does not exist");
+        expect_eq!(check, list(check.key("lock-0000000004.jso")).await, names[2..], "a part");
+        expect_eq!(check, list(check.key("lock-0000000004.json.")).await, names[3..], "longer");
+        expect_eq!(check, list(check.key("a")).await, names, "after a key before the prefix");
+        expect_eq!(check, list(check.key("lock-")).await, names, "after the prefix itself");
+        expect_eq!(check, list(check.key("z")).await, [""; 0], "after a key past the prefix");
+        expect_eq!(check, list(String::new()).await, names, "from the start");
+    }
+}
+
+pub(super) async fn pages(check: Check<'_>) {
+    let names = (1..=7).map(|i| format!("lock-{i:010}.json")).collect::<Vec<_>>();
+    for name in &names {
+        check.created(name, "x").await;
+    }
+    for limit in [1, 2, 6, 7, 8, 1_000] {
+        expect_eq!(check, check.list("lock-", "", limit).await, names, "pages of {limit}");
+    }
+    // A short page may say that there is more, but one that left something out must.
+    let prefix = check.key("lock-");
+    for limit in [1, 2, 6] {
+        match check.store.list(&prefix, "", limit).await {
+            Ok(page) if page.truncated => {}
+            other => check.fail(format_args!("{limit} of 7 keys, and no more: {other:?}")),
+        }
+    }
+    match check.store.list(&prefix, &check.key(&names[6]), 1_000).await {
+        Ok(page) if page.entries.is_empty() && !page.truncated => {}
+        other => check.fail(format_args!("after the last key: {other:?}")),
+    }
+}

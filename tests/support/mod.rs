@@ -1,0 +1,3 @@
+#![allow(dead_code, reason = "every test program uses its own part of this")]
+
+pub mod conformance;
