@@ -36,7 +36,7 @@ const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// ```
 /// # use std::{sync::Arc, time::Duration};
-/// # use tenure::{Compactor, store::memory::MemoryStore};
+/// # use tenure::{Compactor, store::MemoryStore};
 /// # async fn example() -> Result<(), tenure::Error> {
 /// let compactor = Compactor::builder(Arc::new(MemoryStore::new()), "app")
 ///     .keep_epochs(100)

@@ -22,7 +22,7 @@ use crate::store::Store;
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use tenure::{Election, store::memory::MemoryStore};
+/// # use tenure::{Election, store::MemoryStore};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tenure::Error> {
 /// let store = Arc::new(MemoryStore::new());

@@ -14,8 +14,12 @@ use chrono::{DateTime, Utc};
 use crate::error::ErrorKind;
 
 #[cfg(unix)]
-pub mod dir;
-pub mod memory;
+mod dir;
+mod memory;
+
+#[cfg(unix)]
+pub use dir::DirStore;
+pub use memory::MemoryStore;
 
 /// An ETag made of the content alone, as S3's are: 128 bits of its SHA-256, in quotes.
 pub(crate) fn content_etag(body: &[u8]) -> ETag {

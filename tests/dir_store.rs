@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 
 use bytes::Bytes;
-use tenure::store::dir::DirStore;
+use tenure::store::DirStore;
 use tenure::store::{ETag, GetOutcome, Object, PutOutcome, Store};
 
 const DIRECTORY: &str = "TENURE_TEST_CHILD_DIRECTORY";

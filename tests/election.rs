@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use tenure::store::memory::MemoryStore;
+use tenure::store::MemoryStore;
 use tenure::{Attempt, Election, ElectionBuilder, Loss, Observation};
 
 fn election(store: &MemoryStore, name: &str) -> ElectionBuilder {

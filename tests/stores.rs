@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use support::conformance::{self, Capabilities};
-use tenure::store::memory::MemoryStore;
+use tenure::store::MemoryStore;
 use tenure::store::{DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -19,7 +19,7 @@ async fn memory() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn dir() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let store = tenure::store::dir::DirStore::open(dir.path()).expect("opened");
+    let store = tenure::store::DirStore::open(dir.path()).expect("opened");
     let can = Capabilities { exact_sizes: false, ..Capabilities::default() };
     conformance::run_with(Arc::new(store), "app/", &can).await;
 }

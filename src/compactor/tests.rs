@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::clock::{Clock, Moment};
 use crate::epoch::Epoch;
-use crate::store::memory::MemoryStore;
+use crate::store::MemoryStore;
 use crate::store::{
     DeleteOutcome, ETag, Entry, GetOutcome, Happened, MockStore, Page, PutOutcome, StoreError,
     StoreErrorKind,
