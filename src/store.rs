@@ -14,6 +14,8 @@ use chrono::{DateTime, Utc};
 use crate::error::ErrorKind;
 
 pub mod memory;
+#[cfg(feature = "s3")]
+pub mod s3;
 
 /// An ETag made of the content alone, as S3's are: 128 bits of its SHA-256, in quotes.
 pub(crate) fn content_etag(body: &[u8]) -> ETag {
