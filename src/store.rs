@@ -16,10 +16,14 @@ use crate::error::ErrorKind;
 #[cfg(unix)]
 mod dir;
 mod memory;
+#[cfg(feature = "s3")]
+mod s3;
 
 #[cfg(unix)]
 pub use dir::DirStore;
 pub use memory::MemoryStore;
+#[cfg(feature = "s3")]
+pub use s3::S3Store;
 
 /// An ETag made of the content alone, as S3's are: 128 bits of its SHA-256, in quotes.
 pub(crate) fn content_etag(body: &[u8]) -> ETag {

@@ -1,3 +1,6 @@
-#![allow(dead_code, reason = "every test program uses its own part of this")]
+//! What the integration tests share.
+#![allow(dead_code, unused_imports, reason = "every test program uses its own part of this")]
 
 pub mod conformance;
+#[cfg(feature = "s3")]
+pub mod s3_server;

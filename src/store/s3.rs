@@ -1,0 +1,364 @@
+//! Objects in a bucket of Amazon S3, or of a store that speaks its API.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use aws_sdk_s3::Client;
+use aws_sdk_s3::config::retry::RetryConfig;
+use aws_sdk_s3::operation::get_object::GetObjectOutput;
+use aws_sdk_s3::operation::list_objects_v2::ListObjectsV2Output;
+use aws_sdk_s3::operation::put_object::builders::PutObjectFluentBuilder;
+use aws_sdk_s3::primitives::ByteStream;
+use aws_sdk_s3::types::{Delete, EncodingType, ObjectIdentifier};
+use bytes::{Bytes, BytesMut};
+use chrono::{DateTime, Utc};
+use percent_encoding::percent_decode_str;
+
+use self::failure::{Asked, answered};
+use self::witness::Witness;
+use super::{
+    DeleteOutcome, ETag, Entry, GetOutcome, Happened, Object, Page, PutOutcome, Store, StoreError,
+    StoreErrorKind,
+};
+
+mod client;
+mod failure;
+mod witness;
+
+/// How many empty pages of one listing are read past. A versioned bucket answers such pages where
+/// many keys in a row were deleted, up to 1,000 a page.
+const EMPTY_PAGES: usize = 100;
+
+/// A bucket of Amazon S3, or of a store that speaks its API.
+///
+/// Each call is one request, but for two: a listing reads past pages without keys, and reads,
+/// listings and deletions that fail are sent again as the client's retry configuration says.
+/// Conditional writes are never sent again, whatever that configuration says.
+///
+/// There is no timeout on a whole call: the caller bounds it. Clients from
+/// [`from_env`](S3Store::from_env) give up connecting after 3.1 s.
+///
+/// The credentials need `s3:GetObject`, `s3:PutObject` and `s3:ListBucket`, and a compactor
+/// `s3:DeleteObject`. Directory buckets (S3 Express One Zone) are refused, as their listings have
+/// no order, and so are multi-region access points, as their regions agree only after a while.
+pub struct S3Store {
+    client: Client,
+    bucket: String,
+    endpoint: Option<String>,
+    owner: Option<String>,
+    unquoted: AtomicBool,
+    /// Whether an answer of S3's kind has come yet. A web page before it means a wrong endpoint, a
+    /// web page after it something in between.
+    spoken: AtomicBool,
+}
+
+impl S3Store {
+    /// The bucket of this name, or access point of this alias or ARN, through a ready client.
+    ///
+    /// The client's settings hold, addressing style and checksums included, except that its retries
+    /// are off for conditional writes.
+    pub fn new(client: Client, bucket: impl Into<String>) -> S3Store {
+        S3Store {
+            client,
+            bucket: bucket.into(),
+            endpoint: None,
+            owner: None,
+            unquoted: AtomicBool::new(false),
+            spoken: AtomicBool::new(false),
+        }
+    }
+
+    /// The bucket of this name, with settings from the usual variables and files: `AWS_REGION`,
+    /// `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` …, `AWS_ENDPOINT_URL` or `AWS_ENDPOINT_URL_S3`, roles of
+    /// containers and instances, `credential_process`, single sign-on, `HTTPS_PROXY`.
+    ///
+    /// With a custom endpoint the bucket's name goes into the path, the region is `us-east-1` unless
+    /// set, and checksums are left out where S3 does not require them, unless
+    /// `AWS_REQUEST_CHECKSUM_CALCULATION` or `AWS_RESPONSE_CHECKSUM_VALIDATION` say otherwise.
+    ///
+    /// No request to the bucket. A missing region or missing credentials show in the first call. All
+    /// stores of a process that were made so share one pool of connections.
+    pub async fn from_env(bucket: impl Into<String>) -> S3Store {
+        let (client, endpoint) = client::from_env().await;
+        S3Store { endpoint, ..S3Store::new(client, bucket) }
+    }
+
+    /// Has S3 refuse every request unless the bucket belongs to this account (12 digits): guards
+    /// against a bucket that was deleted and created again by somebody else.
+    #[must_use]
+    pub fn with_expected_bucket_owner(mut self, account: impl Into<String>) -> S3Store {
+        self.owner = Some(account.into());
+        self
+    }
+
+    /// Sends ETags without their quotes from the start, for a store that compares them only so
+    /// (Ceph up to 16). The check of the store finds that out by itself.
+    #[must_use]
+    pub fn with_unquoted_etags(self) -> S3Store {
+        self.unquoted.store(true, Ordering::SeqCst);
+        self
+    }
+
+    /// Refuses what cannot work, before anything is sent.
+    fn check_bucket(&self) -> Result<(), StoreError> {
+        let why = if self.bucket.ends_with("--x-s3")
+            || self.bucket.ends_with("--xa-s3")
+            || self.bucket.starts_with("arn:aws:s3express")
+        {
+            "it is a directory bucket (S3 Express One Zone), whose listings have no order"
+        } else if self.bucket.ends_with(".mrap") {
+            "it is a multi-region access point, whose regions agree only after a while"
+        } else {
+            return Ok(());
+        };
+        let message = format!("{} cannot be used: {why}; use a general purpose bucket", self.at());
+        Err(StoreError::new(StoreErrorKind::Unsupported, Happened::No, message))
+    }
+
+    /// The bucket and, if custom, its endpoint.
+    fn at(&self) -> String {
+        match &self.endpoint {
+            None => format!("s3://{}", self.bucket),
+            Some(endpoint) => format!("s3://{} at {}", self.bucket, without_user(endpoint)),
+        }
+    }
+
+    /// The tag as the store compares it.
+    fn sent(&self, etag: &ETag) -> String {
+        let text = etag.as_str();
+        let unquoted = self.unquoted.load(Ordering::SeqCst);
+        if unquoted { text.trim_matches('"').to_owned() } else { text.to_owned() }
+    }
+
+    fn heard(&self) {
+        self.spoken.store(true, Ordering::Relaxed);
+    }
+
+    async fn put(
+        &self,
+        asked: Asked<'_>,
+        body: Bytes,
+        condition: impl FnOnce(PutObjectFluentBuilder) -> PutObjectFluentBuilder,
+    ) -> Result<PutOutcome, StoreError> {
+        self.check_bucket()?;
+        let mut put = self
+            .client
+            .put_object()
+            .bucket(&self.bucket)
+            .key(asked.key)
+            .body(ByteStream::from(body))
+            .set_expected_bucket_owner(self.owner.clone());
+        if asked.key.ends_with(".json") {
+            put = put.content_type("application/json");
+        }
+        // Sent again by the SDK, a write that took effect would be answered by a refusal.
+        let once = aws_sdk_s3::config::Builder::new().retry_config(RetryConfig::disabled());
+        let witness = Witness::default();
+        let call = condition(put).customize().config_override(once).interceptor(witness.clone());
+        match call.send().await {
+            Ok(_) if witness.html() => Err(asked.web_page()),
+            Ok(output) => {
+                self.heard();
+                Ok(PutOutcome::Done { etag: output.e_tag.map(ETag::new) })
+            }
+            Err(error) => match answered(&error) {
+                Some((412, _)) => Ok(PutOutcome::Refused),
+                Some((404, Some("NoSuchKey"))) if asked.is_replace() => Ok(PutOutcome::Missing),
+                _ => Err(asked.failed(&error, &witness)),
+            },
+        }
+    }
+
+    async fn read(
+        &self,
+        asked: Asked<'_>,
+        output: GetObjectOutput,
+        witness: &Witness,
+        max_len: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        let Some(etag) = output.e_tag.map(ETag::new) else {
+            return Err(match witness.html() {
+                true => asked.web_page(),
+                false => asked.unsupported("it answered without an ETag"),
+            });
+        };
+        let announced = output.content_length.and_then(|len| u64::try_from(len).ok());
+        if let Some(len) = announced.filter(|len| *len > max_len as u64) {
+            return Ok(GetOutcome::TooLarge { etag, len });
+        }
+        let mut stream = output.body;
+        let mut body = BytesMut::new();
+        while let Some(chunk) = stream.next().await {
+            body.extend_from_slice(&chunk.map_err(|error| asked.cut_short(&error))?);
+            if body.len() > max_len {
+                return Ok(GetOutcome::TooLarge { etag, len: body.len() as u64 });
+            }
+        }
+        if announced.is_some_and(|len| len != body.len() as u64) {
+            return Err(asked.transient("its answer is shorter or longer than it said"));
+        }
+        if witness.html() && body.trim_ascii_start().starts_with(b"<") {
+            return Err(asked.web_page());
+        }
+        self.heard();
+        Ok(GetOutcome::Found(Object {
+            body: body.freeze(),
+            etag,
+            last_modified: output.last_modified.and_then(utc),
+            served_at: witness.served_at(),
+        }))
+    }
+}
+
+#[async_trait]
+impl Store for S3Store {
+    /// One request, and one more for each page without a key that is not the last.
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+        self.check_bucket()?;
+        let asked = Asked::list(self, prefix);
+        let mut token = None;
+        for _ in 0..EMPTY_PAGES {
+            let witness = Witness::default();
+            let call = self
+                .client
+                .list_objects_v2()
+                .bucket(&self.bucket)
+                .prefix(prefix)
+                .set_start_after((!after.is_empty()).then(|| after.to_owned()))
+                .max_keys(limit.clamp(1, 1_000) as i32)
+                .encoding_type(EncodingType::Url)
+                .set_continuation_token(token.take())
+                .set_expected_bucket_owner(self.owner.clone())
+                .customize()
+                .interceptor(witness.clone());
+            let output = call.send().await.map_err(|error| asked.failed(&error, &witness))?;
+            // An answer without this element is none of S3's, and must not pass for an empty bucket.
+            let Some(truncated) = output.is_truncated else {
+                return Err(asked.unsupported("it answered a listing without IsTruncated"));
+            };
+            self.heard();
+            token = output.next_continuation_token.clone();
+            let entries = entries(output);
+            if !entries.is_empty() || !truncated {
+                return Ok(Page { entries, truncated, served_at: witness.served_at() });
+            }
+            if token.is_none() {
+                break;
+            }
+        }
+        Err(asked.unsupported(
+            "it answered pages without a key and said that more follow (a versioned bucket needs a \
+             lifecycle rule that expires old versions and delete markers)",
+        ))
+    }
+
+    async fn get(
+        &self,
+        key: &str,
+        unless: Option<ETag>,
+        max_len: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        self.check_bucket()?;
+        let asked = Asked::get(self, key);
+        let witness = Witness::default();
+        let call = self
+            .client
+            .get_object()
+            .bucket(&self.bucket)
+            .key(key)
+            .set_if_none_match(unless.as_ref().map(|etag| self.sent(etag)))
+            .set_expected_bucket_owner(self.owner.clone())
+            .customize()
+            .interceptor(witness.clone());
+        match call.send().await {
+            Ok(output) => self.read(asked, output, &witness, max_len).await,
+            Err(error) => match answered(&error) {
+                Some((304, _)) if unless.is_some() => Ok(GetOutcome::NotModified),
+                Some((404, Some("NoSuchKey"))) => Ok(GetOutcome::Missing),
+                _ => Err(asked.failed(&error, &witness)),
+            },
+        }
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        self.put(Asked::create(self, key), body, |put| put.if_none_match("*")).await
+    }
+
+    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
+        self.put(Asked::replace(self, key), body, |put| put.if_match(self.sent(&etag))).await
+    }
+
+    /// One request. A key that could not be deleted comes back with S3's reason.
+    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+        self.check_bucket()?;
+        if keys.is_empty() {
+            return Ok(DeleteOutcome::default());
+        }
+        let asked = Asked::delete(self);
+        let objects = keys.iter().map(|key| ObjectIdentifier::builder().key(key).build());
+        let objects: Result<Vec<_>, _> = objects.collect();
+        let delete = objects
+            .and_then(|objects| Delete::builder().set_objects(Some(objects)).quiet(true).build())
+            .map_err(|error| asked.invalid(&error))?;
+        let witness = Witness::default();
+        let call = self
+            .client
+            .delete_objects()
+            .bucket(&self.bucket)
+            .delete(delete)
+            .set_expected_bucket_owner(self.owner.clone())
+            .customize()
+            .interceptor(witness.clone());
+        let output = call.send().await.map_err(|error| asked.failed(&error, &witness))?;
+        self.heard();
+        let failed: Vec<_> =
+            output.errors.unwrap_or_default().iter().map(failure::of_key).collect();
+        Ok(DeleteOutcome { deleted: keys.len().saturating_sub(failed.len()), failed })
+    }
+
+    fn describe(&self) -> String {
+        self.at()
+    }
+
+    fn send_unquoted_etags(&self) -> bool {
+        self.unquoted.store(true, Ordering::SeqCst);
+        true
+    }
+}
+
+impl fmt::Debug for S3Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "S3Store({})", self.at())
+    }
+}
+
+fn entries(output: ListObjectsV2Output) -> Vec<Entry> {
+    let encoded = output.encoding_type == Some(EncodingType::Url);
+    let contents = output.contents.unwrap_or_default().into_iter();
+    let with_key = contents.filter_map(|object| object.key.clone().map(|key| (key, object)));
+    with_key
+        .map(|(key, object)| Entry {
+            key: if encoded { decode(&key) } else { key },
+            size: object.size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0),
+            last_modified: object.last_modified.and_then(utc),
+        })
+        .collect()
+}
+
+/// Takes back the encoding of a form, in which a space is a plus.
+fn decode(key: &str) -> String {
+    let spaced = key.replace('+', " ");
+    percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+}
+
+fn utc(date: aws_sdk_s3::primitives::DateTime) -> Option<DateTime<Utc>> {
+    DateTime::from_timestamp(date.secs(), date.subsec_nanos())
+}
+
+/// An endpoint's URL without the name and password that one could write into it.
+fn without_user(endpoint: &str) -> String {
+    let (scheme, rest) = endpoint.split_once("://").unwrap_or(("http", endpoint));
+    let host_and_path = rest.split_once('@').map_or(rest, |(_, host)| host);
+    format!("{scheme}://{}", host_and_path.split('?').next().unwrap_or(host_and_path))
+}

@@ -1,0 +1,334 @@
+//! What a failed call means: what kind of failure, whether the request may have taken effect, and
+//! what to do about it.
+
+use std::error::Error as StdError;
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+
+use aws_credential_types::provider::error::CredentialsError;
+use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_s3::types::Error as KeyError;
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::result::ServiceError;
+
+use super::witness::Witness;
+use super::{Happened, S3Store, StoreError, StoreErrorKind};
+
+/// What was asked of a store, for its errors.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    store: &'a S3Store,
+    verb: Verb,
+    /// The key, or the prefix of a listing.
+    pub(super) key: &'a str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    List,
+    Get,
+    Create,
+    Replace,
+    Delete,
+}
+
+/// The status and S3's code of an answer that is no success.
+pub(super) fn answered<E: ProvideErrorMetadata>(
+    error: &SdkError<E, HttpResponse>,
+) -> Option<(u16, Option<&str>)> {
+    let SdkError::ServiceError(answer) = error else { return None };
+    Some((answer.raw().status().as_u16(), answer.err().code()))
+}
+
+/// A key that `DeleteObjects` did not delete, and why.
+pub(super) fn of_key(error: &KeyError) -> (String, String) {
+    let code = error.code().unwrap_or("no reason given");
+    let mut why = code.to_owned();
+    if let Some(message) = error.message().filter(|message| !message.is_empty()) {
+        let _ = write!(why, ": {}", printable(message));
+    }
+    if code == "AccessDenied" {
+        let _ = write!(why, "; {}", Verb::Delete.needs());
+    }
+    (error.key().unwrap_or_default().to_owned(), why)
+}
+
+impl Verb {
+    fn changes(self) -> bool {
+        !matches!(self, Verb::List | Verb::Get)
+    }
+
+    /// The permission that the request needs.
+    fn needs(self) -> &'static str {
+        match self {
+            Verb::List => "listing needs s3:ListBucket on the bucket",
+            Verb::Get => {
+                "reading needs s3:GetObject; without s3:ListBucket a key that does not exist is \
+                 answered like this, too"
+            }
+            // S3 asks for s3:GetObject as well where a write carries `If-Match`.
+            Verb::Replace => "replacing needs s3:PutObject and s3:GetObject",
+            Verb::Create => "writing needs s3:PutObject",
+            Verb::Delete => "deleting needs s3:DeleteObject",
+        }
+    }
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn list(store: &'a S3Store, prefix: &'a str) -> Asked<'a> {
+        Asked { store, verb: Verb::List, key: prefix }
+    }
+
+    pub(super) fn get(store: &'a S3Store, key: &'a str) -> Asked<'a> {
+        Asked { store, verb: Verb::Get, key }
+    }
+
+    pub(super) fn create(store: &'a S3Store, key: &'a str) -> Asked<'a> {
+        Asked { store, verb: Verb::Create, key }
+    }
+
+    pub(super) fn replace(store: &'a S3Store, key: &'a str) -> Asked<'a> {
+        Asked { store, verb: Verb::Replace, key }
+    }
+
+    pub(super) fn delete(store: &'a S3Store) -> Asked<'a> {
+        Asked { store, verb: Verb::Delete, key: "" }
+    }
+
+    pub(super) fn is_replace(self) -> bool {
+        self.verb == Verb::Replace
+    }
+
+    /// The SDK's error in the crate's words. The error itself is left behind: its `Debug` shows
+    /// whole requests and answers.
+    pub(super) fn failed<E>(self, error: &SdkError<E, HttpResponse>, seen: &Witness) -> StoreError
+    where
+        E: ProvideErrorMetadata + StdError + 'static,
+    {
+        match error {
+            SdkError::ServiceError(answer) => self.refused(answer, seen),
+            SdkError::ResponseError(_) => self.transient("its answer broke off or made no sense"),
+            _ if !seen.sent() => self.not_sent(error),
+            _ if never_connected(error) => {
+                let message = format!("no connection: {}", causes(error));
+                self.error(StoreErrorKind::Transient, Happened::No, &message)
+            }
+            SdkError::TimeoutError(_) => self.transient("no answer in time"),
+            _ => self.transient(&format!("the connection broke: {}", causes(error))),
+        }
+    }
+
+    /// The body of an answer that could not be read to its end.
+    pub(super) fn cut_short(self, error: &(dyn StdError + 'static)) -> StoreError {
+        self.transient(&format!("its answer broke off: {}", causes(error)))
+    }
+
+    pub(super) fn transient(self, why: &str) -> StoreError {
+        self.error(StoreErrorKind::Transient, self.maybe(), why)
+    }
+
+    pub(super) fn unsupported(self, why: &str) -> StoreError {
+        self.error(StoreErrorKind::Unsupported, Happened::No, why)
+    }
+
+    pub(super) fn invalid(self, why: &dyn StdError) -> StoreError {
+        self.error(StoreErrorKind::Invalid, Happened::No, &why.to_string())
+    }
+
+    /// An answer of 200 that is a web page: from the wrong server if this store has never answered
+    /// as S3 does, and otherwise from a proxy or login page that is in between for a while.
+    pub(super) fn web_page(self) -> StoreError {
+        let (kind, advice) = if self.store.spoken.load(Ordering::Relaxed) {
+            (StoreErrorKind::Transient, "is a proxy or a login page in between?")
+        } else {
+            (StoreErrorKind::Unsupported, "is the endpoint that of an S3 API?")
+        };
+        self.error(kind, self.maybe(), &format!("it answered with a web page; {advice}"))
+    }
+
+    /// A write that came as far as the network may have taken effect; a read has no effect.
+    fn maybe(self) -> Happened {
+        if self.verb.changes() { Happened::Maybe } else { Happened::No }
+    }
+
+    fn error(self, kind: StoreErrorKind, happened: Happened, why: &str) -> StoreError {
+        let (key, at) = (self.key, self.store.at());
+        let what = match self.verb {
+            Verb::List => format!("listing {key:?} in {at}"),
+            Verb::Get => format!("reading {key:?} from {at}"),
+            Verb::Create => format!("creating {key:?} in {at}"),
+            Verb::Replace => format!("replacing {key:?} in {at}"),
+            Verb::Delete => format!("deleting from {at}"),
+        };
+        StoreError::new(kind, happened, format!("{what}: {why}"))
+    }
+
+    /// Nothing came as far as the network: settings or credentials are missing.
+    fn not_sent(self, error: &(dyn StdError + 'static)) -> StoreError {
+        let (kind, advice) = match find::<CredentialsError>(error) {
+            Some(CredentialsError::CredentialsNotLoaded(_)) => (
+                StoreErrorKind::AccessDenied,
+                "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, \
+                 or give the machine a role",
+            ),
+            Some(CredentialsError::InvalidConfiguration(_)) => {
+                (StoreErrorKind::AccessDenied, "the settings of the credentials are wrong")
+            }
+            // A service that hands out credentials is away as often as any other.
+            Some(_) => (StoreErrorKind::Transient, "the credentials could not be fetched"),
+            None if causes(error).contains("region") => {
+                (StoreErrorKind::Invalid, "no region: set AWS_REGION, or region in the profile")
+            }
+            None => (StoreErrorKind::Invalid, "the request could not be built"),
+        };
+        self.error(kind, Happened::No, &format!("{advice} ({})", causes(error)))
+    }
+
+    /// An answer that is no success.
+    fn refused<E: ProvideErrorMetadata>(
+        self,
+        answer: &ServiceError<E, HttpResponse>,
+        seen: &Witness,
+    ) -> StoreError {
+        let raw = answer.raw();
+        let (status, code) = (raw.status().as_u16(), answer.err().code().unwrap_or_default());
+        if raw.status().is_success() && code.is_empty() && (seen.html() || !is_xml(raw)) {
+            return self.web_page();
+        }
+        let mut why = format!("{status} {code}").trim_end().to_owned();
+        if let Some(message) = answer.err().message().filter(|message| !message.is_empty()) {
+            let _ = write!(why, ": {}", printable(message));
+        }
+        if seen.html() {
+            why.push_str(" (a web page, not an answer of S3)");
+        }
+        let region = region(raw);
+        let (kind, happened, advice) = self.meaning(status, code, region.as_deref());
+        if !advice.is_empty() {
+            let _ = write!(why, "; {advice}");
+        }
+        self.error(kind, happened, &why)
+    }
+
+    /// What a status and a code mean, and what to do then.
+    fn meaning(
+        self,
+        status: u16,
+        code: &str,
+        region: Option<&str>,
+    ) -> (StoreErrorKind, Happened, String) {
+        use StoreErrorKind::{AccessDenied, Invalid, NoSuchStore, Transient, Unsupported};
+        let no = |kind, advice: &str| (kind, Happened::No, advice.to_owned());
+        match (status, code) {
+            (_, "NoSuchBucket" | "InvalidBucketName") => {
+                no(NoSuchStore, "check the bucket's name and the endpoint")
+            }
+            (_, "RequestTimeTooSkewed") => {
+                no(Invalid, "this machine's clock is wrong by more than 15 minutes; set it")
+            }
+            (_, "AuthorizationHeaderMalformed") if region.is_none() => {
+                no(AccessDenied, "check the credentials and the region")
+            }
+            (_, "PermanentRedirect" | "AuthorizationHeaderMalformed")
+            | (301 | 302 | 308, _)
+            | (_, "IllegalLocationConstraintException" | "IncorrectEndpoint") => {
+                no(NoSuchStore, &elsewhere(region))
+            }
+            // While the name of a new bucket spreads, S3 redirects for some hours.
+            (307, _) => (Transient, self.maybe(), elsewhere(region)),
+            // The write may stand although the answer speaks of an error.
+            (200..=299, _) => (Transient, self.maybe(), String::new()),
+            (_, "NotImplemented" | "MethodNotAllowed") | (405 | 501, _) => {
+                no(Unsupported, "the store cannot do that; use one with conditional writes")
+            }
+            // 409 says that somebody else was writing at the time, not that the key exists.
+            (304 | 408 | 409 | 425 | 429 | 500.., _)
+            | (_, "SlowDown" | "RequestTimeout")
+            | (_, "IncompleteBody" | "BadDigest" | "XAmzContentSHA256Mismatch") => {
+                (Transient, self.maybe(), String::new())
+            }
+            (401 | 403, "") => {
+                no(AccessDenied, &format!("{}{}", self.verb.needs(), self.owner_advice()))
+            }
+            (_, "AccessDenied" | "AllAccessDisabled" | "AccountProblem") => {
+                no(AccessDenied, &format!("{}{}", self.verb.needs(), self.owner_advice()))
+            }
+            (
+                _,
+                "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" | "InvalidAccessKeyId",
+            )
+            | (_, "SignatureDoesNotMatch" | "InvalidSecurity" | "NotSignedUp")
+            | (401 | 403, _) => {
+                let advice = format!("check the credentials; {}", self.verb.needs());
+                no(AccessDenied, &advice)
+            }
+            (404, _) => no(NoSuchStore, "check the bucket's name and the endpoint"),
+            _ => no(Invalid, ""),
+        }
+    }
+
+    fn owner_advice(self) -> &'static str {
+        if self.store.owner.is_some() { ", and the bucket the expected owner" } else { "" }
+    }
+}
+
+fn elsewhere(region: Option<&str>) -> String {
+    match region {
+        Some(region) => format!("the bucket is in the region {region}; set AWS_REGION={region}"),
+        None => "the bucket is elsewhere; check the region and the endpoint".to_owned(),
+    }
+}
+
+/// The region that the store names, in a header or in the error's `Region`.
+fn region(raw: &HttpResponse) -> Option<String> {
+    if let Some(region) = raw.headers().get("x-amz-bucket-region") {
+        return Some(printable(region));
+    }
+    let body = std::str::from_utf8(raw.body().bytes()?).ok()?;
+    let (_, rest) = body.split_once("<Region>")?;
+    let (region, _) = rest.split_once("</Region>")?;
+    (region.len() <= 40).then(|| printable(region))
+}
+
+/// Whether the body starts as S3's answers do.
+fn is_xml(raw: &HttpResponse) -> bool {
+    let body = raw.body().bytes().unwrap_or_default().trim_ascii_start();
+    body.is_empty()
+        || [&b"<?xml"[..], b"<ListBucketResult", b"<DeleteResult", b"<Error"]
+            .iter()
+            .any(|start| body.starts_with(start))
+}
+
+/// Whether there was no connection to send the request on.
+fn never_connected(error: &(dyn StdError + 'static)) -> bool {
+    find::<hyper_util::client::legacy::Error>(error).is_some_and(|error| error.is_connect())
+}
+
+/// The first error of this type in the chain of causes.
+fn find<'e, T: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e T> {
+    chain(error).find_map(|error| error.downcast_ref())
+}
+
+fn chain<'e>(
+    error: &'e (dyn StdError + 'static),
+) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |error| (**error).source())
+}
+
+/// The chain of causes on one line, without the SDK's outer words and without repetitions.
+fn causes(error: &(dyn StdError + 'static)) -> String {
+    let mut line = String::new();
+    for error in chain(error).skip(1) {
+        let text = printable(&error.to_string());
+        if !line.contains(&text) {
+            let separator = if line.is_empty() { "" } else { ": " };
+            let _ = write!(line, "{separator}{text}");
+        }
+    }
+    line
+}
+
+/// The store's words, on one line and short.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
+}

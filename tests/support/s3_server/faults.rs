@@ -1,0 +1,172 @@
+//! What goes wrong, for which requests, and how often.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::Method;
+use http::request::Parts;
+
+/// A kind of request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    List,
+    Get,
+    Head,
+    Put,
+    Delete,
+    /// Requests that create or ask for a bucket.
+    Bucket,
+}
+
+/// What goes wrong with a request.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// Not applied; answered with this status and this code of S3.
+    Answer(u16, &'static str),
+    /// 403.
+    AccessDenied,
+    /// 404, although the bucket exists.
+    NoSuchBucket,
+    /// 301 with this region in `x-amz-bucket-region`.
+    WrongRegion(&'static str),
+    /// 503.
+    SlowDown,
+    /// 409 `ConditionalRequestConflict`.
+    Conflict,
+    /// 500, and the request did not take effect.
+    ErrorBefore,
+    /// 500, although the request took effect.
+    ErrorAfter,
+    /// The connection is closed without an answer, and the request did not take effect.
+    CutBefore,
+    /// The connection is closed without an answer, although the request took effect.
+    CutAfter,
+    /// The connection is closed after half of the answer's body.
+    TruncatedBody,
+    /// Not applied; 200 with a web page.
+    Html,
+    /// Takes effect at once, but is answered this much later.
+    AnswerLate(Duration),
+    /// Answered with 500 at once, and takes effect this much later.
+    ApplyLate(Duration),
+    /// Takes effect and is answered, and takes effect once more this much later.
+    ApplyAgain(Duration),
+    /// Waits for [`S3Server::release`](super::S3Server::release), and only then takes effect, even
+    /// if the client has gone.
+    Hold,
+    /// Takes effect, and is answered without an ETag.
+    NoEtag,
+    /// Not applied; 200 with an `<Error>` in the body.
+    ErrorBody,
+    /// Applied; 200 with an `<Error>` in the body.
+    ErrorBodyAfter,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    fault: Fault,
+    op: Option<Op>,
+    key: Option<String>,
+    skip: usize,
+    left: Option<usize>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Faults(Arc<Mutex<Vec<Rule>>>);
+
+/// A fault that is armed at the end of the statement that describes it. For every request, unless
+/// narrowed down, and until [`S3Server::clear_faults`](super::S3Server::clear_faults).
+pub struct Arming {
+    faults: Faults,
+    rule: Option<Rule>,
+}
+
+impl Op {
+    /// The kind of a path-style request.
+    pub fn of(request: &Parts) -> Op {
+        let has = |name: &str| {
+            let parts = request.uri.query().unwrap_or("").split('&');
+            parts.map(|part| part.split('=').next().unwrap_or("")).any(|part| part == name)
+        };
+        let of_object = request.uri.path().trim_start_matches('/').contains('/')
+            && !request.uri.path().ends_with('/');
+        match request.method {
+            Method::GET if has("list-type") => Op::List,
+            Method::POST if has("delete") => Op::Delete,
+            Method::DELETE => Op::Delete,
+            Method::PUT if of_object => Op::Put,
+            Method::HEAD if of_object => Op::Head,
+            Method::GET if of_object => Op::Get,
+            _ => Op::Bucket,
+        }
+    }
+}
+
+impl Faults {
+    pub fn arm(&self, fault: Fault) -> Arming {
+        let rule = Rule { fault, op: None, key: None, skip: 0, left: None };
+        Arming { faults: self.clone(), rule: Some(rule) }
+    }
+
+    pub fn clear(&self) {
+        self.rules().clear();
+    }
+
+    /// The fault that this request meets: of the oldest rule that fits and is not used up.
+    pub fn meet(&self, op: Op, key: &str) -> Option<Fault> {
+        let mut rules = self.rules();
+        let fits = |rule: &&mut Rule| {
+            rule.left != Some(0)
+                && rule.op.is_none_or(|wanted| wanted == op)
+                && rule.key.as_ref().is_none_or(|part| key.contains(part))
+        };
+        for rule in rules.iter_mut().filter_map(|rule| Some(rule).filter(fits)) {
+            if rule.skip > 0 {
+                rule.skip -= 1;
+                continue;
+            }
+            rule.left = rule.left.map(|left| left - 1);
+            return Some(rule.fault.clone());
+        }
+        None
+    }
+
+    fn rules(&self) -> std::sync::MutexGuard<'_, Vec<Rule>> {
+        self.0.lock().expect("no step under the lock panics")
+    }
+}
+
+impl Arming {
+    /// Only requests of this kind.
+    pub fn on(self, op: Op) -> Arming {
+        self.with(|rule| rule.op = Some(op))
+    }
+
+    /// Only requests whose key, or prefix in a listing, contains this.
+    pub fn key_contains(self, part: &str) -> Arming {
+        self.with(|rule| rule.key = Some(part.to_owned()))
+    }
+
+    /// Only after so many requests that fit.
+    pub fn after(self, requests: usize) -> Arming {
+        self.with(|rule| rule.skip = requests)
+    }
+
+    /// Only so many times.
+    pub fn times(self, times: usize) -> Arming {
+        self.with(|rule| rule.left = Some(times))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Rule)) -> Arming {
+        if let Some(rule) = &mut self.rule {
+            change(rule);
+        }
+        self
+    }
+}
+
+impl Drop for Arming {
+    fn drop(&mut self) {
+        self.faults.rules().extend(self.rule.take());
+    }
+}

@@ -1,0 +1,324 @@
+//! Buckets in memory under one lock, with S3's semantics of conditions, ETags and listings.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
+
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt as _;
+use md5::Digest as _;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use s3s::dto::*;
+use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
+use tenure::{Clock as _, SystemClock};
+
+/// The account that owns every bucket.
+pub const OWNER: &str = "111122223333";
+
+/// An object, as the server keeps it.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    pub body: Bytes,
+    /// With its quotes.
+    pub etag: String,
+    /// Whole seconds, as on S3.
+    pub last_modified: SystemTime,
+}
+
+/// Where the server differs from S3.
+#[derive(Clone, Debug, Default)]
+pub struct Quirks {
+    /// Ceph 16: ETags match only without their quotes, and `If-Match` on a missing key is 412.
+    pub unquoted_etags: bool,
+    /// Unsafe: `If-None-Match: *` of a PUT is ignored.
+    pub ignore_if_none_match: bool,
+    /// Unsafe: `If-Match` of a PUT is ignored.
+    pub ignore_if_match: bool,
+    /// Unsafe: every listing starts at the beginning.
+    pub ignore_start_after: bool,
+    /// Unsafe: listings come in descending order.
+    pub descending: bool,
+    /// No page holds more keys than this, whatever was asked for.
+    pub page_cap: Option<usize>,
+    /// So many pages without any key come before the first real one of each listing.
+    pub empty_pages: usize,
+    /// Keys that contain this are not deleted, each with an `AccessDenied` of its own.
+    pub undeletable: Option<String>,
+    /// How far the server's clock is ahead, in seconds.
+    pub clock_skew: i64,
+}
+
+#[derive(Debug, Default)]
+pub struct State {
+    pub buckets: BTreeMap<String, BTreeMap<String, Stored>>,
+    pub quirks: Quirks,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Storage(Arc<Mutex<State>>);
+
+/// What S3 leaves as it is with `encoding-type=url`; a space becomes a plus.
+const KEY: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'*').remove(b'/').remove(b' ');
+
+impl Storage {
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no step under the lock panics")
+    }
+}
+
+impl State {
+    /// The server's clock, in whole seconds.
+    pub fn now(&self) -> SystemTime {
+        let now = SystemClock.now().wall.as_secs().saturating_add_signed(self.quirks.clock_skew);
+        SystemTime::UNIX_EPOCH + Duration::from_secs(now)
+    }
+
+    pub fn write(&mut self, bucket: &str, key: &str, body: Bytes) -> S3Result<String> {
+        let stored = Stored { etag: etag(&body), body, last_modified: self.now() };
+        let etag = stored.etag.clone();
+        self.bucket(bucket)?.insert(key.to_owned(), stored);
+        Ok(etag)
+    }
+
+    fn bucket(&mut self, name: &str) -> S3Result<&mut BTreeMap<String, Stored>> {
+        let missing = || s3_error!(NoSuchBucket, "The specified bucket does not exist");
+        self.buckets.get_mut(name).ok_or_else(missing)
+    }
+
+    fn object(&mut self, bucket: &str, key: &str) -> S3Result<Stored> {
+        let missing = || s3_error!(NoSuchKey, "The specified key does not exist.");
+        self.bucket(bucket)?.get(key).cloned().ok_or_else(missing)
+    }
+
+    /// Whether a tag from a request's header is that of this object.
+    fn matches(&self, stored: &Stored, tag: &str) -> bool {
+        let current =
+            if self.quirks.unquoted_etags { stored.etag.trim_matches('"') } else { &stored.etag };
+        tag == current || tag == "*"
+    }
+
+    fn check_put(
+        &mut self,
+        bucket: &str,
+        key: &str,
+        if_match: Option<&str>,
+        if_none_match: Option<&str>,
+    ) -> S3Result<()> {
+        let refused =
+            || s3_error!(PreconditionFailed, "At least one of the pre-conditions did not hold");
+        let current = self.bucket(bucket)?.get(key).cloned();
+        let quirks = self.quirks.clone();
+        if let Some(tag) = if_none_match.filter(|_| !quirks.ignore_if_none_match) {
+            if tag != "*" {
+                return Err(s3_error!(NotImplemented, "only If-None-Match: * is implemented"));
+            }
+            if current.is_some() {
+                return Err(refused());
+            }
+        }
+        let Some(tag) = if_match.filter(|_| !quirks.ignore_if_match) else { return Ok(()) };
+        match current {
+            None if quirks.unquoted_etags => Err(refused()),
+            None => Err(s3_error!(NoSuchKey, "The specified key does not exist.")),
+            Some(stored) if !self.matches(&stored, tag) => Err(refused()),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn list(&mut self, asked: &ListObjectsV2Input) -> S3Result<ListObjectsV2Output> {
+        let quirks = self.quirks.clone();
+        let encode = asked.encoding_type.as_ref().is_some_and(|e| e.as_str() == EncodingType::URL);
+        let (blank, token) = match asked.continuation_token.as_deref().map(|t| t.split_once(':')) {
+            Some(Some((pages, key))) => (pages.parse().unwrap_or(0), Some(key)),
+            Some(None) => return Err(s3_error!(InvalidArgument, "no such continuation token")),
+            None => (quirks.empty_pages, None),
+        };
+        let start = asked.start_after.as_deref().filter(|_| !quirks.ignore_start_after);
+        let start = token.filter(|token| !token.is_empty()).or(start).unwrap_or("");
+        let prefix = asked.prefix.as_deref().unwrap_or("");
+        let max = asked.max_keys.unwrap_or(1000).clamp(0, 1000) as usize;
+        let cap = if blank > 0 { 0 } else { quirks.page_cap.unwrap_or(max).min(max) };
+        let range = (Bound::Excluded(start), Bound::Unbounded);
+        let bucket = self.bucket(asked.bucket.as_str())?;
+        let found = bucket.range::<str, _>(range).filter(|(key, _)| key.starts_with(prefix));
+        let mut page: Vec<_> = found.take(cap + 1).collect();
+        let is_truncated = page.len() > cap && max > 0;
+        page.truncate(cap);
+        let last = page.last().map_or(start, |(key, _)| key);
+        let next = is_truncated.then(|| format!("{}:{last}", blank.saturating_sub(1)));
+        let name = |key: &str| if encode { encoded(key) } else { key.to_owned() };
+        let entry = |(key, stored): &(&String, &Stored)| Object {
+            key: Some(name(key)),
+            size: Some(stored.body.len() as i64),
+            e_tag: Some(ETag::Strong(stored.etag.trim_matches('"').to_owned())),
+            last_modified: Some(stored.last_modified.into()),
+            ..Object::default()
+        };
+        let mut contents: Vec<_> = page.iter().map(entry).collect();
+        if quirks.descending {
+            contents.reverse();
+        }
+        Ok(ListObjectsV2Output {
+            name: Some(asked.bucket.clone()),
+            prefix: Some(name(prefix)),
+            max_keys: Some(max as i32),
+            key_count: Some(contents.len() as i32),
+            start_after: asked.start_after.as_deref().map(name),
+            continuation_token: asked.continuation_token.clone(),
+            encoding_type: asked.encoding_type.clone(),
+            is_truncated: Some(is_truncated),
+            next_continuation_token: next,
+            contents: Some(contents),
+            ..ListObjectsV2Output::default()
+        })
+    }
+}
+
+#[async_trait::async_trait]
+impl S3 for Storage {
+    async fn create_bucket(
+        &self,
+        req: S3Request<CreateBucketInput>,
+    ) -> S3Result<S3Response<CreateBucketOutput>> {
+        self.lock().buckets.entry(req.input.bucket.to_string()).or_default();
+        Ok(S3Response::new(CreateBucketOutput::default()))
+    }
+
+    async fn head_bucket(
+        &self,
+        req: S3Request<HeadBucketInput>,
+    ) -> S3Result<S3Response<HeadBucketOutput>> {
+        self.lock().bucket(req.input.bucket.as_str())?;
+        Ok(S3Response::new(HeadBucketOutput::default()))
+    }
+
+    async fn put_object(
+        &self,
+        req: S3Request<PutObjectInput>,
+    ) -> S3Result<S3Response<PutObjectOutput>> {
+        check_owner(req.input.expected_bucket_owner.as_deref())?;
+        let (if_match, if_none_match) =
+            (header(&req.headers, "if-match"), header(&req.headers, "if-none-match"));
+        let mut body = BytesMut::new();
+        if let Some(mut stream) = req.input.body {
+            while let Some(chunk) = stream.next().await {
+                let broken = |error| S3Error::with_source(S3ErrorCode::IncompleteBody, error);
+                body.extend_from_slice(&chunk.map_err(broken)?);
+            }
+        }
+        let mut state = self.lock();
+        let (bucket, key) = (req.input.bucket.as_str(), req.input.key.as_str());
+        state.check_put(bucket, key, if_match.as_deref(), if_none_match.as_deref())?;
+        let etag = state.write(bucket, key, body.freeze())?;
+        let e_tag = Some(ETag::Strong(etag.trim_matches('"').to_owned()));
+        Ok(S3Response::new(PutObjectOutput { e_tag, ..PutObjectOutput::default() }))
+    }
+
+    async fn get_object(
+        &self,
+        req: S3Request<GetObjectInput>,
+    ) -> S3Result<S3Response<GetObjectOutput>> {
+        check_owner(req.input.expected_bucket_owner.as_deref())?;
+        let mut state = self.lock();
+        let stored = state.object(req.input.bucket.as_str(), &req.input.key)?;
+        let unless = header(&req.headers, "if-none-match");
+        if unless.is_some_and(|tag| state.matches(&stored, &tag)) {
+            return Err(S3Error::new(S3ErrorCode::NotModified));
+        }
+        Ok(S3Response::new(GetObjectOutput {
+            content_length: Some(stored.body.len() as i64),
+            body: Some(s3s::Body::from(stored.body).into()),
+            e_tag: Some(ETag::Strong(stored.etag.trim_matches('"').to_owned())),
+            last_modified: Some(stored.last_modified.into()),
+            ..GetObjectOutput::default()
+        }))
+    }
+
+    async fn head_object(
+        &self,
+        req: S3Request<HeadObjectInput>,
+    ) -> S3Result<S3Response<HeadObjectOutput>> {
+        let stored = self.lock().object(req.input.bucket.as_str(), &req.input.key)?;
+        Ok(S3Response::new(HeadObjectOutput {
+            content_length: Some(stored.body.len() as i64),
+            e_tag: Some(ETag::Strong(stored.etag.trim_matches('"').to_owned())),
+            last_modified: Some(stored.last_modified.into()),
+            ..HeadObjectOutput::default()
+        }))
+    }
+
+    async fn list_objects_v2(
+        &self,
+        req: S3Request<ListObjectsV2Input>,
+    ) -> S3Result<S3Response<ListObjectsV2Output>> {
+        check_owner(req.input.expected_bucket_owner.as_deref())?;
+        Ok(S3Response::new(self.lock().list(&req.input)?))
+    }
+
+    async fn delete_object(
+        &self,
+        req: S3Request<DeleteObjectInput>,
+    ) -> S3Result<S3Response<DeleteObjectOutput>> {
+        self.lock().bucket(req.input.bucket.as_str())?.remove(&req.input.key);
+        Ok(S3Response::new(DeleteObjectOutput::default()))
+    }
+
+    async fn delete_objects(
+        &self,
+        req: S3Request<DeleteObjectsInput>,
+    ) -> S3Result<S3Response<DeleteObjectsOutput>> {
+        check_owner(req.input.expected_bucket_owner.as_deref())?;
+        let mut state = self.lock();
+        let undeletable = state.quirks.undeletable.clone();
+        let bucket = state.bucket(req.input.bucket.as_str())?;
+        let asked = req.input.delete;
+        if asked.objects.len() > 1_000 {
+            return Err(s3_error!(MalformedXML, "more than 1000 keys"));
+        }
+        let kept = |key: &str| undeletable.as_ref().is_some_and(|part| key.contains(part));
+        let quiet = asked.quiet.unwrap_or(false);
+        let (mut deleted, mut errors) = (Vec::new(), Vec::new());
+        for object in asked.objects {
+            let key = Some(object.key.clone());
+            if kept(&object.key) {
+                let code = Some("AccessDenied".to_owned());
+                let message = Some("Access Denied".to_owned());
+                errors.push(Error { key, code, message, version_id: None });
+            } else {
+                bucket.remove(&object.key);
+                deleted.push(DeletedObject { key, ..DeletedObject::default() });
+            }
+        }
+        let errors = Some(errors);
+        let deleted = (!quiet).then_some(deleted);
+        Ok(S3Response::new(DeleteObjectsOutput {
+            deleted,
+            errors,
+            ..DeleteObjectsOutput::default()
+        }))
+    }
+}
+
+fn check_owner(expected: Option<&str>) -> S3Result<()> {
+    match expected {
+        Some(owner) if owner != OWNER => Err(s3_error!(AccessDenied, "Access Denied")),
+        _ => Ok(()),
+    }
+}
+
+/// The header as it was sent, since `s3s` does not tell a quoted tag from one without quotes.
+fn header(headers: &http::HeaderMap, name: &str) -> Option<String> {
+    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+fn etag(body: &[u8]) -> String {
+    let digest = md5::Md5::digest(body);
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("\"{hex}\"")
+}
+
+fn encoded(key: &str) -> String {
+    utf8_percent_encode(key, KEY).to_string().replace(' ', "+")
+}
