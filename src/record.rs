@@ -1,4 +1,4 @@
-//! The record: the JSON body of an epoch object (DESIGN section 3).
+//! The record: the JSON body of an epoch object (docs/protocol.md, section 3).
 
 use std::fmt;
 use std::time::Duration;

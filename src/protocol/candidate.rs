@@ -1,8 +1,8 @@
-//! The timeless state machine of one candidate or observer (DESIGN section 4).
+//! The timeless state machine of one candidate or observer (docs/protocol.md, section 4).
 //!
-//! It is a value: [`Candidate::step`] says what to do next, [`Candidate::handle`] takes what came of
-//! it. At most one request is under way at a time. That a lease lapsed or ended is an input, so the
-//! machine is right under any clock; the driver owns time, jitter and retries.
+//! It is a value: [`Candidate::step`] says what to do next, [`Candidate::handle`] takes what came
+//! of it. At most one request is under way at a time. That a lease lapsed or ended is an input, so
+//! the machine is right under any clock; the driver owns time, jitter and retries.
 
 use super::find::{Beyond, Listing, Progress, Search, Told};
 use super::leader::{Doing, Held};
@@ -18,7 +18,8 @@ pub(crate) struct Rules {
     pub(crate) observer: bool,
     /// A renewal counts only after a LIST that shows nothing greater.
     pub(crate) verify_renewals: bool,
-    /// There is a delay between the seal and the create, unless the epoch before ended by resignation.
+    /// There is a delay between the seal and the create, unless the epoch before ended by
+    /// resignation.
     pub(crate) takeover_delay: bool,
 }
 
@@ -330,8 +331,8 @@ impl Candidate {
         }
     }
 
-    /// A GET can be denied because the object is gone and the credentials may not list (section 7 of
-    /// the S3 API's errors); so list before giving up.
+    /// A GET can be denied because the object is gone and the credentials may not list (section 7
+    /// of the S3 API's errors); so list before giving up.
     fn denied(&mut self, state: State) -> State {
         match state {
             State::SealOwn { .. } => self.find(),

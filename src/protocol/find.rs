@@ -1,7 +1,8 @@
 //! Finding the newest epoch with a listing that only answers "what comes after this key?".
 //!
-//! DESIGN section 6. The question "is there an epoch greater than X?" is monotone in X whatever the
-//! gaps, so galloping and bisecting on it is exact for any set of keys. "Does epoch X exist?" is not.
+//! docs/protocol.md, section 6. The question "is there an epoch greater than X?" is monotone in X
+//! whatever the gaps, so galloping and bisecting on it is exact for any set of keys. "Does epoch X
+//! exist?" is not.
 
 use crate::epoch::Epoch;
 

@@ -1,8 +1,8 @@
 //! The protocol as pure values: no IO, no clock, no randomness, no async.
 //!
-//! [`candidate`] is the timeless state machine of DESIGN section 4: that a lease has lapsed or ended
-//! is an input, so that a model checker can explore it under any clock. [`lease`] is the arithmetic
-//! of time, with the time as an argument.
+//! [`candidate`] is the timeless state machine of docs/protocol.md section 4: that a lease has
+//! lapsed or ended is an input, so that a model checker can explore it under any clock. [`lease`]
+//! is the arithmetic of time, with the time as an argument.
 
 pub(crate) mod candidate;
 pub(crate) mod compaction;
