@@ -294,7 +294,7 @@ pub(super) fn time_of_day(seconds: i64, nanos: i64) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(seconds, u32::try_from(nanos).ok()?)
 }
 
-/// A root that cannot be opened.
+/// A root that cannot be opened or made.
 pub(super) fn root_failed(path: &Path, error: io::Error) -> StoreError {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => StoreError::new(
@@ -303,6 +303,6 @@ pub(super) fn root_failed(path: &Path, error: io::Error) -> StoreError {
             format!("there is no directory {}: {error}", path.display()),
         )
         .with_source(error),
-        _ => failed("open", path, Happened::No, error),
+        _ => failed("open or make", path, Happened::No, error),
     }
 }
