@@ -209,11 +209,12 @@ impl Folder {
 }
 
 impl Named {
+    #[allow(clippy::unnecessary_cast, reason = "these numbers are shorter on some systems")]
     fn of(stat: &FileStat) -> Named {
         match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
             SFlag::S_IFREG => Named::Object {
                 size: u64::try_from(stat.st_size).unwrap_or(0),
-                last_modified: time_of_day(stat.st_mtime, stat.st_mtime_nsec),
+                last_modified: time_of_day(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
             },
             SFlag::S_IFDIR => Named::Folder,
             SFlag::S_IFLNK => Named::Other("a symbolic link"),
