@@ -41,7 +41,6 @@ use super::{
     StoreErrorKind,
 };
 use crate::clock;
-use failure::failed;
 use folder::{Folder, Way, root_failed};
 use write::Condition;
 
@@ -78,13 +77,14 @@ impl DirStore {
     /// - [`StoreErrorKind::Unsupported`]: it is on a network file system. Use a local one, or S3.
     /// - [`StoreErrorKind::AccessDenied`]: this user may not make or read it. A directory that can
     ///   be read but not written is opened; writes fail later.
-    /// - [`StoreErrorKind::NoSuchStore`]: there is something else at this path.
+    /// - [`StoreErrorKind::NoSuchStore`]: there is something else at this path or above it.
+    /// - [`StoreErrorKind::Invalid`]: `.tenure` in it is not a folder.
     /// - [`StoreErrorKind::Transient`]: the file system failed; the message says how.
     pub fn open(path: impl AsRef<Path>) -> Result<DirStore, StoreError> {
         let path = path.as_ref();
-        let open_failed = |error: io::Error| root_failed(path, error);
-        make(&std::path::absolute(path).map_err(open_failed)?)?;
-        let root = fs::canonicalize(path).map_err(open_failed)?;
+        let failed = |error: io::Error| root_failed(path, error);
+        make(&std::path::absolute(path).map_err(failed)?)?;
+        let root = fs::canonicalize(path).map_err(failed)?;
         let folder = Folder::root(&root)?;
         network::refuse(&folder, &root)?;
         match write::remove_leftovers(&folder) {
@@ -209,7 +209,7 @@ fn make(path: &Path) -> Result<(), StoreError> {
         }
         match fs::create_dir(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(failed("make", path, Happened::No, error));
+                return Err(root_failed(path, error));
             }
             _ => {}
         }

@@ -91,7 +91,7 @@ fn parse_header(bytes: &[u8], path: &Path) -> Result<(usize, u64), StoreError> {
             StoreErrorKind::Unsupported,
             Happened::No,
             format!(
-                "{} was written in format {}; this version of tenure knows {FORMAT}: use a newer one",
+                "{} was written in format {}; this version knows {FORMAT}: use a newer one",
                 path.display(),
                 header.tenure_dir
             ),

@@ -209,11 +209,12 @@ impl Folder {
 }
 
 impl Named {
+    #[allow(clippy::unnecessary_cast, reason = "these numbers are shorter on some systems")]
     fn of(stat: &FileStat) -> Named {
         match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
             SFlag::S_IFREG => Named::Object {
                 size: u64::try_from(stat.st_size).unwrap_or(0),
-                last_modified: time_of_day(stat.st_mtime, stat.st_mtime_nsec),
+                last_modified: time_of_day(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
             },
             SFlag::S_IFDIR => Named::Folder,
             SFlag::S_IFLNK => Named::Other("a symbolic link"),
@@ -294,7 +295,7 @@ pub(super) fn time_of_day(seconds: i64, nanos: i64) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(seconds, u32::try_from(nanos).ok()?)
 }
 
-/// A root that cannot be opened.
+/// A root that cannot be opened or made.
 pub(super) fn root_failed(path: &Path, error: io::Error) -> StoreError {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => StoreError::new(
@@ -303,6 +304,6 @@ pub(super) fn root_failed(path: &Path, error: io::Error) -> StoreError {
             format!("there is no directory {}: {error}", path.display()),
         )
         .with_source(error),
-        _ => failed("open", path, Happened::No, error),
+        _ => failed("open or make", path, Happened::No, error),
     }
 }

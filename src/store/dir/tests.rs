@@ -235,6 +235,7 @@ async fn a_missing_root_is_made_at_open_and_an_error_later() {
 
     fs::write(&root, "a file").expect("written");
     refuses(DirStore::open(&root), gone, "there is no directory");
+    refuses(DirStore::open(root.join("below")), gone, "there is no directory");
     symlink("nowhere", dir.path().join("dangling")).expect("a link");
     refuses(DirStore::open(dir.path().join("dangling")), gone, "there is no directory");
 }

@@ -71,8 +71,8 @@ where
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// Whether somebody won. An error (a 409, a timeout) is neither a win nor a loss: only what is there
-/// afterwards tells.
+/// Whether somebody won. An error (a 409, a timeout) is neither a win nor a loss: only what is
+/// there afterwards tells.
 async fn judge(
     check: &Check<'_>,
     round: usize,
