@@ -1,12 +1,12 @@
 //! A group with its guard, its gate and its tender, as `tenure run` uses it.
 #![cfg(all(feature = "cli", target_os = "linux"))]
 
-#[allow(dead_code, reason = "the command uses all of it")]
+#[allow(dead_code, unused_imports, reason = "the command uses all of it")]
 #[path = "../src/cli/group/mod.rs"]
 mod group;
 mod processes;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 
@@ -14,6 +14,7 @@ use group::{Deadlines, Group, Stop};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use processes::{TENURE, eventually, in_ms, number_in, runs, state};
+use tokio::sync::Mutex;
 
 const HOUR: u64 = 3_600_000;
 
@@ -26,13 +27,24 @@ async fn start(script: &str, argument: &Path) -> Group {
 }
 
 async fn start_with(script: &str, argument: &Path, deadlines: Deadlines) -> Group {
-    let command: [OsString; 5] =
-        ["sh".into(), "-c".into(), script.into(), "sh".into(), argument.into()];
+    let argument = argument.as_os_str();
+    start_command(
+        &["sh".as_ref(), "-c".as_ref(), script.as_ref(), "sh".as_ref(), argument],
+        deadlines,
+    )
+    .await
+}
+
+async fn start_command(command: &[&OsStr], deadlines: Deadlines) -> Group {
+    // One at a time, so that no other guard starts between a guard and its group.
+    static STARTING: Mutex<()> = Mutex::const_new(());
+    let _starting = STARTING.lock().await;
+    let command: Vec<OsString> = command.iter().map(OsString::from).collect();
     let environment = [("TENURE_EPOCH", "7".to_owned())];
     Group::start(Path::new(TENURE), &command, &environment, deadlines).await.expect("it starts")
 }
 
-/// The guard of this shell: the other child of the test process that knows its number.
+/// The guard of the group of this shell: the last one that was started before it.
 fn guard_of(leader: u32) -> u32 {
     let ours = std::process::id();
     let children = fs::read_dir("/proc").expect("a /proc").flatten().filter_map(|entry| {
@@ -42,7 +54,6 @@ fn guard_of(leader: u32) -> u32 {
         let parent: u32 = parent.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
         (parent == ours && command_line == b"tenure\0__guard\0").then_some(number)
     });
-    // Tests run in one process: the guard was started right before its group.
     children.filter(|number| *number < leader).max().expect("the group has a guard")
 }
 
@@ -105,6 +116,19 @@ async fn the_group_is_not_gone_while_a_child_of_the_command_lives() {
     kill(pid(child), Signal::SIGKILL).expect("it lives");
     gone.await;
     assert!(!runs(child));
+}
+
+#[tokio::test]
+async fn zombies_that_nobody_reaps_do_not_hold_the_group() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    // A process that leaves the group and never reaps the child that it has left behind.
+    let script = r#"(sleep 0.1 & exec setsid sleep 1000) & echo $! > "$1""#;
+    let group = start(script, &file).await;
+    let outside = number_in(&file);
+    group.gone().await;
+    assert!(runs(outside), "whoever leaves the group is out of reach");
+    kill(pid(outside), Signal::SIGKILL).expect("it lives");
 }
 
 #[tokio::test]
@@ -186,8 +210,7 @@ async fn dropping_the_group_kills_it() {
 
 #[tokio::test]
 async fn a_command_that_does_not_exist_ends_with_127() {
-    let command = ["tenure-no-such-command".into()];
-    let group = Group::start(Path::new(TENURE), &command, &[], far()).await.expect("it starts");
+    let group = start_command(&["tenure-no-such-command".as_ref()], far()).await;
     assert_eq!(group.gone().await.exit_code(), 127);
 }
 

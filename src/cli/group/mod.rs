@@ -10,6 +10,7 @@ mod guard;
 mod guard_process;
 mod id;
 mod orders;
+mod rest;
 mod tender;
 mod vigil;
 

@@ -15,6 +15,7 @@ use tracing::{debug, error, warn};
 use super::guard_process::GuardProcess;
 use super::id::GroupId;
 use super::orders::{Order, Report};
+use super::rest::Rest;
 use super::vigil::{Deadlines, Due, Vigil};
 use super::{GroupEnd, KILL_AGAIN_AFTER, Phase, Stop};
 
@@ -31,6 +32,7 @@ pub struct Tender {
     deadlines: watch::Receiver<Deadlines>,
     phase: watch::Sender<Phase>,
     vigil: Vigil,
+    rest: Rest,
     status: Option<ExitStatus>,
     stop: Option<Stop>,
     guard_lost: bool,
@@ -59,6 +61,7 @@ impl Tender {
             deadlines,
             phase,
             vigil,
+            rest: Rest::of(group),
             status: None,
             stop: None,
             guard_lost: false,
@@ -96,7 +99,10 @@ impl Tender {
         }
         if self.abandoned {
             // The end of its stdin has the guard do the same, until nothing is left.
-            return if self.gone { () } else { self.group.signal(Signal::SIGKILL) };
+            if !self.gone {
+                self.group.signal(Signal::SIGKILL);
+            }
+            return;
         }
         debug!(group = %self.group, "the group is gone");
         self.guard.dismiss().await;
@@ -125,16 +131,16 @@ impl Tender {
 
     /// Does what is due, and says when to look again.
     fn look(&mut self) -> Duration {
+        let now = SystemClock.now();
         if self.status.is_some() {
             self.reap_adopted();
-            self.gone = self.gone || !self.group.exists();
+            self.gone = self.gone || self.rest.is_gone(now.boot);
         }
         if self.gone {
             return LOOK_FOR_REST_EVERY;
         }
         // SIGTERM is left to the guard: two of them mean "at once" to many a program. SIGKILL is
         // not, as somebody may have stopped the guard.
-        let now = SystemClock.now();
         self.vigil.set(*self.deadlines.borrow());
         if self.vigil.due(now) == Some(Due::Kill) {
             self.stop = Some(Stop::Killed);
