@@ -1,0 +1,282 @@
+//! The arguments of the command.
+
+use std::ffi::OsString;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use super::store_url::StoreUrl;
+
+/// Leader election on object storage: one leader at a time, a bucket, and nothing else.
+#[derive(Debug, Parser)]
+#[command(name = "tenure", version, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(disable_help_subcommand = true, arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Wait until elected, then run CMD for as long as the lease holds
+    #[command(after_help = AFTER_RUN)]
+    Run(RunArgs),
+    /// Say who leads now
+    #[command(after_help = EXIT_CODES)]
+    Status(StatusArgs),
+    /// Follow who leads: one line per change
+    #[command(after_help = EXIT_CODES)]
+    Watch(WatchArgs),
+    /// Delete superseded epoch objects, never the newest
+    #[command(after_help = EXIT_CODES)]
+    Compact(CompactArgs),
+    /// Kills the group of CMD when its lease ends; started by `run`
+    #[command(name = "__guard", hide = true)]
+    Guard,
+    /// Becomes CMD once it is guarded; started by `run`
+    #[command(name = "__gate", hide = true)]
+    Gate(GateArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+    /// What people see of this candidate; need not be unique [default: HOSTNAME-PID]
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub name: Option<String>,
+    /// Length of the lease: how long a dead leader can keep others waiting. At least 2s with the
+    /// default grace
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
+    pub validity: Duration,
+    /// How often to look at the current leader while waiting [default: a sixth of the validity]
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    pub poll: Option<Duration>,
+    /// Time between SIGTERM and SIGKILL when the lease is at risk [default: a sixth of the
+    /// validity]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub grace: Option<Duration>,
+    /// Campaign again when the lease was lost, instead of exiting with 75
+    #[arg(long)]
+    pub forever: bool,
+    /// The command to run while leading, and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+    /// One JSON object instead of a line for people
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct WatchArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+    /// How often to look
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
+    pub poll: Duration,
+    /// One JSON object per change instead of a line for people
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct CompactArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+    /// How many epoch objects to keep, the newest included; at least 1
+    #[arg(long, value_name = "COUNT", default_value = "10")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub keep: u64,
+    /// Delete only what is older than this by the store's clock. Below 1h a delayed request may
+    /// bring back a deleted epoch
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    pub min_age: Duration,
+    /// Say what would be deleted, and delete nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Compact again and again, this long after each run, instead of once
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    pub every: Option<Duration>,
+    /// One JSON object per run instead of a line for people
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct StoreArg {
+    /// Where the election lives: s3://BUCKET/PREFIX, or file:///PATH for the processes of one
+    /// machine. S3 settings come from the usual AWS environment and files (AWS_ENDPOINT_URL,
+    /// AWS_REGION, AWS_PROFILE, …)
+    #[arg(long, value_name = "URL")]
+    pub store: StoreUrl,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct GateArgs {
+    /// The inherited end of the pipe that says go.
+    #[arg(long)]
+    pub fd: RawFd,
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+impl Verb {
+    /// What is logged without `RUST_LOG`: `run` is a service, the others answer on stdout.
+    pub fn default_log_level(&self) -> &'static str {
+        match self {
+            Verb::Run(_) => "warn,tenure=info",
+            _ => "warn",
+        }
+    }
+}
+
+/// The name of a candidate that was not given one.
+pub fn default_name() -> String {
+    let host = nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
+    let host = if host.is_empty() { "unknown".to_owned() } else { host };
+    format!("{host}-{}", std::process::id())
+}
+
+fn name(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("a name has at least one character".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write a number and a unit, such as 500ms, 30s, 10m, 1h"))
+}
+
+fn positive_duration(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("it must be longer than nothing".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
+const EXIT_CODES: &str = "\
+Durations are a number and a unit: 500ms, 30s, 10m, 1h.
+Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug.
+
+Exit codes:
+   0  done
+  64  wrong usage or settings
+  69  store unreachable
+  70  store unsafe, or an object in it corrupt
+  71  the operating system refused to start a process
+  75  lost the lease
+  77  access denied by the store";
+
+const AFTER_RUN: &str = "\
+CMD runs in a process group of its own, with TENURE_EPOCH (the fencing token), TENURE_NAME and
+TENURE_STORE in its environment. When it has ended, and with it every process of its group, the
+leadership is resigned.
+
+When the lease is at risk of ending, the group gets SIGTERM, and after the grace SIGKILL, before
+the lease ends: by max(200ms, VALIDITY/20). A guard process sees to it even if `tenure` itself is
+killed or stopped. SIGINT and SIGTERM sent to `tenure` are passed on to the group.
+
+What the guard cannot reach: a daemon that leaves the group with setsid, a process that becomes
+another user, and a machine that is paused as a whole. There only the token protects: hand
+TENURE_EPOCH to the resource that CMD writes, and let it refuse lower ones.
+
+CMD is not in the foreground of a terminal, and is stopped when it reads from one.
+
+Durations are a number and a unit: 500ms, 30s, 10m, 1h.
+Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug.
+
+Exit codes:
+   N  CMD's own exit code, if the lease was valid when it ended; 128+N if signal N ended it,
+      126 if it cannot be executed, 127 if it was not found
+  64  wrong usage or settings
+  69  store unreachable
+  70  store unsafe, or an object in it corrupt
+  71  the operating system refused to start a process
+  75  lost the lease: CMD was stopped, or had ended too late
+  77  access denied by the store";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    fn parse(line: &[&str]) -> Result<Verb, ErrorKind> {
+        Args::try_parse_from(std::iter::once(&"tenure").chain(line))
+            .map(|args| args.verb)
+            .map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn definitions_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn run_has_the_documented_defaults() {
+        let Ok(Verb::Run(run)) =
+            parse(&["run", "--store", "file:///tmp/x", "--", "echo", "--forever"])
+        else {
+            panic!("a plain run parses");
+        };
+        assert_eq!(run.validity, Duration::from_secs(30));
+        assert_eq!((run.poll, run.grace, run.name), (None, None, None));
+        assert!(!run.forever);
+        assert_eq!(run.command, ["echo", "--forever"]);
+    }
+
+    #[test]
+    fn run_needs_a_command_after_two_dashes() {
+        assert!(parse(&["run", "--store", "file:///tmp/x"]).is_err());
+        assert!(parse(&["run", "--store", "file:///tmp/x", "--"]).is_err());
+        assert!(parse(&["run", "--store", "file:///tmp/x", "echo"]).is_err());
+    }
+
+    #[test]
+    fn compact_keeps_at_least_one() {
+        let with = |keep| parse(&["compact", "--store", "s3://b/p", "--keep", keep]);
+        assert_eq!(with("0").err(), Some(ErrorKind::ValueValidation));
+        assert!(matches!(with("1"), Ok(Verb::Compact(CompactArgs { keep: 1, .. }))));
+        let Ok(Verb::Compact(compact)) = parse(&["compact", "--store", "s3://b/p"]) else {
+            panic!("a plain compact parses");
+        };
+        assert_eq!((compact.keep, compact.min_age), (10, Duration::from_secs(3600)));
+        assert_eq!(compact.every, None);
+    }
+
+    #[test]
+    fn durations_need_a_unit_and_a_length() {
+        let watch = |poll| parse(&["watch", "--store", "s3://b/p", "--poll", poll]);
+        for wrong in ["30", "0s", "-1s", "fast", ""] {
+            assert!(watch(wrong).is_err(), "--poll {wrong:?}");
+        }
+        let min_age = |age| parse(&["compact", "--store", "s3://b/p", "--min-age", age]);
+        assert!(matches!(
+            min_age("0s"),
+            Ok(Verb::Compact(CompactArgs { min_age: Duration::ZERO, .. }))
+        ));
+    }
+
+    #[test]
+    fn a_wrong_store_is_a_usage_error() {
+        assert_eq!(
+            parse(&["status", "--store", "gs://b/p"]).err(),
+            Some(ErrorKind::ValueValidation)
+        );
+    }
+
+    #[test]
+    fn a_default_name_tells_the_process() {
+        assert!(default_name().ends_with(&format!("-{}", std::process::id())));
+    }
+}

@@ -1,0 +1,140 @@
+//! How long before the end of a lease the group of CMD is told to end, and is killed.
+
+use std::fmt;
+use std::time::Duration;
+
+use humantime::format_duration;
+use tenure::Moment;
+
+use super::group::Deadlines;
+
+const SHORTEST_KILL_MARGIN: Duration = Duration::from_millis(200);
+
+/// The checked margins of one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Margins {
+    /// Between SIGTERM and SIGKILL.
+    pub grace: Duration,
+    /// Between SIGKILL and the end of the lease: what the kernel and the guard may need.
+    pub kill_margin: Duration,
+}
+
+/// The settings leave no room for a renewal and its retry before the group is told to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoRoom {
+    validity: Duration,
+    renew_interval: Duration,
+    request_timeout: Duration,
+    margins: Margins,
+}
+
+impl Margins {
+    /// The margins for leases of this length; without a `grace`, a sixth of it.
+    pub fn new(validity: Duration, grace: Option<Duration>) -> Result<Margins, NoRoom> {
+        let margins = Margins {
+            grace: grace.unwrap_or(validity / 6),
+            kill_margin: SHORTEST_KILL_MARGIN.max(validity / 20),
+        };
+        let need = NoRoom {
+            validity,
+            renew_interval: validity / 3,
+            request_timeout: validity / 5,
+            margins,
+        };
+        if need.total() <= validity { Ok(margins) } else { Err(need) }
+    }
+
+    /// When the group is told to end, and killed, if this end of the lease is the last one.
+    pub fn deadlines(self, lease_end: Moment) -> Deadlines {
+        let kill_at = before(lease_end, self.kill_margin);
+        Deadlines { term_at: before(kill_at, self.grace), kill_at }
+    }
+}
+
+/// A moment before the machine started is its start: long past on both clocks.
+fn before(moment: Moment, by: Duration) -> Moment {
+    Moment { boot: moment.boot.saturating_sub(by), wall: moment.wall.saturating_sub(by) }
+}
+
+impl NoRoom {
+    fn total(&self) -> Duration {
+        [self.request_timeout, self.request_timeout, self.margins.kill_margin, self.margins.grace]
+            .iter()
+            .fold(self.renew_interval, |sum, part| sum.saturating_add(*part))
+    }
+}
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "a validity of {} leaves no room: {} until a renewal, 2 × {} for it and its retry, a \
+             grace of {} and {} between SIGKILL and the end of the lease make {}; use a longer \
+             --validity or a shorter --grace",
+            format_duration(self.validity),
+            format_duration(self.renew_interval),
+            format_duration(self.request_timeout),
+            format_duration(self.margins.grace),
+            format_duration(self.margins.kill_margin),
+            format_duration(self.total()),
+        )
+    }
+}
+
+impl std::error::Error for NoRoom {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn the_default_is_a_sixth_and_a_twentieth() {
+        let margins = Margins::new(ms(30_000), None);
+        assert_eq!(margins, Ok(Margins { grace: ms(5_000), kill_margin: ms(1_500) }));
+    }
+
+    #[test]
+    fn the_kill_margin_is_never_below_200_ms() {
+        let margins = Margins::new(ms(2_400), None);
+        assert_eq!(margins, Ok(Margins { grace: ms(400), kill_margin: ms(200) }));
+    }
+
+    #[test]
+    fn deadlines_come_before_the_end_on_both_clocks() {
+        let margins = Margins { grace: ms(5_000), kill_margin: ms(1_500) };
+        let deadlines = margins.deadlines(Moment { boot: ms(100_000), wall: ms(9_000_000) });
+        assert_eq!(deadlines.kill_at, Moment { boot: ms(98_500), wall: ms(8_998_500) });
+        assert_eq!(deadlines.term_at, Moment { boot: ms(93_500), wall: ms(8_993_500) });
+    }
+
+    #[test]
+    fn a_lease_that_ends_right_after_boot_has_deadlines_in_the_past() {
+        let margins = Margins { grace: ms(5_000), kill_margin: ms(1_500) };
+        let deadlines = margins.deadlines(Moment { boot: ms(1_000), wall: ms(1_000) });
+        assert_eq!(deadlines.kill_at, Moment { boot: ms(0), wall: ms(0) });
+    }
+
+    #[test]
+    fn what_leaves_no_room_is_refused_with_the_numbers() {
+        let why = Margins::new(ms(1_000), None).map_err(|no_room| no_room.to_string());
+        let why = why.expect_err("1/3 + 2/5 + 1/6 of a second and 200 ms are more than a second");
+        for part in ["validity of 1s", "2 × 200ms", "333ms", "grace of 166ms", "1s 99ms"] {
+            assert!(why.contains(part), "{part} is not in: {why}");
+        }
+    }
+
+    #[test]
+    fn the_bounds_are_exact() {
+        assert!(Margins::new(ms(2_000), None).is_ok());
+        assert!(Margins::new(ms(1_900), None).is_err());
+        // 20 + 2 × 12 + 3 of 60 seconds leave 13 for the grace.
+        assert!(Margins::new(ms(60_000), Some(ms(13_000))).is_ok());
+        assert!(Margins::new(ms(60_000), Some(ms(13_001))).is_err());
+        assert!(Margins::new(ms(30_000), Some(Duration::ZERO)).is_ok());
+        assert!(Margins::new(ms(30_000), Some(Duration::MAX)).is_err());
+    }
+}

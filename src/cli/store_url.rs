@@ -1,0 +1,222 @@
+//! `--store`: which store, and which election in it.
+
+use std::fmt;
+use std::path::{Component, PathBuf};
+use std::str::FromStr;
+
+use url::{ParseError, Url};
+
+/// A store and a place in it, as given on the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreUrl {
+    text: String,
+    place: Place,
+}
+
+/// Where an election lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A bucket, and the key prefix in it; the election normalises and checks the prefix.
+    S3 { bucket: String, prefix: String },
+    /// A directory of this machine. The election has the empty prefix in it.
+    Dir { path: PathBuf },
+}
+
+impl StoreUrl {
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for StoreUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StoreUrl, String> {
+        let url = Url::parse(text).map_err(|error| match error {
+            ParseError::RelativeUrlWithoutBase => {
+                format!("it has no scheme; write {FORMS}")
+            }
+            ParseError::EmptyHost => format!("it names no bucket; write {FORMS}"),
+            error => format!("{error}; write {FORMS}"),
+        })?;
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err("a store takes no `?` or `#` part; S3 settings come from the AWS \
+                        environment"
+                .to_owned());
+        }
+        let place = match url.scheme() {
+            "s3" => s3(&url, text)?,
+            "file" => dir(&url, text)?,
+            "s3a" | "s3n" => return Err("write s3://BUCKET/PREFIX".to_owned()),
+            "gs" | "gcs" | "az" | "azure" | "abfs" | "abfss" | "memory" => {
+                return Err(format!(
+                    "this build has no store for {}://; write {FORMS}",
+                    url.scheme()
+                ));
+            }
+            "http" | "https" => {
+                return Err("write s3://BUCKET/PREFIX, and the address of the server into \
+                            AWS_ENDPOINT_URL"
+                    .to_owned());
+            }
+            other => return Err(format!("{other}: is no store; write {FORMS}")),
+        };
+        Ok(StoreUrl { text: text.to_owned(), place })
+    }
+}
+
+fn s3(url: &Url, text: &str) -> Result<Place, String> {
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("credentials do not belong into the URL; they come from the AWS environment \
+                    and files"
+            .to_owned());
+    }
+    if url.port().is_some() {
+        return Err(
+            "a bucket has no port; the address of the server goes into AWS_ENDPOINT_URL".to_owned()
+        );
+    }
+    if text.contains('%') {
+        return Err("percent-encoding is not decoded in s3:// URLs; write the characters \
+                    themselves"
+            .to_owned());
+    }
+    // The parser resolves `..` and encodes what is not ASCII; keys are taken as they are written.
+    let rest = text.split_once("://").map_or("", |(_, rest)| rest);
+    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    if bucket.is_empty() {
+        return Err("it names no bucket; write s3://BUCKET/PREFIX".to_owned());
+    }
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    if !bucket.bytes().all(plain) {
+        return Err(format!("{bucket:?} is not the name of a bucket"));
+    }
+    Ok(Place::S3 { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+}
+
+fn dir(url: &Url, text: &str) -> Result<Place, String> {
+    // The parser takes `file:x` and `file:./x` for `/x`.
+    let three_slashes = text.get("file".len()..).is_some_and(|rest| rest.starts_with(":///"));
+    if !three_slashes {
+        return Err("the path must be absolute and have three slashes in front, as in \
+                    file:///var/lib/app"
+            .to_owned());
+    }
+    if text.split(['/', '\\']).any(|part| part == "..") {
+        return Err("the path must not contain `..`".to_owned());
+    }
+    let path = url.to_file_path().map_err(|()| "it is not the path of a directory".to_owned())?;
+    // Encoded dots and slashes turn up only now.
+    if path.components().any(|part| part == Component::ParentDir) {
+        return Err("the path must not contain `..`".to_owned());
+    }
+    if path.to_string_lossy().contains('\0') {
+        return Err("the path must not contain NUL".to_owned());
+    }
+    Ok(Place::Dir { path })
+}
+
+const FORMS: &str = "s3://BUCKET/PREFIX or file:///PATH";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(text: &str) -> Place {
+        text.parse::<StoreUrl>().unwrap_or_else(|error| panic!("{text}: {error}")).place
+    }
+
+    fn refused(text: &str) -> String {
+        match text.parse::<StoreUrl>() {
+            Ok(url) => panic!("{text} was taken for {:?}", url.place),
+            Err(why) => why,
+        }
+    }
+
+    fn s3(bucket: &str, prefix: &str) -> Place {
+        Place::S3 { bucket: bucket.to_owned(), prefix: prefix.to_owned() }
+    }
+
+    #[test]
+    fn a_bucket_and_a_prefix() {
+        assert_eq!(place("s3://jobs/app"), s3("jobs", "app"));
+        assert_eq!(place("s3://jobs/app/"), s3("jobs", "app/"));
+        assert_eq!(place("s3://jobs/a/b/c"), s3("jobs", "a/b/c"));
+        assert_eq!(place("S3://jobs/app"), s3("jobs", "app"));
+        assert_eq!(place("s3://jobs"), s3("jobs", ""));
+        assert_eq!(place("s3://jobs/"), s3("jobs", ""));
+        assert_eq!(place("s3://My_old.Bucket/x"), s3("My_old.Bucket", "x"));
+    }
+
+    #[test]
+    fn a_prefix_is_taken_as_written() {
+        assert_eq!(place("s3://jobs/größe a+b"), s3("jobs", "größe a+b"));
+        assert_eq!(place("s3://jobs/a/../b"), s3("jobs", "a/../b"));
+        assert_eq!(place("s3://jobs//a"), s3("jobs", "/a"));
+    }
+
+    #[test]
+    fn a_directory() {
+        let dir = |path: &str| Place::Dir { path: path.into() };
+        assert_eq!(place("file:///var/lib/app"), dir("/var/lib/app"));
+        assert_eq!(place("file:///var/lib/app/"), dir("/var/lib/app/"));
+        assert_eq!(place("file:///with%20space"), dir("/with space"));
+        assert_eq!(place("file:///with space"), dir("/with space"));
+    }
+
+    #[test]
+    fn it_is_shown_as_it_was_given() {
+        let text = "s3://jobs/größe";
+        assert_eq!(text.parse::<StoreUrl>().map(|url| url.to_string()).as_deref(), Ok(text));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        for text in ["", "jobs/app", "/var/lib/app", "./x"] {
+            assert!(refused(text).contains("no scheme"), "{text}");
+        }
+        for text in ["s3://", "s3:///app", "s3:app", "s3:/jobs/app"] {
+            assert!(refused(text).contains("names no bucket"), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_schemes_are_named() {
+        assert!(refused("gs://b/p").contains("no store for gs://"));
+        assert!(refused("az://b/p").contains("no store for az://"));
+        assert!(refused("https://minio:9000/b").contains("AWS_ENDPOINT_URL"));
+        assert!(refused("ftp://b/p").contains("ftp: is no store"));
+        assert!(refused("c:\\dir").contains("is no store"));
+    }
+
+    #[test]
+    fn parts_that_would_be_lost_are_refused() {
+        for text in ["s3://b/p?region=eu-west-1", "s3://b/p#x", "file:///tmp/x?y", "s3://b?x"] {
+            assert!(refused(text).contains("no `?` or `#`"), "{text}");
+        }
+        assert!(refused("s3://minio:9000/p").contains("AWS_ENDPOINT_URL"));
+        assert!(refused("s3://b/a%20b").contains("percent"));
+        assert!(refused("s3://AKIA123:secret@bucket/p").contains("credentials"));
+    }
+
+    #[test]
+    fn a_relative_path_is_never_taken_for_an_absolute_one() {
+        for text in ["file:x", "file:./x", "file:/x", "file://x", "file://./x", "file://tmp/x"] {
+            assert!(refused(text).contains("three slashes"), "{text}");
+        }
+        for text in ["file:///a/../b", "file:///a/..%2fb", "file:///a/%2e%2e/b"] {
+            let taken = text.parse::<StoreUrl>();
+            assert!(
+                taken.is_err()
+                    || taken == Ok(StoreUrl { text: text.to_owned(), place: place("file:///b") }),
+                "{text}"
+            );
+        }
+    }
+}
