@@ -73,12 +73,12 @@ impl S3Store {
     /// `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` …, `AWS_ENDPOINT_URL` or `AWS_ENDPOINT_URL_S3`, roles of
     /// containers and instances, `credential_process`, single sign-on, `HTTPS_PROXY`.
     ///
-    /// With a custom endpoint the bucket's name goes into the path, the region is `us-east-1` unless
-    /// set, and checksums are left out where S3 does not require them, unless
+    /// With a custom endpoint the bucket's name goes into the path, the region is `us-east-1`
+    /// unless set, and checksums are left out where S3 does not require them, unless
     /// `AWS_REQUEST_CHECKSUM_CALCULATION` or `AWS_RESPONSE_CHECKSUM_VALIDATION` say otherwise.
     ///
-    /// No request to the bucket. A missing region or missing credentials show in the first call. All
-    /// stores of a process that were made so share one pool of connections.
+    /// No request to the bucket. A missing region or missing credentials show in the first call.
+    /// All stores of a process that were made so share one pool of connections.
     pub async fn from_env(bucket: impl Into<String>) -> S3Store {
         let (client, endpoint) = client::from_env().await;
         S3Store { endpoint, ..S3Store::new(client, bucket) }
@@ -234,7 +234,7 @@ impl Store for S3Store {
                 .customize()
                 .interceptor(witness.clone());
             let output = call.send().await.map_err(|error| asked.failed(&error, &witness))?;
-            // An answer without this element is none of S3's, and must not pass for an empty bucket.
+            // An answer without this element is none of S3's, and no sign of an empty bucket.
             let Some(truncated) = output.is_truncated else {
                 return Err(asked.unsupported("it answered a listing without IsTruncated"));
             };
