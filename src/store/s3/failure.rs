@@ -32,6 +32,22 @@ enum Verb {
     Delete,
 }
 
+/// Codes of failures that pass, some of them with a status of 400.
+const PASSING: [&str; 5] =
+    ["SlowDown", "RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"];
+
+/// Codes that say that the bucket is in another region.
+const ELSEWHERE: [&str; 4] = [
+    "PermanentRedirect",
+    "AuthorizationHeaderMalformed",
+    "IllegalLocationConstraintException",
+    "IncorrectEndpoint",
+];
+
+/// Codes that speak of the credentials, some of them with a status of 400.
+const CREDENTIALS: [&str; 5] =
+    ["ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "NotSignedUp"];
+
 /// The status and S3's code of an answer that is no success.
 pub(super) fn answered<E: ProvideErrorMetadata>(
     error: &SdkError<E, HttpResponse>,
@@ -199,7 +215,7 @@ impl<'a> Asked<'a> {
         if let Some(message) = answer.err().message().filter(|message| !message.is_empty()) {
             let _ = write!(why, ": {}", printable(message));
         }
-        if seen.html() {
+        if seen.html() && code.is_empty() {
             why.push_str(" (a web page, not an answer of S3)");
         }
         let region = region(raw);
@@ -219,7 +235,12 @@ impl<'a> Asked<'a> {
     ) -> (StoreErrorKind, Happened, String) {
         use StoreErrorKind::{AccessDenied, Invalid, NoSuchStore, Transient, Unsupported};
         let no = |kind, advice: &str| (kind, Happened::No, advice.to_owned());
+        let unknown = (Transient, self.maybe(), String::new());
         match (status, code) {
+            // With 200 a write may stand although the body speaks of an error. 409 says that
+            // somebody else was writing at the time, not that the key exists.
+            (200..=299 | 409, _) => unknown,
+            (_, code) if PASSING.contains(&code) || code.contains("Throttl") => unknown,
             (_, "NoSuchBucket" | "InvalidBucketName") => {
                 no(NoSuchStore, "check the bucket's name and the endpoint")
             }
@@ -229,38 +250,19 @@ impl<'a> Asked<'a> {
             (_, "AuthorizationHeaderMalformed") if region.is_none() => {
                 no(AccessDenied, "check the credentials and the region")
             }
-            (_, "PermanentRedirect" | "AuthorizationHeaderMalformed")
-            | (301 | 302 | 308, _)
-            | (_, "IllegalLocationConstraintException" | "IncorrectEndpoint") => {
-                no(NoSuchStore, &elsewhere(region))
-            }
+            (_, code) if ELSEWHERE.contains(&code) => no(NoSuchStore, &elsewhere(region)),
+            (301 | 302 | 308, _) => no(NoSuchStore, &elsewhere(region)),
             // While the name of a new bucket spreads, S3 redirects for some hours.
             (307, _) => (Transient, self.maybe(), elsewhere(region)),
-            // The write may stand although the answer speaks of an error.
-            (200..=299, _) => (Transient, self.maybe(), String::new()),
-            (_, "NotImplemented" | "MethodNotAllowed") | (405 | 501, _) => {
+            (405 | 501, _) | (_, "NotImplemented") => {
                 no(Unsupported, "the store cannot do that; use one with conditional writes")
             }
-            // 409 says that somebody else was writing at the time, not that the key exists.
-            (304 | 408 | 409 | 425 | 429 | 500.., _)
-            | (_, "SlowDown" | "RequestTimeout")
-            | (_, "IncompleteBody" | "BadDigest" | "XAmzContentSHA256Mismatch") => {
-                (Transient, self.maybe(), String::new())
-            }
-            (401 | 403, "") => {
+            (304 | 408 | 425 | 429 | 500.., _) => unknown,
+            (_, "AccessDenied") | (401 | 403, "") => {
                 no(AccessDenied, &format!("{}{}", self.verb.needs(), self.owner_advice()))
             }
-            (_, "AccessDenied" | "AllAccessDisabled" | "AccountProblem") => {
-                no(AccessDenied, &format!("{}{}", self.verb.needs(), self.owner_advice()))
-            }
-            (
-                _,
-                "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" | "InvalidAccessKeyId",
-            )
-            | (_, "SignatureDoesNotMatch" | "InvalidSecurity" | "NotSignedUp")
-            | (401 | 403, _) => {
-                let advice = format!("check the credentials; {}", self.verb.needs());
-                no(AccessDenied, &advice)
+            (_, code) if status == 401 || status == 403 || CREDENTIALS.contains(&code) => {
+                no(AccessDenied, &format!("check the credentials; {}", self.verb.needs()))
             }
             (404, _) => no(NoSuchStore, "check the bucket's name and the endpoint"),
             _ => no(Invalid, ""),
@@ -328,7 +330,57 @@ fn causes(error: &(dyn StdError + 'static)) -> String {
     line
 }
 
-/// The store's words, on one line and short.
+/// The words of the store or the SDK, on one line, short, and without what a URL may hide.
 fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
+    let line: String = text.split_inclusive(char::is_whitespace).map(without_secrets).collect();
+    line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
+}
+
+/// A word that may be a URL, without the name, the password and the query that one could write
+/// into it.
+pub(super) fn without_secrets(word: &str) -> String {
+    let Some((scheme, rest)) = word.split_once("://") else { return word.to_owned() };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let space = if word.ends_with(char::is_whitespace) { " " } else { "" };
+    if path.contains('@') {
+        // A password may hold a slash.
+        return format!("{scheme}://…{space}");
+    }
+    let host = authority.rsplit('@').next().unwrap_or(authority);
+    let path = path.split(['?', '#']).next().unwrap_or(path);
+    format!("{scheme}://{}{}{space}", host.trim_end(), path.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_smithy_runtime_api::http::StatusCode;
+    use aws_smithy_types::body::SdkBody;
+
+    use super::*;
+
+    #[test]
+    fn the_region_is_read_from_the_header_or_the_body() {
+        let status = StatusCode::try_from(400).unwrap();
+        let answer = |body: &'static str| HttpResponse::new(status, SdkBody::from(body));
+        let body = "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-3</Region>";
+        assert_eq!(region(&answer(body)).as_deref(), Some("eu-west-3"));
+        let mut with_header = answer(body);
+        with_header.headers_mut().insert("x-amz-bucket-region", "us-west-2");
+        assert_eq!(region(&with_header).as_deref(), Some("us-west-2"));
+        assert_eq!(region(&answer("<Error><Region>")), None);
+    }
+
+    #[test]
+    fn a_message_shows_no_password_of_a_url() {
+        for (text, shown) in [
+            ("no URL: a@b?c", "no URL: a@b?c"),
+            ("at http://127.0.0.1:9000/x y", "at http://127.0.0.1:9000/x y"),
+            ("at `https://me:secret@host/x?token=secret` now", "at `https://host/x now"),
+            ("at https://me:secret@host\nnow", "at https://host now"),
+            ("at https://me:sec/ret@host now", "at https://… now"),
+            ("https://host?secret", "https://host"),
+        ] {
+            assert_eq!(printable(text), shown);
+        }
+    }
 }

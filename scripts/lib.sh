@@ -1,0 +1,94 @@
+# What moto.sh and ministack.sh share: a Python environment under target/, a server on a free port
+# of the loopback, a bucket, a command with the AWS_* variables for it, and the server's end.
+# Sourced, after `set -euo pipefail`.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+servers=${CARGO_TARGET_DIR:-$root/target}/s3-servers
+bucket=tenure-test
+server_pid=
+
+die() {
+    echo "$(basename "$0"): $*" >&2
+    exit 1
+}
+
+# install NAME REQUIREMENT: puts a Python package into an environment of its own, once per version,
+# and leaves its path in $venv.
+install() {
+    venv=$servers/$1
+    if [[ $(cat "$venv/installed" 2>/dev/null) == "$2" ]]; then return; fi
+    rm -rf "$venv"
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "$2"
+    echo "$2" >"$venv/installed"
+}
+
+free_port() {
+    python3 - <<'EOF'
+import socket
+with socket.socket() as s:
+    s.bind(("127.0.0.1", 0))
+    print(s.getsockname()[1])
+EOF
+}
+
+stop_server() {
+    if [[ -n $server_pid ]]; then
+        kill "$server_pid" 2>/dev/null || true
+        wait "$server_pid" 2>/dev/null || true
+        server_pid=
+    fi
+}
+
+# start_server NAME PORT COMMAND...: starts the server, makes the bucket, and exports what a client
+# needs and nothing of this user's own settings.
+start_server() {
+    local name=$1 port=$2 log=$servers/$1-$2.log
+    shift 2
+    trap stop_server EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    "$@" >"$log" 2>&1 &
+    server_pid=$!
+    export AWS_ENDPOINT_URL=http://127.0.0.1:$port AWS_REGION=us-east-1
+    export AWS_ACCESS_KEY_ID=testing AWS_SECRET_ACCESS_KEY=testing
+    export AWS_CONFIG_FILE=/dev/null AWS_SHARED_CREDENTIALS_FILE=/dev/null
+    export AWS_EC2_METADATA_DISABLED=true NO_PROXY=127.0.0.1 TENURE_TEST_S3_BUCKET=$bucket
+    unset AWS_PROFILE AWS_SESSION_TOKEN AWS_ENDPOINT_URL_S3
+    for _ in {1..150}; do
+        if make_bucket; then
+            rm -f "$log"
+            return
+        fi
+        kill -0 "$server_pid" 2>/dev/null || break
+        sleep 0.2
+    done
+    cat "$log" >&2
+    die "$name did not start"
+}
+
+make_bucket() {
+    python3 - "$AWS_ENDPOINT_URL/$bucket" 2>/dev/null <<'EOF'
+import sys, urllib.request
+# No proxy, and no signature: neither server verifies any.
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+opener.open(urllib.request.Request(sys.argv[1], method="PUT"), timeout=5)
+EOF
+}
+
+# parse_command "$@": leaves what follows `--` in $command.
+parse_command() {
+    if [[ $# -lt 2 || $1 != -- ]]; then
+        echo "usage: $(basename "$0") -- COMMAND [ARGUMENT...]" >&2
+        exit 64
+    fi
+    shift
+    command=("$@")
+}
+
+# The command's exit code is the script's.
+run_command() {
+    local code=0
+    "${command[@]}" || code=$?
+    exit "$code"
+}
