@@ -3,7 +3,7 @@
 
 use std::process::{Command, Output};
 
-use tenure::store::s3::S3Store;
+use tenure::store::S3Store;
 use tenure::store::{DeleteOutcome, GetOutcome, PutOutcome, Store};
 
 use super::support::s3_server::*;

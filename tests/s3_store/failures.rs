@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::timeout::TimeoutConfig;
-use tenure::store::s3::S3Store;
+use tenure::store::S3Store;
 use tenure::store::{ETag, Happened, Store, StoreErrorKind};
 
 use super::support::s3_server::*;
