@@ -55,6 +55,12 @@ async fn missing_settings_are_named() {
         assert!(no_region.contains(word), "{no_region}");
     }
     let mut env = server.env();
+    env[0].1 = env[0].1.replace("http:", "https:");
+    let no_tls = error(&env);
+    assert!(
+        no_tls.contains("Transient, happened No") && no_tls.contains("no connection"),
+        "{no_tls}"
+    );
     env[0].1 = "http://user:hushhush@127.0.0.1:1/path?token=hushhush".to_owned();
     let unreachable = error(&env);
     assert!(unreachable.contains("s3://tenure-test at http://127.0.0.1:1/path"), "{unreachable}");

@@ -325,6 +325,16 @@ async fn an_unreachable_endpoint_means_that_nothing_happened() {
 }
 
 #[tokio::test]
+async fn a_failed_tls_handshake_means_that_nothing_happened() {
+    let server = S3Server::start().await;
+    let endpoint = server.endpoint().replace("http:", "https:");
+    let client = Client::from_conf(config(&endpoint, ACCESS_KEY, SECRET_KEY).build());
+    let write = S3Store::new(client, BUCKET).create(KEY, body("one")).await;
+    expect(write, StoreErrorKind::Transient, Happened::No, &["no connection"]);
+    assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
 async fn buckets_are_addressed_in_the_path_and_nothing_secret_is_shown() {
     let (server, store) = start().await;
     done(store.create(KEY, body("one")).await);
