@@ -24,6 +24,25 @@ async fn dir() {
     conformance::run_with(Arc::new(store), "app/", &can).await;
 }
 
+#[cfg(feature = "s3")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn s3_over_http() {
+    use support::s3_server::{BUCKET, S3Server};
+    let server = S3Server::start().await;
+    conformance::run(Arc::new(server.store(BUCKET)), "app/").await;
+}
+
+/// A server that is not ours, such as ministack.
+#[cfg(feature = "s3")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs a server: scripts/ministack.sh -- cargo test --test stores -- --ignored"]
+async fn s3_server_of_the_environment() {
+    let bucket = std::env::var("TENURE_TEST_S3_BUCKET").expect("run by scripts/ministack.sh");
+    let prefix = format!("conformance-{}/", std::process::id());
+    let store = tenure::store::S3Store::from_env(bucket).await;
+    conformance::run(Arc::new(store), &prefix).await;
+}
+
 /// What is wrong with a store, and the check that has to notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
