@@ -1,4 +1,56 @@
-//! tenure: leader election on object storage.
+//! Leader election on object storage: one writer, a bucket, and nothing else.
+//!
+//! # What it does not promise
+//!
+//! A leader that is paused between a check and a write may write after its lease has ended: no lock
+//! service can prevent that. So the guarded resource must refuse old tokens. The token is the
+//! [`Epoch`]: send it with each write, and let the resource remember the greatest it has seen.
+//!
+//! # What it promises
+//!
+//! Each epoch is granted to at most one campaign, and grants only grow, under any clocks, pauses,
+//! crashes, and lost, delayed or repeated requests. And at any moment at most one process believes
+//! that it leads, as long as the rates of any two machines' clocks differ by less than
+//! [`clock_drift_max`](ElectionBuilder::clock_drift_max). No machine compares its clock with
+//! another's. It asks strong consistency and atomic conditional writes of the store, as S3 has
+//! them, and that nobody deletes the newest epoch object. The protocol, its invariants and the
+//! reasons are in `docs/protocol.md`; the idea is Gunnar Morling's (*Leader Election With S3
+//! Conditional Writes*, 2024).
+//!
+//! # Use
+//!
+//! ```
+//! # use std::sync::Arc;
+//! use tenure::{Election, store::MemoryStore};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), tenure::Error> {
+//! let store = Arc::new(MemoryStore::new()); // S3Store::from_env("my-bucket").await
+//! let election = Election::builder(store, "orders/leader").name("worker-7").build()?;
+//!
+//! let leadership = election.campaign().await?; // waits until elected
+//! let ran = leadership
+//!     .run(|token, cancelled| async move {
+//!         // Renewed in the background. Send `token` with each write; stop when cancelled.
+//!         assert!(!cancelled.is_cancelled());
+//!         token
+//!     })
+//!     .await; // resigns once the work has returned
+//! assert_eq!(ran.value.get(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`Election`] campaigns ([`campaign`](Election::campaign),
+//!   [`try_campaign`](Election::try_campaign)) and watches ([`leader`](Election::leader),
+//!   [`observe`](Election::observe)).
+//! - [`Leadership`] gives the token as long as the lease runs, says why it ended ([`Loss`]), and
+//!   resigns.
+//! - [`Compactor`] deletes the epoch objects of the past.
+//! - [`store`] has the stores: S3 (feature `s3`, default), a local directory, memory; and the trait
+//!   for others.
+//!
+//! A lost race is a value; an [`Error`] has a [kind](ErrorKind) that says what to do.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -30,3 +82,7 @@ pub use leadership::{Leadership, LeadershipEvent, Loss, Ran};
 pub use process::Process;
 pub use protocol::message::Ended;
 pub use store::Store;
+
+#[cfg(all(doctest, feature = "s3"))]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

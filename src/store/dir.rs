@@ -1,31 +1,4 @@
-//! A directory of this machine as a [`Store`]: elections among its processes, without a network.
-//!
-//! **What it promises.** Conditional writes are atomic between all threads and processes that use
-//! the directory. A process that is killed at any moment leaves every object whole and no lock
-//! held. A write that was answered outlives a crash of the machine, as far as the disk keeps its
-//! word on `fsync`. No ETag ever comes back.
-//!
-//! **What it cannot do.**
-//! - *Several machines.* The lock and the clock are those of one kernel. NFS, SMB and other network
-//!   file systems are recognised on Linux and refused when the directory is opened; elsewhere, and
-//!   behind FUSE or 9p, nothing warns you. Containers may share a directory of their host.
-//! - *Changes by hand while processes run.* Reading is safe at any time. An object edited in place
-//!   can be read half written; a newest object deleted by hand starts the epochs again; deleting
-//!   `.tenure` lets two processes write at once for a moment.
-//! - *Any key.* Parts of `A-Z a-z 0-9 . _ -`, not `.`, `..` or `.tenure`, divided by slashes; and
-//!   `a` cannot be an object as long as `a/b` is. Symbolic links below the root are refused, never
-//!   followed. On a file system that ignores case, keys that differ in case alone are one object.
-//! - *Processes that stop inside a write.* It then holds the lock until it is continued or killed,
-//!   and the others get transient errors after 2 s: nobody leads wrongly, but nobody new leads.
-//!
-//! **What it looks like.** The object `app/lock-0000000001.json` is the file of that path below the
-//! root: one line of JSON, `{"tenure_dir":1,"writes":N}`, that counts its writes, then the body. A
-//! file without that line, made by hand, is a body too. `.tenure` holds the lock and half-written
-//! files; those of killed processes are removed an hour later, when the directory is opened.
-//!
-//! **What it costs.** A read: a handful of system calls. A write: a new file, two or three `fsync`,
-//! a rename. A listing: a walk through the whole folder, while writers wait; a backlog of a million
-//! objects takes about a second a page, so compact before it comes to that.
+//! The store in a local directory.
 
 use std::fs;
 use std::io;
@@ -54,10 +27,37 @@ mod lock;
 mod network;
 mod write;
 
-/// A store in a local directory, shared by the processes of one machine. Clones share it.
+/// A directory of this machine as a [`Store`]: elections among its processes, without a network.
+/// Clones share it.
 ///
-/// See the [module](self) for what it promises and what it cannot do. All calls need a Tokio
-/// runtime, on whose blocking threads they work. A dropped call runs on to its end.
+/// **What it promises.** Conditional writes are atomic between all threads and processes that use
+/// the directory. A process that is killed at any moment leaves every object whole and no lock
+/// held. A write that was answered outlives a crash of the machine, as far as the disk keeps its
+/// word on `fsync`. No ETag ever comes back.
+///
+/// **What it cannot do.**
+/// - *Several machines.* The lock and the clock are those of one kernel. NFS, SMB and other network
+///   file systems are recognised on Linux and refused when the directory is opened; elsewhere, and
+///   behind FUSE or 9p, nothing warns you. Containers may share a directory of their host.
+/// - *Changes by hand while processes run.* Reading is safe at any time. An object edited in place
+///   can be read half written; a newest object deleted by hand starts the epochs again; deleting
+///   `.tenure` lets two processes write at once for a moment.
+/// - *Any key.* Parts of `A-Z a-z 0-9 . _ -`, not `.`, `..` or `.tenure`, divided by slashes; and
+///   `a` cannot be an object as long as `a/b` is. Symbolic links below the root are refused, never
+///   followed. On a file system that ignores case, keys that differ in case alone are one object.
+/// - *Processes that stop inside a write.* It then holds the lock until it is continued or killed,
+///   and the others get transient errors after 2 s: nobody leads wrongly, but nobody new leads.
+///
+/// **What it looks like.** The object `app/lock-0000000001.json` is the file of that path below the
+/// root: one line of JSON, `{"tenure_dir":1,"writes":N}`, that counts its writes, then the body. A
+/// file without that line, made by hand, is a body too. `.tenure` holds the lock and half-written
+/// files; those of killed processes are removed an hour later, when the directory is opened.
+///
+/// **What it costs.** A read: a handful of system calls. A write: a new file, two or three `fsync`,
+/// a rename. A listing: a walk through the whole folder, while writers wait; a backlog of a million
+/// objects takes about a second a page, so compact before it comes to that.
+/// All calls need a Tokio runtime, on whose blocking threads they work. A dropped call runs on to
+/// its end.
 ///
 /// In a listing, [`Entry::size`](super::Entry::size) is the length of the file: up to 50 bytes more
 /// than the body, since looking into every file would be too dear.
