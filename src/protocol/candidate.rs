@@ -157,6 +157,11 @@ impl Candidate {
         Candidate { rules, greatest, state: State::Find { search, suspect: None } }
     }
 
+    /// Campaigns anew, after a leadership has ended.
+    pub(crate) fn restart(&mut self) {
+        self.state = self.find();
+    }
+
     /// The greatest epoch seen to exist.
     pub(crate) fn greatest(&self) -> Option<Epoch> {
         self.greatest
@@ -213,6 +218,9 @@ impl Candidate {
 
     /// Takes an input. One that does not fit the state changes nothing: the driver may be late.
     pub(crate) fn handle(&mut self, input: Input) -> Option<Event> {
+        if matches!(input, Input::Answer(_)) && !matches!(self.step(), Step::Request(_)) {
+            return None;
+        }
         let state = std::mem::replace(&mut self.state, State::Over);
         let (state, event) = match state {
             State::Lead { held, doing, resigning } => self.lead(held, doing, resigning, input),
@@ -239,6 +247,8 @@ impl Candidate {
             (State::Follow { sighting }, Input::Lapsed) => State::Seal { sighting },
             (State::Vacant, Input::PollDue) => self.find(),
             (State::Deposed { epoch }, Input::Lapsed) => self.take_over(epoch),
+            // Somebody whose timer started earlier may have gone ahead.
+            (State::Deposed { .. }, Input::PollDue) => self.find(),
             (State::Takeover { epoch }, Input::TakeoverOver) => self.succeed(Some(epoch)),
             (State::NeedNonce { epoch, mut tried }, Input::Nonce(nonce)) => {
                 tried.push(nonce);
@@ -278,9 +288,9 @@ impl Candidate {
             (State::Poll { .. } | State::LookAgain { .. }, Answer::Missing) => self.find(),
             (State::Read { .. } | State::ReadOwn { .. }, Answer::Missing) => self.find().paused(),
             (State::Seal { sighting }, Answer::Done { .. }) => self.take_over(sighting.epoch),
-            (State::Seal { sighting }, Answer::Refused) => State::Read { epoch: sighting.epoch },
-            (State::Seal { .. }, Answer::Missing) => self.find(),
-            (State::Seal { sighting }, Answer::Unknown) => {
+            // These have a pause, too: a store may refuse or miss the very object that it shows.
+            (State::Seal { .. }, Answer::Missing) => self.find().paused(),
+            (State::Seal { sighting }, Answer::Refused | Answer::Unknown) => {
                 State::Read { epoch: sighting.epoch }.paused()
             }
             (State::Create { epoch, tried }, answer) => self.created(epoch, tried, answer),
@@ -329,6 +339,7 @@ impl Candidate {
         match state {
             State::SealOwn { .. } => self.find(),
             State::Read { epoch }
+            | State::ReadOwn { epoch, .. }
             | State::Poll { sighting: Sighting { epoch, .. } }
             | State::LookAgain { sighting: Sighting { epoch, .. } } => State::Find {
                 search: Search::new(self.greatest),
@@ -386,7 +397,11 @@ impl Candidate {
                 let nonce = *tried.last().expect("a create is entered with its nonce in `tried`");
                 self.confirm(Held { epoch, nonce, etag, heartbeat, sent: heartbeat })
             }
-            Answer::Refused => State::ReadOwn { epoch, tried },
+            Answer::Refused => {
+                // It exists, whether or not it can be read.
+                self.saw(epoch);
+                State::ReadOwn { epoch, tried }
+            }
             _ if tried.len() >= MAX_CREATE_ATTEMPTS => self.find().paused(),
             _ => State::NeedNonce { epoch, tried }.paused(),
         }
@@ -402,10 +417,7 @@ impl Candidate {
                 heartbeat: attempt as u64 + 1,
                 sent: tried.len() as u64,
             }),
-            _ => {
-                self.saw(epoch);
-                self.find()
-            }
+            _ => self.find(),
         }
     }
 
@@ -448,3 +460,6 @@ impl State {
         State::Pause(Box::new(self))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,3 +9,5 @@ pub(crate) mod find;
 mod leader;
 pub(crate) mod lease;
 pub(crate) mod message;
+#[cfg(test)]
+mod testing;
