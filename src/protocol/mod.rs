@@ -5,6 +5,8 @@
 //! of time, with the time as an argument.
 
 pub(crate) mod candidate;
+#[cfg(test)]
+mod explorer;
 pub(crate) mod find;
 mod leader;
 pub(crate) mod lease;
