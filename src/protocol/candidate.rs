@@ -219,6 +219,9 @@ impl Candidate {
 
     /// Takes an input. One that does not fit the state changes nothing: the driver may be late.
     pub(crate) fn handle(&mut self, input: Input) -> Option<Event> {
+        if matches!(input, Input::Answer(_)) && !matches!(self.step(), Step::Request(_)) {
+            return None;
+        }
         let state = std::mem::replace(&mut self.state, State::Over);
         let (state, event) = match state {
             State::Lead { held, doing, resigning } => self.lead(held, doing, resigning, input),
@@ -286,9 +289,9 @@ impl Candidate {
             (State::Poll { .. } | State::LookAgain { .. }, Answer::Missing) => self.find(),
             (State::Read { .. } | State::ReadOwn { .. }, Answer::Missing) => self.find().paused(),
             (State::Seal { sighting }, Answer::Done { .. }) => self.take_over(sighting.epoch),
-            (State::Seal { sighting }, Answer::Refused) => State::Read { epoch: sighting.epoch },
-            (State::Seal { .. }, Answer::Missing) => self.find(),
-            (State::Seal { sighting }, Answer::Unknown) => {
+            // These have a pause, too: a store may refuse or miss the very object that it shows.
+            (State::Seal { .. }, Answer::Missing) => self.find().paused(),
+            (State::Seal { sighting }, Answer::Refused | Answer::Unknown) => {
                 State::Read { epoch: sighting.epoch }.paused()
             }
             (State::Create { epoch, tried }, answer) => self.created(epoch, tried, answer),
@@ -337,6 +340,7 @@ impl Candidate {
         match state {
             State::SealOwn { .. } => self.find(),
             State::Read { epoch }
+            | State::ReadOwn { epoch, .. }
             | State::Poll { sighting: Sighting { epoch, .. } }
             | State::LookAgain { sighting: Sighting { epoch, .. } } => State::Find {
                 search: Search::new(self.greatest),
@@ -394,7 +398,11 @@ impl Candidate {
                 let nonce = *tried.last().expect("a create is entered with its nonce in `tried`");
                 self.confirm(Held { epoch, nonce, etag, heartbeat, sent: heartbeat })
             }
-            Answer::Refused => State::ReadOwn { epoch, tried },
+            Answer::Refused => {
+                // It exists, whether or not it can be read.
+                self.saw(epoch);
+                State::ReadOwn { epoch, tried }
+            }
             _ if tried.len() >= MAX_CREATE_ATTEMPTS => self.find().paused(),
             _ => State::NeedNonce { epoch, tried }.paused(),
         }
@@ -410,10 +418,7 @@ impl Candidate {
                 heartbeat: attempt as u64 + 1,
                 sent: tried.len() as u64,
             }),
-            _ => {
-                self.saw(epoch);
-                self.find()
-            }
+            _ => self.find(),
         }
     }
 
@@ -456,3 +461,6 @@ impl State {
         State::Pause(Box::new(self))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -86,7 +86,8 @@ impl Candidate {
         let keep = |held, doing| (State::Lead { held, doing, resigning }, None);
         match (doing, input) {
             (_, Input::LeaseEnded) => self.lose(Lost::LeaseEnded),
-            (Doing::Idle | Doing::Retry, Input::Abandon) => (State::SealOwn { held }, None),
+            // Also while a renewal is under way: a grant that is not used must not be kept.
+            (_, Input::Abandon) => (State::SealOwn { held }, None),
             (Doing::Idle, Input::LookDue) if held.epoch.next().is_some() => keep(held, Doing::Look),
             (Doing::Idle, Input::RenewDue) | (Doing::Retry, Input::Resume) => {
                 (write(held, resigning), None)
@@ -141,20 +142,18 @@ impl Candidate {
         match ended {
             Some(Ended::Resigned) if resigning => return self.lose(Lost::Resigned),
             Some(ended) => return self.lose(Lost::Sealed(ended)),
-            None if !(held.heartbeat..=held.sent).contains(&heartbeat) => {
+            // The refusal had no reason that shows, so the same again may do.
+            None if etag == held.etag => {
+                return (State::Lead { held, doing: Doing::Retry, resigning }, None);
+            }
+            None if heartbeat <= held.heartbeat || heartbeat > held.sent => {
                 return self.lose(Lost::Tampered);
             }
             None => {}
         }
-        let news = heartbeat > held.heartbeat;
         held.etag = etag;
         held.heartbeat = heartbeat;
-        match (resigning, news) {
-            (true, _) => (write(held, true), None),
-            (false, true) => self.extended(held, resigning),
-            // The refusal had no reason that shows, so the same again may do.
-            (false, false) => (State::Lead { held, doing: Doing::Retry, resigning }, None),
-        }
+        if resigning { (write(held, true), None) } else { self.extended(held, resigning) }
     }
 
     fn extended(&mut self, held: Held, resigning: bool) -> Next {
@@ -212,3 +211,6 @@ fn write(mut held: Held, resigning: bool) -> State {
     let doing = if resigning { Doing::Resign } else { Doing::Renew };
     State::Lead { held, doing, resigning }
 }
+
+#[cfg(test)]
+mod tests;

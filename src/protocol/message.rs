@@ -110,7 +110,7 @@ pub(crate) enum Wait {
     Follow,
     /// The epoch was sealed by a word that its holder may not know: `Lapsed` once its lease is over.
     Deposed,
-    /// Sealed (`Some`), but not by resignation, or there never was an epoch: the takeover delay.
+    /// Sealed, but not by resignation: the takeover delay.
     Takeover,
     /// An observer without a leader: poll when due.
     Vacant,

@@ -6,7 +6,11 @@
 
 pub(crate) mod candidate;
 pub(crate) mod compaction;
+#[cfg(test)]
+mod explorer;
 pub(crate) mod find;
 mod leader;
 pub(crate) mod lease;
 pub(crate) mod message;
+#[cfg(test)]
+mod testing;
