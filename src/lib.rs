@@ -67,6 +67,10 @@ mod keys;
 mod leader;
 mod leadership;
 mod process;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod protocol;
+#[cfg(not(feature = "internals"))]
 mod protocol;
 mod record;
 pub mod store;
