@@ -193,7 +193,7 @@ impl Leadership {
         let _ = self.commands.send(Command::Proclaim { data, reply }).await;
         match answer.await {
             Ok(answer) => answer,
-            Err(_) => Err(over("proclaiming", &self.lost().await)),
+            Err(_) => Err(over("proclaiming", &self.lost().await).maybe()),
         }
     }
 
@@ -210,7 +210,7 @@ impl Leadership {
         let _ = self.commands.send(Command::Resign { reply }).await;
         match answer.await {
             Ok(answer) => answer,
-            Err(_) => Err(over("resigning", &self.lost().await)),
+            Err(_) => Err(over("resigning", &self.lost().await).maybe()),
         }
     }
 
