@@ -63,6 +63,9 @@ mod election;
 mod entropy;
 mod epoch;
 mod error;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals;
 mod keys;
 mod leader;
 mod leadership;
