@@ -200,6 +200,9 @@ impl Leadership {
     /// Gives the epoch up, so that another candidate can be elected at once. Call it when the work
     /// has ended: [`check`](Leadership::check) fails from this call on. One PUT.
     ///
+    /// Others learn of it at their next poll; whoever campaigns again right away is elected before
+    /// them.
+    ///
     /// # Errors
     /// [`LeadershipLost`](ErrorKind::LeadershipLost) if it was lost before, and the store's error if
     /// the seal could not be written before the end of the lease: then others wait for the lapse.
