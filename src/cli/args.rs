@@ -129,11 +129,11 @@ pub struct GateArgs {
 
 impl Verb {
     /// What is logged without `RUST_LOG`: `run` says what it does, the others answer on stdout.
+    /// What the library warns of, the command says in its own words.
     pub fn default_log_level(&self) -> &'static str {
         match self {
-            Verb::Run(_) => "warn,tenure::cli=info",
-            // What a run of the compactor did is said anyway.
-            _ => "warn,tenure::compactor=error",
+            Verb::Run(_) => "warn,tenure=error,tenure::cli=info",
+            _ => "warn,tenure=error",
         }
     }
 }
