@@ -246,7 +246,7 @@ async fn what_waiting_does_not_mend_ends_a_campaign() {
                 assert_eq!(error.kind(), kind, "{fault:?} {call:?}: {error}");
             }
             world.store.heal();
-            elect(&election).await;
+            drop(elect(&election).await);
         }
     }
 }
@@ -279,7 +279,7 @@ async fn a_deleted_newest_epoch_is_an_error_and_never_a_new_first_epoch() {
     assert!(error.to_string().contains(&key(1)), "{error}");
     assert_eq!(b.leader().await.unwrap_err().kind(), ErrorKind::NewestDeleted);
     assert!(matches!(a.lost().await, Loss::Vanished));
-    assert_eq!(world.epochs().await, []);
+    assert!(world.epochs().await.is_empty());
     // Somebody restores it.
     world.put(&name(1), json!({ "expired": true, "ended": "resigned" }).to_string()).await;
     assert_eq!(elect(&b).await.epoch().get(), 2);

@@ -86,7 +86,8 @@ impl Candidate {
         let keep = |held, doing| (State::Lead { held, doing, resigning }, None);
         match (doing, input) {
             (_, Input::LeaseEnded) => self.lose(Lost::LeaseEnded),
-            (Doing::Idle | Doing::Retry, Input::Abandon) => (State::SealOwn { held }, None),
+            // Whatever was being done: without a lease none of it is sent.
+            (_, Input::Abandon) => (State::SealOwn { held }, None),
             (Doing::Idle, Input::LookDue) if held.epoch.next().is_some() => keep(held, Doing::Look),
             (Doing::Idle, Input::RenewDue) | (Doing::Retry, Input::Resume) => {
                 (write(held, resigning), None)
