@@ -3,6 +3,7 @@
 
 mod campaign;
 mod exchange;
+mod handle;
 mod lead;
 mod observe;
 mod wait;
@@ -15,7 +16,7 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 
 pub(crate) use campaign::{Patience, Reached};
-pub(crate) use lead::{Command, Lead, Status};
+pub(crate) use handle::{Command, Lead, Status};
 pub(crate) use observe::Observer;
 pub(crate) use wait::{bounded, pause, sleep, within};
 
@@ -94,7 +95,6 @@ pub(crate) struct Driver {
     polled: Duration,
     /// How long after the lapse this candidate seals, so that not all do at once.
     lapse_jitter: Duration,
-    pulse: wait::Pulse,
     /// Whether a predecessor's epoch may be sealed at once.
     reclaim: bool,
     /// From the grant on: what is read then is no observation of somebody else's lease.
@@ -134,7 +134,6 @@ impl Driver {
             failures: 0,
             polled: now.boot,
             lapse_jitter: Duration::ZERO,
-            pulse: wait::Pulse::new(now),
             reclaim: false,
             leading: false,
             cx: Arc::clone(cx),
