@@ -28,7 +28,7 @@ pub(crate) enum Reached {
 }
 
 /// Requests that may fail in a row before a call that does not wait gives up.
-const FAILURES_BEFORE_GIVING_UP: u32 = 3;
+pub(crate) const FAILURES_BEFORE_GIVING_UP: u32 = 3;
 
 impl Driver {
     /// Drives the machine. Dropping the future leaves at most an epoch object that lapses within its
