@@ -45,7 +45,8 @@ pub async fn inject(world: &Arc<World>, slots: &mut [Slot], others: &[Who], oper
             (Fault::Crash, Some(slot)) => restart(world, slot).await,
             (Fault::Outage, _) => cut_off(world, vec![who]),
             (Fault::Blackout, _) => {
-                cut_off(world, (0..world.state().members.len()).map(Who).collect());
+                let members = world.state().members.len();
+                cut_off(world, (0..members).map(Who).collect());
             }
             (Fault::WallForward, _) => step_wall(world, who, true),
             (Fault::WallBack, _) => step_wall(world, who, false),

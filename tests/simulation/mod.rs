@@ -151,7 +151,7 @@ pub fn run_all(seeds: impl IntoIterator<Item = u64>, broken: Broken) -> Vec<Outc
     let work = || {
         let mut outcomes = Vec::new();
         while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-            let outcome = run(Plan::draw(*seed, broken));
+            let outcome = run(Plan { traced: std::env::var("LIVE").is_ok(), ..Plan::draw(*seed, broken) });
             let failed = outcome.violation.is_some();
             outcomes.push(outcome);
             if failed {
