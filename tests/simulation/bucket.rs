@@ -128,10 +128,9 @@ impl Bucket {
         match self.objects.get(key) {
             None => GetOutcome::Missing,
             Some(stored) if Some(&stored.etag) == unless => GetOutcome::NotModified,
-            Some(stored) if stored.bytes.len() > max_len => GetOutcome::TooLarge {
-                etag: stored.etag.clone(),
-                len: stored.bytes.len() as u64,
-            },
+            Some(stored) if stored.bytes.len() > max_len => {
+                GetOutcome::TooLarge { etag: stored.etag.clone(), len: stored.bytes.len() as u64 }
+            }
             Some(stored) => GetOutcome::Found(Object {
                 body: stored.bytes.clone(),
                 etag: stored.etag.clone(),

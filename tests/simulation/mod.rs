@@ -67,7 +67,8 @@ async fn live(world: &Arc<World>) -> Option<Duration> {
     let plan = &world.plan;
     if plan.foreign_keys {
         let mut state = world.state();
-        for key in ["app/lock-", "app/lock-0000000001.json.bak", "app/lock-0000000003x", "app/lock-a"]
+        for key in
+            ["app/lock-", "app/lock-0000000001.json.bak", "app/lock-0000000003x", "app/lock-a"]
         {
             state.bucket.put(key, Bytes::from_static(b"not ours"), now());
         }
@@ -151,7 +152,8 @@ pub fn run_all(seeds: impl IntoIterator<Item = u64>, broken: Broken) -> Vec<Outc
     let work = || {
         let mut outcomes = Vec::new();
         while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-            let outcome = run(Plan { traced: std::env::var("LIVE").is_ok(), ..Plan::draw(*seed, broken) });
+            let outcome =
+                run(Plan { traced: std::env::var("LIVE").is_ok(), ..Plan::draw(*seed, broken) });
             let failed = outcome.violation.is_some();
             outcomes.push(outcome);
             if failed {

@@ -48,7 +48,8 @@ impl World {
     fn is_dead(&self, epoch: u64, nonce: Option<&str>) -> bool {
         let state = self.state();
         let mut writes = state.book.writes.iter();
-        let write = writes.find(|w| w.epoch == epoch && w.create && w.body.nonce.as_deref() == nonce);
+        let write =
+            writes.find(|w| w.epoch == epoch && w.create && w.body.nonce.as_deref() == nonce);
         write.is_some_and(|write| !state.members[write.who.0].alive)
     }
 }

@@ -230,9 +230,13 @@ impl Candidate {
     async fn run(&self, leadership: Leadership, id: usize) {
         let until = self.term();
         let ran = leadership
-            .run(|token, cancelled| async move { self.work(token, cancelled, until).await })
+            .run(|token, cancelled| async move {
+                self.work(token, cancelled, until).await;
+                // It resigns now.
+                self.world.over(id, "ran");
+            })
             .await;
-        self.world.over(id, ran.lost.as_ref().map_or("ran", Loss::outcome));
+        self.world.count(if ran.lost.is_some() { "runs cut short" } else { "runs to the end" });
     }
 
     async fn work(&self, token: Epoch, cancelled: CancellationToken, until: Duration) {

@@ -328,7 +328,9 @@ impl Course {
         if state.chance(network.request_lost) {
             no(&mut course, Answered::Never);
             state.count("requests lost");
-        } else if state.chance(network.conflict) && matches!(request, Request::Create { .. } | Request::Replace { .. }) {
+        } else if state.chance(network.conflict)
+            && matches!(request, Request::Create { .. } | Request::Replace { .. })
+        {
             no(&mut course, Answered::With("409 conflict", Happened::Maybe));
             state.count("409");
         } else if state.chance(network.unavailable_before) {
@@ -403,11 +405,10 @@ fn brief(request: &Request, reply: &Reply) -> String {
             format!("[{}{more}]", keys.collect::<Vec<_>>().join(" "))
         }
         Reply::Got(GetOutcome::Found(object)) => match request {
-            Request::Get { key, .. } => describe(&Request::Create {
-                key: key.clone(),
-                bytes: object.body.clone(),
-            })
-            .replace("CREATE", "found"),
+            Request::Get { key, .. } => {
+                describe(&Request::Create { key: key.clone(), bytes: object.body.clone() })
+                    .replace("CREATE", "found")
+            }
             _ => String::new(),
         },
         Reply::Got(GetOutcome::NotModified) => "304".to_owned(),

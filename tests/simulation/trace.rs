@@ -20,7 +20,9 @@ impl Trace {
     }
 
     pub fn line(&mut self, at: Duration, who: &str, what: &str) {
-        if std::env::var("LIVE").is_ok() { eprintln!("{at:?} {who} {what}"); }
+        if std::env::var("LIVE").is_ok() {
+            eprintln!("{at:?} {who} {what}");
+        }
         if self.on {
             let (seconds, millis) = (at.as_secs(), at.subsec_millis());
             // Writing to a String cannot fail.

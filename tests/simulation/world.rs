@@ -293,7 +293,7 @@ fn loss_count(outcome: &str) -> &'static str {
         "resigned" => "resignations",
         "dropped" => "leaderships dropped",
         "crashed" => "leaders crashed",
-        "ran" => "runs to the end",
+        "ran" => "runs",
         _ => "lost: other",
     }
 }

@@ -15,7 +15,10 @@ impl Checker for NeverLower {
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
         let Event::Fenced { epoch } = event else { return Ok(()) };
         if *epoch < self.greatest {
-            return Err(format!("a write of epoch {epoch} accepted after one of {}", self.greatest));
+            return Err(format!(
+                "a write of epoch {epoch} accepted after one of {}",
+                self.greatest
+            ));
         }
         self.greatest = *epoch;
         // A token is a grant: nobody writes with a number that was never won.
