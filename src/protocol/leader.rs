@@ -86,7 +86,8 @@ impl Candidate {
         let keep = |held, doing| (State::Lead { held, doing, resigning }, None);
         match (doing, input) {
             (_, Input::LeaseEnded) => self.lose(Lost::LeaseEnded),
-            (Doing::Idle | Doing::Retry, Input::Abandon) => (State::SealOwn { held }, None),
+            // Whatever it is doing, and whether or not that was answered.
+            (_, Input::Abandon) => (State::SealOwn { held }, None),
             (Doing::Idle, Input::LookDue) if held.epoch.next().is_some() => keep(held, Doing::Look),
             (Doing::Idle, Input::RenewDue) | (Doing::Retry, Input::Resume) => {
                 (write(held, resigning), None)
@@ -211,4 +212,45 @@ fn write(mut held: Held, resigning: bool) -> State {
     held.sent += 1;
     let doing = if resigning { Doing::Resign } else { Doing::Renew };
     State::Lead { held, doing, resigning }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::candidate::Rules;
+    use super::super::find::Listing;
+    use super::*;
+
+    /// The lease can end while the renewal before the report is on its way, or due.
+    #[test]
+    fn a_grant_is_abandoned_whatever_the_leader_is_doing() {
+        let rules = Rules { observer: false, verify_renewals: true, takeover_delay: false };
+        let done = || Input::Answer(Answer::Done { etag: ETag::new("e") });
+        let nothing = || Input::Answer(Answer::Listed(Listing { epochs: None, rest: None }));
+        let mut granted = Candidate::new(rules, None);
+        granted.handle(nothing());
+        granted.handle(Input::Nonce(Nonce::from_bits(1)));
+        granted.handle(done());
+        assert!(matches!(granted.handle(nothing()), Some(Event::Granted { .. })));
+        let steps: [&[Input]; 5] = [
+            &[],
+            &[Input::RenewDue],
+            &[Input::RenewDue, done()],
+            &[Input::RenewDue, Input::Answer(Answer::Refused)],
+            &[Input::RenewDue, Input::Answer(Answer::Unknown)],
+        ];
+        for inputs in steps {
+            let mut machine = granted.clone();
+            for input in inputs {
+                machine.handle(input.clone());
+            }
+            machine.handle(Input::Abandon);
+            let ended = Ended::Lapsed;
+            assert!(
+                matches!(machine.step(), Step::Request(Request::Seal { ended: e, .. }) if e == ended),
+                "{inputs:?}"
+            );
+            machine.handle(Input::Answer(Answer::Unknown));
+            assert!(matches!(machine.step(), Step::Request(Request::List(_))), "{inputs:?}");
+        }
+    }
 }
