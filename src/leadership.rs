@@ -104,7 +104,7 @@ impl Leadership {
         let lead = driver.lead_handle();
         let (commands, receiver) = mpsc::unbounded_channel();
         let task = driver.lead(Arc::clone(&lead), receiver, config.resign_on_drop);
-        tokio::spawn(task);
+        lead.process.spawn(task);
         Leadership { lead, config, commands }
     }
 

@@ -67,8 +67,9 @@ pub struct Reading<'a> {
 }
 
 impl LapseTimer {
-    /// Takes note of a record. Any new ETag restarts the timer, the same ETag never does, and a seal
-    /// leaves the timer of the last unsealed ETag running. Returns whether this was a sign of life.
+    /// Takes note of a record. Any new ETag restarts the timer, the same ETag never does. So does
+    /// the first sight of a seal that its holder may not know of: a renewal may have come between
+    /// the last unsealed ETag that was seen and the seal. Returns whether this was a sign of life.
     pub fn observe(timer: &mut Option<LapseTimer>, reading: &Reading<'_>, drift: Drift) -> bool {
         let Reading { sighting, received, .. } = reading;
         let foreign = sighting.is_foreign();
@@ -79,6 +80,10 @@ impl LapseTimer {
             .is_some_and(|t| t.epoch == sighting.epoch && t.nonce == sighting.seen.nonce);
         let running = match timer {
             Some(timer) if same_holder && sealed => {
+                if timer.sealed.is_none() && !sighting.seen.is_known_to_holder() {
+                    timer.since = received.boot;
+                    timer.lapsed_by_store = false;
+                }
                 timer.sealed.get_or_insert(received.boot);
                 true
             }
@@ -248,13 +253,16 @@ mod tests {
     }
 
     #[test]
-    fn a_deposition_leaves_the_timer_of_the_last_unsealed_etag_running() {
+    fn a_deposition_restarts_the_timer_once() {
         let mut timer = None;
         observe(&mut timer, &sighting(1, 7, "a", None), at(0));
         observe(&mut timer, &sighting(1, 7, "s", Some(Ended::Deposed)), at(4));
-        assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(10).boot));
+        // Its holder may have renewed at 3, which this observer has not seen.
+        assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(14).boot));
+        observe(&mut timer, &sighting(1, 7, "s", Some(Ended::Deposed)), at(8));
+        assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(14).boot));
         assert_eq!(timer.as_ref().unwrap().takeover_in(VALIDITY, at(5)), Duration::from_secs(9));
-        // Never seen unsealed: it counts from first sight.
+        // Never seen unsealed.
         observe(&mut timer, &sighting(2, 7, "s", Some(Ended::Deposed)), at(20));
         assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(30).boot));
     }
