@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{self, Stream};
+use futures::stream::{self, Stream, StreamExt as _};
 use serde_json::Value;
 use tokio::sync::broadcast;
 
@@ -170,15 +170,16 @@ impl Election {
     /// that waiting does not mend is the last item.
     pub fn observe(&self) -> impl Stream<Item = Result<Observation, Error>> + Send + Unpin + use<> {
         let observer = Observer::new(&self.cx);
-        Box::pin(stream::unfold(observer, |mut observer| async {
+        let stream = stream::unfold(observer, |mut observer| async {
             let next = observer.next().await?;
             Some((next, observer))
-        }))
+        });
+        Box::pin(stream.fuse())
     }
 
     /// What happens during campaigns from now on. A slow reader misses the oldest events.
     pub fn events(&self) -> impl Stream<Item = CampaignEvent> + Send + Unpin + use<> {
-        Box::pin(stream::unfold(self.cx.events.subscribe(), |mut events| async {
+        let stream = stream::unfold(self.cx.events.subscribe(), |mut events| async {
             loop {
                 match events.recv().await {
                     Ok(event) => return Some((event, events)),
@@ -186,7 +187,8 @@ impl Election {
                     Err(broadcast::error::RecvError::Closed) => return None,
                 }
             }
-        }))
+        });
+        Box::pin(stream.fuse())
     }
 
     /// The display name of this candidate.

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{self, Stream};
+use futures::stream::{self, Stream, StreamExt as _};
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -177,7 +177,8 @@ impl Leadership {
             Some(loss) => Next::Loss(loss),
             None => Next::Of(events),
         };
-        Box::pin(stream::unfold(next, next_event))
+        // Fused: whoever selects over it may poll it again after its end.
+        Box::pin(stream::unfold(next, next_event).fuse())
     }
 
     /// Writes `data` into the record, where observers see it. Renews the lease as well: one PUT.

@@ -294,6 +294,17 @@ async fn regression_the_events_end_with_the_loss() {
     }
 }
 
+/// Whoever selects over a stream polls it again after its end.
+#[tokio::test(start_paused = true)]
+async fn regression_a_stream_that_has_ended_can_be_polled_again() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    let mut events = lead.events();
+    world.seal(1, "deposed").await;
+    while events.next().await.is_some() {}
+    assert!(events.next().await.is_none());
+}
+
 /// A renewal that hangs must not keep the news back until its timeout.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lease_at_risk_is_told_while_a_request_hangs() {
