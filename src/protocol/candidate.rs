@@ -285,6 +285,10 @@ impl Candidate {
             (State::Poll { .. } | State::LookAgain { .. }, Answer::Missing) => self.find(),
             (State::Read { .. } | State::ReadOwn { .. }, Answer::Missing) => self.find().paused(),
             (State::Seal { sighting }, Answer::Done { .. }) => self.take_over(sighting.epoch),
+            // No lapse is waited for before a predecessor's epoch is sealed again.
+            (State::Seal { sighting }, Answer::Refused) if sighting.seen.reclaimable => {
+                State::Read { epoch: sighting.epoch }.paused()
+            }
             (State::Seal { sighting }, Answer::Refused) => State::Read { epoch: sighting.epoch },
             (State::Seal { .. }, Answer::Missing) => self.find(),
             (State::Seal { sighting }, Answer::Unknown) => {
