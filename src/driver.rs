@@ -2,6 +2,8 @@
 //! time, draws the jitter and tries again.
 
 mod campaign;
+#[cfg(test)]
+mod costs;
 mod exchange;
 mod handle;
 mod lead;

@@ -199,7 +199,11 @@ async fn within_the_drift_two_never_lead_at_once() {
         let follow = tokio::spawn(async move { elect(&election).await });
         wait(millis(5_000 + seed * 137)).await;
         assert!(lead.check().is_ok());
-        way.on(Call::Replace).always().fault(if seed % 2 == 0 { Fault::Hang } else { Fault::Denied });
+        way.on(Call::Replace).always().fault(if seed % 2 == 0 {
+            Fault::Hang
+        } else {
+            Fault::Denied
+        });
         let next = follow.await.unwrap();
         assert_eq!(next.epoch().get(), 2);
         assert!(lead.check().is_err(), "seed {seed}: both lead");
@@ -209,8 +213,7 @@ async fn within_the_drift_two_never_lead_at_once() {
 #[tokio::test(start_paused = true)]
 async fn renewals_polls_and_leases_keep_their_intervals() {
     let world = World::new();
-    let election =
-        world.node("a").validity(secs(20)).renew_interval(secs(2)).build().unwrap();
+    let election = world.node("a").validity(secs(20)).renew_interval(secs(2)).build().unwrap();
     let lead = elect(&election).await;
     assert_eq!(lead.remaining(), secs(20));
     let follower = world.node("b").poll_interval(millis(500)).build().unwrap();

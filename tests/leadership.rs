@@ -64,7 +64,11 @@ async fn either_clock_ends_the_lease_before_the_driver_has_noticed() {
         let (lead, _, clock) = leader_behind(&world).await;
         wait(secs(1)).await;
         assert!(lead.check().is_ok());
-        if suspended { clock.suspend(secs(9)) } else { clock.set_wall_by(9_000) }
+        if suspended {
+            clock.suspend(secs(9))
+        } else {
+            clock.set_wall_by(9_000)
+        }
         assert!(lead.check().is_err(), "no task has run since");
         assert_eq!(lead.token(), None);
     }
@@ -325,7 +329,12 @@ async fn several_can_wait_for_one_loss() {
     let world = World::new();
     let lead = std::sync::Arc::new(world.leader("a").await);
     let waiting: Vec<_> = (0..3)
-        .map(|_| tokio::spawn({ let lead = lead.clone(); async move { lead.lost().await } }))
+        .map(|_| {
+            tokio::spawn({
+                let lead = lead.clone();
+                async move { lead.lost().await }
+            })
+        })
         .collect();
     // Waiting can be given up.
     assert!(within(secs(1), lead.lost()).await.is_none());
@@ -343,10 +352,8 @@ fn regression_a_loss_is_seen_without_the_driver() {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_all().build().unwrap()
     };
-    let election = tenure::Election::builder(
-        std::sync::Arc::new(tenure::store::MemoryStore::new()),
-        "app",
-    );
+    let election =
+        tenure::Election::builder(std::sync::Arc::new(tenure::store::MemoryStore::new()), "app");
     let election = election.validity(millis(300)).build().unwrap();
     let first = runtime();
     let lead = first.block_on(election.campaign()).unwrap();

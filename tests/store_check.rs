@@ -181,11 +181,7 @@ impl Unquoting {
 
     /// What the server makes of an If-Match or If-None-Match.
     fn received(&self, etag: ETag) -> ETag {
-        if self.told.load(Ordering::SeqCst) {
-            etag
-        } else {
-            ETag::new(format!("\"{etag}\""))
-        }
+        if self.told.load(Ordering::SeqCst) { etag } else { ETag::new(format!("\"{etag}\"")) }
     }
 }
 

@@ -48,7 +48,12 @@ impl World {
         FaultStore::new(Arc::clone(self.store.inner()))
     }
 
-    pub fn node_behind(&self, store: &FaultStore, clock: &TestClock, name: &str) -> ElectionBuilder {
+    pub fn node_behind(
+        &self,
+        store: &FaultStore,
+        clock: &TestClock,
+        name: &str,
+    ) -> ElectionBuilder {
         let seed = self.seed.fetch_add(1, Ordering::Relaxed);
         Election::builder(Arc::new(store.clone()), "app")
             .name(name)
@@ -87,7 +92,8 @@ impl World {
     /// Seals an epoch as somebody else would.
     pub async fn seal(&self, epoch: u64, ended: &str) {
         let heartbeat = self.record(epoch).await["heartbeat"].as_u64().unwrap_or(0) + 1;
-        let seal = json!({ "expired": true, "ended": ended, "sealed_by": "x", "heartbeat": heartbeat });
+        let seal =
+            json!({ "expired": true, "ended": ended, "sealed_by": "x", "heartbeat": heartbeat });
         self.edit(epoch, seal).await;
     }
 
