@@ -34,7 +34,7 @@ use crate::store::Store;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Election {
     cx: Arc<Context>,
     config: Arc<Config>,
@@ -311,12 +311,25 @@ impl ElectionBuilder {
     }
 }
 
+// By hand, as what is proclaimed must not reach a log.
+impl fmt::Debug for Election {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Election")
+            .field("store", &self.cx.store.describe())
+            .field("prefix", &self.cx.keys.prefix())
+            .field("name", &self.config.name)
+            .field("validity", &self.config.validity)
+            .finish_non_exhaustive()
+    }
+}
+
 impl fmt::Debug for ElectionBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ElectionBuilder")
             .field("store", &self.store.describe())
             .field("prefix", &self.prefix)
-            .field("settings", &self.settings)
+            .field("name", &self.settings.name)
+            .field("validity", &self.settings.validity)
             .finish_non_exhaustive()
     }
 }

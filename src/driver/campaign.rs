@@ -188,10 +188,8 @@ impl Driver {
         let since_poll = self.now().boot.saturating_sub(self.polled);
         let poll_in = poll.saturating_sub(since_poll);
         let (delay, input) = match wait {
-            Wait::Follow => match self.lapses_in() {
-                Some(left) if left.saturating_add(self.lapse_jitter) <= poll_in => {
-                    (left.saturating_add(self.lapse_jitter), Input::Lapsed)
-                }
+            Wait::Follow => match self.seals_in() {
+                Some(left) if left <= poll_in => (left, Input::Lapsed),
                 _ => (poll_in, Input::PollDue),
             },
             Wait::Deposed => match self.lapses_in() {
@@ -211,6 +209,12 @@ impl Driver {
         self.machine.handle(input);
     }
 
+    /// How long until this candidate seals the followed epoch: its jitter after the lapse.
+    fn seals_in(&self) -> Option<Duration> {
+        let due = self.lapses_at()?.saturating_add(self.lapse_jitter).max(self.seal_again);
+        Some(due.saturating_sub(self.now().boot))
+    }
+
     /// The next seal of the same epoch waits again, so that a store that refuses it for no reason
     /// does not make the candidate spin.
     fn lapsed(&mut self) {
@@ -221,7 +225,9 @@ impl Driver {
             outcome = "lapsed",
             "the leader showed no sign of life for its whole validity"
         );
+        let pause = self.retry_delay(self.cx.config.poll_interval);
         self.draw_lapse_jitter();
+        self.seal_again = self.now().boot.saturating_add(pause.max(self.lapse_jitter));
     }
 
     /// How long until the followed lease lapses by this process's clock; `None` if it never does.
