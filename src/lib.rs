@@ -67,6 +67,10 @@ mod keys;
 mod leader;
 mod leadership;
 mod process;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod protocol;
+#[cfg(not(feature = "internals"))]
 mod protocol;
 mod record;
 pub mod store;
@@ -82,6 +86,7 @@ pub use leadership::{Leadership, LeadershipEvent, Loss, Ran};
 pub use process::Process;
 pub use protocol::message::Ended;
 pub use store::Store;
+pub use tokio_util::sync::CancellationToken;
 
 #[cfg(all(doctest, feature = "s3"))]
 #[doc = include_str!("../README.md")]

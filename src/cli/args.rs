@@ -128,11 +128,12 @@ pub struct GateArgs {
 }
 
 impl Verb {
-    /// What is logged without `RUST_LOG`: `run` is a service, the others answer on stdout.
+    /// What is logged without `RUST_LOG`: `run` says what it does, the others answer on stdout.
+    /// What the library warns of, the command says in its own words.
     pub fn default_log_level(&self) -> &'static str {
         match self {
-            Verb::Run(_) => "warn,tenure=info",
-            _ => "warn",
+            Verb::Run(_) => "warn,tenure=error,tenure::cli=info",
+            _ => "warn,tenure=error",
         }
     }
 }

@@ -13,19 +13,19 @@ use crate::epoch::Epoch;
 
 /// What kind of participant this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Rules {
+pub struct Rules {
     /// Follows only: never writes.
-    pub(crate) observer: bool,
+    pub observer: bool,
     /// A renewal counts only after a LIST that shows nothing greater.
-    pub(crate) verify_renewals: bool,
+    pub verify_renewals: bool,
     /// There is a delay between the seal and the create, unless the epoch before ended by
     /// resignation.
-    pub(crate) takeover_delay: bool,
+    pub takeover_delay: bool,
 }
 
 /// The state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Candidate {
+pub struct Candidate {
     pub(super) rules: Rules,
     /// The greatest epoch seen to exist: nothing at or below it is ever created or granted.
     pub(super) greatest: Option<Epoch>,
@@ -109,7 +109,7 @@ pub(super) enum Suspect {
 
 /// What the driver tells the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Input {
+pub enum Input {
     /// To [`Step::Request`].
     Answer(Answer),
     /// To [`Step::Nonce`].
@@ -135,7 +135,7 @@ pub(crate) enum Input {
 
 /// What an input brought about, beyond the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Event {
+pub enum Event {
     /// The epoch was granted to the create attempt with this heartbeat.
     Granted {
         epoch: Epoch,
@@ -153,23 +153,23 @@ const MAX_CREATE_ATTEMPTS: usize = 16;
 
 impl Candidate {
     /// A participant that has seen epochs up to `greatest`.
-    pub(crate) fn new(rules: Rules, greatest: Option<Epoch>) -> Candidate {
+    pub fn new(rules: Rules, greatest: Option<Epoch>) -> Candidate {
         let search = Search::new(greatest);
         Candidate { rules, greatest, state: State::Find { search, suspect: None } }
     }
 
     /// Campaigns anew, after a leadership has ended.
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.state = self.find();
     }
 
     /// The greatest epoch seen to exist.
-    pub(crate) fn greatest(&self) -> Option<Epoch> {
+    pub fn greatest(&self) -> Option<Epoch> {
         self.greatest
     }
 
     /// The epoch followed and its holder's nonce, while following.
-    pub(crate) fn followed(&self) -> Option<&Sighting> {
+    pub fn followed(&self) -> Option<&Sighting> {
         match &self.state {
             State::Follow { sighting } | State::Poll { sighting } => Some(sighting),
             _ => None,
@@ -177,7 +177,7 @@ impl Candidate {
     }
 
     /// What to do next.
-    pub(crate) fn step(&self) -> Step {
+    pub fn step(&self) -> Step {
         Step::Request(match &self.state {
             State::Find { search, .. } => Request::List(search.next_page().clone()),
             State::Read { epoch } | State::ReadOwn { epoch, .. } => {
@@ -218,7 +218,10 @@ impl Candidate {
     }
 
     /// Takes an input. One that does not fit the state changes nothing: the driver may be late.
-    pub(crate) fn handle(&mut self, input: Input) -> Option<Event> {
+    pub fn handle(&mut self, input: Input) -> Option<Event> {
+        if matches!(input, Input::Answer(_)) && !matches!(self.step(), Step::Request(_)) {
+            return None;
+        }
         let state = std::mem::replace(&mut self.state, State::Over);
         let (state, event) = match state {
             State::Lead { held, doing, resigning } => self.lead(held, doing, resigning, input),
@@ -286,9 +289,9 @@ impl Candidate {
             (State::Poll { .. } | State::LookAgain { .. }, Answer::Missing) => self.find(),
             (State::Read { .. } | State::ReadOwn { .. }, Answer::Missing) => self.find().paused(),
             (State::Seal { sighting }, Answer::Done { .. }) => self.take_over(sighting.epoch),
-            (State::Seal { sighting }, Answer::Refused) => State::Read { epoch: sighting.epoch },
-            (State::Seal { .. }, Answer::Missing) => self.find(),
-            (State::Seal { sighting }, Answer::Unknown) => {
+            // These have a pause, too: a store may refuse or miss the very object that it shows.
+            (State::Seal { .. }, Answer::Missing) => self.find().paused(),
+            (State::Seal { sighting }, Answer::Refused | Answer::Unknown) => {
                 State::Read { epoch: sighting.epoch }.paused()
             }
             (State::Create { epoch, tried }, answer) => self.created(epoch, tried, answer),
@@ -337,6 +340,7 @@ impl Candidate {
         match state {
             State::SealOwn { .. } => self.find(),
             State::Read { epoch }
+            | State::ReadOwn { epoch, .. }
             | State::Poll { sighting: Sighting { epoch, .. } }
             | State::LookAgain { sighting: Sighting { epoch, .. } } => State::Find {
                 search: Search::new(self.greatest),
@@ -394,7 +398,11 @@ impl Candidate {
                 let nonce = *tried.last().expect("a create is entered with its nonce in `tried`");
                 self.confirm(Held { epoch, nonce, etag, heartbeat, sent: heartbeat })
             }
-            Answer::Refused => State::ReadOwn { epoch, tried },
+            Answer::Refused => {
+                // It exists, whether or not it can be read.
+                self.saw(epoch);
+                State::ReadOwn { epoch, tried }
+            }
             _ if tried.len() >= MAX_CREATE_ATTEMPTS => self.find().paused(),
             _ => State::NeedNonce { epoch, tried }.paused(),
         }
@@ -410,10 +418,7 @@ impl Candidate {
                 heartbeat: attempt as u64 + 1,
                 sent: tried.len() as u64,
             }),
-            _ => {
-                self.saw(epoch);
-                self.find()
-            }
+            _ => self.find(),
         }
     }
 
@@ -456,3 +461,6 @@ impl State {
         State::Pause(Box::new(self))
     }
 }
+
+#[cfg(test)]
+mod tests;

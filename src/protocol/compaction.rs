@@ -15,7 +15,7 @@ use crate::epoch::Epoch;
 ///
 /// It remembers the newest `keep_epochs` and nothing else, whatever the length of the listing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Compaction {
+pub struct Compaction {
     keep_epochs: NonZeroUsize,
     min_age: Duration,
     newest: VecDeque<Listed>,
@@ -24,30 +24,30 @@ pub(crate) struct Compaction {
 
 /// An epoch object as a listing shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Listed {
-    pub(crate) epoch: Epoch,
+pub struct Listed {
+    pub epoch: Epoch,
     /// Of its body, in bytes.
-    pub(crate) size: u64,
+    pub size: u64,
     /// By the store's clock when it answered; `None` where the store did not tell both times.
-    pub(crate) age: Option<Duration>,
+    pub age: Option<Duration>,
 }
 
 /// The listing showed an epoch at or below one that it had shown before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct OutOfOrder {
-    pub(crate) before: Epoch,
-    pub(crate) then: Epoch,
+pub struct OutOfOrder {
+    pub before: Epoch,
+    pub then: Epoch,
 }
 
 impl Compaction {
-    pub(crate) fn new(keep_epochs: NonZeroUsize, min_age: Duration) -> Compaction {
+    pub fn new(keep_epochs: NonZeroUsize, min_age: Duration) -> Compaction {
         Compaction { keep_epochs, min_age, newest: VecDeque::new(), stopped: false }
     }
 
     /// The next epoch of the listing. Answers with one that may be deleted: another, older one.
     ///
     /// After [`Epoch::MAX`], and after an error, nothing is handed out any more.
-    pub(crate) fn handle_listed(&mut self, listed: Listed) -> Result<Option<Listed>, OutOfOrder> {
+    pub fn handle_listed(&mut self, listed: Listed) -> Result<Option<Listed>, OutOfOrder> {
         if let Some(before) = self.newest().filter(|before| *before >= listed.epoch) {
             self.stopped = true;
             return Err(OutOfOrder { before, then: listed.epoch });
@@ -64,12 +64,12 @@ impl Compaction {
     }
 
     /// The greatest epoch seen so far.
-    pub(crate) fn newest(&self) -> Option<Epoch> {
+    pub fn newest(&self) -> Option<Epoch> {
         self.newest.back().map(|listed| listed.epoch)
     }
 
     /// Whether nothing more may be deleted, not even what was handed out and is not yet sent.
-    pub(crate) fn stopped(&self) -> bool {
+    pub fn stopped(&self) -> bool {
         self.stopped
     }
 

@@ -8,7 +8,7 @@ use crate::epoch::Epoch;
 
 /// Where a listing starts: after this place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum After {
+pub enum After {
     /// After the key that the epoch of this number has or would have; 0 is the start.
     Number(u64),
     /// After a foreign key, to list past it.
@@ -17,23 +17,23 @@ pub(crate) enum After {
 
 /// What a page of a listing says about epochs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Listing {
+pub struct Listing {
     /// The least and the greatest epoch on the page.
-    pub(crate) epochs: Option<(Epoch, Epoch)>,
+    pub epochs: Option<(Epoch, Epoch)>,
     /// Where the next page starts; `None` if no epoch can follow.
-    pub(crate) rest: Option<After>,
+    pub rest: Option<After>,
 }
 
 /// Is there an epoch greater than a number? Pages of foreign keys are listed past.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Beyond {
+pub struct Beyond {
     number: u64,
     at: After,
 }
 
 /// What a page told [`Beyond`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Told {
+pub enum Told {
     /// These exist: the least and the greatest of the page, and whether that is all.
     Yes { least: Epoch, greatest: Epoch, complete: bool },
     /// There is none.
@@ -43,15 +43,15 @@ pub(crate) enum Told {
 }
 
 impl Beyond {
-    pub(crate) fn new(number: u64) -> Beyond {
+    pub fn new(number: u64) -> Beyond {
         Beyond { number, at: After::Number(number) }
     }
 
-    pub(crate) fn next_page(&self) -> &After {
+    pub fn next_page(&self) -> &After {
         &self.at
     }
 
-    pub(crate) fn handle(&mut self, listing: Listing) -> Told {
+    pub fn handle(&mut self, listing: Listing) -> Told {
         match (listing.epochs, listing.rest) {
             (Some((least, greatest)), rest) => {
                 Told::Yes { least, greatest, complete: rest.is_none() }
@@ -67,7 +67,7 @@ impl Beyond {
 
 /// The search for the newest epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Search {
+pub struct Search {
     /// The greatest epoch known to have existed; it must show unless a greater one does.
     known: Option<Epoch>,
     /// The greatest epoch that this search has seen.
@@ -81,7 +81,7 @@ pub(crate) struct Search {
 
 /// What a page told [`Search`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Progress {
+pub enum Progress {
     /// List on, from [`Search::next_page`].
     More,
     /// This is the newest; `None` if there never was one.
@@ -94,16 +94,16 @@ const FIRST_STRIDE: u64 = 1_000;
 
 impl Search {
     /// Starts one below the epoch known, so that a healthy store shows it.
-    pub(crate) fn new(known: Option<Epoch>) -> Search {
+    pub fn new(known: Option<Epoch>) -> Search {
         let start = known.map_or(0, |epoch| epoch.get() - 1);
         Search { known, lower: None, upper: Epoch::MAX.get(), stride: 0, query: Beyond::new(start) }
     }
 
-    pub(crate) fn next_page(&self) -> &After {
+    pub fn next_page(&self) -> &After {
         self.query.next_page()
     }
 
-    pub(crate) fn handle(&mut self, listing: Listing) -> Progress {
+    pub fn handle(&mut self, listing: Listing) -> Progress {
         match self.query.handle(listing) {
             Told::NotYet => return Progress::More,
             Told::Yes { greatest, complete, .. } => {

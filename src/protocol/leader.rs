@@ -86,7 +86,7 @@ impl Candidate {
         let keep = |held, doing| (State::Lead { held, doing, resigning }, None);
         match (doing, input) {
             (_, Input::LeaseEnded) => self.lose(Lost::LeaseEnded),
-            // Whatever it is doing, and whether or not that was answered.
+            // Also while a renewal is under way: a grant that is not used must not be kept.
             (_, Input::Abandon) => (State::SealOwn { held }, None),
             (Doing::Idle, Input::LookDue) if held.epoch.next().is_some() => keep(held, Doing::Look),
             (Doing::Idle, Input::RenewDue) | (Doing::Retry, Input::Resume) => {
@@ -142,20 +142,18 @@ impl Candidate {
         match ended {
             Some(Ended::Resigned) if resigning => return self.lose(Lost::Resigned),
             Some(ended) => return self.lose(Lost::Sealed(ended)),
-            None if !(held.heartbeat..=held.sent).contains(&heartbeat) => {
+            // The refusal had no reason that shows, so the same again may do.
+            None if etag == held.etag => {
+                return (State::Lead { held, doing: Doing::Retry, resigning }, None);
+            }
+            None if heartbeat <= held.heartbeat || heartbeat > held.sent => {
                 return self.lose(Lost::Tampered);
             }
             None => {}
         }
-        let news = heartbeat > held.heartbeat;
         held.etag = etag;
         held.heartbeat = heartbeat;
-        match (resigning, news) {
-            (true, _) => (write(held, true), None),
-            (false, true) => self.extended(held, resigning),
-            // The refusal had no reason that shows, so the same again may do.
-            (false, false) => (State::Lead { held, doing: Doing::Retry, resigning }, None),
-        }
+        if resigning { (write(held, true), None) } else { self.extended(held, resigning) }
     }
 
     fn extended(&mut self, held: Held, resigning: bool) -> Next {
@@ -215,42 +213,4 @@ fn write(mut held: Held, resigning: bool) -> State {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::candidate::Rules;
-    use super::super::find::Listing;
-    use super::*;
-
-    /// The lease can end while the renewal before the report is on its way, or due.
-    #[test]
-    fn a_grant_is_abandoned_whatever_the_leader_is_doing() {
-        let rules = Rules { observer: false, verify_renewals: true, takeover_delay: false };
-        let done = || Input::Answer(Answer::Done { etag: ETag::new("e") });
-        let nothing = || Input::Answer(Answer::Listed(Listing { epochs: None, rest: None }));
-        let mut granted = Candidate::new(rules, None);
-        granted.handle(nothing());
-        granted.handle(Input::Nonce(Nonce::from_bits(1)));
-        granted.handle(done());
-        assert!(matches!(granted.handle(nothing()), Some(Event::Granted { .. })));
-        let steps: [&[Input]; 5] = [
-            &[],
-            &[Input::RenewDue],
-            &[Input::RenewDue, done()],
-            &[Input::RenewDue, Input::Answer(Answer::Refused)],
-            &[Input::RenewDue, Input::Answer(Answer::Unknown)],
-        ];
-        for inputs in steps {
-            let mut machine = granted.clone();
-            for input in inputs {
-                machine.handle(input.clone());
-            }
-            machine.handle(Input::Abandon);
-            let ended = Ended::Lapsed;
-            assert!(
-                matches!(machine.step(), Step::Request(Request::Seal { ended: e, .. }) if e == ended),
-                "{inputs:?}"
-            );
-            machine.handle(Input::Answer(Answer::Unknown));
-            assert!(matches!(machine.step(), Step::Request(Request::List(_))), "{inputs:?}");
-        }
-    }
-}
+mod tests;

@@ -14,15 +14,15 @@ use crate::store::ETag;
 
 /// By how much the rates of two machines' clocks may differ, in parts per million.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Drift(u32);
+pub struct Drift(u32);
 
 impl Drift {
-    pub(crate) const fn from_ppm(ppm: u32) -> Drift {
+    pub const fn from_ppm(ppm: u32) -> Drift {
         Drift(ppm)
     }
 
     /// `duration × (1 + drift)`, rounded up to the nanosecond.
-    pub(crate) fn stretch(self, duration: Duration) -> Duration {
+    pub fn stretch(self, duration: Duration) -> Duration {
         let extra = (duration.as_nanos() * u128::from(self.0)).div_ceil(1_000_000);
         let extra = u64::try_from(extra).map_or(Duration::MAX, Duration::from_nanos);
         duration.saturating_add(extra)
@@ -31,7 +31,7 @@ impl Drift {
 
 /// An observer's timer: has the leader of an epoch shown a sign of life in time?
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct LapseTimer {
+pub struct LapseTimer {
     epoch: Epoch,
     nonce: Option<Nonce>,
     etag: ETag,
@@ -48,33 +48,29 @@ pub(crate) struct LapseTimer {
 
 /// What the store's dates say about a record, where they may be believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct StoreAge {
+pub struct StoreAge {
     /// The store's `Date` minus the object's `Last-Modified`.
-    pub(crate) age: Duration,
+    pub age: Duration,
     /// What the store's own clocks may be apart.
-    pub(crate) margin: Duration,
+    pub margin: Duration,
 }
 
 /// What an observer has just read.
 #[derive(Debug, Clone)]
-pub(crate) struct Reading<'a> {
-    pub(crate) sighting: &'a Sighting,
-    pub(crate) validity: Option<Duration>,
-    pub(crate) last_modified: Option<DateTime<Utc>>,
-    pub(crate) store_age: Option<StoreAge>,
+pub struct Reading<'a> {
+    pub sighting: &'a Sighting,
+    pub validity: Option<Duration>,
+    pub last_modified: Option<DateTime<Utc>>,
+    pub store_age: Option<StoreAge>,
     /// When the whole response had been received.
-    pub(crate) received: Moment,
+    pub received: Moment,
 }
 
 impl LapseTimer {
     /// Takes note of a record. Any new ETag restarts the timer, the same ETag never does. So does
     /// the first sight of a seal that its holder may not know of: a renewal may have come between
     /// the last unsealed ETag that was seen and the seal. Returns whether this was a sign of life.
-    pub(crate) fn observe(
-        timer: &mut Option<LapseTimer>,
-        reading: &Reading<'_>,
-        drift: Drift,
-    ) -> bool {
+    pub fn observe(timer: &mut Option<LapseTimer>, reading: &Reading<'_>, drift: Drift) -> bool {
         let Reading { sighting, received, .. } = reading;
         let foreign = sighting.is_foreign();
         let touched = if foreign { reading.last_modified } else { None };
@@ -114,7 +110,7 @@ impl LapseTimer {
 
     /// How long until the lease has lapsed by this observer's clock; `None` if it never does. Zero
     /// once it has.
-    pub(crate) fn lapses_in(&self, drift: Drift, now: Moment) -> Option<Duration> {
+    pub fn lapses_in(&self, drift: Drift, now: Moment) -> Option<Duration> {
         let lapse = drift.stretch(self.validity?);
         if self.lapsed_by_store {
             return Some(Duration::ZERO);
@@ -123,23 +119,23 @@ impl LapseTimer {
     }
 
     /// How long until `delay` after the seal was first seen is over.
-    pub(crate) fn takeover_in(&self, delay: Duration, now: Moment) -> Duration {
+    pub fn takeover_in(&self, delay: Duration, now: Moment) -> Duration {
         let seen = self.sealed.unwrap_or(now.boot);
         seen.saturating_add(delay).saturating_sub(now.boot)
     }
 
     /// The epoch that this timer is about.
-    pub(crate) fn epoch(&self) -> Epoch {
+    pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
     /// The validity of the record; `None` if it never lapses.
-    pub(crate) fn validity(&self) -> Option<Duration> {
+    pub fn validity(&self) -> Option<Duration> {
         self.validity
     }
 
     /// The seal of `epoch`, written by this observer itself, is a seal seen now.
-    pub(crate) fn sealed_here(&mut self, epoch: Epoch, now: Moment) {
+    pub fn sealed_here(&mut self, epoch: Epoch, now: Moment) {
         if self.epoch == epoch {
             self.sealed.get_or_insert(now.boot);
         }
@@ -148,7 +144,7 @@ impl LapseTimer {
 
 /// A leader's lease: it ends `validity` after the last write that took effect was sent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Lease {
+pub struct Lease {
     validity: Duration,
     /// When the write that the lease counts from was sent.
     start: Option<Moment>,
@@ -157,17 +153,17 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn new(validity: Duration) -> Lease {
+    pub fn new(validity: Duration) -> Lease {
         Lease { validity, start: None, attempts: Vec::new() }
     }
 
     /// A write is about to be sent; `now` was read before.
-    pub(crate) fn sending(&mut self, heartbeat: u64, now: Moment) {
+    pub fn sending(&mut self, heartbeat: u64, now: Moment) {
         self.attempts.push((heartbeat, now));
     }
 
     /// The write with this heartbeat took effect: the lease counts from its sending.
-    pub(crate) fn extended(&mut self, heartbeat: u64) {
+    pub fn extended(&mut self, heartbeat: u64) {
         if let Some((_, sent)) = self.attempts.iter().find(|(sent, _)| *sent == heartbeat) {
             self.start = Some(*sent);
         }
@@ -175,13 +171,13 @@ impl Lease {
     }
 
     /// Forgets all attempts: another epoch's creation begins.
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.start = None;
         self.attempts.clear();
     }
 
     /// What is left: the smaller of what the two clocks say, zero at the end and after (I7).
-    pub(crate) fn remaining(&self, now: Moment) -> Duration {
+    pub fn remaining(&self, now: Moment) -> Duration {
         let Some(start) = self.start else { return Duration::ZERO };
         let left = |start: Duration, now: Duration| {
             start.saturating_add(self.validity).saturating_sub(now)
@@ -190,7 +186,7 @@ impl Lease {
     }
 
     /// The end of the lease on both clocks; `None` before the first write took effect.
-    pub(crate) fn end(&self) -> Option<Moment> {
+    pub fn end(&self) -> Option<Moment> {
         self.start.map(|start| Moment {
             boot: start.boot.saturating_add(self.validity),
             wall: start.wall.saturating_add(self.validity),
@@ -198,7 +194,7 @@ impl Lease {
     }
 
     /// How long until a renewal is due, `interval` after the start of the lease.
-    pub(crate) fn renewal_in(&self, interval: Duration, now: Moment) -> Duration {
+    pub fn renewal_in(&self, interval: Duration, now: Moment) -> Duration {
         let used = self.validity.saturating_sub(self.remaining(now));
         interval.saturating_sub(used)
     }

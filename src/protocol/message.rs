@@ -7,10 +7,10 @@ use crate::store::ETag;
 
 /// 128 random bits, fresh for every create attempt: they tell one write from every other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Nonce(u128);
+pub struct Nonce(u128);
 
 impl Nonce {
-    pub(crate) fn from_bits(bits: u128) -> Nonce {
+    pub fn from_bits(bits: u128) -> Nonce {
         Nonce(bits)
     }
 }
@@ -43,14 +43,14 @@ pub enum Ended {
 
 /// What the protocol needs to know of a record that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Seen {
+pub struct Seen {
     /// `None` in a record of a foreign peer.
-    pub(crate) nonce: Option<Nonce>,
-    pub(crate) heartbeat: u64,
+    pub nonce: Option<Nonce>,
+    pub heartbeat: u64,
     /// `Some` once sealed.
-    pub(crate) ended: Option<Ended>,
+    pub ended: Option<Ended>,
     /// Written by a process of this candidate's unique name that no longer lives.
-    pub(crate) reclaimable: bool,
+    pub reclaimable: bool,
 }
 
 impl Seen {
@@ -62,22 +62,22 @@ impl Seen {
 
 /// An epoch object as it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Sighting {
-    pub(crate) epoch: Epoch,
-    pub(crate) etag: ETag,
-    pub(crate) seen: Seen,
+pub struct Sighting {
+    pub epoch: Epoch,
+    pub etag: ETag,
+    pub seen: Seen,
 }
 
 impl Sighting {
     /// Made by a peer that does not follow the protocol (Morling's), whose touch leaves the ETag.
-    pub(crate) fn is_foreign(&self) -> bool {
+    pub fn is_foreign(&self) -> bool {
         self.seen.nonce.is_none()
     }
 }
 
 /// What the state machine wants done next.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Step {
+pub enum Step {
     /// Send this and hand back the [`Answer`].
     Request(Request),
     /// A fresh nonce is needed: [`Input::Nonce`](super::candidate::Input::Nonce).
@@ -90,7 +90,7 @@ pub(crate) enum Step {
 
 /// One request of section 10's table.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Request {
+pub enum Request {
     /// LIST the epoch objects after a place.
     List(super::find::After),
     /// GET an epoch object, unless it still has this ETag.
@@ -105,19 +105,19 @@ pub(crate) enum Request {
 
 /// What makes one write of a campaign different from all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Write {
-    pub(crate) nonce: Nonce,
-    pub(crate) heartbeat: u64,
+pub struct Write {
+    pub nonce: Nonce,
+    pub heartbeat: u64,
 }
 
 /// What the machine is waiting for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Wait {
+pub enum Wait {
     /// Following an unsealed epoch: poll when due, or `Lapsed`.
     Follow,
     /// The epoch was sealed by a word that its holder may not know: `Lapsed` once its lease is over.
     Deposed,
-    /// Sealed (`Some`), but not by resignation, or there never was an epoch: the takeover delay.
+    /// Sealed, but not by resignation: the takeover delay.
     Takeover,
     /// An observer without a leader: poll when due.
     Vacant,
@@ -131,7 +131,7 @@ pub(crate) enum Wait {
 
 /// The answer to a [`Request`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Answer {
+pub enum Answer {
     /// To a LIST.
     Listed(super::find::Listing),
     /// The store broke a promise that the protocol needs.
@@ -161,7 +161,7 @@ pub(crate) enum Answer {
 
 /// Why a campaign cannot go on. The driver turns it into an error with the details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Failure {
+pub enum Failure {
     Denied,
     Unsafe,
     Unreadable(Epoch),
@@ -171,7 +171,7 @@ pub(crate) enum Failure {
 
 /// Why a leadership ended, as far as the protocol can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Lost {
+pub enum Lost {
     /// The epoch object was sealed by somebody else.
     Sealed(Ended),
     /// A greater epoch exists.

@@ -4,9 +4,13 @@
 //! lapsed or ended is an input, so that a model checker can explore it under any clock. [`lease`]
 //! is the arithmetic of time, with the time as an argument.
 
-pub(crate) mod candidate;
-pub(crate) mod compaction;
-pub(crate) mod find;
+pub mod candidate;
+pub mod compaction;
+#[cfg(test)]
+mod explorer;
+pub mod find;
 mod leader;
-pub(crate) mod lease;
-pub(crate) mod message;
+pub mod lease;
+pub mod message;
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,126 @@
+//! What the examples share: where they run, how they print, how they fail.
+#![allow(dead_code, reason = "every example uses its own part of this")]
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::store::Store;
+use tenure::{Clock as _, SystemClock};
+
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// Where one run of an example keeps its objects.
+pub struct Place {
+    pub store: Arc<dyn Store>,
+    /// A prefix that no run before has used.
+    pub prefix: String,
+    /// A lease of some seconds, so that a takeover is worth watching; longer where requests travel.
+    pub validity: Duration,
+    /// Removed with this value.
+    folder: Option<tempfile::TempDir>,
+}
+
+impl Place {
+    /// A temporary directory, or the bucket that the first argument names.
+    pub async fn from_args(example: &str) -> Result<Place> {
+        match std::env::args().nth(1) {
+            None => Place::on_disk(example),
+            Some(url) => Place::on_s3(&url, example).await,
+        }
+    }
+
+    #[cfg(unix)]
+    fn on_disk(example: &str) -> Result<Place> {
+        let folder = tempfile::Builder::new().prefix(&format!("tenure-{example}-")).tempdir()?;
+        Ok(Place {
+            store: Arc::new(tenure::store::DirStore::open(folder.path())?),
+            prefix: example.to_owned(),
+            validity: Duration::from_secs(2),
+            folder: Some(folder),
+        })
+    }
+
+    #[cfg(not(unix))]
+    fn on_disk(_: &str) -> Result<Place> {
+        fail("there is no directory store on this system; name a bucket: s3://bucket/prefix")
+    }
+
+    async fn on_s3(url: &str, example: &str) -> Result<Place> {
+        let Some((bucket, prefix)) = url.strip_prefix("s3://").map(|rest| {
+            let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+            (bucket, prefix.trim_end_matches('/'))
+        }) else {
+            return fail(format!("{url:?} is no address; it looks like s3://bucket/prefix"));
+        };
+        // A prefix is never used again once its objects are gone, so every run has its own.
+        let run = SystemClock.now().time_of_day().format("%Y%m%dT%H%M%S%.3fZ");
+        let slash = if prefix.is_empty() { "" } else { "/" };
+        Ok(Place {
+            store: s3(bucket).await?,
+            prefix: format!("{prefix}{slash}{example}-{run}"),
+            validity: Duration::from_secs(5),
+            folder: None,
+        })
+    }
+}
+
+#[cfg(feature = "s3")]
+async fn s3(bucket: &str) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(tenure::store::S3Store::from_env(bucket).await))
+}
+
+#[cfg(not(feature = "s3"))]
+async fn s3(_: &str) -> Result<Arc<dyn Store>> {
+    fail("this build has no S3 store; run it with `--features s3`")
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.folder {
+            Some(folder) => write!(f, "{}", folder.path().display()),
+            None => write!(f, "{}, below {}/, which stays", self.store.describe(), self.prefix),
+        }
+    }
+}
+
+/// Prints what happens: seconds since the start, who, what.
+#[derive(Clone, Copy)]
+pub struct Timeline {
+    start: Duration,
+}
+
+impl Timeline {
+    pub fn start() -> Timeline {
+        println!("\n    time  who       what");
+        Timeline { start: SystemClock.now().boot }
+    }
+
+    /// Since the start.
+    pub fn now(self) -> Duration {
+        SystemClock.now().boot.saturating_sub(self.start)
+    }
+
+    pub fn say(self, who: &str, what: impl fmt::Display) {
+        println!("{:>6.2} s  {who:<8}  {what}", self.now().as_secs_f64());
+    }
+}
+
+/// Why an example failed. `main` prints it as it is written.
+pub struct Failure(String);
+
+pub fn fail<T>(why: impl Into<String>) -> Result<T> {
+    Err(Failure(why.into()))
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure(error.to_string())
+    }
+}

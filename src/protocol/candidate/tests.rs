@@ -1,0 +1,320 @@
+mod regressions;
+mod spin;
+
+use super::*;
+use crate::protocol::find::After;
+use crate::protocol::testing::*;
+
+#[test]
+fn an_empty_prefix_costs_list_put_list() {
+    let mut play = Play::new(CANDIDATE, None);
+    play.lists(0, listed(&[]));
+    play.nonce(1);
+    play.creates(1, 1, 1, done("c"));
+    play.lists(1, listed(&[]));
+    assert_eq!(play.event, Some(Event::Granted { epoch: Epoch::FIRST, heartbeat: 1 }));
+    play.waits(Wait::Lead);
+}
+
+#[test]
+fn a_resigned_epoch_is_succeeded_at_once() {
+    for rules in [CANDIDATE, Rules { takeover_delay: true, ..CANDIDATE }] {
+        let mut play = Play::new(rules, None);
+        play.lists(0, listed(&[4, 5]));
+        play.gets(5, sealed(7, Ended::Resigned));
+        play.nonce(1);
+        play.creates(6, 1, 1, done("c"));
+        play.lists(6, listed(&[]));
+        assert_eq!(play.event, Some(Event::Granted { epoch: e(6), heartbeat: 1 }));
+    }
+}
+
+#[test]
+fn a_takeover_delay_lies_between_a_lapse_and_the_create() {
+    let rules = Rules { takeover_delay: true, ..CANDIDATE };
+    let mut play = Play::new(rules, None);
+    play.lists(0, listed(&[1]));
+    play.gets(1, sealed(7, Ended::Lapsed));
+    play.waits(Wait::Takeover);
+    play.input(Input::TakeoverOver);
+    play.nonce(1);
+
+    let mut play = Play::new(rules, None);
+    play.lists(0, listed(&[1]));
+    play.gets(1, held(7, 1, "a"));
+    play.input(Input::Lapsed);
+    play.seals(1, "a", Ended::Lapsed, done("s"));
+    play.waits(Wait::Takeover);
+}
+
+#[test]
+fn a_deposed_epoch_is_waited_out_and_looked_at_meanwhile() {
+    for ended in [Ended::Deposed, Ended::Unknown] {
+        let mut play = Play::following();
+        play.polls(1, "a", sealed(7, ended));
+        play.waits(Wait::Deposed);
+        play.input(Input::PollDue);
+        play.lists(0, listed(&[1]));
+        play.gets(1, sealed(7, ended));
+        play.waits(Wait::Deposed);
+        play.input(Input::Lapsed);
+        play.nonce(1);
+    }
+}
+
+#[test]
+fn a_follower_polls_with_the_last_etag_and_seals_what_lapsed() {
+    let mut play = Play::following();
+    play.polls(1, "a", Answer::NotModified);
+    play.waits(Wait::Follow);
+    play.polls(1, "a", held(7, 2, "b"));
+    play.waits(Wait::Follow);
+    play.polls(1, "b", Answer::Unknown);
+    play.pauses();
+    play.input(Input::Lapsed);
+    play.seals(1, "b", Ended::Lapsed, done("s"));
+    assert_eq!(play.machine.step(), Step::Nonce);
+}
+
+#[test]
+fn a_followed_epoch_that_is_gone_or_has_another_nonce_is_looked_for_anew() {
+    for answer in [Answer::Missing, held(8, 1, "b"), foreign("b", false, false)] {
+        let mut play = Play::following();
+        play.polls(1, "a", answer);
+        play.lists(0, listed(&[3]));
+        play.gets(3, held(9, 1, "x"));
+        assert_eq!(play.machine.greatest(), Some(e(3)));
+    }
+}
+
+#[test]
+fn a_refused_seal_is_read_again_and_a_renewed_lease_followed_on() {
+    let mut play = Play::following();
+    play.input(Input::Lapsed);
+    play.seals(1, "a", Ended::Lapsed, Answer::Refused);
+    play.pauses();
+    play.gets(1, held(7, 2, "b"));
+    play.waits(Wait::Follow);
+    assert_eq!(play.machine.followed().unwrap().etag, tag("b"));
+}
+
+#[test]
+fn a_seal_of_unknown_fate_is_neither_done_nor_refused() {
+    let mut play = Play::following();
+    play.input(Input::Lapsed);
+    play.seals(1, "a", Ended::Lapsed, Answer::Unknown);
+    play.pauses();
+    let mut done = play.clone();
+    done.gets(1, sealed(7, Ended::Lapsed));
+    assert_eq!(done.machine.step(), Step::Nonce);
+    play.gets(1, held(7, 1, "a"));
+    play.waits(Wait::Follow);
+}
+
+#[test]
+fn a_seal_of_what_was_compacted_finds_the_newest_anew() {
+    let mut play = Play::following();
+    play.input(Input::Lapsed);
+    play.seals(1, "a", Ended::Lapsed, Answer::Missing);
+    play.pauses();
+    play.lists(0, listed(&[4]));
+}
+
+#[test]
+fn an_own_create_that_was_not_answered_turns_the_next_into_a_412_and_is_mine() {
+    let mut play = Play::creating();
+    play.creates(2, 1, 1, Answer::Unknown);
+    play.pauses();
+    play.nonce(2);
+    play.creates(2, 2, 2, Answer::Refused);
+    play.gets(2, held(1, 1, "c"));
+    play.lists(2, listed(&[]));
+    // The lease counts from the attempt that took effect, not from the one refused.
+    assert_eq!(play.event, Some(Event::Granted { epoch: e(2), heartbeat: 1 }));
+    play.input(Input::RenewDue);
+    play.renews("c", 3, done("d"));
+}
+
+#[test]
+fn every_attempt_has_a_nonce_of_its_own() {
+    let mut play = Play::creating();
+    for attempt in 1..MAX_CREATE_ATTEMPTS as u128 {
+        play.creates(2, attempt, attempt as u64, Answer::Unknown);
+        play.pauses();
+        play.nonce(attempt + 1);
+    }
+    // Past the bound it looks for the newest again.
+    play.creates(2, 16, 16, Answer::Unknown);
+    play.pauses();
+    play.lists(0, listed(&[1, 2]));
+    play.gets(2, held(3, 3, "c"));
+    play.waits(Wait::Follow);
+}
+
+#[test]
+fn somebody_elses_create_is_followed_whatever_its_name() {
+    for answer in [held(7, 1, "x"), foreign("x", false, false), sealed(1, Ended::Lapsed)] {
+        let mut play = Play::creating();
+        play.creates(2, 1, 1, Answer::Refused);
+        play.gets(2, answer);
+        assert_eq!(play.machine.greatest(), Some(e(2)));
+        play.lists(1, listed(&[2]));
+    }
+}
+
+#[test]
+fn a_create_whose_refuser_was_compacted_finds_the_newest_anew() {
+    let mut play = Play::creating();
+    play.creates(2, 1, 1, Answer::Refused);
+    play.gets(2, Answer::Unknown);
+    play.pauses();
+    play.gets(2, Answer::Missing);
+    play.pauses();
+    play.lists(1, listed(&[5]));
+}
+
+#[test]
+fn a_compacted_epoch_created_again_is_not_granted() {
+    let mut play = Play::creating();
+    play.creates(2, 1, 1, done("c"));
+    play.lists(2, listed(&[4, 9]));
+    assert_eq!(play.event, None);
+    play.seals(2, "c", Ended::Lapsed, Answer::Unknown);
+    play.lists(8, listed(&[9]));
+    assert_eq!(play.machine.greatest(), Some(e(9)));
+}
+
+#[test]
+fn a_confirmation_lists_past_foreign_keys_and_asks_again_when_unknown() {
+    let mut play = Play::creating();
+    play.creates(2, 1, 1, done("c"));
+    play.lists(2, Answer::Unknown);
+    play.pauses();
+    let backup = After::Key("lock-0000000002.json.bak".into());
+    play.lists(2, Answer::Listed(Listing { epochs: None, rest: Some(backup.clone()) }));
+    assert_eq!(play.event, None);
+    play.asks(Request::List(backup), listed(&[3]));
+    play.seals(2, "c", Ended::Lapsed, done("s"));
+}
+
+#[test]
+fn a_foreign_leader_is_polled_with_a_plain_get_and_looked_at_before_the_seal() {
+    let mut play = Play::new(CANDIDATE, None);
+    play.lists(0, listed(&[1]));
+    play.gets(1, foreign("m", false, false));
+    play.input(Input::PollDue);
+    play.gets(1, foreign("m", false, true));
+    play.waits(Wait::Follow);
+    play.input(Input::Lapsed);
+    // A touch between the lapse and the seal.
+    play.gets(1, foreign("m", false, true));
+    play.waits(Wait::Follow);
+    play.input(Input::Lapsed);
+    play.gets(1, foreign("m", false, false));
+    play.seals(1, "m", Ended::Lapsed, done("s"));
+    assert_eq!(play.machine.step(), Step::Nonce);
+}
+
+#[test]
+fn an_expired_foreign_record_is_succeeded_at_once() {
+    let mut play = Play::new(CANDIDATE, None);
+    play.lists(0, listed(&[1]));
+    play.gets(1, foreign("m", true, false));
+    assert_eq!(play.machine.step(), Step::Nonce);
+}
+
+#[test]
+fn past_the_last_epoch_there_is_none() {
+    let mut play = Play::new(CANDIDATE, None);
+    play.lists(0, listed(&[Epoch::MAX.get()]));
+    play.gets(Epoch::MAX.get(), sealed(7, Ended::Resigned));
+    assert_eq!(play.machine.step(), Step::Failed(Failure::Exhausted));
+}
+
+#[test]
+fn a_newest_that_is_gone_is_looked_for_twice() {
+    let mut play = Play::new(CANDIDATE, Some(5));
+    play.lists(4, listed(&[]));
+    play.pauses();
+    let mut again = play.clone();
+    again.lists(4, listed(&[5]));
+    again.gets(5, held(7, 1, "a"));
+    play.lists(4, listed(&[]));
+    assert_eq!(play.machine.step(), Step::Failed(Failure::NewestDeleted(e(5))));
+}
+
+#[test]
+fn a_denied_get_is_believed_only_of_an_epoch_that_is_listed() {
+    let mut play = Play::following();
+    play.polls(1, "a", Answer::Denied);
+    let mut gone = play.clone();
+    gone.lists(0, listed(&[3]));
+    gone.gets(3, held(9, 1, "x"));
+    play.lists(0, listed(&[1]));
+    assert_eq!(play.machine.step(), Step::Failed(Failure::Denied));
+}
+
+#[test]
+fn what_cannot_be_read_is_never_free() {
+    let mut play = Play::new(CANDIDATE, None);
+    play.lists(0, listed(&[1]));
+    play.gets(1, Answer::Unreadable);
+    assert_eq!(play.machine.step(), Step::Failed(Failure::Unreadable(e(1))));
+    let mut play = Play::following();
+    play.polls(1, "a", Answer::Unreadable);
+    assert_eq!(play.machine.step(), Step::Failed(Failure::Unreadable(e(1))));
+}
+
+#[test]
+fn an_unsafe_store_ends_the_campaign() {
+    let mut play = Play::creating();
+    play.creates(2, 1, 1, done("c"));
+    play.lists(2, Answer::Unsafe);
+    assert_eq!(play.machine.step(), Step::Failed(Failure::Unsafe));
+}
+
+#[test]
+fn a_predecessor_of_a_unique_name_is_sealed_at_once() {
+    let mut play = Play::new(CANDIDATE, None);
+    play.lists(0, listed(&[3]));
+    let seen = Seen { nonce: Some(n(7)), heartbeat: 4, ended: None, reclaimable: true };
+    play.gets(3, Answer::Found { etag: tag("p"), seen, touched: false });
+    play.seals(3, "p", Ended::Lapsed, done("s"));
+    // Always a new epoch, never the old one again.
+    play.nonce(1);
+    play.creates(4, 1, 1, done("c"));
+}
+
+#[test]
+fn an_observer_follows_and_never_writes() {
+    let mut play = Play::new(OBSERVER, None);
+    play.lists(0, listed(&[]));
+    play.waits(Wait::Vacant);
+    play.input(Input::PollDue);
+    play.lists(0, listed(&[1]));
+    let seen = Seen { nonce: Some(n(7)), heartbeat: 4, ended: None, reclaimable: true };
+    play.gets(1, Answer::Found { etag: tag("a"), seen, touched: false });
+    play.waits(Wait::Follow);
+    // A successor that did not seal shows in a listing only.
+    play.input(Input::Lapsed);
+    play.lists(0, listed(&[1, 2]));
+    play.gets(2, sealed(8, Ended::Deposed));
+    play.waits(Wait::Vacant);
+}
+
+#[test]
+fn nothing_at_or_below_the_greatest_seen_is_created() {
+    let mut play = Play::creating();
+    play.machine.saw(e(2));
+    play.machine.saw(e(1));
+    play.machine.state = play.machine.succeed(Some(e(1)));
+    play.lists(1, listed(&[2]));
+}
+
+#[test]
+fn a_restart_keeps_the_greatest_seen() {
+    let mut play = Play::leading();
+    play.input(Input::LeaseEnded);
+    play.machine.restart();
+    play.lists(1, listed(&[2]));
+}

@@ -1,0 +1,61 @@
+//! Bugs that these tests and the explorer found; docs/track-record.md tells of them.
+
+use super::*;
+
+/// The fate of a request can only be news to who asked: a late answer used to bury a wait, or a
+/// failure, under a pause, and `Denied` ended machines that had asked nothing.
+#[test]
+fn regression_an_answer_that_nobody_awaits_changes_nothing() {
+    let mut deposed = Play::following();
+    deposed.polls(1, "a", sealed(7, Ended::Deposed));
+    let mut failed = Play::following();
+    failed.polls(1, "a", Answer::Unreadable);
+    let mut over = Play::leading();
+    over.input(Input::LeaseEnded);
+    let mut paused = Play::following();
+    paused.polls(1, "a", Answer::Unknown);
+    for mut play in [deposed, failed, over, paused, Play::following(), Play::leading()] {
+        for answer in [Answer::Unknown, Answer::Denied, Answer::Unsafe, done("x"), listed(&[9])] {
+            let before = play.machine.clone();
+            play.input(Input::Answer(answer));
+            assert_eq!(play.machine, before);
+        }
+    }
+}
+
+/// A refused create proves that the epoch exists, even if the object that refused it cannot be read.
+#[test]
+fn regression_a_refused_create_raises_the_greatest_epoch_seen() {
+    let mut play = Play::creating();
+    play.creates(2, 1, 1, Answer::Refused);
+    play.gets(2, Answer::Unreadable);
+    assert_eq!(play.machine.step(), Step::Failed(Failure::Unreadable(e(2))));
+    assert_eq!(play.machine.greatest(), Some(e(2)));
+}
+
+/// The 403 of a missing object ended the campaign when the read came after a refused create.
+#[test]
+fn regression_a_denied_read_after_a_refused_create_lists_before_it_fails() {
+    let mut play = Play::creating();
+    play.creates(2, 1, 1, Answer::Refused);
+    play.gets(2, Answer::Denied);
+    let mut gone = play.clone();
+    gone.lists(1, listed(&[5]));
+    gone.gets(5, held(9, 1, "x"));
+    play.lists(1, listed(&[2]));
+    assert_eq!(play.machine.step(), Step::Failed(Failure::Denied));
+}
+
+/// A store that refuses the seal of the very ETag that it shows made a restarted process with a
+/// unique name send seals and reads without a pause.
+#[test]
+fn regression_a_seal_refused_for_no_reason_does_not_spin() {
+    let mut play = Play::new(CANDIDATE, None);
+    play.lists(0, listed(&[3]));
+    let seen = Seen { nonce: Some(n(7)), heartbeat: 4, ended: None, reclaimable: true };
+    let found = Answer::Found { etag: tag("p"), seen, touched: false };
+    play.gets(3, found.clone());
+    play.seals(3, "p", Ended::Lapsed, Answer::Refused);
+    play.pauses();
+    play.gets(3, found);
+}

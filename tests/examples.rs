@@ -1,0 +1,159 @@
+//! The examples, as a newcomer runs them: they end well, show what they promise, and leave nothing.
+#![cfg(unix)]
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use assert_cmd::Command;
+
+#[cfg(feature = "s3")]
+mod support;
+
+/// Each takes some seconds, and several times that on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[test]
+fn failover() {
+    shows_failover(&on_disk("failover"));
+}
+
+#[test]
+fn stream_processor() {
+    shows_stream_processor(&on_disk("stream_processor"));
+}
+
+#[test]
+fn manifest_writer() {
+    shows_manifest_writer(&on_disk("manifest_writer"));
+}
+
+#[test]
+fn compact_job() {
+    shows_compact_job(&on_disk("compact_job"));
+}
+
+#[test]
+fn an_address_that_is_none_is_refused_with_an_example_of_one() {
+    let output = Command::new(built("failover")).arg("bucket").timeout(PATIENCE).assert().failure();
+    let errors = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+    assert_shows(&errors, &["\"bucket\" is no address", "s3://bucket/prefix"]);
+}
+
+#[cfg(feature = "s3")]
+mod s3 {
+    use super::*;
+    use crate::support::s3_server::{BUCKET, S3Server};
+
+    #[test]
+    fn failover() {
+        shows_failover(&on_s3("failover"));
+    }
+
+    #[test]
+    fn stream_processor() {
+        shows_stream_processor(&on_s3("stream_processor"));
+    }
+
+    #[test]
+    fn manifest_writer() {
+        shows_manifest_writer(&on_s3("manifest_writer"));
+    }
+
+    #[test]
+    fn compact_job() {
+        shows_compact_job(&on_s3("compact_job"));
+    }
+
+    fn on_s3(name: &str) -> String {
+        let server = S3Server::start_blocking();
+        let mut command = Command::new(built(name));
+        command.arg(format!("s3://{BUCKET}/some/prefix")).envs(server.env());
+        let shown = run(command);
+        let below = format!("some/prefix/{name}-");
+        assert!(server.keys().iter().any(|key| key.starts_with(&below)), "{:?}", server.keys());
+        shown
+    }
+}
+
+fn shows_failover(shown: &str) {
+    assert_shows(shown, &["LEADS epoch 1", "follows ", "CRASHES", "RESIGNS", "LEADS epoch 3"]);
+    assert_eq!(shown.matches(" s  resigned ").count(), 2, "{shown}");
+    assert_eq!(shown.matches(" s  crashed ").count(), 1, "{shown}");
+}
+
+fn shows_stream_processor(shown: &str) {
+    assert_shows(
+        shown,
+        &["CRASHES with a commit", "late commit of 100..110 to partition 0", "REFUSED, epoch "],
+    );
+    assert_shows(shown, &["All 1200 records counted once"]);
+}
+
+fn shows_manifest_writer(shown: &str) {
+    assert_shows(shown, &["PAUSED", "adds a4.sst: REFUSED, manifest 5 is of epoch 2"]);
+    assert_shows(shown, &["6      2  a1.sst a2.sst a3.sst b1.sst"]);
+}
+
+fn shows_compact_job(shown: &str) {
+    assert_shows(shown, &["would delete 1991 of 2001", "deleted 1991 of 2001"]);
+    assert_shows(shown, &["deleted 0 of 10", "leads epoch 2002"]);
+}
+
+#[track_caller]
+fn assert_shows(shown: &str, words: &[&str]) {
+    for word in words {
+        assert!(shown.contains(word), "{word:?} is missing in:\n{shown}");
+    }
+}
+
+fn on_disk(name: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(built(name));
+    command.env("TMPDIR", folder.path());
+    let shown = run(command);
+    let left: Vec<_> = folder.path().read_dir().unwrap().collect();
+    assert!(left.is_empty(), "{name} has left {left:?}");
+    shown
+}
+
+fn run(mut command: Command) -> String {
+    let done = command.timeout(PATIENCE).assert().success();
+    String::from_utf8(done.get_output().stdout.clone()).unwrap()
+}
+
+/// The example's program, up to date. `cargo test` alone does not see to that: with `--test` it
+/// builds no examples, and with `--all-targets` only their (empty) tests.
+fn built(name: &str) -> PathBuf {
+    static EXAMPLES: LazyLock<PathBuf> = LazyLock::new(build);
+    EXAMPLES.join(name)
+}
+
+/// Builds them as this program was built, so that Cargo finds most of the work done.
+fn build() -> PathBuf {
+    let this = std::env::current_exe().unwrap();
+    let folder = this.ancestors().nth(2).unwrap();
+    let profile = match folder.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(profile) => profile,
+    };
+    // With another set of features it would work too, but build the library once more.
+    let features = [("s3", cfg!(feature = "s3")), ("cli", cfg!(feature = "cli"))];
+    let features: Vec<_> = features.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
+    let mut cargo = Command::new(env!("CARGO"));
+    for (name, _) in std::env::vars() {
+        // What Cargo tells this program of its package: `ring` is built again if it has changed.
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
+        .args(["build", "--quiet", "--examples", "--no-default-features", "--profile", profile])
+        .args(["--features", &features.join(","), "--manifest-path"])
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+        .arg("--target-dir")
+        .arg(folder.parent().unwrap())
+        .assert()
+        .success();
+    folder.join("examples")
+}
