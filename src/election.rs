@@ -93,7 +93,7 @@ impl Election {
         fields(election = self.cx.keys.prefix(), candidate = self.config.name)
     )]
     pub async fn campaign(&self) -> Result<Leadership, Error> {
-        check_store(&self.cx).await?;
+        check_store(&self.cx, Patience::Wait).await?;
         let mut driver = Driver::candidate(&self.cx);
         loop {
             if let Reached::Elected = driver.campaign(Patience::Wait).await? {
@@ -117,7 +117,7 @@ impl Election {
         fields(election = self.cx.keys.prefix(), candidate = self.config.name)
     )]
     pub async fn try_campaign(&self) -> Result<Attempt, Error> {
-        check_store(&self.cx).await?;
+        check_store(&self.cx, Patience::Once).await?;
         let mut driver = Driver::candidate(&self.cx);
         match driver.campaign(Patience::Once).await? {
             Reached::Elected => Ok(Attempt::Elected(self.elected(driver))),

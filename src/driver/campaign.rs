@@ -28,7 +28,7 @@ pub(crate) enum Reached {
 }
 
 /// Requests that may fail in a row before a call that does not wait gives up.
-const FAILURES_BEFORE_GIVING_UP: u32 = 3;
+pub(crate) const FAILURES_BEFORE_GIVING_UP: u32 = 3;
 
 impl Driver {
     /// Drives the machine. Dropping the future leaves at most an epoch object that lapses within its
@@ -226,6 +226,11 @@ impl Driver {
 
     /// How long until the followed lease lapses by this process's clock; `None` if it never does.
     pub(super) fn lapses_in(&self) -> Option<Duration> {
+        Some(self.lapses_at()?.saturating_sub(self.now().boot))
+    }
+
+    /// When that is or was, on the boot clock.
+    pub(super) fn lapses_at(&self) -> Option<Duration> {
         let knowledge = self.cx.knowledge();
         let timer = knowledge.timer.as_ref()?;
         // Another call of this `Election` may be following a greater epoch by now.
@@ -233,7 +238,7 @@ impl Driver {
         if timer.epoch() != *epoch {
             return None;
         }
-        timer.lapses_in(self.cx.config.drift, self.now())
+        timer.lapses_at(self.cx.config.drift)
     }
 
     fn takeover_in(&self) -> Duration {

@@ -108,14 +108,10 @@ impl LapseTimer {
         !running
     }
 
-    /// How long until the lease has lapsed by this observer's clock; `None` if it never does. Zero
-    /// once it has.
-    pub fn lapses_in(&self, drift: Drift, now: Moment) -> Option<Duration> {
+    /// When the lease lapses or has lapsed by this observer's boot clock; `None` if it never does.
+    pub fn lapses_at(&self, drift: Drift) -> Option<Duration> {
         let lapse = drift.stretch(self.validity?);
-        if self.lapsed_by_store {
-            return Some(Duration::ZERO);
-        }
-        Some(self.since.saturating_add(lapse).saturating_sub(now.boot))
+        Some(if self.lapsed_by_store { self.since } else { self.since.saturating_add(lapse) })
     }
 
     /// How long until `delay` after the seal was first seen is over.
@@ -243,8 +239,9 @@ mod tests {
         let mut timer = None;
         assert!(observe(&mut timer, &sighting(1, 7, "a", None), at(0)));
         assert!(!observe(&mut timer, &sighting(1, 7, "a", None), at(8)));
-        let lapses_in = |timer: &Option<LapseTimer>, now| {
-            timer.as_ref().unwrap().lapses_in(NO_DRIFT, now).unwrap()
+        let lapses_in = |timer: &Option<LapseTimer>, now: Moment| {
+            let at = timer.as_ref().unwrap().lapses_at(NO_DRIFT).unwrap();
+            at.saturating_sub(now.boot)
         };
         assert_eq!(lapses_in(&timer, at(8)), Duration::from_secs(2));
         assert_eq!(lapses_in(&timer, at(99)), Duration::ZERO);
@@ -260,16 +257,13 @@ mod tests {
         observe(&mut timer, &sighting(1, 7, "a", None), at(0));
         observe(&mut timer, &sighting(1, 7, "s", Some(Ended::Deposed)), at(4));
         // Its holder may have renewed at 3, which this observer has not seen.
-        let left = timer.as_ref().unwrap().lapses_in(NO_DRIFT, at(4));
-        assert_eq!(left, Some(Duration::from_secs(10)));
+        assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(14).boot));
         observe(&mut timer, &sighting(1, 7, "s", Some(Ended::Deposed)), at(8));
-        let left = timer.as_ref().unwrap().lapses_in(NO_DRIFT, at(8));
-        assert_eq!(left, Some(Duration::from_secs(6)));
+        assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(14).boot));
         assert_eq!(timer.as_ref().unwrap().takeover_in(VALIDITY, at(5)), Duration::from_secs(9));
         // Never seen unsealed.
         observe(&mut timer, &sighting(2, 7, "s", Some(Ended::Deposed)), at(20));
-        let left = timer.as_ref().unwrap().lapses_in(NO_DRIFT, at(21));
-        assert_eq!(left, Some(Duration::from_secs(9)));
+        assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(30).boot));
     }
 
     #[test]
@@ -305,8 +299,8 @@ mod tests {
                 received: at(0),
             };
             LapseTimer::observe(&mut timer, &reading, NO_DRIFT);
-            let left = timer.unwrap().lapses_in(NO_DRIFT, at(0)).unwrap();
-            assert_eq!(left.is_zero(), lapsed);
+            let at_once = timer.unwrap().lapses_at(NO_DRIFT) == Some(at(0).boot);
+            assert_eq!(at_once, lapsed);
         }
     }
 

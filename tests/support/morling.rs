@@ -1,0 +1,1 @@
+//! A node of Morling's post.
