@@ -82,6 +82,7 @@ impl LapseTimer {
             Some(timer) if same_holder && sealed => {
                 if timer.sealed.is_none() && !sighting.seen.is_known_to_holder() {
                     timer.since = received.boot;
+                    timer.lapsed_by_store = false;
                 }
                 timer.sealed.get_or_insert(received.boot);
                 true
