@@ -103,6 +103,8 @@ pub(crate) struct Driver {
     polled: Duration,
     /// How long after the lapse this candidate seals, so that not all do at once.
     lapse_jitter: Duration,
+    /// When this candidate last found a lease lapsed, on the boot clock.
+    last_lapse: Duration,
     /// Whether a predecessor's epoch may be sealed at once.
     reclaim: bool,
     /// From the grant on: what is read then is no observation of somebody else's lease.
@@ -142,6 +144,7 @@ impl Driver {
             failures: 0,
             polled: now.boot,
             lapse_jitter: Duration::ZERO,
+            last_lapse: Duration::ZERO,
             reclaim: false,
             leading: false,
             cx: Arc::clone(cx),

@@ -188,10 +188,8 @@ impl Driver {
         let since_poll = self.now().boot.saturating_sub(self.polled);
         let poll_in = poll.saturating_sub(since_poll);
         let (delay, input) = match wait {
-            Wait::Follow => match self.lapses_in() {
-                Some(left) if left.saturating_add(self.lapse_jitter) <= poll_in => {
-                    (left.saturating_add(self.lapse_jitter), Input::Lapsed)
-                }
+            Wait::Follow => match self.seals_in() {
+                Some(left) if left <= poll_in => (left, Input::Lapsed),
                 _ => (poll_in, Input::PollDue),
             },
             Wait::Deposed => match self.lapses_in() {
@@ -221,7 +219,16 @@ impl Driver {
             outcome = "lapsed",
             "the leader showed no sign of life for its whole validity"
         );
+        self.last_lapse = self.now().boot;
         self.draw_lapse_jitter();
+    }
+
+    /// How long until this candidate seals what it follows: the jitter after the lapse, or after
+    /// its last seal of the same.
+    fn seals_in(&self) -> Option<Duration> {
+        // Counted from a fixed moment, as the jitter may be longer than the poll interval.
+        let from = self.lapses_at()?.max(self.last_lapse);
+        Some(from.saturating_add(self.lapse_jitter).saturating_sub(self.now().boot))
     }
 
     /// How long until the followed lease lapses by this process's clock; `None` if it never does.
