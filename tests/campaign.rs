@@ -42,6 +42,19 @@ async fn a_dead_leader_is_succeeded_within_its_validity() {
     }
 }
 
+/// The jitter after the lapse is up to a tenth of the leader's validity.
+#[tokio::test(start_paused = true)]
+async fn regression_polls_shorter_than_the_jitter_do_not_put_off_the_seal() {
+    for _ in 0..10 {
+        let world = World::new();
+        drop(world.leader("a").await);
+        let b = world.node("b").poll_interval(millis(50)).build().unwrap();
+        let (took, b) = timed(elect(&b)).await;
+        assert_eq!(b.epoch().get(), 2);
+        assert!(took < TAKEOVER, "{took:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_resigned_epoch_is_succeeded_within_a_poll() {
     let world = World::new();
@@ -60,6 +73,22 @@ async fn a_deposed_epoch_is_succeeded_only_when_its_holder_must_have_stopped() {
     way.always(Fault::Hang);
     world.seal(1, "deposed").await;
     let b = elect(&world.node("b").build().unwrap()).await;
+    assert!(a.check().is_err(), "both lead");
+    assert_eq!(b.epoch().get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_a_renewal_that_was_not_seen_lengthens_the_wait_after_a_deposition() {
+    let world = World::new();
+    let way = world.another_way();
+    let a = elect(&world.node_behind(&way, &world.clock, "a").build().unwrap()).await;
+    let b = world.node("b").poll_interval(VALIDITY).build().unwrap();
+    let follow = tokio::spawn(async move { elect(&b).await });
+    // A renewal at 3.3 s, and b looks again at 10 s only.
+    wait(secs(4)).await;
+    way.always(Fault::Hang);
+    world.seal(1, "deposed").await;
+    let b = follow.await.unwrap();
     assert!(a.check().is_err(), "both lead");
     assert_eq!(b.epoch().get(), 2);
 }

@@ -49,10 +49,6 @@ impl SimClock {
         self.state.lock().unwrap().show(now())
     }
 
-    pub fn rate(&self) -> u128 {
-        self.state.lock().unwrap().rate
-    }
-
     pub fn stop_boot(&self, stands: bool) {
         self.change(|state| state.boot_stands = stands);
     }

@@ -10,6 +10,7 @@ pub mod plan;
 pub mod process;
 pub mod store;
 pub mod trace;
+pub mod words;
 pub mod world;
 
 use std::sync::Arc;
@@ -144,7 +145,7 @@ fn bound(plan: &Plan) -> Duration {
     local.mul_f64(1e6 / slowest as f64) + plan.rtt * 40 + plan.longest_validity() / 5
 }
 
-/// Runs these seeds on all cores.
+/// Runs these seeds on all cores, up to the first that fails.
 pub fn run_all(seeds: impl IntoIterator<Item = u64>, broken: Broken) -> Vec<Outcome> {
     let seeds: Vec<u64> = seeds.into_iter().collect();
     let next = AtomicU64::new(0);
@@ -152,8 +153,7 @@ pub fn run_all(seeds: impl IntoIterator<Item = u64>, broken: Broken) -> Vec<Outc
     let work = || {
         let mut outcomes = Vec::new();
         while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-            let outcome =
-                run(Plan { traced: std::env::var("LIVE").is_ok(), ..Plan::draw(*seed, broken) });
+            let outcome = run(Plan::draw(*seed, broken));
             let failed = outcome.violation.is_some();
             outcomes.push(outcome);
             if failed {

@@ -131,7 +131,7 @@ impl Candidate {
                 Ok(leadership) => self.lead(leadership).await,
                 Err(error) => {
                     self.world.note(self.who, || format!("campaign failed: {error}"));
-                    if error.kind() != ErrorKind::Unavailable {
+                    if !self.knobs.tries || error.kind() != ErrorKind::Unavailable {
                         return self.world.fail("campaign", format!("{}: {error:?}", self.who));
                     }
                     self.world.count("campaigns that gave up");

@@ -17,6 +17,7 @@ use super::bucket::{PREFIX, Reply, Request, epoch_of, parse};
 use super::checkers::{Event, Seen, Write, WriteId};
 use super::gate::pass;
 use super::plan::Broken;
+use super::words::{brief, describe, describe_answer};
 use super::world::{Outage, State, Who, World, now, sleep};
 
 /// A process's way to the store.
@@ -99,8 +100,7 @@ impl SimStore {
         let mut state = self.world.state();
         let sent = state.members[self.who.0].clock.truth();
         let (epoch, body) = (epoch_of(key)?, parse(bytes)?);
-        let write =
-            Write { who: self.who, epoch, body, create, sent, applied: None, applied_at: None };
+        let write = Write { who: self.who, epoch, body, create, sent, applied: None };
         Some(state.book.sent(write))
     }
 
@@ -268,11 +268,11 @@ impl Carrier {
             state.note(self.who, &what);
         }
         if let (Reply::Put(PutOutcome::Done { .. }), Some(id)) = (&reply, self.write) {
-            state.book.applied(id, now());
+            state.book.applied(id);
             let write = state.book.writes[id].clone();
             let event = match &before {
                 Some(before) => Event::Replaced { write: &write, before },
-                None => Event::Created { epoch: write.epoch },
+                None => Event::Created,
             };
             world.see_in(&mut state, &event);
         }
@@ -356,68 +356,6 @@ impl Course {
         }
         course.undeleted = state.chance(network.conflict);
         course
-    }
-}
-
-fn describe(request: &Request) -> String {
-    let body = |bytes: &Bytes| match parse(bytes) {
-        None => format!("{} bytes", bytes.len()),
-        Some(body) => {
-            let nonce = body.nonce.unwrap_or_default();
-            let nonce = nonce.get(28..).unwrap_or_default();
-            let ended = body.ended.map(|word| format!(", {word}")).unwrap_or_default();
-            format!("nonce {nonce}, heartbeat {}{ended}", body.heartbeat)
-        }
-    };
-    let short = |key: &str| match epoch_of(key) {
-        Some(epoch) => format!("epoch {epoch}"),
-        None => key.to_owned(),
-    };
-    match request {
-        Request::List { after, .. } => format!("LIST after {}", short(after)),
-        Request::Get { key, unless, .. } => {
-            format!("GET {}{}", short(key), if unless.is_some() { " if changed" } else { "" })
-        }
-        Request::Create { key, bytes } => format!("CREATE {} ({})", short(key), body(bytes)),
-        Request::Replace { key, bytes, .. } => format!("REPLACE {} ({})", short(key), body(bytes)),
-        Request::Delete { keys } => {
-            format!("DELETE {}", keys.iter().map(|k| short(k)).collect::<Vec<_>>().join(", "))
-        }
-    }
-}
-
-fn describe_answer(request: &Request, answer: &Result<Reply, StoreError>) -> String {
-    let said = match answer {
-        Ok(reply) => brief(request, reply),
-        Err(error) => error.to_string(),
-    };
-    format!("{}: {said}", describe(request))
-}
-
-fn brief(request: &Request, reply: &Reply) -> String {
-    match reply {
-        Reply::Page(page) => {
-            let keys = page.entries.iter().map(|entry| match epoch_of(&entry.key) {
-                Some(epoch) => epoch.to_string(),
-                None => entry.key.clone(),
-            });
-            let more = if page.truncated { ", more" } else { "" };
-            format!("[{}{more}]", keys.collect::<Vec<_>>().join(" "))
-        }
-        Reply::Got(GetOutcome::Found(object)) => match request {
-            Request::Get { key, .. } => {
-                describe(&Request::Create { key: key.clone(), bytes: object.body.clone() })
-                    .replace("CREATE", "found")
-            }
-            _ => String::new(),
-        },
-        Reply::Got(GetOutcome::NotModified) => "304".to_owned(),
-        Reply::Got(GetOutcome::Missing) => "404".to_owned(),
-        Reply::Got(GetOutcome::TooLarge { .. }) => "too large".to_owned(),
-        Reply::Put(PutOutcome::Done { .. }) => "done".to_owned(),
-        Reply::Put(PutOutcome::Refused) => "412".to_owned(),
-        Reply::Put(PutOutcome::Missing) => "404".to_owned(),
-        Reply::Deleted(outcome) => format!("{} deleted", outcome.deleted),
     }
 }
 

@@ -15,10 +15,6 @@ impl Trace {
         Trace { on, text: String::new() }
     }
 
-    pub fn is_on(&self) -> bool {
-        self.on
-    }
-
     pub fn line(&mut self, at: Duration, who: &str, what: &str) {
         if std::env::var("LIVE").is_ok() {
             eprintln!("{at:?} {who} {what}");

@@ -153,18 +153,13 @@ impl World {
     }
 
     /// Shows an event to the checkers.
-    pub fn see(&self, event: &Event<'_>) {
-        let mut state = self.state();
-        self.see_in(&mut state, event);
-    }
-
     pub fn see_in(&self, state: &mut State, event: &Event<'_>) {
         if state.violation.is_some() {
             return;
         }
         let State { checkers, book, bucket, members, .. } = state;
         let clock = |who: Who| -> Moment { members[who.0].clock.truth() };
-        let view = View { plan: &self.plan, book, bucket, at: now(), clock: &clock };
+        let view = View { plan: &self.plan, book, bucket, clock: &clock };
         let mut found = None;
         for checker in checkers {
             if let Err(what) = checker.see(event, &view) {
@@ -191,10 +186,6 @@ impl World {
         }
     }
 
-    pub fn truth(&self, who: Who) -> Moment {
-        self.state().members[who.0].clock.truth()
-    }
-
     /// A campaign of this process has returned.
     pub fn granted(&self, who: Who, leadership: &Leadership) -> LeadId {
         let epoch = leadership.epoch().get();
@@ -207,7 +198,7 @@ impl World {
         state.book.grants.entry(epoch).or_insert_with(|| grant.clone());
         self.see_in(&mut state, &Event::Granted { grant: &grant });
         let id = state.book.leads.len();
-        let lead = Lead { id, who, epoch, nonce, began: now(), over: None };
+        let lead = Lead { id, who, epoch, nonce, over: None };
         state.book.leads.push(lead);
         state.last_token = Some(now());
         id

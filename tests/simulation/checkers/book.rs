@@ -23,7 +23,6 @@ pub struct Write {
     pub sent: Moment,
     /// The store's step that applied it first, if any.
     pub applied: Option<u64>,
-    pub applied_at: Option<Duration>,
 }
 
 /// An epoch that a campaign was told it has won.
@@ -43,7 +42,6 @@ pub struct Lead {
     pub who: Who,
     pub epoch: u64,
     pub nonce: String,
-    pub began: Duration,
     pub over: Option<Duration>,
 }
 
@@ -66,10 +64,8 @@ impl Book {
         id
     }
 
-    pub fn applied(&mut self, id: WriteId, at: Duration) {
-        let write = &mut self.writes[id];
-        write.applied.get_or_insert(self.step);
-        write.applied_at.get_or_insert(at);
+    pub fn applied(&mut self, id: WriteId) {
+        self.writes[id].applied.get_or_insert(self.step);
     }
 
     pub fn received(&mut self, page: Seen) {

@@ -15,8 +15,6 @@ mod i7;
 mod i8;
 mod losses;
 
-use std::time::Duration;
-
 use tenure::Moment;
 
 pub use book::{Book, Grant, Lead, LeadId, Write, WriteId};
@@ -39,7 +37,7 @@ pub struct Seen {
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A create took effect.
-    Created { epoch: u64 },
+    Created,
     /// An overwrite took effect, on an object that had this body.
     Replaced { write: &'a Write, before: &'a Body },
     /// An object is about to be deleted.
@@ -59,7 +57,6 @@ pub struct View<'a> {
     pub plan: &'a Plan,
     pub book: &'a Book,
     pub bucket: &'a Bucket,
-    pub at: Duration,
     /// The true clocks of each process.
     pub clock: &'a dyn Fn(Who) -> Moment,
 }
