@@ -66,6 +66,7 @@ mod error;
 mod keys;
 mod leader;
 mod leadership;
+mod listing;
 mod process;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
