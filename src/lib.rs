@@ -54,6 +54,9 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod bad_bytes;
 mod check;
 mod clock;
 mod compactor;
