@@ -15,8 +15,6 @@ mod listings;
 mod reader;
 
 pub use listings::listing;
-#[cfg(test)]
-use listings::{Shelf, check_page, check_search, compact};
 
 /// The longest name that the configuration lets through.
 const LONGEST_NAME: usize = 256;
@@ -111,4 +109,4 @@ fn check_seal(record: &Record, ended: Ended, heartbeat: u64) {
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
-pub(crate) use properties::cases;
+pub(crate) use properties::{any_epoch, cases, foreign_key};

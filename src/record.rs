@@ -245,6 +245,9 @@ fn where_not_what(error: &serde_json::Error) -> String {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
