@@ -58,6 +58,9 @@
 #[cfg(test)]
 extern crate self as tenure;
 
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod bad_bytes;
 mod check;
 mod clock;
 mod compactor;
@@ -70,6 +73,7 @@ mod error;
 mod keys;
 mod leader;
 mod leadership;
+mod listing;
 mod process;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
