@@ -1,4 +1,4 @@
-//! A campaign can be dropped at any await: nothing that it leaves blocks others longer than a lease.
+//! A campaign can be dropped at any await: what it leaves blocks nobody longer than a lease.
 
 mod support;
 

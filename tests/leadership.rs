@@ -36,6 +36,20 @@ async fn the_lease_ends_validity_after_the_last_renewal_was_sent() {
     assert!(took > millis(8_490) && took < millis(8_510), "{took:?}");
 }
 
+/// Read back after its retry was refused, two seconds later.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_landed_unheard_counts_from_its_own_sending() {
+    let world = World::new();
+    let (lead, way, clock) = leader_behind(&world).await;
+    let start = clock.now().boot;
+    way.on(Call::Replace).fault(Fault::HangAfter);
+    wait(millis(6_000)).await;
+    let log = way.take_calls();
+    assert!(log.ends_with(&[Call::Replace, Call::Replace, Call::Get]), "{log:?}");
+    let end = lead.lease_end().boot - start;
+    assert!(end >= millis(13_333) && end < millis(13_340), "{end:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn never_a_token_at_or_after_the_end() {
     let world = World::new();
