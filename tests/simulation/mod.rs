@@ -9,6 +9,7 @@ pub mod peers;
 pub mod plan;
 pub mod process;
 pub mod store;
+pub mod summary;
 pub mod trace;
 pub mod words;
 pub mod world;

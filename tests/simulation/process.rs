@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use tenure::{
-    Attempt, Compactor, Election, Entropy, Epoch, Error, ErrorKind, Leadership, Loss, Observation,
-    Process,
+    Attempt, Compactor, Election, Entropy, Epoch, Error, ErrorKind, Leadership, LeadershipEvent,
+    Loss, Observation, Process,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -160,6 +160,7 @@ impl Candidate {
 
     async fn lead(&self, leadership: Leadership) {
         let id = self.world.granted(self.who, &leadership);
+        self.count_recoveries(&leadership);
         if self.world.chance(0.2) {
             return self.run(leadership, id).await;
         }
@@ -193,6 +194,23 @@ impl Candidate {
             sleep(self.pause()).await;
         }
         self.leave(leadership, id).await;
+    }
+
+    /// Counts how often a lease that was at risk was renewed after all.
+    fn count_recoveries(&self, leadership: &Leadership) {
+        let (world, mut events) = (Arc::clone(&self.world), leadership.events());
+        spawn(&self.world, self.who, 0, async move {
+            let mut at_risk = false;
+            while let Some(event) = events.next().await {
+                match event {
+                    LeadershipEvent::AtRisk { .. } => at_risk = true,
+                    LeadershipEvent::Renewed { .. } if std::mem::take(&mut at_risk) => {
+                        world.count("at-risk recoveries");
+                    }
+                    _ => {}
+                }
+            }
+        });
     }
 
     /// How long this application wants to lead.

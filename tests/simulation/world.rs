@@ -195,6 +195,7 @@ impl World {
         let grant = Grant { who, epoch, nonce: nonce.clone(), confirm };
         state.note(who, &format!("ELECTED with epoch {epoch}"));
         state.count("grants");
+        state.count_succession(epoch);
         state.book.grants.entry(epoch).or_insert_with(|| grant.clone());
         self.see_in(&mut state, &Event::Granted { grant: &grant });
         let id = state.book.leads.len();
@@ -251,6 +252,18 @@ impl World {
 impl State {
     pub fn count(&mut self, what: &'static str) {
         *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// How the epoch before this one ended: S1 and S2 must be seen to happen.
+    fn count_succession(&mut self, epoch: u64) {
+        let before = self.book.leads.iter().rev().find(|lead| lead.epoch < epoch);
+        let Some(before) = before.cloned() else { return };
+        let clock = self.members[before.who.0].clock.truth();
+        if before.over.is_none() || !self.members[before.who.0].alive {
+            self.count("takeovers");
+        } else if !self.book.left(&before, clock).is_zero() {
+            self.count("succeeded without waiting");
+        }
     }
 
     pub fn note(&mut self, who: Who, what: &str) {
