@@ -1,10 +1,11 @@
 //! The command on S3, over real HTTP: what it says when the store is not as it should be.
 
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 
 use nix::sys::signal::Signal;
 
-use super::bench::{Said, command, said};
+use super::bench::{Said, command, said, spawn};
 use super::look::Watching;
 use super::support::s3_server::*;
 
@@ -192,4 +193,21 @@ fn watch_waits_for_a_store_that_cannot_be_reached_yet() {
     server.clear_faults();
     watching.tells("nobody leads");
     watching.ends(Signal::SIGINT);
+}
+
+#[test]
+fn compactions_go_on_when_one_fails() {
+    let server = S3Server::start_blocking();
+    server.fault(Fault::ErrorBefore).on(Op::List).times(3);
+    let line = [&["compact"][..], &STORE, &["--every", "50ms", "--json"]].concat();
+    let mut child = spawn(&server.env(), &line);
+    // The SDK asks three times, so this is the report of the second run.
+    let mut report = String::new();
+    let stdout = child.stdout.take().expect("it is piped");
+    BufReader::new(stdout).read_line(&mut report).expect("it writes text");
+    assert!(report.starts_with(r#"{"listed":0,"#), "{report}");
+    child.kill().expect("it lives");
+    let said = child.wait_with_output().expect("it is a child");
+    let said = String::from_utf8_lossy(&said.stderr);
+    assert!(said.contains("the next run tries again"), "{said}");
 }
