@@ -54,6 +54,10 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+// The support of the integration tests serves the unit tests, too.
+#[cfg(test)]
+extern crate self as tenure;
+
 mod check;
 mod clock;
 mod compactor;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Driver;
-use super::wait::LOOK;
+use super::wait::bounded;
 use crate::clock::Moment;
 use crate::epoch::Epoch;
 use crate::error::Error;
@@ -63,8 +63,7 @@ impl Driver {
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let process = self.cx.process.clone();
-        let look = LOOK.min(self.cx.config.validity / 10);
-        let outcome = self.pulse.bounded(&process, limit, look, call).await;
+        let outcome = bounded(&process, limit, call).await;
         self.polled = process.now().boot;
         outcome.unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))))
     }

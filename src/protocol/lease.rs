@@ -67,8 +67,9 @@ pub struct Reading<'a> {
 }
 
 impl LapseTimer {
-    /// Takes note of a record. Any new ETag restarts the timer, the same ETag never does, and a seal
-    /// leaves the timer of the last unsealed ETag running. Returns whether this was a sign of life.
+    /// Takes note of a record. Any new ETag restarts the timer, the same ETag never does. So does
+    /// the first sight of a seal that its holder may not know of: a renewal may have come between
+    /// the last unsealed ETag that was seen and the seal. Returns whether this was a sign of life.
     pub fn observe(timer: &mut Option<LapseTimer>, reading: &Reading<'_>, drift: Drift) -> bool {
         let Reading { sighting, received, .. } = reading;
         let foreign = sighting.is_foreign();
@@ -79,6 +80,10 @@ impl LapseTimer {
             .is_some_and(|t| t.epoch == sighting.epoch && t.nonce == sighting.seen.nonce);
         let running = match timer {
             Some(timer) if same_holder && sealed => {
+                if timer.sealed.is_none() && !sighting.seen.is_known_to_holder() {
+                    timer.since = received.boot;
+                    timer.lapsed_by_store = false;
+                }
                 timer.sealed.get_or_insert(received.boot);
                 true
             }
@@ -104,14 +109,10 @@ impl LapseTimer {
         !running
     }
 
-    /// How long until the lease has lapsed by this observer's clock; `None` if it never does. Zero
-    /// once it has.
-    pub fn lapses_in(&self, drift: Drift, now: Moment) -> Option<Duration> {
+    /// When the lease lapses or has lapsed by this observer's boot clock; `None` if it never does.
+    pub fn lapses_at(&self, drift: Drift) -> Option<Duration> {
         let lapse = drift.stretch(self.validity?);
-        if self.lapsed_by_store {
-            return Some(Duration::ZERO);
-        }
-        Some(self.since.saturating_add(lapse).saturating_sub(now.boot))
+        Some(if self.lapsed_by_store { self.since } else { self.since.saturating_add(lapse) })
     }
 
     /// How long until `delay` after the seal was first seen is over.
@@ -239,8 +240,9 @@ mod tests {
         let mut timer = None;
         assert!(observe(&mut timer, &sighting(1, 7, "a", None), at(0)));
         assert!(!observe(&mut timer, &sighting(1, 7, "a", None), at(8)));
-        let lapses_in = |timer: &Option<LapseTimer>, now| {
-            timer.as_ref().unwrap().lapses_in(NO_DRIFT, now).unwrap()
+        let lapses_in = |timer: &Option<LapseTimer>, now: Moment| {
+            let at = timer.as_ref().unwrap().lapses_at(NO_DRIFT).unwrap();
+            at.saturating_sub(now.boot)
         };
         assert_eq!(lapses_in(&timer, at(8)), Duration::from_secs(2));
         assert_eq!(lapses_in(&timer, at(99)), Duration::ZERO);
@@ -251,17 +253,18 @@ mod tests {
     }
 
     #[test]
-    fn a_deposition_leaves_the_timer_of_the_last_unsealed_etag_running() {
+    fn a_deposition_restarts_the_timer_once() {
         let mut timer = None;
         observe(&mut timer, &sighting(1, 7, "a", None), at(0));
         observe(&mut timer, &sighting(1, 7, "s", Some(Ended::Deposed)), at(4));
-        let left = timer.as_ref().unwrap().lapses_in(NO_DRIFT, at(4));
-        assert_eq!(left, Some(Duration::from_secs(6)));
+        // Its holder may have renewed at 3, which this observer has not seen.
+        assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(14).boot));
+        observe(&mut timer, &sighting(1, 7, "s", Some(Ended::Deposed)), at(8));
+        assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(14).boot));
         assert_eq!(timer.as_ref().unwrap().takeover_in(VALIDITY, at(5)), Duration::from_secs(9));
-        // Never seen unsealed: it counts from first sight.
+        // Never seen unsealed.
         observe(&mut timer, &sighting(2, 7, "s", Some(Ended::Deposed)), at(20));
-        let left = timer.as_ref().unwrap().lapses_in(NO_DRIFT, at(21));
-        assert_eq!(left, Some(Duration::from_secs(9)));
+        assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(30).boot));
     }
 
     #[test]
@@ -297,8 +300,8 @@ mod tests {
                 received: at(0),
             };
             LapseTimer::observe(&mut timer, &reading, NO_DRIFT);
-            let left = timer.unwrap().lapses_in(NO_DRIFT, at(0)).unwrap();
-            assert_eq!(left.is_zero(), lapsed);
+            let at_once = timer.unwrap().lapses_at(NO_DRIFT) == Some(at(0).boot);
+            assert_eq!(at_once, lapsed);
         }
     }
 

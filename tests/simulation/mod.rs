@@ -1,0 +1,172 @@
+//! Runs the shipped library under a simulated world: one seed, one timeline.
+
+pub mod bucket;
+pub mod checkers;
+pub mod clock;
+pub mod faults;
+pub mod gate;
+pub mod peers;
+pub mod plan;
+pub mod process;
+pub mod store;
+pub mod trace;
+pub mod words;
+pub mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use faults::{Slot, inject};
+use plan::{Broken, Plan};
+use world::{Counts, Violation, World, now, sleep};
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Outcome {
+    pub seed: u64,
+    pub counts: Counts,
+    pub violation: Option<Violation>,
+    pub trace: String,
+    pub plan: Plan,
+    /// How long after the faults somebody led.
+    pub recovered: Option<Duration>,
+}
+
+/// Runs one seed.
+pub fn run(plan: Plan) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without IO needs nothing");
+    let seed = plan.seed;
+    let (world, recovered) = runtime.block_on(async {
+        let world = World::new(plan.clone());
+        let recovered = tokio::select! {
+            biased;
+            () = world.over.notified() => None,
+            recovered = live(&world) => recovered,
+        };
+        (world, recovered)
+    });
+    drop(runtime);
+    let mut state = world.state();
+    Outcome {
+        seed,
+        counts: std::mem::take(&mut state.counts),
+        violation: state.violation.take(),
+        trace: state.trace.text().to_owned(),
+        plan,
+        recovered,
+    }
+}
+
+/// The faults, then the calm after them.
+async fn live(world: &Arc<World>) -> Option<Duration> {
+    let plan = &world.plan;
+    if plan.foreign_keys {
+        let mut state = world.state();
+        for key in
+            ["app/lock-", "app/lock-0000000001.json.bak", "app/lock-0000000003x", "app/lock-a"]
+        {
+            state.bucket.put(key, Bytes::from_static(b"not ours"), now());
+        }
+    }
+    let mut slots: Vec<Slot> = plan
+        .candidates
+        .iter()
+        .map(|knobs| {
+            let clock = process::machine(world, knobs.rate);
+            let who = process::start_candidate(world, knobs, Arc::clone(&clock));
+            Slot { knobs: knobs.clone(), clock, who }
+        })
+        .collect();
+    let mut others = Vec::new();
+    for knobs in &plan.compactors {
+        others.push(process::start_compactor(world, knobs));
+    }
+    for _ in 0..plan.observers {
+        others.push(process::start_observer(world, &plan.candidates[0]));
+    }
+    if plan.foreign {
+        others.push(peers::start_foreign(world, plan.candidates[0].validity));
+    }
+    let operator = plan.operator.then(|| peers::join_operator(world));
+    inject(world, &mut slots, &others, operator).await;
+    calm(world).await
+}
+
+/// Ends the faults and waits until somebody leads: the promise of liveness.
+async fn calm(world: &Arc<World>) -> Option<Duration> {
+    world.state().faults = false;
+    // Requests on their way and stops are faults too, until they have come to an end.
+    loop {
+        let quiet = {
+            let state = world.state();
+            let stopped = |m: &world::Member| {
+                m.outage.is_some() || (m.alive && m.gates.iter().any(|gate| gate.is_closed()))
+            };
+            state.in_flight == 0 && !state.members.iter().any(stopped)
+        };
+        if quiet {
+            break;
+        }
+        sleep(world.plan.rtt).await;
+    }
+    let began = now();
+    world.state().trace.line(began, "-", "CALM");
+    if world.plan.foreign {
+        // A foreign peer may hold the newest epoch for as long as it likes.
+        return None;
+    }
+    let bound = bound(&world.plan);
+    while now() < began + bound {
+        let last = world.state().last_token;
+        if let Some(at) = last.filter(|at| *at >= began) {
+            // It goes on well, too.
+            sleep(world.plan.longest_validity()).await;
+            return Some(at - began);
+        }
+        sleep(world.plan.rtt).await;
+    }
+    world.fail("liveness", format!("nobody leads {bound:?} after the last fault"));
+    None
+}
+
+/// Validity × (1 + drift), the jitter of a tenth, polls and round trips, by the slowest clock.
+fn bound(plan: &Plan) -> Duration {
+    let validity = plan.longest_validity().mul_f64(1.1 * (1.0 + plan.drift));
+    let poll = plan.candidates.iter().map(|c| c.poll).max().expect("there are candidates");
+    let delay = plan.candidates.iter().map(|c| c.takeover_delay).max().unwrap_or_default();
+    let slowest = plan.candidates.iter().map(|c| c.rate).min().expect("there are candidates");
+    let local = validity + poll * 3 + delay;
+    local.mul_f64(1e6 / slowest as f64) + plan.rtt * 40 + plan.longest_validity() / 5
+}
+
+/// Runs these seeds on all cores, up to the first that fails.
+pub fn run_all(seeds: impl IntoIterator<Item = u64>, broken: Broken) -> Vec<Outcome> {
+    let seeds: Vec<u64> = seeds.into_iter().collect();
+    let next = AtomicU64::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let work = || {
+        let mut outcomes = Vec::new();
+        while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+            let outcome = run(Plan::draw(*seed, broken));
+            let failed = outcome.violation.is_some();
+            outcomes.push(outcome);
+            if failed {
+                // The rest need not run.
+                next.store(u64::MAX / 2, Ordering::Relaxed);
+            }
+        }
+        outcomes
+    };
+    let mut outcomes: Vec<Outcome> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().flat_map(|t| t.join().expect("reported, not panicked")).collect()
+    });
+    outcomes.sort_by_key(|outcome| outcome.seed);
+    outcomes
+}
