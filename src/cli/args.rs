@@ -202,7 +202,7 @@ Exit codes:
    N  CMD's own exit code, if the lease was valid when it ended; 128+N if signal N ended it,
       126 if it cannot be executed, 127 if it was not found
   64  wrong usage or settings
-  69  store unreachable at the start, or missing; later failures are waited out
+  69  no such bucket or directory; a store that cannot be reached is waited for
   70  store unsafe, or an object in it corrupt
   71  the operating system refused to start a process, or the guard has died
   75  lost the lease: CMD was stopped, or had ended too late

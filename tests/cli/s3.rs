@@ -58,13 +58,27 @@ fn an_unreachable_endpoint_gives_69() {
     let mut env = server.env();
     env.retain(|(name, _)| *name != "AWS_ENDPOINT_URL");
     env.push(("AWS_ENDPOINT_URL", endpoint.clone()));
-    for line in [
-        [&["status"][..], &STORE].concat(),
-        [&["compact"][..], &STORE].concat(),
-        [&["run"][..], &STORE, &["--", "echo", "elected"]].concat(),
-    ] {
+    for line in [[&["status"][..], &STORE].concat(), [&["compact"][..], &STORE].concat()] {
         with(&env, &line).fails(69, &[&endpoint, "can be reached"]);
     }
+}
+
+#[test]
+fn run_waits_for_a_store_that_cannot_be_reached_yet() {
+    let server = S3Server::start_blocking();
+    server.fault(Fault::CutBefore);
+    let mut child = spawn(&server.env(), &[&["run"][..], &STORE, &["--", "echo", "yes"]].concat());
+    let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+    let mut said = || lines.next().expect("a line").expect("text");
+    assert!(said().ends_with("in s3://tenure-test/app"));
+    let failing = said();
+    assert!(failing.contains("WARN the store fails, trying again: "), "{failing}");
+    server.clear_faults();
+    // The store is not said to fail again and again.
+    let elected = said();
+    assert!(elected.ends_with("tenure: elected: epoch 1; running echo yes"), "{elected}");
+    assert!(said().ends_with("tenure: resigned epoch 1"));
+    assert_eq!(child.wait().expect("it is a child").code(), Some(0));
 }
 
 #[test]
