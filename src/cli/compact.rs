@@ -82,5 +82,23 @@ fn not_deleted(report: &Report) -> Option<Failure> {
     let code =
         if first.contains(": AccessDenied") { exit::ACCESS_DENIED } else { exit::UNAVAILABLE };
     let why = format!("{} epochs could not be deleted; first {first}", report.failed);
-    Some(Failure::new(code, plain(&why)))
+    Some(Failure::new(code, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_deleted_is_a_failure() {
+        let code = |failed, first: Option<&str>| {
+            let mut report = Report::default();
+            (report.failed, report.first_failure) = (failed, first.map(str::to_owned));
+            not_deleted(&report).map(|failure| failure.code)
+        };
+        assert_eq!(code(0, None), None);
+        assert_eq!(code(1, None), Some(69));
+        assert_eq!(code(2, Some("app/lock-0000000001.json: InternalError: busy")), Some(69));
+        assert_eq!(code(2, Some("app/lock-0000000001.json: AccessDenied: a hold")), Some(77));
+    }
 }

@@ -74,9 +74,9 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
     outcome
 }
 
-/// Says something on stderr. `eprintln!` would panic where stderr is closed.
+/// Says something on stderr, in one line. `eprintln!` would panic where stderr is closed.
 fn complain(what: &str) {
-    let _ = writeln!(io::stderr(), "tenure: {what}");
+    let _ = writeln!(io::stderr(), "tenure: {}", print::plain(what));
 }
 
 #[allow(clippy::disallowed_methods, reason = "the command is not simulated, and has no driver")]

@@ -72,14 +72,17 @@ impl Bench {
 
 /// The command, without anything of this user's own settings.
 pub fn command(line: &[&str]) -> Command {
-    let mut command = Command::cargo_bin("tenure").expect("it was built for this test");
-    for (name, _) in std::env::vars() {
-        if name.starts_with("AWS_") || name == "RUST_LOG" {
-            command.env_remove(name);
-        }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    for name in own_settings() {
+        command.env_remove(name);
     }
     command.args(line);
     command
+}
+
+fn own_settings() -> impl Iterator<Item = String> {
+    let names = std::env::vars().map(|(name, _)| name);
+    names.filter(|name| name.starts_with("AWS_") || name == "RUST_LOG")
 }
 
 pub fn tenure(line: &[&str]) -> Said {
@@ -95,7 +98,10 @@ pub fn said(output: Output) -> Said {
 /// The command as a child, for what is not over at once.
 pub fn spawn(env: &[(&'static str, String)], line: &[&str]) -> std::process::Child {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"));
-    command.args(line).env_remove("RUST_LOG");
+    for name in own_settings() {
+        command.env_remove(name);
+    }
+    command.args(line);
     command.envs(env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("it starts")

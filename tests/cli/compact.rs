@@ -52,20 +52,6 @@ fn a_report_is_one_json_object() {
 }
 
 #[test]
-fn what_was_not_deleted_gives_69_and_is_named() {
-    let bench = with_epochs(3);
-    // A link is an object to nobody, and is not deleted either.
-    let key = bench.path("store/lock-0000000001.json");
-    std::fs::remove_file(&key).expect("it is there");
-    std::fs::create_dir(&key).expect("a new directory");
-    let said = bench.run("compact", &["--keep", "1", "--min-age", "0s", "--json"]);
-    let report: serde_json::Value = serde_json::from_str(&said.out).expect("one JSON object");
-    // Whether it is listed is up to the store; what is listed and stays must not pass for done.
-    assert_eq!(said.code == 0, report["failed"] == 0, "{said:?}");
-    assert_eq!(report["deleted"], 1);
-}
-
-#[test]
 fn compact_runs_again_and_again_until_told_to_end() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let bench = with_epochs(3);

@@ -164,7 +164,9 @@ fn a_full_disk_is_an_error() {
     let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"));
     command.args(["status", "--store", &bench.url()]).stdout(full);
-    assert_eq!(command.status().expect("it runs").code(), Some(71));
+    let output = command.stderr(Stdio::piped()).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(71));
+    assert!(output.stderr.starts_with(b"tenure: cannot write to stdout: No space"), "{output:?}");
 }
 
 /// A running `tenure watch`; killed in the end.

@@ -1,10 +1,11 @@
 //! The command on S3, over real HTTP: what it says when the store is not as it should be.
 
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 
 use nix::sys::signal::Signal;
 
-use super::bench::{Said, command, said};
+use super::bench::{Said, command, said, spawn};
 use super::look::Watching;
 use super::support::s3_server::*;
 
@@ -57,13 +58,27 @@ fn an_unreachable_endpoint_gives_69() {
     let mut env = server.env();
     env.retain(|(name, _)| *name != "AWS_ENDPOINT_URL");
     env.push(("AWS_ENDPOINT_URL", endpoint.clone()));
-    for line in [
-        [&["status"][..], &STORE].concat(),
-        [&["compact"][..], &STORE].concat(),
-        [&["run"][..], &STORE, &["--", "echo", "elected"]].concat(),
-    ] {
+    for line in [[&["status"][..], &STORE].concat(), [&["compact"][..], &STORE].concat()] {
         with(&env, &line).fails(69, &[&endpoint, "can be reached"]);
     }
+}
+
+#[test]
+fn run_waits_for_a_store_that_cannot_be_reached_yet() {
+    let server = S3Server::start_blocking();
+    server.fault(Fault::CutBefore);
+    let mut child = spawn(&server.env(), &[&["run"][..], &STORE, &["--", "echo", "yes"]].concat());
+    let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+    let mut said = || lines.next().expect("a line").expect("text");
+    assert!(said().ends_with("in s3://tenure-test/app"));
+    let failing = said();
+    assert!(failing.contains("WARN the store fails, trying again: "), "{failing}");
+    server.clear_faults();
+    // The store is not said to fail again and again.
+    let elected = said();
+    assert!(elected.ends_with("tenure: elected: epoch 1; running echo yes"), "{elected}");
+    assert!(said().ends_with("tenure: resigned epoch 1"));
+    assert_eq!(child.wait().expect("it is a child").code(), Some(0));
 }
 
 #[test]
@@ -192,4 +207,21 @@ fn watch_waits_for_a_store_that_cannot_be_reached_yet() {
     server.clear_faults();
     watching.tells("nobody leads");
     watching.ends(Signal::SIGINT);
+}
+
+#[test]
+fn compactions_go_on_when_one_fails() {
+    let server = S3Server::start_blocking();
+    server.fault(Fault::ErrorBefore).on(Op::List).times(3);
+    let line = [&["compact"][..], &STORE, &["--every", "50ms", "--json"]].concat();
+    let mut child = spawn(&server.env(), &line);
+    // The SDK asks three times, so this is the report of the second run.
+    let mut report = String::new();
+    let stdout = child.stdout.take().expect("it is piped");
+    BufReader::new(stdout).read_line(&mut report).expect("it writes text");
+    assert!(report.starts_with(r#"{"listed":0,"#), "{report}");
+    child.kill().expect("it lives");
+    let said = child.wait_with_output().expect("it is a child");
+    let said = String::from_utf8_lossy(&said.stderr);
+    assert!(said.contains("the next run tries again"), "{said}");
 }
