@@ -67,6 +67,10 @@ pub struct Knobs {
     pub rate: u128,
     /// `try_campaign` in a loop instead of `campaign`.
     pub tries: bool,
+    /// Two campaigns of one `Election` at once, which share what they know.
+    pub doubled: bool,
+    /// Observes while it campaigns, with the same `Election`.
+    pub watches: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -145,10 +149,20 @@ impl Plan {
             let candidate = plan.candidate(rng, number, validity, verify, takeover);
             plan.candidates.push(candidate);
         }
+        if twice_after_compaction {
+            plan.favour_repetition();
+        }
         if broken == Broken::TimerFromRequest {
             plan.favour_slow_polls();
         }
         plan
+    }
+
+    /// A create meets its own repetition only if its epoch is compacted soon.
+    fn favour_repetition(&mut self) {
+        self.network.twice = self.network.twice.max(0.3);
+        let (min_age, interval) = (Duration::ZERO, self.longest_validity() / 4);
+        self.compactors.push(CompactorKnobs { keep: 1, min_age, interval });
     }
 
     /// A timer that starts too early by one request's way is hidden by the drift, by the jitter
@@ -193,6 +207,8 @@ impl Plan {
             resign_on_drop: rng.f64() < 0.3,
             rate: self.rate(rng),
             tries: rng.f64() < 0.2,
+            doubled: rng.f64() < 0.1,
+            watches: rng.f64() < 0.1,
         }
     }
 
@@ -213,6 +229,11 @@ impl Plan {
     pub fn timed(&self) -> bool {
         let verified = self.candidates.iter().all(|candidate| candidate.verify_renewals);
         !self.foreign && !self.beyond_drift && (!self.twice_after_compaction || verified)
+    }
+
+    /// How much later than the first time a request may be applied again, in validities.
+    pub fn repeats_within(&self) -> u32 {
+        if self.twice_after_compaction { 12 } else { 3 }
     }
 
     pub fn longest_validity(&self) -> Duration {

@@ -319,7 +319,7 @@ impl Course {
             state.count("requests applied late");
         }
         if state.chance(network.twice) && !matches!(request, Request::Get { .. }) {
-            course.again = Some(state.part(validity * 3));
+            course.again = Some(state.part(validity * plan.repeats_within()));
             state.count("requests applied twice");
         }
         let no = |course: &mut Course, answer| {

@@ -51,6 +51,8 @@ pub struct World {
     state: Mutex<State>,
     /// Told when the run is decided early.
     pub over: Notify,
+    /// Told when faults stop.
+    calm: Notify,
 }
 
 /// What went wrong.
@@ -129,7 +131,27 @@ impl World {
             violation: None,
             uniques: 0,
         };
-        Arc::new(World { plan, state: Mutex::new(state), over: Notify::new() })
+        Arc::new(World { plan, state: Mutex::new(state), over: Notify::new(), calm: Notify::new() })
+    }
+
+    /// No more faults, and nobody idles any longer.
+    pub fn calm_down(&self) {
+        self.state().faults = false;
+        self.calm.notify_waiters();
+    }
+
+    /// Sleeps, in the calm not at all.
+    pub async fn idle(&self, duration: Duration) {
+        let mut calm = std::pin::pin!(self.calm.notified());
+        calm.as_mut().enable();
+        if !self.state().faults {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = calm => {}
+            () = sleep(duration) => {}
+        }
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
