@@ -5,6 +5,7 @@ pub mod checkers;
 pub mod clock;
 pub mod faults;
 pub mod gate;
+pub mod network;
 pub mod peers;
 pub mod plan;
 pub mod process;
@@ -14,13 +15,14 @@ pub mod trace;
 pub mod words;
 pub mod world;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use faults::{Slot, inject};
-use plan::{Broken, Plan};
+use plan::Plan;
 use world::{Counts, Violation, World, now, sleep};
 
 /// What a run came to.
@@ -164,22 +166,23 @@ fn bound(plan: &Plan) -> Duration {
 }
 
 /// Runs these seeds on all cores, up to the first that fails.
-pub fn run_all(seeds: impl IntoIterator<Item = u64>, broken: Broken) -> Vec<Outcome> {
-    let seeds: Vec<u64> = seeds.into_iter().collect();
-    let next = AtomicU64::new(0);
+pub fn run_all(seeds: Range<u64>, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Outcome> {
+    let next = AtomicU64::new(seeds.start);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let work = || {
         let mut outcomes = Vec::new();
-        while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-            let outcome = run(Plan::draw(*seed, broken));
-            let failed = outcome.violation.is_some();
-            outcomes.push(outcome);
-            if failed {
-                // The rest need not run.
-                next.store(u64::MAX / 2, Ordering::Relaxed);
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if !seeds.contains(&seed) {
+                return outcomes;
             }
+            let outcome = run(plan(seed));
+            if outcome.violation.is_some() {
+                // Greater seeds need not run; the lesser ones do already.
+                next.fetch_max(seeds.end, Ordering::Relaxed);
+            }
+            outcomes.push(outcome);
         }
-        outcomes
     };
     let mut outcomes: Vec<Outcome> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();

@@ -20,6 +20,16 @@ pub enum Broken {
     TokenKept,
     /// A deposed epoch is succeeded as if its holder knew.
     DepositionNotWaited,
+    /// The store creates what exists already.
+    StoreCreatesAgain,
+    /// The store overwrites whatever the ETag.
+    StoreReplacesBlindly,
+    /// The compactor deletes the newest epoch object, too.
+    NewestCompacted,
+    /// The store refuses every seal by another than the holder.
+    SealsRefused,
+    /// The fenced resource takes any token.
+    ResourceForgets,
 }
 
 /// A whole run.
@@ -28,6 +38,8 @@ pub struct Plan {
     pub seed: u64,
     pub broken: Broken,
     pub traced: bool,
+    /// The checkers that count; none stands for all.
+    pub only: &'static [&'static str],
     pub candidates: Vec<Knobs>,
     /// The ratio that the candidates are told.
     pub drift: f64,
@@ -126,6 +138,7 @@ impl Plan {
             seed,
             broken,
             traced: false,
+            only: &[],
             candidates: Vec::new(),
             drift,
             beyond_drift,
@@ -152,8 +165,13 @@ impl Plan {
         if twice_after_compaction {
             plan.favour_repetition();
         }
-        if broken == Broken::TimerFromRequest {
-            plan.favour_slow_polls();
+        match broken {
+            Broken::TimerFromRequest => plan.favour_slow_polls(),
+            // The check of the store would find these two.
+            Broken::StoreCreatesAgain | Broken::StoreReplacesBlindly => {
+                plan.candidates.iter_mut().for_each(|candidate| candidate.check_store = false);
+            }
+            _ => {}
         }
         plan
     }
