@@ -2,6 +2,8 @@
 //! time, draws the jitter and tries again.
 
 mod campaign;
+#[cfg(test)]
+mod costs;
 mod exchange;
 mod handle;
 mod lead;
@@ -103,8 +105,8 @@ pub(crate) struct Driver {
     polled: Duration,
     /// How long after the lapse this candidate seals, so that not all do at once.
     lapse_jitter: Duration,
-    /// When this candidate last found a lease lapsed, on the boot clock.
-    last_lapse: Duration,
+    /// Not before this moment on the boot clock is it tried again.
+    seal_again: Duration,
     /// Whether a predecessor's epoch may be sealed at once.
     reclaim: bool,
     /// From the grant on: what is read then is no observation of somebody else's lease.
@@ -144,7 +146,7 @@ impl Driver {
             failures: 0,
             polled: now.boot,
             lapse_jitter: Duration::ZERO,
-            last_lapse: Duration::ZERO,
+            seal_again: Duration::ZERO,
             reclaim: false,
             leading: false,
             cx: Arc::clone(cx),

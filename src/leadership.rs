@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{self, Stream};
+use futures::stream::{self, Stream, StreamExt as _};
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -28,7 +28,6 @@ use crate::protocol::message::Ended;
 ///
 /// While leading: one PUT every renew interval, and one GET every validity.
 #[must_use = "a leadership that is dropped is no longer renewed"]
-#[derive(Debug)]
 pub struct Leadership {
     lead: Arc<Lead>,
     config: Arc<Config>,
@@ -177,7 +176,8 @@ impl Leadership {
             Some(loss) => Next::Loss(loss),
             None => Next::Of(events),
         };
-        Box::pin(stream::unfold(next, next_event))
+        // Fused: whoever selects over it may poll it again after its end.
+        Box::pin(stream::unfold(next, next_event).fuse())
     }
 
     /// Writes `data` into the record, where observers see it. Renews the lease as well: one PUT.
@@ -282,6 +282,17 @@ async fn next_event(next: Next) -> Option<(LeadershipEvent, Next)> {
 fn over(doing: &str, loss: &Loss) -> Error {
     let message = format!("{doing}: the leadership is over: {loss}");
     Error::new(ErrorKind::LeadershipLost, message)
+}
+
+// By hand, as what is proclaimed must not reach a log.
+impl fmt::Debug for Leadership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leadership")
+            .field("epoch", &self.lead.epoch)
+            .field("candidate", &self.lead.candidate)
+            .field("status", &*self.lead.status.borrow())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Loss {

@@ -344,3 +344,39 @@ async fn a_paused_candidate_does_not_revive_a_compacted_epoch() {
     assert_eq!(lead.epoch().get(), 5);
     assert_eq!(world.record(2).await["expired"], true, "it sealed what it had made");
 }
+
+/// The jitter before the seal is a tenth of the leader's validity, whatever the interval of the
+/// polls: frequent ones must not put the seal off again and again.
+#[tokio::test(start_paused = true)]
+async fn regression_frequent_polls_do_not_put_off_the_seal() {
+    for seed in 0..10 {
+        let world = World::new();
+        let long = world.node("a").validity(secs(100)).build().unwrap();
+        for _ in 0..seed {
+            drop(world.node("skips a seed"));
+        }
+        drop(elect(&long).await);
+        let election = world.node("b").poll_interval(millis(100)).build().unwrap();
+        let (took, lead) = timed(within(secs(300), election.campaign())).await;
+        assert_eq!(lead.expect("elected").unwrap().epoch().get(), 2);
+        assert!(took >= secs(101) && took < secs(112), "{took:?}");
+    }
+}
+
+/// A store that refuses every seal for no reason does not make a candidate spin.
+#[tokio::test(start_paused = true)]
+async fn regression_a_store_that_refuses_every_seal_is_not_hammered() {
+    for unique in [false, true] {
+        let world = World::new();
+        drop(world.leader("a").await);
+        world.store.on(Call::Replace).always().fault(Fault::Refuse);
+        let election = world.node("a").name_is_unique(unique).build().unwrap();
+        let campaign = within(secs(60), election.campaign());
+        assert!(within(secs(70), campaign).await.expect("no spinning").is_none());
+        let asked = world.store.take_calls().len();
+        // A pause before each, though not a growing one.
+        assert!(asked < 2_000, "{asked} requests in a minute");
+        world.store.heal();
+        assert_eq!(elect(&election).await.epoch().get(), 2);
+    }
+}

@@ -36,6 +36,20 @@ async fn the_lease_ends_validity_after_the_last_renewal_was_sent() {
     assert!(took > millis(8_490) && took < millis(8_510), "{took:?}");
 }
 
+/// Read back after its retry was refused, two seconds later.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_landed_unheard_counts_from_its_own_sending() {
+    let world = World::new();
+    let (lead, way, clock) = leader_behind(&world).await;
+    let start = clock.now().boot;
+    way.on(Call::Replace).fault(Fault::HangAfter);
+    wait(millis(6_000)).await;
+    let log = way.take_calls();
+    assert!(log.ends_with(&[Call::Replace, Call::Replace, Call::Get]), "{log:?}");
+    let end = lead.lease_end().boot - start;
+    assert!(end >= millis(13_333) && end < millis(13_340), "{end:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn never_a_token_at_or_after_the_end() {
     let world = World::new();
@@ -292,6 +306,17 @@ async fn regression_the_events_end_with_the_loss() {
         let told = within(secs(1), events.collect::<Vec<_>>()).await.expect("the stream ends");
         assert!(matches!(told[..], [LeadershipEvent::Lost(Loss::Sealed { .. })]), "{told:?}");
     }
+}
+
+/// Whoever selects over a stream polls it again after its end.
+#[tokio::test(start_paused = true)]
+async fn regression_a_stream_that_has_ended_can_be_polled_again() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    let mut events = lead.events();
+    world.seal(1, "deposed").await;
+    while events.next().await.is_some() {}
+    assert!(events.next().await.is_none());
 }
 
 /// A renewal that hangs must not keep the news back until its timeout.

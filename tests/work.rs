@@ -293,3 +293,15 @@ async fn the_renewals_go_on_while_work_is_cancelled_but_has_not_returned() {
     let told: Vec<_> = events.by_ref().collect().await;
     assert!(told.iter().filter(|e| renewed(e)).count() >= 8, "{told:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn regression_what_is_proclaimed_does_not_show_in_debug_output() {
+    let world = World::new();
+    let builder = world.node("a").data("hunter2");
+    let election = world.node("a").data("hunter2").build().unwrap();
+    let lead = elect(&election).await;
+    lead.proclaim("hunter2").await.unwrap();
+    for text in [format!("{builder:?}"), format!("{election:?}"), format!("{lead:?}")] {
+        assert!(text.contains('a') && !text.contains("hunter2"), "{text}");
+    }
+}

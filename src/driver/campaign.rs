@@ -209,6 +209,12 @@ impl Driver {
         self.machine.handle(input);
     }
 
+    /// How long until this candidate seals the followed epoch: its jitter after the lapse.
+    fn seals_in(&self) -> Option<Duration> {
+        let due = self.lapses_at()?.saturating_add(self.lapse_jitter).max(self.seal_again);
+        Some(due.saturating_sub(self.now().boot))
+    }
+
     /// The next seal of the same epoch waits again, so that a store that refuses it for no reason
     /// does not make the candidate spin.
     fn lapsed(&mut self) {
@@ -219,16 +225,9 @@ impl Driver {
             outcome = "lapsed",
             "the leader showed no sign of life for its whole validity"
         );
-        self.last_lapse = self.now().boot;
+        let pause = self.retry_delay(self.cx.config.poll_interval);
         self.draw_lapse_jitter();
-    }
-
-    /// How long until this candidate seals what it follows: the jitter after the lapse, or after
-    /// its last seal of the same.
-    fn seals_in(&self) -> Option<Duration> {
-        // Counted from a fixed moment, as the jitter may be longer than the poll interval.
-        let from = self.lapses_at()?.max(self.last_lapse);
-        Some(from.saturating_add(self.lapse_jitter).saturating_sub(self.now().boot))
+        self.seal_again = self.now().boot.saturating_add(pause.max(self.lapse_jitter));
     }
 
     /// How long until the followed lease lapses by this process's clock; `None` if it never does.

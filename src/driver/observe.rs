@@ -90,8 +90,8 @@ impl Observer {
         let lapsed = lapses_in.is_some_and(|left| left.is_zero());
         let asked_since = driver.lapses_at().is_some_and(|lapse| self.answered >= lapse);
         let (delay, input) = match wait {
-            // It may have been suspended, or nobody may have asked it for long: nothing is said of a
-            // lapse before the store has been.
+            // It may have been suspended, or nobody may have asked it for long: of a lapse nothing
+            // is said before the store has been asked.
             Wait::Follow if lapsed && !asked_since && self.unanswered.is_none() => {
                 (Duration::ZERO, Input::PollDue)
             }

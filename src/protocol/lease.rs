@@ -34,6 +34,7 @@ impl Drift {
 pub struct LapseTimer {
     epoch: Epoch,
     nonce: Option<Nonce>,
+    heartbeat: u64,
     etag: ETag,
     /// Only of a foreign record, whose touch leaves the ETag as it was.
     touched: Option<DateTime<Utc>>,
@@ -67,9 +68,9 @@ pub struct Reading<'a> {
 }
 
 impl LapseTimer {
-    /// Takes note of a record. Any new ETag restarts the timer, the same ETag never does. So does
-    /// the first sight of a seal that its holder may not know of: a renewal may have come between
-    /// the last unsealed ETag that was seen and the seal. Returns whether this was a sign of life.
+    /// Takes note of a record. Any new ETag restarts the timer, the same ETag never does, and a seal
+    /// leaves the timer running if it was that of the last unsealed ETag. Returns whether this was a
+    /// sign of life.
     pub fn observe(timer: &mut Option<LapseTimer>, reading: &Reading<'_>, drift: Drift) -> bool {
         let Reading { sighting, received, .. } = reading;
         let foreign = sighting.is_foreign();
@@ -79,14 +80,7 @@ impl LapseTimer {
             .as_ref()
             .is_some_and(|t| t.epoch == sighting.epoch && t.nonce == sighting.seen.nonce);
         let running = match timer {
-            Some(timer) if same_holder && sealed => {
-                if timer.sealed.is_none() && !sighting.seen.is_known_to_holder() {
-                    timer.since = received.boot;
-                    timer.lapsed_by_store = false;
-                }
-                timer.sealed.get_or_insert(received.boot);
-                true
-            }
+            Some(timer) if same_holder && sealed => timer.sees_seal(sighting, received.boot),
             Some(timer) if same_holder => timer.etag == sighting.etag && timer.touched == touched,
             _ => false,
         };
@@ -94,6 +88,7 @@ impl LapseTimer {
             *timer = Some(LapseTimer {
                 epoch: sighting.epoch,
                 nonce: sighting.seen.nonce,
+                heartbeat: sighting.seen.heartbeat,
                 etag: sighting.etag.clone(),
                 touched,
                 validity: reading.validity,
@@ -107,6 +102,18 @@ impl LapseTimer {
             timer.lapsed_by_store = !sealed && lapse.is_some_and(|lapse| dates.age > lapse);
         }
         !running
+    }
+
+    /// Whether the timer is that of the ETag which was sealed, so that it runs on.
+    ///
+    /// Every write raises the heartbeat, a seal by one: a greater step means a renewal that this
+    /// observer never saw, and the holder's lease counts from that.
+    fn sees_seal(&mut self, sighting: &Sighting, received: Duration) -> bool {
+        let next = self.heartbeat.checked_add(1) == Some(sighting.seen.heartbeat);
+        if self.sealed.is_none() && next {
+            self.sealed = Some(received);
+        }
+        self.sealed.is_some()
     }
 
     /// When the lease lapses or has lapsed by this observer's boot clock; `None` if it never does.
@@ -198,6 +205,9 @@ impl Lease {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::protocol::message::{Ended, Seen};
@@ -212,7 +222,8 @@ mod tests {
 
     fn sighting(epoch: u64, nonce: u128, etag: &str, ended: Option<Ended>) -> Sighting {
         let nonce = (nonce != 0).then(|| Nonce::from_bits(nonce));
-        let seen = Seen { nonce, heartbeat: 0, ended, reclaimable: false };
+        let heartbeat = if ended.is_some() { 2 } else { 1 };
+        let seen = Seen { nonce, heartbeat, ended, reclaimable: false };
         Sighting { epoch: Epoch::new(epoch).unwrap(), etag: ETag::new(etag), seen }
     }
 
@@ -257,14 +268,32 @@ mod tests {
         let mut timer = None;
         observe(&mut timer, &sighting(1, 7, "a", None), at(0));
         observe(&mut timer, &sighting(1, 7, "s", Some(Ended::Deposed)), at(4));
-        // Its holder may have renewed at 3, which this observer has not seen.
-        assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(14).boot));
-        observe(&mut timer, &sighting(1, 7, "s", Some(Ended::Deposed)), at(8));
-        assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(14).boot));
+        assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(10).boot));
         assert_eq!(timer.as_ref().unwrap().takeover_in(VALIDITY, at(5)), Duration::from_secs(9));
         // Never seen unsealed.
         observe(&mut timer, &sighting(2, 7, "s", Some(Ended::Deposed)), at(20));
         assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(30).boot));
+    }
+
+    /// Found by the property I8: renewed after the last poll, then deposed. The observer took the
+    /// timer of an older ETag for the last one's, and led before the lease had ended.
+    #[test]
+    fn regression_a_deposed_lease_counts_from_a_renewal_that_nobody_saw() {
+        let mut timer = None;
+        observe(&mut timer, &sighting(1, 7, "a", None), at(0));
+        let mut deposed = sighting(1, 7, "s", Some(Ended::Deposed));
+        deposed.seen.heartbeat = 3;
+        for now in [at(4), at(5)] {
+            observe(&mut timer, &deposed, now);
+            let end = timer.as_ref().unwrap().lapses_at(NO_DRIFT);
+            assert_eq!(end, Some(at(14).boot), "14 s is the earliest that is safe");
+        }
+        // Sealed by hand, with the heartbeat left as it was: nothing is known.
+        observe(&mut timer, &sighting(2, 7, "a", None), at(20));
+        deposed = sighting(2, 7, "s", Some(Ended::Unknown));
+        deposed.seen.heartbeat = 1;
+        observe(&mut timer, &deposed, at(24));
+        assert_eq!(timer.unwrap().lapses_at(NO_DRIFT), Some(at(34).boot));
     }
 
     #[test]

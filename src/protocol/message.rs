@@ -53,13 +53,6 @@ pub struct Seen {
     pub reclaimable: bool,
 }
 
-impl Seen {
-    /// Whether the holder of a sealed epoch has stopped: it resigned, or its lease had lapsed.
-    pub(crate) fn is_known_to_holder(&self) -> bool {
-        matches!(self.ended, Some(Ended::Resigned | Ended::Lapsed))
-    }
-}
-
 /// An epoch object as it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Sighting {
