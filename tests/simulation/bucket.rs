@@ -10,6 +10,8 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use tenure::store::{DeleteOutcome, ETag, Entry, GetOutcome, Object, Page, PutOutcome};
 
+use super::plan::Broken;
+
 pub const PREFIX: &str = "app/lock-";
 
 /// What the simulation understands of a record, apart from the library.
@@ -71,7 +73,13 @@ impl Bucket {
     }
 
     /// Carries out a request. `limit` is the most keys that this answer has.
-    pub fn apply(&mut self, request: &Request, at: Duration, page_limit: usize) -> Reply {
+    pub fn apply(
+        &mut self,
+        request: &Request,
+        at: Duration,
+        page_limit: usize,
+        broken: Broken,
+    ) -> Reply {
         match request {
             Request::List { prefix, after, limit } => {
                 Reply::Page(self.list(prefix, after, page_limit.min(*limit), at))
@@ -79,16 +87,25 @@ impl Bucket {
             Request::Get { key, unless, max_len } => {
                 Reply::Got(self.get(key, unless.as_ref(), *max_len, at))
             }
-            Request::Create { key, bytes } => Reply::Put(if self.objects.contains_key(key) {
-                PutOutcome::Refused
-            } else {
-                self.put(key, bytes.clone(), at)
-            }),
-            Request::Replace { key, bytes, etag } => Reply::Put(match self.objects.get(key) {
-                None => PutOutcome::Missing,
-                Some(stored) if stored.etag != *etag => PutOutcome::Refused,
-                Some(_) => self.put(key, bytes.clone(), at),
-            }),
+            Request::Create { key, bytes } => {
+                let refuses = broken != Broken::StoreCreatesAgain;
+                Reply::Put(if refuses && self.objects.contains_key(key) {
+                    PutOutcome::Refused
+                } else {
+                    self.put(key, bytes.clone(), at)
+                })
+            }
+            Request::Replace { key, bytes, etag } => {
+                let refuses = broken != Broken::StoreReplacesBlindly;
+                Reply::Put(match self.objects.get(key) {
+                    None => PutOutcome::Missing,
+                    Some(stored) if refuses && stored.etag != *etag => PutOutcome::Refused,
+                    Some(_) if broken == Broken::SealsRefused && is_seal(bytes) => {
+                        PutOutcome::Refused
+                    }
+                    Some(_) => self.put(key, bytes.clone(), at),
+                })
+            }
             Request::Delete { keys } => {
                 for key in keys {
                     self.objects.remove(key);
@@ -154,6 +171,10 @@ pub fn key_of(epoch: u64) -> String {
 pub fn epoch_of(key: &str) -> Option<u64> {
     let digits = key.strip_prefix(PREFIX)?.strip_suffix(".json")?;
     if digits.len() != 10 { None } else { digits.parse().ok() }
+}
+
+fn is_seal(bytes: &[u8]) -> bool {
+    parse(bytes).is_some_and(|body| body.ended.as_deref() == Some("lapsed"))
 }
 
 pub fn parse(bytes: &[u8]) -> Option<Body> {

@@ -5,6 +5,7 @@ pub mod checkers;
 pub mod clock;
 pub mod faults;
 pub mod gate;
+pub mod network;
 pub mod peers;
 pub mod plan;
 pub mod process;
@@ -14,13 +15,14 @@ pub mod trace;
 pub mod words;
 pub mod world;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use faults::{Slot, inject};
-use plan::{Broken, Plan};
+use plan::Plan;
 use world::{Counts, Violation, World, now, sleep};
 
 /// What a run came to.
@@ -101,19 +103,8 @@ async fn live(world: &Arc<World>) -> Option<Duration> {
 
 /// Ends the faults and waits until somebody leads: the promise of liveness.
 async fn calm(world: &Arc<World>) -> Option<Duration> {
-    world.state().faults = false;
-    // Requests on their way and stops are faults too, until they have come to an end.
-    loop {
-        let quiet = {
-            let state = world.state();
-            let stopped = |m: &world::Member| {
-                m.outage.is_some() || (m.alive && m.gates.iter().any(|gate| gate.is_closed()))
-            };
-            state.in_flight == 0 && !state.members.iter().any(stopped)
-        };
-        if quiet {
-            break;
-        }
+    world.calm_down();
+    while !is_quiet(world) {
         sleep(world.plan.rtt).await;
     }
     let began = now();
@@ -123,46 +114,75 @@ async fn calm(world: &Arc<World>) -> Option<Duration> {
         return None;
     }
     let bound = bound(&world.plan);
-    while now() < began + bound {
+    let recovered = loop {
         let last = world.state().last_token;
-        if let Some(at) = last.filter(|at| *at >= began) {
-            // It goes on well, too.
-            sleep(world.plan.longest_validity()).await;
-            return Some(at - began);
+        match last.filter(|at| *at >= began) {
+            Some(at) => break at - began,
+            None if now() > began + bound => {
+                world.fail("liveness", format!("nobody leads {bound:?} after the last fault"));
+                return None;
+            }
+            None => sleep(world.plan.rtt / 4).await,
         }
-        sleep(world.plan.rtt).await;
-    }
-    world.fail("liveness", format!("nobody leads {bound:?} after the last fault"));
-    None
+    };
+    stays(world, began + bound).await;
+    Some(recovered)
 }
 
-/// Validity × (1 + drift), the jitter of a tenth, polls and round trips, by the slowest clock.
+/// Requests on their way and stops are faults too, until they have come to an end.
+fn is_quiet(world: &World) -> bool {
+    let state = world.state();
+    let stopped = |member: &world::Member| {
+        member.outage.is_some() || member.alive && member.gates.iter().any(|gate| gate.is_closed())
+    };
+    state.in_flight == 0 && !state.members.iter().any(stopped)
+}
+
+/// Once all have recovered, a leader that does not want to leave stays.
+async fn stays(world: &World, recovered: Duration) {
+    if world.plan.beyond_drift {
+        return;
+    }
+    sleep(recovered.saturating_sub(now())).await;
+    let grants = |world: &World| world.state().counts.get("grants").copied();
+    let before = grants(world);
+    sleep(world.plan.longest_validity() * 2).await;
+    if grants(world) != before {
+        world.fail("stability", "elected another although nothing went wrong".to_owned());
+    }
+}
+
+/// By the slowest clock: validity × (1 + drift) and its jitter of a tenth, the takeover delay, and a
+/// poll each for the first sight, a backoff and an application that polls itself. And 12 round trips:
+/// 2 for the look, 3 to be elected, 5 to check the store, 2 to spare.
 fn bound(plan: &Plan) -> Duration {
-    let validity = plan.longest_validity().mul_f64(1.1 * (1.0 + plan.drift));
-    let poll = plan.candidates.iter().map(|c| c.poll).max().expect("there are candidates");
-    let delay = plan.candidates.iter().map(|c| c.takeover_delay).max().unwrap_or_default();
-    let slowest = plan.candidates.iter().map(|c| c.rate).min().expect("there are candidates");
-    let local = validity + poll * 3 + delay;
-    local.mul_f64(1e6 / slowest as f64) + plan.rtt * 40 + plan.longest_validity() / 5
+    let most = |of: fn(&plan::Knobs) -> Duration| plan.candidates.iter().map(of).max();
+    let poll = most(|candidate| candidate.poll).unwrap_or_default();
+    let delay = most(|candidate| candidate.takeover_delay).unwrap_or_default();
+    let slowest = plan.candidates.iter().map(|candidate| candidate.rate).min().unwrap_or(1);
+    let validity = plan.longest_validity();
+    let local = validity.mul_f64(1.0 + plan.drift) + validity / 10 + delay + poll * 3;
+    local.mul_f64(1e6 / slowest as f64) + plan.rtt * 12
 }
 
 /// Runs these seeds on all cores, up to the first that fails.
-pub fn run_all(seeds: impl IntoIterator<Item = u64>, broken: Broken) -> Vec<Outcome> {
-    let seeds: Vec<u64> = seeds.into_iter().collect();
-    let next = AtomicU64::new(0);
+pub fn run_all(seeds: Range<u64>, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Outcome> {
+    let next = AtomicU64::new(seeds.start);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let work = || {
         let mut outcomes = Vec::new();
-        while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-            let outcome = run(Plan::draw(*seed, broken));
-            let failed = outcome.violation.is_some();
-            outcomes.push(outcome);
-            if failed {
-                // The rest need not run.
-                next.store(u64::MAX / 2, Ordering::Relaxed);
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if !seeds.contains(&seed) {
+                return outcomes;
             }
+            let outcome = run(plan(seed));
+            if outcome.violation.is_some() {
+                // Greater seeds need not run; the lesser ones do already.
+                next.fetch_max(seeds.end, Ordering::Relaxed);
+            }
+            outcomes.push(outcome);
         }
-        outcomes
     };
     let mut outcomes: Vec<Outcome> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();

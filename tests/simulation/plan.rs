@@ -20,6 +20,16 @@ pub enum Broken {
     TokenKept,
     /// A deposed epoch is succeeded as if its holder knew.
     DepositionNotWaited,
+    /// The store creates what exists already.
+    StoreCreatesAgain,
+    /// The store overwrites whatever the ETag.
+    StoreReplacesBlindly,
+    /// The compactor deletes the newest epoch object, too.
+    NewestCompacted,
+    /// The store refuses every seal by another than the holder.
+    SealsRefused,
+    /// The fenced resource takes any token.
+    ResourceForgets,
 }
 
 /// A whole run.
@@ -28,6 +38,8 @@ pub struct Plan {
     pub seed: u64,
     pub broken: Broken,
     pub traced: bool,
+    /// The checkers that count; none stands for all.
+    pub only: &'static [&'static str],
     pub candidates: Vec<Knobs>,
     /// The ratio that the candidates are told.
     pub drift: f64,
@@ -67,6 +79,10 @@ pub struct Knobs {
     pub rate: u128,
     /// `try_campaign` in a loop instead of `campaign`.
     pub tries: bool,
+    /// Two campaigns of one `Election` at once, which share what they know.
+    pub doubled: bool,
+    /// Observes while it campaigns, with the same `Election`.
+    pub watches: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -122,6 +138,7 @@ impl Plan {
             seed,
             broken,
             traced: false,
+            only: &[],
             candidates: Vec::new(),
             drift,
             beyond_drift,
@@ -145,10 +162,25 @@ impl Plan {
             let candidate = plan.candidate(rng, number, validity, verify, takeover);
             plan.candidates.push(candidate);
         }
-        if broken == Broken::TimerFromRequest {
-            plan.favour_slow_polls();
+        if twice_after_compaction {
+            plan.favour_repetition();
+        }
+        match broken {
+            Broken::TimerFromRequest => plan.favour_slow_polls(),
+            // The check of the store would find these two.
+            Broken::StoreCreatesAgain | Broken::StoreReplacesBlindly => {
+                plan.candidates.iter_mut().for_each(|candidate| candidate.check_store = false);
+            }
+            _ => {}
         }
         plan
+    }
+
+    /// A create meets its own repetition only if its epoch is compacted soon.
+    fn favour_repetition(&mut self) {
+        self.network.twice = self.network.twice.max(0.3);
+        let (min_age, interval) = (Duration::ZERO, self.longest_validity() / 4);
+        self.compactors.push(CompactorKnobs { keep: 1, min_age, interval });
     }
 
     /// A timer that starts too early by one request's way is hidden by the drift, by the jitter
@@ -193,6 +225,8 @@ impl Plan {
             resign_on_drop: rng.f64() < 0.3,
             rate: self.rate(rng),
             tries: rng.f64() < 0.2,
+            doubled: rng.f64() < 0.1,
+            watches: rng.f64() < 0.1,
         }
     }
 
@@ -213,6 +247,11 @@ impl Plan {
     pub fn timed(&self) -> bool {
         let verified = self.candidates.iter().all(|candidate| candidate.verify_renewals);
         !self.foreign && !self.beyond_drift && (!self.twice_after_compaction || verified)
+    }
+
+    /// How much later than the first time a request may be applied again, in validities.
+    pub fn repeats_within(&self) -> u32 {
+        if self.twice_after_compaction { 12 } else { 3 }
     }
 
     pub fn longest_validity(&self) -> Duration {

@@ -113,10 +113,17 @@ pub fn start_candidate(world: &Arc<World>, knobs: &Knobs, clock: Arc<SimClock>) 
         who,
         knobs: knobs.clone(),
     };
+    if knobs.watches {
+        spawn(world, who, 0, watch(Arc::clone(world), who, candidate.election.clone()));
+    }
+    if knobs.doubled {
+        spawn(world, who, 0, candidate.clone().live());
+    }
     spawn(world, who, 0, candidate.live());
     who
 }
 
+#[derive(Clone)]
 struct Candidate {
     world: Arc<World>,
     who: Who,
@@ -142,7 +149,7 @@ impl Candidate {
                 let mut state = self.world.state();
                 if state.faults { state.part(self.knobs.validity / 2) } else { Duration::ZERO }
             };
-            sleep(rest).await;
+            self.world.idle(rest).await;
         }
     }
 
@@ -191,7 +198,7 @@ impl Candidate {
                 // A loss shows at the next check.
                 let _ = leadership.proclaim(proclaimed).await;
             }
-            sleep(self.pause()).await;
+            self.rest().await;
         }
         self.leave(leadership, id).await;
     }
@@ -220,10 +227,18 @@ impl Candidate {
         now() + self.knobs.validity.mul_f64(validities)
     }
 
-    fn pause(&self) -> Duration {
-        let mut state = self.world.state();
-        let most = if state.faults { self.knobs.validity / 5 } else { self.knobs.validity / 20 };
-        Duration::from_millis(1) + state.part(most)
+    /// Between two acts of a leader.
+    async fn rest(&self) {
+        let (faults, part) = {
+            let mut state = self.world.state();
+            (state.faults, state.part(self.knobs.validity / 5))
+        };
+        if faults {
+            self.world.idle(part).await;
+        } else {
+            sleep(part / 2).await;
+        }
+        sleep(Duration::from_millis(1)).await;
     }
 
     async fn leave(&self, leadership: Leadership, id: usize) {
@@ -260,11 +275,10 @@ impl Candidate {
     async fn work(&self, token: Epoch, cancelled: CancellationToken, until: Duration) {
         loop {
             self.write(token).await;
-            let pause = self.pause();
             tokio::select! {
                 biased;
                 () = cancelled.cancelled() => return self.world.count("runs cancelled"),
-                () = sleep(pause) => {}
+                () = self.rest() => {}
             }
             let mut state = self.world.state();
             if !state.faults {
@@ -296,28 +310,29 @@ impl Candidate {
 pub fn start_observer(world: &Arc<World>, knobs: &Knobs) -> Who {
     let who = join(world, "observer", machine(world, knobs.rate));
     let election = election(world, who, knobs);
-    let its_world = Arc::clone(world);
-    spawn(world, who, 0, async move {
-        let mut greatest = None;
-        let mut seen = election.observe();
-        while let Some(observation) = seen.next().await {
-            its_world.note(who, || format!("observes {observation:?}"));
-            match observation {
-                Ok(Observation::Leader(leader)) => {
-                    its_world.count("leaders observed");
-                    if greatest > Some(leader.epoch) {
-                        let what = format!("{who} saw {greatest:?}, then {}", leader.epoch);
-                        return its_world.fail("observer", what);
-                    }
-                    greatest = Some(leader.epoch);
-                }
-                Ok(_) => {}
-                Err(error) => return its_world.fail("observer", format!("{who}: {error:?}")),
-            }
-        }
-        its_world.fail("observer", format!("{who} stopped observing"));
-    });
+    spawn(world, who, 0, watch(Arc::clone(world), who, election));
     who
+}
+
+async fn watch(world: Arc<World>, who: Who, election: Election) {
+    let mut greatest = None;
+    let mut seen = election.observe();
+    while let Some(observation) = seen.next().await {
+        world.note(who, || format!("observes {observation:?}"));
+        match observation {
+            Ok(Observation::Leader(leader)) => {
+                world.count("leaders observed");
+                if greatest > Some(leader.epoch) {
+                    let what = format!("{who} saw {greatest:?}, then {}", leader.epoch);
+                    return world.fail("observer", what);
+                }
+                greatest = Some(leader.epoch);
+            }
+            Ok(_) => {}
+            Err(error) => return world.fail("observer", format!("{who}: {error:?}")),
+        }
+    }
+    world.fail("observer", format!("{who} stopped observing"));
 }
 
 /// Starts a compactor that runs again and again.

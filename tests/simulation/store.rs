@@ -9,43 +9,22 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tenure::Store;
 use tenure::store::{
-    DeleteOutcome, ETag, GetOutcome, Happened, Page, PutOutcome, StoreError, StoreErrorKind,
+    DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, StoreError, StoreErrorKind,
 };
 use tokio::sync::oneshot;
 
-use super::bucket::{PREFIX, Reply, Request, epoch_of, parse};
+use super::bucket::{PREFIX, Reply, Request, epoch_of, key_of, parse};
 use super::checkers::{Event, Seen, Write, WriteId};
 use super::gate::pass;
+use super::network::{Answered, Course};
 use super::plan::Broken;
 use super::words::{brief, describe, describe_answer};
-use super::world::{Outage, State, Who, World, now, sleep};
+use super::world::{Who, World, now, sleep};
 
 /// A process's way to the store.
 pub struct SimStore {
     world: Arc<World>,
     who: Who,
-}
-
-/// What will happen to one request.
-#[derive(Debug, Clone)]
-struct Course {
-    there: Duration,
-    back: Duration,
-    /// Applied again this much later.
-    again: Option<Duration>,
-    applied: bool,
-    answer: Answered,
-    page_limit: usize,
-    undeleted: bool,
-    /// Sent while things go wrong: the calm begins once none of these is left.
-    counted: bool,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Answered {
-    Truly,
-    Never,
-    With(&'static str, Happened),
 }
 
 /// A reply, and what the store's state was when it was made.
@@ -251,6 +230,11 @@ impl Carrier {
         {
             keys.truncate(keys.len() / 2);
         }
+        if let (Request::Delete { keys }, Broken::NewestCompacted) =
+            (&mut request, world.plan.broken)
+        {
+            keys.extend(state.bucket.newest().map(key_of));
+        }
         let before = match &request {
             Request::Replace { key, .. } => state.bucket.object(key).and_then(|o| o.body.clone()),
             Request::Delete { keys } => {
@@ -261,7 +245,7 @@ impl Carrier {
             }
             _ => None,
         };
-        let reply = state.bucket.apply(&request, now(), self.course.page_limit);
+        let reply = state.bucket.apply(&request, now(), self.course.page_limit, world.plan.broken);
         if world.plan.traced {
             let word = if again { "AGAIN" } else { "applied" };
             let what = format!("   {word}: {}: {}", describe(&request), brief(&request, &reply));
@@ -278,84 +262,14 @@ impl Carrier {
         }
         let reply = match (reply, &self.request) {
             (Reply::Deleted(mut outcome), Request::Delete { keys }) => {
+                let deleted = outcome.deleted.min(keys.len());
                 outcome.failed =
-                    keys[outcome.deleted..].iter().map(|k| (k.clone(), "busy".into())).collect();
+                    keys[deleted..].iter().map(|k| (k.clone(), "busy".into())).collect();
                 Reply::Deleted(outcome)
             }
             (reply, _) => reply,
         };
         Carried { reply, step: state.book.step, newest: state.bucket.newest() }
-    }
-}
-
-impl Course {
-    fn draw(state: &mut State, who: Who, world: &World, request: &Request) -> Course {
-        let plan = &world.plan;
-        let half = plan.rtt / 2;
-        let mut course = Course {
-            there: half.mul_f64(0.5 + state.rng.f64()),
-            back: half.mul_f64(0.5 + state.rng.f64()),
-            again: None,
-            applied: true,
-            answer: Answered::Truly,
-            page_limit: state.rng.usize(1..=plan.page_max),
-            undeleted: false,
-            counted: state.faults,
-        };
-        if !state.faults {
-            return course;
-        }
-        let (network, validity) = (&plan.network, plan.longest_validity());
-        if state.chance(network.tail) {
-            course.there += state.tail(validity);
-            state.count("slow requests");
-        }
-        if state.chance(network.tail) {
-            course.back += state.tail(validity);
-            state.count("slow answers");
-        }
-        if state.chance(network.late) {
-            course.there += validity / 5 + state.part(validity * 4);
-            state.count("requests applied late");
-        }
-        if state.chance(network.twice) && !matches!(request, Request::Get { .. }) {
-            course.again = Some(state.part(validity * 3));
-            state.count("requests applied twice");
-        }
-        let no = |course: &mut Course, answer| {
-            (course.applied, course.again, course.answer) = (false, None, answer);
-        };
-        if state.chance(network.request_lost) {
-            no(&mut course, Answered::Never);
-            state.count("requests lost");
-        } else if state.chance(network.conflict)
-            && matches!(request, Request::Create { .. } | Request::Replace { .. })
-        {
-            no(&mut course, Answered::With("409 conflict", Happened::Maybe));
-            state.count("409");
-        } else if state.chance(network.unavailable_before) {
-            no(&mut course, Answered::With("503 slow down", Happened::No));
-            state.count("503");
-        } else if state.chance(network.unavailable_after) {
-            course.answer = Answered::With("503 after the write", Happened::Maybe);
-            state.count("503 after taking effect");
-        } else if state.chance(network.answer_lost) {
-            course.answer = Answered::Never;
-            state.count("answers lost");
-        } else if state.chance(network.cut) {
-            course.answer = Answered::With("connection cut", Happened::Maybe);
-            state.count("connections cut");
-        }
-        match state.members[who.0].outage {
-            None => {}
-            Some(Outage::RequestsLost) => no(&mut course, Answered::Never),
-            Some(Outage::AnswersLost) => course.answer = Answered::Never,
-            Some(Outage::Unavailable) => {
-                no(&mut course, Answered::With("503 slow down", Happened::No));
-            }
-        }
-        course.undeleted = state.chance(network.conflict);
-        course
     }
 }
 

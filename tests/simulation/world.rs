@@ -12,7 +12,7 @@ use super::bucket::Bucket;
 use super::checkers::{Book, Checker, Event, Grant, Lead, LeadId, View, checkers};
 use super::clock::SimClock;
 use super::gate::Gate;
-use super::plan::Plan;
+use super::plan::{Broken, Plan};
 use super::trace::Trace;
 
 /// A process, from its start to its end: a restart is another one.
@@ -51,6 +51,8 @@ pub struct World {
     state: Mutex<State>,
     /// Told when the run is decided early.
     pub over: Notify,
+    /// Told when faults stop.
+    calm: Notify,
 }
 
 /// What went wrong.
@@ -129,7 +131,27 @@ impl World {
             violation: None,
             uniques: 0,
         };
-        Arc::new(World { plan, state: Mutex::new(state), over: Notify::new() })
+        Arc::new(World { plan, state: Mutex::new(state), over: Notify::new(), calm: Notify::new() })
+    }
+
+    /// No more faults, and nobody idles any longer.
+    pub fn calm_down(&self) {
+        self.state().faults = false;
+        self.calm.notify_waiters();
+    }
+
+    /// Sleeps, in the calm not at all.
+    pub async fn idle(&self, duration: Duration) {
+        let mut calm = std::pin::pin!(self.calm.notified());
+        calm.as_mut().enable();
+        if !self.state().faults {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = calm => {}
+            () = sleep(duration) => {}
+        }
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -162,7 +184,8 @@ impl World {
         let view = View { plan: &self.plan, book, bucket, clock: &clock };
         let mut found = None;
         for checker in checkers {
-            if let Err(what) = checker.see(event, &view) {
+            let counts = self.counts(checker.name());
+            if let (true, Err(what)) = (counts, checker.see(event, &view)) {
                 found.get_or_insert((checker.name(), what));
             }
         }
@@ -173,12 +196,16 @@ impl World {
         }
     }
 
+    fn counts(&self, checker: &str) -> bool {
+        self.plan.only.is_empty() || self.plan.only.contains(&checker)
+    }
+
     pub fn fail(&self, checker: &str, what: String) {
         self.fail_in(&mut self.state(), checker, what);
     }
 
     fn fail_in(&self, state: &mut State, checker: &str, what: String) {
-        if state.violation.is_none() {
+        if state.violation.is_none() && self.counts(checker) {
             let at = now();
             state.trace.line(at, "CHECKER", &format!("{checker}: {what}"));
             state.violation = Some(Violation { checker: checker.to_owned(), what, at });
@@ -238,7 +265,8 @@ impl World {
             state.count("zombie writes to the unfenced resource");
         }
         state.resource.unfenced = epoch;
-        if epoch < state.resource.fenced {
+        let forgets = self.plan.broken == Broken::ResourceForgets;
+        if epoch < state.resource.fenced && !forgets {
             state.count("fenced zombies");
             state.note(who, &format!("the resource refuses a write of epoch {epoch}"));
             return;

@@ -70,7 +70,12 @@ impl Book {
 
     pub fn received(&mut self, page: Seen) {
         let Some((who, epoch)) = self.last_create(&page) else { return };
-        if !self.sent_by(who, epoch).any(|write| !write.create) {
+        if self.sent_by(who, epoch).any(|write| !write.create) {
+            return;
+        }
+        // An observer of the same process may look there, too, and later.
+        let greater = page.newest > Some(epoch);
+        if !greater || !self.confirms.contains_key(&(who, epoch)) {
             self.confirms.insert((who, epoch), page);
         }
     }
