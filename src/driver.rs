@@ -50,7 +50,6 @@ pub(crate) struct Context {
 struct Knowledge {
     greatest: Option<Epoch>,
     timer: Option<LapseTimer>,
-    campaigned: bool,
 }
 
 impl Context {
@@ -115,9 +114,9 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn candidate(cx: &Arc<Context>) -> Driver {
-        let campaigned = std::mem::replace(&mut cx.knowledge().campaigned, true);
+        let first = cx.process.first_campaign(&cx.store.describe(), cx.keys.prefix());
         let mut driver = Driver::new(cx, false);
-        driver.reclaim = cx.config.name_is_unique && !campaigned;
+        driver.reclaim = cx.config.name_is_unique && first;
         driver
     }
 

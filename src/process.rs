@@ -25,6 +25,8 @@ pub struct Process {
     /// Nonces that this process has sent: an epoch object with one of them was not left by a
     /// predecessor. 16 bytes for every create, kept for ever.
     nonces: Arc<Mutex<HashSet<Nonce>>>,
+    /// The elections in which it has campaigned.
+    campaigned: Arc<Mutex<HashSet<(String, String)>>>,
     spawner: Spawner,
 }
 
@@ -36,7 +38,7 @@ impl Process {
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Process {
         let spawner = Spawner(Arc::new(|task| drop(tokio::spawn(task))));
-        Process { clock, entropy, nonces: Arc::default(), spawner }
+        Process { clock, entropy, nonces: Arc::default(), campaigned: Arc::default(), spawner }
     }
 
     /// The same process, whose background tasks (one for each leadership) are handed to `spawn`
@@ -76,6 +78,12 @@ impl Process {
 
     pub(crate) fn has_sent(&self, nonce: Nonce) -> bool {
         self.nonces.lock().unwrap_or_else(PoisonError::into_inner).contains(&nonce)
+    }
+
+    /// Whether no campaign of this process has been made in this election before.
+    pub(crate) fn first_campaign(&self, store: &str, prefix: &str) -> bool {
+        let mut campaigned = self.campaigned.lock().unwrap_or_else(PoisonError::into_inner);
+        campaigned.insert((store.to_owned(), prefix.to_owned()))
     }
 
     /// A random part of `most`.
