@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
-use super::listings::{Shelf, check_page, check_search, compact};
+use super::listings::{Shelf, check_page, check_search, compact, number_of};
 use crate::Epoch;
 use crate::keys::Keys;
 use crate::listing::EpochsOfPage;
@@ -36,11 +36,17 @@ pub(crate) fn any_epoch() -> impl Strategy<Value = Epoch> {
 pub(crate) fn foreign_key() -> impl Strategy<Value = String> {
     let beside =
         (any_epoch(), "[ -~]{1,6}").prop_map(|(epoch, tail)| format!("{epoch:010}.json{tail}"));
-    let digits = "[0-9]{0,12}(\\.json)?";
-    let tail = prop_oneof![3 => beside, 2 => digits, 1 => Just("0000000000.json".to_owned()), 1 => "\\PC{0,8}"];
-    let keys = Keys::new("app").expect("a plain word");
+    let digits = "0{0,8}[0-9+]{0,10}(\\.json)?";
+    let signed = "\\+[0-9]{9}\\.json";
+    let tail = prop_oneof![
+        3 => beside,
+        2 => digits,
+        1 => signed,
+        1 => Just("0000000000.json".to_owned()),
+        1 => "\\PC{0,8}",
+    ];
     tail.prop_map(|tail| format!("app/lock-{tail}"))
-        .prop_filter("foreign", move |key| keys.parse(key).is_none())
+        .prop_filter("foreign", |key| number_of(key).is_none())
 }
 
 fn shelf() -> impl Strategy<Value = Shelf> {
