@@ -7,12 +7,12 @@ use tenure::Epoch;
 use tenure::protocol::candidate::{Event, Input};
 use tenure::protocol::compaction::{Compaction, Listed};
 use tenure::protocol::find::{After, Listing};
-use tenure::protocol::message::{Answer, Ended, Request, Step, Wait};
+use tenure::protocol::message::{Answer, Ended, Request, Step};
 
 use super::process::{Phase, Process};
 use super::setting::{Broken, Morling};
 use super::store::{Body, Number, Wire, small};
-use super::world::{Action, Compactor, Game, Message, Page, Serving, World};
+use super::world::{Action, Compactor, Due, Game, Message, Page, Serving, World};
 
 /// Keys on a whole page: more than there can be.
 const WHOLE: usize = 100;
@@ -23,19 +23,20 @@ impl Game {
     /// The state after an action; `None` if the action is not possible after all.
     pub fn after(&self, mut world: World, action: Action) -> Option<World> {
         match action {
-            Action::Serve(who, serving) => self.serve(&mut world, who, serving)?,
-            Action::GivesUp(who) => self.gives_up(&mut world, who)?,
+            Action::Serve(who, due, serving) => {
+                self.due(&mut world, who, due);
+                self.serve(&mut world, who, serving)?;
+            }
+            Action::GivesUp(who, due) => {
+                self.due(&mut world, who, due);
+                self.gives_up(&mut world, who)?;
+            }
             Action::Deliver(who) => {
                 let answer = world.processes[who].mail.take()?;
                 self.tell(&mut world, who, Input::Answer(answer), false);
             }
             Action::Tell(who, input) => {
-                let left = &mut world.left;
-                match input {
-                    Input::RenewDue => left.renewals -= 1,
-                    Input::Abandon => left.abandons -= 1,
-                    _ => {}
-                }
+                world.left.abandons -= u8::from(input == Input::Abandon);
                 // An answer that comes now comes too late.
                 world.processes[who].mail = None;
                 self.tell(&mut world, who, input, true);
@@ -74,18 +75,14 @@ impl Game {
     /// What the process asks of the store, a nonce drawn where it takes one.
     fn ask(&self, world: &mut World, who: usize) -> Option<Request> {
         if world.processes[who].is_creating() {
-            let process = &mut world.processes[who];
+            let process = &world.processes[who];
             let epoch = process.greatest() + 1;
             let before = process.creating.last().copied();
             let nonce = match before.filter(|_| self.setting.broken == Broken::ReusesBody) {
                 Some(nonce) => nonce,
-                None => {
-                    let drawn = &mut world.drawn[usize::from(epoch)];
-                    *drawn += 1;
-                    assert!(*drawn < NONCES, "more attempts than numbers");
-                    epoch * NONCES + *drawn
-                }
+                None => world.fresh_nonce(epoch),
             };
+            let process = &mut world.processes[who];
             process.draw(nonce);
         }
         match world.processes[who].machine.step() {
@@ -102,13 +99,14 @@ impl Game {
         }
     }
 
-    fn serve(&self, world: &mut World, who: usize, serving: Serving) -> Option<()> {
-        // Nothing happens between the moment when a look is due and its sending.
-        match world.processes[who].machine.step() {
-            Step::Wait(Wait::Follow) => self.tell(world, who, Input::PollDue, true),
-            Step::Wait(Wait::Lead) => self.tell(world, who, Input::LookDue, true),
-            _ => {}
+    fn due(&self, world: &mut World, who: usize, due: Due) {
+        if let Some(input) = due {
+            world.left.renewals -= u8::from(input == Input::RenewDue);
+            self.tell(world, who, input, true);
         }
+    }
+
+    fn serve(&self, world: &mut World, who: usize, serving: Serving) -> Option<()> {
         let request = self.ask(world, who)?;
         if let Some(answer) = self.made_up(world, who, &request) {
             self.tell(world, who, Input::Answer(answer), true);
@@ -235,7 +233,10 @@ impl Game {
             return None;
         }
         world.left.gives_up -= 1;
-        world.wires.extend(Wire::of(&request).map(Message::new));
+        if let Some(wire) = Wire::of(&request) {
+            world.uses(wire);
+            world.wires.push(Message::new(wire));
+        }
         self.tell(world, who, Input::Answer(Answer::Unknown), true);
         Some(())
     }
@@ -294,6 +295,7 @@ impl Game {
             return world.store.apply(wire);
         }
         world.history.before(&world.store, wire, sealed_since);
+        world.uses(wire);
         match wire {
             Wire::Replace { epoch, body, .. } if body.ended().is_some() => {
                 for message in &mut world.wires {
@@ -316,6 +318,7 @@ impl Game {
     }
 
     fn copy_stays(&self, world: &mut World, message: Message) {
+        world.uses(message.wire);
         world.wires.push(Message { done: true, ..message });
     }
 
@@ -389,6 +392,28 @@ impl Game {
             }
         }
         Some(())
+    }
+}
+
+impl World {
+    /// One that is nowhere to be found: neither in the store, now or ever, nor under way, nor among
+    /// those that somebody may still recognise as its own.
+    fn fresh_nonce(&self, epoch: Number) -> u8 {
+        let creating = self.processes.iter().flat_map(|process| &process.creating);
+        let number = |nonce: &u8| nonce.checked_sub(epoch * NONCES).filter(|it| *it < NONCES);
+        let greatest = creating.filter_map(number).max().unwrap_or(0);
+        let fresh = greatest.max(self.used[usize::from(epoch)]) + 1;
+        assert!(fresh < NONCES, "more attempts than numbers");
+        epoch * NONCES + fresh
+    }
+
+    fn uses(&mut self, wire: Wire) {
+        if let Wire::Create { epoch, body } = wire
+            && body != Body::FOREIGN
+        {
+            let used = &mut self.used[usize::from(epoch)];
+            *used = (*used).max(body.nonce - epoch * NONCES);
+        }
     }
 }
 

@@ -30,8 +30,8 @@ pub struct World {
     pub left: Budget,
     pub morling: Peer,
     pub history: History,
-    /// How many nonces were drawn for each epoch.
-    pub drawn: [u8; SLOTS],
+    /// The greatest number of a nonce that some store object had, or some request under way has.
+    pub used: [u8; SLOTS],
 }
 
 /// A write under way that nobody waits for.
@@ -62,10 +62,10 @@ pub struct Peer {
 /// What may happen. Numbers are places in the state's lists.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// What the process asks for (a poll, a look ahead, once due) is carried out and answered.
-    Serve(usize, Serving),
+    /// What the process asks for, once told what is due, is carried out and answered.
+    Serve(usize, Due, Serving),
     /// The process is told that nobody knows; its write is under way.
-    GivesUp(usize),
+    GivesUp(usize, Due),
     Deliver(usize),
     Tell(usize, Input),
     Crash(usize),
@@ -80,6 +80,10 @@ pub enum Action {
     PeerCreates,
     PeerTouches(Number),
 }
+
+/// The input, if any, that makes a process send its request. It rests before it, not after it:
+/// a request that is not sent yet is as good as one that is late.
+pub type Due = Option<Input>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Serving {
@@ -129,74 +133,78 @@ impl Game {
             return;
         }
         match process.machine.step() {
-            Step::Request(request) => self.request_actions(world, who, Some(&request), actions),
+            Step::Request(request) => {
+                let writes = !matches!(request, Request::List(_) | Request::Get { .. });
+                let lists = matches!(request, Request::List(_));
+                self.request_actions(world, who, None, writes, actions);
+                if world.left.short_pages > 0 && lists {
+                    actions.push(Action::Serve(who, None, Serving::ShortPage));
+                }
+            }
             Step::Nonce if !self.may_create(process) => {}
             Step::Nonce if self.setting.broken == Broken::ConfirmsFirst && !process.confirmed => {
                 actions.push(Action::ConfirmsFirst(who));
             }
-            Step::Nonce => self.request_actions(world, who, None, actions),
+            // The nonce is drawn only when the create is sent.
+            Step::Nonce => self.request_actions(world, who, None, true, actions),
             Step::Wait(wait) => self.wait_actions(world, who, &wait, actions),
             Step::Failed(_) => {}
         }
     }
 
-    /// `None`: a create, whose nonce is drawn only when it is sent.
     fn request_actions(
         &self,
         world: &World,
         who: usize,
-        request: Option<&Request>,
+        due: Due,
+        writes: bool,
         actions: &mut Vec<Action>,
     ) {
-        let Budget { gives_up, twice, late, short_pages, untrue_refusals, .. } = world.left;
-        let writes = !matches!(request, Some(Request::List(_) | Request::Get { .. }));
-        actions.push(Action::Serve(who, Serving::Once));
+        let Budget { gives_up, twice, late, untrue_refusals, .. } = world.left;
+        actions.push(Action::Serve(who, due.clone(), Serving::Once));
         // A read that failed is asked again, except by a leader.
         if gives_up > 0 && (writes || world.processes[who].leads.is_some()) {
-            actions.push(Action::GivesUp(who));
+            actions.push(Action::GivesUp(who, due.clone()));
         }
         if twice > 0 && writes {
-            actions.push(Action::Serve(who, Serving::Twice));
+            actions.push(Action::Serve(who, due.clone(), Serving::Twice));
         }
         if late > 0 {
-            actions.push(Action::Serve(who, Serving::Late));
-        }
-        if short_pages > 0 && matches!(request, Some(Request::List(_))) {
-            actions.push(Action::Serve(who, Serving::ShortPage));
+            actions.push(Action::Serve(who, due.clone(), Serving::Late));
         }
         if untrue_refusals > 0 && writes {
-            actions.push(Action::Serve(who, match self.setting.sdk_retries {
-                true => Serving::UntrueRefusal,
-                false => Serving::Conflict,
-            }));
+            let sdk_retries = self.setting.sdk_retries;
+            let how = if sdk_retries { Serving::UntrueRefusal } else { Serving::Conflict };
+            actions.push(Action::Serve(who, due, how));
         }
     }
 
     /// Without clocks, anything may come next.
     fn wait_actions(&self, world: &World, who: usize, wait: &Wait, actions: &mut Vec<Action>) {
-        let mut tell = |input| actions.push(Action::Tell(who, input));
+        let mut due = |input, writes| {
+            self.request_actions(world, who, Some(input), writes, actions);
+        };
         match wait {
             Wait::Follow => {
-                tell(Input::Lapsed);
-                actions.push(Action::Serve(who, Serving::Once));
-                if world.left.late > 0 {
-                    actions.push(Action::Serve(who, Serving::Late));
-                }
+                due(Input::PollDue, false);
+                due(Input::Lapsed, true);
             }
             Wait::Deposed => {
-                tell(Input::Lapsed);
-                tell(Input::PollDue);
+                due(Input::PollDue, false);
+                if self.may_create(&world.processes[who]) {
+                    due(Input::Lapsed, true);
+                }
             }
             Wait::Lead => {
                 if world.left.renewals > 0 {
-                    tell(Input::RenewDue);
+                    due(Input::RenewDue, true);
                 }
-                tell(Input::Resign);
-                actions.push(Action::Serve(who, Serving::Once));
+                due(Input::LookDue, false);
+                due(Input::Resign, true);
             }
             Wait::Retry => {
-                tell(Input::Resume);
-                tell(Input::Resign);
+                due(Input::Resume, true);
+                due(Input::Resign, true);
             }
             Wait::Takeover | Wait::Vacant | Wait::Over => {
                 unreachable!("observers and delays take no part")
@@ -253,7 +261,7 @@ impl Model for Game {
             left: self.setting.faults,
             morling: Peer::default(),
             history: History::default(),
-            drawn: [0; SLOTS],
+            used: [0; SLOTS],
         }]
     }
 
@@ -268,9 +276,15 @@ impl Model for Game {
     }
 
     fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        let twice = world.left.twice;
         let mut next = self.after(world.clone(), action)?;
         if !self.setting.forget_nothing {
             next.forget_what_cannot_matter(self);
+            let copies = |world: &World| world.wires.iter().filter(|it| it.done).count();
+            // The copy cannot change anything: as if there were none.
+            if next.left.twice < twice && copies(&next) <= copies(world) {
+                return None;
+            }
         }
         next.bring_into_line();
         (next != *world).then_some(next)
@@ -318,6 +332,8 @@ impl World {
         }
         let keeps = |message: &Message| match message.wire {
             Wire::Replace { epoch, tag, .. } => possible.contains(&(epoch, tag)),
+            // By the assumption of section 1, a copy never follows the compaction.
+            Wire::Create { .. } if message.done && !game.setting.creates_outlive_compaction => false,
             Wire::Create { epoch, .. } => self.may_be_free(game, epoch),
             Wire::Delete { epoch } => self.may_exist(epoch),
         };
