@@ -1,5 +1,7 @@
 //! The shipped state machine, explored exhaustively within bounds (docs/verification.md).
 
+#[path = "model/broken.rs"]
+mod broken;
 #[path = "model/checks.rs"]
 mod checks;
 #[path = "model/process.rs"]
