@@ -20,11 +20,14 @@ pub struct Setting {
     /// Whether an SDK between machine and store resends a write of its own accord, and so answers a
     /// success with 412.
     pub sdk_retries: bool,
-    /// Keep even those requests under way that cannot change anything any more.
-    pub forget_nothing: bool,
+    /// Nobody's lease ever lapses by a follower's clock.
+    pub never_lapses: bool,
+    /// Leave out nothing that makes no difference: see `World::forget_what_cannot_matter`,
+    /// `World::bring_into_line` and `Due`.
+    pub unreduced: bool,
     /// The names of the properties that must hold, and of those that must be seen to happen.
-    pub always: &'static [&'static str],
-    pub sometimes: &'static [&'static str],
+    pub always: Vec<&'static str>,
+    pub sometimes: Vec<&'static str>,
     pub broken: Broken,
 }
 
@@ -91,33 +94,43 @@ pub const AMONG_ALL: &[&str] = &["I1", "I2", "I3"];
 pub const SOMETIMES: &[&str] = &["S1", "S2", "three grants in a row"];
 
 impl Setting {
-    /// Two candidates that follow the protocol, and no fault.
-    pub const CALM: Setting = Setting {
-        name: "calm",
-        candidates: 2,
-        compactors: 0,
-        last_epoch: 3,
-        faults: Budget {
-            gives_up: 0,
-            twice: 0,
-            late: 0,
-            short_pages: 0,
-            crashes: 0,
-            depositions: 0,
-            renewals: 1,
-            abandons: 0,
-            compactions: 0,
-            foreign_creates: 0,
-            untrue_refusals: 0,
-        },
-        foreign_keys: &[],
-        morling: Morling::Absent,
-        verify_renewals: false,
-        creates_outlive_compaction: false,
-        sdk_retries: false,
-        forget_nothing: false,
-        always: LAWFUL,
-        sometimes: &[],
-        broken: Broken::Nothing,
+    /// Two candidates that follow the protocol up to epoch 3, and these faults. As many compactors
+    /// as runs of one.
+    pub fn new(name: &'static str, faults: Budget) -> Setting {
+        Setting {
+            name,
+            candidates: 2,
+            compactors: usize::from(faults.compactions),
+            last_epoch: 3,
+            faults,
+            foreign_keys: &[],
+            morling: Morling::Absent,
+            verify_renewals: false,
+            creates_outlive_compaction: false,
+            sdk_retries: false,
+            never_lapses: false,
+            unreduced: false,
+            always: LAWFUL.to_vec(),
+            sometimes: Vec::new(),
+            broken: Broken::Nothing,
+        }
+    }
+}
+
+impl Budget {
+    pub const NONE: Budget = Budget {
+        gives_up: 0,
+        twice: 0,
+        late: 0,
+        short_pages: 0,
+        crashes: 0,
+        depositions: 0,
+        renewals: 0,
+        abandons: 0,
+        compactions: 0,
+        foreign_creates: 0,
+        untrue_refusals: 0,
     };
+    /// A leader renews once, unasked.
+    pub const CALM: Budget = Budget { renewals: 1, ..Budget::NONE };
 }

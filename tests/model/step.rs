@@ -37,6 +37,7 @@ impl Game {
             }
             Action::Tell(who, input) => {
                 world.left.abandons -= u8::from(input == Input::Abandon);
+                world.left.renewals -= u8::from(input == Input::RenewDue);
                 // An answer that comes now comes too late.
                 world.processes[who].mail = None;
                 self.tell(&mut world, who, input, true);

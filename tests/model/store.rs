@@ -4,9 +4,9 @@
 //! tags, as on S3.
 
 use tenure::protocol::find::{After, Listing};
-use tenure::protocol::message::{Answer, Ended, Nonce, Request, Seen};
+use tenure::protocol::message::{Answer, Nonce, Request, Seen};
 use tenure::store::ETag;
-use tenure::{Ended as Word, Epoch};
+use tenure::{Ended, Epoch};
 
 /// One more than the greatest epoch that any setting creates.
 pub const SLOTS: usize = 6;
@@ -24,7 +24,7 @@ pub struct Body {
     word: u8,
 }
 
-const WORDS: [Option<Word>; 4] =
+const WORDS: [Option<Ended>; 4] =
     [None, Some(Ended::Resigned), Some(Ended::Lapsed), Some(Ended::Deposed)];
 
 impl Body {
@@ -38,6 +38,10 @@ impl Body {
         let word = WORDS.iter().position(|word| *word == Some(ended));
         let word = small(word.expect("a word that this model knows") as u64);
         Body { heartbeat: small(heartbeat), word, ..self }
+    }
+
+    pub fn with_nonce(self, nonce: u8) -> Body {
+        Body { nonce, ..self }
     }
 
     pub fn ended(self) -> Option<Ended> {

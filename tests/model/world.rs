@@ -182,12 +182,18 @@ impl Game {
     /// Without clocks, anything may come next.
     fn wait_actions(&self, world: &World, who: usize, wait: &Wait, actions: &mut Vec<Action>) {
         let mut due = |input, writes| {
-            self.request_actions(world, who, Some(input), writes, actions);
+            if self.setting.unreduced {
+                actions.push(Action::Tell(who, input));
+            } else {
+                self.request_actions(world, who, Some(input), writes, actions);
+            }
         };
         match wait {
             Wait::Follow => {
                 due(Input::PollDue, false);
-                due(Input::Lapsed, true);
+                if !self.setting.never_lapses {
+                    due(Input::Lapsed, true);
+                }
             }
             Wait::Deposed => {
                 due(Input::PollDue, false);
@@ -268,7 +274,7 @@ impl Model for Game {
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
         for who in 0..world.processes.len() {
             // What is true of one is true of its equal.
-            if !world.processes[..who].contains(&world.processes[who]) {
+            if self.setting.unreduced || !world.processes[..who].contains(&world.processes[who]) {
                 self.process_actions(world, who, actions);
             }
         }
@@ -278,7 +284,7 @@ impl Model for Game {
     fn next_state(&self, world: &World, action: Action) -> Option<World> {
         let twice = world.left.twice;
         let mut next = self.after(world.clone(), action)?;
-        if !self.setting.forget_nothing {
+        if !self.setting.unreduced {
             next.forget_what_cannot_matter(self);
             let copies = |world: &World| world.wires.iter().filter(|it| it.done).count();
             // The copy cannot change anything: as if there were none.
@@ -286,7 +292,7 @@ impl Model for Game {
                 return None;
             }
         }
-        next.bring_into_line();
+        next.bring_into_line(self);
         (next != *world).then_some(next)
     }
 
@@ -296,9 +302,11 @@ impl Model for Game {
 }
 
 impl World {
-    fn bring_into_line(&mut self) {
+    fn bring_into_line(&mut self, game: &Game) {
         self.wires.sort_unstable();
-        if self.processes.len() > 1 {
+        // The trace of a counterexample calls them by their places.
+        let named = game.setting.unreduced || game.setting.broken != Broken::Nothing;
+        if self.processes.len() > 1 && !named {
             self.processes.sort_by_cached_key(hash);
         }
         if self.compactors.len() > 1 {
@@ -314,7 +322,8 @@ impl World {
         // Contents that an epoch object has, or may get from a write that nobody waits for. Whoever
         // sends another write gives it a content of its own.
         let mut possible: Vec<(Number, Body)> = self.store.epochs().collect();
-        let creates = self.wires.iter().filter(|message| matches!(message.wire, Wire::Create { .. }));
+        let creates =
+            self.wires.iter().filter(|message| matches!(message.wire, Wire::Create { .. }));
         possible.extend(creates.filter_map(|it| Some((it.wire.epoch(), it.wire.body()?))));
         loop {
             let known = possible.len();
@@ -333,11 +342,14 @@ impl World {
         let keeps = |message: &Message| match message.wire {
             Wire::Replace { epoch, tag, .. } => possible.contains(&(epoch, tag)),
             // By the assumption of section 1, a copy never follows the compaction.
-            Wire::Create { .. } if message.done && !game.setting.creates_outlive_compaction => false,
+            Wire::Create { .. } if message.done && !game.setting.creates_outlive_compaction => {
+                false
+            }
             Wire::Create { epoch, .. } => self.may_be_free(game, epoch),
             Wire::Delete { epoch } => self.may_exist(epoch),
         };
-        let kept: Vec<Message> = self.wires.iter().filter(|message| keeps(message)).copied().collect();
+        let kept: Vec<Message> =
+            self.wires.iter().filter(|message| keeps(message)).copied().collect();
         self.wires = kept;
     }
 
