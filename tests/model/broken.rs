@@ -4,13 +4,13 @@
 use stateright::{Checker, Model};
 
 use super::explore;
-use super::setting::{AMONG_ALL, Broken, Budget, Setting};
+use super::setting::{AMONG_ALL, Broken, Budget, Morling, Setting};
 use super::world::Game;
 
 /// The shortest way to break each of these, found breadth first.
 fn caught(setting: Setting, invariants: &[&'static str]) {
     for invariant in invariants {
-        let setting = Setting { always: vec![invariant], ..setting.clone() };
+        let setting = Setting { always: vec![invariant], named: true, ..setting.clone() };
         let name = setting.name;
         let game = Game { setting };
         let checker = game.clone().checker().spawn_bfs().join();
@@ -18,7 +18,9 @@ fn caught(setting: Setting, invariants: &[&'static str]) {
         let path = path.unwrap_or_else(|| panic!("{name} does not break {invariant}")).into_vec();
         println!("{name}: {invariant} is broken in {} steps:", path.len() - 1);
         for (world, action) in &path {
-            println!("    {}", action.as_ref().map_or("".to_owned(), |it| game.tells(world, it)));
+            if let Some(action) = action {
+                println!("    {}", game.tells(world, action));
+            }
         }
     }
 }
@@ -88,6 +90,15 @@ fn broken_sdk_retry_that_turns_a_success_into_412() {
 #[test]
 fn broken_trusting_the_name() {
     caught(broken("trusting the name", Broken::TrustsName, Budget::NONE), &["I1"]);
+}
+
+/// Morling's peer does not confirm: beside a compactor it takes for granted what was granted before.
+/// So what it believes is no grant in the sense of I1.
+#[test]
+fn broken_peer_that_never_confirms() {
+    let faults = Budget { compactions: 1, foreign_creates: 1, ..Budget::NONE };
+    let setting = Setting::new("Morling's peer beside a compactor", faults);
+    caught(Setting { morling: Morling::Counts, ..setting }, &["I1", "I2"]);
 }
 
 #[test]

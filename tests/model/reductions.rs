@@ -6,7 +6,7 @@ use stateright::Model;
 
 use super::setting::{Budget, Setting};
 use super::store::{Body, Number};
-use super::world::{Game, World};
+use super::world::{Game, World, hash};
 
 /// What can be seen of a state from outside: the store, and what was granted. Nonces are numbered
 /// in the order of their place here, as their numbers mean nothing.
@@ -33,12 +33,12 @@ fn seen(world: &World) -> Seen {
 fn all_seen(setting: Setting) -> (BTreeSet<Seen>, usize) {
     let game = Game { setting };
     let mut waiting = game.init_states();
-    let mut known: HashSet<World> = waiting.iter().cloned().collect();
+    let mut known: HashSet<u64> = waiting.iter().map(hash).collect();
     let mut all = BTreeSet::new();
     while let Some(world) = waiting.pop() {
         all.insert(seen(&world));
         for next in game.next_states(&world) {
-            if known.insert(next.clone()) {
+            if known.insert(hash(&next)) {
                 waiting.push(next);
             }
         }

@@ -22,6 +22,8 @@ pub struct Setting {
     pub sdk_retries: bool,
     /// Nobody's lease ever lapses by a follower's clock.
     pub never_lapses: bool,
+    /// Keep the candidates in their places, so that a trace can call them by name.
+    pub named: bool,
     /// Leave out nothing that makes no difference: see `World::forget_what_cannot_matter`,
     /// `World::bring_into_line` and `Due`.
     pub unreduced: bool,
@@ -109,6 +111,7 @@ impl Setting {
             creates_outlive_compaction: false,
             sdk_retries: false,
             never_lapses: false,
+            named: false,
             unreduced: false,
             always: LAWFUL.to_vec(),
             sometimes: Vec::new(),

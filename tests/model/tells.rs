@@ -1,6 +1,7 @@
 //! Counterexamples for people to read.
 
 use tenure::protocol::candidate::Input;
+use tenure::protocol::find::After;
 use tenure::protocol::message::{Request, Step, Wait};
 
 use super::store::Wire;
@@ -50,7 +51,10 @@ impl Game {
         }
         match process.machine.step() {
             Step::Nonce => format!("creates {} with a nonce of its own", process.greatest() + 1),
-            Step::Request(Request::List(after)) => format!("lists after {after:?}"),
+            Step::Request(Request::List(After::Number(after))) => format!("lists after {after}"),
+            Step::Request(Request::List(After::Key(_))) => {
+                "lists on after a foreign key".to_owned()
+            }
             Step::Request(Request::Get { epoch, .. }) => format!("reads {epoch}"),
             Step::Request(request) => Wire::of(&request).map_or_else(String::new, tell),
             Step::Wait(Wait::Follow) => "follows".to_owned(),

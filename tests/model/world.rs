@@ -304,8 +304,7 @@ impl Model for Game {
 impl World {
     fn bring_into_line(&mut self, game: &Game) {
         self.wires.sort_unstable();
-        // The trace of a counterexample calls them by their places.
-        let named = game.setting.unreduced || game.setting.broken != Broken::Nothing;
+        let named = game.setting.unreduced || game.setting.named;
         if self.processes.len() > 1 && !named {
             self.processes.sort_by_cached_key(hash);
         }
@@ -383,7 +382,7 @@ impl World {
     }
 }
 
-fn hash(value: &impl Hash) -> u64 {
+pub fn hash(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
