@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::store::StoreError;
+use crate::store::{Happened, StoreError};
 
 /// An error of an election: a kind that tells what to do, and a message that tells what was seen.
 ///
@@ -13,6 +13,7 @@ use crate::store::StoreError;
 #[derive(Clone)]
 pub struct Error {
     kind: ErrorKind,
+    happened: Happened,
     message: String,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
@@ -51,16 +52,30 @@ pub enum ErrorKind {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error { kind, message: message.into(), source: None }
+        Error { kind, happened: Happened::No, message: message.into(), source: None }
     }
 
     /// A failed request, with what was being tried in front of the store's words.
     pub(crate) fn from_store(doing: &str, error: StoreError) -> Error {
         Error {
             kind: error.kind().into(),
+            happened: error.happened(),
             message: format!("{doing}: {error}"),
             source: Some(Arc::new(error)),
         }
+    }
+
+    /// The same, where a write may have taken effect all the same.
+    pub(crate) fn maybe(mut self) -> Error {
+        self.happened = Happened::Maybe;
+        self
+    }
+
+    /// Whether the write that was asked for may have taken effect, or may yet. If not, nothing of it
+    /// happened.
+    #[must_use]
+    pub fn may_have_happened(&self) -> bool {
+        self.happened == Happened::Maybe
     }
 
     /// What kind of error this is.

@@ -193,12 +193,15 @@ impl Leadership {
         let _ = self.commands.send(Command::Proclaim { data, reply }).await;
         match answer.await {
             Ok(answer) => answer,
-            Err(_) => Err(over("proclaiming", &self.lost().await)),
+            Err(_) => Err(over("proclaiming", &self.lost().await).maybe()),
         }
     }
 
     /// Gives the epoch up, so that another candidate can be elected at once. Call it when the work
     /// has ended: [`check`](Leadership::check) fails from this call on. One PUT.
+    ///
+    /// Others learn of it at their next poll; whoever campaigns again right away is elected before
+    /// them.
     ///
     /// # Errors
     /// [`LeadershipLost`](ErrorKind::LeadershipLost) if it was lost before, and the store's error if
@@ -210,7 +213,7 @@ impl Leadership {
         let _ = self.commands.send(Command::Resign { reply }).await;
         match answer.await {
             Ok(answer) => answer,
-            Err(_) => Err(over("resigning", &self.lost().await)),
+            Err(_) => Err(over("resigning", &self.lost().await).maybe()),
         }
     }
 

@@ -86,6 +86,7 @@ pub use leadership::{Leadership, LeadershipEvent, Loss, Ran};
 pub use process::Process;
 pub use protocol::message::Ended;
 pub use store::Store;
+pub use tokio_util::sync::CancellationToken;
 
 #[cfg(all(doctest, feature = "s3"))]
 #[doc = include_str!("../README.md")]

@@ -312,7 +312,7 @@ impl Driver {
         );
         let over = |doing: &str| {
             let message = format!("{doing} epoch {}: the leadership is over: {loss}", lead.epoch);
-            Err(Error::new(ErrorKind::LeadershipLost, message))
+            Err(Error::new(ErrorKind::LeadershipLost, message).maybe())
         };
         for (_, reply) in pending.proclaims {
             let _ = reply.send(over("proclaiming in"));

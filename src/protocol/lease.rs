@@ -69,11 +69,7 @@ pub struct Reading<'a> {
 impl LapseTimer {
     /// Takes note of a record. Any new ETag restarts the timer, the same ETag never does, and a seal
     /// leaves the timer of the last unsealed ETag running. Returns whether this was a sign of life.
-    pub fn observe(
-        timer: &mut Option<LapseTimer>,
-        reading: &Reading<'_>,
-        drift: Drift,
-    ) -> bool {
+    pub fn observe(timer: &mut Option<LapseTimer>, reading: &Reading<'_>, drift: Drift) -> bool {
         let Reading { sighting, received, .. } = reading;
         let foreign = sighting.is_foreign();
         let touched = if foreign { reading.last_modified } else { None };
