@@ -13,15 +13,16 @@ die() {
     exit 1
 }
 
-# install NAME REQUIREMENT: puts a Python package into an environment of its own, once per version,
-# and leaves its path in $venv.
+# install NAME REQUIREMENT...: puts Python packages into an environment of their own, once per
+# version, and leaves its path in $venv.
 install() {
     venv=$servers/$1
-    if [[ $(cat "$venv/installed" 2>/dev/null) == "$2" ]]; then return; fi
+    shift
+    if [[ $(cat "$venv/installed" 2>/dev/null) == "$*" ]]; then return; fi
     rm -rf "$venv"
     python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check "$2"
-    echo "$2" >"$venv/installed"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "$@"
+    echo "$*" >"$venv/installed"
 }
 
 free_port() {

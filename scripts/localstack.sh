@@ -10,7 +10,8 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 parse_command "$@"
-install localstack "localstack-core[runtime]==${LOCALSTACK_VERSION:-4.14.0}"
+# It uses what newer versions of these have no more, and one that it does not ask for.
+install localstack "localstack-core[runtime]==${LOCALSTACK_VERSION:-4.14.0}" "cbor2<5.8" "pyOpenSSL<25" service-identity
 port=$(free_port)
 mkdir -p "$venv/tmp"
 # Nothing of it but S3, and nothing that calls home.

@@ -3,4 +3,6 @@
 
 pub mod conformance;
 #[cfg(feature = "s3")]
+pub mod environment;
+#[cfg(feature = "s3")]
 pub mod s3_server;
