@@ -10,8 +10,9 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 parse_command "$@"
-# It uses what newer versions of these have no more, and one that it does not ask for.
-install localstack "localstack-core[runtime]==${LOCALSTACK_VERSION:-4.14.0}" "cbor2<5.8" "pyOpenSSL<25" service-identity
+# Later versions need Python 3.13. It uses what newer versions of the other packages have no more,
+# and one that it does not ask for.
+install localstack "localstack-core[runtime]==${LOCALSTACK_VERSION:-4.8.1}" "cbor2<5.8" "pyOpenSSL<25" service-identity
 port=$(free_port)
 mkdir -p "$venv/tmp"
 # Nothing of it but S3, and nothing that calls home.
