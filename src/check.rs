@@ -7,12 +7,15 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use tokio::sync::OnceCell;
 
-use crate::driver::{Context, bounded, sleep};
+use crate::driver::{Context, FAILURES_BEFORE_GIVING_UP, Patience, bounded, sleep};
 use crate::error::{Error, ErrorKind};
+use crate::leader::CampaignEvent;
 use crate::store::{ETag, GetOutcome, PutOutcome, Store, StoreError};
 
 /// Another process may be checking the same object at the same time; so often is tried again.
 const ATTEMPTS: u32 = 10;
+/// Keys asked for in the LIST.
+const PAGE: usize = 1_000;
 const MAX_BODY: usize = 64 * 1024;
 
 struct Checked {
@@ -21,13 +24,26 @@ struct Checked {
 }
 
 /// Checks the store once for each store value of the process, if the election wants it checked.
-pub(crate) async fn check_store(cx: &Context) -> Result<(), Error> {
+/// Passing failures are waited out and told, as those of the campaign are.
+pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), Error> {
     if !cx.config.check_store {
         return Ok(());
     }
     let done = cell(&cx.store);
-    done.get_or_try_init(|| Check { cx, key: cx.keys.store_check() }.run()).await?;
-    Ok(())
+    let mut failures = 0;
+    loop {
+        let check = Check { cx, key: cx.keys.store_check() };
+        let Err(error) = done.get_or_try_init(|| check.run()).await else { return Ok(()) };
+        if error.kind() != ErrorKind::Unavailable {
+            return Err(error);
+        }
+        failures += 1;
+        if patience == Patience::Once && failures >= FAILURES_BEFORE_GIVING_UP {
+            return Err(error);
+        }
+        cx.tell(CampaignEvent::StoreFailed(error));
+        sleep(&cx.process, cx.retry_delay(failures, cx.config.poll_interval)).await;
+    }
 }
 
 fn cell(store: &Arc<dyn Store>) -> Arc<OnceCell<()>> {
@@ -51,18 +67,20 @@ struct Check<'a> {
 impl Check<'_> {
     async fn run(self) -> Result<(), Error> {
         let mut etag = self.refuses_to_create_again().await?;
-        for attempt in 0..ATTEMPTS {
+        let mut quoted = true;
+        for _ in 0..ATTEMPTS {
             self.refuses_a_wrong_etag(&etag).await?;
             if self.accepts_the_right_etag(&etag).await? {
                 return self.lists_after_a_key().await;
             }
             let now = self.read().await?;
             if now == etag {
-                if attempt > 0 || !self.cx.store.send_unquoted_etags() {
+                if !quoted || !self.cx.store.send_unquoted_etags() {
                     return Err(self.unsafe_store(
                         "refuses to replace an object whose ETag matches (If-Match)",
                     ));
                 }
+                quoted = false;
                 // It may compare ETags without their quotes, as Ceph 16 does: once more, so.
                 if self.accepts_without_quotes(&now).await? {
                     return self.lists_after_a_key().await;
@@ -121,12 +139,17 @@ impl Check<'_> {
         self.accepts_the_right_etag(etag).await
     }
 
+    /// Of all that lies under the prefix, so that epoch objects show the order if there are any.
     async fn lists_after_a_key(&self) -> Result<(), Error> {
-        let page = self.send("listing", self.cx.store.list(&self.key, &self.key, 10)).await?;
+        let call = self.cx.store.list(self.cx.keys.prefix(), &self.key, PAGE);
+        let page = self.send("listing after", call).await?;
         if page.entries.iter().any(|entry| entry.key <= self.key) {
             return Err(self.unsafe_store(
                 "lists keys at or before the place it was asked to start after (start-after)",
             ));
+        }
+        if !page.entries.is_sorted_by(|one, next| one.key < next.key) {
+            return Err(self.unsafe_store("lists keys out of order"));
         }
         Ok(())
     }
@@ -142,8 +165,8 @@ impl Check<'_> {
         }
     }
 
-    /// Tries again what failed for a passing reason; a write that took effect shows as an ETag that
-    /// has changed, which every step of the check can live with.
+    /// A request that fails ends the check, which then starts again: it can be made any number of
+    /// times, whatever of it took effect.
     async fn send<T>(
         &self,
         doing: &str,
@@ -175,11 +198,11 @@ impl Check<'_> {
     }
 }
 
-/// A well-formed ETag that is not this one: every hexadecimal digit is another.
+/// A well-formed ETag that is not this one: every letter and digit is another.
 fn wrong(etag: &ETag) -> ETag {
     let other = |c: char| match c {
         '0' => '1',
-        c if c.is_ascii_hexdigit() => '0',
+        c if c.is_ascii_alphanumeric() => '0',
         c => c,
     };
     ETag::new(etag.as_str().chars().map(other).collect::<String>())

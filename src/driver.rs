@@ -2,7 +2,10 @@
 //! time, draws the jitter and tries again.
 
 mod campaign;
+#[cfg(test)]
+mod costs;
 mod exchange;
+mod handle;
 mod lead;
 mod observe;
 mod wait;
@@ -14,8 +17,8 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use tokio::sync::broadcast;
 
-pub(crate) use campaign::{Patience, Reached};
-pub(crate) use lead::{Command, Lead, Status};
+pub(crate) use campaign::{FAILURES_BEFORE_GIVING_UP, Patience, Reached};
+pub(crate) use handle::{Command, Lead, Status};
 pub(crate) use observe::Observer;
 pub(crate) use wait::{bounded, pause, sleep, within};
 
@@ -47,7 +50,6 @@ pub(crate) struct Context {
 struct Knowledge {
     greatest: Option<Epoch>,
     timer: Option<LapseTimer>,
-    campaigned: bool,
 }
 
 impl Context {
@@ -66,9 +68,17 @@ impl Context {
         self.knowledge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, event: CampaignEvent) {
+    pub(crate) fn tell(&self, event: CampaignEvent) {
         // Nobody need be listening.
         let _ = self.events.send(event);
+    }
+
+    /// A pause before a request is tried again after so many failures: doubling up to `cap`, with
+    /// jitter.
+    pub(crate) fn retry_delay(&self, failures: u32, cap: Duration) -> Duration {
+        let first = (self.config.validity / 100).max(Duration::from_millis(5));
+        let delay = first.saturating_mul(1 << failures.min(10)).min(cap);
+        delay / 2 + self.process.jitter(delay / 2)
     }
 }
 
@@ -94,7 +104,8 @@ pub(crate) struct Driver {
     polled: Duration,
     /// How long after the lapse this candidate seals, so that not all do at once.
     lapse_jitter: Duration,
-    pulse: wait::Pulse,
+    /// Not before this moment on the boot clock is it tried again.
+    seal_again: Duration,
     /// Whether a predecessor's epoch may be sealed at once.
     reclaim: bool,
     /// From the grant on: what is read then is no observation of somebody else's lease.
@@ -103,9 +114,9 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn candidate(cx: &Arc<Context>) -> Driver {
-        let campaigned = std::mem::replace(&mut cx.knowledge().campaigned, true);
+        let first = cx.process.first_campaign(&cx.store.describe(), cx.keys.prefix());
         let mut driver = Driver::new(cx, false);
-        driver.reclaim = cx.config.name_is_unique && !campaigned;
+        driver.reclaim = cx.config.name_is_unique && first;
         driver
     }
 
@@ -134,7 +145,7 @@ impl Driver {
             failures: 0,
             polled: now.boot,
             lapse_jitter: Duration::ZERO,
-            pulse: wait::Pulse::new(now),
+            seal_again: Duration::ZERO,
             reclaim: false,
             leading: false,
             cx: Arc::clone(cx),
@@ -146,11 +157,8 @@ impl Driver {
         self.record.as_ref().map(|(epoch, record)| Leader::new(*epoch, record))
     }
 
-    /// A pause before a request is tried again: doubling up to `cap`, with jitter.
     fn retry_delay(&self, cap: Duration) -> Duration {
-        let first = (self.cx.config.validity / 100).max(Duration::from_millis(5));
-        let delay = first.saturating_mul(1 << self.failures.min(10)).min(cap);
-        delay / 2 + self.cx.process.jitter(delay / 2)
+        self.cx.retry_delay(self.failures, cap)
     }
 
     /// Why the machine gave up, in words that say what to do.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{self, Stream};
+use futures::stream::{self, Stream, StreamExt as _};
 use serde_json::Value;
 use tokio::sync::broadcast;
 
@@ -34,7 +34,7 @@ use crate::store::Store;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Election {
     cx: Arc<Context>,
     config: Arc<Config>,
@@ -93,7 +93,7 @@ impl Election {
         fields(election = self.cx.keys.prefix(), candidate = self.config.name)
     )]
     pub async fn campaign(&self) -> Result<Leadership, Error> {
-        check_store(&self.cx).await?;
+        check_store(&self.cx, Patience::Wait).await?;
         let mut driver = Driver::candidate(&self.cx);
         loop {
             if let Reached::Elected = driver.campaign(Patience::Wait).await? {
@@ -117,7 +117,7 @@ impl Election {
         fields(election = self.cx.keys.prefix(), candidate = self.config.name)
     )]
     pub async fn try_campaign(&self) -> Result<Attempt, Error> {
-        check_store(&self.cx).await?;
+        check_store(&self.cx, Patience::Once).await?;
         let mut driver = Driver::candidate(&self.cx);
         match driver.campaign(Patience::Once).await? {
             Reached::Elected => Ok(Attempt::Elected(self.elected(driver))),
@@ -170,15 +170,16 @@ impl Election {
     /// that waiting does not mend is the last item.
     pub fn observe(&self) -> impl Stream<Item = Result<Observation, Error>> + Send + Unpin + use<> {
         let observer = Observer::new(&self.cx);
-        Box::pin(stream::unfold(observer, |mut observer| async {
+        let stream = stream::unfold(observer, |mut observer| async {
             let next = observer.next().await?;
             Some((next, observer))
-        }))
+        });
+        Box::pin(stream.fuse())
     }
 
     /// What happens during campaigns from now on. A slow reader misses the oldest events.
     pub fn events(&self) -> impl Stream<Item = CampaignEvent> + Send + Unpin + use<> {
-        Box::pin(stream::unfold(self.cx.events.subscribe(), |mut events| async {
+        let stream = stream::unfold(self.cx.events.subscribe(), |mut events| async {
             loop {
                 match events.recv().await {
                     Ok(event) => return Some((event, events)),
@@ -186,7 +187,8 @@ impl Election {
                     Err(broadcast::error::RecvError::Closed) => return None,
                 }
             }
-        }))
+        });
+        Box::pin(stream.fuse())
     }
 
     /// The display name of this candidate.
@@ -309,12 +311,25 @@ impl ElectionBuilder {
     }
 }
 
+// By hand, as what is proclaimed must not reach a log.
+impl fmt::Debug for Election {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Election")
+            .field("store", &self.cx.store.describe())
+            .field("prefix", &self.cx.keys.prefix())
+            .field("name", &self.config.name)
+            .field("validity", &self.config.validity)
+            .finish_non_exhaustive()
+    }
+}
+
 impl fmt::Debug for ElectionBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ElectionBuilder")
             .field("store", &self.store.describe())
             .field("prefix", &self.prefix)
-            .field("settings", &self.settings)
+            .field("name", &self.settings.name)
+            .field("validity", &self.settings.validity)
             .finish_non_exhaustive()
     }
 }

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{self, Stream};
+use futures::stream::{self, Stream, StreamExt as _};
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -28,11 +28,10 @@ use crate::protocol::message::Ended;
 ///
 /// While leading: one PUT every renew interval, and one GET every validity.
 #[must_use = "a leadership that is dropped is no longer renewed"]
-#[derive(Debug)]
 pub struct Leadership {
     lead: Arc<Lead>,
     config: Arc<Config>,
-    commands: mpsc::Sender<Command>,
+    commands: mpsc::UnboundedSender<Command>,
 }
 
 /// Why a leadership ended. Final: another campaign gives another epoch.
@@ -102,9 +101,9 @@ pub struct Ran<T> {
 impl Leadership {
     pub(crate) fn start(driver: Driver, config: Arc<Config>) -> Leadership {
         let lead = driver.lead_handle();
-        let (commands, receiver) = mpsc::channel(8);
+        let (commands, receiver) = mpsc::unbounded_channel();
         let task = driver.lead(Arc::clone(&lead), receiver, config.resign_on_drop);
-        tokio::spawn(task);
+        lead.process.spawn(task);
         Leadership { lead, config, commands }
     }
 
@@ -125,15 +124,12 @@ impl Leadership {
     /// # Errors
     /// The reason of the loss, from the end of the lease on and for ever after: stop the work.
     pub fn check(&self) -> Result<Epoch, Loss> {
-        if let Status::Lost(loss) = &*self.lead.status.borrow() {
-            return Err(loss.clone());
-        }
         if self.lead.remaining().is_zero() {
             // Found before the driver did. Final, so that a clock set back cannot revive the lease.
-            self.lead.lose(Loss::LeaseEnded { last_error: None });
-            if let Status::Lost(loss) = &*self.lead.status.borrow() {
-                return Err(loss.clone());
-            }
+            self.lead.look();
+        }
+        if let Some(loss) = self.lead.loss() {
+            return Err(loss);
         }
         Ok(self.lead.epoch)
     }
@@ -167,15 +163,21 @@ impl Leadership {
             if let Status::Lost(loss) = &*status.borrow_and_update() {
                 return loss.clone();
             }
-            // The sender lives in `self`, so the channel is open.
-            let _ = status.changed().await;
+            self.lead.news(&mut status).await;
         }
     }
 
-    /// What happens from now on. A slow reader misses the oldest events, never the loss's reason:
-    /// [`lost`](Leadership::lost) keeps that.
+    /// What happens from now on, up to the loss, which ends the stream. A slow reader misses the
+    /// oldest events.
     pub fn events(&self) -> impl Stream<Item = LeadershipEvent> + Send + Unpin + use<> {
-        Box::pin(stream::unfold(self.lead.events.subscribe(), next_event))
+        let events = self.lead.events.subscribe();
+        // Subscribed first, so that no loss falls between the two.
+        let next = match self.lead.loss() {
+            Some(loss) => Next::Loss(loss),
+            None => Next::Of(events),
+        };
+        // Fused: whoever selects over it may poll it again after its end.
+        Box::pin(stream::unfold(next, next_event).fuse())
     }
 
     /// Writes `data` into the record, where observers see it. Renews the lease as well: one PUT.
@@ -190,7 +192,7 @@ impl Leadership {
         self.check().map_err(|loss| over("proclaiming", &loss))?;
         let (reply, answer) = oneshot::channel();
         // A closed channel means that the driver has stopped, which the answer then tells.
-        let _ = self.commands.send(Command::Proclaim { data, reply }).await;
+        let _ = self.commands.send(Command::Proclaim { data, reply });
         match answer.await {
             Ok(answer) => answer,
             Err(_) => Err(over("proclaiming", &self.lost().await).maybe()),
@@ -210,7 +212,7 @@ impl Leadership {
         self.check().map_err(|loss| over("resigning", &loss))?;
         self.lead.lose(Loss::Resigned);
         let (reply, answer) = oneshot::channel();
-        let _ = self.commands.send(Command::Resign { reply }).await;
+        let _ = self.commands.send(Command::Resign { reply });
         match answer.await {
             Ok(answer) => answer,
             Err(_) => Err(over("resigning", &self.lost().await).maybe()),
@@ -240,7 +242,7 @@ impl Leadership {
                 tokio::select! {
                     biased;
                     value = &mut work => break value,
-                    _ = status.changed() => {}
+                    () = self.lead.news(&mut status) => {}
                 }
             }
         };
@@ -254,12 +256,23 @@ impl Leadership {
     }
 }
 
-async fn next_event(
-    mut events: broadcast::Receiver<LeadershipEvent>,
-) -> Option<(LeadershipEvent, broadcast::Receiver<LeadershipEvent>)> {
+/// Where a stream of events stands.
+enum Next {
+    Of(broadcast::Receiver<LeadershipEvent>),
+    Loss(Loss),
+    End,
+}
+
+async fn next_event(next: Next) -> Option<(LeadershipEvent, Next)> {
+    let mut events = match next {
+        Next::Of(events) => events,
+        Next::Loss(loss) => return Some((LeadershipEvent::Lost(loss), Next::End)),
+        Next::End => return None,
+    };
     loop {
         match events.recv().await {
-            Ok(event) => return Some((event, events)),
+            Ok(event @ LeadershipEvent::Lost(_)) => return Some((event, Next::End)),
+            Ok(event) => return Some((event, Next::Of(events))),
             Err(broadcast::error::RecvError::Lagged(_)) => {}
             Err(broadcast::error::RecvError::Closed) => return None,
         }
@@ -269,6 +282,17 @@ async fn next_event(
 fn over(doing: &str, loss: &Loss) -> Error {
     let message = format!("{doing}: the leadership is over: {loss}");
     Error::new(ErrorKind::LeadershipLost, message)
+}
+
+// By hand, as what is proclaimed must not reach a log.
+impl fmt::Debug for Leadership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leadership")
+            .field("epoch", &self.lead.epoch)
+            .field("candidate", &self.lead.candidate)
+            .field("status", &*self.lead.status.borrow())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Loss {

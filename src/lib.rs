@@ -54,6 +54,13 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+// The support of the integration tests serves the unit tests, too.
+#[cfg(test)]
+extern crate self as tenure;
+
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod bad_bytes;
 mod check;
 mod clock;
 mod compactor;
@@ -66,6 +73,7 @@ mod error;
 mod keys;
 mod leader;
 mod leadership;
+mod listing;
 mod process;
 #[cfg(feature = "internals")]
 #[doc(hidden)]

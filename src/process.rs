@@ -1,6 +1,9 @@
-//! What an election takes from the process it runs in: time, randomness, and the nonces it has sent.
+//! What an election takes from the process it runs in: time, randomness, background tasks, and the
+//! nonces it has sent.
 
 use std::collections::HashSet;
+use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +11,10 @@ use crate::clock::{Clock, Moment, SystemClock};
 use crate::entropy::{Entropy, SystemEntropy};
 use crate::protocol::message::Nonce;
 
-/// Where an election takes its time and its random numbers from.
+/// A task that runs in the background.
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Where an election takes its time and its random numbers from, and where it runs its tasks.
 ///
 /// The default is the process itself; a simulation runs many processes in one and gives each its
 /// own. Clones are the same process.
@@ -19,13 +25,28 @@ pub struct Process {
     /// Nonces that this process has sent: an epoch object with one of them was not left by a
     /// predecessor. 16 bytes for every create, kept for ever.
     nonces: Arc<Mutex<HashSet<Nonce>>>,
+    /// The elections in which it has campaigned.
+    campaigned: Arc<Mutex<HashSet<(String, String)>>>,
+    spawner: Spawner,
 }
+
+#[derive(Clone)]
+struct Spawner(Arc<dyn Fn(Task) + Send + Sync>);
 
 impl Process {
     /// A process with this clock and these random numbers.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Process {
-        Process { clock, entropy, nonces: Arc::default() }
+        let spawner = Spawner(Arc::new(|task| drop(tokio::spawn(task))));
+        Process { clock, entropy, nonces: Arc::default(), campaigned: Arc::default(), spawner }
+    }
+
+    /// The same process, whose background tasks (one for each leadership) are handed to `spawn`
+    /// instead of to tokio: a simulation stops them together with the rest of the process.
+    #[must_use]
+    pub fn with_spawner(mut self, spawn: impl Fn(Task) + Send + Sync + 'static) -> Process {
+        self.spawner = Spawner(Arc::new(spawn));
+        self
     }
 
     /// The process that this code runs in.
@@ -34,6 +55,10 @@ impl Process {
         static SYSTEM: LazyLock<Process> =
             LazyLock::new(|| Process::new(Arc::new(SystemClock), Arc::new(SystemEntropy)));
         SYSTEM.clone()
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        (self.spawner.0)(Box::pin(task));
     }
 
     pub(crate) fn now(&self) -> Moment {
@@ -55,8 +80,20 @@ impl Process {
         self.nonces.lock().unwrap_or_else(PoisonError::into_inner).contains(&nonce)
     }
 
+    /// Whether no campaign of this process has been made in this election before.
+    pub(crate) fn first_campaign(&self, store: &str, prefix: &str) -> bool {
+        let mut campaigned = self.campaigned.lock().unwrap_or_else(PoisonError::into_inner);
+        campaigned.insert((store.to_owned(), prefix.to_owned()))
+    }
+
     /// A random part of `most`.
     pub(crate) fn jitter(&self, most: Duration) -> Duration {
         most.mul_f64(self.entropy.fraction().clamp(0.0, 1.0))
+    }
+}
+
+impl fmt::Debug for Spawner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Spawner")
     }
 }

@@ -15,6 +15,9 @@ pub(crate) const MAX_READ_BYTES: usize = 64 * 1024;
 pub(crate) const MAX_WRITTEN_BYTES: usize = 48 * 1024;
 /// The format that this version writes, and the greatest it reads.
 pub(crate) const FORMAT: u64 = 1;
+/// Longer names than any writer of this version has are cut in a seal, as it must not grow past what
+/// can be read.
+const MAX_SEALED_NAME: usize = 1_024;
 /// A validity longer than this never lapses.
 const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
@@ -68,6 +71,10 @@ impl Record {
         if body.len() > MAX_READ_BYTES {
             return Err(BadRecord::TooLarge(body.len() as u64));
         }
+        // Where a field is ignored, so are its bytes; but what is not text is not a record.
+        let text = std::str::from_utf8(body).map_err(|error| {
+            BadRecord::Malformed(format!("it is not UTF-8, at byte {}", error.valid_up_to()))
+        })?;
         // A later format may differ in every other field, so it is looked at first.
         #[derive(Deserialize)]
         struct Format {
@@ -75,14 +82,14 @@ impl Record {
             format: u64,
         }
         let malformed = |error: serde_json::Error| BadRecord::Malformed(where_not_what(&error));
-        let Format { format } = serde_json::from_slice(body).map_err(malformed)?;
+        let Format { format } = serde_json::from_str(text).map_err(malformed)?;
         if format > FORMAT {
             return Err(BadRecord::TooNew(format));
         }
         if format == 0 {
             return Err(BadRecord::Malformed("format 0".to_owned()));
         }
-        serde_json::from_slice(body).map_err(malformed)
+        serde_json::from_str(text).map_err(malformed)
     }
 
     /// The body to write. Records are small: the configuration has checked the length of `data`.
@@ -101,9 +108,11 @@ impl Record {
         by: &str,
         at: DateTime<Utc>,
     ) -> Record {
+        let cut = |name: &String| name[..name.floor_char_boundary(MAX_SEALED_NAME)].to_owned();
         Record {
             expired: true,
             format: FORMAT,
+            candidate: self.candidate.as_ref().map(cut),
             heartbeat,
             sealed_at: Some(at),
             sealed_by: Some(by.to_owned()),
@@ -134,9 +143,8 @@ pub(crate) enum Validity {
     /// There is none: the lease never lapses.
     #[default]
     Absent,
+    /// Whole numbers past what 64 bits hold are the greatest: such a lease never lapses either.
     Millis(u64),
-    /// A whole number past what 64 bits hold: it never lapses.
-    Huge,
 }
 
 impl Validity {
@@ -150,7 +158,6 @@ impl Serialize for Validity {
         match self {
             Validity::Absent => serializer.serialize_none(),
             Validity::Millis(ms) => serializer.serialize_u64(*ms),
-            Validity::Huge => serializer.serialize_u64(u64::MAX),
         }
     }
 }
@@ -163,7 +170,7 @@ impl<'de> Deserialize<'de> for Validity {
             Value::Number(number) => match (number.as_u64(), number.as_f64()) {
                 (Some(ms), _) if ms > 0 => Ok(Validity::Millis(ms)),
                 // JSON's whole numbers have no bound; those past 64 bits arrive as floats.
-                (None, Some(ms)) if ms >= u64::MAX as f64 => Ok(Validity::Huge),
+                (None, Some(ms)) if ms >= u64::MAX as f64 => Ok(Validity::Millis(u64::MAX)),
                 _ => Err(invalid()),
             },
             _ => Err(invalid()),
@@ -238,6 +245,9 @@ fn where_not_what(error: &serde_json::Error) -> String {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -282,6 +292,33 @@ mod tests {
         assert_eq!(parse(r#"{"format":2,"expired":"later"}"#), Err(BadRecord::TooNew(2)));
         assert!(parse(r#"{"format":0,"expired":false}"#).is_err());
         assert!(parse(r#"{"expired":false,"nonce":"xyz"}"#).is_err());
+    }
+
+    /// Found by fuzzing: JSON is text, but serde_json looks at no bytes of a field that it ignores.
+    #[test]
+    fn regression_a_body_that_is_not_text_is_not_a_record() {
+        let error = Record::parse(b"{\"expired\":true,\"later\":\"\xff\"}").unwrap_err();
+        assert_eq!(error.to_string(), "its body is not a record: it is not UTF-8, at byte 25");
+    }
+
+    /// Found by fuzzing: sealing a record just below the limit made one above it, which nobody could
+    /// read, so that the election was stuck.
+    #[test]
+    fn regression_the_seal_of_a_record_with_a_long_name_can_be_read() {
+        let name = "ä".repeat(32_700);
+        let record = parse(&format!(r#"{{"expired":false,"candidate":"{name}"}}"#)).unwrap();
+        let by = "n".repeat(256);
+        let sealed = record.sealed(Ended::Lapsed, u64::MAX, &by, DateTime::<Utc>::MAX_UTC);
+        assert!(sealed.to_bytes().len() <= MAX_WRITTEN_BYTES);
+        assert_eq!(sealed.candidate.unwrap(), "ä".repeat(MAX_SEALED_NAME / 2));
+    }
+
+    /// Found by fuzzing: serde_json reads floats one bit off unless told otherwise.
+    #[test]
+    fn regression_a_float_is_read_as_it_was_written() {
+        let body = r#"{"expired":false,"data":118446744073709551615}"#;
+        let record = parse(body).unwrap();
+        assert_eq!(Record::parse(&record.to_bytes()).unwrap(), record);
     }
 
     #[test]

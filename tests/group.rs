@@ -1,19 +1,19 @@
 //! A group with its guard, its gate and its tender, as `tenure run` uses it.
 #![cfg(all(feature = "cli", target_os = "linux"))]
 
+mod command;
 #[allow(dead_code, unused_imports, reason = "the command uses all of it")]
 #[path = "../src/cli/group/mod.rs"]
 mod group;
-mod processes;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 
+use command::{TENURE, eventually, in_ms, number_in, runs, state};
 use group::{Deadlines, Group, Stop};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use processes::{TENURE, eventually, in_ms, number_in, runs, state};
 use tokio::sync::Mutex;
 
 const HOUR: u64 = 3_600_000;

@@ -1,7 +1,7 @@
 //! The guard and the gate as processes, driven by hand in the place of `tenure run`.
 #![cfg(all(feature = "cli", target_os = "linux"))]
 
-mod processes;
+mod command;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, PipeWriter, Write as _};
@@ -11,10 +11,10 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use command::{TENURE, Victim, eventually, in_ms, now, number_in, pause, runs, state};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use processes::{TENURE, Victim, eventually, in_ms, now, number_in, pause, runs, state};
 use tenure::Moment;
 
 const HOUR: u64 = 3_600_000;

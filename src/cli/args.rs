@@ -128,11 +128,12 @@ pub struct GateArgs {
 }
 
 impl Verb {
-    /// What is logged without `RUST_LOG`: `run` is a service, the others answer on stdout.
+    /// What is logged without `RUST_LOG`: `run` says what it does, the others answer on stdout.
+    /// What the library warns of, the command says in its own words.
     pub fn default_log_level(&self) -> &'static str {
         match self {
-            Verb::Run(_) => "warn,tenure=info",
-            _ => "warn",
+            Verb::Run(_) => "warn,tenure=error,tenure::cli=info",
+            _ => "warn,tenure=error",
         }
     }
 }
@@ -170,20 +171,23 @@ Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug.
 Exit codes:
    0  done
   64  wrong usage or settings
-  69  store unreachable
+  69  store unreachable or missing, or some epochs could not be deleted
   70  store unsafe, or an object in it corrupt
-  71  the operating system refused to start a process
+  71  the operating system refused something, such as starting a process
   75  lost the lease
   77  access denied by the store";
 
 const AFTER_RUN: &str = "\
 CMD runs in a process group of its own, with TENURE_EPOCH (the fencing token), TENURE_NAME and
-TENURE_STORE in its environment. When it has ended, and with it every process of its group, the
-leadership is resigned.
+TENURE_STORE in its environment. When it has ended, the rest of its group gets SIGTERM, and after
+the grace SIGKILL. Once no process of the group is left, the leadership is resigned.
 
 When the lease is at risk of ending, the group gets SIGTERM, and after the grace SIGKILL, before
 the lease ends: by max(200ms, VALIDITY/20). A guard process sees to it even if `tenure` itself is
-killed or stopped. SIGINT and SIGTERM sent to `tenure` are passed on to the group.
+killed or stopped.
+
+SIGINT, SIGTERM, SIGHUP and SIGQUIT sent to `tenure` are passed on to the group; while it waits
+they end `tenure` at once.
 
 What the guard cannot reach: a daemon that leaves the group with setsid, a process that becomes
 another user, and a machine that is paused as a whole. There only the token protects: hand
@@ -198,9 +202,9 @@ Exit codes:
    N  CMD's own exit code, if the lease was valid when it ended; 128+N if signal N ended it,
       126 if it cannot be executed, 127 if it was not found
   64  wrong usage or settings
-  69  store unreachable
+  69  no such bucket or directory; a store that cannot be reached is waited for
   70  store unsafe, or an object in it corrupt
-  71  the operating system refused to start a process
+  71  the operating system refused to start a process, or the guard has died
   75  lost the lease: CMD was stopped, or had ended too late
   77  access denied by the store";
 

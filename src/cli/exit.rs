@@ -1,6 +1,7 @@
 //! The exit codes of the command, after sysexits.h. `run` otherwise passes on the code of CMD.
 
-use tenure::ErrorKind;
+use tenure::store::StoreError;
+use tenure::{Error, ErrorKind};
 
 /// The arguments or the settings are wrong; nothing was sent.
 pub const USAGE: u8 = 64;
@@ -15,6 +16,35 @@ pub const LEASE_LOST: u8 = 75;
 /// The store denied access.
 pub const ACCESS_DENIED: u8 = 77;
 
+/// Why the command ends, in one line that says what to do.
+#[derive(Debug)]
+pub struct Failure {
+    pub code: u8,
+    pub why: String,
+}
+
+impl Failure {
+    pub fn new(code: u8, why: impl Into<String>) -> Failure {
+        Failure { code, why: why.into() }
+    }
+
+    fn of(kind: ErrorKind, what: &str) -> Failure {
+        Failure::new(code_of(kind), format!("{what}{}", remedy(kind)))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::of(error.kind(), &error.to_string())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        Failure::of(error.kind().into(), &error.to_string())
+    }
+}
+
 /// The exit code for an error of the library.
 pub fn code_of(kind: ErrorKind) -> u8 {
     match kind {
@@ -24,5 +54,16 @@ pub fn code_of(kind: ErrorKind) -> u8 {
         ErrorKind::LeadershipLost => LEASE_LOST,
         // Corrupt, too new, exhausted, deleted: each needs a person to look at the store first.
         _ => UNSAFE,
+    }
+}
+
+/// What to do, where the message of the library does not say it.
+fn remedy(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Unavailable => "; see that the store can be reached, and try again",
+        ErrorKind::CorruptRecord => "; nobody is elected until it is mended or sealed by hand",
+        ErrorKind::RecordTooNew => "; use the version of tenure that wrote it, or a later one",
+        ErrorKind::EpochsExhausted => "; go on under another prefix, with guarded resources reset",
+        _ => "",
     }
 }

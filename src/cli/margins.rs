@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use humantime::format_duration;
+use humantime::{FormattedDuration, format_duration};
 use tenure::Moment;
 
 use super::group::Deadlines;
@@ -71,17 +71,25 @@ impl fmt::Display for NoRoom {
             "a validity of {} leaves no room: {} until a renewal, 2 × {} for it and its retry, a \
              grace of {} and {} between SIGKILL and the end of the lease make {}; use a longer \
              --validity or a shorter --grace",
-            format_duration(self.validity),
-            format_duration(self.renew_interval),
-            format_duration(self.request_timeout),
-            format_duration(self.margins.grace),
-            format_duration(self.margins.kill_margin),
-            format_duration(self.total()),
+            in_ms(self.validity),
+            in_ms(self.renew_interval),
+            in_ms(self.request_timeout),
+            in_ms(self.margins.grace),
+            in_ms(self.margins.kill_margin),
+            in_ms(self.total()),
         )
     }
 }
 
 impl std::error::Error for NoRoom {}
+
+/// Without the rest of a division.
+fn in_ms(duration: Duration) -> FormattedDuration {
+    format_duration(
+        duration
+            .saturating_sub(Duration::from_nanos(u64::from(duration.subsec_nanos()) % 1_000_000)),
+    )
+}
 
 #[cfg(test)]
 mod tests {
@@ -122,7 +130,7 @@ mod tests {
     fn what_leaves_no_room_is_refused_with_the_numbers() {
         let why = Margins::new(ms(1_000), None).map_err(|no_room| no_room.to_string());
         let why = why.expect_err("1/3 + 2/5 + 1/6 of a second and 200 ms are more than a second");
-        for part in ["validity of 1s", "2 × 200ms", "333ms", "grace of 166ms", "1s 99ms"] {
+        for part in ["validity of 1s", "2 × 200ms", "333ms", "grace of 166ms", "1s 99ms;"] {
             assert!(why.contains(part), "{part} is not in: {why}");
         }
     }

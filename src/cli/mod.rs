@@ -1,21 +1,28 @@
 //! The command: its verbs are the library's verbs.
 
-// The run loop and the other verbs are what uses the rest of it.
-#![allow(dead_code)]
-
 mod args;
+mod compact;
 mod exit;
 mod group;
+mod logs;
 mod margins;
+mod open;
+mod print;
+mod run;
+mod signals;
+mod status;
 mod store_url;
+mod watch;
 
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser as _;
-use tracing_subscriber::EnvFilter;
+use tokio::runtime;
 
 use args::{Args, Verb};
+use exit::Failure;
 
 /// Runs the command with the arguments of this process.
 pub fn main() -> ExitCode {
@@ -27,47 +34,52 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });
         }
     };
-    match args.verb {
+    let outcome = match args.verb {
         // These two stay free of threads, logs and a runtime: the guard must not fail for them.
-        Verb::Guard => match group::run_guard() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(exit::OS, &format!("cannot guard: {error}")),
-        },
+        Verb::Guard => group::run_guard()
+            .map(|()| 0)
+            .map_err(|error| Failure::new(exit::OS, format!("cannot guard: {error}"))),
         Verb::Gate(gate) => {
             let not_run = group::run_gate(gate.fd, &gate.command);
-            fail(not_run.exit_code, &not_run.why)
+            Err(Failure::new(not_run.exit_code, not_run.why))
         }
         verb => {
-            start_logs(verb.default_log_level());
-            fail(exit::UNSAFE, "this verb does not work yet")
+            logs::start(verb.default_log_level());
+            carry_out(verb)
         }
-    }
-}
-
-/// Says on stderr why the command ends, and gives its exit code.
-fn fail(code: u8, why: &str) -> ExitCode {
-    complain(why);
-    ExitCode::from(code)
-}
-
-/// Says something on stderr. `eprintln!` would panic where stderr is closed.
-fn complain(what: &str) {
-    let _ = writeln!(io::stderr(), "tenure: {what}");
-}
-
-fn start_logs(default_level: &str) {
-    let filter = match std::env::var("RUST_LOG") {
-        Ok(text) if !text.is_empty() => EnvFilter::try_new(&text).unwrap_or_else(|error| {
-            complain(&format!("RUST_LOG={text:?} is ignored: {error}"));
-            EnvFilter::new(default_level)
-        }),
-        _ => EnvFilter::new(default_level),
     };
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(io::stderr().is_terminal())
-        .with_writer(io::stderr)
-        // It would panic where stderr is closed, and take the lease along.
-        .log_internal_errors(false)
-        .init();
+    ExitCode::from(outcome.unwrap_or_else(|failure| {
+        complain(&failure.why);
+        failure.code
+    }))
+}
+
+fn carry_out(verb: Verb) -> Result<u8, Failure> {
+    let runtime = runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(exit::OS, format!("cannot start threads: {error}")))?;
+    let outcome = runtime.block_on(async {
+        match verb {
+            Verb::Run(args) => run::run(args).await,
+            Verb::Status(args) => status::status(args).await,
+            Verb::Watch(args) => watch::watch(args).await,
+            Verb::Compact(args) => compact::compact(args).await,
+            Verb::Guard | Verb::Gate(_) => unreachable!("both need no runtime"),
+        }
+    });
+    // A call to a directory on a disk that hangs must not keep the process from ending.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Says something on stderr, in one line. `eprintln!` would panic where stderr is closed.
+fn complain(what: &str) {
+    let _ = writeln!(io::stderr(), "tenure: {}", print::plain(what));
+}
+
+#[allow(clippy::disallowed_methods, reason = "the command is not simulated, and has no driver")]
+async fn pause(duration: Duration) {
+    tokio::time::sleep(duration).await;
 }

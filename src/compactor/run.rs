@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use futures::StreamExt as _;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::FuturesUnordered;
@@ -13,10 +11,11 @@ use futures::stream::FuturesUnordered;
 use super::{Compactor, Report};
 use crate::driver::within;
 use crate::epoch::Epoch;
-use crate::error::{Error, ErrorKind};
-use crate::keys::Keys;
+use crate::error::Error;
+use crate::listing::{EpochsOfPage, key_of, out_of_order};
 use crate::protocol::compaction::{Compaction, Listed, OutOfOrder};
-use crate::store::{DeleteOutcome, Happened, Page, StoreError, StoreErrorKind};
+use crate::protocol::find::After;
+use crate::store::{DeleteOutcome, Happened, StoreError, StoreErrorKind};
 
 /// Keys asked of one LIST and given to one DELETE: the most that S3 takes.
 const PAGE_KEYS: usize = 1_000;
@@ -62,15 +61,16 @@ impl<'a> Run<'a> {
         if self.plan.stopped() {
             return Ok(());
         }
-        let mut listing = Listing::after(&self.compactor.keys, 0);
-        while !listing.ended {
-            let page = self.list(&listing).await?;
-            for listed in listing.take(page)? {
+        let mut next = Some(After::Number(0));
+        while let Some(after) = next {
+            let page = self.list(&after).await?;
+            for listed in page.epochs {
                 self.see(listed)?;
                 if self.batch.len() == PAGE_KEYS {
                     self.delete_batch().await?;
                 }
             }
+            next = page.rest;
         }
         self.delete_batch().await?;
         while let Some(deletion) = self.in_flight.next().await {
@@ -80,21 +80,23 @@ impl<'a> Run<'a> {
     }
 
     async fn look_for_the_last_epoch(&mut self) -> Result<(), Error> {
-        let mut listing = Listing::after(&self.compactor.keys, Epoch::MAX.get() - 1);
-        while !listing.ended {
-            let page = self.list(&listing).await?;
-            for listed in listing.take(page)? {
+        let mut next = Some(After::Number(Epoch::MAX.get() - 1));
+        while let Some(after) = next {
+            let page = self.list(&after).await?;
+            for listed in page.epochs {
                 self.see(listed)?;
             }
+            next = page.rest;
         }
         Ok(())
     }
 
     /// One page, while the deletions go on.
-    async fn list(&mut self, listing: &Listing<'_>) -> Result<Page, Error> {
+    async fn list(&mut self, after: &After) -> Result<EpochsOfPage, Error> {
         let Compactor { store, keys, request_timeout, .. } = self.compactor;
+        let start = key_of(keys, after);
         self.report.requests += 1;
-        let request = store.list(keys.lock_prefix(), &listing.after, PAGE_KEYS);
+        let request = store.list(keys.lock_prefix(), &start, PAGE_KEYS);
         let mut request = pin!(within(*request_timeout, Happened::No, request));
         let page = loop {
             tokio::select! {
@@ -103,8 +105,9 @@ impl<'a> Run<'a> {
                 page = &mut request => break page,
             }
         };
-        let doing = format!("listing the epochs after {:?}", listing.after);
-        page.map_err(|error| self.failure(&doing, "ListBucket", error))
+        page.and_then(|page| EpochsOfPage::of(keys, after, &page)).map_err(|error| {
+            self.failure(&format!("listing the epochs after {start:?}"), "ListBucket", error)
+        })
     }
 
     fn see(&mut self, listed: Listed) -> Result<(), Error> {
@@ -112,7 +115,8 @@ impl<'a> Run<'a> {
         let deletable =
             self.plan.handle_listed(listed).map_err(|OutOfOrder { before, then }| {
                 let keys = &self.compactor.keys;
-                out_of_order(&keys.epoch(before), &keys.epoch(then))
+                let error = out_of_order(&keys.epoch(before), &keys.epoch(then));
+                self.failure("listing the epochs", "ListBucket", error)
             })?;
         self.batch.extend(deletable);
         Ok(())
@@ -213,64 +217,4 @@ impl<'a> Run<'a> {
             event!(debug, "nothing", "nothing to compact");
         }
     }
-}
-
-/// Where a listing has come to.
-struct Listing<'a> {
-    keys: &'a Keys,
-    after: String,
-    ended: bool,
-}
-
-impl<'a> Listing<'a> {
-    fn after(keys: &'a Keys, number: u64) -> Listing<'a> {
-        Listing { keys, after: keys.numbered(number), ended: false }
-    }
-
-    /// The epochs of the page that was asked for `after`. A page in disorder gives none of its
-    /// epochs.
-    fn take(&mut self, page: Page) -> Result<Vec<Listed>, Error> {
-        if page.truncated && page.entries.is_empty() {
-            // Asking again from the same key may well bring the same answer for ever; the next run
-            // is early enough. It says nothing untrue, so it does not make the store unsafe.
-            let why = format!(
-                "the listing after {:?} says that more keys follow, but shows none",
-                self.after
-            );
-            return Err(Error::new(ErrorKind::Unavailable, why));
-        }
-        let last = self.keys.epoch(Epoch::MAX);
-        let mut epochs = Vec::new();
-        for entry in page.entries {
-            if !entry.key.starts_with(self.keys.lock_prefix()) {
-                let (key, prefix) = (&entry.key, self.keys.lock_prefix());
-                let why =
-                    format!("the listing shows {key:?}, which does not start with {prefix:?}");
-                return Err(Error::new(ErrorKind::UnsafeStore, why));
-            }
-            if entry.key <= self.after {
-                return Err(out_of_order(&self.after, &entry.key));
-            }
-            if let Some(epoch) = self.keys.parse(&entry.key) {
-                let age = age(page.served_at, entry.last_modified);
-                epochs.push(Listed { epoch, size: entry.size, age });
-            }
-            self.after = entry.key;
-        }
-        self.ended = !page.truncated || self.after >= last;
-        Ok(epochs)
-    }
-}
-
-fn out_of_order(before: &str, then: &str) -> Error {
-    let why = format!(
-        "the listing shows {then:?} after {before:?}: this store does not list in order, or \
-         ignores where a listing starts"
-    );
-    Error::new(ErrorKind::UnsafeStore, why)
-}
-
-/// Both times are the store's. One in the future makes an object new, not old.
-fn age(served_at: Option<DateTime<Utc>>, modified: Option<DateTime<Utc>>) -> Option<Duration> {
-    Some((served_at? - modified?).to_std().unwrap_or_default())
 }

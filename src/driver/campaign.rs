@@ -28,7 +28,7 @@ pub(crate) enum Reached {
 }
 
 /// Requests that may fail in a row before a call that does not wait gives up.
-const FAILURES_BEFORE_GIVING_UP: u32 = 3;
+pub(crate) const FAILURES_BEFORE_GIVING_UP: u32 = 3;
 
 impl Driver {
     /// Drives the machine. Dropping the future leaves at most an epoch object that lapses within its
@@ -188,10 +188,8 @@ impl Driver {
         let since_poll = self.now().boot.saturating_sub(self.polled);
         let poll_in = poll.saturating_sub(since_poll);
         let (delay, input) = match wait {
-            Wait::Follow => match self.lapses_in() {
-                Some(left) if left.saturating_add(self.lapse_jitter) <= poll_in => {
-                    (left.saturating_add(self.lapse_jitter), Input::Lapsed)
-                }
+            Wait::Follow => match self.seals_in() {
+                Some(left) if left <= poll_in => (left, Input::Lapsed),
                 _ => (poll_in, Input::PollDue),
             },
             Wait::Deposed => match self.lapses_in() {
@@ -211,6 +209,12 @@ impl Driver {
         self.machine.handle(input);
     }
 
+    /// How long until this candidate seals the followed epoch: its jitter after the lapse.
+    fn seals_in(&self) -> Option<Duration> {
+        let due = self.lapses_at()?.saturating_add(self.lapse_jitter).max(self.seal_again);
+        Some(due.saturating_sub(self.now().boot))
+    }
+
     /// The next seal of the same epoch waits again, so that a store that refuses it for no reason
     /// does not make the candidate spin.
     fn lapsed(&mut self) {
@@ -221,11 +225,18 @@ impl Driver {
             outcome = "lapsed",
             "the leader showed no sign of life for its whole validity"
         );
+        let pause = self.retry_delay(self.cx.config.poll_interval);
         self.draw_lapse_jitter();
+        self.seal_again = self.now().boot.saturating_add(pause.max(self.lapse_jitter));
     }
 
     /// How long until the followed lease lapses by this process's clock; `None` if it never does.
     pub(super) fn lapses_in(&self) -> Option<Duration> {
+        Some(self.lapses_at()?.saturating_sub(self.now().boot))
+    }
+
+    /// When that is or was, on the boot clock.
+    pub(super) fn lapses_at(&self) -> Option<Duration> {
         let knowledge = self.cx.knowledge();
         let timer = knowledge.timer.as_ref()?;
         // Another call of this `Election` may be following a greater epoch by now.
@@ -233,7 +244,7 @@ impl Driver {
         if timer.epoch() != *epoch {
             return None;
         }
-        timer.lapses_in(self.cx.config.drift, self.now())
+        timer.lapses_at(self.cx.config.drift)
     }
 
     fn takeover_in(&self) -> Duration {

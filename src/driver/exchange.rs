@@ -3,18 +3,16 @@
 use std::time::Duration;
 
 use super::Driver;
-use super::wait::LOOK;
+use super::wait::bounded;
 use crate::clock::Moment;
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::keys::Keys;
-use crate::protocol::find::{After, Listing};
+use crate::listing::{EpochsOfPage, key_of};
+use crate::protocol::find::After;
 use crate::protocol::lease::{LapseTimer, Reading, StoreAge};
 use crate::protocol::message::{Answer, Ended, Nonce, Request, Seen, Sighting, Write};
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
-use crate::store::{
-    ETag, GetOutcome, Happened, Object, Page, PutOutcome, StoreError, StoreErrorKind,
-};
+use crate::store::{ETag, GetOutcome, Happened, Object, PutOutcome, StoreError, StoreErrorKind};
 
 /// Keys asked for in one LIST: as many as S3 gives, as the price is the same.
 const PAGE: usize = 1_000;
@@ -63,8 +61,7 @@ impl Driver {
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let process = self.cx.process.clone();
-        let look = LOOK.min(self.cx.config.validity / 10);
-        let outcome = self.pulse.bounded(&process, limit, look, call).await;
+        let outcome = bounded(&process, limit, call).await;
         self.polled = process.now().boot;
         outcome.unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))))
     }
@@ -78,17 +75,11 @@ impl Driver {
     async fn list(&mut self, after: &After, limit: Duration) -> Answer {
         let keys = self.cx.keys.clone();
         let store = self.cx.store.clone();
-        let after = match after {
-            After::Number(number) => keys.numbered(*number),
-            After::Key(key) => key.clone(),
-        };
-        let call = async { store.list(keys.lock_prefix(), &after, PAGE).await };
-        let page = match self.send(limit, call).await {
-            Ok(page) => page,
-            Err(error) => return self.failed("listing the epochs", error),
-        };
-        match listing(&keys, &after, &page) {
-            Ok(listing) => Answer::Listed(listing),
+        let start = key_of(&keys, after);
+        let call = async { store.list(keys.lock_prefix(), &start, PAGE).await };
+        let outcome = self.send(limit, call).await;
+        match outcome.and_then(|page| EpochsOfPage::of(&keys, after, &page)) {
+            Ok(page) => Answer::Listed(page.listing()),
             Err(error) => self.failed("listing the epochs", error),
         }
     }
@@ -252,43 +243,4 @@ impl Driver {
     pub(super) fn now(&self) -> Moment {
         self.cx.process.now()
     }
-}
-
-/// What a page says about epochs, if it keeps the order that the search rests on.
-fn listing(keys: &Keys, after: &str, page: &Page) -> Result<Listing, StoreError> {
-    let unsafe_store =
-        |why: String| Err(StoreError::new(StoreErrorKind::Unsupported, Happened::No, why));
-    let mut previous = after;
-    let mut epochs: Option<(Epoch, Epoch)> = None;
-    for entry in &page.entries {
-        let key = entry.key.as_str();
-        if key <= previous {
-            return unsafe_store(format!(
-                "the store's listing is not in order: {key:?} came after {previous:?}"
-            ));
-        }
-        if !key.starts_with(keys.lock_prefix()) {
-            return unsafe_store(format!(
-                "the store's listing of {:?} has the key {key:?}",
-                keys.lock_prefix()
-            ));
-        }
-        if let Some(epoch) = keys.parse(key) {
-            epochs = Some((epochs.map_or(epoch, |(least, _)| least), epoch));
-        }
-        previous = key;
-    }
-    if page.truncated && page.entries.is_empty() {
-        return Err(StoreError::new(
-            StoreErrorKind::Transient,
-            Happened::No,
-            "the store's listing has an empty page that is not the last",
-        ));
-    }
-    let ended = !page.truncated || previous >= keys.epoch(Epoch::MAX).as_str();
-    let rest = (!ended).then(|| match keys.parse(previous) {
-        Some(epoch) => After::Number(epoch.get()),
-        None => After::Key(previous.to_owned()),
-    });
-    Ok(Listing { epochs, rest })
 }

@@ -18,6 +18,8 @@ pub(crate) struct Observer {
     told: Option<Observation>,
     /// Since when no request has been answered, on the boot clock.
     unanswered: Option<Duration>,
+    /// When a request was last answered, on the boot clock.
+    answered: Duration,
     ready: VecDeque<Result<Observation, Error>>,
     over: bool,
 }
@@ -28,6 +30,7 @@ impl Observer {
             driver: Driver::observer(cx),
             told: None,
             unanswered: None,
+            answered: Duration::ZERO,
             ready: VecDeque::new(),
             over: false,
         }
@@ -71,7 +74,10 @@ impl Observer {
             Answer::Unknown => {
                 self.unanswered.get_or_insert(now);
             }
-            _ => self.unanswered = None,
+            _ => {
+                self.unanswered = None;
+                self.answered = now;
+            }
         }
     }
 
@@ -82,7 +88,13 @@ impl Observer {
         let poll_in = poll.saturating_sub(since_poll);
         let lapses_in = driver.lapses_in();
         let lapsed = lapses_in.is_some_and(|left| left.is_zero());
+        let asked_since = driver.lapses_at().is_some_and(|lapse| self.answered >= lapse);
         let (delay, input) = match wait {
+            // It may have been suspended, or nobody may have asked it for long: of a lapse nothing
+            // is said before the store has been asked.
+            Wait::Follow if lapsed && !asked_since && self.unanswered.is_none() => {
+                (Duration::ZERO, Input::PollDue)
+            }
             Wait::Follow if lapsed => {
                 self.tell(if self.unanswered.is_some() {
                     Observation::Unknown

@@ -30,7 +30,19 @@ pub(crate) async fn bounded<F: Future>(
     limit: Duration,
     future: F,
 ) -> Option<F::Output> {
-    Pulse::new(process.now()).bounded(process, limit, LOOK, future).await
+    let end = process.now().boot.saturating_add(limit);
+    let mut future = pin!(future);
+    loop {
+        let left = end.saturating_sub(process.now().boot);
+        if left.is_zero() {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            output = &mut future => return Some(output),
+            () = pause(left.min(LOOK)) => {}
+        }
+    }
 }
 
 /// Waits for `duration` where nothing depends on its being exact.
@@ -65,13 +77,9 @@ impl Pulse {
         Pulse { last: now, longest_gap: Duration::ZERO }
     }
 
-    /// The longest time between two looks at the clock since the last reset, on either clock.
+    /// The longest time between two looks at the clock since it was made, on either clock.
     pub(crate) fn longest_gap(&self) -> Duration {
         self.longest_gap
-    }
-
-    pub(crate) fn reset(&mut self) {
-        self.longest_gap = Duration::ZERO;
     }
 
     pub(crate) fn beat(&mut self, now: Moment) {
@@ -79,33 +87,5 @@ impl Pulse {
         let wall = now.wall.saturating_sub(self.last.wall);
         self.longest_gap = self.longest_gap.max(boot).max(wall);
         self.last = now;
-    }
-
-    /// As [`bounded`], beating at least every `look`.
-    pub(crate) async fn bounded<F: Future>(
-        &mut self,
-        process: &Process,
-        limit: Duration,
-        look: Duration,
-        future: F,
-    ) -> Option<F::Output> {
-        let end = process.now().boot.saturating_add(limit);
-        let mut future = pin!(future);
-        loop {
-            let now = process.now();
-            self.beat(now);
-            let left = end.saturating_sub(now.boot);
-            if left.is_zero() {
-                return None;
-            }
-            tokio::select! {
-                biased;
-                output = &mut future => {
-                    self.beat(process.now());
-                    return Some(output);
-                }
-                () = pause(left.min(look)) => {}
-            }
-        }
     }
 }

@@ -193,7 +193,7 @@ impl Candidate {
                 epoch: sighting.epoch,
                 etag: sighting.etag.clone(),
                 nonce: sighting.seen.nonce,
-                heartbeat: sighting.seen.heartbeat + 1,
+                heartbeat: sighting.seen.heartbeat.saturating_add(1),
                 ended: Ended::Lapsed,
             },
             State::Create { epoch, tried } => Request::Create {

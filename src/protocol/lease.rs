@@ -34,6 +34,7 @@ impl Drift {
 pub struct LapseTimer {
     epoch: Epoch,
     nonce: Option<Nonce>,
+    heartbeat: u64,
     etag: ETag,
     /// Only of a foreign record, whose touch leaves the ETag as it was.
     touched: Option<DateTime<Utc>>,
@@ -68,7 +69,8 @@ pub struct Reading<'a> {
 
 impl LapseTimer {
     /// Takes note of a record. Any new ETag restarts the timer, the same ETag never does, and a seal
-    /// leaves the timer of the last unsealed ETag running. Returns whether this was a sign of life.
+    /// leaves the timer running if it was that of the last unsealed ETag. Returns whether this was a
+    /// sign of life.
     pub fn observe(timer: &mut Option<LapseTimer>, reading: &Reading<'_>, drift: Drift) -> bool {
         let Reading { sighting, received, .. } = reading;
         let foreign = sighting.is_foreign();
@@ -78,10 +80,7 @@ impl LapseTimer {
             .as_ref()
             .is_some_and(|t| t.epoch == sighting.epoch && t.nonce == sighting.seen.nonce);
         let running = match timer {
-            Some(timer) if same_holder && sealed => {
-                timer.sealed.get_or_insert(received.boot);
-                true
-            }
+            Some(timer) if same_holder && sealed => timer.sees_seal(sighting, received.boot),
             Some(timer) if same_holder => timer.etag == sighting.etag && timer.touched == touched,
             _ => false,
         };
@@ -89,6 +88,7 @@ impl LapseTimer {
             *timer = Some(LapseTimer {
                 epoch: sighting.epoch,
                 nonce: sighting.seen.nonce,
+                heartbeat: sighting.seen.heartbeat,
                 etag: sighting.etag.clone(),
                 touched,
                 validity: reading.validity,
@@ -104,14 +104,22 @@ impl LapseTimer {
         !running
     }
 
-    /// How long until the lease has lapsed by this observer's clock; `None` if it never does. Zero
-    /// once it has.
-    pub fn lapses_in(&self, drift: Drift, now: Moment) -> Option<Duration> {
-        let lapse = drift.stretch(self.validity?);
-        if self.lapsed_by_store {
-            return Some(Duration::ZERO);
+    /// Whether the timer is that of the ETag which was sealed, so that it runs on.
+    ///
+    /// Every write raises the heartbeat, a seal by one: a greater step means a renewal that this
+    /// observer never saw, and the holder's lease counts from that.
+    fn sees_seal(&mut self, sighting: &Sighting, received: Duration) -> bool {
+        let next = self.heartbeat.checked_add(1) == Some(sighting.seen.heartbeat);
+        if self.sealed.is_none() && next {
+            self.sealed = Some(received);
         }
-        Some(self.since.saturating_add(lapse).saturating_sub(now.boot))
+        self.sealed.is_some()
+    }
+
+    /// When the lease lapses or has lapsed by this observer's boot clock; `None` if it never does.
+    pub fn lapses_at(&self, drift: Drift) -> Option<Duration> {
+        let lapse = drift.stretch(self.validity?);
+        Some(if self.lapsed_by_store { self.since } else { self.since.saturating_add(lapse) })
     }
 
     /// How long until `delay` after the seal was first seen is over.
@@ -197,6 +205,9 @@ impl Lease {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::protocol::message::{Ended, Seen};
@@ -211,7 +222,8 @@ mod tests {
 
     fn sighting(epoch: u64, nonce: u128, etag: &str, ended: Option<Ended>) -> Sighting {
         let nonce = (nonce != 0).then(|| Nonce::from_bits(nonce));
-        let seen = Seen { nonce, heartbeat: 0, ended, reclaimable: false };
+        let heartbeat = if ended.is_some() { 2 } else { 1 };
+        let seen = Seen { nonce, heartbeat, ended, reclaimable: false };
         Sighting { epoch: Epoch::new(epoch).unwrap(), etag: ETag::new(etag), seen }
     }
 
@@ -239,8 +251,9 @@ mod tests {
         let mut timer = None;
         assert!(observe(&mut timer, &sighting(1, 7, "a", None), at(0)));
         assert!(!observe(&mut timer, &sighting(1, 7, "a", None), at(8)));
-        let lapses_in = |timer: &Option<LapseTimer>, now| {
-            timer.as_ref().unwrap().lapses_in(NO_DRIFT, now).unwrap()
+        let lapses_in = |timer: &Option<LapseTimer>, now: Moment| {
+            let at = timer.as_ref().unwrap().lapses_at(NO_DRIFT).unwrap();
+            at.saturating_sub(now.boot)
         };
         assert_eq!(lapses_in(&timer, at(8)), Duration::from_secs(2));
         assert_eq!(lapses_in(&timer, at(99)), Duration::ZERO);
@@ -251,17 +264,36 @@ mod tests {
     }
 
     #[test]
-    fn a_deposition_leaves_the_timer_of_the_last_unsealed_etag_running() {
+    fn a_deposition_restarts_the_timer_once() {
         let mut timer = None;
         observe(&mut timer, &sighting(1, 7, "a", None), at(0));
         observe(&mut timer, &sighting(1, 7, "s", Some(Ended::Deposed)), at(4));
-        let left = timer.as_ref().unwrap().lapses_in(NO_DRIFT, at(4));
-        assert_eq!(left, Some(Duration::from_secs(6)));
+        assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(10).boot));
         assert_eq!(timer.as_ref().unwrap().takeover_in(VALIDITY, at(5)), Duration::from_secs(9));
-        // Never seen unsealed: it counts from first sight.
+        // Never seen unsealed.
         observe(&mut timer, &sighting(2, 7, "s", Some(Ended::Deposed)), at(20));
-        let left = timer.as_ref().unwrap().lapses_in(NO_DRIFT, at(21));
-        assert_eq!(left, Some(Duration::from_secs(9)));
+        assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(30).boot));
+    }
+
+    /// Found by the property I8: renewed after the last poll, then deposed. The observer took the
+    /// timer of an older ETag for the last one's, and led before the lease had ended.
+    #[test]
+    fn regression_a_deposed_lease_counts_from_a_renewal_that_nobody_saw() {
+        let mut timer = None;
+        observe(&mut timer, &sighting(1, 7, "a", None), at(0));
+        let mut deposed = sighting(1, 7, "s", Some(Ended::Deposed));
+        deposed.seen.heartbeat = 3;
+        for now in [at(4), at(5)] {
+            observe(&mut timer, &deposed, now);
+            let end = timer.as_ref().unwrap().lapses_at(NO_DRIFT);
+            assert_eq!(end, Some(at(14).boot), "14 s is the earliest that is safe");
+        }
+        // Sealed by hand, with the heartbeat left as it was: nothing is known.
+        observe(&mut timer, &sighting(2, 7, "a", None), at(20));
+        deposed = sighting(2, 7, "s", Some(Ended::Unknown));
+        deposed.seen.heartbeat = 1;
+        observe(&mut timer, &deposed, at(24));
+        assert_eq!(timer.unwrap().lapses_at(NO_DRIFT), Some(at(34).boot));
     }
 
     #[test]
@@ -297,8 +329,8 @@ mod tests {
                 received: at(0),
             };
             LapseTimer::observe(&mut timer, &reading, NO_DRIFT);
-            let left = timer.unwrap().lapses_in(NO_DRIFT, at(0)).unwrap();
-            assert_eq!(left.is_zero(), lapsed);
+            let at_once = timer.unwrap().lapses_at(NO_DRIFT) == Some(at(0).boot);
+            assert_eq!(at_once, lapsed);
         }
     }
 

@@ -2,7 +2,11 @@
 #![allow(dead_code, unused_imports, reason = "every test program uses its own part of this")]
 
 pub mod conformance;
+pub mod fault_store;
+pub mod morling;
 #[cfg(feature = "s3")]
 pub mod environment;
 #[cfg(feature = "s3")]
 pub mod s3_server;
+pub mod time;
+pub mod world;

@@ -184,11 +184,11 @@ impl Tender {
             Some(Report::Watching) => self.unanswered = false,
             Some(Report::Pong) => self.ponged = true,
             Some(Report::Terminated) => {
-                warn!(group = %self.group, "the lease is at risk: the group was told to end");
+                warn!(group = %self.group, "the group of CMD was told to end (SIGTERM)");
                 self.stop = self.stop.or(Some(Stop::Terminated));
             }
             Some(Report::Killed) => {
-                error!(group = %self.group, "the lease is about to end: the group was killed");
+                error!(group = %self.group, "the group of CMD was killed (SIGKILL)");
                 self.stop = Some(Stop::Killed);
             }
             None => {

@@ -59,3 +59,14 @@ fn regression_a_seal_refused_for_no_reason_does_not_spin() {
     play.pauses();
     play.gets(3, found);
 }
+
+/// Found by fuzzing: the sum of a heartbeat that somebody else wrote and 1 overflowed.
+#[test]
+fn regression_the_greatest_heartbeat_is_sealed_too() {
+    let mut play = Play::new(CANDIDATE, None);
+    play.lists(0, listed(&[1]));
+    play.gets(1, held(7, u64::MAX, "a"));
+    play.input(Input::Lapsed);
+    play.seals(1, "a", Ended::Lapsed, done("s"));
+    assert_eq!(play.machine.step(), Step::Nonce);
+}

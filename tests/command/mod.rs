@@ -1,6 +1,8 @@
 //! Helpers for tests that start real processes.
 #![allow(dead_code, reason = "each test file uses its own part of it")]
 
+pub mod scene;
+
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;

@@ -1,0 +1,112 @@
+//! What the fuzz targets, the replay of their corpus and the property tests run: any bytes in, a
+//! panic if a rule of docs/protocol.md is broken. Not part of the API.
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use crate::Epoch;
+use crate::protocol::candidate::{Candidate, Input, Rules};
+use crate::protocol::find::Listing;
+use crate::protocol::message::{Answer, Ended, Request, Step};
+use crate::record::{BadRecord, MAX_READ_BYTES, MAX_WRITTEN_BYTES, Record};
+use crate::store::content_etag;
+
+mod listings;
+mod reader;
+
+pub use listings::listing;
+
+/// The longest name that the configuration lets through.
+const LONGEST_NAME: usize = 256;
+
+/// Any body: it is a record or a typed error, never a free epoch by mistake; whatever is read can
+/// be written, and sealed so that every peer can read it.
+pub fn record(body: &[u8]) {
+    let record = match Record::parse(body) {
+        Ok(record) => record,
+        Err(why) => return check_message(&why),
+    };
+    let text = std::str::from_utf8(body).expect("JSON is UTF-8");
+    assert!(text.trim_start().starts_with('{'), "a record is a JSON object");
+    // A number or an escape that no value can hold is passed over in a field that is ignored.
+    let expired = match serde_json::from_str::<Value>(text) {
+        Ok(value) => value["expired"].as_bool().expect("a record says whether it is expired"),
+        Err(_) => record.expired,
+    };
+    assert_eq!(record.seen().ended.is_some(), expired, "only `expired: true` frees an epoch");
+    let written = record.to_bytes();
+    // Whitespace is written anew, so a record that was read can be too long to be written.
+    if written.len() <= MAX_READ_BYTES {
+        assert_eq!(Record::parse(&written).as_ref(), Ok(&record), "what is written is read");
+    }
+    if let Some((ended, heartbeat)) = seal_of(&record) {
+        check_seal(&record, ended, heartbeat);
+    }
+    check_seal(&record, Ended::Deposed, record.heartbeat.saturating_add(1));
+}
+
+/// Messages reach logs: none may quote the body, so all of them but their numbers are known here.
+fn check_message(why: &BadRecord) {
+    const MESSAGES: [&str; 9] = [
+        "its body is empty",
+        "its body has # bytes; a record has at most #",
+        "it has format #; this version of tenure reads up to #",
+        "its body is not a record: format #",
+        "its body is not a record: it is not JSON, at line # column #",
+        "its body is not a record: the JSON ends too early, at line # column #",
+        "its body is not a record: a field is missing or has the wrong type or value, at line # \
+         column #",
+        "its body is not a record: it is not UTF-#, at byte #",
+        "its body is not a record: it cannot be read, at line # column #",
+    ];
+    let message = why.to_string();
+    let mut shape = String::new();
+    for character in message.chars() {
+        if !character.is_ascii_digit() {
+            shape.push(character);
+        } else if !shape.ends_with('#') {
+            shape.push('#');
+        }
+    }
+    assert!(MESSAGES.contains(&shape.as_str()), "a message of another shape: {message}");
+}
+
+/// The seal that a candidate writes over this record once its lease has lapsed.
+fn seal_of(record: &Record) -> Option<(Ended, u64)> {
+    let rules = Rules { observer: false, verify_renewals: false, takeover_delay: false };
+    let mut candidate = Candidate::new(rules, None);
+    let newest = Listing { epochs: Some((Epoch::FIRST, Epoch::FIRST)), rest: None };
+    let found = Answer::Found { etag: content_etag(b"any"), seen: record.seen(), touched: false };
+    candidate.handle(Input::Answer(Answer::Listed(newest)));
+    candidate.handle(Input::Answer(found.clone()));
+    candidate.handle(Input::Lapsed);
+    if let Step::Request(Request::Get { .. }) = candidate.step() {
+        // A foreign record is looked at once more.
+        candidate.handle(Input::Answer(found));
+    }
+    match candidate.step() {
+        Step::Request(Request::Seal { heartbeat, ended, .. }) => Some((ended, heartbeat)),
+        _ => {
+            assert!(record.expired, "an unsealed epoch is never passed by");
+            None
+        }
+    }
+}
+
+fn check_seal(record: &Record, ended: Ended, heartbeat: u64) {
+    let name = "n".repeat(LONGEST_NAME);
+    let sealed = record.sealed(ended, heartbeat, &name, DateTime::<Utc>::MAX_UTC);
+    let body = sealed.to_bytes();
+    assert!(body.len() <= MAX_WRITTEN_BYTES, "a seal of {} bytes, which nobody reads", body.len());
+    let read = Record::parse(&body).expect("a seal is a record");
+    assert_eq!(read, sealed);
+    assert_eq!(read.seen().ended, Some(ended));
+    assert_eq!(read.seen().nonce, record.seen().nonce, "a seal says whose epoch it was");
+    assert_eq!(read.validity(), record.validity(), "a validity is fixed for the epoch");
+    assert!(read.data.is_null(), "a seal drops the data");
+}
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+pub(crate) use properties::{any_epoch, cases, foreign_key};

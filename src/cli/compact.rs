@@ -1,0 +1,104 @@
+//! `tenure compact`: deletes superseded epoch objects, once or again and again.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tenure::{Compactor, Error, ErrorKind, Report};
+
+use super::args::CompactArgs;
+use super::exit::{self, Failure};
+use super::open::{Missing, Opened, open};
+use super::print::{Reader, plain, print, print_json};
+use super::signals::Signals;
+use super::{complain, pause};
+
+pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
+    let Opened { store, prefix } = open(&args.store.store, Missing::Refuse).await?;
+    let compactor = Compactor::builder(store, prefix)
+        .keep_epochs(usize::try_from(args.keep).unwrap_or(usize::MAX))
+        .min_age(args.min_age)
+        .dry_run(args.dry_run)
+        .build()?;
+    match args.every {
+        Some(interval) => again_and_again(&compactor, interval, args.json).await,
+        None => {
+            let report = compactor.run_once().await?;
+            let _ = tell(&report, args.json)?;
+            not_deleted(&report).map_or(Ok(0), Err)
+        }
+    }
+}
+
+async fn again_and_again(
+    compactor: &Compactor,
+    interval: Duration,
+    json: bool,
+) -> Result<u8, Failure> {
+    let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM])?;
+    loop {
+        let outcome = tokio::select! {
+            biased;
+            _ = signals.next() => return Ok(0),
+            outcome = compactor.run_once() => outcome,
+        };
+        if told(outcome, json)? == Reader::HasLeft {
+            return Ok(0);
+        }
+        tokio::select! {
+            biased;
+            _ = signals.next() => return Ok(0),
+            () = pause(interval) => {}
+        }
+    }
+}
+
+/// Tells what one of many runs did. What the next run may mend does not end the command.
+fn told(outcome: Result<Report, Error>, json: bool) -> Result<Reader, Failure> {
+    let report = match outcome {
+        Ok(report) => report,
+        Err(error) if error.kind() == ErrorKind::Unavailable => {
+            complain(&format!("{error}; the next run tries again"));
+            return Ok(Reader::Listens);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let reader = tell(&report, json)?;
+    if let Some(failure) = not_deleted(&report) {
+        complain(&failure.why);
+    }
+    Ok(reader)
+}
+
+fn tell(report: &Report, json: bool) -> Result<Reader, Failure> {
+    if json { print_json(report) } else { print(&plain(&report.to_string())) }
+}
+
+/// A run that left something behind is a failure to whoever has scheduled it.
+fn not_deleted(report: &Report) -> Option<Failure> {
+    if report.failed == 0 {
+        return None;
+    }
+    let first = report.first_failure.as_deref().unwrap_or("the store gives no reason");
+    let code =
+        if first.contains(": AccessDenied") { exit::ACCESS_DENIED } else { exit::UNAVAILABLE };
+    let why = format!("{} epochs could not be deleted; first {first}", report.failed);
+    Some(Failure::new(code, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_deleted_is_a_failure() {
+        let code = |failed, first: Option<&str>| {
+            let mut report = Report::default();
+            (report.failed, report.first_failure) = (failed, first.map(str::to_owned));
+            not_deleted(&report).map(|failure| failure.code)
+        };
+        assert_eq!(code(0, None), None);
+        assert_eq!(code(1, None), Some(69));
+        assert_eq!(code(2, Some("app/lock-0000000001.json: InternalError: busy")), Some(69));
+        assert_eq!(code(2, Some("app/lock-0000000001.json: AccessDenied: a hold")), Some(77));
+    }
+}

@@ -1,0 +1,60 @@
+//! What goes to stdout, and how it is made fit for a terminal.
+
+use std::fmt::Write as _;
+use std::io::{self, ErrorKind, Write as _};
+
+use serde::Serialize;
+
+use super::exit::{self, Failure};
+
+/// Whether somebody still reads what is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Reader {
+    Listens,
+    /// As in `tenure watch | head -1`: no error, but nothing is left to do.
+    HasLeft,
+}
+
+/// Writes lines to stdout at once.
+pub fn print(lines: &str) -> Result<Reader, Failure> {
+    let mut stdout = io::stdout().lock();
+    match writeln!(stdout, "{lines}").and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(Reader::Listens),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::HasLeft),
+        Err(error) => Err(Failure::new(exit::OS, format!("cannot write to stdout: {error}"))),
+    }
+}
+
+/// Writes one line of JSON to stdout at once.
+pub fn print_json(value: &impl Serialize) -> Result<Reader, Failure> {
+    let line =
+        serde_json::to_string(value).expect("plain structs with string keys always make JSON");
+    print(&line)
+}
+
+/// Text of others, such as the name of a candidate: control characters would let it rewrite the
+/// terminal, or pass for lines of its own.
+pub fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            // Writing to a String cannot fail.
+            let _ = write!(plain, "{}", character.escape_default());
+        } else {
+            plain.push(character);
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_shown_not_obeyed() {
+        assert_eq!(plain("worker-7 größe 漢"), "worker-7 größe 漢");
+        assert_eq!(plain("a\nb\x1b[2J\u{9b}c"), "a\\nb\\u{1b}[2J\\u{9b}c");
+    }
+}

@@ -1,0 +1,140 @@
+//! `tenure run`: campaigns, runs CMD while leading, and resigns.
+
+mod lead;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use nix::sys::signal::Signal;
+use tenure::store::{MemoryStore, Store};
+use tenure::{
+    CampaignEvent, Clock as _, Election, ElectionBuilder, Error, Leadership, SystemClock,
+};
+use tracing::{info, warn};
+
+use super::args::{RunArgs, default_name};
+use super::exit::{self, Failure};
+use super::margins::Margins;
+use super::open::{Missing, Opened, open, prefix};
+use super::print::plain;
+use super::signals::{self, Signals};
+use super::{args, group};
+use lead::{Job, Outcome};
+
+/// While the store fails, it is said again this often.
+const SAY_AGAIN_AFTER: Duration = Duration::from_secs(60);
+
+pub async fn run(args: RunArgs) -> Result<u8, Failure> {
+    let url = &args.store.store;
+    let name = args.name.clone().unwrap_or_else(default_name);
+    let margins = Margins::new(args.validity, args.grace)
+        .map_err(|no_room| Failure::new(exit::USAGE, no_room.to_string()))?;
+    // A directory is made when it is opened, so the settings are checked beforehand.
+    election(&args, &name, Arc::new(MemoryStore::new()), prefix(url)).build()?;
+    let job = Job {
+        binary: binary()?,
+        command: args.command.clone(),
+        environment: [("TENURE_NAME", name.clone()), ("TENURE_STORE", url.to_string())],
+        margins,
+    };
+    let mut signals = Signals::listen(&SIGNALS)?;
+    let Opened { store, prefix } = tokio::select! {
+        biased;
+        signal = signals.next() => return Ok(signals::exit_code(signal)),
+        opened = open(url, Missing::Make) => opened?,
+    };
+    let election = election(&args, &name, store, &prefix).build()?;
+    loop {
+        info!("campaigning as {} in {}", plain(&name), plain(&url.to_string()));
+        let leadership = match campaign(&election, &mut signals).await? {
+            Campaign::Elected(leadership) => leadership,
+            Campaign::Signalled(signal) => return Ok(signals::exit_code(signal)),
+        };
+        match lead::lead(&job, leadership, &mut signals).await? {
+            Outcome::Done(code) => return Ok(code),
+            Outcome::Lost { why, told_to_end } if told_to_end || !args.forever => {
+                return Err(Failure::new(exit::LEASE_LOST, why));
+            }
+            Outcome::Lost { why, .. } => warn!("{why}"),
+        }
+    }
+}
+
+/// What CMD is told too; to `tenure` itself each means to end.
+const SIGNALS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+
+fn election(
+    args: &args::RunArgs,
+    name: &str,
+    store: Arc<dyn Store>,
+    prefix: &str,
+) -> ElectionBuilder {
+    let builder = Election::builder(store, prefix).name(name).validity(args.validity);
+    match args.poll {
+        Some(poll) => builder.poll_interval(poll),
+        None => builder,
+    }
+}
+
+fn binary() -> Result<PathBuf, Failure> {
+    group::own_binary().map_err(|error| {
+        Failure::new(exit::OS, format!("cannot find the file of this command: {error}"))
+    })
+}
+
+enum Campaign {
+    Elected(Leadership),
+    Signalled(Signal),
+}
+
+/// Waits until elected, or until told to end: then what was written lapses within a validity.
+async fn campaign(election: &Election, signals: &mut Signals) -> Result<Campaign, Failure> {
+    let mut events = election.events();
+    let mut campaign = pin!(election.campaign());
+    let mut failing = Failing::default();
+    loop {
+        tokio::select! {
+            biased;
+            signal = signals.next() => return Ok(Campaign::Signalled(signal)),
+            elected = &mut campaign => return Ok(Campaign::Elected(elected?)),
+            Some(event) = events.next() => match event {
+                CampaignEvent::Following(leader) => {
+                    info!("waiting: {} leads epoch {}", plain(leader.name()), leader.epoch);
+                }
+                CampaignEvent::StoreFailed(error) => failing.say(&error),
+                _ => {}
+            },
+        }
+    }
+}
+
+/// Keeps a store that fails for hours from filling the log.
+#[derive(Debug, Default)]
+struct Failing {
+    said_at: Option<Duration>,
+}
+
+impl Failing {
+    fn say(&mut self, error: &Error) {
+        let now = SystemClock.now().boot;
+        if self.said_at.is_none_or(|at| now.saturating_sub(at) >= SAY_AGAIN_AFTER) {
+            self.said_at = Some(now);
+            warn!("the store fails, trying again: {}", plain(&error.to_string()));
+        }
+    }
+}
+
+/// A command as people write it, cut short.
+fn shown(command: &[OsString]) -> String {
+    const MOST: usize = 60;
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    let text = plain(&words.join(" "));
+    match text.char_indices().nth(MOST) {
+        None => text,
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}

@@ -1,0 +1,269 @@
+//! One leadership: from the start of CMD until the last process of its group is gone.
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _};
+use humantime::format_duration;
+use nix::sys::signal::Signal;
+use tenure::{Ended, Leadership, LeadershipEvent, Loss, Moment};
+use tracing::{info, warn};
+
+use super::shown;
+use crate::cli::exit::{self, Failure};
+use crate::cli::group::{Deadlines, Group, GroupEnd, Stop};
+use crate::cli::margins::Margins;
+use crate::cli::pause;
+use crate::cli::print::plain;
+use crate::cli::signals::{self, Signals};
+
+/// For how long nobody asks what is left of the group: most often nothing is.
+const UNTIL_THE_REST_IS_TOLD: Duration = Duration::from_millis(200);
+/// How long a resignation may take when there is a signal that asks to hurry.
+const HURRIED_RESIGNATION: Duration = Duration::from_secs(1);
+
+/// What to run, and how.
+pub struct Job {
+    pub binary: PathBuf,
+    pub command: Vec<OsString>,
+    /// For CMD, besides the epoch.
+    pub environment: [(&'static str, String); 2],
+    pub margins: Margins,
+}
+
+/// How one leadership ended.
+pub enum Outcome {
+    /// CMD ended by itself under a valid lease, or a signal came before it was started.
+    Done(u8),
+    /// CMD was stopped for the lease, or had ended too late.
+    Lost {
+        why: String,
+        /// Whether a signal had asked for the end before.
+        told_to_end: bool,
+    },
+}
+
+/// Runs CMD for as long as the lease holds. When this returns, no process of its group is left, and
+/// the leadership is resigned or lost.
+pub async fn lead(
+    job: &Job,
+    leadership: Leadership,
+    signals: &mut Signals,
+) -> Result<Outcome, Failure> {
+    let epoch = leadership.epoch();
+    info!("elected: epoch {epoch}; running {}", shown(&job.command));
+    let group = match start(job, &leadership, signals).await {
+        Started::Running(group) => group,
+        Started::Signalled(signal) => {
+            resign(leadership, signals).await;
+            return Ok(Outcome::Done(signals::exit_code(signal)));
+        }
+        Started::Lost(loss) => {
+            let why = format!("lost epoch {epoch} before CMD was started: {}", said(&loss));
+            return Ok(Outcome::Lost { why, told_to_end: false });
+        }
+        Started::Failed(failure) => {
+            resign(leadership, signals).await;
+            return Err(failure);
+        }
+    };
+    let mut watch = Watch::over(job, &leadership, &group, signals);
+    let end = watch.until(group.wait()).await;
+    let at_the_end = leadership.check();
+    watch.end_the_rest(end).await;
+    let told_to_end = watch.told_to_end;
+    let loss = leadership.check().err();
+    if loss.is_none() {
+        resign(leadership, signals).await;
+    }
+    let why = match (end.stop, at_the_end, loss) {
+        (None, Ok(_), _) => return Ok(Outcome::Done(end.exit_code())),
+        (Some(Stop::Unguarded), ..) => {
+            return Err(Failure::new(exit::OS, "the guard has died, so CMD was killed"));
+        }
+        (_, Err(loss), _) | (_, _, Some(loss)) => format!("lost epoch {epoch}: {}", said(&loss)),
+        (_, Ok(_), None) => format!("epoch {epoch} was at risk, so CMD was stopped"),
+    };
+    Ok(Outcome::Lost { why, told_to_end })
+}
+
+enum Started {
+    Running(Group),
+    Signalled(Signal),
+    Lost(Loss),
+    Failed(Failure),
+}
+
+async fn start(job: &Job, leadership: &Leadership, signals: &mut Signals) -> Started {
+    let [name, store] = &job.environment;
+    let epoch = ("TENURE_EPOCH", leadership.epoch().to_string());
+    let environment = [epoch, name.clone(), store.clone()];
+    let deadlines = job.margins.deadlines(leadership.lease_end());
+    // Dropping the start leaves nothing that runs.
+    tokio::select! {
+        biased;
+        signal = signals.next() => Started::Signalled(signal),
+        loss = leadership.lost() => Started::Lost(loss),
+        group = Group::start(&job.binary, &job.command, &environment, deadlines) => match group {
+            Ok(group) => Started::Running(group),
+            Err(error) => Started::Failed(Failure::new(exit::OS, error.to_string())),
+        },
+    }
+}
+
+/// Watches over a group: passes on signals and new ends of the lease.
+struct Watch<'a, E> {
+    margins: Margins,
+    leadership: &'a Leadership,
+    group: &'a Group,
+    events: E,
+    signals: &'a mut Signals,
+    /// A loss is final: no renewal changes the deadlines any more.
+    lost: bool,
+    at_risk: bool,
+    /// Whether the group has been sent a signal that asks it to end.
+    sent: bool,
+    /// Whether `tenure` has been asked to end. Not by SIGHUP, which tells many a daemon to go on
+    /// with new settings.
+    told_to_end: bool,
+}
+
+impl<'a> Watch<'a, ()> {
+    fn over(
+        job: &Job,
+        leadership: &'a Leadership,
+        group: &'a Group,
+        signals: &'a mut Signals,
+    ) -> Watch<'a, impl Stream<Item = LeadershipEvent> + Unpin + use<>> {
+        let events = leadership.events();
+        let margins = job.margins;
+        // What was renewed during the start has had no listener.
+        group.set_deadlines(margins.deadlines(leadership.lease_end()));
+        Watch {
+            margins,
+            leadership,
+            group,
+            events,
+            signals,
+            lost: false,
+            at_risk: false,
+            sent: false,
+            told_to_end: false,
+        }
+    }
+}
+
+impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
+    /// Waits for what is to come, and watches meanwhile.
+    async fn until<T>(&mut self, what: impl Future<Output = T>) -> T {
+        let mut what = pin!(what);
+        loop {
+            tokio::select! {
+                biased;
+                value = &mut what => return value,
+                loss = self.leadership.lost(), if !self.lost => self.lose(&loss),
+                Some(event) = self.events.next() => self.hear(event),
+                signal = self.signals.next() => self.pass_on(signal),
+            }
+        }
+    }
+
+    fn hear(&mut self, event: LeadershipEvent) {
+        match event {
+            LeadershipEvent::Renewed { .. } if !self.lost => {
+                self.group.set_deadlines(self.margins.deadlines(self.leadership.lease_end()));
+                if std::mem::take(&mut self.at_risk) {
+                    info!("the lease is renewed again");
+                }
+            }
+            LeadershipEvent::AtRisk { remaining, last_error } => {
+                self.at_risk = true;
+                let margins = self.margins.grace + self.margins.kill_margin;
+                let left = remaining.saturating_sub(margins).as_millis();
+                let error = last_error.map_or_else(String::new, |error| format!(": {error}"));
+                warn!("the lease is at risk, CMD is told to end in {left} ms{}", plain(&error));
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the group as fast as the loss demands.
+    fn lose(&mut self, loss: &Loss) {
+        self.lost = true;
+        if let Loss::Sealed { ended: Ended::Deposed, .. } = loss {
+            // Whoever comes next waits for the end of the lease, so there is time to end well.
+            warn!("{}: CMD is told to end", said(loss));
+            let term_at = Moment { boot: Duration::ZERO, wall: Duration::ZERO };
+            let Deadlines { kill_at, .. } = self.margins.deadlines(self.leadership.lease_end());
+            self.group.set_deadlines(Deadlines { term_at, kill_at });
+        } else {
+            warn!("{}: CMD is killed", said(loss));
+            self.group.kill();
+        }
+    }
+
+    fn pass_on(&mut self, signal: Signal) {
+        info!("passing {signal} on to CMD");
+        self.group.forward(signal);
+        self.sent = true;
+        self.told_to_end |= signal != Signal::SIGHUP;
+    }
+
+    /// CMD has ended: sees to the end of the other processes of its group.
+    async fn end_the_rest(&mut self, end: GroupEnd) {
+        if self.gone_within(UNTIL_THE_REST_IS_TOLD).await {
+            return;
+        }
+        // Two SIGTERM mean "at once" to many a program.
+        if !self.sent && !self.lost && end.stop.is_none() {
+            info!("CMD has ended; the rest of its group is told to end");
+            self.group.forward(Signal::SIGTERM);
+        }
+        let grace = self.margins.grace;
+        if self.gone_within(grace).await {
+            return;
+        }
+        let grace = format_duration(grace);
+        warn!("CMD has ended, and the rest of its group has not within {grace}: it is killed");
+        self.group.kill();
+        let group = self.group;
+        self.until(group.gone()).await;
+    }
+
+    async fn gone_within(&mut self, limit: Duration) -> bool {
+        let group = self.group;
+        self.until(async {
+            tokio::select! {
+                biased;
+                _ = group.gone() => true,
+                () = pause(limit) => false,
+            }
+        })
+        .await
+    }
+}
+
+/// Gives up the epoch. Only called once no process of the group is left.
+async fn resign(leadership: Leadership, signals: &mut Signals) {
+    let epoch = leadership.epoch();
+    let hurried = async {
+        pause(HURRIED_RESIGNATION).await;
+        signals.next().await
+    };
+    let why = tokio::select! {
+        biased;
+        outcome = leadership.resign() => match outcome {
+            Ok(()) => return info!("resigned epoch {epoch}"),
+            Err(error) => error.to_string(),
+        },
+        signal = hurried => signal.to_string(),
+    };
+    warn!("epoch {epoch} is not resigned, others wait until its lease lapses: {}", plain(&why));
+}
+
+fn said(loss: &Loss) -> String {
+    plain(&loss.to_string())
+}

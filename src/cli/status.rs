@@ -1,0 +1,123 @@
+//! `tenure status`: the newest epoch object, as it stands.
+
+use std::time::Duration;
+
+use humantime::format_duration;
+use serde::Serialize;
+use serde_json::Value;
+use tenure::{Election, Ended, Leader, Snapshot, SnapshotState};
+
+use super::args::StatusArgs;
+use super::exit::Failure;
+use super::open::{Missing, Opened, open};
+use super::print::{plain, print, print_json};
+
+/// What is shown of the data; it can have 48 KiB.
+const SHOWN_DATA_CHARS: usize = 200;
+
+pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
+    let Opened { store, prefix } = open(&args.store.store, Missing::Refuse).await?;
+    let snapshot = Election::builder(store, prefix).build()?.snapshot().await?;
+    let status = Status::of(&snapshot);
+    let _ = if args.json { print_json(&status)? } else { print(&status.for_people(&snapshot))? };
+    Ok(0)
+}
+
+/// The object that `--json` prints. What does not apply is null.
+#[derive(Debug, Default, Serialize)]
+struct Status {
+    state: &'static str,
+    epoch: Option<u64>,
+    candidate: Option<String>,
+    validity_ms: Option<u64>,
+    heartbeat: Option<u64>,
+    ended: Option<Ended>,
+    lapsed: bool,
+    age_ms: Option<u64>,
+    data: Value,
+}
+
+impl Status {
+    fn of(snapshot: &Snapshot) -> Status {
+        let (state, leader, ended) = match &snapshot.state {
+            SnapshotState::Held(leader) => ("held", Some(leader), None),
+            SnapshotState::Sealed { leader, ended, .. } => ("sealed", Some(leader), Some(*ended)),
+            _ => ("vacant", None, None),
+        };
+        let Some(leader) = leader else { return Status { state, ..Status::default() } };
+        Status {
+            state,
+            epoch: Some(leader.epoch.get()),
+            candidate: leader.candidate.clone(),
+            validity_ms: leader.validity.map(millis),
+            heartbeat: Some(leader.heartbeat),
+            ended,
+            lapsed: snapshot.lapsed,
+            age_ms: snapshot.age.map(millis),
+            data: leader.data.clone(),
+        }
+    }
+
+    fn for_people(&self, snapshot: &Snapshot) -> String {
+        match &snapshot.state {
+            SnapshotState::Held(leader) => {
+                let state = if snapshot.lapsed { "held, but lapsed" } else { "held" };
+                lines(state, "leader", leader, snapshot.age)
+            }
+            SnapshotState::Sealed { leader, ended, sealed_by } => {
+                let by = match sealed_by {
+                    Some(by) if leader.candidate.as_ref() != Some(by) => {
+                        format!(" by {}", plain(by))
+                    }
+                    _ => String::new(),
+                };
+                let state = format!("sealed: {ended}{by}; nobody leads");
+                lines(&state, "last", leader, snapshot.age)
+            }
+            _ => "state      vacant: nobody has led yet".to_owned(),
+        }
+    }
+}
+
+fn lines(state: &str, role: &str, leader: &Leader, age: Option<Duration>) -> String {
+    let mut lines = vec![
+        ("state", state.to_owned()),
+        (role, plain(leader.name())),
+        ("epoch", leader.epoch.to_string()),
+        ("validity", leader.validity.map_or("it never lapses".to_owned(), short)),
+    ];
+    if let Some(elected_at) = leader.elected_at {
+        lines.push(("elected", format!("{} by its own clock", elected_at.format("%FT%TZ"))));
+    }
+    if let Some(age) = age {
+        lines.push(("written", format!("{} ago", short(age))));
+    }
+    lines.push(("heartbeat", leader.heartbeat.to_string()));
+    if !leader.data.is_null() {
+        lines.push(("data", data(&leader.data)));
+    }
+    let lines = lines.iter().map(|(name, value)| format!("{name:<10} {value}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn data(data: &Value) -> String {
+    let text = plain(&data.to_string());
+    match text.char_indices().nth(SHOWN_DATA_CHARS) {
+        None => text,
+        Some((end, _)) => format!("{}… (--json shows all of it)", &text[..end]),
+    }
+}
+
+/// A duration in as many digits as people need.
+fn short(duration: Duration) -> String {
+    let whole = if duration < Duration::from_secs(10) {
+        Duration::from_millis(millis(duration))
+    } else {
+        Duration::from_secs(duration.as_secs())
+    };
+    format_duration(whole).to_string()
+}
+
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

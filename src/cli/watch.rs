@@ -1,0 +1,94 @@
+//! `tenure watch`: one line for every change of who leads.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use humantime::format_duration;
+use nix::sys::signal::Signal;
+use serde::Serialize;
+use serde_json::Value;
+use tenure::{Clock as _, Election, Leader, Observation, SystemClock};
+
+use super::args::WatchArgs;
+use super::exit::{self, Failure};
+use super::open::{Missing, Opened, open};
+use super::print::{Reader, plain, print, print_json};
+use super::signals::Signals;
+use super::status::millis;
+
+/// An observer has no lease: these are for how long the store may be silent before the observer says
+/// that it does not know, and for how long a request may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
+const LONGEST_POLL: Duration = Duration::from_secs(24 * 3600);
+
+pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
+    if args.poll > LONGEST_POLL {
+        let why = format!("--poll is at most {}", format_duration(LONGEST_POLL));
+        return Err(Failure::new(exit::USAGE, why));
+    }
+    let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM])?;
+    let Opened { store, prefix } = open(&args.store.store, Missing::Refuse).await?;
+    let election = Election::builder(store, prefix)
+        // Whole seconds, as a validity has no fractions of a millisecond.
+        .validity(PATIENCE.max(Duration::from_secs(args.poll.as_secs() + 1).min(LONGEST_POLL)))
+        .request_timeout(REQUEST_TIMEOUT)
+        .poll_interval(args.poll)
+        .build()?;
+    let mut changes = election.observe();
+    loop {
+        let change = tokio::select! {
+            biased;
+            _ = signals.next() => return Ok(0),
+            change = changes.next() => change,
+        };
+        let Some(change) = change else { return Ok(0) };
+        let change = Change::of(&change?);
+        let reader = if args.json { print_json(&change)? } else { print(&change.for_people())? };
+        if reader == Reader::HasLeft {
+            return Ok(0);
+        }
+    }
+}
+
+/// The object that `--json` prints. What does not apply is null.
+#[derive(Debug, Serialize)]
+struct Change {
+    /// When it was seen, by the clock of this machine.
+    at: String,
+    state: &'static str,
+    epoch: Option<u64>,
+    candidate: Option<String>,
+    validity_ms: Option<u64>,
+    data: Value,
+}
+
+impl Change {
+    fn of(observation: &Observation) -> Change {
+        let (state, leader) = match observation {
+            Observation::Leader(leader) => ("held", Some(leader)),
+            Observation::Nobody => ("nobody", None),
+            _ => ("unknown", None),
+        };
+        Change {
+            at: SystemClock.now().time_of_day().format("%FT%TZ").to_string(),
+            state,
+            epoch: leader.map(|leader| leader.epoch.get()),
+            candidate: leader.and_then(|leader| leader.candidate.clone()),
+            validity_ms: leader.and_then(|leader| leader.validity).map(millis),
+            data: leader.map(|leader: &Leader| leader.data.clone()).unwrap_or_default(),
+        }
+    }
+
+    fn for_people(&self) -> String {
+        let at = &self.at;
+        match (self.state, self.epoch) {
+            (_, Some(epoch)) => {
+                let name = self.candidate.as_deref().map_or("-".to_owned(), plain);
+                format!("{at}  {name} leads epoch {epoch}")
+            }
+            ("nobody", _) => format!("{at}  nobody leads"),
+            _ => format!("{at}  unknown: the store does not answer"),
+        }
+    }
+}

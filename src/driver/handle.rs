@@ -1,0 +1,208 @@
+//! What the application and the driver of one leadership share: the end of the lease, and how it
+//! stands with it. Either side may be the first to notice an end.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::{broadcast, oneshot, watch};
+
+use super::wait::{LOOK, Pulse, pause};
+use crate::clock::Moment;
+use crate::epoch::Epoch;
+use crate::error::Error;
+use crate::leadership::{LeadershipEvent, Loss};
+use crate::process::Process;
+
+/// How it stands with a leadership. A loss is final.
+#[derive(Debug, Clone)]
+pub(crate) enum Status {
+    Safe,
+    /// Less than [`Lead::risk_margin`] is left.
+    AtRisk,
+    Lost(Loss),
+}
+
+/// What the application asks of the driver.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Proclaim { data: Value, reply: oneshot::Sender<Result<(), Error>> },
+    Resign { reply: oneshot::Sender<Result<(), Error>> },
+}
+
+/// What the driver and the application's [`Leadership`](crate::Leadership) share.
+#[derive(Debug)]
+pub(crate) struct Lead {
+    pub(crate) epoch: Epoch,
+    pub(crate) candidate: String,
+    pub(crate) validity: Duration,
+    pub(crate) process: Process,
+    pub(crate) status: watch::Sender<Status>,
+    pub(crate) events: broadcast::Sender<LeadershipEvent>,
+    lease: Mutex<Held>,
+}
+
+/// The lease, and with what its end would be explained.
+#[derive(Debug)]
+struct Held {
+    end: Moment,
+    pulse: Pulse,
+    last_error: Option<Error>,
+}
+
+impl Lead {
+    pub(crate) fn new(
+        epoch: Epoch,
+        candidate: String,
+        validity: Duration,
+        process: Process,
+        end: Moment,
+    ) -> Lead {
+        let (status, _) = watch::channel(Status::Safe);
+        let (events, _) = broadcast::channel(64);
+        let pulse = Pulse::new(process.now());
+        let lease = Mutex::new(Held { end, pulse, last_error: None });
+        Lead { epoch, candidate, validity, process, status, events, lease }
+    }
+
+    /// From when on a lease is at risk: a renewal and its retry have failed by then.
+    fn risk_margin(&self) -> Duration {
+        self.validity / 4
+    }
+
+    /// How often the clocks are looked at, at least.
+    fn look_interval(&self) -> Duration {
+        LOOK.min(self.validity / 10)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        // Every critical section leaves it whole.
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The end of the lease, on both clocks.
+    pub(crate) fn end(&self) -> Moment {
+        self.held().end
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        let (end, now) = (self.end(), self.process.now());
+        end.boot.saturating_sub(now.boot).min(end.wall.saturating_sub(now.wall))
+    }
+
+    /// The loss, if there was one.
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        match &*self.status.borrow() {
+            Status::Lost(loss) => Some(loss.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether the lease has run out, or had when somebody looked: a clock set back since revives
+    /// nothing.
+    pub(crate) fn has_ended(&self) -> bool {
+        let ended = |status: &Status| {
+            matches!(status, Status::Lost(Loss::LeaseEnded { .. } | Loss::Suspended { .. }))
+        };
+        self.remaining().is_zero() || ended(&self.status.borrow())
+    }
+
+    /// Looks at the clocks, and tells what is to be told: a risk, or the end.
+    pub(crate) fn look(&self) {
+        let now = self.process.now();
+        self.held().pulse.beat(now);
+        let left = self.remaining();
+        if left.is_zero() {
+            self.lose(self.why_ended());
+        } else if left <= self.risk_margin() {
+            self.at_risk(left);
+        }
+    }
+
+    /// How long until the lease is at risk or ends, or the clocks are looked at again.
+    pub(crate) fn until_look(&self) -> Duration {
+        let left = self.remaining();
+        let until_risk = left.saturating_sub(self.risk_margin());
+        let next = if until_risk.is_zero() { left } else { until_risk };
+        next.min(self.look_interval())
+    }
+
+    /// Looks again and again until the lease has ended.
+    pub(crate) async fn watch(&self) {
+        loop {
+            self.look();
+            if self.has_ended() {
+                return;
+            }
+            pause(self.until_look()).await;
+        }
+    }
+
+    /// Waits for news of the status, without relying on the driver: its runtime may be gone.
+    pub(crate) async fn news(&self, status: &mut watch::Receiver<Status>) {
+        tokio::select! {
+            biased;
+            // The sender lives in `self`, so the channel is open.
+            _ = status.changed() => {}
+            () = pause(self.until_look()) => self.look(),
+        }
+    }
+
+    /// Why a lease that was not renewed in time was not.
+    pub(crate) fn why_ended(&self) -> Loss {
+        let held = self.held();
+        let gap = held.pulse.longest_gap();
+        if gap > self.look_interval() + self.validity / 5 {
+            return Loss::Suspended { gap };
+        }
+        Loss::LeaseEnded { last_error: held.last_error.clone() }
+    }
+
+    pub(super) fn failed(&self, error: Option<&Error>) {
+        self.held().last_error = error.cloned();
+    }
+
+    /// Ends the leadership for this reason, unless it has ended for another.
+    pub(crate) fn lose(&self, loss: Loss) {
+        let news = self.status.send_if_modified(|status| {
+            let news = !matches!(status, Status::Lost(_));
+            if news {
+                *status = Status::Lost(loss.clone());
+            }
+            news
+        });
+        if news {
+            // Nobody need be listening.
+            let _ = self.events.send(LeadershipEvent::Lost(loss));
+        }
+    }
+
+    /// The lease goes on until `end`. A loss stays one: while resigning nobody is told.
+    pub(super) fn extended(&self, end: Moment) {
+        *self.held() = Held { end, pulse: Pulse::new(self.process.now()), last_error: None };
+        self.status.send_if_modified(|status| {
+            let was_at_risk = matches!(status, Status::AtRisk);
+            if was_at_risk {
+                *status = Status::Safe;
+            }
+            was_at_risk
+        });
+        if self.loss().is_none() {
+            let _ = self.events.send(LeadershipEvent::Renewed { remaining: self.remaining() });
+        }
+    }
+
+    fn at_risk(&self, remaining: Duration) {
+        let news = self.status.send_if_modified(|status| {
+            let news = matches!(status, Status::Safe);
+            if news {
+                *status = Status::AtRisk;
+            }
+            news
+        });
+        if news {
+            let last_error = self.held().last_error.clone();
+            let _ = self.events.send(LeadershipEvent::AtRisk { remaining, last_error });
+        }
+    }
+}

@@ -1,0 +1,62 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::bad_bytes::{any_epoch, cases, foreign_key};
+
+/// Prefixes that the configuration takes, with or without the slash at their end.
+fn prefix() -> impl Strategy<Value = String> {
+    let parts = proptest::collection::vec("[a-zA-Z0-9 ä_-][a-z.ä-]{0,6}", 0..4);
+    (parts, any::<bool>()).prop_map(|(parts, slash)| {
+        let slash = if slash && !parts.is_empty() { "/" } else { "" };
+        format!("{}{slash}", parts.join("/"))
+    })
+}
+
+proptest! {
+    #![proptest_config(cases(1_000))]
+
+    #[test]
+    fn an_epochs_key_is_read_back_and_sorts_as_the_epoch(
+        prefix in prefix(), epoch in any_epoch(), other in any_epoch(),
+    ) {
+        let keys = Keys::new(&prefix).unwrap();
+        let key = keys.epoch(epoch);
+        prop_assert_eq!(keys.parse(&key), Some(epoch));
+        prop_assert!(key.starts_with(keys.lock_prefix()) && key.starts_with(keys.prefix()));
+        prop_assert_eq!(keys.epoch(other).cmp(&key), other.cmp(&epoch));
+        prop_assert_eq!(keys.numbered(epoch.get()), key);
+    }
+
+    #[test]
+    fn a_key_that_is_an_epoch_is_spelled_in_one_way(key in "(app/)?lock-?[0-9+ ]{8,12}(\\.json|\\.JSON)?.?") {
+        let keys = Keys::new("app").unwrap();
+        if let Some(epoch) = keys.parse(&key) {
+            prop_assert_eq!(keys.epoch(epoch), key);
+        }
+    }
+
+    #[test]
+    fn any_text_is_foreign_or_an_epochs_key(key in "\\PC*", prefix in "\\PC*") {
+        if let Ok(keys) = Keys::new(&prefix)
+            && let Some(epoch) = keys.parse(&key)
+        {
+            prop_assert_eq!(keys.epoch(epoch), key);
+        }
+    }
+
+    #[test]
+    fn foreign_keys_lie_between_the_epochs(key in foreign_key(), epoch in any_epoch()) {
+        let keys = Keys::new("app").unwrap();
+        prop_assert_eq!(keys.parse(&key), None);
+        prop_assert_ne!(keys.epoch(epoch), key);
+    }
+
+    #[test]
+    fn elections_of_different_prefixes_share_no_key(
+        one in prefix(), other in prefix(), epoch in any_epoch(),
+    ) {
+        let (one, other) = (Keys::new(&one).unwrap(), Keys::new(&other).unwrap());
+        prop_assume!(one != other);
+        prop_assert_eq!(one.parse(&other.epoch(epoch)), None);
+    }
+}

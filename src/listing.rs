@@ -1,0 +1,93 @@
+//! A page of a listing, judged before anything rests on it (docs/protocol.md, section 6).
+//!
+//! Finding the newest epoch and compacting go by the same rules: keys in ascending order, all of
+//! them under the prefix and after the key asked for. A page that breaks one gives none of its
+//! epochs.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use crate::epoch::Epoch;
+use crate::keys::Keys;
+use crate::protocol::compaction::Listed;
+use crate::protocol::find::{After, Listing};
+use crate::store::{Happened, Page, StoreError, StoreErrorKind};
+
+/// What a page in order shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EpochsOfPage {
+    /// In ascending order.
+    pub(crate) epochs: Vec<Listed>,
+    /// Where the next page starts; `None` if no epoch can follow. A short page says nothing.
+    pub(crate) rest: Option<After>,
+}
+
+impl EpochsOfPage {
+    /// Judges the page that was asked for `after`.
+    pub(crate) fn of(keys: &Keys, after: &After, page: &Page) -> Result<EpochsOfPage, StoreError> {
+        let start = key_of(keys, after);
+        let mut previous = start.as_str();
+        if page.truncated && page.entries.is_empty() {
+            // Asking again from the same key may well bring the same answer for ever. It says
+            // nothing untrue, so it does not make the store unsafe.
+            let why = format!("the listing after {start:?} says that more follows, but shows none");
+            return Err(StoreError::new(StoreErrorKind::Transient, Happened::No, why));
+        }
+        let mut epochs = Vec::new();
+        for entry in &page.entries {
+            let key = entry.key.as_str();
+            if !key.starts_with(keys.lock_prefix()) {
+                let prefix = keys.lock_prefix();
+                return Err(unsafe_store(format!(
+                    "the listing shows {key:?}, which does not start with {prefix:?}"
+                )));
+            }
+            if key <= previous {
+                return Err(out_of_order(previous, key));
+            }
+            if let Some(epoch) = keys.parse(key) {
+                let age = age(page.served_at, entry.last_modified);
+                epochs.push(Listed { epoch, size: entry.size, age });
+            }
+            previous = key;
+        }
+        let ended = !page.truncated || previous >= keys.epoch(Epoch::MAX).as_str();
+        let rest = (!ended).then(|| match keys.parse(previous) {
+            Some(epoch) => After::Number(epoch.get()),
+            None => After::Key(previous.to_owned()),
+        });
+        Ok(EpochsOfPage { epochs, rest })
+    }
+
+    /// What the search for the newest epoch needs of it.
+    pub(crate) fn listing(&self) -> Listing {
+        let ends = self.epochs.first().zip(self.epochs.last());
+        let epochs = ends.map(|(least, greatest)| (least.epoch, greatest.epoch));
+        Listing { epochs, rest: self.rest.clone() }
+    }
+}
+
+/// The key that a listing starts after.
+pub(crate) fn key_of(keys: &Keys, after: &After) -> String {
+    match after {
+        After::Number(number) => keys.numbered(*number),
+        After::Key(key) => key.clone(),
+    }
+}
+
+pub(crate) fn out_of_order(before: &str, then: &str) -> StoreError {
+    unsafe_store(format!(
+        "the listing shows {then:?} after {before:?}: this store does not list in order, or \
+         ignores where a listing starts"
+    ))
+}
+
+fn unsafe_store(why: String) -> StoreError {
+    StoreError::new(StoreErrorKind::Unsupported, Happened::No, why)
+}
+
+/// Both times are the store's. One in the future makes an object new, not old.
+fn age(served_at: Option<DateTime<Utc>>, modified: Option<DateTime<Utc>>) -> Option<Duration> {
+    Some((served_at? - modified?).to_std().unwrap_or_default())
+}

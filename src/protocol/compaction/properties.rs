@@ -1,0 +1,139 @@
+//! Any number of compactors beside elections that go on, with every request late.
+
+use std::collections::BTreeSet;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::bad_bytes::cases;
+
+/// What happens next.
+#[derive(Debug, Clone)]
+enum Deed {
+    /// The epoch this far beyond the newest is created.
+    Create { beyond: u64 },
+    /// A candidate that was paused creates an epoch that was compacted meanwhile.
+    CreateAgain { which: prop::sample::Index },
+    /// The next page of a compactor's listing, of so many epochs.
+    List { compactor: usize, page: usize },
+    /// One of the deletions on their way is carried out; it stays on its way if it is repeated.
+    Delete { compactor: usize, which: prop::sample::Index, again: bool },
+    /// A compactor is killed, and starts anew; its deletions may still be carried out.
+    Restart { compactor: usize },
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    let compactor = || 0..2_usize;
+    prop_oneof![
+        3 => prop_oneof![4 => Just(1_u64), 1 => 1..50_u64].prop_map(|beyond| Deed::Create { beyond }),
+        1 => any::<prop::sample::Index>().prop_map(|which| Deed::CreateAgain { which }),
+        4 => (compactor(), 1..6_usize).prop_map(|(compactor, page)| Deed::List { compactor, page }),
+        4 => (compactor(), any::<prop::sample::Index>(), any::<bool>())
+            .prop_map(|(compactor, which, again)| Deed::Delete { compactor, which, again }),
+        1 => compactor().prop_map(|compactor| Deed::Restart { compactor }),
+    ]
+}
+
+struct World {
+    epochs: BTreeSet<Epoch>,
+    ever: BTreeSet<Epoch>,
+    keep: [NonZeroUsize; 2],
+    compactors: [(Compaction, u64); 2],
+    on_their_way: [Vec<Epoch>; 2],
+    deleted: usize,
+}
+
+impl World {
+    fn new(keep: [usize; 2]) -> World {
+        let keep = keep.map(|keep| NonZeroUsize::new(keep).expect("at least 1"));
+        World {
+            epochs: BTreeSet::new(),
+            ever: BTreeSet::new(),
+            keep,
+            compactors: keep.map(|keep| (Compaction::new(keep, Duration::ZERO), 0)),
+            on_their_way: [Vec::new(), Vec::new()],
+            deleted: 0,
+        }
+    }
+
+    fn create(&mut self, epoch: Option<Epoch>) {
+        self.epochs.extend(epoch);
+        self.ever.extend(epoch);
+    }
+
+    fn act(&mut self, deed: &Deed) {
+        match deed {
+            Deed::Create { beyond } => {
+                let newest = self.epochs.last().map_or(0, |epoch| epoch.get());
+                self.create(Epoch::new(newest + beyond));
+            }
+            Deed::CreateAgain { which } => {
+                let gone: Vec<Epoch> = self.ever.difference(&self.epochs).copied().collect();
+                if !gone.is_empty() {
+                    self.create(Some(gone[which.index(gone.len())]));
+                }
+            }
+            Deed::List { compactor, page } => self.list(*compactor, *page),
+            Deed::Delete { compactor, which, again } => {
+                let on_their_way = &mut self.on_their_way[*compactor];
+                if on_their_way.is_empty() {
+                    return;
+                }
+                let which = which.index(on_their_way.len());
+                let epoch =
+                    if *again { on_their_way[which] } else { on_their_way.swap_remove(which) };
+                assert_ne!(self.epochs.last(), Some(&epoch), "I3: the newest is never deleted");
+                self.deleted += usize::from(self.epochs.remove(&epoch));
+            }
+            Deed::Restart { compactor } => {
+                let plan = Compaction::new(self.keep[*compactor], Duration::ZERO);
+                self.compactors[*compactor] = (plan, 0);
+            }
+        }
+    }
+
+    fn list(&mut self, compactor: usize, page: usize) {
+        let (plan, after) = &mut self.compactors[compactor];
+        let later = self.epochs.iter().filter(|epoch| epoch.get() > *after).take(page);
+        for epoch in later.copied().collect::<Vec<_>>() {
+            let listed = Listed { epoch, size: 1, age: None };
+            let deletable = plan.handle_listed(listed).expect("a listing in order");
+            self.on_their_way[compactor].extend(deletable.map(|listed| listed.epoch));
+            *after = epoch.get();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(256))]
+
+    #[test]
+    fn compactors_never_delete_the_newest_however_they_interleave(
+        keep in (1..4_usize, 1..4_usize), deeds in vec(deed(), 0..150),
+    ) {
+        let mut world = World::new([keep.0, keep.1]);
+        for deed in &deeds {
+            world.act(deed);
+            let least = keep.0.min(keep.1);
+            let newest: Vec<&Epoch> = world.ever.iter().rev().take(least).collect();
+            let kept: Vec<&Epoch> = world.epochs.iter().rev().take(least).collect();
+            prop_assert_eq!(newest, kept, "the newest {} are kept", least);
+        }
+    }
+}
+
+/// The property above must not hold for want of deletions.
+#[test]
+fn compactors_do_delete_in_the_stories() {
+    use proptest::strategy::ValueTree as _;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut deleted = 0;
+    for _ in 0..100 {
+        let mut world = World::new([1, 2]);
+        let deeds = vec(deed(), 150).new_tree(&mut runner).unwrap().current();
+        deeds.iter().for_each(|deed| world.act(deed));
+        deleted += world.deleted;
+    }
+    assert!(deleted > 1_000, "{deleted}");
+}

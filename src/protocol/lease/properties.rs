@@ -1,0 +1,323 @@
+//! The arithmetic for any numbers, and I8 as arithmetic: whatever the rates of two clocks within
+//! the drift, whatever the latencies, an observer acts only once the leader's lease has ended.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::{RngAlgorithm, TestError, TestRng, TestRunner};
+
+use super::*;
+use crate::bad_bytes::cases;
+use crate::protocol::message::{Ended, Seen};
+
+const PPM: u128 = 1_000_000;
+/// The greatest drift that the configuration takes.
+const MAX_DRIFT_PPM: u32 = 500_000;
+/// An answer that has travelled for less is not seen by clocks that tell whole nanoseconds.
+const LEAST_LATENCY: u64 = 4;
+
+fn any_duration() -> impl Strategy<Value = Duration> {
+    prop_oneof![
+        Just(Duration::ZERO),
+        Just(Duration::MAX),
+        any::<u64>().prop_map(Duration::from_nanos),
+        (any::<u64>(), 0..1_000_000_000_u32).prop_map(|(s, n)| Duration::new(s, n)),
+    ]
+}
+
+fn any_moment() -> impl Strategy<Value = Moment> {
+    (any_duration(), any_duration()).prop_map(|(boot, wall)| Moment { boot, wall })
+}
+
+proptest! {
+    #![proptest_config(cases(1_000))]
+
+    #[test]
+    fn stretching_rounds_up_and_never_shortens(
+        duration in any_duration(), longer in any_duration(), ppm: u32, more: u32,
+    ) {
+        let stretched = Drift::from_ppm(ppm).stretch(duration);
+        prop_assert!(stretched >= duration);
+        prop_assert!(stretched <= Drift::from_ppm(ppm.saturating_add(more)).stretch(duration));
+        prop_assert!(stretched <= Drift::from_ppm(ppm).stretch(duration.saturating_add(longer)));
+        if duration < Duration::from_secs(1 << 32) && ppm < 2 * MAX_DRIFT_PPM {
+            let exact = duration.as_nanos() * (PPM + u128::from(ppm));
+            prop_assert_eq!(stretched.as_nanos(), exact.div_ceil(PPM));
+        }
+    }
+
+    #[test]
+    fn no_moment_and_no_validity_is_too_much(
+        validity in any_duration(), delay in any_duration(), ppm: u32,
+        (sent, now, later) in (any_moment(), any_moment(), any_moment()),
+        age in any_duration(), margin in any_duration(), dated: bool,
+    ) {
+        let drift = Drift::from_ppm(ppm);
+        let mut lease = Lease::new(validity);
+        lease.sending(1, sent);
+        lease.extended(1);
+        let left = lease.remaining(now);
+        // I7: at the end and after, nothing is left on either clock.
+        let over = |start: Duration, now: Duration| start.saturating_add(validity) <= now;
+        prop_assert_eq!(left.is_zero(), over(sent.boot, now.boot) || over(sent.wall, now.wall));
+        prop_assert!(lease.end().is_some_and(|end| (end <= now) <= left.is_zero()));
+        prop_assert!(lease.renewal_in(delay, now) <= delay);
+        let mut timer = None;
+        for (received, ended) in [(now, None), (later, Some(Ended::Deposed))] {
+            let sighting = sighting(1, ended);
+            let store_age = dated.then_some(StoreAge { age, margin });
+            let reading = Reading {
+                sighting: &sighting,
+                validity: Some(validity),
+                last_modified: None,
+                store_age,
+                received,
+            };
+            LapseTimer::observe(&mut timer, &reading, drift);
+            let timer = timer.as_ref().expect("a timer runs once something was read");
+            prop_assert!(timer.lapses_at(drift).is_some());
+            prop_assert!(timer.takeover_in(delay, received) <= delay);
+        }
+    }
+}
+
+fn sighting(heartbeat: u64, ended: Option<Ended>) -> Sighting {
+    let seen = Seen { nonce: Some(Nonce::from_bits(7)), heartbeat, ended, reclaimable: false };
+    let etag = ETag::new(format!("{heartbeat} {ended:?}"));
+    Sighting { epoch: Epoch::FIRST, etag, seen }
+}
+
+/// A clock that starts anywhere and runs at its own rate. Its readings are whole nanoseconds.
+#[derive(Debug, Clone, Copy)]
+struct Rate {
+    ppm: u64,
+    offset: u64,
+}
+
+impl Rate {
+    /// What it shows at a real time.
+    fn at(self, real: u64) -> Moment {
+        let run = u128::from(real) * u128::from(self.ppm) / PPM;
+        let shown = Duration::from_nanos(self.offset + u64::try_from(run).expect("a short test"));
+        Moment { boot: shown, wall: shown }
+    }
+
+    /// The first real time at which it has gone `by` further than at `from`.
+    fn after(self, from: u64, by: Duration) -> u64 {
+        let target = self.at(from).boot + by - Duration::from_nanos(self.offset);
+        let real = (target.as_nanos() * PPM).div_ceil(u128::from(self.ppm));
+        u64::try_from(real).expect("a short test").max(from)
+    }
+}
+
+/// What a leader, an observer and an operator do, in parts of 1,000,000 of the validity.
+#[derive(Debug, Clone)]
+struct Story {
+    validity_ms: u64,
+    leader: Rate,
+    observer: Rate,
+    drift: Drift,
+    /// Writes that took effect: the pause before each, the way to the store and the way back.
+    writes: Vec<(u32, u32, u32)>,
+    /// Polls: the pause before each, the way to the store and the way back.
+    polls: Vec<(u32, u32, u32)>,
+    /// The way of the observer's own write.
+    acting: u32,
+    /// After which write an operator deposes the leader, and how long after it.
+    deposed: Option<(usize, u32)>,
+}
+
+fn story(beyond_the_drift: bool) -> impl Strategy<Value = Story> {
+    // Short ways leave the least room.
+    let way = prop_oneof![Just(0), 0..1_000_u32, 0..400_000_u32];
+    let rates = (500_000..2_000_000_u64, 0..=MAX_DRIFT_PPM, 0..=1_000_000_u64);
+    let rates = rates.prop_map(move |(leader, drift, share)| {
+        // Up to the drift faster than the leader's clock, or slower; the edge is drawn often.
+        let fastest = leader * (1_000_000 + u64::from(drift)) / 1_000_000;
+        let observer = match share {
+            _ if beyond_the_drift => fastest + fastest / 10,
+            0..500_000 => fastest,
+            share => 400_000 + (fastest - 400_000) * share / 1_000_000,
+        };
+        (leader, observer, Drift::from_ppm(drift))
+    });
+    let offsets = (0..1_u64 << 60, 0..1_u64 << 60);
+    let writes = vec((0..1_000_000_u32, way.clone(), way.clone()), 1..8);
+    let polls = vec((0..600_000_u32, way.clone(), way.clone()), 1..12);
+    let deposed = prop::option::of((0..8_usize, 0..1_000_000_u32));
+    (1..=60_000_u64, rates, offsets, writes, polls, way, deposed).prop_map(
+        |(validity_ms, (leader, observer, drift), offsets, writes, polls, acting, deposed)| Story {
+            validity_ms,
+            leader: Rate { ppm: leader, offset: offsets.0 },
+            observer: Rate { ppm: observer, offset: offsets.1 },
+            drift,
+            writes,
+            polls,
+            acting,
+            deposed,
+        },
+    )
+}
+
+/// Where an implementation can go wrong: each must be seen as an overlap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Broken {
+    No,
+    /// The observer's timer starts when the request was sent.
+    TimerFromSending,
+    /// The lease counts from the answer.
+    LeaseFromAnswer,
+}
+
+/// What the store holds from a real time on.
+#[derive(Debug, Clone)]
+struct Written {
+    sent: u64,
+    answered: u64,
+    sighting: Sighting,
+}
+
+impl Story {
+    fn nanos(&self, parts: u32) -> u64 {
+        self.validity_ms * u64::from(parts)
+    }
+
+    fn validity(&self) -> Duration {
+        Duration::from_millis(self.validity_ms)
+    }
+
+    /// The writes by the time at which they took effect; all but the last are the leader's.
+    fn history(&self) -> BTreeMap<u64, Written> {
+        let mut history = BTreeMap::new();
+        let (mut now, mut last_sent) = (0, 0);
+        for (index, (pause, way, back)) in self.writes.iter().enumerate() {
+            let sent = now + self.nanos(*pause);
+            if index > 0 && sent >= self.leader.after(last_sent, self.validity()) {
+                // At the end of its lease the leader sends nothing any more.
+                break;
+            }
+            let applied = sent + self.nanos(*way) + LEAST_LATENCY;
+            let answered = applied + self.nanos(*back) + LEAST_LATENCY;
+            let heartbeat = index as u64 + 1;
+            let written = sighting(heartbeat, None);
+            history.insert(applied, Written { sent, answered, sighting: written });
+            (now, last_sent) = (answered, sent);
+            if let Some((_, pause)) = self.deposed.filter(|(after, _)| *after == index) {
+                let at = applied + self.nanos(pause) + 1;
+                let seal = sighting(heartbeat + 1, Some(Ended::Deposed));
+                history.insert(at, Written { sent: at, answered: at, sighting: seal });
+                break;
+            }
+        }
+        history
+    }
+
+    /// By how much the leader believes in its lease past the moment at which the observer acts; 0
+    /// if it does not, or if the observer never acts.
+    fn overlap(&self, broken: Broken) -> (bool, Duration) {
+        let history = self.history();
+        let held = |at: u64| history.range(..=at).next_back().map(|(_, written)| written);
+        let mut timer = None;
+        let mut now = *history.keys().next().expect("there is one write at least");
+        for index in 0..=self.polls.len() {
+            // The last poll is followed by silence.
+            let poll = self.polls.get(index);
+            let next = poll.map_or(u64::MAX, |(pause, ..)| now + self.nanos(*pause));
+            if let Some(acted) = self.lapse(timer.as_ref(), now, next) {
+                let timer: &LapseTimer = timer.as_ref().expect("it has lapsed");
+                let deposed = timer.sealed.is_some();
+                let acted = if deposed { acted } else { acted + self.nanos(self.acting) };
+                let unchanged = held(acted).is_some_and(|held| held.sighting.etag == timer.etag);
+                // The seal has the ETag as its condition; a deposed epoch is simply succeeded.
+                if deposed || unchanged {
+                    return (true, self.belief(&history, acted, broken));
+                }
+            }
+            let Some((_, way, back)) = poll else { break };
+            let evaluated = next + self.nanos(*way);
+            now = evaluated + self.nanos(*back) + LEAST_LATENCY;
+            let Some(written) = held(evaluated) else { continue };
+            let received = if broken == Broken::TimerFromSending { next } else { now };
+            let reading = Reading {
+                sighting: &written.sighting,
+                validity: Some(self.validity()),
+                last_modified: None,
+                store_age: None,
+                received: self.observer.at(received),
+            };
+            LapseTimer::observe(&mut timer, &reading, self.drift);
+        }
+        (false, Duration::ZERO)
+    }
+
+    /// When the timer lapses, if it does before `next`.
+    fn lapse(&self, timer: Option<&LapseTimer>, now: u64, next: u64) -> Option<u64> {
+        let left = timer?.lapses_at(self.drift)?.saturating_sub(self.observer.at(now).boot);
+        Some(self.observer.after(now, left)).filter(|lapsed| *lapsed < next)
+    }
+
+    /// What is left, at most, of the lease of the last own write that took effect by `acted`.
+    fn belief(&self, history: &BTreeMap<u64, Written>, acted: u64, broken: Broken) -> Duration {
+        let mut lease = Lease::new(self.validity());
+        let unsealed = |(_, written): &(&u64, &Written)| written.sighting.seen.ended.is_none();
+        let last = history.range(..=acted).rfind(unsealed);
+        let (_, written) = last.expect("there was a write before the first poll");
+        let from = match broken {
+            Broken::LeaseFromAnswer => written.answered,
+            _ => written.sent,
+        };
+        lease.sending(1, self.leader.at(from));
+        lease.extended(1);
+        lease.remaining(self.leader.at(acted))
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(2_000))]
+
+    #[test]
+    fn i8_a_lease_has_ended_before_an_observer_acts(story in story(false)) {
+        let (_, overlap) = story.overlap(Broken::No);
+        prop_assert_eq!(overlap, Duration::ZERO);
+    }
+}
+
+/// How often a story ends in an act, so that the property above cannot hold for lack of acts.
+#[test]
+fn observers_do_act_in_the_stories() {
+    let mut runner = TestRunner::deterministic();
+    let mut acted = 0;
+    for _ in 0..1_000 {
+        let story = story(false).new_tree(&mut runner).unwrap().current();
+        acted += usize::from(story.overlap(Broken::No).0);
+    }
+    assert!(acted > 500, "{acted} of 1000");
+}
+
+fn finds_an_overlap(beyond_the_drift: bool, broken: Broken) {
+    let config = ProptestConfig { failure_persistence: None, ..cases(10_000) };
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let found = runner.run(&story(beyond_the_drift), |story| {
+        prop_assert_eq!(story.overlap(broken).1, Duration::ZERO);
+        Ok(())
+    });
+    assert!(matches!(found, Err(TestError::Fail(..))), "no overlap found: {found:?}");
+}
+
+#[test]
+fn broken_a_timer_that_starts_at_the_sending_overlaps() {
+    finds_an_overlap(false, Broken::TimerFromSending);
+}
+
+#[test]
+fn broken_a_lease_that_counts_from_the_answer_overlaps() {
+    finds_an_overlap(false, Broken::LeaseFromAnswer);
+}
+
+#[test]
+fn broken_clocks_beyond_the_drift_overlap() {
+    finds_an_overlap(true, Broken::No);
+}

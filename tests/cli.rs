@@ -1,0 +1,16 @@
+//! The command as its users see it: every verb, its output, its exit codes.
+#![cfg(all(feature = "cli", unix))]
+
+#[path = "cli/bench.rs"]
+mod bench;
+#[path = "cli/compact.rs"]
+mod compact;
+#[path = "cli/look.rs"]
+mod look;
+#[cfg(feature = "s3")]
+#[path = "cli/s3.rs"]
+mod s3;
+#[cfg(feature = "s3")]
+mod support;
+#[path = "cli/usage.rs"]
+mod usage;

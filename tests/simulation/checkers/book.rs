@@ -1,0 +1,130 @@
+//! What the checkers know: who wrote what and when, who was granted what, who leads.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tenure::Moment;
+
+use super::Seen;
+use crate::sim::bucket::{Body, key_of};
+use crate::sim::world::Who;
+
+pub type WriteId = usize;
+pub type LeadId = usize;
+
+/// A create or an overwrite of an epoch object, as it left its sender.
+#[derive(Debug, Clone)]
+pub struct Write {
+    pub who: Who,
+    pub epoch: u64,
+    pub body: Body,
+    pub create: bool,
+    /// The sender's true clocks just before.
+    pub sent: Moment,
+    /// The store's step that applied it first, if any.
+    pub applied: Option<u64>,
+}
+
+/// An epoch that a campaign was told it has won.
+#[derive(Debug, Clone)]
+pub struct Grant {
+    pub who: Who,
+    pub epoch: u64,
+    pub nonce: String,
+    /// The first page of the confirming LIST; `None` if the winner never got one.
+    pub confirm: Option<Seen>,
+}
+
+/// A leadership, from the end of the campaign to the end of the belief.
+#[derive(Debug, Clone)]
+pub struct Lead {
+    pub id: LeadId,
+    pub who: Who,
+    pub epoch: u64,
+    pub nonce: String,
+    pub over: Option<Duration>,
+}
+
+#[derive(Debug, Default)]
+pub struct Book {
+    pub writes: Vec<Write>,
+    by_sender: BTreeMap<(Who, u64), Vec<WriteId>>,
+    /// The last first page of a LIST beyond an epoch that reached its sender before it renewed.
+    confirms: BTreeMap<(Who, u64), Seen>,
+    pub grants: BTreeMap<u64, Grant>,
+    pub leads: Vec<Lead>,
+    pub step: u64,
+}
+
+impl Book {
+    pub fn sent(&mut self, write: Write) -> WriteId {
+        let id = self.writes.len();
+        self.by_sender.entry((write.who, write.epoch)).or_default().push(id);
+        self.writes.push(write);
+        id
+    }
+
+    pub fn applied(&mut self, id: WriteId) {
+        self.writes[id].applied.get_or_insert(self.step);
+    }
+
+    pub fn received(&mut self, page: Seen) {
+        let Some((who, epoch)) = self.last_create(&page) else { return };
+        if self.sent_by(who, epoch).any(|write| !write.create) {
+            return;
+        }
+        // An observer of the same process may look there, too, and later.
+        let greater = page.newest > Some(epoch);
+        if !greater || !self.confirms.contains_key(&(who, epoch)) {
+            self.confirms.insert((who, epoch), page);
+        }
+    }
+
+    /// The create that a page may confirm: one beyond its own epoch.
+    fn last_create(&self, page: &Seen) -> Option<(Who, u64)> {
+        let mut creates = self.by_sender.range((page.who, 0)..=(page.who, u64::MAX)).rev();
+        let (&(who, epoch), _) = creates.find(|((_, epoch), _)| key_of(*epoch) == page.after)?;
+        Some((who, epoch))
+    }
+
+    pub fn confirm(&self, who: Who, epoch: u64) -> Option<&Seen> {
+        self.confirms.get(&(who, epoch))
+    }
+
+    /// What a process sent for an epoch, last first.
+    pub fn sent_by(&self, who: Who, epoch: u64) -> impl Iterator<Item = &Write> {
+        let ids = self.by_sender.get(&(who, epoch)).map(Vec::as_slice).unwrap_or_default();
+        ids.iter().rev().map(|id| &self.writes[*id])
+    }
+
+    /// The nonce with which a process created an epoch, if that took effect.
+    pub fn nonce(&self, who: Who, epoch: u64) -> Option<String> {
+        let mut creates = self.sent_by(who, epoch).filter(|w| w.create && w.applied.is_some());
+        creates.next()?.body.nonce.clone()
+    }
+
+    /// What is left of a lease at a moment of its holder's clocks. It counts from the sending of
+    /// the last write that took effect, whether or not the holder knows.
+    pub fn left(&self, lead: &Lead, clock: Moment) -> Duration {
+        let unsealed = |write: &&Write| {
+            write.applied.is_some()
+                && !write.body.sealed
+                && write.body.nonce.as_ref() == Some(&lead.nonce)
+        };
+        let left = |write: &Write| {
+            let validity = write.body.validity;
+            let boot = (write.sent.boot + validity).saturating_sub(clock.boot);
+            boot.min((write.sent.wall + validity).saturating_sub(clock.wall))
+        };
+        self.sent_by(lead.who, lead.epoch).filter(unsealed).map(left).max().unwrap_or_default()
+    }
+
+    pub fn granted(&self, epoch: u64, nonce: Option<&String>) -> bool {
+        self.grants.get(&epoch).is_some_and(|grant| Some(&grant.nonce) == nonce)
+    }
+
+    /// Those who may still believe that they lead.
+    pub fn leading(&self) -> impl Iterator<Item = &Lead> {
+        self.leads.iter().filter(|lead| lead.over.is_none())
+    }
+}

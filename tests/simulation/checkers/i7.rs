@@ -1,0 +1,24 @@
+//! I7: no token is handed out at or after the end of the lease. What is left is the smaller of what
+//! the two clocks say.
+
+use super::{Checker, Event, View};
+
+#[derive(Debug, Default)]
+pub struct NoTokenAfterTheEnd;
+
+impl Checker for NoTokenAfterTheEnd {
+    fn name(&self) -> &'static str {
+        "I7"
+    }
+
+    fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
+        let Event::Token { lead, clock } = event else { return Ok(()) };
+        if lead.over.is_some() {
+            return Err(format!("{} got a token of a leadership that was lost", lead.who));
+        }
+        if view.book.left(lead, *clock).is_zero() {
+            return Err(format!("{} got the token {} after its lease", lead.who, lead.epoch));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,23 @@
+//! A loss is told with a reason that fits: among peers of section 4, nobody tampers with an epoch
+//! object, deletes a held one or supersedes a leader without sealing its epoch.
+
+use super::{Checker, Event, View};
+
+#[derive(Debug, Default)]
+pub struct Expected;
+
+impl Checker for Expected {
+    fn name(&self) -> &'static str {
+        "losses"
+    }
+
+    fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
+        let Event::Lost { lead, outcome } = event else { return Ok(()) };
+        // Beyond the drift a leader that is still at work may be superseded and compacted.
+        let strange = matches!(*outcome, "superseded" | "vanished" | "tampered");
+        if strange && view.plan.follows_section_4() && !view.plan.beyond_drift {
+            return Err(format!("{} lost epoch {} as {outcome}", lead.who, lead.epoch));
+        }
+        Ok(())
+    }
+}

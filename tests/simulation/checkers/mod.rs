@@ -1,0 +1,92 @@
+//! The invariants of docs/protocol.md, section 5, each in a file of its own.
+//!
+//! They see what the store applied, what left and reached the processes, and what applications
+//! believed; never the state of the library.
+
+mod book;
+mod fencing;
+mod i1;
+mod i2;
+mod i3;
+mod i4;
+mod i5;
+mod i6;
+mod i7;
+mod i8;
+mod losses;
+
+use tenure::Moment;
+
+pub use book::{Book, Grant, Lead, LeadId, Write, WriteId};
+
+use super::bucket::{Body, Bucket};
+use super::plan::Plan;
+use super::world::Who;
+
+/// A page of a listing, as its receiver got it.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub who: Who,
+    pub after: String,
+    /// Which of the store's steps evaluated it, and the newest epoch then.
+    pub step: u64,
+    pub newest: Option<u64>,
+}
+
+/// Something that an invariant is about.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A create took effect.
+    Created,
+    /// An overwrite took effect, on an object that had this body.
+    Replaced { write: &'a Write, before: &'a Body },
+    /// An object is about to be deleted.
+    Deleting { epoch: u64 },
+    /// A campaign was won.
+    Granted { grant: &'a Grant },
+    /// `check()` gave the token.
+    Token { lead: &'a Lead, clock: Moment },
+    /// A leadership is over, for the reason that its application was told.
+    Lost { lead: &'a Lead, outcome: &'static str },
+    /// The fenced resource accepted a write.
+    Fenced { epoch: u64 },
+}
+
+/// What a checker may look at.
+pub struct View<'a> {
+    pub plan: &'a Plan,
+    pub book: &'a Book,
+    pub bucket: &'a Bucket,
+    /// The true clocks of each process.
+    pub clock: &'a dyn Fn(Who) -> Moment,
+}
+
+/// Checks one invariant.
+pub trait Checker: Send + std::fmt::Debug {
+    fn name(&self) -> &'static str;
+
+    /// What is wrong, in words.
+    fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String>;
+}
+
+/// All that this plan promises.
+pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
+    let mut checkers: Vec<Box<dyn Checker>> = vec![
+        Box::<i1::GrantedOnce>::default(),
+        Box::<i2::GrantedAsNewest>::default(),
+        Box::<i3::NewestStays>::default(),
+        Box::<i7::NoTokenAfterTheEnd>::default(),
+        Box::<fencing::NeverLower>::default(),
+        Box::<losses::Expected>::default(),
+    ];
+    if plan.follows_section_4() {
+        checkers.push(Box::<i4::SealIsFinal>::default());
+        checkers.push(Box::<i5::RenewedAsNewest>::default());
+        checkers.push(Box::<i6::UnsealedIsNewest>::default());
+    }
+    // Beyond the drift leases do overlap: the same checker then counts.
+    if plan.timed() || plan.beyond_drift {
+        checkers.push(Box::<i8::OneLeaseAtATime>::default());
+    }
+    checkers
+}

@@ -1,0 +1,108 @@
+//! The clocks of one simulated process: an offset, a rate, and what suspends do to them.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tenure::{Clock, Moment};
+
+use super::world::now;
+
+const MILLION: u128 = 1_000_000;
+
+/// Both clocks of one machine.
+#[derive(Debug)]
+pub struct SimClock {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct State {
+    /// Simulated time at which the clocks showed `boot` and `wall`.
+    at: Duration,
+    boot: Duration,
+    wall: Duration,
+    /// Millionths of a local second in a simulated one.
+    rate: u128,
+    boot_stands: bool,
+    /// By how much a broken process reads too early.
+    behind: Duration,
+    /// The same, but for readings at this very instant only.
+    behind_at: Option<(Duration, Duration)>,
+}
+
+impl SimClock {
+    pub fn new(boot: Duration, wall: Duration, rate: u128) -> Arc<SimClock> {
+        let state = State {
+            at: now(),
+            boot,
+            wall,
+            rate,
+            boot_stands: false,
+            behind: Duration::ZERO,
+            behind_at: None,
+        };
+        Arc::new(SimClock { state: Mutex::new(state) })
+    }
+
+    /// What the clocks show, whatever a broken process makes of it.
+    pub fn truth(&self) -> Moment {
+        self.state.lock().unwrap().show(now())
+    }
+
+    pub fn stop_boot(&self, stands: bool) {
+        self.change(|state| state.boot_stands = stands);
+    }
+
+    pub fn step_wall(&self, forward: bool, by: Duration) {
+        self.change(|state| {
+            state.wall = if forward { state.wall + by } else { state.wall.saturating_sub(by) };
+        });
+    }
+
+    pub fn read_behind(&self, by: Duration) {
+        self.state.lock().unwrap().behind = by;
+    }
+
+    pub fn read_further_behind(&self, by: Duration) {
+        self.state.lock().unwrap().behind += by;
+    }
+
+    pub fn read_behind_now(&self, by: Duration) {
+        self.state.lock().unwrap().behind_at = Some((now(), by));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state.lock().unwrap();
+        let now = now();
+        let Moment { boot, wall } = state.show(now);
+        *state = State { at: now, boot, wall, ..*state };
+        change(&mut state);
+    }
+}
+
+impl State {
+    fn show(&self, now: Duration) -> Moment {
+        let local = scale(now - self.at, self.rate);
+        Moment {
+            boot: if self.boot_stands { self.boot } else { self.boot + local },
+            wall: self.wall + local,
+        }
+    }
+}
+
+impl Clock for SimClock {
+    fn now(&self) -> Moment {
+        let state = self.state.lock().unwrap();
+        let now = now();
+        let Moment { boot, wall } = state.show(now);
+        let instant = state.behind_at.filter(|(at, _)| *at == now);
+        let behind = state.behind.max(instant.map_or(Duration::ZERO, |(_, by)| by));
+        Moment { boot: boot.saturating_sub(behind), wall: wall.saturating_sub(behind) }
+    }
+}
+
+/// `duration` times `millionths`.
+pub fn scale(duration: Duration, millionths: u128) -> Duration {
+    let nanos = duration.as_nanos() * millionths / MILLION;
+    Duration::from_nanos(u64::try_from(nanos).expect("a simulation lasts hours, not centuries"))
+}

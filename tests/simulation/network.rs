@@ -1,0 +1,101 @@
+//! What becomes of a request and of its answer on their way.
+
+use std::time::Duration;
+
+use tenure::store::Happened;
+
+use super::bucket::Request;
+use super::world::{Outage, State, Who, World};
+
+/// What will happen to one request.
+#[derive(Debug, Clone)]
+pub struct Course {
+    pub there: Duration,
+    pub back: Duration,
+    /// Applied again this much later.
+    pub again: Option<Duration>,
+    pub applied: bool,
+    pub answer: Answered,
+    pub page_limit: usize,
+    pub undeleted: bool,
+    /// Sent while things go wrong: the calm begins once none of these is left.
+    pub counted: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answered {
+    Truly,
+    Never,
+    With(&'static str, Happened),
+}
+
+impl Course {
+    pub fn draw(state: &mut State, who: Who, world: &World, request: &Request) -> Course {
+        let plan = &world.plan;
+        let half = plan.rtt / 2;
+        let mut course = Course {
+            there: half.mul_f64(0.5 + state.rng.f64()),
+            back: half.mul_f64(0.5 + state.rng.f64()),
+            again: None,
+            applied: true,
+            answer: Answered::Truly,
+            page_limit: state.rng.usize(1..=plan.page_max),
+            undeleted: false,
+            counted: state.faults,
+        };
+        if !state.faults {
+            return course;
+        }
+        let (network, validity) = (&plan.network, plan.longest_validity());
+        if state.chance(network.tail) {
+            course.there += state.tail(validity);
+            state.count("slow requests");
+        }
+        if state.chance(network.tail) {
+            course.back += state.tail(validity);
+            state.count("slow answers");
+        }
+        if state.chance(network.late) {
+            course.there += validity / 5 + state.part(validity * 4);
+            state.count("requests applied late");
+        }
+        if state.chance(network.twice) && !matches!(request, Request::Get { .. }) {
+            course.again = Some(state.part(validity * plan.repeats_within()));
+            state.count("requests applied twice");
+        }
+        let no = |course: &mut Course, answer| {
+            (course.applied, course.again, course.answer) = (false, None, answer);
+        };
+        if state.chance(network.request_lost) {
+            no(&mut course, Answered::Never);
+            state.count("requests lost");
+        } else if state.chance(network.conflict)
+            && matches!(request, Request::Create { .. } | Request::Replace { .. })
+        {
+            no(&mut course, Answered::With("409 conflict", Happened::Maybe));
+            state.count("409");
+        } else if state.chance(network.unavailable_before) {
+            no(&mut course, Answered::With("503 slow down", Happened::No));
+            state.count("503");
+        } else if state.chance(network.unavailable_after) {
+            course.answer = Answered::With("503 after the write", Happened::Maybe);
+            state.count("503 after taking effect");
+        } else if state.chance(network.answer_lost) {
+            course.answer = Answered::Never;
+            state.count("answers lost");
+        } else if state.chance(network.cut) {
+            course.answer = Answered::With("connection cut", Happened::Maybe);
+            state.count("connections cut");
+        }
+        match state.members[who.0].outage {
+            None => {}
+            Some(Outage::RequestsLost) => no(&mut course, Answered::Never),
+            Some(Outage::AnswersLost) => course.answer = Answered::Never,
+            Some(Outage::Unavailable) => {
+                no(&mut course, Answered::With("503 slow down", Happened::No));
+            }
+        }
+        course.undeleted = state.chance(network.conflict);
+        course
+    }
+}

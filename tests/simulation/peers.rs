@@ -1,0 +1,115 @@
+//! Those who write without being candidates of this library: an operator, and a node of Morling's
+//! post.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tenure::Store as _;
+use tenure::store::{GetOutcome, PutOutcome};
+
+use super::bucket::{PREFIX, epoch_of, key_of};
+use super::process::{join, machine, spawn};
+use super::store::SimStore;
+use super::world::{Who, World, now, sleep};
+
+/// Starts nothing: an operator acts when a fault says so.
+pub fn join_operator(world: &Arc<World>) -> Who {
+    join(world, "operator", machine(world, 1_000_000))
+}
+
+/// The operator deposes whoever holds the newest epoch. Of a holder that is dead it says `lapsed`.
+pub fn depose(world: &Arc<World>, operator: Who) {
+    let store = SimStore::new(world, operator);
+    let its_world = Arc::clone(world);
+    spawn(world, operator, 0, async move {
+        let Some(epoch) = its_world.state().bucket.newest() else { return };
+        let key = key_of(epoch);
+        let Ok(GetOutcome::Found(object)) = store.get(&key, None, 1 << 16).await else { return };
+        let mut record: Value = serde_json::from_slice(&object.body).expect("peers write records");
+        if record["expired"] == true {
+            return;
+        }
+        let dead = its_world.is_dead(epoch, record["nonce"].as_str());
+        record["expired"] = true.into();
+        record["ended"] = if dead { "lapsed" } else { "deposed" }.into();
+        record["heartbeat"] = (record["heartbeat"].as_u64().unwrap_or_default() + 1).into();
+        record["sealed_by"] = "operator".into();
+        let sealed = store.replace(&key, Bytes::from(record.to_string()), object.etag).await;
+        if let Ok(PutOutcome::Done { .. }) = sealed {
+            its_world.count(if dead { "dead leaders deposed" } else { "depositions" });
+        }
+    });
+}
+
+impl World {
+    /// Whether the writer of this nonce was killed.
+    fn is_dead(&self, epoch: u64, nonce: Option<&str>) -> bool {
+        let state = self.state();
+        let mut writes = state.book.writes.iter();
+        let write =
+            writes.find(|w| w.epoch == epoch && w.create && w.body.nonce.as_deref() == nonce);
+        write.is_some_and(|write| !state.members[write.who.0].alive)
+    }
+}
+
+/// Starts a node as Morling's post has it: it creates the next epoch once the newest is expired or
+/// old, never seals, never confirms, and touches its lock file without any condition.
+pub fn start_foreign(world: &Arc<World>, validity: Duration) -> Who {
+    let who = join(world, "morling", machine(world, 1_000_000));
+    let store = SimStore::new(world, who);
+    let its_world = Arc::clone(world);
+    spawn(world, who, 0, async move {
+        let body = json!({ "validity_ms": validity.as_millis() as u64, "expired": false });
+        let body = Bytes::from(body.to_string());
+        loop {
+            sleep(validity / 4).await;
+            let Ok(page) = store.list(PREFIX, PREFIX, 1_000).await else { continue };
+            // A page of the simulation may be short; this one lists until its end.
+            let mut newest = page.entries.iter().filter_map(|e| epoch_of(&e.key)).max();
+            let mut page = page;
+            while page.truncated {
+                let after = page.entries.last().map(|e| e.key.clone()).unwrap_or_default();
+                let Ok(next) = store.list(PREFIX, &after, 1_000).await else { break };
+                newest = newest.max(next.entries.iter().filter_map(|e| epoch_of(&e.key)).max());
+                page = next;
+            }
+            if page.truncated || !its_world.looks_free(newest, validity) {
+                continue;
+            }
+            let epoch = newest.unwrap_or_default() + 1;
+            let created = store.create(&key_of(epoch), body.clone()).await;
+            if !matches!(created, Ok(PutOutcome::Done { .. })) {
+                continue;
+            }
+            its_world.count("foreign leaderships");
+            let touches = its_world.state().rng.u32(0..12);
+            for _ in 0..touches {
+                sleep(validity / 3).await;
+                its_world.touch(who, epoch, body.clone());
+            }
+        }
+    });
+    who
+}
+
+impl World {
+    fn looks_free(&self, newest: Option<u64>, validity: Duration) -> bool {
+        let state = self.state();
+        let Some(stored) = newest.and_then(|epoch| state.bucket.epoch(epoch)) else {
+            return newest.is_none();
+        };
+        let sealed = stored.body.as_ref().is_some_and(|body| body.sealed);
+        sealed || now() - stored.modified > validity
+    }
+
+    fn touch(&self, who: Who, epoch: u64, body: Bytes) {
+        let mut state = self.state();
+        // Never back to life what a compactor has deleted: that would be a wiped prefix.
+        if state.bucket.epoch(epoch).is_some() {
+            state.bucket.put(&key_of(epoch), body, now());
+            state.note(who, &format!("touches epoch {epoch}"));
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! What one seed stands for: who takes part, with which settings, and what goes wrong.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// The part of a process, or of the simulation, that is deliberately wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    Nothing,
+    /// The lease counts from the answer to a write, not from its sending.
+    LeaseFromAnswer,
+    /// The observer's timer starts before the request that shows the ETag.
+    TimerFromRequest,
+    /// Both clocks stand still in suspend.
+    ClockStopsInSuspend,
+    /// A renewal that was refused counts as done.
+    RefusalIgnored,
+    /// The application keeps its token instead of asking for it.
+    TokenKept,
+    /// A deposed epoch is succeeded as if its holder knew.
+    DepositionNotWaited,
+    /// The store creates what exists already.
+    StoreCreatesAgain,
+    /// The store overwrites whatever the ETag.
+    StoreReplacesBlindly,
+    /// The compactor deletes the newest epoch object, too.
+    NewestCompacted,
+    /// The store refuses every seal by another than the holder.
+    SealsRefused,
+    /// The fenced resource takes any token.
+    ResourceForgets,
+}
+
+/// A whole run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub seed: u64,
+    pub broken: Broken,
+    pub traced: bool,
+    /// The checkers that count; none stands for all.
+    pub only: &'static [&'static str],
+    pub candidates: Vec<Knobs>,
+    /// The ratio that the candidates are told.
+    pub drift: f64,
+    /// Whether clocks really keep to it.
+    pub beyond_drift: bool,
+    pub compactors: Vec<CompactorKnobs>,
+    pub observers: usize,
+    /// A peer of Morling's post: creates without sealing, touches unconditionally.
+    pub foreign: bool,
+    pub operator: bool,
+    /// Whether a create may be applied again when its epoch has been compacted.
+    pub twice_after_compaction: bool,
+    pub foreign_keys: bool,
+    pub page_max: usize,
+    /// A usual round trip.
+    pub rtt: Duration,
+    pub network: Network,
+    pub stops: Stops,
+    /// How long faults go on.
+    pub length: Duration,
+}
+
+/// One candidate.
+#[derive(Debug, Clone)]
+pub struct Knobs {
+    pub name: String,
+    pub name_is_unique: bool,
+    pub validity: Duration,
+    pub renew: Option<Duration>,
+    pub poll: Duration,
+    pub takeover_delay: Duration,
+    pub store_clock_margin: Option<Duration>,
+    pub verify_renewals: bool,
+    pub check_store: bool,
+    pub resign_on_drop: bool,
+    /// Millionths of a local second in a simulated one.
+    pub rate: u128,
+    /// `try_campaign` in a loop instead of `campaign`.
+    pub tries: bool,
+    /// Two campaigns of one `Election` at once, which share what they know.
+    pub doubled: bool,
+    /// Observes while it campaigns, with the same `Election`.
+    pub watches: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct CompactorKnobs {
+    pub keep: usize,
+    pub min_age: Duration,
+    pub interval: Duration,
+}
+
+/// Chances of what may happen to one request.
+#[derive(Debug, Clone, Default)]
+pub struct Network {
+    pub tail: f64,
+    pub late: f64,
+    pub request_lost: f64,
+    pub answer_lost: f64,
+    pub cut: f64,
+    pub twice: f64,
+    pub conflict: f64,
+    pub unavailable_before: f64,
+    pub unavailable_after: f64,
+    /// A process stops right before a request leaves, or when its answer has arrived.
+    pub stop_here: f64,
+}
+
+/// Weights of what may happen to a process, drawn from time to time.
+#[derive(Debug, Clone, Default)]
+pub struct Stops {
+    pub pause: u32,
+    pub suspend: u32,
+    pub machine_pause: u32,
+    pub crash: u32,
+    pub outage: u32,
+    pub blackout: u32,
+    pub wall_forward: u32,
+    pub wall_back: u32,
+    pub depose: u32,
+    /// Between two of them, on average.
+    pub every: Duration,
+}
+
+impl Plan {
+    pub fn draw(seed: u64, broken: Broken) -> Plan {
+        let rng = &mut Rng::with_seed(seed);
+        let validity = Duration::from_millis(rng.u64(1..=10) * 1_000);
+        let drift = *rng.choice([0.0, 0.01, 0.01, 0.05, 0.2].iter()).expect("not empty");
+        let beyond_drift = broken == Broken::Nothing && rng.f64() < 0.06;
+        let foreign = broken == Broken::Nothing && rng.f64() < 0.08;
+        let twice_after_compaction = rng.f64() < 0.1;
+        let verify = rng.f64() < if twice_after_compaction { 0.5 } else { 0.1 };
+        let rtt = validity.mul_f64(0.002 + 0.02 * rng.f64());
+        let mut plan = Plan {
+            seed,
+            broken,
+            traced: false,
+            only: &[],
+            candidates: Vec::new(),
+            drift,
+            beyond_drift,
+            compactors: compactors(rng, validity),
+            observers: usize::from(rng.f64() < 0.2),
+            foreign,
+            operator: broken == Broken::DepositionNotWaited || rng.f64() < 0.3,
+            twice_after_compaction,
+            foreign_keys: rng.f64() < 0.2,
+            page_max: *rng.choice([1, 2, 3, 10, 1_000].iter()).expect("not empty"),
+            rtt,
+            network: network(rng),
+            stops: stops(rng, validity, broken),
+            length: validity * rng.u32(20..60),
+        };
+        if !plan.operator {
+            plan.stops.depose = 0;
+        }
+        let takeover = if rng.f64() < 0.1 { validity.mul_f64(rng.f64()) } else { Duration::ZERO };
+        for number in 0..rng.usize(2..=4) {
+            let candidate = plan.candidate(rng, number, validity, verify, takeover);
+            plan.candidates.push(candidate);
+        }
+        if twice_after_compaction {
+            plan.favour_repetition();
+        }
+        match broken {
+            Broken::TimerFromRequest => plan.favour_slow_polls(),
+            // The check of the store would find these two.
+            Broken::StoreCreatesAgain | Broken::StoreReplacesBlindly => {
+                plan.candidates.iter_mut().for_each(|candidate| candidate.check_store = false);
+            }
+            _ => {}
+        }
+        plan
+    }
+
+    /// A create meets its own repetition only if its epoch is compacted soon.
+    fn favour_repetition(&mut self) {
+        self.network.twice = self.network.twice.max(0.3);
+        let (min_age, interval) = (Duration::ZERO, self.longest_validity() / 4);
+        self.compactors.push(CompactorKnobs { keep: 1, min_age, interval });
+    }
+
+    /// A timer that starts too early by one request's way is hidden by the drift, by the jitter
+    /// before a seal and by every renewal: it shows when a slow poll meets a leader's last renewal.
+    fn favour_slow_polls(&mut self) {
+        self.drift = 0.0;
+        self.rtt /= 10;
+        self.network = Network { tail: 0.15, ..Network::default() };
+        self.stops = Stops { pause: 1, outage: 1, ..self.stops.clone() };
+        self.stops.every = self.longest_validity() * 2;
+        for candidate in &mut self.candidates {
+            candidate.rate = 1_000_000;
+            candidate.renew = Some(candidate.validity / 10);
+            candidate.poll = candidate.validity / 20;
+            candidate.takeover_delay = Duration::ZERO;
+        }
+    }
+
+    fn candidate(
+        &self,
+        rng: &mut Rng,
+        number: usize,
+        validity: Duration,
+        verify_renewals: bool,
+        takeover_delay: Duration,
+    ) -> Knobs {
+        // Now and then another validity: an observer goes by the record's, not by its own.
+        let validity = if rng.f64() < 0.2 { validity.mul_f64(2.0) } else { validity };
+        // Two processes may have one name; a unique one is the process's alone.
+        let name_is_unique = rng.f64() < 0.3;
+        let shared = !name_is_unique && rng.f64() < 0.3;
+        Knobs {
+            name: if shared { "twin".to_owned() } else { format!("c{number}") },
+            name_is_unique,
+            validity,
+            renew: (rng.f64() < 0.3).then(|| validity.mul_f64(0.1 + 0.5 * rng.f64())),
+            poll: validity.mul_f64(0.05 + 0.3 * rng.f64()),
+            takeover_delay,
+            store_clock_margin: (rng.f64() < 0.1).then_some(Duration::from_secs(2)),
+            verify_renewals,
+            check_store: rng.f64() < 0.2,
+            resign_on_drop: rng.f64() < 0.3,
+            rate: self.rate(rng),
+            tries: rng.f64() < 0.2,
+            doubled: rng.f64() < 0.1,
+            watches: rng.f64() < 0.1,
+        }
+    }
+
+    /// Two rates drawn here differ by less than the drift, unless they are meant to.
+    fn rate(&self, rng: &mut Rng) -> u128 {
+        let ratio = if self.beyond_drift { 3.0 } else { 1.0 + self.drift };
+        let exponent = rng.f64() - 0.5;
+        (1e6 * f64::powf(ratio, exponent)).round() as u128
+    }
+
+    /// Whether I4 to I6 are promised: there is no peer that creates without sealing, and no create
+    /// is repeated after its epoch is gone.
+    pub fn follows_section_4(&self) -> bool {
+        !self.foreign && !self.twice_after_compaction
+    }
+
+    /// Whether I8 is.
+    pub fn timed(&self) -> bool {
+        let verified = self.candidates.iter().all(|candidate| candidate.verify_renewals);
+        !self.foreign && !self.beyond_drift && (!self.twice_after_compaction || verified)
+    }
+
+    /// How much later than the first time a request may be applied again, in validities.
+    pub fn repeats_within(&self) -> u32 {
+        if self.twice_after_compaction { 12 } else { 3 }
+    }
+
+    pub fn longest_validity(&self) -> Duration {
+        self.candidates.iter().map(|c| c.validity).max().expect("there are candidates")
+    }
+}
+
+fn compactors(rng: &mut Rng, validity: Duration) -> Vec<CompactorKnobs> {
+    let number = *rng.choice([0, 0, 1, 1, 2].iter()).expect("not empty");
+    let mut draw = || CompactorKnobs {
+        keep: rng.usize(1..=3),
+        min_age: if rng.bool() { Duration::ZERO } else { validity * rng.u32(1..5) },
+        interval: validity.mul_f64(0.2 + 3.0 * rng.f64()),
+    };
+    (0..number).map(|_| draw()).collect()
+}
+
+fn network(rng: &mut Rng) -> Network {
+    if rng.f64() < 0.1 {
+        return Network::default();
+    }
+    // Most runs have a few kinds of trouble, and those often enough to meet each other.
+    let mut chance = |most: f64| if rng.bool() { most * rng.f64() } else { 0.0 };
+    Network {
+        tail: chance(0.2),
+        late: chance(0.05),
+        request_lost: chance(0.1),
+        answer_lost: chance(0.2),
+        cut: chance(0.1),
+        twice: chance(0.2),
+        conflict: chance(0.1),
+        unavailable_before: chance(0.1),
+        unavailable_after: chance(0.1),
+        stop_here: chance(0.02),
+    }
+}
+
+fn stops(rng: &mut Rng, validity: Duration, broken: Broken) -> Stops {
+    let every = validity.mul_f64(0.5 + 4.0 * rng.f64());
+    let mut weight = || if rng.bool() { rng.u32(1..=4) } else { 0 };
+    let mut stops = Stops {
+        pause: weight(),
+        suspend: weight(),
+        machine_pause: weight(),
+        crash: weight(),
+        outage: weight(),
+        blackout: weight() / 2,
+        wall_forward: weight() / 2,
+        wall_back: weight() / 2,
+        depose: 3,
+        every,
+    };
+    match broken {
+        Broken::ClockStopsInSuspend => stops.suspend += 4,
+        Broken::DepositionNotWaited => stops.depose += 4,
+        _ => {}
+    }
+    if stops.machine_pause > 0 {
+        // While its boot clock stands, the wall clock is all that a paused machine has.
+        stops.wall_back = 0;
+    }
+    stops
+}

@@ -1,0 +1,332 @@
+//! The simulated store as one process reaches it: latency, loss, repetition and errors on the way
+//! to a bucket that is always right.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tenure::Store;
+use tenure::store::{
+    DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, StoreError, StoreErrorKind,
+};
+use tokio::sync::oneshot;
+
+use super::bucket::{PREFIX, Reply, Request, epoch_of, key_of, parse};
+use super::checkers::{Event, Seen, Write, WriteId};
+use super::gate::pass;
+use super::network::{Answered, Course};
+use super::plan::Broken;
+use super::words::{brief, describe, describe_answer};
+use super::world::{Who, World, now, sleep};
+
+/// A process's way to the store.
+pub struct SimStore {
+    world: Arc<World>,
+    who: Who,
+}
+
+/// A reply, and what the store's state was when it was made.
+struct Carried {
+    reply: Reply,
+    step: u64,
+    newest: Option<u64>,
+}
+
+impl SimStore {
+    pub fn new(world: &Arc<World>, who: Who) -> Arc<SimStore> {
+        Arc::new(SimStore { world: Arc::clone(world), who })
+    }
+
+    async fn call(&self, request: Request) -> Result<Reply, StoreError> {
+        let started = now();
+        let write = self.sending(&request);
+        self.stop_here("before sending").await;
+        let course = Course::draw(&mut self.world.state(), self.who, &self.world, &request);
+        self.world.state().in_flight += u64::from(course.counted);
+        self.world.note(self.who, || format!("-> {}", describe(&request)));
+        let (sender, receiver) = oneshot::channel();
+        let carrier = Carrier {
+            world: Arc::clone(&self.world),
+            who: self.who,
+            request: request.clone(),
+            write,
+            course,
+        };
+        tokio::spawn(carrier.carry(sender));
+        let answer = match receiver.await {
+            Ok(answer) => answer,
+            // Lost on the way: there is no answer, ever.
+            Err(_) => std::future::pending().await,
+        };
+        self.stop_here("before reading the answer").await;
+        let answer = answer.map(|carried| {
+            self.received(&request, &carried);
+            carried.reply
+        });
+        self.world.note(self.who, || format!("<- {}", describe_answer(&request, &answer)));
+        self.spoil(&request, answer, now() - started)
+    }
+
+    /// Takes note of a write and of the sender's clocks, before anything else can happen.
+    fn sending(&self, request: &Request) -> Option<WriteId> {
+        let (key, bytes, create) = match request {
+            Request::Create { key, bytes } => (key, bytes, true),
+            Request::Replace { key, bytes, .. } => (key, bytes, false),
+            _ => return None,
+        };
+        let mut state = self.world.state();
+        let sent = state.members[self.who.0].clock.truth();
+        let (epoch, body) = (epoch_of(key)?, parse(bytes)?);
+        let write = Write { who: self.who, epoch, body, create, sent, applied: None };
+        Some(state.book.sent(write))
+    }
+
+    /// The process may stop at any point; these are hit too rarely by chance alone.
+    async fn stop_here(&self, place: &str) {
+        let gate = {
+            let mut state = self.world.state();
+            let probability = self.world.plan.network.stop_here;
+            let stopped = state.members[self.who.0].stopped;
+            if !state.faults || stopped || !state.chance(probability) {
+                return;
+            }
+            state.count("stops around a request");
+            let most = self.world.plan.longest_validity() * 3;
+            let duration = state.part(most);
+            state.note(self.who, &format!("PAUSED for {duration:.3?} {place}"));
+            let gates = state.members[self.who.0].gates.clone();
+            gates.iter().for_each(|gate| gate.close());
+            let gate = Arc::clone(&gates[0]);
+            tokio::spawn(async move {
+                sleep(duration).await;
+                gates.iter().for_each(|gate| gate.open());
+            });
+            gate
+        };
+        pass(&gate).await;
+    }
+
+    fn received(&self, request: &Request, carried: &Carried) {
+        if let Request::List { after, prefix, .. } = request
+            && prefix == PREFIX
+        {
+            let (step, newest) = (carried.step, carried.newest);
+            let page = Seen { who: self.who, after: after.clone(), step, newest };
+            self.world.state().book.received(page);
+        }
+    }
+
+    /// What a broken process makes of an answer.
+    fn spoil(
+        &self,
+        request: &Request,
+        answer: Result<Reply, StoreError>,
+        took: Duration,
+    ) -> Result<Reply, StoreError> {
+        let clock = || Arc::clone(&self.world.state().members[self.who.0].clock);
+        match (self.world.plan.broken, request, answer) {
+            (
+                Broken::LeaseFromAnswer,
+                Request::Create { .. } | Request::Replace { .. },
+                Ok(Reply::Put(PutOutcome::Done { etag })),
+            ) => {
+                clock().read_behind(took);
+                Ok(Reply::Put(PutOutcome::Done { etag }))
+            }
+            (Broken::TimerFromRequest, Request::Get { .. }, Ok(got)) => {
+                clock().read_behind_now(took);
+                Ok(got)
+            }
+            (
+                Broken::RefusalIgnored,
+                Request::Replace { bytes, .. },
+                Ok(Reply::Put(PutOutcome::Refused | PutOutcome::Missing)),
+            ) if parse(bytes).is_some_and(|body| !body.sealed) => {
+                Ok(Reply::Put(PutOutcome::Done { etag: Some(ETag::new("\"ignored\"")) }))
+            }
+            (
+                Broken::DepositionNotWaited,
+                Request::Get { .. },
+                Ok(Reply::Got(GetOutcome::Found(mut object))),
+            ) => {
+                let text = String::from_utf8_lossy(&object.body).replace("deposed", "lapsed");
+                object.body = Bytes::from(text);
+                Ok(Reply::Got(GetOutcome::Found(object)))
+            }
+            (_, _, answer) => answer,
+        }
+    }
+}
+
+/// Takes a request to the bucket, whatever becomes of its sender.
+struct Carrier {
+    world: Arc<World>,
+    who: Who,
+    request: Request,
+    write: Option<WriteId>,
+    course: Course,
+}
+
+type Answer = Result<Carried, StoreError>;
+
+impl Carrier {
+    async fn carry(self, answer: oneshot::Sender<Answer>) {
+        sleep(self.course.there).await;
+        let carried = if self.course.applied { Some(self.apply(false)) } else { None };
+        match self.course.again {
+            Some(later) => {
+                let again = self.again(later);
+                tokio::spawn(again);
+            }
+            None => self.world.state().in_flight -= u64::from(self.course.counted),
+        }
+        sleep(self.course.back).await;
+        let reply = match (&self.course.answer, carried) {
+            (Answered::Truly, Some(carried)) => Ok(carried),
+            (Answered::With(message, happened), _) => {
+                Err(StoreError::new(StoreErrorKind::Transient, *happened, *message))
+            }
+            _ => return,
+        };
+        // The sender may have given up.
+        let _ = answer.send(reply);
+    }
+
+    fn again(&self, later: Duration) -> impl Future<Output = ()> + use<> {
+        let Carrier { world, who, request, write, course } = self;
+        let carrier = Carrier {
+            world: Arc::clone(world),
+            who: *who,
+            request: request.clone(),
+            write: *write,
+            course: course.clone(),
+        };
+        async move {
+            sleep(later).await;
+            let gone = match &carrier.request {
+                Request::Create { key, .. } => carrier.world.state().bucket.object(key).is_none(),
+                _ => false,
+            };
+            if !gone || carrier.world.plan.twice_after_compaction {
+                if gone {
+                    carrier.world.count("creates repeated after compaction");
+                }
+                carrier.apply(true);
+            }
+            carrier.world.state().in_flight -= u64::from(carrier.course.counted);
+        }
+    }
+
+    /// The one moment at which the request takes effect.
+    fn apply(&self, again: bool) -> Carried {
+        let world = &self.world;
+        let mut state = world.state();
+        state.book.step += 1;
+        let mut request = self.request.clone();
+        if let Request::Delete { keys } = &mut request
+            && self.course.undeleted
+        {
+            keys.truncate(keys.len() / 2);
+        }
+        if let (Request::Delete { keys }, Broken::NewestCompacted) =
+            (&mut request, world.plan.broken)
+        {
+            keys.extend(state.bucket.newest().map(key_of));
+        }
+        let before = match &request {
+            Request::Replace { key, .. } => state.bucket.object(key).and_then(|o| o.body.clone()),
+            Request::Delete { keys } => {
+                for epoch in keys.iter().filter_map(|key| epoch_of(key)) {
+                    world.see_in(&mut state, &Event::Deleting { epoch });
+                }
+                None
+            }
+            _ => None,
+        };
+        let reply = state.bucket.apply(&request, now(), self.course.page_limit, world.plan.broken);
+        if world.plan.traced {
+            let word = if again { "AGAIN" } else { "applied" };
+            let what = format!("   {word}: {}: {}", describe(&request), brief(&request, &reply));
+            state.note(self.who, &what);
+        }
+        if let (Reply::Put(PutOutcome::Done { .. }), Some(id)) = (&reply, self.write) {
+            state.book.applied(id);
+            let write = state.book.writes[id].clone();
+            let event = match &before {
+                Some(before) => Event::Replaced { write: &write, before },
+                None => Event::Created,
+            };
+            world.see_in(&mut state, &event);
+        }
+        let reply = match (reply, &self.request) {
+            (Reply::Deleted(mut outcome), Request::Delete { keys }) => {
+                let deleted = outcome.deleted.min(keys.len());
+                outcome.failed =
+                    keys[deleted..].iter().map(|k| (k.clone(), "busy".into())).collect();
+                Reply::Deleted(outcome)
+            }
+            (reply, _) => reply,
+        };
+        Carried { reply, step: state.book.step, newest: state.bucket.newest() }
+    }
+}
+
+impl fmt::Debug for SimStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimStore({})", self.who)
+    }
+}
+
+fn wrong(reply: &Reply) -> ! {
+    unreachable!("a request is answered by its kind of reply, not by {reply:?}")
+}
+
+#[async_trait]
+impl Store for SimStore {
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+        let (prefix, after) = (prefix.to_owned(), after.to_owned());
+        match self.call(Request::List { prefix, after, limit }).await? {
+            Reply::Page(page) => Ok(page),
+            reply => wrong(&reply),
+        }
+    }
+
+    async fn get(
+        &self,
+        key: &str,
+        unless: Option<ETag>,
+        max_len: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        match self.call(Request::Get { key: key.to_owned(), unless, max_len }).await? {
+            Reply::Got(outcome) => Ok(outcome),
+            reply => wrong(&reply),
+        }
+    }
+
+    async fn create(&self, key: &str, bytes: Bytes) -> Result<PutOutcome, StoreError> {
+        match self.call(Request::Create { key: key.to_owned(), bytes }).await? {
+            Reply::Put(outcome) => Ok(outcome),
+            reply => wrong(&reply),
+        }
+    }
+
+    async fn replace(&self, key: &str, bytes: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
+        match self.call(Request::Replace { key: key.to_owned(), bytes, etag }).await? {
+            Reply::Put(outcome) => Ok(outcome),
+            reply => wrong(&reply),
+        }
+    }
+
+    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+        match self.call(Request::Delete { keys }).await? {
+            Reply::Deleted(outcome) => Ok(outcome),
+            reply => wrong(&reply),
+        }
+    }
+
+    fn describe(&self) -> String {
+        "the simulated store".to_owned()
+    }
+}

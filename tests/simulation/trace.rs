@@ -1,0 +1,32 @@
+//! What happened, line by line: the timeline of a failure, and what the determinism test compares.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// A timeline. Off unless asked for, as writing it takes longer than simulating.
+#[derive(Debug, Default)]
+pub struct Trace {
+    on: bool,
+    text: String,
+}
+
+impl Trace {
+    pub fn new(on: bool) -> Trace {
+        Trace { on, text: String::new() }
+    }
+
+    pub fn line(&mut self, at: Duration, who: &str, what: &str) {
+        if std::env::var("LIVE").is_ok() {
+            eprintln!("{at:?} {who} {what}");
+        }
+        if self.on {
+            let (seconds, millis) = (at.as_secs(), at.subsec_millis());
+            // Writing to a String cannot fail.
+            let _ = writeln!(self.text, "{seconds:>5}.{millis:03} {who:<9} {what}");
+        }
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}

@@ -1,0 +1,331 @@
+//! Everything that is shared by one run: the processes, the bucket, the dice, the checkers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tenure::{Leadership, Moment};
+use tokio::sync::Notify;
+
+use super::bucket::Bucket;
+use super::checkers::{Book, Checker, Event, Grant, Lead, LeadId, View, checkers};
+use super::clock::SimClock;
+use super::gate::Gate;
+use super::plan::{Broken, Plan};
+use super::trace::Trace;
+
+/// A process, from its start to its end: a restart is another one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Who(pub usize);
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p{}", self.0)
+    }
+}
+
+/// Simulated time since the start of the run.
+pub fn now() -> Duration {
+    START.with(|start| instant() - start.get().expect("a run has begun on this thread"))
+}
+
+#[allow(clippy::disallowed_methods, reason = "this is where simulated time is read")]
+fn instant() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
+#[allow(clippy::disallowed_methods, reason = "this is where the simulation sleeps")]
+pub async fn sleep(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
+std::thread_local! {
+    static START: std::cell::Cell<Option<tokio::time::Instant>> =
+        const { std::cell::Cell::new(None) };
+}
+
+#[derive(Debug)]
+pub struct World {
+    pub plan: Plan,
+    state: Mutex<State>,
+    /// Told when the run is decided early.
+    pub over: Notify,
+    /// Told when faults stop.
+    calm: Notify,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone)]
+pub struct Violation {
+    pub checker: String,
+    pub what: String,
+    pub at: Duration,
+}
+
+/// How often something happened, by its name.
+pub type Counts = BTreeMap<&'static str, u64>;
+
+#[derive(Debug)]
+pub struct State {
+    pub rng: fastrand::Rng,
+    pub trace: Trace,
+    pub counts: Counts,
+    pub bucket: Bucket,
+    pub book: Book,
+    checkers: Vec<Box<dyn Checker>>,
+    pub members: Vec<Member>,
+    /// Whether things go wrong.
+    pub faults: bool,
+    /// Requests that may still take effect.
+    pub in_flight: u64,
+    pub last_token: Option<Duration>,
+    pub resource: Resources,
+    pub violation: Option<Violation>,
+    pub uniques: u64,
+}
+
+/// What leaders write to.
+#[derive(Debug, Default)]
+pub struct Resources {
+    pub fenced: u64,
+    pub unfenced: u64,
+}
+
+/// A process as the world sees it.
+#[derive(Debug, Clone)]
+pub struct Member {
+    pub label: String,
+    /// Its application, and the tasks of the library.
+    pub gates: [Arc<Gate>; 2],
+    pub clock: Arc<SimClock>,
+    pub outage: Option<Outage>,
+    pub alive: bool,
+    /// Stopped on purpose, so that faults do not pile up.
+    pub stopped: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outage {
+    RequestsLost,
+    AnswersLost,
+    Unavailable,
+}
+
+impl World {
+    pub fn new(plan: Plan) -> Arc<World> {
+        START.with(|start| start.set(Some(instant())));
+        let state = State {
+            // Not the numbers that the plan was drawn with.
+            rng: fastrand::Rng::with_seed(plan.seed ^ 0x5eed_0000_0000_0000),
+            trace: Trace::new(plan.traced),
+            counts: Counts::new(),
+            bucket: Bucket::default(),
+            book: Book::default(),
+            checkers: checkers(&plan),
+            members: Vec::new(),
+            faults: true,
+            in_flight: 0,
+            last_token: None,
+            resource: Resources::default(),
+            violation: None,
+            uniques: 0,
+        };
+        Arc::new(World { plan, state: Mutex::new(state), over: Notify::new(), calm: Notify::new() })
+    }
+
+    /// No more faults, and nobody idles any longer.
+    pub fn calm_down(&self) {
+        self.state().faults = false;
+        self.calm.notify_waiters();
+    }
+
+    /// Sleeps, in the calm not at all.
+    pub async fn idle(&self, duration: Duration) {
+        let mut calm = std::pin::pin!(self.calm.notified());
+        calm.as_mut().enable();
+        if !self.state().faults {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = calm => {}
+            () = sleep(duration) => {}
+        }
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        // Poisoned only by a failed assertion of the simulation itself, which is reported.
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub fn count(&self, what: &'static str) {
+        self.state().count(what);
+    }
+
+    /// Writes a line into the timeline, if there is one.
+    pub fn note(&self, who: Who, what: impl FnOnce() -> String) {
+        if self.plan.traced {
+            self.state().note(who, &what());
+        }
+    }
+
+    pub fn chance(&self, probability: f64) -> bool {
+        self.state().chance(probability)
+    }
+
+    /// Shows an event to the checkers.
+    pub fn see_in(&self, state: &mut State, event: &Event<'_>) {
+        if state.violation.is_some() {
+            return;
+        }
+        let State { checkers, book, bucket, members, .. } = state;
+        let clock = |who: Who| -> Moment { members[who.0].clock.truth() };
+        let view = View { plan: &self.plan, book, bucket, clock: &clock };
+        let mut found = None;
+        for checker in checkers {
+            let counts = self.counts(checker.name());
+            if let (true, Err(what)) = (counts, checker.see(event, &view)) {
+                found.get_or_insert((checker.name(), what));
+            }
+        }
+        match found {
+            Some(("I8", _)) if self.plan.beyond_drift => state.count("overlaps beyond the drift"),
+            Some((checker, what)) => self.fail_in(state, checker, what),
+            None => {}
+        }
+    }
+
+    fn counts(&self, checker: &str) -> bool {
+        self.plan.only.is_empty() || self.plan.only.contains(&checker)
+    }
+
+    pub fn fail(&self, checker: &str, what: String) {
+        self.fail_in(&mut self.state(), checker, what);
+    }
+
+    fn fail_in(&self, state: &mut State, checker: &str, what: String) {
+        if state.violation.is_none() && self.counts(checker) {
+            let at = now();
+            state.trace.line(at, "CHECKER", &format!("{checker}: {what}"));
+            state.violation = Some(Violation { checker: checker.to_owned(), what, at });
+            self.over.notify_one();
+        }
+    }
+
+    /// A campaign of this process has returned.
+    pub fn granted(&self, who: Who, leadership: &Leadership) -> LeadId {
+        let epoch = leadership.epoch().get();
+        let mut state = self.state();
+        let nonce = state.book.nonce(who, epoch).unwrap_or_default();
+        let confirm = state.book.confirm(who, epoch).cloned();
+        let grant = Grant { who, epoch, nonce: nonce.clone(), confirm };
+        state.note(who, &format!("ELECTED with epoch {epoch}"));
+        state.count("grants");
+        state.count_succession(epoch);
+        state.book.grants.entry(epoch).or_insert_with(|| grant.clone());
+        self.see_in(&mut state, &Event::Granted { grant: &grant });
+        let id = state.book.leads.len();
+        let lead = Lead { id, who, epoch, nonce, over: None };
+        state.book.leads.push(lead);
+        state.last_token = Some(now());
+        id
+    }
+
+    /// `check()` has said that this leadership goes on.
+    pub fn token(&self, id: LeadId, token: u64) {
+        let mut state = self.state();
+        let lead = state.book.leads[id].clone();
+        if token != lead.epoch {
+            self.fail_in(&mut state, "token", format!("{token} instead of {}", lead.epoch));
+        }
+        state.count("tokens");
+        state.last_token = Some(now());
+        let clock = state.members[lead.who.0].clock.truth();
+        self.see_in(&mut state, &Event::Token { lead: &lead, clock });
+    }
+
+    /// The application has let go of a leadership, or was told that it is lost.
+    pub fn over(&self, id: LeadId, outcome: &'static str) {
+        let mut state = self.state();
+        if state.book.leads[id].over.is_some() {
+            return;
+        }
+        state.book.leads[id].over = Some(now());
+        let lead = state.book.leads[id].clone();
+        state.note(lead.who, &format!("epoch {} is over: {outcome}", lead.epoch));
+        state.count(loss_count(outcome));
+        self.see_in(&mut state, &Event::Lost { lead: &lead, outcome });
+    }
+
+    /// A write reaches both resources.
+    pub fn resource_written(&self, who: Who, epoch: u64) {
+        let mut state = self.state();
+        if epoch < state.resource.unfenced {
+            state.count("zombie writes to the unfenced resource");
+        }
+        state.resource.unfenced = epoch;
+        let forgets = self.plan.broken == Broken::ResourceForgets;
+        if epoch < state.resource.fenced && !forgets {
+            state.count("fenced zombies");
+            state.note(who, &format!("the resource refuses a write of epoch {epoch}"));
+            return;
+        }
+        state.resource.fenced = epoch;
+        state.count("writes accepted");
+        self.see_in(&mut state, &Event::Fenced { epoch });
+    }
+}
+
+impl State {
+    pub fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// How the epoch before this one ended: S1 and S2 must be seen to happen.
+    fn count_succession(&mut self, epoch: u64) {
+        let before = self.book.leads.iter().rev().find(|lead| lead.epoch < epoch);
+        let Some(before) = before.cloned() else { return };
+        let clock = self.members[before.who.0].clock.truth();
+        if before.over.is_none() || !self.members[before.who.0].alive {
+            self.count("takeovers");
+        } else if !self.book.left(&before, clock).is_zero() {
+            self.count("succeeded without waiting");
+        }
+    }
+
+    pub fn note(&mut self, who: Who, what: &str) {
+        let State { trace, members, .. } = self;
+        trace.line(now(), &members[who.0].label, what);
+    }
+
+    pub fn chance(&mut self, probability: f64) -> bool {
+        probability > 0.0 && self.rng.f64() < probability
+    }
+
+    /// A random part of `most`.
+    pub fn part(&mut self, most: Duration) -> Duration {
+        most.mul_f64(self.rng.f64())
+    }
+
+    /// Mostly short, now and then long, `most` at most.
+    pub fn tail(&mut self, most: Duration) -> Duration {
+        most.mul_f64(self.rng.f64().powi(3))
+    }
+}
+
+fn loss_count(outcome: &str) -> &'static str {
+    match outcome {
+        "superseded" => "lost: superseded",
+        "sealed" => "lost: sealed",
+        "lease_ended" => "lost: lease ended",
+        "suspended" => "lost: suspended",
+        "vanished" => "lost: vanished",
+        "tampered" => "lost: tampered",
+        "resigned" => "resignations",
+        "dropped" => "leaderships dropped",
+        "crashed" => "leaders crashed",
+        "ran" => "runs",
+        _ => "lost: other",
+    }
+}

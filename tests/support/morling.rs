@@ -1,0 +1,113 @@
+//! A node written straight from Gunnar Morling's post "Leader Election With S3 Conditional Writes":
+//! LIST, GET and conditional PUT, a lock file with his two fields, an unconditional touch to extend
+//! the lease. It seals nothing, and its own clock tells it how old a file is.
+//!
+//! Where the post leaves a choice: it waits for a whole second beyond the validity, as the store's
+//! dates have whole seconds, and so its clock should be about the store's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+use tenure::store::{GetOutcome, PutOutcome, Store};
+use tenure::{Clock, Moment};
+
+use super::fault_store::overwrite;
+
+/// What the dates of the store may be off.
+const ROUNDING: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub struct Node {
+    pub store: Arc<dyn Store>,
+    pub prefix: &'static str,
+    pub validity: Duration,
+    pub clock: Arc<dyn Clock>,
+}
+
+/// A lock that a node holds.
+#[derive(Debug)]
+pub struct Lock {
+    pub epoch: u64,
+    key: String,
+    /// Before the last write was sent.
+    written: Moment,
+}
+
+impl Node {
+    /// Steps 1 to 7 of the post, once.
+    pub async fn try_lock(&self) -> Option<Lock> {
+        let epoch = match self.latest().await {
+            None => 1,
+            Some(latest) if self.is_over(latest).await => latest + 1,
+            Some(_) => return None,
+        };
+        let key = self.key(epoch);
+        let written = self.clock.now();
+        match self.store.create(&key, self.body(false)).await {
+            Ok(PutOutcome::Done { .. }) => Some(Lock { epoch, key, written }),
+            _ => None,
+        }
+    }
+
+    /// "List all lock files", and take the one with the highest epoch.
+    async fn latest(&self) -> Option<u64> {
+        let (lock, mut after, mut latest) = (format!("{}lock-", self.prefix), String::new(), None);
+        loop {
+            let page = self.store.list(&lock, &after, 1_000).await.expect("listed");
+            for entry in &page.entries {
+                let number = entry.key[lock.len()..].strip_suffix(".json");
+                latest = latest.max(number.and_then(|digits| digits.parse().ok()));
+                after.clone_from(&entry.key);
+            }
+            if !page.truncated {
+                return latest;
+            }
+        }
+    }
+
+    async fn is_over(&self, epoch: u64) -> bool {
+        let found = self.store.get(&self.key(epoch), None, usize::MAX).await.expect("read");
+        let GetOutcome::Found(file) = found else { return false };
+        let json: Value = serde_json::from_slice(&file.body).expect("a lock file");
+        let validity = json["validity_ms"].as_u64().map(Duration::from_millis);
+        let modified = file.last_modified.expect("S3 gives one").timestamp_millis();
+        let age = i128::from(self.clock.now().wall.as_millis() as u64) - i128::from(modified);
+        let valid_for = validity.map(|validity| (validity + ROUNDING).as_millis() as i128);
+        json["expired"] == true || valid_for.is_some_and(|valid_for| age > valid_for)
+    }
+
+    /// Whether the lock is still valid, by this node's own clock.
+    pub fn is_valid(&self, lock: &Lock) -> bool {
+        self.clock.now().boot < lock.written.boot + self.validity
+    }
+
+    /// "Touching the file in order to extend the lease": the same body, unconditionally, but only
+    /// while the lock is valid.
+    pub async fn touch(&self, lock: &mut Lock) -> bool {
+        if !self.is_valid(lock) {
+            return false;
+        }
+        let now = self.clock.now();
+        overwrite(&*self.store, &lock.key, self.body(false)).await;
+        lock.written = now;
+        true
+    }
+
+    /// Steps down: "setting the `expired` attribute to `true`".
+    pub async fn release(&self, lock: Lock) {
+        if self.is_valid(&lock) {
+            overwrite(&*self.store, &lock.key, self.body(true)).await;
+        }
+    }
+
+    fn key(&self, epoch: u64) -> String {
+        format!("{}lock-{epoch:010}.json", self.prefix)
+    }
+
+    fn body(&self, expired: bool) -> Bytes {
+        let validity = self.validity.as_millis();
+        format!("{{\n  \"validity_ms\" : {validity},\n  \"expired\" : {expired}\n}}\n").into()
+    }
+}
