@@ -1,26 +1,28 @@
-# What moto.sh and ministack.sh share: a Python environment under target/, a server on a free port
-# of the loopback, a bucket, a command with the AWS_* variables for it, and the server's end.
+# What the scripts beside it share: a server that is installed under target/, on a free port of the
+# loopback, a bucket, a command with the AWS_* variables for it, and the server's end.
 # Sourced, after `set -euo pipefail`.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 servers=${CARGO_TARGET_DIR:-$root/target}/s3-servers
 bucket=tenure-test
 server_pid=
+server_key=testing
 
 die() {
     echo "$(basename "$0"): $*" >&2
     exit 1
 }
 
-# install NAME REQUIREMENT: puts a Python package into an environment of its own, once per version,
-# and leaves its path in $venv.
+# install NAME REQUIREMENT...: puts Python packages into an environment of their own, once per
+# version, and leaves its path in $venv.
 install() {
     venv=$servers/$1
-    if [[ $(cat "$venv/installed" 2>/dev/null) == "$2" ]]; then return; fi
+    shift
+    if [[ $(cat "$venv/installed" 2>/dev/null) == "$*" ]]; then return; fi
     rm -rf "$venv"
     python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check "$2"
-    echo "$2" >"$venv/installed"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "$@"
+    echo "$*" >"$venv/installed"
 }
 
 free_port() {
@@ -35,13 +37,27 @@ EOF
 stop_server() {
     if [[ -n $server_pid ]]; then
         kill "$server_pid" 2>/dev/null || true
+        for _ in {1..50}; do
+            kill -0 "$server_pid" 2>/dev/null || break
+            sleep 0.1
+        done
+        kill -KILL "$server_pid" 2>/dev/null || true
         wait "$server_pid" 2>/dev/null || true
         server_pid=
     fi
 }
 
+# s3_environment ENDPOINT [KEY]: what a client needs, and nothing of this user's own settings.
+s3_environment() {
+    export AWS_ENDPOINT_URL=$1 AWS_REGION=us-east-1
+    export AWS_ACCESS_KEY_ID=${2:-testing} AWS_SECRET_ACCESS_KEY=${2:-testing}
+    export AWS_CONFIG_FILE=/dev/null AWS_SHARED_CREDENTIALS_FILE=/dev/null
+    export AWS_EC2_METADATA_DISABLED=true NO_PROXY=127.0.0.1 TENURE_TEST_S3_BUCKET=$bucket
+    unset AWS_PROFILE AWS_SESSION_TOKEN AWS_ENDPOINT_URL_S3
+}
+
 # start_server NAME PORT COMMAND...: starts the server, makes the bucket, and exports what a client
-# needs and nothing of this user's own settings.
+# needs. The name, and the password too, of its user is in $server_key.
 start_server() {
     local name=$1 port=$2 log=$servers/$1-$2.log
     shift 2
@@ -50,11 +66,7 @@ start_server() {
     trap 'exit 143' TERM
     "$@" >"$log" 2>&1 &
     server_pid=$!
-    export AWS_ENDPOINT_URL=http://127.0.0.1:$port AWS_REGION=us-east-1
-    export AWS_ACCESS_KEY_ID=testing AWS_SECRET_ACCESS_KEY=testing
-    export AWS_CONFIG_FILE=/dev/null AWS_SHARED_CREDENTIALS_FILE=/dev/null
-    export AWS_EC2_METADATA_DISABLED=true NO_PROXY=127.0.0.1 TENURE_TEST_S3_BUCKET=$bucket
-    unset AWS_PROFILE AWS_SESSION_TOKEN AWS_ENDPOINT_URL_S3
+    s3_environment "http://127.0.0.1:$port" "$server_key"
     for _ in {1..150}; do
         if make_bucket; then
             rm -f "$log"
@@ -67,12 +79,19 @@ start_server() {
     die "$name did not start"
 }
 
+# Signed, in the old and short way, as some servers verify.
 make_bucket() {
-    python3 - "$AWS_ENDPOINT_URL/$bucket" 2>/dev/null <<'EOF'
-import sys, urllib.request
-# No proxy, and no signature: neither server verifies any.
+    python3 - "$AWS_ENDPOINT_URL" "$bucket" 2>/dev/null <<'EOF'
+import base64, email.utils, hashlib, hmac, os, sys, urllib.request
+endpoint, bucket = sys.argv[1:]
+date = email.utils.formatdate(usegmt=True)
+secret, text = os.environ["AWS_SECRET_ACCESS_KEY"], f"PUT\n\n\n\nx-amz-date:{date}\n/{bucket}"
+mac = base64.b64encode(hmac.digest(secret.encode(), text.encode(), hashlib.sha1)).decode()
+headers = {"x-amz-date": date, "Authorization": f"AWS {os.environ['AWS_ACCESS_KEY_ID']}:{mac}"}
+request = urllib.request.Request(f"{endpoint}/{bucket}", method="PUT", headers=headers)
+# No proxy.
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-opener.open(urllib.request.Request(sys.argv[1], method="PUT"), timeout=5)
+opener.open(request, timeout=30)
 EOF
 }
 

@@ -37,10 +37,9 @@ async fn s3_over_http() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs a server: scripts/ministack.sh -- cargo test --test stores -- --ignored"]
 async fn s3_server_of_the_environment() {
-    let bucket = std::env::var("TENURE_TEST_S3_BUCKET").expect("run by scripts/ministack.sh");
-    let prefix = format!("conformance-{}/", std::process::id());
-    let store = tenure::store::S3Store::from_env(bucket).await;
-    conformance::run(Arc::new(store), &prefix).await;
+    let (store, can) = support::environment::server();
+    let prefix = support::environment::prefix("conformance");
+    conformance::run_with(store, &prefix, &can).await;
 }
 
 /// What is wrong with a store, and the check that has to notice.

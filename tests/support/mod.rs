@@ -5,6 +5,8 @@ pub mod conformance;
 pub mod fault_store;
 pub mod morling;
 #[cfg(feature = "s3")]
+pub mod environment;
+#[cfg(feature = "s3")]
 pub mod s3_server;
 pub mod time;
 pub mod world;
