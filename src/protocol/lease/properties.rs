@@ -237,7 +237,8 @@ impl Story {
                 let acted = if deposed { acted } else { acted + self.nanos(self.acting) };
                 let held = held(acted).map(|held| &held.sighting.etag);
                 let unchanged = held.is_some() && held == seen;
-                // The seal has the last ETag seen as its condition; a deposed epoch is simply succeeded.
+                // The seal has the last ETag seen as its condition; a deposed epoch is simply
+                // succeeded.
                 if deposed || unchanged {
                     return (true, self.belief(&history, acted, broken));
                 }
