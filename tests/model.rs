@@ -6,6 +6,8 @@
 mod broken;
 #[path = "model/checks.rs"]
 mod checks;
+#[path = "model/others.rs"]
+mod others;
 #[path = "model/process.rs"]
 mod process;
 #[path = "model/reductions.rs"]
@@ -136,7 +138,15 @@ fn an_sdk_that_resends_is_survived() {
     let faults = Budget { untrue_refusals: 2, gives_up: bound(0, 1), ..Budget::CALM };
     let setting = Setting::new("an SDK that resends", faults);
     let sometimes = vec!["S2", "three grants in a row"];
-    explore(Setting { sdk_retries: true, sometimes, ..setting });
+    explore(Setting { sometimes, ..setting });
+}
+
+/// A candidate never takes for another's what it created itself and gave up.
+#[test]
+fn own_creates_that_were_given_up_are_known() {
+    let faults = Budget { gives_up: bound(2, 3), ..Budget::CALM };
+    let setting = Setting::new("own creates that were given up", faults);
+    explore(Setting { remembers: true, ..setting });
 }
 
 #[test]

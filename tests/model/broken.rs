@@ -65,26 +65,23 @@ fn broken_resigning_by_deleting() {
     caught(broken("resigning by deleting", Broken::ResignsByDeleting, Budget::NONE), &["I3", "I1"]);
 }
 
-/// A 409 says that somebody else was writing, not that the key exists. Taken for a refusal, it makes
-/// a candidate believe in an epoch that never was: it reports that the newest was deleted.
+/// A 409 says that somebody else was writing, not that the condition was false; the write may have
+/// been done, or may be yet. Taken for a refusal, it makes a candidate forget what it sent: later it
+/// takes its own epoch object for another's and waits for a leader that is not there.
 #[test]
-#[ignore = "an untrue refusal is harmless since it is no sight of the epoch; wants another harm: \
-            cargo test --no-default-features --test model -- --ignored"]
 fn broken_409_taken_as_refused() {
-    let faults = Budget { untrue_refusals: 1, ..Budget::NONE };
-    caught(broken("409 taken as refused", Broken::ConflictIsRefusal, faults), &["no failure"]);
+    let faults = Budget { gives_up: 1, ..Budget::NONE };
+    let setting = broken("409 taken as refused", Broken::ConflictIsRefusal, faults);
+    caught(Setting { remembers: true, ..setting }, &["own"]);
 }
 
 /// An SDK that resends a conditional write answers its success with 412. The machine as shipped
 /// reads back what it wrote; one that does not know its own nonce gives away what it won: the epoch
 /// that it created is taken for another's, and a leader says that its lease was tampered with.
 #[test]
-#[ignore = "an untrue refusal is harmless since it is no sight of the epoch; wants another harm: \
-            cargo test --no-default-features --test model -- --ignored"]
 fn broken_sdk_retry_that_turns_a_success_into_412() {
     let faults = Budget { untrue_refusals: 1, renewals: 1, ..Budget::NONE };
     let setting = broken("an SDK's retry", Broken::ForgetsItself, faults);
-    let setting = Setting { sdk_retries: true, ..setting };
     caught(setting.clone(), &["own", "honest"]);
     // It costs leaderships, not safety.
     let safe = vec!["I1", "I2", "I3", "I4", "I5", "I6", "no failure"];

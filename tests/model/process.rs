@@ -5,7 +5,7 @@ use tenure::protocol::candidate::{Candidate, Event, Input, Rules};
 use tenure::protocol::find::After;
 use tenure::protocol::message::{Answer, Request, Step, Wait};
 
-use super::store::{Number, nonce_of, small};
+use super::store::{Number, epoch_of, nonce_of, small};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Process {
@@ -15,6 +15,8 @@ pub struct Process {
     pub phase: Phase,
     /// The nonces of the creates of one epoch, in the order of their sending.
     pub creating: Vec<u8>,
+    /// Those of creates that it gave up, kept where `Setting::remembers`.
+    pub sent: Vec<u8>,
     /// An answer under way.
     pub mail: Option<Answer>,
     /// Confirms first: the listing before the create showed nothing greater.
@@ -41,6 +43,7 @@ impl Process {
             leads: None,
             phase: Phase::Elsewhere,
             creating: Vec::new(),
+            sent: Vec::new(),
             mail: None,
             confirmed: false,
             reborn: false,
@@ -83,6 +86,22 @@ impl Process {
         self.go_on();
         self.enter_phase(told);
         event
+    }
+
+    /// Keeps the nonces of creates that were given up, not granted, until a greater epoch is seen.
+    pub fn remember(&mut self, creating: Vec<u8>) {
+        let given_up = creating.into_iter().filter(|nonce| !self.creating.contains(nonce));
+        self.sent.extend(given_up);
+        let created = self.sent.last().map(|nonce| epoch_of(*nonce));
+        if self.leads.is_some() || created.is_some_and(|epoch| epoch < self.greatest()) {
+            self.sent.clear();
+        }
+    }
+
+    /// The nonce in the epoch object that it follows as another's.
+    pub fn followed_nonce(&self) -> Option<u8> {
+        let nonce = self.machine.followed()?.seen.nonce?;
+        self.sent.iter().copied().find(|sent| nonce_of(*sent) == nonce)
     }
 
     fn go_on(&mut self) {

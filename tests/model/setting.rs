@@ -17,9 +17,9 @@ pub struct Setting {
     pub verify_renewals: bool,
     /// A create may be applied once more after its epoch was compacted.
     pub creates_outlive_compaction: bool,
-    /// Whether an SDK between machine and store resends a write of its own accord, and so answers a
-    /// success with 412.
-    pub sdk_retries: bool,
+    /// Keep in mind what a candidate sent and gave up, to see whether it takes its own epoch object
+    /// for another's.
+    pub remembers: bool,
     /// Nobody's lease ever lapses by a follower's clock.
     pub never_lapses: bool,
     /// Keep the candidates in their places, so that a trace can call them by name.
@@ -58,7 +58,8 @@ pub struct Budget {
     pub compactions: u8,
     /// Morling's peer makes up its mind to create an epoch.
     pub foreign_creates: u8,
-    /// An SDK's retry answers a success with 412; or a store answers 409.
+    /// An SDK between machine and store resends a write of its own accord, and so answers its
+    /// success with 412.
     pub untrue_refusals: u8,
 }
 
@@ -82,7 +83,7 @@ pub enum Broken {
     ReusesBody,
     CompactsNewest,
     ResignsByDeleting,
-    /// 409 is told as a refused condition.
+    /// A write whose fate is unknown is told as refused.
     ConflictIsRefusal,
     /// Does not know its own nonce when it reads it back.
     ForgetsItself,
@@ -109,7 +110,7 @@ impl Setting {
             morling: Morling::Absent,
             verify_renewals: false,
             creates_outlive_compaction: false,
-            sdk_retries: false,
+            remembers: false,
             never_lapses: false,
             named: false,
             unreduced: false,

@@ -1,23 +1,14 @@
 //! What an action makes of a state.
 
-use std::num::NonZeroUsize;
-use std::time::Duration;
-
-use tenure::Epoch;
 use tenure::protocol::candidate::{Event, Input};
-use tenure::protocol::compaction::{Compaction, Listed};
 use tenure::protocol::find::{After, Listing};
 use tenure::protocol::message::{Answer, Ended, Request, Step};
 
+use super::others::WHOLE;
 use super::process::{Phase, Process};
-use super::setting::{Broken, Morling};
-use super::store::{Body, Number, Wire, small};
-use super::world::{Action, Compactor, Due, Game, Message, Page, Serving, World};
-
-/// Keys on a whole page: more than there can be.
-const WHOLE: usize = 100;
-/// Nonces per epoch; they are numbered, so that equal states look equal.
-const NONCES: u8 = 12;
+use super::setting::Broken;
+use super::store::{Body, NONCES, Number, Wire, small};
+use super::world::{Action, Due, Game, Message, Serving, World};
 
 impl Game {
     /// The state after an action; `None` if the action is not possible after all.
@@ -113,16 +104,9 @@ impl Game {
             self.tell(world, who, Input::Answer(answer), true);
             return Some(());
         }
-        let answer = match (Wire::of(&request), serving) {
-            (_, Serving::Conflict) => {
-                world.left.untrue_refusals -= 1;
-                match self.setting.broken {
-                    Broken::ConflictIsRefusal => Answer::Refused,
-                    _ => Answer::Unknown,
-                }
-            }
-            (Some(wire), serving) => self.write(world, wire, serving)?,
-            (None, serving) => self.read(world, who, &request, serving)?,
+        let answer = match Wire::of(&request) {
+            Some(wire) => self.write(world, wire, serving)?,
+            None => self.read(world, who, &request, serving)?,
         };
         let answer = self.meddle(world, who, answer);
         if serving == Serving::Late {
@@ -234,11 +218,15 @@ impl Game {
             return None;
         }
         world.left.gives_up -= 1;
+        let mut answer = Answer::Unknown;
         if let Some(wire) = Wire::of(&request) {
             world.uses(wire);
             world.wires.push(Message::new(wire));
+            if self.setting.broken == Broken::ConflictIsRefusal {
+                answer = Answer::Refused;
+            }
         }
-        self.tell(world, who, Input::Answer(Answer::Unknown), true);
+        self.tell(world, who, Input::Answer(answer), true);
         Some(())
     }
 
@@ -248,6 +236,10 @@ impl Game {
         let World { processes, history, store, .. } = world;
         let process = &mut processes[who];
         let (led, epoch, before) = (process.leads, process.greatest(), process.phase);
+        let asked = match process.machine.step() {
+            Step::Request(Request::Get { epoch, .. }) => u8::try_from(epoch.get()).ok(),
+            _ => None,
+        };
         let own = match &input {
             Input::Answer(answer @ Answer::Found { seen, .. }) if seen.ended.is_none() => {
                 process.own_nonce(answer)
@@ -255,10 +247,18 @@ impl Game {
             _ => None,
         };
         // One that forgets itself does not know; the store does.
-        let shown = store.get(epoch).filter(|body| body.ended().is_none()).map(|body| body.nonce);
+        let shown = asked.and_then(|epoch| store.get(epoch));
+        let shown = shown.filter(|body| body.ended().is_none()).map(|body| body.nonce);
         let own = own.or(shown.filter(|nonce| fresh && process.creating.contains(nonce)));
         let answered = matches!(input, Input::Answer(Answer::Found { .. }));
+        let sent = process.creating.clone();
         let event = process.handle(input);
+        if self.setting.remembers {
+            process.remember(sent);
+            let followed = process.followed_nonce();
+            let own = followed.is_some_and(|nonce| process.sent.contains(&nonce));
+            history.require("own", !own);
+        }
         if before == Phase::Creating && answered && own.is_some() {
             history.require("own", matches!(process.phase, Phase::Confirming { .. }));
         }
@@ -345,62 +345,13 @@ impl Game {
             process.confirmed = true;
         }
     }
-
-    fn compacts(&self, world: &mut World, which: usize, page: Page) -> Option<()> {
-        let (mut plan, after) = match world.compactors[which].run.take() {
-            Some(run) => run,
-            None => {
-                world.left.compactions -= 1;
-                (Compaction::new(NonZeroUsize::MIN, Duration::ZERO), 0)
-            }
-        };
-        let most = if page == Page::Short { 1 } else { WHOLE };
-        let mut listing: Vec<Number> =
-            world.store.epochs().map(|(epoch, _)| epoch).filter(|epoch| *epoch > after).collect();
-        let more = listing.len() > most;
-        listing.truncate(most);
-        if page == Page::Short {
-            world.left.short_pages -= 1;
-            if !more {
-                return None;
-            }
-        }
-        let mut delete = |epoch| world.wires.push(Message::new(Wire::Delete { epoch }));
-        for epoch in &listing {
-            let epoch = Epoch::new(u64::from(*epoch)).expect("0 is no slot of an object");
-            let listed = plan.handle_listed(Listed { epoch, size: 0, age: None });
-            if let Some(listed) = listed.expect("this store lists in order") {
-                delete(small(listed.epoch.get()));
-            }
-        }
-        if more {
-            world.compactors[which] = Compactor { run: Some((plan, *listing.last()?)) };
-        } else if self.setting.broken == Broken::CompactsNewest {
-            plan.newest().map(|newest| delete(small(newest.get())));
-        }
-        Some(())
-    }
-
-    fn peer_creates(&self, world: &mut World) -> Option<()> {
-        let epoch = world.morling.about.take()?;
-        let wire = Wire::Create { epoch, body: Body::FOREIGN };
-        if world.store.accepts(wire) {
-            world.store.apply(wire);
-            world.morling.owned.push(epoch);
-            if self.setting.morling == Morling::Counts {
-                world.history.date(&world.store, epoch, 0);
-                world.history.grant(epoch, 0);
-            }
-        }
-        Some(())
-    }
 }
 
 impl World {
     /// One that is nowhere to be found: neither in the store, now or ever, nor under way, nor among
     /// those that somebody may still recognise as its own.
     fn fresh_nonce(&self, epoch: Number) -> u8 {
-        let creating = self.processes.iter().flat_map(|process| &process.creating);
+        let creating = self.processes.iter().flat_map(|it| it.creating.iter().chain(&it.sent));
         let number = |nonce: &u8| nonce.checked_sub(epoch * NONCES).filter(|it| *it < NONCES);
         let greatest = creating.filter_map(number).max().unwrap_or(0);
         let fresh = greatest.max(self.used[usize::from(epoch)]) + 1;

@@ -118,6 +118,14 @@ impl Wire {
     }
 }
 
+/// Nonces per epoch; they are numbered, so that equal states look equal.
+pub const NONCES: u8 = 12;
+
+/// The epoch that a nonce was drawn for.
+pub fn epoch_of(nonce: u8) -> Number {
+    nonce / NONCES
+}
+
 fn nonce_number(nonce: Nonce) -> u8 {
     let number = (1..=u8::MAX).find(|number| nonce_of(*number) == nonce);
     number.expect("this model drew the nonce")

@@ -20,7 +20,6 @@ impl Game {
                     Serving::Late => ", and the answer stays under way",
                     Serving::ShortPage => ", and gets one key although more follow",
                     Serving::UntrueRefusal => ", which succeeds and is answered with 412",
-                    Serving::Conflict => ", which is answered with 409",
                 };
                 format!("{} {asks}{how}", name(who))
             }

@@ -96,8 +96,6 @@ pub enum Serving {
     ShortPage,
     /// The write succeeds; 412 is answered.
     UntrueRefusal,
-    /// The write is not applied; 409 is answered.
-    Conflict,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,9 +171,7 @@ impl Game {
             actions.push(Action::Serve(who, due.clone(), Serving::Late));
         }
         if untrue_refusals > 0 && writes {
-            let sdk_retries = self.setting.sdk_retries;
-            let how = if sdk_retries { Serving::UntrueRefusal } else { Serving::Conflict };
-            actions.push(Action::Serve(who, due, how));
+            actions.push(Action::Serve(who, due, Serving::UntrueRefusal));
         }
     }
 
