@@ -1,0 +1,72 @@
+//! Two processes and one SlateDB database. Whoever leads has it open; the leader is stopped with
+//! SIGSTOP past its lease, the other takes over, and the first, let go on, is fenced.
+//!
+//! ```text
+//! cargo run                        # on a temporary directory
+//! cargo run -- s3://bucket/prefix  # on S3, settings as for the AWS CLI
+//! ```
+//!
+//! The lease keeps two writers from opening the database in turns and fencing one another off. What
+//! keeps the data whole is SlateDB: whoever opens the database raises the writer's epoch in its
+//! manifest, and from then on every write of the writer before is refused. A lease alone could not
+//! do that: a process can stop between the check of its lease and its write.
+
+mod child;
+mod place;
+mod story;
+mod writer;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use place::Place;
+
+/// Why it went wrong, to be read by people.
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+#[derive(Debug, Parser)]
+#[command(about = "A key-value writer that opens SlateDB only while it leads")]
+struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Where the story plays: s3://bucket/prefix, or a directory. Default: a temporary directory.
+    at: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Campaigns, opens the database while it leads, and writes a key every 100 ms.
+    Write {
+        /// s3://bucket/prefix, or a directory
+        at: String,
+        /// This writer's name
+        #[arg(long)]
+        name: String,
+        /// Try one more write after the lease was lost, as a process does that was stopped between
+        /// its check and its write
+        #[arg(long)]
+        late_write: bool,
+    },
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env();
+    let filter = filter.unwrap_or_else(|_| "off".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let args = Args::parse();
+    let done = match args.command {
+        Some(Command::Write { at, name, late_write }) => {
+            writer::write(&Place::parse(&at), &name, late_write).await
+        }
+        None => story::play(args.at.as_deref()).await,
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tenure-slatedb: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! One place, seen by two libraries: tenure's election and SlateDB's database below one prefix.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use slatedb::object_store::ObjectStore;
+use slatedb::object_store::aws::{AmazonS3Builder, S3ConditionalPut};
+use slatedb::object_store::local::LocalFileSystem;
+use tenure::Election;
+use tenure::store::{DirStore, S3Store, Store};
+
+use crate::Result;
+
+#[derive(Debug, Clone)]
+pub enum Place {
+    Dir(PathBuf),
+    S3 { bucket: String, prefix: String },
+}
+
+impl Place {
+    pub fn parse(at: &str) -> Place {
+        let Some(rest) = at.strip_prefix("s3://") else { return Place::Dir(PathBuf::from(at)) };
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let prefix = prefix.trim_end_matches('/');
+        Place::S3 { bucket: bucket.to_owned(), prefix: prefix.to_owned() }
+    }
+
+    /// A part of this place that nobody has used before.
+    pub fn below(self, run: &str) -> Place {
+        match self {
+            Place::Dir(path) => Place::Dir(path.join(run)),
+            Place::S3 { bucket, prefix } if prefix.is_empty() => {
+                Place::S3 { bucket, prefix: run.to_owned() }
+            }
+            Place::S3 { bucket, prefix } => Place::S3 { bucket, prefix: format!("{prefix}/{run}") },
+        }
+    }
+
+    pub async fn election(&self, name: &str) -> Result<Election> {
+        let (store, prefix): (Arc<dyn Store>, String) = match self {
+            Place::Dir(path) => (Arc::new(DirStore::open(path.join("leader"))?), String::new()),
+            Place::S3 { bucket, prefix } => {
+                (Arc::new(S3Store::from_env(bucket).await), format!("{prefix}/leader"))
+            }
+        };
+        // A lease of some seconds, so that a takeover is worth watching.
+        let election = Election::builder(store, prefix).validity(Duration::from_secs(3)).name(name);
+        Ok(election.build()?)
+    }
+
+    /// Where SlateDB keeps its objects, and the path of the database there.
+    pub fn database(&self) -> Result<(Arc<dyn ObjectStore>, String)> {
+        match self {
+            Place::Dir(path) => {
+                std::fs::create_dir_all(path)?;
+                Ok((Arc::new(LocalFileSystem::new_with_prefix(path)?), "db".to_owned()))
+            }
+            Place::S3 { bucket, prefix } => {
+                let endpoint = std::env::var("AWS_ENDPOINT_URL").unwrap_or_default();
+                let s3 = AmazonS3Builder::from_env()
+                    .with_bucket_name(bucket)
+                    .with_allow_http(endpoint.starts_with("http://"))
+                    .with_conditional_put(S3ConditionalPut::ETagMatch)
+                    .build()?;
+                Ok((Arc::new(s3), format!("{prefix}/db")))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Dir(path) => write!(f, "{}", path.display()),
+            Place::S3 { bucket, prefix } => write!(f, "s3://{bucket}/{prefix}"),
+        }
+    }
+}

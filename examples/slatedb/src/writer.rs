@@ -1,0 +1,121 @@
+//! The key-value writer: what a real one looks like, in one file.
+
+use std::time::Duration;
+
+use slatedb::config::{CloseOptions, Settings};
+use slatedb::{CloseReason, Db, Error, ErrorKind};
+use tenure::{Epoch, Leadership};
+
+use crate::Result;
+use crate::place::Place;
+
+/// Why it stopped writing.
+enum Stopped {
+    /// The lease is lost; the database was still open.
+    Lost(tenure::Loss),
+    /// Another writer has opened the database.
+    Fenced,
+    /// SIGTERM.
+    Told,
+}
+
+/// Campaigns for ever, and writes while leading. Prints a line for each thing that happens, and
+/// `acked KEY` only once SlateDB has the key in the object store.
+pub async fn write(place: &Place, name: &str, late_write: bool) -> Result<()> {
+    let election = place.election(name).await?;
+    let mut told = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let mut late_write = late_write;
+    loop {
+        let leadership = tokio::select! {
+            leadership = election.campaign() => leadership?,
+            _ = told.recv() => return Ok(()),
+        };
+        println!("leads {}", leadership.epoch());
+        // Opening fences whoever had the database before. A process that was stopped since it was
+        // elected would so fence its own successor, which then opens it again: no data is at
+        // risk, and the time that both lose is one more reason to look at the lease right after.
+        let db = open(place).await?;
+        if let Err(loss) = leadership.check() {
+            println!("lost {}", loss.outcome());
+            close(&db).await;
+            continue;
+        }
+        println!("opened");
+        let stopped = tokio::select! {
+            stopped = put_keys(&db, &leadership) => stopped?,
+            _ = told.recv() => Stopped::Told,
+        };
+        match &stopped {
+            Stopped::Lost(loss) => println!("lost {}", loss.outcome()),
+            Stopped::Fenced => println!("fenced"),
+            Stopped::Told => {}
+        }
+        if late_write && matches!(stopped, Stopped::Lost(_)) {
+            late_write = false;
+            match put(&db, &key(leadership.epoch(), "late")).await {
+                Ok(()) => println!("acked {}", key(leadership.epoch(), "late")),
+                Err(error) if is_fenced(&error) => println!("fenced"),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // What was not acknowledged by now need not be written any more.
+        close(&db).await;
+        println!("closed");
+        match stopped {
+            Stopped::Told => return Ok(leadership.resign().await?),
+            // The lease is held: somebody opened the database who does not lead.
+            Stopped::Fenced if leadership.check().is_ok() => leadership.resign().await?,
+            Stopped::Fenced | Stopped::Lost(_) => {}
+        }
+    }
+}
+
+async fn open(place: &Place) -> Result<Db> {
+    let (objects, path) = place.database()?;
+    let settings = Settings {
+        // A put is acknowledged after this and a request.
+        flush_interval: Some(Duration::from_millis(20)),
+        compactor_options: None,
+        garbage_collector_options: None,
+        ..Settings::default()
+    };
+    Ok(Db::builder(path, objects).with_settings(settings).build().await?)
+}
+
+async fn close(db: &Db) {
+    // It may be closed already, by the fence.
+    let _ = db.close_with_options(CloseOptions { flush_type: None }).await;
+}
+
+async fn put_keys(db: &Db, leadership: &Leadership) -> Result<Stopped> {
+    let write = async {
+        for number in 0.. {
+            let key = key(leadership.epoch(), &format!("{number:06}"));
+            match put(db, &key).await {
+                Ok(()) => println!("acked {key}"),
+                Err(error) if is_fenced(&error) => return Ok(Stopped::Fenced),
+                Err(error) => return Err(error.into()),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        unreachable!("the numbers do not end")
+    };
+    tokio::select! {
+        biased;
+        loss = leadership.lost() => Ok(Stopped::Lost(loss)),
+        stopped = write => stopped,
+    }
+}
+
+/// The epoch is part of the key, so that the end of the story can tell who wrote what.
+fn key(epoch: Epoch, what: &str) -> String {
+    format!("{:010}/{what}", epoch.get())
+}
+
+async fn put(db: &Db, key: &str) -> std::result::Result<(), Error> {
+    db.put(key, key).await?.await_durable().await.map(drop)
+}
+
+fn is_fenced(error: &Error) -> bool {
+    error.kind() == ErrorKind::Closed(CloseReason::Fenced)
+}
