@@ -2,10 +2,10 @@
 #![allow(dead_code, unused_imports, reason = "every test program uses its own part of this")]
 
 pub mod conformance;
-pub mod fault_store;
-pub mod morling;
 #[cfg(feature = "s3")]
 pub mod environment;
+pub mod fault_store;
+pub mod morling;
 #[cfg(feature = "s3")]
 pub mod s3_server;
 pub mod time;
