@@ -84,14 +84,14 @@ fn a_story_that_goes_otherwise_fails_with_what_happened() {
     fails(&format!("{begin}a> LIST after 0"), "waits for an answer");
     fails(&format!("{begin}a< empty\na: lapsed"), "changes nothing");
     fails(&format!("{begin}a< empty\nexpect a leads 1"), "CREATE 1 as a1");
-    let led = format!("{begin}a< empty\na> CREATE 1 as a1\na< done\na> LIST after 1\na< empty\n");
+    let leads = |who: &str| {
+        let lines = [": candidate", "> LIST after 0", "< empty", "> CREATE 1 as ME1", "< done"];
+        let lines = lines.into_iter().chain(["> LIST after 1", "< empty"]);
+        lines.map(|line| format!("{who}{}\n", line.replace("ME", who))).collect::<String>()
+    };
+    let led = leads("a");
     fails(&format!("{led}expect a leads 2"), "leads 1");
     fails(&format!("{led}store: delete 1"), "I3");
-    fails(
-        &format!(
-            "{led}store: wipe\nb: candidate\nb> LIST after 0\nb< empty\nb> CREATE 1 as b1\nb< done\nb> LIST after 1\nb< empty"
-        ),
-        "I1",
-    );
+    fails(&format!("{led}store: wipe\n{}", leads("b")), "I1");
     assert!(play("x.txt", &led).unwrap_err().contains("expects nothing"));
 }

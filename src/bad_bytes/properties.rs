@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
-use super::listings::{Shelf, check_page, check_search, compact};
+use super::listings::{Shelf, check_page, check_search, compact, number_of};
 use crate::Epoch;
 use crate::keys::Keys;
 use crate::listing::EpochsOfPage;
@@ -36,11 +36,22 @@ pub(crate) fn any_epoch() -> impl Strategy<Value = Epoch> {
 pub(crate) fn foreign_key() -> impl Strategy<Value = String> {
     let beside =
         (any_epoch(), "[ -~]{1,6}").prop_map(|(epoch, tail)| format!("{epoch:010}.json{tail}"));
-    let digits = "[0-9]{0,12}(\\.json)?";
-    let tail = prop_oneof![3 => beside, 2 => digits, 1 => Just("0000000000.json".to_owned()), 1 => "\\PC{0,8}"];
-    let keys = Keys::new("app").expect("a plain word");
+    let digits = "0{0,8}[0-9+]{0,10}(\\.json)?";
+    let signed = "\\+[0-9]{9}\\.json";
+    let tail = prop_oneof![
+        3 => beside,
+        2 => digits,
+        1 => signed,
+        1 => Just("0000000000.json".to_owned()),
+        1 => "\\PC{0,8}",
+    ];
     tail.prop_map(|tail| format!("app/lock-{tail}"))
-        .prop_filter("foreign", move |key| keys.parse(key).is_none())
+        .prop_filter("foreign", |key| number_of(key).is_none())
+}
+
+fn any_key() -> impl Strategy<Value = String> {
+    let own = any_epoch().prop_map(|epoch| format!("app/lock-{epoch:010}.json"));
+    prop_oneof![foreign_key(), own, ".{0,20}"]
 }
 
 fn shelf() -> impl Strategy<Value = Shelf> {
@@ -96,8 +107,13 @@ proptest! {
 
     #[test]
     fn a_broken_page_is_refused_whatever_else_it_shows(
-        mut shelf in shelf(), breakage in 0..5_u8, at: prop::sample::Index, with: prop::sample::Index,
-        after in prop_oneof![any_epoch().prop_map(|e| After::Number(e.get())), foreign_key().prop_map(After::Key)],
+        mut shelf in shelf(),
+        breakage in 0..5_u8,
+        (at, with) in any::<(prop::sample::Index, prop::sample::Index)>(),
+        after in prop_oneof![
+            any_epoch().prop_map(|epoch| After::Number(epoch.get())),
+            foreign_key().prop_map(After::Key),
+        ],
     ) {
         shelf.page_sizes = vec![1_000];
         let mut page = shelf.page(&after);
@@ -122,14 +138,17 @@ proptest! {
             }
         }
         let refused = EpochsOfPage::of(&shelf.keys, &after, &page).unwrap_err();
-        let kind = if breakage < 4 { StoreErrorKind::Unsupported } else { StoreErrorKind::Transient };
+        let kind = match breakage {
+            0..4 => StoreErrorKind::Unsupported,
+            _ => StoreErrorKind::Transient,
+        };
         prop_assert_eq!(refused.kind(), kind);
         prop_assert!(check_page(&shelf.keys, &after, &page).is_none());
     }
 
     #[test]
     fn any_page_is_judged_alike(
-        names in vec(prop_oneof![foreign_key(), any_epoch().prop_map(|e| format!("app/lock-{e:010}.json")), ".{0,20}"], 0..6),
+        names in vec(any_key(), 0..6),
         sorted: bool, truncated: bool, after in any_epoch(),
     ) {
         let mut names = names;

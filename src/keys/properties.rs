@@ -28,7 +28,9 @@ proptest! {
     }
 
     #[test]
-    fn a_key_that_is_an_epoch_is_spelled_in_one_way(key in "(app/)?lock-?[0-9+ ]{8,12}(\\.json|\\.JSON)?.?") {
+    fn a_key_that_is_an_epoch_is_spelled_in_one_way(
+        key in "(app/)?lock-?[0-9+ ]{8,12}(\\.json|\\.JSON)?.?",
+    ) {
         let keys = Keys::new("app").unwrap();
         if let Some(epoch) = keys.parse(&key) {
             prop_assert_eq!(keys.epoch(epoch), key);

@@ -304,7 +304,10 @@ impl Candidate {
                 | State::Poll { sighting: Sighting { epoch, .. } }
                 | State::LookAgain { sighting: Sighting { epoch, .. } },
                 Answer::Unreadable,
-            ) => State::Failed(Failure::Unreadable(epoch)),
+            ) => {
+                self.saw(epoch);
+                State::Failed(Failure::Unreadable(epoch))
+            }
             // Unknown, or an answer that no such request has: ask again.
             (State::Poll { sighting }, _) => State::Follow { sighting }.paused(),
             (state, _) => state.paused(),
@@ -337,15 +340,17 @@ impl Candidate {
     /// A GET can be denied because the object is gone and the credentials may not list (section 7
     /// of the S3 API's errors); so list before giving up.
     fn denied(&mut self, state: State) -> State {
+        let list = |epoch| State::Find {
+            search: Search::new(self.greatest),
+            suspect: Some(Suspect::Denied(epoch)),
+        };
         match state {
             State::SealOwn { .. } => self.find(),
             State::Read { epoch }
-            | State::ReadOwn { epoch, .. }
             | State::Poll { sighting: Sighting { epoch, .. } }
-            | State::LookAgain { sighting: Sighting { epoch, .. } } => State::Find {
-                search: Search::new(self.greatest),
-                suspect: Some(Suspect::Denied(epoch)),
-            },
+            | State::LookAgain { sighting: Sighting { epoch, .. } } => list(epoch),
+            // The store may refuse the same create again, without an object that shows.
+            State::ReadOwn { epoch, .. } => list(epoch).paused(),
             _ => State::Failed(Failure::Denied),
         }
     }
@@ -398,17 +403,15 @@ impl Candidate {
                 let nonce = *tried.last().expect("a create is entered with its nonce in `tried`");
                 self.confirm(Held { epoch, nonce, etag, heartbeat, sent: heartbeat })
             }
-            Answer::Refused => {
-                // It exists, whether or not it can be read.
-                self.saw(epoch);
-                State::ReadOwn { epoch, tried }
-            }
+            // Not seen until it is read: the winner of the race may have failed after all.
+            Answer::Refused => State::ReadOwn { epoch, tried },
             _ if tried.len() >= MAX_CREATE_ATTEMPTS => self.find().paused(),
             _ => State::NeedNonce { epoch, tried }.paused(),
         }
     }
 
     fn read_own(&mut self, epoch: Epoch, tried: Vec<Nonce>, now: Sighting) -> State {
+        self.saw(epoch);
         let mine = tried.iter().position(|nonce| Some(*nonce) == now.seen.nonce);
         match mine {
             Some(attempt) if now.seen.ended.is_none() => self.confirm(Held {

@@ -43,6 +43,7 @@ fn any_ended() -> impl Strategy<Value = Option<Ended>> {
 fn any_record() -> impl Strategy<Value = Record> {
     let validity = prop_oneof![
         1 => Just(Validity::Absent),
+        1 => Just(Validity::Millis(1)),
         4 => (1..=u64::MAX).prop_map(Validity::Millis),
         4 => (1..100_000_u64).prop_map(Validity::Millis),
     ];

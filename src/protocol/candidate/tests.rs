@@ -170,7 +170,7 @@ fn a_create_whose_refuser_was_compacted_finds_the_newest_anew() {
     play.pauses();
     play.gets(2, Answer::Missing);
     play.pauses();
-    play.lists(1, listed(&[5]));
+    play.lists(0, listed(&[5]));
 }
 
 #[test]

@@ -26,7 +26,8 @@ enum Deed {
 fn deed() -> impl Strategy<Value = Deed> {
     let compactor = || 0..2_usize;
     prop_oneof![
-        3 => prop_oneof![4 => Just(1_u64), 1 => 1..50_u64].prop_map(|beyond| Deed::Create { beyond }),
+        3 => prop_oneof![4 => Just(1_u64), 1 => 1..50_u64]
+            .prop_map(|beyond| Deed::Create { beyond }),
         1 => any::<prop::sample::Index>().prop_map(|which| Deed::CreateAgain { which }),
         4 => (compactor(), 1..6_usize).prop_map(|(compactor, page)| Deed::List { compactor, page }),
         4 => (compactor(), any::<prop::sample::Index>(), any::<bool>())

@@ -24,7 +24,12 @@ fn any_duration() -> impl Strategy<Value = Duration> {
         Just(Duration::MAX),
         any::<u64>().prop_map(Duration::from_nanos),
         (any::<u64>(), 0..1_000_000_000_u32).prop_map(|(s, n)| Duration::new(s, n)),
+        (0..100_000_u64, 0..1_000_000_000_u32).prop_map(|(s, n)| Duration::new(s, n)),
     ]
+}
+
+fn any_drift() -> impl Strategy<Value = u32> {
+    prop_oneof![any::<u32>(), 0..=MAX_DRIFT_PPM]
 }
 
 fn any_moment() -> impl Strategy<Value = Moment> {
@@ -36,7 +41,7 @@ proptest! {
 
     #[test]
     fn stretching_rounds_up_and_never_shortens(
-        duration in any_duration(), longer in any_duration(), ppm: u32, more: u32,
+        duration in any_duration(), longer in any_duration(), ppm in any_drift(), more: u32,
     ) {
         let stretched = Drift::from_ppm(ppm).stretch(duration);
         prop_assert!(stretched >= duration);
@@ -50,7 +55,7 @@ proptest! {
 
     #[test]
     fn no_moment_and_no_validity_is_too_much(
-        validity in any_duration(), delay in any_duration(), ppm: u32,
+        validity in any_duration(), delay in any_duration(), ppm in any_drift(),
         (sent, now, later) in (any_moment(), any_moment(), any_moment()),
         age in any_duration(), margin in any_duration(), dated: bool,
     ) {
@@ -220,6 +225,7 @@ impl Story {
         let history = self.history();
         let held = |at: u64| history.range(..=at).next_back().map(|(_, written)| written);
         let mut timer = None;
+        let mut seen = None;
         let mut now = *history.keys().next().expect("there is one write at least");
         for index in 0..=self.polls.len() {
             // The last poll is followed by silence.
@@ -229,8 +235,10 @@ impl Story {
                 let timer: &LapseTimer = timer.as_ref().expect("it has lapsed");
                 let deposed = timer.sealed.is_some();
                 let acted = if deposed { acted } else { acted + self.nanos(self.acting) };
-                let unchanged = held(acted).is_some_and(|held| held.sighting.etag == timer.etag);
-                // The seal has the ETag as its condition; a deposed epoch is simply succeeded.
+                let held = held(acted).map(|held| &held.sighting.etag);
+                let unchanged = held.is_some() && held == seen;
+                // The seal has the last ETag seen as its condition; a deposed epoch is simply
+                // succeeded.
                 if deposed || unchanged {
                     return (true, self.belief(&history, acted, broken));
                 }
@@ -239,6 +247,7 @@ impl Story {
             let evaluated = next + self.nanos(*way);
             now = evaluated + self.nanos(*back) + LEAST_LATENCY;
             let Some(written) = held(evaluated) else { continue };
+            seen = Some(&written.sighting.etag);
             let received = if broken == Broken::TimerFromSending { next } else { now };
             let reading = Reading {
                 sighting: &written.sighting,

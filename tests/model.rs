@@ -1,0 +1,198 @@
+//! The shipped state machine, explored exhaustively within bounds (docs/verification.md).
+//!
+//! `TENURE_MODEL=large` explores farther: hours, and gigabytes.
+
+#[path = "model/broken.rs"]
+mod broken;
+#[path = "model/checks.rs"]
+mod checks;
+#[path = "model/process.rs"]
+mod process;
+#[path = "model/reductions.rs"]
+mod reductions;
+#[path = "model/setting.rs"]
+mod setting;
+#[path = "model/step.rs"]
+mod step;
+#[path = "model/store.rs"]
+mod store;
+#[path = "model/tells.rs"]
+mod tells;
+#[path = "model/world.rs"]
+mod world;
+
+use setting::{AMONG_ALL, Budget, LAWFUL, Morling, SOMETIMES, Setting};
+use stateright::{Checker, Model};
+use tenure::{Clock, SystemClock};
+use world::Game;
+
+/// Explores all of it and requires what the setting asks for.
+fn explore(setting: Setting) {
+    let clock = SystemClock;
+    let start = clock.now().boot;
+    let name = setting.name;
+    let checker = Game { setting }.checker().threads(2).spawn_dfs().join();
+    let took = (clock.now().boot - start).as_secs_f32();
+    println!(
+        "{name}: unique states: {}, generated: {}, depth: {}, time: {took:.1} s",
+        checker.unique_state_count(),
+        checker.state_count(),
+        checker.max_depth(),
+    );
+    checker.assert_properties();
+}
+
+/// The greater bound where `TENURE_MODEL=large`.
+fn bound<T>(usual: T, large: T) -> T {
+    if std::env::var("TENURE_MODEL").is_ok_and(|bound| bound == "large") { large } else { usual }
+}
+
+fn sometimes(setting: Setting) -> Setting {
+    Setting { sometimes: SOMETIMES.to_vec(), ..setting }
+}
+
+#[test]
+fn requests_lost_and_late() {
+    let faults = Budget { gives_up: bound(2, 3), ..Budget::CALM };
+    let setting = Setting::new("requests lost and late", faults);
+    let sometimes = vec!["S2", "three grants in a row"];
+    explore(Setting { sometimes, ..setting });
+}
+
+#[test]
+fn crashes_and_depositions() {
+    let faults = Budget {
+        gives_up: bound(0, 1),
+        crashes: bound(1, 2),
+        depositions: 1,
+        abandons: 1,
+        ..Budget::CALM
+    };
+    explore(sometimes(Setting::new("crashes and depositions", faults)));
+}
+
+#[test]
+fn crashes_among_late_requests() {
+    let faults = Budget { gives_up: 1, crashes: 1, ..Budget::CALM };
+    let last_epoch = bound(3, 4);
+    let setting = Setting::new("crashes among late requests", faults);
+    explore(sometimes(Setting { last_epoch, ..setting }));
+}
+
+#[test]
+fn a_compactor_among_late_requests() {
+    let faults = Budget { gives_up: bound(1, 2), twice: 1, compactions: 1, ..Budget::CALM };
+    explore(Setting::new("a compactor among late requests", faults));
+}
+
+#[test]
+fn two_compactors() {
+    let renewals = bound(0, 1);
+    let faults = Budget { gives_up: 1, twice: 1, compactions: 2, renewals, ..Budget::NONE };
+    explore(Setting::new("two compactors", faults));
+}
+
+#[test]
+fn three_candidates() {
+    let faults = Budget { crashes: bound(0, 1), compactions: 1, ..Budget::CALM };
+    let setting = Setting::new("three candidates", faults);
+    explore(Setting { candidates: 3, ..setting });
+}
+
+#[test]
+fn three_candidates_and_late_requests() {
+    let renewals = bound(0, 1);
+    let faults = Budget { gives_up: 1, renewals, compactions: bound(0, 1), ..Budget::NONE };
+    let setting = Setting::new("three candidates and late requests", faults);
+    explore(Setting { candidates: 3, ..setting });
+}
+
+#[test]
+fn late_answers_and_short_pages_of_foreign_keys() {
+    let faults =
+        Budget { gives_up: bound(0, 1), late: 1, short_pages: 1, compactions: 1, ..Budget::CALM };
+    let setting = Setting::new("late answers and short pages", faults);
+    explore(Setting { foreign_keys: &[0, 2], ..setting });
+}
+
+#[test]
+fn everything_at_once() {
+    let faults = Budget {
+        gives_up: 1,
+        twice: 1,
+        crashes: 1,
+        depositions: 1,
+        compactions: 1,
+        ..Budget::CALM
+    };
+    let last_epoch = bound(2, 3);
+    let setting = Setting::new("everything at once", faults);
+    explore(Setting { last_epoch, ..setting });
+}
+
+/// An SDK that resends answers a success with 412, and the machine finds that out.
+#[test]
+fn an_sdk_that_resends_is_survived() {
+    let faults = Budget { untrue_refusals: 2, gives_up: bound(0, 1), ..Budget::CALM };
+    let setting = Setting::new("an SDK that resends", faults);
+    let sometimes = vec!["S2", "three grants in a row"];
+    explore(Setting { sdk_retries: true, sometimes, ..setting });
+}
+
+#[test]
+fn a_resigned_epoch_is_succeeded_although_no_lease_ever_lapses() {
+    let setting = Setting::new("no lease lapses", Budget::CALM);
+    let sometimes = vec!["S2", "three grants in a row"];
+    explore(Setting { never_lapses: true, sometimes, ..setting });
+}
+
+/// Without section 1's assumption I1 to I3 hold all the same.
+#[test]
+fn creates_that_outlive_compaction() {
+    let faults =
+        Budget { gives_up: bound(0, 1), twice: bound(1, 2), compactions: 1, ..Budget::CALM };
+    let setting = Setting::new("creates that outlive compaction", faults);
+    let always = AMONG_ALL.to_vec();
+    explore(Setting { creates_outlive_compaction: true, always, ..setting });
+}
+
+/// And with `verify_renewals` no renewal counts under a greater epoch.
+#[test]
+fn verified_renewals_among_creates_that_outlive_compaction() {
+    let faults = Budget { gives_up: bound(0, 1), twice: 1, compactions: 1, ..Budget::CALM };
+    let setting = Setting::new("verified renewals", faults);
+    let always = [AMONG_ALL, &["verified"]].concat();
+    let setting = Setting { creates_outlive_compaction: true, always, ..setting };
+    explore(Setting { verify_renewals: true, ..setting });
+}
+
+#[test]
+fn verified_renewals_among_lawful_peers() {
+    let faults = Budget { gives_up: 1, depositions: bound(0, 1), ..Budget::CALM };
+    let setting = Setting::new("verified renewals among lawful peers", faults);
+    let always = [LAWFUL, &["verified"]].concat();
+    explore(Setting { verify_renewals: true, always, ..setting });
+}
+
+/// I1 to I3 hold among all, the peer included, as long as nothing is compacted.
+#[test]
+fn beside_a_peer_that_never_seals() {
+    let faults = Budget { foreign_creates: 2, gives_up: 1, renewals: bound(0, 1), ..Budget::NONE };
+    let setting = Setting::new("beside a peer that never seals", faults);
+    let always = AMONG_ALL.to_vec();
+    explore(Setting { morling: Morling::Counts, always, ..setting });
+}
+
+/// As it does not confirm, it takes a compacted epoch for granted once more; but no candidate does.
+#[test]
+fn beside_a_peer_that_never_confirms() {
+    let faults = Budget {
+        foreign_creates: bound(1, 2),
+        depositions: bound(0, 1),
+        compactions: 1,
+        ..Budget::CALM
+    };
+    let setting = Setting::new("beside a peer that never confirms", faults);
+    let always = AMONG_ALL.to_vec();
+    explore(Setting { morling: Morling::TakesPart, always, ..setting });
+}

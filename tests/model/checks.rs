@@ -1,0 +1,159 @@
+//! The invariants of docs/protocol.md section 5 that need no clock, judged from what the store did.
+
+use stateright::Property;
+use tenure::protocol::message::{Ended, Lost};
+
+use super::setting::Setting;
+use super::store::{Body, Number, Store, Wire, small};
+use super::world::{Game, World};
+
+/// What of the past the invariants speak of.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct History {
+    /// In the order of their dates: that of the first page of the confirming LIST.
+    pub grants: Vec<Grant>,
+    /// The names of what was broken on the way here.
+    broken: Vec<&'static str>,
+    /// The last epoch whose leader crashed; 0 if none.
+    pub crashed: Number,
+}
+
+/// An epoch granted, or about to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Grant {
+    pub epoch: Number,
+    /// 0: Morling's peer believes so.
+    pub nonce: u8,
+    /// The first page was answered, but not yet the last.
+    pub pending: bool,
+    /// No greater epoch existed at that date.
+    pub alone: bool,
+}
+
+impl History {
+    pub fn require(&mut self, name: &'static str, holds: bool) {
+        if !holds && !self.broken.contains(&name) {
+            self.broken.push(name);
+            self.broken.sort_unstable();
+        }
+    }
+
+    fn granted(&self) -> impl Iterator<Item = &Grant> {
+        self.grants.iter().filter(|grant| !grant.pending)
+    }
+
+    pub fn was_granted(&self, epoch: Number, nonce: u8) -> bool {
+        self.granted().any(|grant| (grant.epoch, grant.nonce) == (epoch, nonce))
+    }
+
+    /// The store evaluates the first page of a confirming LIST.
+    pub fn date(&mut self, store: &Store, epoch: Number, nonce: u8) {
+        self.forget_pending(epoch, nonce);
+        let alone = store.newest() <= epoch;
+        self.grants.push(Grant { epoch, nonce, pending: true, alone });
+    }
+
+    pub fn forget_pending(&mut self, epoch: Number, nonce: u8) {
+        self.grants.retain(|grant| !grant.pending || (grant.epoch, grant.nonce) != (epoch, nonce));
+    }
+
+    pub fn grant(&mut self, epoch: Number, nonce: u8) {
+        let this = |grant: &Grant| grant.pending && (grant.epoch, grant.nonce) == (epoch, nonce);
+        let Some(place) = self.grants.iter().position(this) else {
+            return self.require("I2", false);
+        };
+        let again = self.granted().any(|grant| grant.epoch == epoch);
+        self.require("I1", !again);
+        self.grants[place].pending = false;
+        let ordered = self.granted().is_sorted_by(|one, next| one.epoch < next.epoch);
+        self.require("I2", self.grants[place].alone && ordered);
+    }
+
+    /// Before the store carries out a write that it accepts. `sealed_since`: the epoch object with
+    /// this nonce was sealed before.
+    pub fn before(&mut self, store: &Store, wire: Wire, sealed_since: bool) {
+        let epoch = wire.epoch();
+        match wire {
+            Wire::Delete { .. } => self.require("I3", store.newest() != epoch),
+            Wire::Create { body, .. } => {
+                self.require("I4", !(sealed_since && self.was_granted(epoch, body.nonce)));
+            }
+            Wire::Replace { tag, body, .. } => {
+                if body.ended().is_none() && self.was_granted(epoch, body.nonce) {
+                    self.require("I4", tag.ended().is_none());
+                    self.require("I5", store.newest() == epoch);
+                }
+            }
+        }
+    }
+
+    /// The reason of a loss must be what the store shows when it answers.
+    pub fn lost(&mut self, store: &Store, epoch: Number, nonce: u8, lost: Lost) {
+        let body = store.get(epoch);
+        let is_own = body.is_some_and(|body| body.nonce == nonce);
+        let ended = body.and_then(Body::ended);
+        let honest = match lost {
+            Lost::LeaseEnded => true,
+            Lost::Resigned => is_own && ended == Some(Ended::Resigned),
+            Lost::Sealed(word) => is_own && ended == Some(word),
+            Lost::Superseded(by) => small(by.get()) > epoch && store.newest() >= small(by.get()),
+            Lost::Vanished => body.is_none() && store.newest() > epoch,
+            Lost::Tampered => body.is_some() && !is_own,
+        };
+        self.require("honest", honest);
+    }
+}
+
+/// While a granted epoch object is unsealed and has the granted nonce, it is the newest.
+fn i6(world: &World) -> bool {
+    let newest = world.store.newest();
+    world.store.epochs().all(|(epoch, body)| {
+        epoch == newest || body.ended().is_some() || !world.history.was_granted(epoch, body.nonce)
+    })
+}
+
+fn holds(world: &World, name: &str) -> bool {
+    !world.history.broken.contains(&name)
+}
+
+/// After a crash another candidate is elected.
+fn s1(world: &World) -> bool {
+    let crashed = world.history.crashed;
+    let elected = |leads: Option<(Number, u8)>| leads.is_some_and(|(epoch, _)| epoch > crashed);
+    crashed > 0 && world.processes.iter().any(|process| !process.reborn && elected(process.leads))
+}
+
+/// A resigned epoch is succeeded; without waiting, as the resignation was the word that sealed it.
+fn s2(world: &World) -> bool {
+    let resigned = |body: Body| body.ended() == Some(Ended::Resigned);
+    world.history.granted().any(|grant| world.store.get(grant.epoch - 1).is_some_and(resigned))
+}
+
+fn three_grants(world: &World) -> bool {
+    let epochs: Vec<Number> = world.history.granted().map(|grant| grant.epoch).collect();
+    epochs.windows(3).any(|three| three[2] == three[0] + 2)
+}
+
+/// The properties that this setting asks for.
+pub fn properties(setting: &Setting) -> Vec<Property<Game>> {
+    let all: Vec<Property<Game>> = vec![
+        Property::always("I1", |_, world| holds(world, "I1")),
+        Property::always("I2", |_, world| holds(world, "I2")),
+        Property::always("I3", |_, world| holds(world, "I3")),
+        Property::always("I4", |_, world| holds(world, "I4")),
+        Property::always("I5", |_, world| holds(world, "I5")),
+        Property::always("I6", |_, world| i6(world)),
+        // The reason of a loss is what happened.
+        Property::always("honest", |_, world| holds(world, "honest")),
+        // A campaign knows the epoch object that it created.
+        Property::always("own", |_, world| holds(world, "own")),
+        Property::always("no failure", |_, world| holds(world, "no failure")),
+        // A renewal counts only while no greater epoch exists.
+        Property::always("verified", |_, world| holds(world, "verified")),
+        Property::sometimes("S1", |_, world| s1(world)),
+        Property::sometimes("S2", |_, world| s2(world)),
+        Property::sometimes("three grants in a row", |_, world| three_grants(world)),
+    ];
+    let wanted = |name| setting.always.contains(&name) || setting.sometimes.contains(&name);
+    all.into_iter().filter(|property| wanted(property.name)).collect()
+}

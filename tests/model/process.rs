@@ -1,0 +1,132 @@
+//! One candidate: the shipped state machine, and the little that a driver adds to it.
+
+use tenure::Epoch;
+use tenure::protocol::candidate::{Candidate, Event, Input, Rules};
+use tenure::protocol::find::After;
+use tenure::protocol::message::{Answer, Request, Step, Wait};
+
+use super::store::{Number, nonce_of, small};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Process {
+    pub machine: Candidate,
+    /// The epoch granted and not lost, with its nonce.
+    pub leads: Option<(Number, u8)>,
+    pub phase: Phase,
+    /// The nonces of the creates of one epoch, in the order of their sending.
+    pub creating: Vec<u8>,
+    /// An answer under way.
+    pub mail: Option<Answer>,
+    /// Confirms first: the listing before the create showed nothing greater.
+    pub confirmed: bool,
+    /// It crashed before.
+    pub reborn: bool,
+}
+
+/// Where in a campaign it is, as far as a bystander can tell from what it asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Phase {
+    Elsewhere,
+    /// Creates, or reads what has refused its create.
+    Creating,
+    Confirming {
+        nonce: u8,
+    },
+}
+
+impl Process {
+    pub fn new(rules: Rules, greatest: Option<Epoch>) -> Process {
+        Process {
+            machine: Candidate::new(rules, greatest),
+            leads: None,
+            phase: Phase::Elsewhere,
+            creating: Vec::new(),
+            mail: None,
+            confirmed: false,
+            reborn: false,
+        }
+    }
+
+    /// The greatest epoch it has seen, 0 if none.
+    pub fn greatest(&self) -> Number {
+        self.machine.greatest().map_or(0, |epoch| small(epoch.get()))
+    }
+
+    pub fn is_creating(&self) -> bool {
+        self.machine.step() == Step::Nonce
+    }
+
+    pub fn draw(&mut self, nonce: u8) {
+        self.creating.push(nonce);
+        self.machine.handle(Input::Nonce(nonce_of(nonce)));
+    }
+
+    /// Hands an input to the machine, and lets go on what waits for nothing that matters here: a
+    /// pause before a retry and the start of the next campaign are as good as a late request.
+    pub fn handle(&mut self, input: Input) -> Option<Event> {
+        let told = match &input {
+            Input::Answer(answer) => Some(answer.clone()),
+            _ => None,
+        };
+        let abandons = input == Input::Abandon;
+        let event = self.machine.handle(input);
+        match event {
+            Some(Event::Granted { epoch, heartbeat }) => {
+                let attempt = usize::try_from(heartbeat).expect("attempts are few") - 1;
+                self.leads = Some((small(epoch.get()), self.creating[attempt]));
+            }
+            Some(Event::Lost(_)) => self.leads = None,
+            Some(Event::Extended { .. }) => {}
+            None if abandons => self.leads = None,
+            None => {}
+        }
+        self.go_on();
+        self.enter_phase(told);
+        event
+    }
+
+    fn go_on(&mut self) {
+        loop {
+            match self.machine.step() {
+                Step::Wait(Wait::Retry) if self.leads.is_none() => {
+                    self.machine.handle(Input::Resume);
+                }
+                Step::Wait(Wait::Over) => self.machine.restart(),
+                _ => break,
+            }
+        }
+    }
+
+    fn enter_phase(&mut self, told: Option<Answer>) {
+        let step = self.machine.step();
+        let creates = self.greatest();
+        self.phase = match (self.phase, step) {
+            (_, Step::Nonce) => Phase::Creating,
+            (Phase::Creating, Step::Request(Request::Get { .. })) => Phase::Creating,
+            // The search for the newest would begin one below.
+            (Phase::Creating, Step::Request(Request::List(After::Number(after))))
+                if after == u64::from(creates) && !self.creating.is_empty() =>
+            {
+                let found = told.and_then(|answer| self.own_nonce(&answer));
+                let sent = self.creating.last().copied();
+                Phase::Confirming { nonce: found.or(sent).expect("a create was sent") }
+            }
+            (confirming @ Phase::Confirming { .. }, Step::Request(Request::List(_)))
+                if self.leads.is_none() =>
+            {
+                confirming
+            }
+            _ => Phase::Elsewhere,
+        };
+        if self.phase == Phase::Elsewhere {
+            self.creating.clear();
+            self.confirmed = false;
+        }
+    }
+
+    /// Which of its own attempts an answer shows.
+    pub fn own_nonce(&self, answer: &Answer) -> Option<u8> {
+        let Answer::Found { seen, .. } = answer else { return None };
+        self.creating.iter().copied().find(|nonce| Some(nonce_of(*nonce)) == seen.nonce)
+    }
+}

@@ -1,0 +1,216 @@
+//! The object store, and the requests that nobody waits for any more.
+//!
+//! Pure and small. An ETag is the content itself, in three characters, so equal bodies have equal
+//! tags, as on S3.
+
+use tenure::protocol::find::{After, Listing};
+use tenure::protocol::message::{Answer, Nonce, Request, Seen};
+use tenure::store::ETag;
+use tenure::{Ended, Epoch};
+
+/// One more than the greatest epoch that any setting creates.
+pub const SLOTS: usize = 6;
+
+/// The number of an epoch; 0 is none.
+pub type Number = u8;
+
+/// A record. Names are left out: all candidates have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Body {
+    /// 0 in Morling's records.
+    pub nonce: u8,
+    pub heartbeat: u8,
+    /// The place in [`WORDS`]; 0 while unsealed.
+    word: u8,
+}
+
+const WORDS: [Option<Ended>; 4] =
+    [None, Some(Ended::Resigned), Some(Ended::Lapsed), Some(Ended::Deposed)];
+
+impl Body {
+    pub const FOREIGN: Body = Body { nonce: 0, heartbeat: 0, word: 0 };
+
+    pub fn unsealed(nonce: u8, heartbeat: u64) -> Body {
+        Body { nonce, heartbeat: small(heartbeat), word: 0 }
+    }
+
+    pub fn sealed(self, heartbeat: u64, ended: Ended) -> Body {
+        let word = WORDS.iter().position(|word| *word == Some(ended));
+        let word = small(word.expect("a word that this model knows") as u64);
+        Body { heartbeat: small(heartbeat), word, ..self }
+    }
+
+    pub fn with_nonce(self, nonce: u8) -> Body {
+        Body { nonce, ..self }
+    }
+
+    pub fn ended(self) -> Option<Ended> {
+        WORDS[usize::from(self.word)]
+    }
+
+    pub fn etag(self) -> ETag {
+        let bytes = [self.nonce + b'!', self.heartbeat + b'!', self.word + b'!'];
+        ETag::new(str::from_utf8(&bytes).expect("few attempts and heartbeats, so ASCII"))
+    }
+
+    pub fn from_etag(etag: &ETag) -> Body {
+        let [nonce, heartbeat, word] = etag.as_str().as_bytes() else {
+            panic!("{etag} is no tag of this store");
+        };
+        Body { nonce: nonce - b'!', heartbeat: heartbeat - b'!', word: word - b'!' }
+    }
+
+    fn seen(self) -> Seen {
+        let nonce = (self.nonce > 0).then(|| nonce_of(self.nonce));
+        let heartbeat = u64::from(self.heartbeat);
+        Seen { nonce, heartbeat, ended: self.ended(), reclaimable: false }
+    }
+}
+
+pub fn small(number: u64) -> u8 {
+    u8::try_from(number).expect("everything is small in this model")
+}
+
+/// A write as it travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Wire {
+    Create { epoch: Number, body: Body },
+    Replace { epoch: Number, tag: Body, body: Body },
+    Delete { epoch: Number },
+}
+
+impl Wire {
+    /// The write that this request is; `None` for one that only reads.
+    pub fn of(request: &Request) -> Option<Wire> {
+        match request {
+            Request::List(_) | Request::Get { .. } => None,
+            Request::Create { epoch, write } => {
+                let body = Body::unsealed(nonce_number(write.nonce), write.heartbeat);
+                Some(Wire::Create { epoch: small(epoch.get()), body })
+            }
+            Request::Renew { epoch, etag, write } => {
+                let tag = Body::from_etag(etag);
+                let body = Body::unsealed(nonce_number(write.nonce), write.heartbeat);
+                Some(Wire::Replace { epoch: small(epoch.get()), tag, body })
+            }
+            Request::Seal { epoch, etag, heartbeat, ended, .. } => {
+                let tag = Body::from_etag(etag);
+                let body = tag.sealed(*heartbeat, *ended);
+                Some(Wire::Replace { epoch: small(epoch.get()), tag, body })
+            }
+        }
+    }
+
+    pub fn epoch(self) -> Number {
+        match self {
+            Wire::Create { epoch, .. } | Wire::Replace { epoch, .. } | Wire::Delete { epoch } => {
+                epoch
+            }
+        }
+    }
+
+    /// What is there once it was carried out.
+    pub fn body(self) -> Option<Body> {
+        match self {
+            Wire::Create { body, .. } | Wire::Replace { body, .. } => Some(body),
+            Wire::Delete { .. } => None,
+        }
+    }
+}
+
+fn nonce_number(nonce: Nonce) -> u8 {
+    let number = (1..=u8::MAX).find(|number| nonce_of(*number) == nonce);
+    number.expect("this model drew the nonce")
+}
+
+pub fn nonce_of(number: u8) -> Nonce {
+    Nonce::from_bits(u128::from(number))
+}
+
+/// The objects under the prefix, by their epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Store {
+    objects: [Option<Body>; SLOTS],
+}
+
+impl Store {
+    pub fn get(&self, epoch: Number) -> Option<Body> {
+        self.objects.get(usize::from(epoch)).copied().flatten()
+    }
+
+    /// The greatest epoch there is, 0 if there is none.
+    pub fn newest(&self) -> Number {
+        small(self.objects.iter().rposition(Option::is_some).unwrap_or(0) as u64)
+    }
+
+    pub fn epochs(&self) -> impl DoubleEndedIterator<Item = (Number, Body)> + '_ {
+        let objects = self.objects.iter().enumerate();
+        objects.filter_map(|(epoch, body)| Some((small(epoch as u64), (*body)?)))
+    }
+
+    /// Whether carrying it out now would change anything.
+    pub fn accepts(&self, wire: Wire) -> bool {
+        match wire {
+            Wire::Create { epoch, .. } => self.get(epoch).is_none(),
+            Wire::Replace { epoch, tag, .. } => self.get(epoch) == Some(tag),
+            Wire::Delete { epoch } => self.get(epoch).is_some(),
+        }
+    }
+
+    /// Carries out a write.
+    pub fn apply(&mut self, wire: Wire) -> Answer {
+        let exists = self.get(wire.epoch()).is_some();
+        match wire.body() {
+            Some(body) if self.accepts(wire) => {
+                self.put(wire.epoch(), Some(body));
+                Answer::Done { etag: body.etag() }
+            }
+            Some(_) if matches!(wire, Wire::Replace { .. }) && !exists => Answer::Missing,
+            Some(_) => Answer::Refused,
+            None => {
+                self.put(wire.epoch(), None);
+                Answer::Done { etag: Body::FOREIGN.etag() }
+            }
+        }
+    }
+
+    /// Without any condition.
+    pub fn put(&mut self, epoch: Number, body: Option<Body>) {
+        self.objects[usize::from(epoch)] = body;
+    }
+
+    pub fn read(&self, epoch: Epoch, unless: Option<&ETag>) -> Answer {
+        // A leader of the last epoch of this model looks at one that does not exist.
+        let Some(body) = u8::try_from(epoch.get()).ok().and_then(|epoch| self.get(epoch)) else {
+            return Answer::Missing;
+        };
+        let etag = body.etag();
+        if unless == Some(&etag) {
+            return Answer::NotModified;
+        }
+        Answer::Found { etag, seen: body.seen(), touched: false }
+    }
+
+    /// A page of a listing, of `most` keys; a foreign key sorts right after the epoch object of its
+    /// number.
+    pub fn list(&self, after: &After, foreign_keys: &[Number], most: usize) -> Listing {
+        let after = match after {
+            After::Number(number) => (*number, false),
+            After::Key(key) => (key.parse().expect("this model made the key"), true),
+        };
+        let epochs = self.epochs().map(|(epoch, _)| (u64::from(epoch), false));
+        let foreign = foreign_keys.iter().map(|number| (u64::from(*number), true));
+        let mut keys: Vec<(u64, bool)> = epochs.chain(foreign).filter(|key| *key > after).collect();
+        keys.sort_unstable();
+        let truncated = keys.len() > most;
+        keys.truncate(most);
+        let mut numbers = keys.iter().filter(|(_, foreign)| !foreign).map(|(number, _)| *number);
+        let least = numbers.next();
+        let greatest = numbers.next_back().or(least);
+        let epoch = |number| Epoch::new(number).expect("epochs only are listed as such");
+        let rest = keys.last().filter(|_| truncated).map(|(number, foreign)| {
+            if *foreign { After::Key(number.to_string()) } else { After::Number(*number) }
+        });
+        Listing { epochs: least.map(epoch).zip(greatest.map(epoch)), rest }
+    }
+}

@@ -1,0 +1,389 @@
+//! The state that the checker explores, and what may happen next.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use stateright::{Model, Property};
+use tenure::protocol::candidate::{Input, Rules};
+use tenure::protocol::compaction::Compaction;
+use tenure::protocol::message::{Request, Step, Wait};
+
+use super::checks::{self, History};
+use super::process::{Phase, Process};
+use super::setting::{Broken, Budget, Morling, Setting};
+use super::store::{Body, Number, SLOTS, Store, Wire};
+
+/// The model: a setting, to be explored whole.
+#[derive(Debug, Clone)]
+pub struct Game {
+    pub setting: Setting,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct World {
+    pub store: Store,
+    /// Their order says nothing: it is brought into line after every step, as candidates that swap
+    /// their places have the same future.
+    pub processes: Vec<Process>,
+    pub compactors: Vec<Compactor>,
+    /// Writes under way that nobody waits for, in order.
+    pub wires: Vec<Message>,
+    pub left: Budget,
+    pub morling: Peer,
+    pub history: History,
+    /// The greatest number of a nonce that some store object had, or some request under way has.
+    pub used: [u8; SLOTS],
+}
+
+/// A write under way that nobody waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Message {
+    pub wire: Wire,
+    /// It was applied before: this is a copy.
+    pub done: bool,
+    /// The epoch object that it creates was sealed since it was first applied.
+    pub sealed_since: bool,
+}
+
+/// A listing of a compactor, between two pages.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Compactor {
+    pub run: Option<(Compaction, Number)>,
+}
+
+/// Morling's peer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Peer {
+    /// The epochs it created, which it may touch at any time: a touch can be late.
+    pub owned: Vec<Number>,
+    /// The epoch it is about to create.
+    pub about: Option<Number>,
+}
+
+/// What may happen. Numbers are places in the state's lists.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// What the process asks for, once told what is due, is carried out and answered.
+    Serve(usize, Due, Serving),
+    /// The process is told that nobody knows; its write is under way.
+    GivesUp(usize, Due),
+    Deliver(usize),
+    Tell(usize, Input),
+    Crash(usize),
+    /// The process lists before it creates: a broken rule.
+    ConfirmsFirst(usize),
+    Arrives(usize),
+    /// It arrives, and a copy is still under way.
+    ArrivesTwice(usize),
+    Compacts(usize, Page),
+    Depose(Number),
+    PeerDecides,
+    PeerCreates,
+    PeerTouches(Number),
+}
+
+/// The input, if any, that makes a process send its request. It rests before it, not after it:
+/// a request that is not sent yet is as good as one that is late.
+pub type Due = Option<Input>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Serving {
+    Once,
+    /// A copy stays under way.
+    Twice,
+    /// The answer stays under way.
+    Late,
+    /// A page of one key.
+    ShortPage,
+    /// The write succeeds; 412 is answered.
+    UntrueRefusal,
+    /// The write is not applied; 409 is answered.
+    Conflict,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Page {
+    Whole,
+    Short,
+}
+
+impl Game {
+    pub fn rules(&self) -> Rules {
+        let verify_renewals = self.setting.verify_renewals;
+        Rules { observer: false, verify_renewals, takeover_delay: false }
+    }
+
+    /// The epoch that a process creates next is within bounds.
+    fn may_create(&self, process: &Process) -> bool {
+        process.greatest() < self.setting.last_epoch
+    }
+
+    fn process_actions(&self, world: &World, who: usize, actions: &mut Vec<Action>) {
+        let process = &world.processes[who];
+        if world.left.crashes > 0 {
+            actions.push(Action::Crash(who));
+        }
+        if process.leads.is_some() {
+            actions.push(Action::Tell(who, Input::LeaseEnded));
+            if world.left.abandons > 0 {
+                actions.push(Action::Tell(who, Input::Abandon));
+            }
+        }
+        if process.mail.is_some() {
+            actions.push(Action::Deliver(who));
+            return;
+        }
+        match process.machine.step() {
+            Step::Request(request) => {
+                let writes = !matches!(request, Request::List(_) | Request::Get { .. });
+                let lists = matches!(request, Request::List(_));
+                self.request_actions(world, who, None, writes, actions);
+                if world.left.short_pages > 0 && lists {
+                    actions.push(Action::Serve(who, None, Serving::ShortPage));
+                }
+            }
+            Step::Nonce if !self.may_create(process) => {}
+            Step::Nonce if self.setting.broken == Broken::ConfirmsFirst && !process.confirmed => {
+                actions.push(Action::ConfirmsFirst(who));
+            }
+            // The nonce is drawn only when the create is sent.
+            Step::Nonce => self.request_actions(world, who, None, true, actions),
+            Step::Wait(wait) => self.wait_actions(world, who, &wait, actions),
+            Step::Failed(_) => {}
+        }
+    }
+
+    fn request_actions(
+        &self,
+        world: &World,
+        who: usize,
+        due: Due,
+        writes: bool,
+        actions: &mut Vec<Action>,
+    ) {
+        let Budget { gives_up, twice, late, untrue_refusals, .. } = world.left;
+        actions.push(Action::Serve(who, due.clone(), Serving::Once));
+        // A read that failed is asked again, except by a leader.
+        if gives_up > 0 && (writes || world.processes[who].leads.is_some()) {
+            actions.push(Action::GivesUp(who, due.clone()));
+        }
+        if twice > 0 && writes {
+            actions.push(Action::Serve(who, due.clone(), Serving::Twice));
+        }
+        if late > 0 {
+            actions.push(Action::Serve(who, due.clone(), Serving::Late));
+        }
+        if untrue_refusals > 0 && writes {
+            let sdk_retries = self.setting.sdk_retries;
+            let how = if sdk_retries { Serving::UntrueRefusal } else { Serving::Conflict };
+            actions.push(Action::Serve(who, due, how));
+        }
+    }
+
+    /// Without clocks, anything may come next.
+    fn wait_actions(&self, world: &World, who: usize, wait: &Wait, actions: &mut Vec<Action>) {
+        let mut due = |input, writes| {
+            if self.setting.unreduced {
+                actions.push(Action::Tell(who, input));
+            } else {
+                self.request_actions(world, who, Some(input), writes, actions);
+            }
+        };
+        match wait {
+            Wait::Follow => {
+                due(Input::PollDue, false);
+                if !self.setting.never_lapses {
+                    due(Input::Lapsed, true);
+                }
+            }
+            Wait::Deposed => {
+                due(Input::PollDue, false);
+                if self.may_create(&world.processes[who]) {
+                    due(Input::Lapsed, true);
+                }
+            }
+            Wait::Lead => {
+                if world.left.renewals > 0 {
+                    due(Input::RenewDue, true);
+                }
+                due(Input::LookDue, false);
+                due(Input::Resign, true);
+            }
+            Wait::Retry => {
+                due(Input::Resume, true);
+                due(Input::Resign, true);
+            }
+            Wait::Takeover | Wait::Vacant | Wait::Over => {
+                unreachable!("observers and delays take no part")
+            }
+        }
+    }
+
+    fn other_actions(&self, world: &World, actions: &mut Vec<Action>) {
+        for (which, message) in world.wires.iter().enumerate() {
+            // Nobody waits for the answer, so one that changes nothing may as well stay.
+            if world.store.accepts(message.wire) {
+                actions.push(Action::Arrives(which));
+                if world.left.twice > 0 && !message.done {
+                    actions.push(Action::ArrivesTwice(which));
+                }
+            }
+        }
+        for (which, compactor) in world.compactors.iter().enumerate() {
+            if compactor.run.is_some() || world.left.compactions > 0 {
+                actions.push(Action::Compacts(which, Page::Whole));
+                if world.left.short_pages > 0 {
+                    actions.push(Action::Compacts(which, Page::Short));
+                }
+            }
+        }
+        if world.left.depositions > 0 {
+            let unsealed = world.store.epochs().filter(|(_, body)| body.ended().is_none());
+            actions.extend(unsealed.map(|(epoch, _)| Action::Depose(epoch)));
+        }
+        if self.setting.morling != Morling::Absent {
+            if world.morling.about.is_some() {
+                actions.push(Action::PeerCreates);
+            } else if world.left.foreign_creates > 0 {
+                actions.push(Action::PeerDecides);
+            }
+            let changed = |epoch: &&Number| world.store.get(**epoch) != Some(Body::FOREIGN);
+            let owned = world.morling.owned.iter().filter(changed);
+            actions.extend(owned.map(|epoch| Action::PeerTouches(*epoch)));
+        }
+    }
+}
+
+impl Model for Game {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        let process = Process::new(self.rules(), None);
+        vec![World {
+            store: Store::default(),
+            processes: vec![process; self.setting.candidates],
+            compactors: vec![Compactor::default(); self.setting.compactors],
+            wires: Vec::new(),
+            left: self.setting.faults,
+            morling: Peer::default(),
+            history: History::default(),
+            used: [0; SLOTS],
+        }]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        for who in 0..world.processes.len() {
+            // What is true of one is true of its equal.
+            if self.setting.unreduced || !world.processes[..who].contains(&world.processes[who]) {
+                self.process_actions(world, who, actions);
+            }
+        }
+        self.other_actions(world, actions);
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        let twice = world.left.twice;
+        let mut next = self.after(world.clone(), action)?;
+        if !self.setting.unreduced {
+            next.forget_what_cannot_matter(self);
+            let copies = |world: &World| world.wires.iter().filter(|it| it.done).count();
+            // The copy cannot change anything: as if there were none.
+            if next.left.twice < twice && copies(&next) <= copies(world) {
+                return None;
+            }
+        }
+        next.bring_into_line(self);
+        (next != *world).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Game>> {
+        checks::properties(&self.setting)
+    }
+}
+
+impl World {
+    fn bring_into_line(&mut self, game: &Game) {
+        self.wires.sort_unstable();
+        let named = game.setting.unreduced || game.setting.named;
+        if self.processes.len() > 1 && !named {
+            self.processes.sort_by_cached_key(hash);
+        }
+        if self.compactors.len() > 1 {
+            self.compactors.sort_by_cached_key(hash);
+        }
+    }
+
+    /// Drops the writes under way that cannot be accepted any more, whatever happens.
+    fn forget_what_cannot_matter(&mut self, game: &Game) {
+        if self.wires.is_empty() || game.setting.broken == Broken::ReusesBody {
+            return;
+        }
+        // Contents that an epoch object has, or may get from a write that nobody waits for. Whoever
+        // sends another write gives it a content of its own.
+        let mut possible: Vec<(Number, Body)> = self.store.epochs().collect();
+        let creates =
+            self.wires.iter().filter(|message| matches!(message.wire, Wire::Create { .. }));
+        possible.extend(creates.filter_map(|it| Some((it.wire.epoch(), it.wire.body()?))));
+        loop {
+            let known = possible.len();
+            for Message { wire, .. } in &self.wires {
+                if let Wire::Replace { epoch, tag, body } = *wire
+                    && possible.contains(&(epoch, tag))
+                    && !possible.contains(&(epoch, body))
+                {
+                    possible.push((epoch, body));
+                }
+            }
+            if possible.len() == known {
+                break;
+            }
+        }
+        let keeps = |message: &Message| match message.wire {
+            Wire::Replace { epoch, tag, .. } => possible.contains(&(epoch, tag)),
+            // By the assumption of section 1, a copy never follows the compaction.
+            Wire::Create { .. } if message.done && !game.setting.creates_outlive_compaction => {
+                false
+            }
+            Wire::Create { epoch, .. } => self.may_be_free(game, epoch),
+            Wire::Delete { epoch } => self.may_exist(epoch),
+        };
+        let kept: Vec<Message> =
+            self.wires.iter().filter(|message| keeps(message)).copied().collect();
+        self.wires = kept;
+    }
+
+    fn may_be_free(&self, game: &Game, epoch: Number) -> bool {
+        let deletion = |message: &Message| message.wire == Wire::Delete { epoch };
+        self.store.get(epoch).is_none()
+            || self.wires.iter().any(deletion)
+            || self.left.compactions > 0
+            || self.compactors.iter().any(|compactor| compactor.run.is_some())
+            || game.setting.broken == Broken::ResignsByDeleting
+    }
+
+    /// A superseded epoch that everybody has seen the like of is created by a late write alone.
+    fn may_exist(&self, epoch: Number) -> bool {
+        let creation = |message: &Message| {
+            matches!(message.wire, Wire::Create { .. }) && message.wire.epoch() == epoch
+        };
+        self.store.get(epoch).is_some()
+            || self.store.newest() <= epoch
+            || self.wires.iter().any(creation)
+            || self.processes.iter().any(|process| process.greatest() < epoch)
+            || self.morling.about == Some(epoch)
+            || self.morling.owned.contains(&epoch)
+    }
+
+    pub fn confirming(&self, who: usize) -> Option<u8> {
+        match self.processes[who].phase {
+            Phase::Confirming { nonce } => Some(nonce),
+            _ => None,
+        }
+    }
+}
+
+pub fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
