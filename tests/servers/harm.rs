@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// In turn, so that an OSD and a gateway are never both away for long.
-const PARTS: [&str; 5] = ["osd.1", "gateway.0", "osd.2", "gateway.1", "osd.0"];
+pub const PARTS: [&str; 5] = ["osd.1", "gateway.0", "osd.2", "gateway.1", "osd.0"];
 
 pub struct Harm {
     folder: PathBuf,
