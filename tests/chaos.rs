@@ -1,32 +1,40 @@
-//! Five `tenure run` on one election, whose children write one manifest, while processes are killed
-//! and stopped, and requests and connections go wrong.
+//! Five `tenure run` on one election, whose children write one manifest, and a `tenure compact`,
+//! while processes are killed and stopped, and requests, connections and the server go wrong.
 //!
 //! ```sh
-//! CHAOS_SECONDS=600 cargo test --test chaos on_a_server
-//! scripts/ceph.sh -- cargo test --test chaos on_a_server_that_is_not_ours -- --ignored --nocapture
+//! cargo test --test chaos -- --nocapture
+//! CHAOS_SECONDS=600 cargo test --test chaos on_a_server_with_faults -- --nocapture
+//! scripts/ceph.sh -- cargo test --test chaos that_is_not_ours -- --ignored --nocapture
 //! ```
 //!
 //! `CHAOS_SEED` chooses what is done to them; when, the machine decides too.
 #![cfg(all(feature = "cli", feature = "s3", target_os = "linux"))]
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use child::{Entry, Line, nap, now_ns};
-use history::{Call, Op, Ret};
-use place::Place;
-use troop::{ChildOf, Troop};
+use child::{Line, nap, now_ns};
+use deck::Deck;
+use judge::Story;
+use place::{Harm, Place};
+use stalls::Stalls;
+use troop::{Deed, Troop};
 use watch::Watch;
 
 #[path = "chaos/child.rs"]
 mod child;
+#[path = "chaos/deck.rs"]
+mod deck;
 #[path = "servers/harm.rs"]
 mod harm;
 #[path = "chaos/history.rs"]
 mod history;
+#[path = "chaos/judge.rs"]
+mod judge;
 #[path = "chaos/place.rs"]
 mod place;
+#[path = "chaos/stalls.rs"]
+mod stalls;
 mod support;
 #[path = "chaos/troop.rs"]
 mod troop;
@@ -36,7 +44,8 @@ mod watch;
 const VALIDITY: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(15);
 /// Far longer than anything here takes, even on a busy machine.
-const PATIENCE_NS: u64 = 120_000_000_000;
+const PATIENCE_NS: u64 = 180_000_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// Not a test: what the candidates run.
 #[test]
@@ -55,7 +64,7 @@ fn on_a_server_with_faults() {
 #[test]
 fn on_a_directory() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    chaos(Place::dir(dir.path()), 15);
+    chaos(Place::dir(dir.path()), 25);
 }
 
 /// On Ceph, OSDs and gateways are killed as well.
@@ -65,220 +74,135 @@ fn on_a_server_that_is_not_ours() {
     chaos(Place::environment(), 120);
 }
 
-fn chaos(place: Place, seconds: u64) {
+fn chaos(mut place: Place, seconds: u64) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let seconds = number("CHAOS_SECONDS").unwrap_or(seconds);
     let seed = number("CHAOS_SEED").unwrap_or_else(now_ns);
-    println!("CHAOS_SEED={seed} CHAOS_SECONDS={seconds} on {}", place.url());
-    let folder = tempfile::tempdir().expect("a temporary directory");
     // Kept if the test fails, as the logs say why.
-    let path = folder.keep();
-    println!("logs in {}", path.display());
-    let mut rng = fastrand::Rng::with_seed(seed);
-    let mut troop = Troop::start(5, &path, &place, VALIDITY);
+    let folder = tempfile::tempdir().expect("a temporary directory").keep();
+    println!("CHAOS_SEED={seed} CHAOS_SECONDS={seconds} on {}", place.url());
+    println!("logs in {}", folder.display());
+    let stalls = Stalls::watch();
     let mut watch = Watch::default();
-    rampage(&place, &mut troop, &mut watch, seconds, &mut rng);
-    settle(&place, &mut troop, &mut watch);
-    let said = judge(&place, &troop, watch);
-    println!("{said}");
-    std::fs::remove_dir_all(path).expect("the logs can be removed");
+    // Before there is anything to see, so that the first epoch, too, is known to be new.
+    watch.look(&place, &[]);
+    let mut troop = Troop::start(5, &folder, &place, VALIDITY);
+    let mut rampage = Rampage::new(seconds, seed, &place);
+    rampage.run(&mut place, &mut troop, &mut watch);
+    let met = place.faults_met();
+    settle(&mut place, &mut troop, &mut watch);
+
+    let story = Story::of(&place, &troop, watch, stalls, VALIDITY);
+    println!("done: {:?}", rampage.done);
+    println!("requests that met a fault: {met:?}");
+    match story.judge() {
+        Ok(said) => println!("{said}"),
+        Err(why) => panic!("CHAOS_SEED={seed}, logs in {}: {why}", folder.display()),
+    }
+    assert!(place.all_met(&met), "a kind of fault met no request: {met:?}");
+    std::fs::remove_dir_all(folder).expect("the logs can be removed");
 }
 
-fn rampage(
-    place: &Place,
-    troop: &mut Troop,
-    watch: &mut Watch,
-    seconds: u64,
-    rng: &mut fastrand::Rng,
-) {
-    let start_ns = now_ns();
-    let end_ns = start_ns + seconds * 1_000_000_000;
-    let mut parts = std::env::var_os("TENURE_TEST_PIDS").map(|_| harm::Harm::new());
-    let mut parts = parts.as_mut().filter(|_| place.is_of_the_environment());
-    let (mut next_ns, mut next_part_ns) = (start_ns + 2_000_000_000, start_ns + 8_000_000_000);
-    while now_ns() < end_ns {
-        troop.tend(place);
-        watch.look(place, troop, VALIDITY);
-        let mut said = Vec::new();
-        if now_ns() > next_ns {
-            next_ns = now_ns() + rng.u64(300_000_000..1_500_000_000);
-            let away = Duration::from_millis(rng.u64(50..1_500));
-            said.extend(place.harm(rng, away));
-            if rng.bool() {
-                said.extend(troop.harm(rng));
+/// What is done to the processes, to the place, and to the parts of a cluster.
+struct Rampage {
+    rng: fastrand::Rng,
+    start_ns: u64,
+    end_ns: u64,
+    deeds: Deck<Deed>,
+    harms: Deck<Harm>,
+    parts: Option<harm::Harm>,
+    /// How often each thing was done.
+    done: BTreeMap<String, usize>,
+}
+
+impl Rampage {
+    fn new(seconds: u64, seed: u64, place: &Place) -> Rampage {
+        let start_ns = now_ns();
+        let of_ceph = place.is_of_the_environment() && harm::Harm::is_possible();
+        Rampage {
+            rng: fastrand::Rng::with_seed(seed),
+            start_ns,
+            end_ns: start_ns + seconds * SECOND_NS,
+            deeds: Deck::new(Deed::ALL.to_vec()),
+            harms: Deck::new(place.harms()),
+            parts: of_ceph.then(harm::Harm::new),
+            done: BTreeMap::new(),
+        }
+    }
+
+    /// Goes on until the time is over and everything has been done at least once.
+    fn run(&mut self, place: &mut Place, troop: &mut Troop, watch: &mut Watch) {
+        let start_ns = self.start_ns;
+        let mut deed_ns = start_ns + 2 * SECOND_NS;
+        let mut harm_ns = start_ns + 2 * SECOND_NS;
+        let mut part_ns = start_ns + 8 * SECOND_NS;
+        let give_up_ns = self.end_ns + PATIENCE_NS;
+        while now_ns() < self.end_ns || !(self.deeds.is_through() && self.harms.is_through()) {
+            assert!(now_ns() < give_up_ns, "not everything could be done: {:?}", self.done);
+            place.tend();
+            troop.tend(place);
+            watch.look(place, &troop.children());
+            if now_ns() > deed_ns {
+                deed_ns = now_ns() + self.rng.u64(SECOND_NS / 3..SECOND_NS * 3 / 2);
+                let Rampage { deeds, rng, .. } = self;
+                let done = deeds.play(rng, |deed, rng| Some((deed, troop.harm(deed, rng)?)));
+                if let Some((deed, said)) = done {
+                    self.note(format!("{deed:?}"), &said);
+                }
             }
+            if now_ns() > harm_ns {
+                harm_ns = now_ns() + self.rng.u64(SECOND_NS / 3..SECOND_NS * 3 / 2);
+                let Rampage { harms, rng, .. } = self;
+                let done = harms.play(rng, |harm, rng| Some((harm, place.harm(harm, rng)?)));
+                if let Some((harm, said)) = done {
+                    self.note(format!("{harm:?}"), &said);
+                }
+            }
+            if let Some(parts) = self.parts.as_mut().filter(|_| now_ns() > part_ns) {
+                part_ns = now_ns() + 9 * SECOND_NS;
+                let part = parts.kill_the_next();
+                self.note(format!("kill {part}"), part);
+            }
+            nap(LOOK_EVERY);
         }
-        if let Some(parts) = parts.as_mut().filter(|_| now_ns() > next_part_ns) {
-            next_part_ns = now_ns() + 9_000_000_000;
-            said.push(format!("SIGKILL to {}", parts.kill_the_next()));
-        }
-        for said in said {
-            println!("{:7.3} s: {said}", (now_ns() - start_ns) as f64 / 1e9);
-        }
-        nap(LOOK_EVERY);
+    }
+
+    fn note(&mut self, what: String, said: &str) {
+        let at = (now_ns() - self.start_ns) as f64 / 1e9;
+        println!("{at:7.3} s: {what}: {said}");
+        *self.done.entry(what).or_default() += 1;
     }
 }
 
 /// Once nothing goes wrong any more somebody leads and writes; then all are told to end.
-fn settle(place: &Place, troop: &mut Troop, watch: &mut Watch) {
+fn settle(place: &mut Place, troop: &mut Troop, watch: &mut Watch) {
     place.calm();
     troop.calm();
-    let give_up_ns = now_ns() + PATIENCE_NS;
     let calm_ns = now_ns();
+    let give_up_ns = calm_ns + PATIENCE_NS;
     let written = |troop: &Troop| {
-        let newest = troop.children().pop();
-        newest.is_some_and(|child| {
+        troop.children().pop().is_some_and(|newest| {
             let appended = |line: &Line| matches!(line, Line::Appended(at, ..) if *at > calm_ns);
-            lines(&child).iter().filter(|line| appended(line)).count() >= 5
+            newest.lines().iter().filter(|line| appended(line)).count() >= 5
         })
     };
     while !written(troop) {
         assert!(now_ns() < give_up_ns, "nobody writes, although nothing goes wrong any more");
         troop.tend(place);
-        watch.look(place, troop, VALIDITY);
+        watch.look(place, &troop.children());
         nap(LOOK_EVERY);
     }
+    let mut told_ns = 0;
     while !troop.ended() {
         assert!(now_ns() < give_up_ns, "a candidate does not end");
-        watch.look(place, troop, VALIDITY);
-        nap(Duration::from_millis(100));
-    }
-}
-
-fn lines(child: &ChildOf) -> Vec<Line> {
-    let text = std::fs::read_to_string(&child.log).expect("the log of a child");
-    // A child may be killed before its first line is there, but never within one.
-    text.lines().map(|line| serde_json::from_str(line).expect("a whole line")).collect()
-}
-
-/// Everything that must hold in the end; says how much there was.
-fn judge(place: &Place, troop: &Troop, watch: Watch) -> String {
-    assert_eq!(troop.unexpected, [""; 0], "candidates ended as they should not");
-    assert_eq!(watch.outlived, [""; 0], "children outlived their leases");
-    let manifest = place.manifest();
-    check_manifest(&manifest);
-    let manifest: BTreeMap<u64, Entry> = manifest.into_iter().collect();
-    let children = troop.children();
-    let epochs: BTreeSet<u64> = children.iter().map(|child| child.epoch).collect();
-    assert_eq!(epochs.len(), children.len(), "an epoch had two children: {children:?}");
-    check_order(&children, &troop.paused);
-
-    let (mut acknowledged, mut fenced) = (0, 0);
-    let mut history = watch.renewals.clone();
-    let end_ns = now_ns();
-    for child in &children {
-        let lines = lines(child);
-        let Some(Line::Starts(started_ns)) = lines.first() else { continue };
-        history.push(Call {
-            thread: format!("grant of {}", child.epoch),
-            op: Op::Grant(child.epoch),
-            ret: Ret::Granted,
-            from_ns: watch.before(child.epoch),
-            until_ns: *started_ns,
-        });
-        for call in calls(child, &lines, &manifest, end_ns) {
-            acknowledged += usize::from(call.until_ns < end_ns && call.ret != Ret::Refused);
-            fenced += usize::from(call.ret == Ret::Refused);
-            history.push(call);
+        if now_ns() > told_ns + SECOND_NS {
+            told_ns = now_ns();
+            troop.tell_to_end();
         }
+        watch.look(place, &troop.children());
+        nap(LOOK_EVERY);
     }
-    close(&mut history, end_ns);
-    for line in children.iter().flat_map(lines) {
-        if let Line::Appended(_, entry, number) = line {
-            assert_eq!(manifest.get(&number), Some(&entry), "acknowledged, and not there");
-        }
+    while !watch.look(place, &[]) {
+        assert!(now_ns() < give_up_ns, "the store does not answer");
     }
-    let renewals = watch.renewals.len();
-    let linearizable = match history::check(history) {
-        Ok(linearizable) => linearizable,
-        Err(why) => panic!("{why}"),
-    };
-    format!(
-        "{} epochs with children, {renewals} renewals seen, {} entries, {acknowledged} \
-         acknowledged, {fenced} children fenced off; {linearizable}",
-        children.len(),
-        manifest.len()
-    )
-}
-
-/// Numbers are dense, epochs never decrease, and nothing is in there twice.
-fn check_manifest(manifest: &[(u64, Entry)]) {
-    for (index, (number, _)) in manifest.iter().enumerate() {
-        assert_eq!(*number, index as u64 + 1, "a number is missing");
-    }
-    for pair in manifest.windows(2) {
-        let [(_, before), (number, after)] = pair else { unreachable!("windows of two") };
-        let grows = (before.epoch, before.sequence) < (after.epoch, after.sequence);
-        assert!(grows, "{before:?} is followed by {after:?} as {number}");
-    }
-}
-
-/// No child has a sign of life after the first one of a greater epoch, unless its guard was
-/// stopped as well.
-fn check_order(children: &[ChildOf], paused: &[u64]) {
-    let mut first_ns = u64::MAX;
-    for child in children.iter().rev() {
-        let at_ns = |line: &Line| match *line {
-            Line::Starts(at) | Line::Beats(at) | Line::Calls(at, _) => at,
-            Line::Appended(at, ..) | Line::Fenced(at, ..) => at,
-        };
-        let times: Vec<_> = lines(child).iter().map(at_ns).collect();
-        if let Some(last) = times.iter().max().filter(|_| !paused.contains(&child.epoch)) {
-            assert!(*last < first_ns, "{child:?} lived on while a greater epoch was led");
-        }
-        first_ns = times.first().copied().unwrap_or(u64::MAX).min(first_ns);
-    }
-}
-
-/// Gives an end to appends that took effect and were never answered: the earliest answer to one of
-/// a greater number, which cannot be written before.
-fn close(history: &mut [Call], end_ns: u64) {
-    let answered = |call: &Call| match call.ret {
-        Ret::Appended(number) if call.until_ns < end_ns => Some((number, call.until_ns)),
-        _ => None,
-    };
-    let answered: Vec<_> = history.iter().filter_map(answered).collect();
-    for call in history.iter_mut().filter(|call| call.until_ns == end_ns) {
-        let Ret::Appended(own) = call.ret else { continue };
-        let later = answered.iter().filter(|(number, _)| *number > own);
-        call.until_ns = later.map(|(_, until_ns)| *until_ns).min().unwrap_or(end_ns);
-    }
-}
-
-/// A child's calls. What was never answered counts if the manifest has it.
-fn calls(
-    child: &ChildOf,
-    lines: &[Line],
-    manifest: &BTreeMap<u64, Entry>,
-    end_ns: u64,
-) -> Vec<Call> {
-    let mut calls = Vec::new();
-    let mut open = None;
-    let call = |from_ns, until_ns, ret| Call {
-        thread: format!("child of {}", child.epoch),
-        op: Op::Append(child.epoch),
-        ret,
-        from_ns,
-        until_ns,
-    };
-    for line in lines {
-        match *line {
-            Line::Calls(at, entry) => open = Some((at, entry)),
-            Line::Appended(at, entry, number) => {
-                let (from_ns, asked) = open.take().expect("a call before its return");
-                assert_eq!(asked, entry);
-                calls.push(call(from_ns, at, Ret::Appended(number)));
-            }
-            Line::Fenced(at, ..) => {
-                let (from_ns, _) = open.take().expect("a call before its return");
-                calls.push(call(from_ns, at, Ret::Refused));
-            }
-            Line::Starts(_) | Line::Beats(_) => {}
-        }
-    }
-    if let Some((from_ns, asked)) = open {
-        let number = manifest.iter().find(|(_, entry)| **entry == asked).map(|(number, _)| *number);
-        calls.extend(number.map(|number| call(from_ns, end_ns, Ret::Appended(number))));
-    }
-    calls
 }

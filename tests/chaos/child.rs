@@ -168,7 +168,9 @@ impl Writer {
 
 /// The answer, unless the call fails or takes long; then there is a pause.
 #[allow(clippy::disallowed_methods, reason = "real servers take real time")]
-async fn answer<T>(call: impl Future<Output = Result<T, tenure::store::StoreError>>) -> Option<T> {
+pub async fn answer<T>(
+    call: impl Future<Output = Result<T, tenure::store::StoreError>>,
+) -> Option<T> {
     match tokio::time::timeout(REQUEST, call).await {
         Ok(Ok(answer)) => Some(answer),
         _ => {
@@ -186,4 +188,13 @@ async fn pause(time: Duration) {
 #[allow(clippy::disallowed_methods, reason = "a process of its own")]
 pub fn nap(time: Duration) {
     std::thread::sleep(time);
+}
+
+impl Line {
+    pub fn at_ns(&self) -> u64 {
+        match *self {
+            Line::Starts(at) | Line::Beats(at) | Line::Calls(at, _) => at,
+            Line::Appended(at, ..) | Line::Fenced(at, ..) => at,
+        }
+    }
 }

@@ -5,6 +5,8 @@ use stateright::semantics::{ConsistencyTester as _, LinearizabilityTester, Seque
 
 /// Histories are cut where nothing is in flight, since the checker's work grows with their square.
 const PIECE: usize = 60;
+/// The checker recurses once per call.
+const STACK: usize = 1 << 30;
 
 /// Who leads, and the manifest that the leaders write: what all the processes together should look
 /// like.
@@ -42,7 +44,7 @@ impl SequentialSpec for Guarded {
                 Ret::Granted
             }
             Op::Renew(epoch) if epoch == self.granted => Ret::Renewed,
-            Op::Append(epoch) if epoch >= self.written_by => {
+            Op::Append(epoch) if (self.written_by..=self.granted).contains(&epoch) => {
                 self.written_by = epoch;
                 self.entries += 1;
                 Ret::Appended(self.entries)
@@ -55,8 +57,6 @@ impl SequentialSpec for Guarded {
 /// Something that took effect at one moment between these two.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Calls of one thread do not overlap.
-    pub thread: String,
     pub op: Op,
     pub ret: Ret,
     pub from_ns: u64,
@@ -64,36 +64,48 @@ pub struct Call {
 }
 
 /// Checks the history; says how many calls and pieces there were, or which piece has no order.
-pub fn check(mut calls: Vec<Call>) -> Result<String, String> {
+pub fn check(calls: Vec<Call>) -> Result<String, String> {
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || check_all(calls));
+    thread.expect("a thread can be started").join().expect("the checker does not panic")
+}
+
+fn check_all(mut calls: Vec<Call>) -> Result<String, String> {
     calls.sort_by_key(|call| call.from_ns);
     let mut state = Guarded::default();
-    let (mut pieces, mut start, mut open_until) = (0, 0, 0);
+    let (mut pieces, mut longest, mut start, mut open_until) = (0, 0, 0, 0);
     for next in 1..=calls.len() {
         open_until = open_until.max(calls[next - 1].until_ns);
         let quiet = calls.get(next).is_none_or(|call| call.from_ns > open_until);
         if quiet && (next - start >= PIECE || next == calls.len()) {
             state = check_piece(state, &calls[start..next])?;
             pieces += 1;
+            longest = longest.max(next - start);
             start = next;
         }
     }
-    Ok(format!("{} calls in {pieces} pieces are linearizable", calls.len()))
+    let count = calls.len();
+    Ok(format!("{count} calls in {pieces} pieces of up to {longest} are linearizable"))
 }
 
 /// The state after the piece. There is only one: every call has returned.
 fn check_piece(before: Guarded, calls: &[Call]) -> Result<Guarded, String> {
-    // At the same moment, calls before returns: that allows more orders, never fewer.
-    let mut events: Vec<_> =
-        calls.iter().flat_map(|call| [(call.from_ns, 0, call), (call.until_ns, 1, call)]).collect();
-    events.sort_by_key(|(at_ns, kind, _)| (*at_ns, *kind));
-    let mut threads: Vec<&str> = Vec::new();
+    // Each call goes to the first thread on which nothing is in flight: the fewer threads, the less
+    // the checker tries, and calls of one thread follow each other in time anyway.
+    let mut free_from: Vec<u64> = Vec::new();
+    let mut events = Vec::new();
+    for call in calls {
+        let free = free_from.iter().position(|until_ns| *until_ns < call.from_ns);
+        let thread = free.unwrap_or(free_from.len());
+        if thread == free_from.len() {
+            free_from.push(0);
+        }
+        free_from[thread] = call.until_ns;
+        // At the same moment, calls before returns: that allows more orders, never fewer.
+        events.extend([(call.from_ns, 0, thread, call), (call.until_ns, 1, thread, call)]);
+    }
+    events.sort_by_key(|(at_ns, kind, ..)| (*at_ns, *kind));
     let mut tester = LinearizabilityTester::new(before.clone());
-    for (_, kind, call) in events {
-        let known = threads.iter().position(|thread| *thread == call.thread);
-        let thread = known.unwrap_or_else(|| {
-            threads.push(&call.thread);
-            threads.len() - 1
-        });
+    for (_, kind, thread, call) in events {
         match kind {
             0 => tester.on_invoke(thread, call.op)?,
             _ => tester.on_return(thread, call.ret)?,
@@ -112,49 +124,90 @@ fn check_piece(before: Guarded, calls: &[Call]) -> Result<Guarded, String> {
 mod tests {
     use super::*;
 
-    fn call(thread: &str, op: Op, ret: Ret, from_ns: u64, until_ns: u64) -> Call {
-        Call { thread: thread.to_owned(), op, ret, from_ns, until_ns }
+    fn call(op: Op, ret: Ret, from_ns: u64, until_ns: u64) -> Call {
+        Call { op, ret, from_ns, until_ns }
+    }
+
+    fn grants(epochs: u64) -> Vec<Call> {
+        let grant = |epoch| call(Op::Grant(epoch), Ret::Granted, epoch * 10, epoch * 10 + 1);
+        (1..=epochs).map(grant).collect()
     }
 
     #[test]
     fn calls_at_the_same_time_may_have_any_order() {
-        let history = vec![
-            call("a", Op::Grant(1), Ret::Granted, 0, 5),
-            call("a", Op::Append(1), Ret::Appended(2), 6, 20),
-            call("b", Op::Append(1), Ret::Appended(1), 7, 9),
-            call("b", Op::Grant(2), Ret::Granted, 10, 30),
-            call("c", Op::Renew(1), Ret::Renewed, 15, 25),
-            call("b", Op::Append(2), Ret::Appended(3), 31, 40),
-            call("a", Op::Append(1), Ret::Refused, 32, 45),
+        let mut history = vec![
+            call(Op::Grant(1), Ret::Granted, 0, 5),
+            call(Op::Append(1), Ret::Appended(2), 6, 20),
+            call(Op::Append(1), Ret::Appended(1), 7, 9),
+            call(Op::Grant(2), Ret::Granted, 10, 30),
+            call(Op::Renew(1), Ret::Renewed, 15, 25),
+            call(Op::Append(2), Ret::Appended(3), 31, 40),
+            call(Op::Append(1), Ret::Refused, 32, 45),
         ];
-        check(history).expect("there is an order");
+        check(history.clone()).expect("there is an order");
+        history[4].from_ns = 31;
+        history[4].until_ns = 33;
+        check(history).expect_err("renewed after the next grant");
+    }
+
+    #[test]
+    fn what_is_cut_into_pieces_is_still_one_history() {
+        let mut history = grants(1);
+        for entry in 1..=200 {
+            let from_ns = 100 + entry * 10;
+            history.push(call(Op::Append(1), Ret::Appended(entry), from_ns, from_ns + 5));
+        }
+        let said = check(history.clone()).expect("there is an order");
+        assert!(said.contains("in 4 pieces"), "{said}");
+        history.push(call(Op::Grant(1), Ret::Granted, 9_000, 9_001));
+        check(history).expect_err("an epoch is granted twice, the second time pieces later");
     }
 
     #[test]
     fn broken_register_that_accepts_a_lower_epoch() {
-        let history = vec![
-            call("b", Op::Append(2), Ret::Appended(1), 0, 5),
-            call("a", Op::Append(1), Ret::Appended(2), 6, 9),
-        ];
+        let mut history = grants(2);
+        history.extend([
+            call(Op::Append(2), Ret::Appended(1), 30, 35),
+            call(Op::Append(1), Ret::Appended(2), 36, 39),
+        ]);
         check(history).expect_err("a zombie was let in");
     }
 
     #[test]
+    fn broken_append_before_the_grant() {
+        let mut history = grants(1);
+        history.push(call(Op::Append(1), Ret::Appended(1), 1, 2));
+        check(history).expect_err("nobody led");
+    }
+
+    #[test]
+    fn broken_grant_after_a_greater_one() {
+        let mut history = grants(2);
+        history.push(call(Op::Grant(1), Ret::Granted, 40, 41));
+        check(history).expect_err("grants go back");
+    }
+
+    #[test]
     fn broken_renewal_of_a_superseded_epoch() {
-        let history = vec![
-            call("a", Op::Grant(1), Ret::Granted, 0, 1),
-            call("b", Op::Grant(2), Ret::Granted, 2, 3),
-            call("a", Op::Renew(1), Ret::Renewed, 4, 5),
-        ];
+        let mut history = grants(2);
+        history.push(call(Op::Renew(1), Ret::Renewed, 40, 50));
         check(history).expect_err("two leaders");
     }
 
     #[test]
     fn broken_append_that_was_lost() {
-        let history = vec![
-            call("a", Op::Append(1), Ret::Appended(1), 0, 1),
-            call("b", Op::Append(2), Ret::Appended(1), 2, 3),
-        ];
+        let mut history = grants(2);
+        history.extend([
+            call(Op::Append(1), Ret::Appended(1), 30, 31),
+            call(Op::Append(2), Ret::Appended(1), 32, 33),
+        ]);
         check(history).expect_err("an acknowledged entry is gone");
+    }
+
+    #[test]
+    fn broken_refusal_without_a_greater_epoch() {
+        let mut history = grants(1);
+        history.push(call(Op::Append(1), Ret::Refused, 30, 31));
+        check(history).expect_err("nobody else wrote");
     }
 }

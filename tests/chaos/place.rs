@@ -1,6 +1,8 @@
 //! Where the processes meet: our server, with its faults; a directory; or a server of the
 //! environment.
 
+use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +11,19 @@ use bytes::Bytes;
 use tenure::store::{DirStore, GetOutcome, Store};
 use tokio::runtime::Runtime;
 
-use crate::child;
+use crate::child::{self, now_ns};
 use crate::support::environment;
 use crate::support::s3_server::{BUCKET, Fault, Op, S3Server};
 
 pub struct Place {
     kind: Kind,
-    /// For the test's own reads, which meet no fault.
+    /// For the test's own reads.
     store: Arc<dyn Store>,
     runtime: Runtime,
     prefix: String,
+    /// Until when the server is away, or the directory's lock is held.
+    away_until_ns: Option<u64>,
+    lock: Option<File>,
 }
 
 enum Kind {
@@ -27,23 +32,66 @@ enum Kind {
     Environment,
 }
 
+/// What can be done to a place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Harm {
+    /// The server cuts all connections and refuses new ones for a while, as one that restarts.
+    Restart,
+    /// Somebody holds the directory's lock, so that nobody can write.
+    Lock,
+    /// The connection breaks before or after the request has taken effect.
+    CutBefore,
+    CutAfter,
+    /// The same with 500.
+    ErrorBefore,
+    ErrorAfter,
+    SlowDown,
+    Conflict,
+    /// Answered late, takes effect late, or once more.
+    AnswerLate,
+    ApplyLate,
+    ApplyAgain,
+    HalfABody,
+}
+
+impl Harm {
+    const OF_A_SERVER: [Harm; 11] = [
+        Harm::Restart,
+        Harm::CutBefore,
+        Harm::CutAfter,
+        Harm::ErrorBefore,
+        Harm::ErrorAfter,
+        Harm::SlowDown,
+        Harm::Conflict,
+        Harm::AnswerLate,
+        Harm::ApplyLate,
+        Harm::ApplyAgain,
+        Harm::HalfABody,
+    ];
+}
+
 impl Place {
+    fn new(kind: Kind, store: Arc<dyn Store>, prefix: String) -> Place {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime can be built");
+        Place { kind, store, runtime, prefix, away_until_ns: None, lock: None }
+    }
+
     pub fn server() -> Place {
         let server = S3Server::start_blocking();
         let store = Arc::new(server.store(BUCKET));
-        Place { kind: Kind::Server(server), store, runtime: runtime(), prefix: "chaos/".to_owned() }
+        Place::new(Kind::Server(server), store, "chaos/".to_owned())
     }
 
     pub fn dir(path: &Path) -> Place {
         let store = Arc::new(DirStore::open(path).expect("a directory"));
-        let kind = Kind::Dir(path.to_owned());
-        Place { kind, store, runtime: runtime(), prefix: String::new() }
+        Place::new(Kind::Dir(path.to_owned()), store, String::new())
     }
 
     pub fn environment() -> Place {
         let (store, _) = environment::server();
-        let prefix = environment::prefix("chaos");
-        Place { kind: Kind::Environment, store, runtime: runtime(), prefix }
+        Place::new(Kind::Environment, store, environment::prefix("chaos"))
     }
 
     pub fn is_of_the_environment(&self) -> bool {
@@ -79,21 +127,37 @@ impl Place {
         env
     }
 
+    fn epoch_key(&self, epoch: u64) -> String {
+        match &self.kind {
+            Kind::Dir(_) => format!("lock-{epoch:010}.json"),
+            _ => format!("{}leader/lock-{epoch:010}.json", self.prefix),
+        }
+    }
+
     /// The body of an epoch object; an error if the store does not answer.
     pub fn epoch_object(&self, epoch: u64) -> Result<Option<Bytes>, ()> {
-        let folder = match &self.kind {
-            Kind::Dir(_) => String::new(),
-            _ => format!("{}leader/", self.prefix),
-        };
-        let key = format!("{folder}lock-{epoch:010}.json");
+        let key = self.epoch_key(epoch);
         if let Kind::Server(server) = &self.kind {
             return Ok(server.object(&key).map(|stored| stored.body));
         }
-        match self.runtime.block_on(self.store.get(&key, None, 1 << 16)) {
-            Ok(GetOutcome::Found(object)) => Ok(Some(object.body)),
-            Ok(_) => Ok(None),
-            Err(_) => Err(()),
+        match self.wait_for(child::answer(self.store.get(&key, None, 1 << 16))) {
+            Some(GetOutcome::Found(object)) => Ok(Some(object.body)),
+            Some(_) => Ok(None),
+            None => Err(()),
         }
+    }
+
+    /// The epochs above this one that have an object.
+    pub fn epochs_after(&self, epoch: u64) -> Result<Vec<u64>, ()> {
+        let after = self.epoch_key(epoch);
+        let start = after.len() - "0000000001.json".len();
+        if let Kind::Server(server) = &self.kind {
+            let keys = server.keys().into_iter().filter(|key| key.starts_with(&after[..start]));
+            return Ok(keys.filter(|key| *key > after).map(|key| number(&key, start)).collect());
+        }
+        let list = self.store.list(&after[..start], &after, 1_000);
+        let page = self.wait_for(child::answer(list)).ok_or(())?;
+        Ok(page.entries.iter().map(|entry| number(&entry.key, start)).collect())
     }
 
     /// All of the manifest, by number.
@@ -102,17 +166,13 @@ impl Place {
         let mut entries = Vec::new();
         let mut after = String::new();
         loop {
-            let list = self.store.list(&prefix, &after, 1_000);
-            let page = self.runtime.block_on(list).expect("the store answers in the end");
+            let page = self.at_last(|| self.store.list(&prefix, &after, 1_000));
             for entry in &page.entries {
-                let number = entry.key[prefix.len()..].trim_end_matches(".json");
-                let number = number.parse().expect("only numbers are written there");
-                let get = self.store.get(&entry.key, None, 1 << 16);
-                let Ok(GetOutcome::Found(object)) = self.runtime.block_on(get) else {
-                    panic!("{} cannot be read", entry.key);
-                };
+                let found = self.at_last(|| self.store.get(&entry.key, None, 1 << 16));
+                let GetOutcome::Found(object) = found else { panic!("{} is gone", entry.key) };
                 let body = serde_json::from_slice(&object.body);
-                entries.push((number, body.expect("only whole entries are written there")));
+                let body = body.expect("only whole entries are written there");
+                entries.push((number(&entry.key, prefix.len()), body));
             }
             match page.entries.last() {
                 Some(last) if page.truncated => after.clone_from(&last.key),
@@ -121,51 +181,120 @@ impl Place {
         }
     }
 
-    /// Orders one fault for the next requests, or restarts the server; says what it did. Nothing
-    /// happens where the place is not our own server.
-    pub fn harm(&self, rng: &mut fastrand::Rng, away: Duration) -> Option<String> {
-        let Kind::Server(server) = &self.kind else { return None };
-        if rng.u8(..) < 40 {
-            server.go_away(true);
-            child::nap(away);
-            server.go_away(false);
-            return Some(format!("the server was away for {away:?}"));
+    /// The answer; what was done to the place may last for a while.
+    fn at_last<T, F>(&self, call: impl Fn() -> F) -> T
+    where
+        F: Future<Output = Result<T, tenure::store::StoreError>>,
+    {
+        let answer = (0..100).find_map(|_| self.wait_for(child::answer(call())));
+        answer.expect("the store answers in the end")
+    }
+
+    fn wait_for<T>(&self, call: impl Future<Output = T>) -> T {
+        self.runtime.block_on(call)
+    }
+
+    pub fn harms(&self) -> Vec<Harm> {
+        match &self.kind {
+            Kind::Server(_) => Harm::OF_A_SERVER.to_vec(),
+            Kind::Dir(_) => vec![Harm::Lock],
+            Kind::Environment => Vec::new(),
         }
+    }
+
+    /// Does it, or orders it for the next requests; says what exactly, or nothing if it cannot be
+    /// done now.
+    pub fn harm(&mut self, harm: Harm, rng: &mut fastrand::Rng) -> Option<String> {
+        let away = Duration::from_millis(rng.u64(50..1_500));
         let late = Duration::from_millis(rng.u64(100..3_000));
-        let fault = match rng.u8(0..11) {
-            0 | 1 => Fault::CutAfter,
-            2 => Fault::CutBefore,
-            3 => Fault::ErrorAfter,
-            4 => Fault::ErrorBefore,
-            5 => Fault::SlowDown,
-            6 => Fault::Conflict,
-            7 => Fault::AnswerLate(late),
-            8 => Fault::ApplyLate(late),
-            9 => Fault::ApplyAgain(late),
-            _ => Fault::TruncatedBody,
+        let until_ns = now_ns() + u64::try_from(away.as_nanos()).expect("it is short");
+        let server = match (&self.kind, harm) {
+            (Kind::Server(server), Harm::Restart) => {
+                self.away_until_ns.is_none().then(|| server.go_away(true))?;
+                self.away_until_ns = Some(until_ns);
+                return Some(format!("away for {away:?}"));
+            }
+            (Kind::Dir(path), Harm::Lock) if self.lock.is_none() => {
+                let lock = File::options().write(true).open(path.join(".tenure/lock")).ok()?;
+                lock.lock().expect("a lock");
+                (self.lock, self.away_until_ns) = (Some(lock), Some(until_ns));
+                return Some(format!("held for {away:?}"));
+            }
+            (Kind::Server(server), _) => server,
+            _ => return None,
         };
-        let op = match (&fault, rng.u8(0..6)) {
-            (Fault::TruncatedBody, _) | (_, 0) => Op::Get,
-            (_, 1) => Op::List,
-            _ => Op::Put,
+        let (fault, op) = match harm {
+            Harm::CutBefore => (Fault::CutBefore, Op::Put),
+            Harm::CutAfter => (Fault::CutAfter, Op::Put),
+            Harm::ErrorBefore if rng.bool() => (Fault::ErrorBefore, Op::List),
+            Harm::ErrorBefore => (Fault::ErrorBefore, Op::Put),
+            Harm::ErrorAfter => (Fault::ErrorAfter, Op::Put),
+            Harm::SlowDown if rng.bool() => (Fault::SlowDown, Op::Get),
+            Harm::SlowDown => (Fault::SlowDown, Op::Put),
+            Harm::Conflict => (Fault::Conflict, Op::Put),
+            Harm::AnswerLate => (Fault::AnswerLate(late), Op::Put),
+            Harm::ApplyLate => (Fault::ApplyLate(late), Op::Put),
+            Harm::ApplyAgain => (Fault::ApplyAgain(late), Op::Put),
+            _ => (Fault::TruncatedBody, Op::Get),
         };
-        let times = rng.usize(1..8);
-        let said = format!("{fault:?} for {times} {op:?}");
-        server.fault(fault).on(op).times(times);
+        // There are many more appends than requests of the election.
+        let (key, times) = if rng.bool() { ("/lock-", 1..4) } else { ("", 1..9) };
+        let times = rng.usize(times);
+        let said = format!("{fault:?} for {times} {op:?} {key}");
+        server.fault(fault).on(op).key_contains(key).times(times);
         Some(said)
     }
 
-    pub fn calm(&self) {
+    /// Ends what was to last until now.
+    pub fn tend(&mut self) {
+        if let Kind::Server(server) = &self.kind {
+            // Otherwise they would fill the memory in a long run.
+            server.forget_requests();
+        }
+        if self.away_until_ns.is_some_and(|until_ns| until_ns <= now_ns()) {
+            self.come_back();
+        }
+    }
+
+    fn come_back(&mut self) {
+        (self.away_until_ns, self.lock) = (None, None);
+        if let Kind::Server(server) = &self.kind {
+            server.go_away(false);
+        }
+    }
+
+    pub fn calm(&mut self) {
+        self.come_back();
         if let Kind::Server(server) = &self.kind {
             server.clear_faults();
         }
     }
+
+    /// How many requests met each kind of fault.
+    pub fn faults_met(&self) -> BTreeMap<String, usize> {
+        match &self.kind {
+            Kind::Server(server) => server.faults_met(),
+            _ => BTreeMap::new(),
+        }
+    }
+
+    /// Whether every kind of fault was met.
+    pub fn all_met(&self, met: &BTreeMap<String, usize>) -> bool {
+        // All but the restart.
+        !matches!(self.kind, Kind::Server(_)) || met.len() == Harm::OF_A_SERVER.len() - 1
+    }
+
+    pub fn make_epoch_object(&self, epoch: u64, body: &'static str) {
+        let key = self.epoch_key(epoch);
+        self.at_last(|| self.store.create(&key, body.into()));
+    }
+
+    pub fn delete_epoch_object(&self, epoch: u64) {
+        self.at_last(|| self.store.delete(vec![self.epoch_key(epoch)]));
+    }
 }
 
-fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .expect("a runtime can be built")
+/// The number in a key, from there on.
+fn number(key: &str, start: usize) -> u64 {
+    key[start..].trim_end_matches(".json").parse().expect("only numbers are written there")
 }

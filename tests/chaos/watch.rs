@@ -1,110 +1,173 @@
-//! What the epoch objects say while it goes on: when each was first seen and last renewed, and
-//! whether a child is alive after its lease.
+//! What the epoch objects say while it goes on: when each was made and renewed, and whether the
+//! newest is always there. And which children are alive meanwhile.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::child::now_ns;
-use crate::history::{Call, Op, Ret};
 use crate::place::Place;
-use crate::troop::{Troop, runs};
+use crate::troop::{ChildOf, runs};
 
 /// How many of the newest epochs are looked at.
 const WATCHED: u64 = 4;
 
+/// The epoch objects, as they were seen. Every interval is one in which something certainly took
+/// effect: from before a look that did not see it yet until after the one that did.
 #[derive(Default)]
 pub struct Watch {
-    epochs: BTreeMap<u64, Epoch>,
+    pub epochs: BTreeMap<u64, Epoch>,
     newest: u64,
-    pub renewals: Vec<Call>,
-    /// Children that were seen alive after their lease.
-    pub outlived: Vec<String>,
+    /// Before the last look that found nothing above the newest.
+    nothing_above_ns: u64,
+    /// When the child of an epoch was seen alive.
+    pub alive: BTreeMap<u64, Vec<u64>>,
+    /// What must never be seen.
+    pub wrong: Vec<String>,
 }
 
-struct Epoch {
-    /// A moment before it was made.
-    before_ns: u64,
-    /// Before which look at it, the last one, it was as it is now.
+pub struct Epoch {
+    pub made: Seen,
+    pub renewed: Vec<Seen>,
+    /// Before the last look, when it was as it is in `record`.
     looked_ns: u64,
-    /// By when its last renewal, or its creation, had taken effect.
-    renewed_ns: u64,
     record: Value,
 }
 
+/// Took effect in between.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    pub from_ns: u64,
+    pub until_ns: u64,
+}
+
 impl Watch {
-    /// One look. Whoever is alive is noted before the leases are read, so that a renewal in between
-    /// cannot make it look late.
-    pub fn look(&mut self, place: &Place, troop: &Troop, validity: Duration) {
-        let alive_ns = now_ns();
-        let mut alive = troop.children();
-        alive.retain(|child| child.epoch + WATCHED > self.newest && runs(child.pid));
-        if self.read(place).is_err() {
-            return;
-        }
-        let validity_ns = u64::try_from(validity.as_nanos()).expect("a short lease");
-        for child in alive.iter().filter(|child| !troop.paused.contains(&child.epoch)) {
-            let Some(epoch) = self.epochs.get(&child.epoch) else { continue };
-            let late_ns = alive_ns.saturating_sub(epoch.renewed_ns + validity_ns);
-            if late_ns > 0 {
-                let late = Duration::from_nanos(late_ns);
-                self.outlived.push(format!("{child:?} lives {late:?} after its lease"));
+    /// One look, and whether the store answered. Where it did not, the next look sees what this one
+    /// has missed.
+    pub fn look(&mut self, place: &Place, children: &[ChildOf]) -> bool {
+        for child in children.iter().filter(|child| child.epoch + WATCHED > self.newest) {
+            let at_ns = now_ns();
+            if runs(child.pid) {
+                self.alive.entry(child.epoch).or_default().push(at_ns);
             }
         }
+        self.read(place).is_ok()
     }
 
     fn read(&mut self, place: &Place) -> Result<(), ()> {
-        let mut epoch = self.newest.saturating_sub(WATCHED).max(1);
-        loop {
-            let before_ns = now_ns();
-            let Some(body) = place.epoch_object(epoch)? else {
-                if epoch > self.newest {
-                    return Ok(());
+        let before = self.newest;
+        for epoch in before.saturating_sub(WATCHED).max(1)..=before {
+            let looked_ns = now_ns();
+            match place.epoch_object(epoch)? {
+                Some(body) => self.note(epoch, &body, looked_ns, now_ns()),
+                None if epoch == before => {
+                    // Superseded and compacted while nobody looked, or lost.
+                    match place.epochs_after(epoch)?.first() {
+                        Some(next) => self.newest = next - 1,
+                        None => self.wrong.push(format!("epoch {epoch}, the newest, is gone")),
+                    }
                 }
-                epoch += 1;
-                continue;
+                None => {}
+            }
+        }
+        loop {
+            let looked_ns = now_ns();
+            let Some(body) = place.epoch_object(self.newest + 1)? else {
+                self.nothing_above_ns = looked_ns;
+                return Ok(());
             };
-            let record: Value = serde_json::from_slice(&body).expect("records are JSON");
-            self.note(epoch, record, before_ns);
-            self.newest = self.newest.max(epoch);
-            epoch += 1;
+            self.newest += 1;
+            self.note(self.newest, &body, looked_ns, now_ns());
         }
     }
 
-    fn note(&mut self, number: u64, record: Value, looked_ns: u64) {
-        let seen_ns = now_ns();
+    fn note(&mut self, number: u64, body: &[u8], looked_ns: u64, seen_ns: u64) {
+        let record: Value = serde_json::from_slice(body).expect("records are JSON");
         let Some(epoch) = self.epochs.get_mut(&number) else {
-            // Made since the look that did not find it; the first one has none.
-            let before_ns = self.epochs.values().map(|epoch| epoch.looked_ns).min().unwrap_or(0);
-            let epoch = Epoch { before_ns, looked_ns, renewed_ns: seen_ns, record };
-            self.epochs.insert(number, epoch);
+            let made = Seen { from_ns: self.nothing_above_ns, until_ns: seen_ns };
+            self.epochs.insert(number, Epoch { made, renewed: Vec::new(), looked_ns, record });
             return;
         };
-        if epoch.record != record {
-            let renewed = record["expired"] == false && record["nonce"] == epoch.record["nonce"];
-            if renewed {
-                epoch.renewed_ns = seen_ns;
-                self.renewals.push(Call {
-                    thread: format!("renewals of {number}"),
-                    op: Op::Renew(number),
-                    ret: Ret::Renewed,
-                    from_ns: epoch.looked_ns,
-                    until_ns: seen_ns,
-                });
-            }
-            assert!(
-                record["expired"] == true || epoch.record["expired"] == false,
-                "epoch {number} was unsealed: {:?}, then {record:?}",
-                epoch.record
-            );
-            epoch.record = record;
+        let expired = |record: &Value| record["expired"] == true;
+        if epoch.record["nonce"] != record["nonce"] {
+            self.wrong.push(format!("{number} was made again: {:?}, {record:?}", epoch.record));
+        } else if expired(&epoch.record) && !expired(&record) {
+            self.wrong.push(format!("{number} was unsealed: {:?}, {record:?}", epoch.record));
         }
+        let beats = |record: &Value| record["heartbeat"].as_u64().unwrap_or_default();
+        let writes = beats(&record).saturating_sub(beats(&epoch.record));
+        // A seal raises the heartbeat by one, too.
+        if writes > u64::from(expired(&record) && !expired(&epoch.record)) {
+            epoch.renewed.push(Seen { from_ns: epoch.looked_ns, until_ns: seen_ns });
+        }
+        epoch.record = record;
         epoch.looked_ns = looked_ns;
     }
+}
 
-    /// A moment before the epoch was made.
-    pub fn before(&self, epoch: u64) -> u64 {
-        self.epochs.get(&epoch).map_or(0, |epoch| epoch.before_ns)
+impl Epoch {
+    /// A moment by which the lease has ended that its leader believes in at `at_ns`. It counts from
+    /// the sending of a write that had taken effect by then; the latest of these was seen until:
+    pub fn lease_end(&self, at_ns: u64, validity_ns: u64) -> u64 {
+        let effective = self.renewed.iter().filter(|seen| seen.from_ns <= at_ns);
+        let last = effective.last().unwrap_or(&self.made);
+        last.until_ns + validity_ns
+    }
+}
+
+mod tests {
+    use super::*;
+
+    fn noted(records: &[&str]) -> Watch {
+        let mut watch = Watch::default();
+        for (at, record) in records.iter().enumerate() {
+            let at_ns = 100 * at as u64;
+            watch.note(1, record.as_bytes(), at_ns, at_ns + 10);
+        }
+        watch
+    }
+
+    const MADE: &str = r#"{"expired":false,"nonce":"a","heartbeat":1}"#;
+    const RENEWED: &str = r#"{"expired":false,"nonce":"a","heartbeat":2}"#;
+
+    #[test]
+    fn a_renewal_between_two_looks_lengthens_the_lease() {
+        let watch = noted(&[MADE, MADE, RENEWED, RENEWED]);
+        assert!(watch.wrong.is_empty(), "{:?}", watch.wrong);
+        // The second look, at 100, did not see it yet.
+        assert_eq!(watch.epochs[&1].lease_end(99, 1_000), 1_010);
+        assert_eq!(watch.epochs[&1].lease_end(100, 1_000), 1_210);
+    }
+
+    #[test]
+    fn a_seal_hides_no_renewal() {
+        let sealed = |beats| format!(r#"{{"expired":true,"nonce":"a","heartbeat":{beats}}}"#);
+        assert_eq!(noted(&[MADE, &sealed(2)]).epochs[&1].renewed.len(), 0);
+        assert_eq!(noted(&[MADE, &sealed(3)]).epochs[&1].renewed.len(), 1);
+    }
+
+    #[test]
+    fn broken_seal_that_is_taken_back() {
+        let sealed = r#"{"expired":true,"nonce":"a","heartbeat":2}"#;
+        assert_eq!(noted(&[MADE, sealed, RENEWED]).wrong.len(), 1);
+    }
+
+    #[test]
+    fn broken_epoch_that_is_made_twice() {
+        assert_eq!(noted(&[MADE, &MADE.replace("\"a\"", "\"b\"")]).wrong.len(), 1);
+    }
+
+    #[test]
+    fn broken_compactor_that_deletes_the_newest() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let place = Place::dir(dir.path());
+        let mut watch = Watch::default();
+        watch.look(&place, &[]);
+        place.make_epoch_object(1, MADE);
+        watch.look(&place, &[]);
+        assert!(watch.wrong.is_empty() && watch.epochs.len() == 1, "{:?}", watch.wrong);
+        place.delete_epoch_object(1);
+        watch.look(&place, &[]);
+        assert_eq!(watch.wrong, ["epoch 1, the newest, is gone"]);
     }
 }

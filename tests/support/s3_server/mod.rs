@@ -158,6 +158,11 @@ impl S3Server {
         self.shared.faults.arm(fault)
     }
 
+    /// How many requests met each kind of fault, by its name.
+    pub fn faults_met(&self) -> BTreeMap<String, usize> {
+        self.shared.faults.met()
+    }
+
     pub fn clear_faults(&self) {
         self.shared.faults.clear();
     }
