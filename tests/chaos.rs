@@ -130,14 +130,16 @@ impl Rampage {
         }
     }
 
-    /// Goes on until the time is over and everything has been done at least once.
+    /// Goes on until the time is over, everything has been done at least once, and leaders had time
+    /// to renew.
     fn run(&mut self, place: &mut Place, troop: &mut Troop, watch: &mut Watch) {
         let start_ns = self.start_ns;
         let mut deed_ns = start_ns + 2 * SECOND_NS;
         let mut harm_ns = start_ns + 2 * SECOND_NS;
         let mut part_ns = start_ns + 8 * SECOND_NS;
         let give_up_ns = self.end_ns + PATIENCE_NS;
-        while now_ns() < self.end_ns || !(self.deeds.is_through() && self.harms.is_through()) {
+        let few = |watch: &Watch| watch.renewals() < judge::ENOUGH_RENEWALS;
+        while now_ns() < self.end_ns || !self.all_done() || few(watch) {
             assert!(now_ns() < give_up_ns, "not everything could be done: {:?}", self.done);
             place.tend();
             troop.tend(place);
@@ -165,6 +167,10 @@ impl Rampage {
             }
             nap(LOOK_EVERY);
         }
+    }
+
+    fn all_done(&self) -> bool {
+        self.deeds.is_through() && self.harms.is_through()
     }
 
     fn note(&mut self, what: String, said: &str) {

@@ -215,8 +215,8 @@ async fn races_while_parts_are_killed() {
     }
 }
 
-/// The whole suite, again and again, while OSDs and gateways are killed one after the other. A check
-/// whose call failed has shown nothing, and is run again; one that saw a wrong answer fails.
+/// The whole suite, again and again, while OSDs and gateways are killed one after the other. A
+/// check whose call failed has shown nothing, and is run again; one that saw a wrong answer fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs Ceph: scripts/ceph.sh -- cargo test --test servers suite_while_parts_are_killed"]
 async fn suite_while_parts_are_killed() {

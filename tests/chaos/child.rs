@@ -16,6 +16,9 @@ pub const FOLDER: &str = "CHAOS_FOLDER";
 pub const STORE: &str = "CHAOS_STORE";
 pub const PREFIX: &str = "CHAOS_PREFIX";
 
+/// The file that tells all children to end, also those that ignore SIGTERM.
+pub const END: &str = "end";
+
 /// The exit code of a child that met a greater epoch.
 pub const FENCED: i32 = 9;
 
@@ -60,18 +63,24 @@ impl Log {
     }
 }
 
-/// Runs until fenced or killed. Nothing outlives a test for long: after ten minutes it ends.
+/// Runs until fenced, killed, or told to end by the file [`END`]. Nothing outlives a test for long:
+/// after ten minutes it ends.
 pub fn run() {
     let var = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is set"));
     let epoch: u64 = var("TENURE_EPOCH").parse().expect("a number");
     let (name, pid) = (var("TENURE_NAME"), std::process::id());
-    let file = PathBuf::from(var(FOLDER)).join(format!("child-{epoch}-{pid}-{name}"));
+    let folder = PathBuf::from(var(FOLDER));
+    let file = folder.join(format!("child-{epoch}-{pid}-{name}"));
     let file = OpenOptions::new().create(true).append(true).open(file).expect("a log");
+    let end = folder.join(END);
     let log = Log(Arc::new(file));
     log.say(Line::Starts(now_ns()));
     let beats = log.clone();
     std::thread::spawn(move || {
         for _ in 0..30_000 {
+            if end.exists() {
+                break;
+            }
             beats.say(Line::Beats(now_ns()));
             nap(Duration::from_millis(20));
         }

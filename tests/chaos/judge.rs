@@ -10,6 +10,8 @@ use crate::stalls::{self, Stall, Stalls};
 use crate::troop::Troop;
 use crate::watch::{Seen, Watch};
 
+/// How many renewals there must have been at least.
+pub const ENOUGH_RENEWALS: usize = 5;
 /// How long a guard that was stopped with its child may take to end it once it goes on.
 const GUARD_WAKES_NS: u64 = 500_000_000;
 /// For how long before the end of the lease a guard has been trying to kill.
@@ -109,7 +111,7 @@ impl Story {
             ("epochs granted", grants, 3),
             ("epochs that wrote", writers.len(), 3),
             ("appends acknowledged", acknowledged, 50),
-            ("renewals seen", self.renewals.len(), 5),
+            ("renewals seen", self.renewals.len(), ENOUGH_RENEWALS),
         ] {
             if count < least {
                 return Err(format!("too little has happened to show anything: {count} {what}"));
@@ -222,8 +224,8 @@ fn check_acknowledged(lives: &[Life], manifest: &[(u64, Entry)]) -> Result<usize
 ///
 /// The lease is known from the store: it ends at most `validity` after its last renewal was seen,
 /// which is some milliseconds late. The guard kills 200 ms before, and has that long to be given
-/// time by the kernel. Where the machine gave nobody time, as the naps of [`Stalls`] show, the child
-/// may live on for as long; so may one whose guard was stopped with it.
+/// time by the kernel. Where the machine gave nobody time, as the naps of [`Stalls`] show, the
+/// child may live on for as long; so may one whose guard was stopped with it.
 fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
     let mut nearest = u64::MAX;
     for life in lives {

@@ -149,11 +149,13 @@ impl Troop {
         command.args(["run", "--store", &place.url(), "--poll", "300ms"]);
         command.args(["--name", &self.candidates[number].name, "--validity"]);
         command.arg(format!("{}ms", self.validity_ns / 1_000_000));
-        // The others end with their leases, and start anew.
-        if number % 2 == 0 {
-            command.arg("--forever");
+        if is_stubborn(number) {
+            // Ends with its lease, and starts anew.
+            command.args(["--", "sh", "-c", "trap '' TERM; exec \"$@\"", "sh"]);
+        } else {
+            command.args(["--forever", "--"]);
         }
-        command.arg("--").arg(binary).args(["--exact", "child", "--ignored", "--nocapture"]);
+        command.arg(binary).args(["--exact", "child", "--ignored", "--nocapture"]);
         command.envs(place.env(number)).env(child::FOLDER, &self.folder);
         command
     }
@@ -182,7 +184,8 @@ impl Troop {
             }
             return Some(follower.name.clone());
         }
-        let candidate = self.candidates.iter_mut().find(|one| of_leader(one) && one.is_free())?;
+        let number = self.candidates.iter().position(|one| of_leader(one) && one.is_free())?;
+        let candidate = &mut self.candidates[number];
         let leader = leader?;
         if !leader.lines().iter().any(|line| matches!(line, Line::Appended(..))) {
             return None;
@@ -192,6 +195,7 @@ impl Troop {
         let validity_ns = self.validity_ns;
         match deed {
             Deed::KillLeader => candidate.signal(Signal::SIGKILL)?,
+            Deed::TermLeader if is_stubborn(number) => return None,
             Deed::TermLeader => candidate.signal(Signal::SIGTERM)?,
             Deed::KillChild => kill(leader.pid, Signal::SIGKILL).ok()?,
             Deed::StopChild => {
@@ -222,6 +226,7 @@ impl Troop {
     }
 
     pub fn tell_to_end(&mut self) {
+        File::create(self.folder.join(child::END)).expect("a new file");
         for process in self.candidates.iter().chain([&self.compactor]) {
             let _ = process.signal(Signal::SIGTERM);
         }
@@ -260,6 +265,11 @@ impl Troop {
         children.sort_by_key(|child| child.epoch);
         children
     }
+}
+
+/// Whether the child of this candidate ignores SIGTERM, so that its guard has to kill it.
+fn is_stubborn(candidate: usize) -> bool {
+    candidate % 2 == 1
 }
 
 /// Keeps epochs for longer than a request can be late: a create that takes effect once more after

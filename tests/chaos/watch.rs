@@ -54,6 +54,11 @@ impl Watch {
         self.read(place).is_ok()
     }
 
+    /// How many renewals were seen.
+    pub fn renewals(&self) -> usize {
+        self.epochs.values().map(|epoch| epoch.renewed.len()).sum()
+    }
+
     fn read(&mut self, place: &Place) -> Result<(), ()> {
         let before = self.newest;
         for epoch in before.saturating_sub(WATCHED).max(1)..=before {
@@ -109,8 +114,8 @@ impl Epoch {
     /// A moment by which the lease has ended that its leader believes in at `at_ns`. It counts from
     /// the sending of a write that had taken effect by then; the latest of these was seen until:
     pub fn lease_end(&self, at_ns: u64, validity_ns: u64) -> u64 {
-        let effective = self.renewed.iter().filter(|seen| seen.from_ns <= at_ns);
-        let last = effective.last().unwrap_or(&self.made);
+        let mut effective = self.renewed.iter().filter(|seen| seen.from_ns <= at_ns);
+        let last = effective.next_back().unwrap_or(&self.made);
         last.until_ns + validity_ns
     }
 }
