@@ -33,6 +33,8 @@ mod history;
 mod judge;
 #[path = "chaos/place.rs"]
 mod place;
+#[path = "chaos/proxy.rs"]
+mod proxy;
 #[path = "chaos/stalls.rs"]
 mod stalls;
 mod support;

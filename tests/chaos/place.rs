@@ -1,7 +1,7 @@
 //! Where the processes meet: our server, with its faults; a directory; or a server of the
 //! environment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use tenure::store::{DirStore, GetOutcome, Store};
 use tokio::runtime::Runtime;
 
 use crate::child::{self, now_ns};
+use crate::proxy::Proxy;
 use crate::support::environment;
 use crate::support::s3_server::{BUCKET, Fault, Op, S3Server};
 
@@ -29,13 +30,15 @@ pub struct Place {
 enum Kind {
     Server(S3Server),
     Dir(PathBuf),
-    Environment,
+    /// Proxies before all its gateways.
+    Environment(Vec<Proxy>),
 }
 
 /// What can be done to a place.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Harm {
-    /// The server cuts all connections and refuses new ones for a while, as one that restarts.
+    /// The server, or a proxy before it, cuts all connections and takes no new ones for a while, as
+    /// one that restarts.
     Restart,
     /// Somebody holds the directory's lock, so that nobody can write.
     Lock,
@@ -72,9 +75,10 @@ impl Harm {
 
 impl Place {
     fn new(kind: Kind, store: Arc<dyn Store>, prefix: String) -> Place {
-        let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(1).enable_all().build();
-        let runtime = runtime.expect("a runtime can be built");
+        Place::on(runtime(), kind, store, prefix)
+    }
+
+    fn on(runtime: Runtime, kind: Kind, store: Arc<dyn Store>, prefix: String) -> Place {
         Place { kind, store, runtime, prefix, away_until_ns: None, lock: None }
     }
 
@@ -91,11 +95,13 @@ impl Place {
 
     pub fn environment() -> Place {
         let (store, _) = environment::server();
-        Place::new(Kind::Environment, store, environment::prefix("chaos"))
+        let (runtime, endpoints) = (runtime(), environment::endpoints());
+        let proxies = endpoints.iter().map(|endpoint| Proxy::start(&runtime, endpoint)).collect();
+        Place::on(runtime, Kind::Environment(proxies), store, environment::prefix("chaos"))
     }
 
     pub fn is_of_the_environment(&self) -> bool {
-        matches!(self.kind, Kind::Environment)
+        matches!(self.kind, Kind::Environment(_))
     }
 
     /// The URL of the election.
@@ -103,7 +109,7 @@ impl Place {
         match &self.kind {
             Kind::Server(_) => format!("s3://{BUCKET}/{}leader", self.prefix),
             Kind::Dir(path) => format!("file://{}", path.display()),
-            Kind::Environment => format!("s3://{}/{}leader", environment::bucket(), self.prefix),
+            Kind::Environment(_) => format!("s3://{}/{}leader", environment::bucket(), self.prefix),
         }
     }
 
@@ -117,9 +123,8 @@ impl Place {
                 env.push((child::STORE, "s3".to_owned()));
             }
             Kind::Dir(path) => env.push((child::STORE, path.display().to_string())),
-            Kind::Environment => {
-                let endpoints = environment::endpoints();
-                let endpoint = endpoints[candidate % endpoints.len()].clone();
+            Kind::Environment(proxies) => {
+                let endpoint = proxies[candidate % proxies.len()].endpoint();
                 env.push(("AWS_ENDPOINT_URL", endpoint));
                 env.push((child::STORE, "s3".to_owned()));
             }
@@ -198,7 +203,9 @@ impl Place {
         match &self.kind {
             Kind::Server(_) => Harm::OF_A_SERVER.to_vec(),
             Kind::Dir(_) => vec![Harm::Lock],
-            Kind::Environment => Vec::new(),
+            Kind::Environment(_) => {
+                vec![Harm::Restart, Harm::CutAfter, Harm::CutAfter, Harm::CutAfter]
+            }
         }
     }
 
@@ -219,6 +226,17 @@ impl Place {
                 lock.lock().expect("a lock");
                 (self.lock, self.away_until_ns) = (Some(lock), Some(until_ns));
                 return Some(format!("held for {away:?}"));
+            }
+            (Kind::Environment(proxies), Harm::Restart) => {
+                self.away_until_ns.is_none().then_some(())?;
+                proxies.iter().for_each(|proxy| proxy.go_away(true));
+                self.away_until_ns = Some(until_ns);
+                return Some(format!("no connections for {away:?}"));
+            }
+            (Kind::Environment(proxies), Harm::CutAfter) => {
+                let (proxy, times) = (rng.usize(..proxies.len()), rng.usize(1..9));
+                proxies[proxy].cut_after(times);
+                return Some(format!("{times} of gateway {proxy}"));
             }
             (Kind::Server(server), _) => server,
             _ => return None,
@@ -258,15 +276,19 @@ impl Place {
 
     fn come_back(&mut self) {
         (self.away_until_ns, self.lock) = (None, None);
-        if let Kind::Server(server) = &self.kind {
-            server.go_away(false);
+        match &self.kind {
+            Kind::Server(server) => server.go_away(false),
+            Kind::Environment(proxies) => proxies.iter().for_each(|proxy| proxy.go_away(false)),
+            Kind::Dir(_) => {}
         }
     }
 
     pub fn calm(&mut self) {
         self.come_back();
-        if let Kind::Server(server) = &self.kind {
-            server.clear_faults();
+        match &self.kind {
+            Kind::Server(server) => server.clear_faults(),
+            Kind::Environment(proxies) => proxies.iter().for_each(Proxy::calm),
+            Kind::Dir(_) => {}
         }
     }
 
@@ -274,14 +296,20 @@ impl Place {
     pub fn faults_met(&self) -> BTreeMap<String, usize> {
         match &self.kind {
             Kind::Server(server) => server.faults_met(),
-            _ => BTreeMap::new(),
+            Kind::Environment(proxies) => {
+                let cut = proxies.iter().map(Proxy::cut).sum();
+                let met = (cut > 0).then(|| ("CutAfter".to_owned(), cut));
+                met.into_iter().collect()
+            }
+            Kind::Dir(_) => BTreeMap::new(),
         }
     }
 
     /// Whether every kind of fault was met.
     pub fn all_met(&self, met: &BTreeMap<String, usize>) -> bool {
-        // All but the restart.
-        !matches!(self.kind, Kind::Server(_)) || met.len() == Harm::OF_A_SERVER.len() - 1
+        let of_requests = |harm: &Harm| !matches!(harm, Harm::Restart | Harm::Lock);
+        let kinds: BTreeSet<_> = self.harms().into_iter().filter(of_requests).collect();
+        met.len() == kinds.len()
     }
 
     pub fn make_epoch_object(&self, epoch: u64, body: &'static str) {
@@ -292,6 +320,12 @@ impl Place {
     pub fn delete_epoch_object(&self, epoch: u64) {
         self.at_last(|| self.store.delete(vec![self.epoch_key(epoch)]));
     }
+}
+
+fn runtime() -> Runtime {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build();
+    runtime.expect("a runtime can be built")
 }
 
 /// The number in a key, from there on.
