@@ -118,9 +118,10 @@ struct Writer {
 impl Writer {
     /// The number under which the entry was appended, or the greater epoch that was met.
     async fn append(&mut self, entry: Entry) -> Result<u64, u64> {
+        let mut from = 0;
         loop {
             let Some((last, epoch)) = self.tail else {
-                self.tail = self.find_tail().await;
+                self.tail = self.find_tail(from).await;
                 continue;
             };
             if epoch > entry.epoch {
@@ -137,10 +138,12 @@ impl Writer {
             }
             // Refused, by another's or by this one's own earlier attempt, or unknown.
             if let Some(found) = self.read(&key).await {
-                self.tail = Some((number, found.epoch));
                 if found == entry {
+                    self.tail = Some((number, found.epoch));
                     return Ok(number);
                 }
+                // Somebody else writes: who has slept for long has much to catch up with.
+                (self.tail, from) = (None, last);
             }
         }
     }
@@ -154,10 +157,11 @@ impl Writer {
         }
     }
 
-    /// The greatest number and its epoch, if the store answers.
-    async fn find_tail(&self) -> Option<(u64, u64)> {
+    /// The greatest number, which is above this one, and its epoch, if the store answers; 0 if
+    /// there is none.
+    async fn find_tail(&self, from: u64) -> Option<(u64, u64)> {
         let prefix = format!("{}manifest/", self.prefix);
-        let mut last = String::new();
+        let mut last = if from == 0 { String::new() } else { key(&self.prefix, from) };
         loop {
             let page = answer(self.store.list(&prefix, &last, 1_000)).await?;
             if let Some(entry) = page.entries.last() {

@@ -20,6 +20,12 @@ const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 /// does not answer. Anything else, an unsafe store above all, is a finding.
 const EXPECTED: [i32; 6] = [0, child::FENCED, 75, 128 + 9, 128 + 15, 69];
 
+/// Three of four children ignore SIGTERM, so that their guards have to kill them.
+const STUBBORN: &str = r#"[ $((TENURE_EPOCH % 4)) = 0 ] || trap '' TERM; exec "$@""#;
+
+/// How long a child that was paused goes on before its guard does.
+const ZOMBIE_NS: u64 = 400_000_000;
+
 pub struct Troop {
     candidates: Vec<Process>,
     compactor: Process,
@@ -149,12 +155,11 @@ impl Troop {
         command.args(["run", "--store", &place.url(), "--poll", "300ms"]);
         command.args(["--name", &self.candidates[number].name, "--validity"]);
         command.arg(format!("{}ms", self.validity_ns / 1_000_000));
-        if is_stubborn(number) {
-            // Ends with its lease, and starts anew.
-            command.args(["--", "sh", "-c", "trap '' TERM; exec \"$@\"", "sh"]);
-        } else {
-            command.args(["--forever", "--"]);
+        // The others end with their leases, and start anew.
+        if number.is_multiple_of(2) {
+            command.arg("--forever");
         }
+        command.args(["--", "sh", "-c", STUBBORN, "sh"]);
         command.arg(binary).args(["--exact", "child", "--ignored", "--nocapture"]);
         command.envs(place.env(number)).env(child::FOLDER, &self.folder);
         command
@@ -184,8 +189,7 @@ impl Troop {
             }
             return Some(follower.name.clone());
         }
-        let number = self.candidates.iter().position(|one| of_leader(one) && one.is_free())?;
-        let candidate = &mut self.candidates[number];
+        let candidate = self.candidates.iter_mut().find(|one| of_leader(one) && one.is_free())?;
         let leader = leader?;
         if !leader.lines().iter().any(|line| matches!(line, Line::Appended(..))) {
             return None;
@@ -195,8 +199,14 @@ impl Troop {
         let validity_ns = self.validity_ns;
         match deed {
             Deed::KillLeader => candidate.signal(Signal::SIGKILL)?,
-            Deed::TermLeader if is_stubborn(number) => return None,
-            Deed::TermLeader => candidate.signal(Signal::SIGTERM)?,
+            Deed::TermLeader if leader.epoch.is_multiple_of(4) => {
+                candidate.signal(Signal::SIGTERM)?;
+            }
+            // SIGTERM, and SIGKILL to a child that ignores it.
+            Deed::TermLeader => {
+                candidate.signal(Signal::SIGTERM)?;
+                kill(leader.pid, Signal::SIGKILL).ok()?;
+            }
             Deed::KillChild => kill(leader.pid, Signal::SIGKILL).ok()?,
             Deed::StopChild => {
                 let until_ns = now_ns() + rng.u64(validity_ns / 8..validity_ns);
@@ -207,11 +217,11 @@ impl Troop {
                 let until_ns = now_ns() + rng.u64(validity_ns * 3 / 2..validity_ns * 5 / 2);
                 let stopped = Seen { from_ns: now_ns(), until_ns: u64::MAX };
                 self.guards_stopped.insert(leader.epoch, stopped);
-                candidate.stop(guard, until_ns + 300_000_000, Some(leader.epoch));
-                candidate.stop(pid, until_ns + 300_000_000, None);
+                candidate.stop(guard, until_ns + ZOMBIE_NS, Some(leader.epoch));
+                candidate.stop(pid, until_ns + ZOMBIE_NS, None);
                 candidate.stop(leader.pid, until_ns, None);
             }
-            _ => candidate.stop(pid, now_ns() + rng.u64(validity_ns / 8..validity_ns * 2), None),
+            _ => candidate.stop(pid, now_ns() + rng.u64(validity_ns / 2..validity_ns * 2), None),
         }
         Some(format!("{}, epoch {}", leader.name, leader.epoch))
     }
@@ -265,11 +275,6 @@ impl Troop {
         children.sort_by_key(|child| child.epoch);
         children
     }
-}
-
-/// Whether the child of this candidate ignores SIGTERM, so that its guard has to kill it.
-fn is_stubborn(candidate: usize) -> bool {
-    candidate % 2 == 1
 }
 
 /// Keeps epochs for longer than a request can be late: a create that takes effect once more after
