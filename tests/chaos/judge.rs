@@ -25,6 +25,7 @@ pub struct Story {
     renewals: Vec<(u64, Seen)>,
     wrong: Vec<String>,
     compacted: u64,
+    made_again: usize,
     end_ns: u64,
 }
 
@@ -88,6 +89,7 @@ impl Story {
             stalls: stalls.seen(),
             wrong,
             compacted: troop.compacted(),
+            made_again: watch.made_again,
             end_ns: now_ns(),
         }
     }
@@ -119,13 +121,14 @@ impl Story {
         }
         Ok(format!(
             "{grants} epochs granted, {} of them wrote; {} renewals seen; {} entries, \
-             {acknowledged} acknowledged; {fenced} children fenced off; {} epochs compacted; the \
-             last sign of life of a child came {} ms before its lease ended, or earlier; the \
-             machine stalled {} times, for {} ms at most; {linearizable}",
+             {acknowledged} acknowledged; {fenced} children fenced off; {} epochs compacted, {} \
+             made again in vain; the last sign of life of a child came {} ms before its lease \
+             ended, or earlier; the machine stalled {} times, for {} ms at most; {linearizable}",
             writers.len(),
             self.renewals.len(),
             self.manifest.len(),
             self.compacted,
+            self.made_again,
             nearest / 1_000_000,
             self.stalls.len(),
             self.stalls.iter().map(|(from, until)| until - from).max().unwrap_or(0) / 1_000_000,

@@ -30,6 +30,7 @@ fn story() -> Story {
         renewals: Vec::new(),
         wrong: Vec::new(),
         compacted: 0,
+        made_again: 0,
         end_ns: 60 * SECOND,
     }
 }
