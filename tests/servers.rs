@@ -215,6 +215,45 @@ async fn races_while_parts_are_killed() {
     }
 }
 
+/// The whole suite, again and again, while OSDs and gateways are killed one after the other. A
+/// check whose call failed has shown nothing, and is run again; one that saw a wrong answer fails.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs Ceph: scripts/ceph.sh -- cargo test --test servers suite_while_parts_are_killed"]
+async fn suite_while_parts_are_killed() {
+    let (store, can) = environment::server();
+    let mut harm = harm::Harm::new();
+    let mut killed = BTreeMap::<&str, usize>::new();
+    let mut held = BTreeMap::<&str, usize>::new();
+    let mut undecided = BTreeMap::<&str, usize>::new();
+    let mut rounds = 0;
+    while rounds < 3 || killed.len() < harm::PARTS.len() || held.len() < conformance::CHECKS {
+        assert!(rounds < 30, "held {held:?}, undecided {undecided:?}, killed {killed:?}");
+        rounds += 1;
+        let prefix = environment::prefix("harmed");
+        let suite = conformance::report(Arc::clone(&store), &prefix, &can);
+        tokio::pin!(suite);
+        let results = loop {
+            tokio::select! {
+                results = &mut suite => break results,
+                () = pause(Duration::from_secs(8)) => {
+                    *killed.entry(harm.kill_the_next()).or_default() += 1;
+                }
+            }
+        };
+        for (check, result) in results {
+            match result {
+                Ok(()) => *held.entry(check).or_default() += 1,
+                Err(words) if words.contains("Transient, happened") => {
+                    println!("round {rounds}, undecided: {words}");
+                    *undecided.entry(check).or_default() += 1;
+                }
+                Err(words) => panic!("round {rounds}: {words}"),
+            }
+        }
+    }
+    println!("{rounds} rounds; held: {held:?}; undecided: {undecided:?}; killed: {killed:?}");
+}
+
 #[allow(clippy::disallowed_methods, reason = "real servers take real time")]
 async fn pause(time: Duration) {
     tokio::time::sleep(time).await;

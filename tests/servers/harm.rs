@@ -6,7 +6,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// In turn, so that an OSD and a gateway are never both away for long.
-const PARTS: [&str; 5] = ["osd.1", "gateway.0", "osd.2", "gateway.1", "osd.0"];
+pub const PARTS: [&str; 5] = ["osd.1", "gateway.0", "osd.2", "gateway.1", "osd.0"];
+
+const FOLDER: &str = "TENURE_TEST_PIDS";
 
 pub struct Harm {
     folder: PathBuf,
@@ -14,8 +16,14 @@ pub struct Harm {
 }
 
 impl Harm {
+    /// Whether the server is such a cluster.
+    #[allow(dead_code, reason = "only one of the programs that share this runs on any server")]
+    pub fn is_possible() -> bool {
+        std::env::var_os(FOLDER).is_some()
+    }
+
     pub fn new() -> Harm {
-        let folder = std::env::var_os("TENURE_TEST_PIDS").expect("set by scripts/ceph.sh");
+        let folder = std::env::var_os(FOLDER).expect("set by scripts/ceph.sh");
         Harm { folder: folder.into(), turn: 0 }
     }
 

@@ -50,6 +50,9 @@ impl Capabilities {
     }
 }
 
+/// How many checks there are for a store that dates its objects.
+pub const CHECKS: usize = 17;
+
 /// 50, or what `TENURE_RACE_ROUNDS` says.
 pub fn race_rounds() -> usize {
     let rounds = std::env::var("TENURE_RACE_ROUNDS").ok();
@@ -121,6 +124,7 @@ fn checks<'a>(
     let rounds = can.race_rounds;
     checks.push(("create-race", races::one_creator_wins(of("create-race"), rounds).boxed()));
     checks.push(("replace-race", races::one_replacer_wins(of("replace-race"), rounds).boxed()));
+    assert_eq!(checks.len(), CHECKS - usize::from(!can.dates));
     checks
 }
 

@@ -1,5 +1,6 @@
 //! What goes wrong, for which requests, and how often.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -72,7 +73,11 @@ struct Rule {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Faults(Arc<Mutex<Vec<Rule>>>);
+pub struct Faults {
+    rules: Arc<Mutex<Vec<Rule>>>,
+    /// How many requests met each kind of fault.
+    met: Arc<Mutex<BTreeMap<String, usize>>>,
+}
 
 /// A fault that is armed at the end of the statement that describes it. For every request, unless
 /// narrowed down, and until [`S3Server::clear_faults`](super::S3Server::clear_faults).
@@ -126,13 +131,25 @@ impl Faults {
                 continue;
             }
             rule.left = rule.left.map(|left| left - 1);
+            self.count(&rule.fault);
             return Some(rule.fault.clone());
         }
         None
     }
 
+    /// How many requests met each kind of fault, by its name.
+    pub fn met(&self) -> BTreeMap<String, usize> {
+        self.met.lock().expect("no step under the lock panics").clone()
+    }
+
+    fn count(&self, fault: &Fault) {
+        let name = format!("{fault:?}");
+        let name = name.split('(').next().unwrap_or_default().to_owned();
+        *self.met.lock().expect("no step under the lock panics").entry(name).or_default() += 1;
+    }
+
     fn rules(&self) -> std::sync::MutexGuard<'_, Vec<Rule>> {
-        self.0.lock().expect("no step under the lock panics")
+        self.rules.lock().expect("no step under the lock panics")
     }
 }
 

@@ -68,6 +68,8 @@ struct Shared {
     /// Raised by each release of the requests that are held.
     released: watch::Sender<u64>,
     held: watch::Sender<usize>,
+    /// Whether connections are cut and refused.
+    away: watch::Sender<bool>,
 }
 
 /// Who may sign, and what each is denied.
@@ -105,6 +107,7 @@ impl S3Server {
             seen: Mutex::default(),
             released: watch::Sender::new(0),
             held: watch::Sender::new(0),
+            away: watch::Sender::new(false),
         });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
@@ -155,8 +158,19 @@ impl S3Server {
         self.shared.faults.arm(fault)
     }
 
+    /// How many requests met each kind of fault, by its name.
+    pub fn faults_met(&self) -> BTreeMap<String, usize> {
+        self.shared.faults.met()
+    }
+
     pub fn clear_faults(&self) {
         self.shared.faults.clear();
+    }
+
+    /// Cuts all connections and refuses new ones, as while a server restarts, or takes them again.
+    /// What is stored stays.
+    pub fn go_away(&self, away: bool) {
+        self.shared.away.send_replace(away);
     }
 
     /// Changes how the server differs from S3.

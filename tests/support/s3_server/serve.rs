@@ -19,6 +19,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use percent_encoding::percent_decode_str;
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 use super::{Fault, Op, Seen, Shared};
 
@@ -48,18 +49,38 @@ pub fn http_client() -> SharedHttpClient {
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    listener.set_nonblocking(true).expect("a listener can be made non-blocking");
-    let listener = tokio::net::TcpListener::from_std(listener).expect("a bound listener");
+    let address = listener.local_addr().expect("a bound listener has an address");
+    let mut listener = Some(listener);
+    let mut away = shared.away.subscribe();
     loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
-        let shared = shared.clone();
-        tokio::spawn(async move {
-            let service = service_fn(|request| respond(shared.clone(), request));
-            let connection = hyper::server::conn::http1::Builder::new();
-            // An error is a client that went away or a fault that closes the connection.
-            let _ = connection.serve_connection(TokioIo::new(stream), service).await;
-        });
+        let mut connections = JoinSet::new();
+        let bound = match listener.take() {
+            Some(bound) => bound,
+            None => TcpListener::bind(address).expect("the port is still free"),
+        };
+        bound.set_nonblocking(true).expect("a listener can be made non-blocking");
+        let bound = tokio::net::TcpListener::from_std(bound).expect("a bound listener");
+        loop {
+            tokio::select! {
+                accepted = bound.accept() => {
+                    let Ok((stream, _)) = accepted else { continue };
+                    connections.spawn(serve(stream, shared.clone()));
+                }
+                Some(_) = connections.join_next() => {}
+                _ = away.wait_for(|away| *away) => break,
+            }
+        }
+        // Requests that have come in take effect all the same, on tasks of their own.
+        drop((bound, connections));
+        let _ = away.wait_for(|away| !*away).await;
     }
+}
+
+async fn serve(stream: tokio::net::TcpStream, shared: Arc<Shared>) {
+    let service = service_fn(|request| respond(shared.clone(), request));
+    let connection = hyper::server::conn::http1::Builder::new();
+    // An error is a client that went away or a fault that closes the connection.
+    let _ = connection.serve_connection(TokioIo::new(stream), service).await;
 }
 
 /// An error closes the connection without an answer.

@@ -1,0 +1,213 @@
+//! What `tenure run` runs: appends `(epoch, sequence)` to a manifest of serially numbered objects,
+//! and stops once it meets a greater epoch.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tenure::store::{DirStore, GetOutcome, PutOutcome, S3Store, Store};
+use tenure::{Clock as _, SystemClock};
+
+pub const FOLDER: &str = "CHAOS_FOLDER";
+/// A directory, or `s3` for the bucket of the environment.
+pub const STORE: &str = "CHAOS_STORE";
+pub const PREFIX: &str = "CHAOS_PREFIX";
+
+/// The file that tells all children to end, also those that ignore SIGTERM.
+pub const END: &str = "end";
+
+/// The exit code of a child that met a greater epoch.
+pub const FENCED: i32 = 9;
+
+const MAX_BODY: usize = 4096;
+const REQUEST: Duration = Duration::from_secs(2);
+
+/// One object of the manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    pub epoch: u64,
+    pub sequence: u64,
+}
+
+/// One line of a child's log; the time is nanoseconds of the machine's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Line {
+    Starts(u64),
+    Beats(u64),
+    Calls(u64, Entry),
+    /// Acknowledged: the entry is in the manifest under this number.
+    Appended(u64, Entry, u64),
+    /// Refused: a greater epoch is in the manifest.
+    Fenced(u64, Entry, u64),
+}
+
+pub fn now_ns() -> u64 {
+    u64::try_from(SystemClock.now().boot.as_nanos()).expect("the machine is younger than that")
+}
+
+pub fn key(prefix: &str, number: u64) -> String {
+    format!("{prefix}manifest/{number:020}.json")
+}
+
+#[derive(Clone)]
+struct Log(Arc<File>);
+
+impl Log {
+    fn say(&self, line: Line) {
+        let text = serde_json::to_string(&line).expect("a line is JSON") + "\n";
+        // In one write, so that it is there as a whole even if the process is killed just after.
+        (&*self.0).write_all(text.as_bytes()).expect("the log can be written");
+    }
+}
+
+/// Runs until fenced, killed, or told to end by the file [`END`]. Nothing outlives a test for long:
+/// after ten minutes it ends.
+pub fn run() {
+    let var = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is set"));
+    let epoch: u64 = var("TENURE_EPOCH").parse().expect("a number");
+    let (name, pid) = (var("TENURE_NAME"), std::process::id());
+    let folder = PathBuf::from(var(FOLDER));
+    let file = folder.join(format!("child-{epoch}-{pid}-{name}"));
+    let file = OpenOptions::new().create(true).append(true).open(file).expect("a log");
+    let end = folder.join(END);
+    let log = Log(Arc::new(file));
+    log.say(Line::Starts(now_ns()));
+    let beats = log.clone();
+    std::thread::spawn(move || {
+        for _ in 0..30_000 {
+            if end.exists() {
+                break;
+            }
+            beats.say(Line::Beats(now_ns()));
+            nap(Duration::from_millis(20));
+        }
+        std::process::exit(0);
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime can be built").block_on(async {
+        let store: Arc<dyn Store> = match var(STORE).as_str() {
+            "s3" => Arc::new(S3Store::from_env(var("TENURE_TEST_S3_BUCKET")).await),
+            path => Arc::new(DirStore::open(path).expect("a directory")),
+        };
+        let mut writer = Writer { store, prefix: var(PREFIX), tail: None };
+        for sequence in 1..u64::MAX {
+            let entry = Entry { epoch, sequence };
+            log.say(Line::Calls(now_ns(), entry));
+            match writer.append(entry).await {
+                Ok(number) => log.say(Line::Appended(now_ns(), entry, number)),
+                Err(greater) => {
+                    log.say(Line::Fenced(now_ns(), entry, greater));
+                    std::process::exit(FENCED);
+                }
+            }
+            pause(Duration::from_millis(15)).await;
+        }
+    });
+}
+
+struct Writer {
+    store: Arc<dyn Store>,
+    prefix: String,
+    /// The last number that is known, and the epoch in it.
+    tail: Option<(u64, u64)>,
+}
+
+impl Writer {
+    /// The number under which the entry was appended, or the greater epoch that was met.
+    async fn append(&mut self, entry: Entry) -> Result<u64, u64> {
+        let mut from = 0;
+        loop {
+            let Some((last, epoch)) = self.tail else {
+                self.tail = self.find_tail(from).await;
+                continue;
+            };
+            if epoch > entry.epoch {
+                return Err(epoch);
+            }
+            let number = last + 1;
+            let key = key(&self.prefix, number);
+            let body = serde_json::to_vec(&entry).expect("an entry is JSON");
+            if let Some(PutOutcome::Done { .. }) =
+                answer(self.store.create(&key, body.into())).await
+            {
+                self.tail = Some((number, entry.epoch));
+                return Ok(number);
+            }
+            // Refused, by another's or by this one's own earlier attempt, or unknown.
+            if let Some(found) = self.read(&key).await {
+                if found == entry {
+                    self.tail = Some((number, found.epoch));
+                    return Ok(number);
+                }
+                // Somebody else writes: who has slept for long has much to catch up with.
+                (self.tail, from) = (None, last);
+            }
+        }
+    }
+
+    async fn read(&self, key: &str) -> Option<Entry> {
+        match answer(self.store.get(key, None, MAX_BODY)).await? {
+            GetOutcome::Found(object) => {
+                Some(serde_json::from_slice(&object.body).expect("a whole entry"))
+            }
+            _ => None,
+        }
+    }
+
+    /// The greatest number, which is above this one, and its epoch, if the store answers; 0 if
+    /// there is none.
+    async fn find_tail(&self, from: u64) -> Option<(u64, u64)> {
+        let prefix = format!("{}manifest/", self.prefix);
+        let mut last = if from == 0 { String::new() } else { key(&self.prefix, from) };
+        loop {
+            let page = answer(self.store.list(&prefix, &last, 1_000)).await?;
+            if let Some(entry) = page.entries.last() {
+                last.clone_from(&entry.key);
+            }
+            if !page.truncated {
+                break;
+            }
+        }
+        if last.is_empty() {
+            return Some((0, 0));
+        }
+        let number = last.strip_prefix(&prefix)?.strip_suffix(".json")?.parse().ok()?;
+        Some((number, self.read(&last).await?.epoch))
+    }
+}
+
+/// The answer, unless the call fails or takes long; then there is a pause.
+#[allow(clippy::disallowed_methods, reason = "real servers take real time")]
+pub async fn answer<T>(
+    call: impl Future<Output = Result<T, tenure::store::StoreError>>,
+) -> Option<T> {
+    match tokio::time::timeout(REQUEST, call).await {
+        Ok(Ok(answer)) => Some(answer),
+        _ => {
+            pause(Duration::from_millis(50)).await;
+            None
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "a process of its own")]
+async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+#[allow(clippy::disallowed_methods, reason = "a process of its own")]
+pub fn nap(time: Duration) {
+    std::thread::sleep(time);
+}
+
+impl Line {
+    pub fn at_ns(&self) -> u64 {
+        match *self {
+            Line::Starts(at) | Line::Beats(at) | Line::Calls(at, _) => at,
+            Line::Appended(at, ..) | Line::Fenced(at, ..) => at,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Whether a history of grants, renewals and writes is one of a register that is guarded by
+//! epochs, judged by stateright's checker.
+
+use stateright::semantics::{ConsistencyTester as _, LinearizabilityTester, SequentialSpec};
+
+/// Histories are cut where nothing is in flight, since the checker's work grows with their square.
+const PIECE: usize = 60;
+/// The checker recurses once per call.
+const STACK: usize = 1 << 30;
+
+/// Who leads, and the manifest that the leaders write: what all the processes together should look
+/// like.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Guarded {
+    granted: u64,
+    /// The epoch in the manifest's last entry.
+    written_by: u64,
+    entries: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Op {
+    Grant(u64),
+    Renew(u64),
+    Append(u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ret {
+    Granted,
+    Renewed,
+    Appended(u64),
+    Refused,
+}
+
+impl SequentialSpec for Guarded {
+    type Op = Op;
+    type Ret = Ret;
+
+    fn invoke(&mut self, op: &Op) -> Ret {
+        match *op {
+            Op::Grant(epoch) if epoch > self.granted => {
+                self.granted = epoch;
+                Ret::Granted
+            }
+            Op::Renew(epoch) if epoch == self.granted => Ret::Renewed,
+            Op::Append(epoch) if (self.written_by..=self.granted).contains(&epoch) => {
+                self.written_by = epoch;
+                self.entries += 1;
+                Ret::Appended(self.entries)
+            }
+            _ => Ret::Refused,
+        }
+    }
+}
+
+/// Something that took effect at one moment between these two.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub op: Op,
+    pub ret: Ret,
+    pub from_ns: u64,
+    pub until_ns: u64,
+}
+
+/// Checks the history; says how many calls and pieces there were, or which piece has no order.
+pub fn check(calls: Vec<Call>) -> Result<String, String> {
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || check_all(calls));
+    thread.expect("a thread can be started").join().expect("the checker does not panic")
+}
+
+fn check_all(mut calls: Vec<Call>) -> Result<String, String> {
+    calls.sort_by_key(|call| call.from_ns);
+    let mut state = Guarded::default();
+    let (mut pieces, mut longest, mut start, mut open_until) = (0, 0, 0, 0);
+    for next in 1..=calls.len() {
+        open_until = open_until.max(calls[next - 1].until_ns);
+        let quiet = calls.get(next).is_none_or(|call| call.from_ns > open_until);
+        if quiet && (next - start >= PIECE || next == calls.len()) {
+            state = check_piece(state, &calls[start..next])?;
+            pieces += 1;
+            longest = longest.max(next - start);
+            start = next;
+        }
+    }
+    let count = calls.len();
+    Ok(format!("{count} calls in {pieces} pieces of up to {longest} are linearizable"))
+}
+
+/// The state after the piece. There is only one: every call has returned.
+fn check_piece(before: Guarded, calls: &[Call]) -> Result<Guarded, String> {
+    // Each call goes to the first thread on which nothing is in flight: the fewer threads, the less
+    // the checker tries, and calls of one thread follow each other in time anyway.
+    let mut free_from: Vec<u64> = Vec::new();
+    let mut events = Vec::new();
+    for call in calls {
+        let free = free_from.iter().position(|until_ns| *until_ns < call.from_ns);
+        let thread = free.unwrap_or(free_from.len());
+        if thread == free_from.len() {
+            free_from.push(0);
+        }
+        free_from[thread] = call.until_ns;
+        // At the same moment, calls before returns: that allows more orders, never fewer.
+        events.extend([(call.from_ns, 0, thread, call), (call.until_ns, 1, thread, call)]);
+    }
+    events.sort_by_key(|(at_ns, kind, ..)| (*at_ns, *kind));
+    let mut tester = LinearizabilityTester::new(before.clone());
+    for (_, kind, thread, call) in events {
+        match kind {
+            0 => tester.on_invoke(thread, call.op)?,
+            _ => tester.on_return(thread, call.ret)?,
+        };
+    }
+    let Some(order) = tester.serialized_history() else {
+        return Err(format!("no order explains, from {before:?} on:\n{calls:#?}"));
+    };
+    let mut state = before;
+    for (op, _) in order {
+        state.invoke(&op);
+    }
+    Ok(state)
+}
+
+mod tests {
+    use super::*;
+
+    fn call(op: Op, ret: Ret, from_ns: u64, until_ns: u64) -> Call {
+        Call { op, ret, from_ns, until_ns }
+    }
+
+    fn grants(epochs: u64) -> Vec<Call> {
+        let grant = |epoch| call(Op::Grant(epoch), Ret::Granted, epoch * 10, epoch * 10 + 1);
+        (1..=epochs).map(grant).collect()
+    }
+
+    #[test]
+    fn calls_at_the_same_time_may_have_any_order() {
+        let mut history = vec![
+            call(Op::Grant(1), Ret::Granted, 0, 5),
+            call(Op::Append(1), Ret::Appended(2), 6, 20),
+            call(Op::Append(1), Ret::Appended(1), 7, 9),
+            call(Op::Grant(2), Ret::Granted, 10, 30),
+            call(Op::Renew(1), Ret::Renewed, 15, 25),
+            call(Op::Append(2), Ret::Appended(3), 31, 40),
+            call(Op::Append(1), Ret::Refused, 32, 45),
+        ];
+        check(history.clone()).expect("there is an order");
+        history[4].from_ns = 31;
+        history[4].until_ns = 33;
+        check(history).expect_err("renewed after the next grant");
+    }
+
+    #[test]
+    fn what_is_cut_into_pieces_is_still_one_history() {
+        let mut history = grants(1);
+        for entry in 1..=200 {
+            let from_ns = 100 + entry * 10;
+            history.push(call(Op::Append(1), Ret::Appended(entry), from_ns, from_ns + 5));
+        }
+        let said = check(history.clone()).expect("there is an order");
+        assert!(said.contains("in 4 pieces"), "{said}");
+        history.push(call(Op::Grant(1), Ret::Granted, 9_000, 9_001));
+        check(history).expect_err("an epoch is granted twice, the second time pieces later");
+    }
+
+    #[test]
+    fn broken_register_that_accepts_a_lower_epoch() {
+        let mut history = grants(2);
+        history.extend([
+            call(Op::Append(2), Ret::Appended(1), 30, 35),
+            call(Op::Append(1), Ret::Appended(2), 36, 39),
+        ]);
+        check(history).expect_err("a zombie was let in");
+    }
+
+    #[test]
+    fn broken_append_before_the_grant() {
+        let mut history = grants(1);
+        history.push(call(Op::Append(1), Ret::Appended(1), 1, 2));
+        check(history).expect_err("nobody led");
+    }
+
+    #[test]
+    fn broken_grant_after_a_greater_one() {
+        let mut history = grants(2);
+        history.push(call(Op::Grant(1), Ret::Granted, 40, 41));
+        check(history).expect_err("grants go back");
+    }
+
+    #[test]
+    fn broken_renewal_of_a_superseded_epoch() {
+        let mut history = grants(2);
+        history.push(call(Op::Renew(1), Ret::Renewed, 40, 50));
+        check(history).expect_err("two leaders");
+    }
+
+    #[test]
+    fn broken_append_that_was_lost() {
+        let mut history = grants(2);
+        history.extend([
+            call(Op::Append(1), Ret::Appended(1), 30, 31),
+            call(Op::Append(2), Ret::Appended(1), 32, 33),
+        ]);
+        check(history).expect_err("an acknowledged entry is gone");
+    }
+
+    #[test]
+    fn broken_refusal_without_a_greater_epoch() {
+        let mut history = grants(1);
+        history.push(call(Op::Append(1), Ret::Refused, 30, 31));
+        check(history).expect_err("nobody else wrote");
+    }
+}

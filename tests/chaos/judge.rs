@@ -1,0 +1,285 @@
+//! What must hold in the end. Each check has a story that it must not let pass.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::child::{Entry, Line, now_ns};
+use crate::history::{self, Call, Op, Ret};
+use crate::place::Place;
+use crate::stalls::{self, Stall, Stalls};
+use crate::troop::Troop;
+use crate::watch::{Seen, Watch};
+
+/// How many renewals there must have been at least.
+pub const ENOUGH_RENEWALS: usize = 5;
+/// How long a guard that was stopped with its child may take to end it once it goes on.
+const GUARD_WAKES_NS: u64 = 500_000_000;
+/// For how long before the end of the lease a guard has been trying to kill.
+const KILL_MARGIN_NS: u64 = 200_000_000;
+
+/// Everything that was seen and written down.
+pub struct Story {
+    lives: Vec<Life>,
+    manifest: Vec<(u64, Entry)>,
+    stalls: Vec<Stall>,
+    renewals: Vec<(u64, Seen)>,
+    wrong: Vec<String>,
+    compacted: u64,
+    made_again: usize,
+    end_ns: u64,
+}
+
+/// A child.
+#[derive(Clone, Debug, Default)]
+struct Life {
+    epoch: u64,
+    lines: Vec<Line>,
+    /// Each moment at which it was alive, with the end of the lease at that moment.
+    signs: Vec<(u64, u64)>,
+    /// While its guard was stopped with it.
+    guard_stopped: Option<Seen>,
+    /// After its epoch was made, and before its child was started or its lease renewed.
+    granted: Option<Seen>,
+}
+
+impl Story {
+    pub fn of(
+        place: &Place,
+        troop: &Troop,
+        watch: Watch,
+        stalls: Stalls,
+        validity: Duration,
+    ) -> Story {
+        let manifest = place.manifest();
+        let validity_ns = u64::try_from(validity.as_nanos()).expect("a short lease");
+        let mut wrong = [&watch.wrong[..], &troop.unexpected[..]].concat();
+        let mut lives = Vec::new();
+        for child in troop.children() {
+            let (epoch, lines) = (child.epoch, child.lines());
+            let Some(seen) = watch.epochs.get(&epoch) else {
+                wrong.push(format!("{child:?} ran in an epoch that nobody saw"));
+                continue;
+            };
+            let alive = watch.alive.get(&epoch).into_iter().flatten().copied();
+            let sign = |at_ns| (at_ns, seen.lease_end(at_ns, validity_ns));
+            let signs = lines.iter().map(Line::at_ns).chain(alive).map(sign).collect();
+            let granted = lines.first().map(|line| {
+                let renewed = seen.renewed.first().map_or(u64::MAX, |seen| seen.until_ns);
+                Seen { from_ns: seen.made.from_ns, until_ns: line.at_ns().min(renewed) }
+            });
+            let guard_stopped = troop.guards_stopped.get(&epoch).copied();
+            lives.push(Life { epoch, lines, signs, guard_stopped, granted });
+        }
+        // Who leads without a child, as it was killed or lost the lease first, was granted as well.
+        for (epoch, seen) in &watch.epochs {
+            if let Some(first) = seen.renewed.first()
+                && lives.iter().all(|life| life.epoch != *epoch || life.granted.is_none())
+            {
+                let granted = Seen { from_ns: seen.made.from_ns, until_ns: first.until_ns };
+                lives.push(Life { epoch: *epoch, granted: Some(granted), ..Life::default() });
+            }
+        }
+        let renewals = watch.epochs.iter();
+        let renewals =
+            renewals.flat_map(|(epoch, seen)| seen.renewed.iter().map(|one| (*epoch, *one)));
+        Story {
+            renewals: renewals.collect(),
+            lives,
+            manifest,
+            stalls: stalls.seen(),
+            wrong,
+            compacted: troop.compacted(),
+            made_again: watch.made_again,
+            end_ns: now_ns(),
+        }
+    }
+
+    /// What there was, or what should not have been.
+    pub fn judge(&self) -> Result<String, String> {
+        if !self.wrong.is_empty() {
+            return Err(self.wrong.join("\n"));
+        }
+        check_manifest(&self.manifest)?;
+        let acknowledged = check_acknowledged(&self.lives, &self.manifest)?;
+        let nearest = check_leases(&self.lives, &self.stalls)?;
+        check_order(&self.lives)?;
+        let mut history = self.history();
+        let fenced = history.iter().filter(|call| call.ret == Ret::Refused).count();
+        close(&mut history, self.end_ns);
+        let grants = history.iter().filter(|call| call.ret == Ret::Granted).count();
+        let linearizable = history::check(history)?;
+        let writers: BTreeSet<_> = self.manifest.iter().map(|(_, entry)| entry.epoch).collect();
+        for (what, count, least) in [
+            ("epochs granted", grants, 3),
+            ("epochs that wrote", writers.len(), 3),
+            ("appends acknowledged", acknowledged, 50),
+            ("renewals seen", self.renewals.len(), ENOUGH_RENEWALS),
+        ] {
+            if count < least {
+                return Err(format!("too little has happened to show anything: {count} {what}"));
+            }
+        }
+        Ok(format!(
+            "{grants} epochs granted, {} of them wrote; {} renewals seen; {} entries, \
+             {acknowledged} acknowledged; {fenced} children fenced off; {} epochs compacted, {} \
+             made again in vain; the last sign of life of a child came {} ms before its lease \
+             ended, or earlier; the machine stalled {} times, for {} ms at most; {linearizable}",
+            writers.len(),
+            self.renewals.len(),
+            self.manifest.len(),
+            self.compacted,
+            self.made_again,
+            nearest / 1_000_000,
+            self.stalls.len(),
+            self.stalls.iter().map(|(from, until)| until - from).max().unwrap_or(0) / 1_000_000,
+        ))
+    }
+
+    /// All calls. What was never answered counts if the manifest has it.
+    fn history(&self) -> Vec<Call> {
+        let call =
+            |op, ret, seen: Seen| Call { op, ret, from_ns: seen.from_ns, until_ns: seen.until_ns };
+        let renew = |(epoch, seen): &(u64, Seen)| call(Op::Renew(*epoch), Ret::Renewed, *seen);
+        let mut history: Vec<_> = self.renewals.iter().map(renew).collect();
+        let numbers: BTreeMap<_, _> = self
+            .manifest
+            .iter()
+            .map(|(number, entry)| ((entry.epoch, entry.sequence), *number))
+            .collect();
+        for life in &self.lives {
+            let granted = life.granted.map(|seen| call(Op::Grant(life.epoch), Ret::Granted, seen));
+            history.extend(granted);
+            let append = Op::Append(life.epoch);
+            let mut open = None;
+            for line in &life.lines {
+                let (ret, until_ns) = match *line {
+                    Line::Calls(at, entry) => {
+                        open = Some((at, entry));
+                        continue;
+                    }
+                    Line::Appended(at, _, number) => (Ret::Appended(number), at),
+                    Line::Fenced(at, ..) => (Ret::Refused, at),
+                    Line::Starts(_) | Line::Beats(_) => continue,
+                };
+                let (from_ns, _) = open.take().expect("a child calls before it hears");
+                history.push(call(append, ret, Seen { from_ns, until_ns }));
+            }
+            if let Some((from_ns, asked)) = open
+                && let Some(number) = numbers.get(&(asked.epoch, asked.sequence))
+            {
+                let seen = Seen { from_ns, until_ns: self.end_ns };
+                history.push(call(append, Ret::Appended(*number), seen));
+            }
+        }
+        history
+    }
+}
+
+/// Gives an end to appends that took effect and were never answered: the earliest answer to one of
+/// a greater number, which cannot be written before.
+fn close(history: &mut [Call], end_ns: u64) {
+    let answered = |call: &Call| match call.ret {
+        Ret::Appended(number) if call.until_ns < end_ns => Some((number, call.until_ns)),
+        _ => None,
+    };
+    let answered: Vec<_> = history.iter().filter_map(answered).collect();
+    for call in history.iter_mut().filter(|call| call.until_ns == end_ns) {
+        let Ret::Appended(own) = call.ret else { continue };
+        let later = answered.iter().filter(|(number, _)| *number > own);
+        call.until_ns = later.map(|(_, until_ns)| *until_ns).min().unwrap_or(end_ns);
+    }
+}
+
+/// Numbers are dense, epochs never decrease, and nothing is in there twice.
+fn check_manifest(manifest: &[(u64, Entry)]) -> Result<(), String> {
+    for (index, (number, _)) in manifest.iter().enumerate() {
+        if *number != index as u64 + 1 {
+            return Err(format!("number {} is missing, {number} is there", index + 1));
+        }
+    }
+    for pair in manifest.windows(2) {
+        let [(_, before), (number, after)] = pair else { unreachable!("windows of two") };
+        if (before.epoch, before.sequence) >= (after.epoch, after.sequence) {
+            return Err(format!("{before:?} is followed by {after:?} as {number}"));
+        }
+    }
+    Ok(())
+}
+
+/// What was acknowledged is there, under its number. Says how much that was.
+fn check_acknowledged(lives: &[Life], manifest: &[(u64, Entry)]) -> Result<usize, String> {
+    let manifest: BTreeMap<_, _> = manifest.iter().copied().collect();
+    let mut count = 0;
+    for line in lives.iter().flat_map(|life| &life.lines) {
+        if let Line::Appended(_, entry, number) = line {
+            let there = manifest.get(number);
+            if there != Some(entry) {
+                return Err(format!("{entry:?} was acknowledged as {number}, which is {there:?}"));
+            }
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+/// No child is alive at the end of its lease. Says by how many nanoseconds the nearest of them
+/// missed it.
+///
+/// The lease is known from the store: it ends at most `validity` after its last renewal was seen,
+/// which is some milliseconds late. The guard kills 200 ms before, and has that long to be given
+/// time by the kernel. Where the machine gave nobody time, as the naps of [`Stalls`] show, the
+/// child may live on for as long; so may one whose guard was stopped with it.
+fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
+    let mut nearest = u64::MAX;
+    for life in lives {
+        for (at_ns, end_ns) in &life.signs {
+            if life.is_excused(*at_ns) {
+                continue;
+            }
+            if let Some(left_ns) = end_ns.checked_sub(*at_ns) {
+                nearest = nearest.min(left_ns);
+                continue;
+            }
+            let stalled_ns = stalls::within(stalls, end_ns.saturating_sub(KILL_MARGIN_NS), *at_ns);
+            if *at_ns > end_ns + stalled_ns {
+                let late = Duration::from_nanos(at_ns - end_ns);
+                return Err(format!("the child of epoch {} lived {late:?} too long", life.epoch));
+            }
+        }
+    }
+    Ok(nearest)
+}
+
+/// No epoch has two children, and no child has a sign of life after the first one of a greater
+/// epoch.
+fn check_order(lives: &[Life]) -> Result<(), String> {
+    let mut lives: Vec<_> = lives.iter().filter(|life| !life.signs.is_empty()).collect();
+    lives.sort_by_key(|life| life.epoch);
+    let mut first_ns = u64::MAX;
+    let mut greater = u64::MAX;
+    for life in lives.into_iter().rev() {
+        if life.epoch == greater {
+            return Err(format!("epoch {greater} had two children"));
+        }
+        greater = life.epoch;
+        for (at_ns, _) in &life.signs {
+            if *at_ns >= first_ns && !life.is_excused(*at_ns) {
+                return Err(format!("the child of {} lived beside a greater epoch's", life.epoch));
+            }
+        }
+        let first = life.signs.iter().map(|(at_ns, _)| *at_ns).min();
+        first_ns = first_ns.min(first.unwrap_or(u64::MAX));
+    }
+    Ok(())
+}
+
+impl Life {
+    fn is_excused(&self, at_ns: u64) -> bool {
+        self.guard_stopped.is_some_and(|Seen { from_ns, until_ns }| {
+            (from_ns..=until_ns.saturating_add(GUARD_WAKES_NS)).contains(&at_ns)
+        })
+    }
+}
+
+#[path = "judge_tests.rs"]
+mod tests;

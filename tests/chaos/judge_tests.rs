@@ -1,0 +1,149 @@
+//! A story that is well, and what is wrong with others.
+
+use super::*;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn entry(epoch: u64, sequence: u64) -> Entry {
+    Entry { epoch, sequence }
+}
+
+/// A child that appends one entry, and lives from then until then; the lease is of 3 s.
+fn life(epoch: u64, from_s: u64, until_s: u64) -> Life {
+    let (from_ns, until_ns) = (from_s * SECOND, until_s * SECOND);
+    let lines = vec![
+        Line::Starts(from_ns),
+        Line::Calls(from_ns + 1, entry(epoch, 1)),
+        Line::Appended(from_ns + 2, entry(epoch, 1), epoch),
+    ];
+    let signs = [from_ns, until_ns].map(|at_ns| (at_ns, from_ns + 3 * SECOND)).to_vec();
+    let granted = Some(Seen { from_ns: from_ns - 2, until_ns: from_ns });
+    Life { epoch, lines, signs, guard_stopped: None, granted }
+}
+
+/// Three epochs, one after the other, which the checks let pass.
+fn story() -> Story {
+    Story {
+        lives: vec![life(1, 10, 12), life(2, 20, 22), life(3, 30, 32)],
+        manifest: (1..=3).map(|epoch| (epoch, entry(epoch, 1))).collect(),
+        stalls: Vec::new(),
+        renewals: Vec::new(),
+        wrong: Vec::new(),
+        compacted: 0,
+        made_again: 0,
+        end_ns: 60 * SECOND,
+    }
+}
+
+fn why(story: &Story) -> String {
+    story.judge().expect_err("the story is wrong")
+}
+
+#[test]
+fn too_short_a_story_shows_nothing() {
+    assert!(why(&story()).starts_with("too little has happened"), "{}", why(&story()));
+}
+
+#[test]
+fn broken_store_that_loses_an_append() {
+    let mut story = story();
+    // Somebody else's is there instead, so that the manifest looks well.
+    story.manifest[2].1 = entry(3, 2);
+    assert!(why(&story).contains("was acknowledged as 3"), "{}", why(&story));
+    story.manifest.pop();
+    assert!(why(&story).contains("was acknowledged as 3"), "{}", why(&story));
+}
+
+#[test]
+fn broken_store_that_leaves_a_gap() {
+    let mut story = story();
+    story.manifest.remove(1);
+    assert!(why(&story).contains("number 2 is missing"), "{}", why(&story));
+}
+
+#[test]
+fn broken_fence_that_lets_a_lower_epoch_in() {
+    let mut story = story();
+    story.manifest.push((4, entry(2, 2)));
+    assert!(why(&story).contains("is followed by"), "{}", why(&story));
+}
+
+#[test]
+fn broken_append_that_is_there_twice() {
+    let mut story = story();
+    story.manifest.push((4, entry(3, 1)));
+    assert!(why(&story).contains("is followed by"), "{}", why(&story));
+}
+
+#[test]
+fn broken_guard_that_lets_a_child_live_too_long() {
+    let mut story = story();
+    let late_ns = 23 * SECOND + 100_000_000;
+    story.lives[1].signs.push((late_ns, 23 * SECOND));
+    assert!(why(&story).contains("of epoch 2 lived 100ms too long"), "{}", why(&story));
+    // A stall that ended before the guard had to act, or is too short, is no excuse.
+    story.stalls = vec![(22 * SECOND, 22 * SECOND + 700_000_000)];
+    assert!(why(&story).contains("too long"), "{}", why(&story));
+    story.stalls = vec![(23 * SECOND, 23 * SECOND + 99_000_000)];
+    assert!(why(&story).contains("too long"), "{}", why(&story));
+    story.stalls = vec![(23 * SECOND, 23 * SECOND + 100_000_000)];
+    assert!(why(&story).contains("too little"), "{}", why(&story));
+}
+
+#[test]
+fn a_guard_that_was_stopped_too_is_an_excuse_until_it_goes_on() {
+    let mut story = story();
+    story.lives[1].signs.push((25 * SECOND, 23 * SECOND));
+    story.lives[1].guard_stopped = Some(Seen { from_ns: 24 * SECOND, until_ns: 25 * SECOND });
+    assert!(why(&story).contains("too little"), "{}", why(&story));
+    story.lives[1].guard_stopped = Some(Seen { from_ns: 23 * SECOND, until_ns: 24 * SECOND });
+    assert!(why(&story).contains("too long"), "{}", why(&story));
+    story.lives[1].guard_stopped = Some(Seen { from_ns: 26 * SECOND, until_ns: 27 * SECOND });
+    assert!(why(&story).contains("too long"), "{}", why(&story));
+}
+
+#[test]
+fn broken_election_that_runs_two_children() {
+    let mut story = story();
+    story.lives[1].signs.push((31 * SECOND, 33 * SECOND));
+    assert!(why(&story).contains("lived beside"), "{}", why(&story));
+    story.lives[1] = life(3, 20, 22);
+    story.lives[1].lines.clear();
+    assert!(why(&story).contains("two children"), "{}", why(&story));
+}
+
+#[test]
+fn broken_order_of_grants() {
+    let mut story = story();
+    // Both were granted before; the greater one certainly first.
+    story.lives[0].granted = Some(Seen { from_ns: 3, until_ns: 4 });
+    story.lives[1].granted = Some(Seen { from_ns: 1, until_ns: 2 });
+    assert!(why(&story).contains("no order explains"), "{}", why(&story));
+}
+
+#[test]
+fn broken_renewal_under_a_greater_epoch() {
+    let mut story = story();
+    story.renewals = vec![(1, Seen { from_ns: 11 * SECOND, until_ns: 12 * SECOND })];
+    assert!(why(&story).contains("too little"), "{}", why(&story));
+    story.renewals = vec![(1, Seen { from_ns: 21 * SECOND, until_ns: 22 * SECOND })];
+    assert!(why(&story).contains("no order explains"), "{}", why(&story));
+}
+
+#[test]
+fn an_append_that_was_never_answered_counts_if_it_is_there() {
+    let mut story = story();
+    story.lives[1].lines.pop();
+    assert!(why(&story).contains("too little"), "{}", why(&story));
+    let unanswered = story.history();
+    assert!(unanswered.iter().any(|call| call.until_ns == story.end_ns));
+    // It had taken effect when the next number was answered.
+    let mut closed = unanswered;
+    close(&mut closed, story.end_ns);
+    assert!(closed.iter().all(|call| call.until_ns < story.end_ns));
+    // And it does not if it is not.
+    story.manifest.remove(1);
+    story.manifest[1].0 = 2;
+    story.lives[2].lines[2] = Line::Appended(30 * SECOND + 2, entry(3, 1), 2);
+    assert!(why(&story).contains("too little"), "{}", why(&story));
+}

@@ -1,0 +1,110 @@
+//! A TCP proxy before a server that is not ours, so that its connections can be cut, too.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    upstream: String,
+    /// Whether connections are cut and new ones closed.
+    away: watch::Sender<bool>,
+    /// How many of the next answers are held back, and their connections cut.
+    cuts: AtomicUsize,
+    cut: AtomicUsize,
+}
+
+impl Proxy {
+    /// Runs on this runtime, before the server at this URL.
+    pub fn start(runtime: &Runtime, endpoint: &str) -> Proxy {
+        let upstream = endpoint.strip_prefix("http://").expect("scripts start servers without TLS");
+        let upstream = upstream.trim_end_matches('/').to_owned();
+        let shared = Arc::new(Shared {
+            upstream,
+            away: watch::Sender::new(false),
+            cuts: AtomicUsize::new(0),
+            cut: AtomicUsize::new(0),
+        });
+        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+        let listener = listener.expect("a free port");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        let of_task = Arc::clone(&shared);
+        runtime.spawn(async move {
+            loop {
+                let Ok((client, _)) = listener.accept().await else { continue };
+                let shared = Arc::clone(&of_task);
+                tokio::spawn(async move {
+                    let mut away = shared.away.subscribe();
+                    tokio::select! {
+                        biased;
+                        _ = away.wait_for(|away| *away) => {}
+                        _ = pass_on(client, &shared) => {}
+                    }
+                });
+            }
+        });
+        Proxy { address, shared }
+    }
+
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub fn go_away(&self, away: bool) {
+        self.shared.away.send_replace(away);
+    }
+
+    /// Cuts so many connections, each once the server has begun to answer: then the request has
+    /// taken effect.
+    pub fn cut_after(&self, answers: usize) {
+        self.shared.cuts.fetch_add(answers, Ordering::Relaxed);
+    }
+
+    pub fn calm(&self) {
+        self.go_away(false);
+        self.shared.cuts.store(0, Ordering::Relaxed);
+    }
+
+    /// How many connections were cut after the request.
+    pub fn cut(&self) -> usize {
+        self.shared.cut.load(Ordering::Relaxed)
+    }
+}
+
+/// Until either side closes, or the connection is to be cut.
+async fn pass_on(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
+    let mut server = TcpStream::connect(&shared.upstream).await?;
+    let (mut from_client, mut to_client) = client.split();
+    let (mut from_server, mut to_server) = server.split();
+    let requests = tokio::io::copy(&mut from_client, &mut to_server);
+    let answers = async {
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            let length = from_server.read(&mut buffer).await?;
+            let one_less = |cuts: usize| cuts.checked_sub(1);
+            let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+            if length == 0 {
+                return io::Result::Ok(());
+            }
+            if shared.cuts.fetch_update(set, get, one_less).is_ok() {
+                shared.cut.fetch_add(1, Ordering::Relaxed);
+                return Ok(());
+            }
+            to_client.write_all(&buffer[..length]).await?;
+        }
+    };
+    tokio::select! {
+        _ = requests => Ok(()),
+        answered = answers => answered,
+    }
+}

@@ -1,0 +1,59 @@
+//! When this machine let nobody run for a while.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::child::{nap, now_ns};
+
+const NAP: Duration = Duration::from_millis(5);
+/// Longer naps than this are stalls.
+const LONG_NS: u64 = 50_000_000;
+
+/// A thread that sleeps for 5 ms again and again, and notes when it was woken late: on a machine
+/// that does that, the guard of a child cannot have run in time either.
+pub struct Stalls {
+    seen: Arc<Mutex<Vec<Stall>>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// From when to when.
+pub type Stall = (u64, u64);
+
+impl Stalls {
+    pub fn watch() -> Stalls {
+        let (seen, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let (of_thread, stopped) = (Arc::clone(&seen), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || {
+            let mut before_ns = now_ns();
+            while !stopped.load(Ordering::Relaxed) {
+                nap(NAP);
+                let after_ns = now_ns();
+                if after_ns - before_ns > LONG_NS {
+                    of_thread.lock().expect("nobody panics with it").push((before_ns, after_ns));
+                }
+                before_ns = after_ns;
+            }
+        });
+        Stalls { seen, stop, thread: Some(thread) }
+    }
+
+    pub fn seen(&self) -> Vec<Stall> {
+        self.seen.lock().expect("nobody panics with it").clone()
+    }
+}
+
+impl Drop for Stalls {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// How long the machine stood still between these moments.
+pub fn within(stalls: &[Stall], from_ns: u64, until_ns: u64) -> u64 {
+    let part = |(from, until): &Stall| (*until).min(until_ns).saturating_sub((*from).max(from_ns));
+    stalls.iter().map(part).sum()
+}

@@ -1,0 +1,380 @@
+//! Candidates and a compactor as processes, and what is done to them.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::child::{self, Line, now_ns};
+use crate::place::Place;
+use crate::watch::Seen;
+
+const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
+
+/// What a process may end with: its child's codes, those of signals, a lost lease, a store that
+/// does not answer. Anything else, an unsafe store above all, is a finding.
+const EXPECTED: [i32; 6] = [0, child::FENCED, 75, 128 + 9, 128 + 15, 69];
+
+/// Three of four children ignore SIGTERM, so that their guards have to kill them.
+const STUBBORN: &str = r#"[ $((TENURE_EPOCH % 4)) = 0 ] || trap '' TERM; exec "$@""#;
+
+/// How long a child that was paused goes on before its guard does.
+const ZOMBIE_NS: u64 = 400_000_000;
+
+pub struct Troop {
+    candidates: Vec<Process>,
+    compactor: Process,
+    folder: PathBuf,
+    validity_ns: u64,
+    /// By epoch: while the guard of its child was stopped together with what it guards, as on a
+    /// machine that is paused as a whole. Only the epoch protects meanwhile.
+    pub guards_stopped: BTreeMap<u64, Seen>,
+    pub unexpected: Vec<String>,
+}
+
+/// What can be done to the processes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Deed {
+    KillLeader,
+    TermLeader,
+    StopLeader,
+    KillChild,
+    StopChild,
+    /// The leader, its guard and its child; the child goes on a moment before its guard.
+    PauseLeaderGuardAndChild,
+    KillFollower,
+    StopFollower,
+    KillCompactor,
+}
+
+impl Deed {
+    pub const ALL: [Deed; 9] = [
+        Deed::KillLeader,
+        Deed::TermLeader,
+        Deed::StopLeader,
+        Deed::KillChild,
+        Deed::StopChild,
+        Deed::PauseLeaderGuardAndChild,
+        Deed::KillFollower,
+        Deed::StopFollower,
+        Deed::KillCompactor,
+    ];
+}
+
+struct Process {
+    name: String,
+    process: Option<Child>,
+    /// When to start it again.
+    again_at_ns: u64,
+    /// Who of it is stopped until when, in the order in which they go on.
+    stopped: Vec<Stopped>,
+}
+
+struct Stopped {
+    pid: Pid,
+    until_ns: u64,
+    /// The epoch whose child it guards.
+    guards: Option<u64>,
+}
+
+/// A child by its log's name.
+#[derive(Clone, Debug)]
+pub struct ChildOf {
+    pub epoch: u64,
+    pub pid: Pid,
+    pub name: String,
+    pub log: PathBuf,
+}
+
+impl Troop {
+    pub fn start(count: usize, folder: &Path, place: &Place, validity: Duration) -> Troop {
+        let mut troop = Troop {
+            candidates: (0..count).map(|number| Process::new(format!("c{number}"))).collect(),
+            compactor: Process::new("compactor".to_owned()),
+            folder: folder.to_owned(),
+            validity_ns: u64::try_from(validity.as_nanos()).expect("a short lease"),
+            guards_stopped: BTreeMap::new(),
+            unexpected: Vec::new(),
+        };
+        troop.tend(place);
+        troop
+    }
+
+    /// Starts who has ended, and lets go on who was stopped, when their time has come.
+    pub fn tend(&mut self, place: &Place) {
+        self.let_go_on();
+        self.reap();
+        for number in 0..self.candidates.len() {
+            if self.candidates[number].is_due() {
+                let command = self.candidate(number, place);
+                self.candidates[number].start(command, &self.folder);
+            }
+        }
+        if self.compactor.is_due() {
+            let command = compactor(place);
+            self.compactor.start(command, &self.folder);
+        }
+    }
+
+    fn let_go_on(&mut self) {
+        for candidate in &mut self.candidates {
+            candidate.stopped.retain(|stopped| {
+                let stays = stopped.until_ns > now_ns();
+                if !stays {
+                    let _ = kill(stopped.pid, Signal::SIGCONT);
+                    let guarded = stopped.guards.and_then(|one| self.guards_stopped.get_mut(&one));
+                    if let Some(seen) = guarded {
+                        seen.until_ns = now_ns();
+                    }
+                }
+                stays
+            });
+        }
+    }
+
+    fn reap(&mut self) {
+        for process in self.candidates.iter_mut().chain([&mut self.compactor]) {
+            let Some(child) = &mut process.process else { continue };
+            if let Some(status) = child.try_wait().expect("a child can be waited for") {
+                process.process = None;
+                if !EXPECTED.contains(&code(status)) {
+                    self.unexpected.push(format!("{} ended with {status}", process.name));
+                }
+            }
+        }
+    }
+
+    fn candidate(&self, number: usize, place: &Place) -> Command {
+        let binary = std::env::current_exe().expect("this test has a file");
+        let mut command = Command::new(TENURE);
+        command.args(["run", "--store", &place.url(), "--poll", "300ms"]);
+        command.args(["--name", &self.candidates[number].name, "--validity"]);
+        command.arg(format!("{}ms", self.validity_ns / 1_000_000));
+        // The others end with their leases, and start anew.
+        if number.is_multiple_of(2) {
+            command.arg("--forever");
+        }
+        command.args(["--", "sh", "-c", STUBBORN, "sh"]);
+        command.arg(binary).args(["--exact", "child", "--ignored", "--nocapture"]);
+        command.envs(place.env(number)).env(child::FOLDER, &self.folder);
+        command
+    }
+
+    /// Does it, and says to whom; nothing if there is nobody now to do it to.
+    pub fn harm(&mut self, deed: Deed, rng: &mut fastrand::Rng) -> Option<String> {
+        let again_at_ns = now_ns() + rng.u64(0..2_000_000_000);
+        if deed == Deed::KillCompactor {
+            self.compactor.signal(Signal::SIGKILL)?;
+            self.compactor.again_at_ns = again_at_ns;
+            return Some("compactor".to_owned());
+        }
+        let leader = self.children().into_iter().rfind(|child| runs(child.pid));
+        let of_leader = |one: &Process| leader.as_ref().is_some_and(|child| child.name == one.name);
+        if matches!(deed, Deed::KillFollower | Deed::StopFollower) {
+            let candidates = self.candidates.iter_mut();
+            let mut followers: Vec<_> =
+                candidates.filter(|one| !of_leader(one) && one.is_free()).collect();
+            let follower = rng.choice(&mut followers)?;
+            if deed == Deed::KillFollower {
+                follower.signal(Signal::SIGKILL)?;
+                follower.again_at_ns = again_at_ns;
+            } else {
+                let until_ns = now_ns() + rng.u64(self.validity_ns / 8..self.validity_ns * 2);
+                follower.stop(follower.pid()?, until_ns, None);
+            }
+            return Some(follower.name.clone());
+        }
+        let candidate = self.candidates.iter_mut().find(|one| of_leader(one) && one.is_free())?;
+        let leader = leader?;
+        if !leader.lines().iter().any(|line| matches!(line, Line::Appended(..))) {
+            return None;
+        }
+        let pid = candidate.pid()?;
+        candidate.again_at_ns = again_at_ns;
+        let validity_ns = self.validity_ns;
+        match deed {
+            Deed::KillLeader => candidate.signal(Signal::SIGKILL)?,
+            Deed::TermLeader if leader.epoch.is_multiple_of(4) => {
+                candidate.signal(Signal::SIGTERM)?;
+            }
+            // SIGTERM, and SIGKILL to a child that ignores it.
+            Deed::TermLeader => {
+                candidate.signal(Signal::SIGTERM)?;
+                kill(leader.pid, Signal::SIGKILL).ok()?;
+            }
+            Deed::KillChild => kill(leader.pid, Signal::SIGKILL).ok()?,
+            Deed::StopChild => {
+                let until_ns = now_ns() + rng.u64(validity_ns / 8..validity_ns);
+                candidate.stop(leader.pid, until_ns, None);
+            }
+            Deed::PauseLeaderGuardAndChild => {
+                let guard = guard_of(pid)?;
+                let until_ns = now_ns() + rng.u64(validity_ns * 3 / 2..validity_ns * 5 / 2);
+                let stopped = Seen { from_ns: now_ns(), until_ns: u64::MAX };
+                self.guards_stopped.insert(leader.epoch, stopped);
+                candidate.stop(guard, until_ns + ZOMBIE_NS, Some(leader.epoch));
+                candidate.stop(pid, until_ns + ZOMBIE_NS, None);
+                candidate.stop(leader.pid, until_ns, None);
+            }
+            _ => candidate.stop(pid, now_ns() + rng.u64(validity_ns / 2..validity_ns * 2), None),
+        }
+        Some(format!("{}, epoch {}", leader.name, leader.epoch))
+    }
+
+    /// Lets everybody go on.
+    pub fn calm(&mut self) {
+        for process in &mut self.candidates {
+            process.stopped.iter_mut().for_each(|stopped| stopped.until_ns = 0);
+            process.again_at_ns = 0;
+        }
+        self.let_go_on();
+    }
+
+    pub fn tell_to_end(&mut self) {
+        File::create(self.folder.join(child::END)).expect("a new file");
+        for process in self.candidates.iter().chain([&self.compactor]) {
+            let _ = process.signal(Signal::SIGTERM);
+        }
+    }
+
+    /// Whether all have ended.
+    pub fn ended(&mut self) -> bool {
+        self.reap();
+        let mut processes = self.candidates.iter().chain([&self.compactor]);
+        processes.all(|process| process.process.is_none())
+    }
+
+    /// How many epoch objects were deleted, as far as the compactor lived to say so.
+    pub fn compacted(&self) -> u64 {
+        let said = std::fs::read_to_string(self.folder.join("said-compactor")).unwrap_or_default();
+        let reports = said.lines().filter_map(|line| serde_json::from_str(line).ok());
+        reports.filter_map(|report: serde_json::Value| report["deleted"].as_u64()).sum()
+    }
+
+    /// All children there ever were, by epoch.
+    pub fn children(&self) -> Vec<ChildOf> {
+        let mut children = Vec::new();
+        for file in std::fs::read_dir(&self.folder).expect("the folder is there") {
+            let log = file.expect("a file").path();
+            let name = log.file_name().and_then(|name| name.to_str()).expect("our own names");
+            let parts: Vec<_> = name.split('-').collect();
+            if let ["child", epoch, number, name] = parts[..] {
+                children.push(ChildOf {
+                    epoch: epoch.parse().expect("our own names"),
+                    pid: pid(number.parse().expect("our own names")),
+                    name: name.to_owned(),
+                    log: log.clone(),
+                });
+            }
+        }
+        children.sort_by_key(|child| child.epoch);
+        children
+    }
+}
+
+/// Keeps epochs for longer than a request can be late: a create that takes effect once more after
+/// its epoch was compacted breaks what the protocol asks of a store.
+fn compactor(place: &Place) -> Command {
+    let min_age = if place.is_of_the_environment() { "30s" } else { "6s" };
+    let mut command = Command::new(TENURE);
+    command.args(["compact", "--store", &place.url(), "--json", "--every", "1s", "--keep", "2"]);
+    command.args(["--min-age", min_age]).envs(place.env(0));
+    command
+}
+
+impl Process {
+    fn new(name: String) -> Process {
+        Process { name, process: None, again_at_ns: 0, stopped: Vec::new() }
+    }
+
+    fn is_due(&self) -> bool {
+        self.process.is_none() && self.again_at_ns <= now_ns()
+    }
+
+    /// Whether it can be harmed: it lives, and nothing of it is stopped.
+    fn is_free(&self) -> bool {
+        self.process.is_some() && self.stopped.is_empty()
+    }
+
+    fn start(&mut self, mut command: Command, folder: &Path) {
+        let log = folder.join(format!("said-{}", self.name));
+        let log = File::options().create(true).append(true).open(log).expect("a log");
+        let output = log.try_clone().expect("a file can be shared");
+        command.stdin(Stdio::null()).stdout(output).stderr(log).env_remove("RUST_LOG");
+        self.process = Some(command.spawn().expect("the command starts"));
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        self.process.as_ref().map(|process| pid(process.id()))
+    }
+
+    fn signal(&self, signal: Signal) -> Option<()> {
+        kill(self.pid()?, signal).ok()
+    }
+
+    fn stop(&mut self, pid: Pid, until_ns: u64, guards: Option<u64>) {
+        let _ = kill(pid, Signal::SIGSTOP);
+        self.stopped.push(Stopped { pid, until_ns, guards });
+    }
+}
+
+impl ChildOf {
+    /// What it wrote, but for a last line that a kill cut off.
+    pub fn lines(&self) -> Vec<Line> {
+        let text = std::fs::read_to_string(&self.log).expect("the log of a child");
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole.lines().map(|line| serde_json::from_str(line).expect("a line of ours")).collect()
+    }
+}
+
+impl Drop for Troop {
+    fn drop(&mut self) {
+        self.calm();
+        for process in self.candidates.iter_mut().chain([&mut self.compactor]) {
+            if let Some(mut process) = process.process.take() {
+                // Its guard kills the child.
+                let _ = process.kill();
+                let _ = process.wait();
+            }
+        }
+    }
+}
+
+/// The exit code as a shell gives it: 128 + n after signal n.
+fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
+}
+
+/// Whether this process of ours can still do anything, now or once it is let go on.
+pub fn runs(pid: Pid) -> bool {
+    let file = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
+    // The number may belong to another process by now.
+    let ours = file("cmdline").is_ok_and(|line| line.contains("\0child\0"));
+    let Ok(status) = file("status") else { return false };
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    // To whom a SIGKILL is on its way, the kernel gives no more time.
+    let pending = field("SigPnd:").and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let dying = pending.is_none_or(|mask| mask & (1 << 8) != 0);
+    let state = field("State:").and_then(|state| state.trim_start().chars().next());
+    ours && !dying && !matches!(state, None | Some('Z' | 'X'))
+}
+
+fn guard_of(tenure: Pid) -> Option<Pid> {
+    let tasks = std::fs::read_dir(format!("/proc/{tenure}/task")).ok()?.flatten();
+    let children = tasks.map(|task| std::fs::read_to_string(task.path().join("children")));
+    let all = children.fold(String::new(), |all, one| all + " " + &one.unwrap_or_default());
+    let guard = all.split_whitespace().find(|pid| {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| line.contains("__guard"))
+    });
+    guard.map(|guard| pid(guard.parse().expect("a number")))
+}
+
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).expect("numbers of processes are small"))
+}

@@ -1,0 +1,192 @@
+//! What the epoch objects say while it goes on: when each was made and renewed, and whether the
+//! newest is always there. And which children are alive meanwhile.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::child::now_ns;
+use crate::place::Place;
+use crate::troop::{ChildOf, runs};
+
+/// How many of the newest epochs are looked at.
+const WATCHED: u64 = 4;
+
+/// The epoch objects, as they were seen. Every interval is one in which something certainly took
+/// effect: from before a look that did not see it yet until after the one that did.
+#[derive(Default)]
+pub struct Watch {
+    pub epochs: BTreeMap<u64, Epoch>,
+    newest: u64,
+    /// Before the last look that found nothing above the newest.
+    nothing_above_ns: u64,
+    /// When the child of an epoch was seen alive.
+    pub alive: BTreeMap<u64, Vec<u64>>,
+    /// How often an epoch was made again after it had been compacted.
+    pub made_again: usize,
+    /// What must never be seen.
+    pub wrong: Vec<String>,
+}
+
+pub struct Epoch {
+    pub made: Seen,
+    pub renewed: Vec<Seen>,
+    /// Before the last look, when it was as it is in `record`.
+    looked_ns: u64,
+    record: Value,
+}
+
+/// Took effect in between.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    pub from_ns: u64,
+    pub until_ns: u64,
+}
+
+impl Watch {
+    /// One look, and whether the store answered. Where it did not, the next look sees what this one
+    /// has missed.
+    pub fn look(&mut self, place: &Place, children: &[ChildOf]) -> bool {
+        for child in children.iter().filter(|child| child.epoch + WATCHED > self.newest) {
+            let at_ns = now_ns();
+            if runs(child.pid) {
+                self.alive.entry(child.epoch).or_default().push(at_ns);
+            }
+        }
+        self.read(place).is_ok()
+    }
+
+    /// How many renewals were seen.
+    pub fn renewals(&self) -> usize {
+        self.epochs.values().map(|epoch| epoch.renewed.len()).sum()
+    }
+
+    fn read(&mut self, place: &Place) -> Result<(), ()> {
+        let before = self.newest;
+        for epoch in before.saturating_sub(WATCHED).max(1)..=before {
+            let looked_ns = now_ns();
+            match place.epoch_object(epoch)? {
+                Some(body) => self.note(epoch, &body, looked_ns, now_ns()),
+                None if epoch == before => {
+                    // Superseded and compacted while nobody looked, or lost.
+                    match place.epochs_after(epoch)?.first() {
+                        Some(next) => self.newest = next - 1,
+                        None => self.wrong.push(format!("epoch {epoch}, the newest, is gone")),
+                    }
+                }
+                None => {}
+            }
+        }
+        loop {
+            let looked_ns = now_ns();
+            let Some(body) = place.epoch_object(self.newest + 1)? else {
+                self.nothing_above_ns = looked_ns;
+                return Ok(());
+            };
+            self.newest += 1;
+            self.note(self.newest, &body, looked_ns, now_ns());
+        }
+    }
+
+    fn note(&mut self, number: u64, body: &[u8], looked_ns: u64, seen_ns: u64) {
+        let record: Value = serde_json::from_slice(body).expect("records are JSON");
+        let Some(epoch) = self.epochs.get_mut(&number) else {
+            let made = Seen { from_ns: self.nothing_above_ns, until_ns: seen_ns };
+            self.epochs.insert(number, Epoch { made, renewed: Vec::new(), looked_ns, record });
+            return;
+        };
+        let expired = |record: &Value| record["expired"] == true;
+        if epoch.record["nonce"] != record["nonce"] {
+            // By a candidate that slept while the epoch was led and compacted. It is not granted:
+            // otherwise there is a second child, or a renewal under a greater epoch.
+            self.made_again += 1;
+            (epoch.record, epoch.looked_ns) = (record, looked_ns);
+            return;
+        }
+        if expired(&epoch.record) && !expired(&record) {
+            self.wrong.push(format!("{number} was unsealed: {:?}, {record:?}", epoch.record));
+        }
+        let beats = |record: &Value| record["heartbeat"].as_u64().unwrap_or_default();
+        let writes = beats(&record).saturating_sub(beats(&epoch.record));
+        // A seal raises the heartbeat by one, too.
+        if writes > u64::from(expired(&record) && !expired(&epoch.record)) {
+            epoch.renewed.push(Seen { from_ns: epoch.looked_ns, until_ns: seen_ns });
+        }
+        epoch.record = record;
+        epoch.looked_ns = looked_ns;
+    }
+}
+
+impl Epoch {
+    /// A moment by which the lease has ended that its leader believes in at `at_ns`. It counts from
+    /// the sending of a write that had taken effect by then; the latest of these was seen until:
+    pub fn lease_end(&self, at_ns: u64, validity_ns: u64) -> u64 {
+        let mut effective = self.renewed.iter().filter(|seen| seen.from_ns <= at_ns);
+        let last = effective.next_back().unwrap_or(&self.made);
+        last.until_ns + validity_ns
+    }
+}
+
+mod tests {
+    use super::*;
+
+    fn noted(records: &[&str]) -> Watch {
+        let mut watch = Watch::default();
+        for (at, record) in records.iter().enumerate() {
+            let at_ns = 100 * at as u64;
+            watch.note(1, record.as_bytes(), at_ns, at_ns + 10);
+        }
+        watch
+    }
+
+    const MADE: &str = r#"{"expired":false,"nonce":"a","heartbeat":1}"#;
+    const RENEWED: &str = r#"{"expired":false,"nonce":"a","heartbeat":2}"#;
+
+    #[test]
+    fn a_renewal_between_two_looks_lengthens_the_lease() {
+        let watch = noted(&[MADE, MADE, RENEWED, RENEWED]);
+        assert!(watch.wrong.is_empty(), "{:?}", watch.wrong);
+        // The second look, at 100, did not see it yet.
+        assert_eq!(watch.epochs[&1].lease_end(99, 1_000), 1_010);
+        assert_eq!(watch.epochs[&1].lease_end(100, 1_000), 1_210);
+    }
+
+    #[test]
+    fn a_seal_hides_no_renewal() {
+        let sealed = |beats| format!(r#"{{"expired":true,"nonce":"a","heartbeat":{beats}}}"#);
+        assert_eq!(noted(&[MADE, &sealed(2)]).epochs[&1].renewed.len(), 0);
+        assert_eq!(noted(&[MADE, &sealed(3)]).epochs[&1].renewed.len(), 1);
+    }
+
+    #[test]
+    fn broken_seal_that_is_taken_back() {
+        let sealed = r#"{"expired":true,"nonce":"a","heartbeat":2}"#;
+        assert_eq!(noted(&[MADE, sealed, RENEWED]).wrong.len(), 1);
+    }
+
+    #[test]
+    fn an_epoch_that_is_made_again_must_not_be_renewed() {
+        let by_b = |record: &str| record.replace("\"a\"", "\"b\"");
+        let watch = noted(&[MADE, RENEWED, &by_b(RENEWED)]);
+        assert_eq!((watch.made_again, watch.epochs[&1].renewed.len()), (1, 1));
+        assert!(watch.wrong.is_empty(), "{:?}", watch.wrong);
+        // The history takes this for a renewal of the epoch, and knows of the greater one.
+        let third = r#"{"expired":false,"nonce":"b","heartbeat":3}"#;
+        let watch = noted(&[MADE, RENEWED, &by_b(RENEWED), third]);
+        assert_eq!(watch.epochs[&1].renewed.len(), 2);
+    }
+
+    #[test]
+    fn broken_compactor_that_deletes_the_newest() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let place = Place::dir(dir.path());
+        let mut watch = Watch::default();
+        watch.look(&place, &[]);
+        place.make_epoch_object(1, MADE);
+        watch.look(&place, &[]);
+        assert!(watch.wrong.is_empty() && watch.epochs.len() == 1, "{:?}", watch.wrong);
+        place.delete_epoch_object(1);
+        watch.look(&place, &[]);
+        assert_eq!(watch.wrong, ["epoch 1, the newest, is gone"]);
+    }
+}
