@@ -92,8 +92,6 @@ pub enum Answer {
     /// A create that may have taken effect, or may yet.
     Unknown,
     Floor(u64),
-    /// Nothing is known that was not before, and nothing happened.
-    Failed,
 }
 
 /// Why a writer has ended. For good: a claim is never taken back.
@@ -227,7 +225,8 @@ impl Writer {
         }
     }
 
-    /// Takes the answer to [`Writer::request`]. `fresh` is a nonce that was never used.
+    /// Takes the answer to [`Writer::request`], which stays the same until there is one: a request
+    /// that failed is sent again. `fresh` is a nonce that was never used.
     pub fn handle(&mut self, answer: Answer, fresh: Nonce) {
         // Left in place by every answer that changes nothing.
         let state = self.state.clone();
