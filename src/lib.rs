@@ -70,6 +70,7 @@ mod election;
 mod entropy;
 mod epoch;
 mod error;
+pub mod fencing;
 mod keys;
 mod leader;
 mod leadership;
