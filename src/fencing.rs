@@ -28,6 +28,8 @@ mod durable_gate;
 mod envelope;
 mod gate;
 mod generation;
+#[cfg(feature = "tower")]
+pub mod http;
 mod log;
 mod object;
 
