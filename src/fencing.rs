@@ -30,6 +30,8 @@ mod gate;
 mod generation;
 mod log;
 mod object;
+#[cfg(test)]
+mod tests;
 
 pub use durable_gate::DurableGate;
 pub use gate::{Gate, Pass};
