@@ -7,10 +7,10 @@
 //! ```
 //!
 //! An object store refuses no token by itself, but it refuses to create an object twice. So each
-//! entry of a [`FencedLog`] is a new object `manifest/%020d`, created with `If-None-Match` under the
-//! next number, which carries its writer's epoch; and a new leader claims the log before all else.
-//! From then on every older writer runs into a number that is taken, reads there a greater epoch
-//! than its own, and stops.
+//! entry of a [`FencedLog`] is a new object `manifest/%020d`, created with `If-None-Match` under
+//! the next number, which carries its writer's epoch; and a new leader claims the log before all
+//! else. From then on every older writer runs into a number that is taken, reads there a greater
+//! epoch than its own, and stops.
 //!
 //! Look for anna's two late writes. The first comes before ben has opened the database: it counts,
 //! and ben builds on it. The second comes after, and is refused, although all that lies between was
@@ -112,7 +112,8 @@ impl Manifest {
     }
 }
 
-/// The database, as its writer under one epoch knows it.
+/// The database, as its writer under one epoch knows it. After an error open it again: what was
+/// written may be more than this knows.
 #[derive(Debug)]
 struct Database {
     log: LogWriter,
@@ -120,8 +121,8 @@ struct Database {
 }
 
 impl Database {
-    /// Takes over from the writer before: whatever that has not written by now it will not write any
-    /// more, so what is read now is the state to build on.
+    /// Takes over from the writer before: whatever that has not written by now it will not write
+    /// any more, so what is read now is the state to build on.
     async fn open(log: &FencedLog, epoch: Epoch) -> Result<Database> {
         let mut log = log.open(epoch).await?;
         let manifest = match log.latest().await? {

@@ -63,9 +63,10 @@ pub use writer::LogWriter;
 /// and no lifecycle rules.
 ///
 /// **What it looks like.** `<prefix>/%020d`, from 1 on without gaps: a line of JSON, then the body
-/// as it is. A writer's first object is its claim, which is no entry, so entries' numbers have gaps.
-/// `<prefix>/trim` says what was trimmed. Claims stay for ever, one object of 150 bytes for each
-/// call of `open`: a paused writer that goes on runs into the claim that followed its last entry.
+/// as it is. A writer's first object is its claim, which is no entry, so entries' numbers have
+/// gaps. `<prefix>/trim` says what was trimmed. Claims stay for ever, one object of 150 bytes for
+/// each call of `open`: a paused writer that goes on runs into the claim that followed its last
+/// entry.
 #[derive(Debug, Clone)]
 pub struct FencedLog {
     calls: Calls,
