@@ -10,9 +10,9 @@
 //! | a log or a manifest on a store | [`FencedLog`] |
 //! | many objects on a store | [`epoch_key`]: keys that contain the epoch |
 //!
-//! Each works with any [`Epoch`], not only with one of a live [`Leadership`](crate::Leadership), and
-//! asks of the store what elections ask of it. A refused token is a [`Stale`] value, and final: no
-//! later call of its holder succeeds, so it stops.
+//! Each works with any [`Epoch`], not only with one of a live [`Leadership`](crate::Leadership),
+//! and asks of the store what elections ask of it. A refused token is a [`Stale`] value, and final:
+//! no later call of its holder succeeds, so it stops.
 //!
 //! An epoch belongs to one grant, so to one process; what happens if several tasks write under one
 //! epoch all the same is said at each type.
@@ -32,6 +32,8 @@ mod generation;
 pub mod http;
 mod log;
 mod object;
+#[cfg(test)]
+mod tests;
 
 pub use durable_gate::DurableGate;
 pub use gate::{Gate, Pass};
@@ -88,8 +90,8 @@ pub enum FencingError {
 }
 
 impl FencingError {
-    /// Whether the write that was asked for may have taken effect, or may yet. If not, nothing of it
-    /// happened.
+    /// Whether the write that was asked for may have taken effect, or may yet. If not, nothing of
+    /// it happened.
     #[must_use]
     pub fn may_have_happened(&self) -> bool {
         match self {

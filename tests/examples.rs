@@ -103,7 +103,8 @@ fn shows_stream_processor(shown: &str) {
 }
 
 fn shows_manifest_writer(shown: &str) {
-    assert_shows(shown, &["PAUSED", "adds a4.sst: REFUSED, manifest 5 is of epoch 2"]);
+    assert_shows(shown, &["PAUSED", "manifest 4, with a1.sst a2.sst a3.sst"]);
+    assert_shows(shown, &["adds a4.sst: REFUSED, the token 1 is refused: epoch 2 has been seen"]);
     assert_shows(shown, &["6      2  a1.sst a2.sst a3.sst b1.sst"]);
 }
 

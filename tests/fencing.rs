@@ -11,14 +11,35 @@ mod zombies;
 use std::sync::Arc;
 
 use futures::TryStreamExt as _;
-use tenure::Epoch;
+use std::sync::atomic::{AtomicU64, Ordering};
+use support::time::{TestClock, secs};
 use tenure::fencing::{
     DurableGate, FencedLog, FencedObject, FencingError, Stale, epoch_key, newest_generation,
 };
 use tenure::store::{GetOutcome, MemoryStore, Store};
+use tenure::{Epoch, Process};
 
 fn e(number: u64) -> Epoch {
     Epoch::new(number).unwrap()
+}
+
+/// A process on tokio's time, with nonces of its own.
+fn process() -> Process {
+    static SEEDS: AtomicU64 = AtomicU64::new(1);
+    support::time::process(&TestClock::new(), SEEDS.fetch_add(1, Ordering::Relaxed))
+}
+
+fn object_of(store: &Arc<dyn Store>) -> FencedObject {
+    FencedObject::new(Arc::clone(store), "o").process(process()).request_timeout(secs(50))
+}
+
+fn log_of(store: &Arc<dyn Store>) -> FencedLog {
+    let log = FencedLog::new(Arc::clone(store), "log").unwrap();
+    log.process(process()).request_timeout(secs(50))
+}
+
+fn gate_of(store: &Arc<dyn Store>) -> DurableGate {
+    DurableGate::new(Arc::clone(store), "g").process(process()).request_timeout(secs(50))
 }
 
 /// That a greater epoch is the reason, and that nothing was written.

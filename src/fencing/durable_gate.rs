@@ -19,8 +19,8 @@ use crate::store::{ETag, GetOutcome, Happened, Store, StoreError};
 /// The object is raised with `If-Match` before the greater token is admitted, and never lowered.
 ///
 /// **What it guarantees.** A token is admitted only if the object shows, at some time during the
-/// call, none that is greater. So once any instance has admitted a token, no instance admits a lower
-/// one in a call that begins later.
+/// call, none that is greater. So once any instance has admitted a token, no instance admits a
+/// lower one in a call that begins later.
 ///
 /// **What it does not.** Admission and what it admits to are two steps, as at
 /// [`Gate::admit`](super::Gate::admit): the service may be paused between them. Within one instance

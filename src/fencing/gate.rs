@@ -23,14 +23,14 @@ use crate::epoch::Epoch;
 /// ```
 ///
 /// **What it guarantees.** Once a token was admitted, none lower is, by any clone. With
-/// [`act`](Gate::act) and [`enter`](Gate::enter), admission and what it admits to are one step: once
-/// something was done under a token, nothing is done under a lower one.
+/// [`act`](Gate::act) and [`enter`](Gate::enter), admission and what it admits to are one step:
+/// once something was done under a token, nothing is done under a lower one.
 ///
-/// **What it does not.** After [`admit`](Gate::admit) alone the service may be paused, and act under
-/// a token that is old by then. A service that is restarted forgets: use
+/// **What it does not.** After [`admit`](Gate::admit) alone the service may be paused, and act
+/// under a token that is old by then. A service that is restarted forgets: use
 /// [`DurableGate`](super::DurableGate), or store the token beside the data, in one transaction with
-/// them, which is the best of all. Two instances of a service know nothing of each other. Tasks with
-/// one token are all admitted.
+/// them, which is the best of all. Two instances of a service know nothing of each other. Tasks
+/// with one token are all admitted.
 #[derive(Clone, Default)]
 pub struct Gate(Arc<Shared>);
 
@@ -86,8 +86,8 @@ impl Gate {
     /// Admits the token, and waits until everybody inside with a lower one has left. Act while the
     /// pass lives.
     ///
-    /// From the call on lower tokens are refused, also if it is dropped before it is ready. It waits
-    /// as long as they hold their passes, so bound what is done inside.
+    /// From the call on lower tokens are refused, also if it is dropped before it is ready. It
+    /// waits as long as they hold their passes, so bound what is done inside.
     ///
     /// # Errors
     ///

@@ -18,13 +18,14 @@ use crate::store::{Page, Store, StoreError};
 /// assert_eq!(key, "orders/epoch-0000000001/part-1");
 /// ```
 ///
-/// **What it guarantees.** A leader of the past writes, with plain PUTs even, where nobody reads any
-/// more: readers go to [`newest_generation`].
+/// **What it guarantees.** A leader of the past writes, with plain PUTs even, where nobody reads
+/// any more: readers go to [`newest_generation`].
 ///
-/// **What it does not.** The old leader's writes succeed; it does not learn that it is old, and what
-/// it wrote must be deleted some day. A generation is the newest from its first object on: write the
-/// others first, or tell readers by a last object that it is whole. What is to be kept of the
-/// generation before is copied by its successor, which may miss what the old leader writes later.
+/// **What it does not.** The old leader's writes succeed; it does not learn that it is old, and
+/// what it wrote must be deleted some day. A generation is the newest from its first object on:
+/// write the others first, or tell readers by a last object that it is whole. What is to be kept of
+/// the generation before is copied by its successor, which may miss what the old leader writes
+/// later.
 #[must_use]
 pub fn epoch_key(prefix: &str, epoch: Epoch) -> String {
     format!("{}{:010}/", below(prefix), epoch.get())

@@ -63,9 +63,10 @@ pub use writer::LogWriter;
 /// and no lifecycle rules.
 ///
 /// **What it looks like.** `<prefix>/%020d`, from 1 on without gaps: a line of JSON, then the body
-/// as it is. A writer's first object is its claim, which is no entry, so entries' numbers have gaps.
-/// `<prefix>/trim` says what was trimmed. Claims stay for ever, one object of 150 bytes for each
-/// call of `open`: a paused writer that goes on runs into the claim that followed its last entry.
+/// as it is. A writer's first object is its claim, which is no entry, so entries' numbers have
+/// gaps. `<prefix>/trim` says what was trimmed. Claims stay for ever, one object of 150 bytes for
+/// each call of `open`: a paused writer that goes on runs into the claim that followed its last
+/// entry.
 #[derive(Debug, Clone)]
 pub struct FencedLog {
     calls: Calls,
@@ -304,4 +305,41 @@ impl LogKeys {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_twenty_digits_are_numbers() {
+        let keys = LogKeys("log/".into());
+        assert_eq!(keys.numbered(7), "log/00000000000000000007");
+        assert_eq!(keys.parse(&keys.numbered(u64::MAX)).map(NonZeroU64::get), Some(u64::MAX));
+        for foreign in [
+            "log/00000000000000000000",
+            "log/99999999999999999999",
+            "log/000000000000000000001",
+            "log/0000000000000000001",
+            "log/+0000000000000000001",
+            "log/00000000000000000001/x",
+            "log/trim",
+            "00000000000000000001",
+        ] {
+            assert_eq!(keys.parse(foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_points_ahead_is_refused() {
+        let line = |claim, claims_after| LogLine {
+            tenure_log: 1,
+            epoch: Epoch::FIRST,
+            nonce: Nonce::from_bits(1),
+            claim,
+            claims_after,
+        };
+        assert!(line(4, None).header(5).is_some());
+        assert!(line(0, Some(0)).header(1).is_some());
+        for (claim, claims_after) in [(5, None), (0, None), (5, Some(1)), (1, Some(5))] {
+            assert_eq!(line(claim, claims_after).header(5), None);
+        }
+    }
+}

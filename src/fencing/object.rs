@@ -37,9 +37,9 @@ use crate::store::{ETag, GetOutcome, Happened, Store, StoreError};
 ///
 /// **What it guarantees.** [`open`](FencedObject::open) claims the object: it writes what is there
 /// once more, under its own epoch. From then on no write of an older writer takes effect, whatever
-/// that writer has checked before and however late its request arrives; what `open` has found is all
-/// that older writers will ever have written. Each write of a writer is based on its last: nothing
-/// that others have written is overwritten unseen.
+/// that writer has checked before and however late its request arrives; what `open` has found is
+/// all that older writers will ever have written. Each write of a writer is based on its last:
+/// nothing that others have written is overwritten unseen.
 ///
 /// Of several writers of one epoch the one that opened last can write; the others get
 /// [`FencingError::Replaced`].
@@ -49,9 +49,9 @@ use crate::store::{ETag, GetOutcome, Happened, Store, StoreError};
 /// such object is refused and left as it is.
 ///
 /// **What it looks like.** One line of JSON, `{"tenure_object":1,"epoch":7,"nonce":"…",
-/// "written":true}`, then the body as it is, of any size that fits into memory and the store takes in
-/// one request. The line is in the body, not in the object's metadata: `If-Match` compares ETags,
-/// and on S3 those do not change with the metadata, so a claim there would stop nobody.
+/// "written":true}`, then the body as it is, of any size that fits into memory and the store takes
+/// in one request. The line is in the body, not in the object's metadata: `If-Match` compares
+/// ETags, and on S3 those do not change with the metadata, so a claim there would stop nobody.
 #[derive(Debug, Clone)]
 pub struct FencedObject {
     calls: Calls,

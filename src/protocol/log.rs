@@ -13,9 +13,9 @@
 //! 3. *While the fate of an append is unknown, nothing else is sent to its number.* So whether it
 //!    was written once, or once more after a trim, it is in the log at this number.
 //!
-//! An object below the trim marker's *floor* may be a ghost: created anew where another was deleted.
-//! The floor is raised before anything is deleted, so an object is none if the floor, read after
-//! it, does not lie above it.
+//! An object below the trim marker's *floor* may be a ghost: created anew where another was
+//! deleted. The floor is raised before anything is deleted, so an object is none if the floor, read
+//! after it, does not lie above it.
 
 use std::num::NonZeroU64;
 

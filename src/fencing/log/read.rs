@@ -22,12 +22,13 @@ const AT_ONCE: usize = 8;
 impl FencedLog {
     /// The newest entry; `None` if there is none. For readers: it needs no token.
     ///
-    /// 1 LIST and 2 GET, 3 if the newest writer has not appended yet; some 25 LIST more at a million
-    /// objects, unless this value has seen the end before.
+    /// 1 LIST and 2 GET, 3 if the newest writer has not appended yet; some 25 LIST more at a
+    /// million objects, unless this value has seen the end before.
     ///
     /// # Errors
     ///
-    /// [`FencingError::Failed`]: a request failed, several times, or an object is none of the log's.
+    /// [`FencingError::Failed`]: a request failed, several times, or an object is none of the
+    /// log's.
     pub async fn latest(&self) -> Result<Option<LogEntry>, FencingError> {
         for _ in 0..ATTEMPTS {
             let Some(end) = self.end().await? else { return Ok(None) };
@@ -52,8 +53,8 @@ impl FencedLog {
         Err(self.restless("reading"))
     }
 
-    /// The entries from this number on, in order, up to the end of the log as it is found. To follow
-    /// the log, read again from the number after the last one.
+    /// The entries from this number on, in order, up to the end of the log as it is found. To
+    /// follow the log, read again from the number after the last one.
     ///
     /// 1 LIST for every 1,000 objects, 1 GET for each, and 1 GET for every 32.
     ///

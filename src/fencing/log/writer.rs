@@ -24,8 +24,8 @@ pub struct LogWriter {
 impl FencedLog {
     /// Claims the log for this token: older writers append no more.
     ///
-    /// 2 LIST, 1 GET and 1 PUT where the log has fewer than 1,000 objects or this value has seen its
-    /// end; some 25 LIST more at a million. More if others append at the time.
+    /// 2 LIST, 1 GET and 1 PUT where the log has fewer than 1,000 objects or this value has seen
+    /// its end; some 25 LIST more at a million. More if others append at the time.
     ///
     /// Dropping the future is safe; the claim may still be made.
     ///
@@ -77,8 +77,8 @@ impl LogWriter {
         }
     }
 
-    /// Appends an entry, and tells its number. 1 PUT; if its answer is lost, 1 GET to read back, and
-    /// so on a few times.
+    /// Appends an entry, and tells its number. 1 PUT; if its answer is lost, 1 GET to read back,
+    /// and so on a few times.
     ///
     /// Dropping the future leaves its fate open, as an error that may have happened does.
     ///

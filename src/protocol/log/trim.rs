@@ -38,8 +38,8 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// A trim of what lies before `before`, in a log that ends with this object; the marker was read
-    /// before the end was looked for. What another trim has left is deleted, too.
+    /// A trim of what lies before `before`, in a log that ends with this object; the marker was
+    /// read before the end was looked for. What another trim has left is deleted, too.
     ///
     /// `None` if the marker is newer than the end: then the object may be a ghost, whose chain does
     /// not lead to all claims.
