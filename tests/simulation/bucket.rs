@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use serde_json::Value;
+use serde::Deserialize;
 use tenure::store::{DeleteOutcome, ETag, Entry, GetOutcome, Object, Page, PutOutcome};
 
 use super::plan::Broken;
@@ -22,6 +22,17 @@ pub struct Body {
     pub sealed: bool,
     pub ended: Option<String>,
     pub validity: Duration,
+}
+
+/// As they stand in the JSON.
+#[derive(Deserialize)]
+struct Fields {
+    nonce: Option<String>,
+    #[serde(default)]
+    heartbeat: u64,
+    expired: bool,
+    ended: Option<String>,
+    validity_ms: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -178,13 +189,12 @@ fn is_seal(bytes: &[u8]) -> bool {
 }
 
 pub fn parse(bytes: &[u8]) -> Option<Body> {
-    let value: Value = serde_json::from_slice(bytes).ok()?;
-    let text = |field: &str| value[field].as_str().map(str::to_owned);
+    let fields: Fields = serde_json::from_slice(bytes).ok()?;
     Some(Body {
-        nonce: text("nonce"),
-        heartbeat: value["heartbeat"].as_u64().unwrap_or_default(),
-        sealed: value["expired"].as_bool()?,
-        ended: text("ended"),
-        validity: Duration::from_millis(value["validity_ms"].as_u64()?),
+        nonce: fields.nonce,
+        heartbeat: fields.heartbeat,
+        sealed: fields.expired,
+        ended: fields.ended,
+        validity: Duration::from_millis(fields.validity_ms),
     })
 }

@@ -7,7 +7,7 @@ use tenure::{Clock, Moment};
 
 use super::world::now;
 
-const MILLION: u128 = 1_000_000;
+const MILLION: u64 = 1_000_000;
 
 /// Both clocks of one machine.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ struct State {
     boot: Duration,
     wall: Duration,
     /// Millionths of a local second in a simulated one.
-    rate: u128,
+    rate: u64,
     boot_stands: bool,
     /// By how much a broken process reads too early.
     behind: Duration,
@@ -31,7 +31,7 @@ struct State {
 }
 
 impl SimClock {
-    pub fn new(boot: Duration, wall: Duration, rate: u128) -> Arc<SimClock> {
+    pub fn new(boot: Duration, wall: Duration, rate: u64) -> Arc<SimClock> {
         let state = State {
             at: now(),
             boot,
@@ -102,7 +102,9 @@ impl Clock for SimClock {
 }
 
 /// `duration` times `millionths`.
-pub fn scale(duration: Duration, millionths: u128) -> Duration {
-    let nanos = duration.as_nanos() * millionths / MILLION;
-    Duration::from_nanos(u64::try_from(nanos).expect("a simulation lasts hours, not centuries"))
+pub fn scale(duration: Duration, millionths: u64) -> Duration {
+    let nanos = u64::try_from(duration.as_nanos()).expect("a simulation lasts hours");
+    // In two parts, each of which fits into 64 bits: this is asked at every look at a clock.
+    let (whole, rest) = (nanos / MILLION, nanos % MILLION);
+    Duration::from_nanos(whole * millionths + rest * millionths / MILLION)
 }

@@ -51,7 +51,9 @@ pub async fn inject(world: &Arc<World>, slots: &mut [Slot], others: &[Who], oper
             (Fault::WallForward, _) => step_wall(world, who, true),
             (Fault::WallBack, _) => step_wall(world, who, false),
             (Fault::Depose, _) => {
-                if let Some(operator) = operator {
+                if world.chance(0.5) {
+                    world.state().lurking = operator;
+                } else if let Some(operator) = operator {
                     depose(world, operator);
                 }
             }

@@ -41,10 +41,6 @@ impl Gate {
         state.wake();
     }
 
-    pub fn is_dead(&self) -> bool {
-        self.state().dead
-    }
-
     pub fn is_closed(&self) -> bool {
         self.state().closed > 0
     }
@@ -80,7 +76,7 @@ impl Future for Pausable {
     type Output = TaskEnd;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<TaskEnd> {
-        {
+        let dead = {
             let mut state = self.gate.state();
             if !state.dead {
                 if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
@@ -90,8 +86,9 @@ impl Future for Pausable {
                     return Poll::Pending;
                 }
             }
-        }
-        if self.gate.is_dead() {
+            state.dead
+        };
+        if dead {
             // Dropped outside the gate's lock: what it drops may wake other tasks.
             self.inner = None;
             return Poll::Ready(TaskEnd::Killed);

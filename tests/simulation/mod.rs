@@ -1,6 +1,7 @@
 //! Runs the shipped library under a simulated world: one seed, one timeline.
 
 pub mod bucket;
+pub mod calm;
 pub mod checkers;
 pub mod clock;
 pub mod faults;
@@ -9,6 +10,8 @@ pub mod network;
 pub mod peers;
 pub mod plan;
 pub mod process;
+pub mod spoil;
+pub mod stops;
 pub mod store;
 pub mod summary;
 pub mod trace;
@@ -18,12 +21,12 @@ pub mod world;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
+use calm::{Recovery, calm};
 use faults::{Slot, inject};
-use plan::Plan;
-use world::{Counts, Violation, World, now, sleep};
+use plan::{Broken, Plan};
+use world::{Counts, Violation, World, now};
 
 /// What a run came to.
 #[derive(Debug)]
@@ -34,7 +37,7 @@ pub struct Outcome {
     pub trace: String,
     pub plan: Plan,
     /// How long after the faults somebody led.
-    pub recovered: Option<Duration>,
+    pub recovered: Option<Recovery>,
 }
 
 /// Runs one seed.
@@ -67,8 +70,9 @@ pub fn run(plan: Plan) -> Outcome {
 }
 
 /// The faults, then the calm after them.
-async fn live(world: &Arc<World>) -> Option<Duration> {
+async fn live(world: &Arc<World>) -> Option<Recovery> {
     let plan = &world.plan;
+    count_settings(world);
     if plan.foreign_keys {
         let mut state = world.state();
         for key in
@@ -81,7 +85,8 @@ async fn live(world: &Arc<World>) -> Option<Duration> {
         .candidates
         .iter()
         .map(|knobs| {
-            let clock = process::machine(world, knobs.rate);
+            let runs = plan.broken == Broken::ClockRuns && knobs.name == plan.candidates[0].name;
+            let clock = process::machine(world, knobs.rate * if runs { 4 } else { 1 });
             let who = process::start_candidate(world, knobs, Arc::clone(&clock));
             Slot { knobs: knobs.clone(), clock, who }
         })
@@ -101,68 +106,17 @@ async fn live(world: &Arc<World>) -> Option<Duration> {
     calm(world).await
 }
 
-/// Ends the faults and waits until somebody leads: the promise of liveness.
-async fn calm(world: &Arc<World>) -> Option<Duration> {
-    world.calm_down();
-    while !is_quiet(world) {
-        sleep(world.plan.rtt).await;
-    }
-    let began = now();
-    world.state().trace.line(began, "-", "CALM");
-    if world.plan.foreign {
-        // A foreign peer may hold the newest epoch for as long as it likes.
-        return None;
-    }
-    let bound = bound(&world.plan);
-    let recovered = loop {
-        let last = world.state().last_token;
-        match last.filter(|at| *at >= began) {
-            Some(at) => break at - began,
-            None if now() > began + bound => {
-                world.fail("liveness", format!("nobody leads {bound:?} after the last fault"));
-                return None;
-            }
-            None => sleep(world.plan.rtt / 4).await,
-        }
-    };
-    stays(world, began + bound).await;
-    Some(recovered)
-}
-
-/// Requests on their way and stops are faults too, until they have come to an end.
-fn is_quiet(world: &World) -> bool {
-    let state = world.state();
-    let stopped = |member: &world::Member| {
-        member.outage.is_some() || member.alive && member.gates.iter().any(|gate| gate.is_closed())
-    };
-    state.in_flight == 0 && !state.members.iter().any(stopped)
-}
-
-/// Once all have recovered, a leader that does not want to leave stays.
-async fn stays(world: &World, recovered: Duration) {
-    if world.plan.beyond_drift {
-        return;
-    }
-    sleep(recovered.saturating_sub(now())).await;
-    let grants = |world: &World| world.state().counts.get("grants").copied();
-    let before = grants(world);
-    sleep(world.plan.longest_validity() * 2).await;
-    if grants(world) != before {
-        world.fail("stability", "elected another although nothing went wrong".to_owned());
-    }
-}
-
-/// By the slowest clock: validity × (1 + drift) and its jitter of a tenth, the takeover delay, and a
-/// poll each for the first sight, a backoff and an application that polls itself. And 12 round trips:
-/// 2 for the look, 3 to be elected, 5 to check the store, 2 to spare.
-fn bound(plan: &Plan) -> Duration {
-    let most = |of: fn(&plan::Knobs) -> Duration| plan.candidates.iter().map(of).max();
-    let poll = most(|candidate| candidate.poll).unwrap_or_default();
-    let delay = most(|candidate| candidate.takeover_delay).unwrap_or_default();
-    let slowest = plan.candidates.iter().map(|candidate| candidate.rate).min().unwrap_or(1);
-    let validity = plan.longest_validity();
-    let local = validity.mul_f64(1.0 + plan.drift) + validity / 10 + delay + poll * 3;
-    local.mul_f64(1e6 / slowest as f64) + plan.rtt * 12
+/// What runs have in common, so that the summary shows how many of each kind there were.
+fn count_settings(world: &World) {
+    let plan = &world.plan;
+    let twins = plan.candidates.iter().filter(|knobs| knobs.name == "twin").count();
+    let settings = [
+        ("runs beyond the drift", plan.beyond_drift),
+        ("runs with a foreign peer", plan.foreign),
+        ("runs with a min_age of 0", plan.compactors.iter().any(|knobs| knobs.min_age.is_zero())),
+        ("runs with one name for two", twins > 1),
+    ];
+    settings.iter().filter(|(_, is)| *is).for_each(|(what, _)| world.count(what));
 }
 
 /// Runs these seeds on all cores, up to the first that fails.

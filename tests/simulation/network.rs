@@ -32,7 +32,8 @@ pub enum Answered {
 impl Course {
     pub fn draw(state: &mut State, who: Who, world: &World, request: &Request) -> Course {
         let plan = &world.plan;
-        let half = plan.rtt / 2;
+        let near = state.members[who.0].near;
+        let half = if near { plan.rtt / 20 } else { plan.rtt / 2 };
         let mut course = Course {
             there: half.mul_f64(0.5 + state.rng.f64()),
             back: half.mul_f64(0.5 + state.rng.f64()),

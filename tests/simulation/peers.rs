@@ -14,9 +14,12 @@ use super::process::{join, machine, spawn};
 use super::store::SimStore;
 use super::world::{Who, World, now, sleep};
 
-/// Starts nothing: an operator acts when a fault says so.
+/// Starts nothing: an operator acts when a fault says so. It sits close to the store, so that it
+/// can depose an epoch that is not yet confirmed.
 pub fn join_operator(world: &Arc<World>) -> Who {
-    join(world, "operator", machine(world, 1_000_000))
+    let who = join(world, "operator", machine(world, 1_000_000));
+    world.state().members[who.0].near = true;
+    who
 }
 
 /// The operator deposes whoever holds the newest epoch. Of a holder that is dead it says `lapsed`.
@@ -28,7 +31,8 @@ pub fn depose(world: &Arc<World>, operator: Who) {
         let key = key_of(epoch);
         let Ok(GetOutcome::Found(object)) = store.get(&key, None, 1 << 16).await else { return };
         let mut record: Value = serde_json::from_slice(&object.body).expect("peers write records");
-        if record["expired"] == true {
+        // A deposition is a fault.
+        if record["expired"] == true || !its_world.state().faults {
             return;
         }
         let dead = its_world.is_dead(epoch, record["nonce"].as_str());

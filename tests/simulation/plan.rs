@@ -30,6 +30,18 @@ pub enum Broken {
     SealsRefused,
     /// The fenced resource takes any token.
     ResourceForgets,
+    /// The application counts the tokens by itself.
+    TokenGuessed,
+    /// A resignation that was refused counts as done.
+    RefusedSealCounts,
+    /// An observer that is restarted all the time reads through a cache that forgets nothing.
+    ObserverBehindACache,
+    /// One candidate's clock runs at four times the rate.
+    ClockRuns,
+    /// Half-way through, the store begins to deny creates and deletes.
+    WritesDenied,
+    /// The application panics.
+    Panics,
 }
 
 /// A whole run.
@@ -76,7 +88,7 @@ pub struct Knobs {
     pub check_store: bool,
     pub resign_on_drop: bool,
     /// Millionths of a local second in a simulated one.
-    pub rate: u128,
+    pub rate: u64,
     /// `try_campaign` in a loop instead of `campaign`.
     pub tries: bool,
     /// Two campaigns of one `Election` at once, which share what they know.
@@ -106,6 +118,8 @@ pub struct Network {
     pub unavailable_after: f64,
     /// A process stops right before a request leaves, or when its answer has arrived.
     pub stop_here: f64,
+    /// It stops before any piece of code between two points where it waits.
+    pub stop_anywhere: f64,
 }
 
 /// Weights of what may happen to a process, drawn from time to time.
@@ -143,9 +157,9 @@ impl Plan {
             drift,
             beyond_drift,
             compactors: compactors(rng, validity),
-            observers: usize::from(rng.f64() < 0.2),
+            observers: usize::from(broken == Broken::ObserverBehindACache || rng.f64() < 0.2),
             foreign,
-            operator: broken == Broken::DepositionNotWaited || rng.f64() < 0.3,
+            operator: favours_depositions(broken) || rng.f64() < 0.3,
             twice_after_compaction,
             foreign_keys: rng.f64() < 0.2,
             page_max: *rng.choice([1, 2, 3, 10, 1_000].iter()).expect("not empty"),
@@ -231,10 +245,10 @@ impl Plan {
     }
 
     /// Two rates drawn here differ by less than the drift, unless they are meant to.
-    fn rate(&self, rng: &mut Rng) -> u128 {
+    fn rate(&self, rng: &mut Rng) -> u64 {
         let ratio = if self.beyond_drift { 3.0 } else { 1.0 + self.drift };
         let exponent = rng.f64() - 0.5;
-        (1e6 * f64::powf(ratio, exponent)).round() as u128
+        (1e6 * f64::powf(ratio, exponent)).round() as u64
     }
 
     /// Whether I4 to I6 are promised: there is no peer that creates without sealing, and no create
@@ -269,6 +283,14 @@ fn compactors(rng: &mut Rng, validity: Duration) -> Vec<CompactorKnobs> {
     (0..number).map(|_| draw()).collect()
 }
 
+/// What is wrong shows only when somebody is deposed at the right moment.
+fn favours_depositions(broken: Broken) -> bool {
+    matches!(
+        broken,
+        Broken::DepositionNotWaited | Broken::RefusalIgnored | Broken::RefusedSealCounts
+    )
+}
+
 fn network(rng: &mut Rng) -> Network {
     if rng.f64() < 0.1 {
         return Network::default();
@@ -286,6 +308,7 @@ fn network(rng: &mut Rng) -> Network {
         unavailable_before: chance(0.1),
         unavailable_after: chance(0.1),
         stop_here: chance(0.02),
+        stop_anywhere: chance(0.004),
     }
 }
 
@@ -306,7 +329,7 @@ fn stops(rng: &mut Rng, validity: Duration, broken: Broken) -> Stops {
     };
     match broken {
         Broken::ClockStopsInSuspend => stops.suspend += 4,
-        Broken::DepositionNotWaited => stops.depose += 4,
+        broken if favours_depositions(broken) => stops.depose += 4,
         _ => {}
     }
     if stops.machine_pause > 0 {

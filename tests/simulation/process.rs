@@ -49,12 +49,13 @@ pub fn join(world: &Arc<World>, label: &str, clock: Arc<SimClock>) -> Who {
         outage: None,
         alive: true,
         stopped: false,
+        near: false,
     });
     who
 }
 
 /// A machine that has been up for a while, with a wall clock that is anything but right.
-pub fn machine(world: &World, rate: u128) -> Arc<SimClock> {
+pub fn machine(world: &World, rate: u64) -> Arc<SimClock> {
     let mut state = world.state();
     let boot = Duration::from_millis(state.rng.u64(0..10_000_000));
     let wall = Duration::from_millis(1_800_000_000_000 + state.rng.u64(0..200_000_000));
@@ -68,6 +69,7 @@ pub fn spawn(
     task: impl Future<Output = ()> + Send + 'static,
 ) {
     let gate = Arc::clone(&world.state().members[who.0].gates[gate]);
+    let task = world.interruptible(who, task);
     let world = Arc::clone(world);
     tokio::spawn(async move {
         if let TaskEnd::Panicked(message) = Pausable::new(gate, task).await {
@@ -84,8 +86,13 @@ fn process(world: &Arc<World>, who: Who) -> Process {
 }
 
 fn election(world: &Arc<World>, who: Who, knobs: &Knobs) -> Election {
-    let mut builder = Election::builder(SimStore::new(world, who), "app")
-        .process(process(world, who))
+    election_at(SimStore::new(world, who), knobs)
+}
+
+fn election_at(store: Arc<SimStore>, knobs: &Knobs) -> Election {
+    let (world, who) = (Arc::clone(&store.world), store.who);
+    let mut builder = Election::builder(store, "app")
+        .process(process(&world, who))
         .name(&knobs.name)
         .name_is_unique(knobs.name_is_unique)
         .validity(knobs.validity)
@@ -167,6 +174,7 @@ impl Candidate {
 
     async fn lead(&self, leadership: Leadership) {
         let id = self.world.granted(self.who, &leadership);
+        assert!(self.world.plan.broken != Broken::Panics, "as told to");
         self.count_recoveries(&leadership);
         if self.world.chance(0.2) {
             return self.run(leadership, id).await;
@@ -176,13 +184,17 @@ impl Candidate {
         loop {
             let token = match leadership.check() {
                 Ok(token) => {
-                    self.world.token(id, token.get());
+                    let token = match self.world.plan.broken {
+                        Broken::TokenGuessed => token.next().expect("far from the last"),
+                        _ => token,
+                    };
+                    self.world.token(id, token.get(), leadership.remaining());
                     token
                 }
                 // This application never asks again.
                 Err(loss) if self.world.plan.broken == Broken::TokenKept => {
                     drop(loss);
-                    self.world.token(id, leadership.epoch().get());
+                    self.world.token(id, leadership.epoch().get(), Duration::ZERO);
                     leadership.epoch()
                 }
                 Err(loss) => return self.lost(id, &loss),
@@ -233,12 +245,8 @@ impl Candidate {
             let mut state = self.world.state();
             (state.faults, state.part(self.knobs.validity / 5))
         };
-        if faults {
-            self.world.idle(part).await;
-        } else {
-            sleep(part / 2).await;
-        }
-        sleep(Duration::from_millis(1)).await;
+        let part = part.max(Duration::from_millis(1));
+        if faults { self.world.idle(part).await } else { sleep(part).await }
     }
 
     async fn leave(&self, leadership: Leadership, id: usize) {
@@ -251,7 +259,10 @@ impl Candidate {
         self.world.over(id, lost.as_ref().map_or("resigned", Loss::outcome));
         let resigned = leadership.resign().await;
         self.world.note(self.who, || format!("resigned: {resigned:?}"));
-        self.world.count(if resigned.is_ok() { "resigned in time" } else { "resigned in vain" });
+        match resigned {
+            Ok(()) => self.world.resigned(id),
+            Err(_) => self.world.count("resigned in vain"),
+        }
     }
 
     fn lost(&self, id: usize, loss: &Loss) {
@@ -282,7 +293,7 @@ impl Candidate {
             }
             let mut state = self.world.state();
             if !state.faults {
-                state.last_token = Some(now());
+                self.world.leads_in(&mut state);
             } else if now() >= until {
                 return;
             }
@@ -309,25 +320,33 @@ impl Candidate {
 /// Starts an observer: what it sees never goes back.
 pub fn start_observer(world: &Arc<World>, knobs: &Knobs) -> Who {
     let who = join(world, "observer", machine(world, knobs.rate));
-    let election = election(world, who, knobs);
-    spawn(world, who, 0, watch(Arc::clone(world), who, election));
+    let store = SimStore::new(world, who);
+    if world.plan.broken == Broken::ObserverBehindACache {
+        spawn(world, who, 0, watch_anew(store, knobs.clone()));
+    } else {
+        spawn(world, who, 0, watch(Arc::clone(world), who, election_at(store, knobs)));
+    }
     who
 }
 
+/// Observes with another `Election` for every observation, so that nothing is remembered.
+async fn watch_anew(store: Arc<SimStore>, knobs: Knobs) {
+    loop {
+        if let Some(Ok(Observation::Leader(leader))) =
+            election_at(Arc::clone(&store), &knobs).observe().next().await
+        {
+            store.world.observed(store.who, leader.epoch.get());
+        }
+        sleep(knobs.poll).await;
+    }
+}
+
 async fn watch(world: Arc<World>, who: Who, election: Election) {
-    let mut greatest = None;
     let mut seen = election.observe();
     while let Some(observation) = seen.next().await {
         world.note(who, || format!("observes {observation:?}"));
         match observation {
-            Ok(Observation::Leader(leader)) => {
-                world.count("leaders observed");
-                if greatest > Some(leader.epoch) {
-                    let what = format!("{who} saw {greatest:?}, then {}", leader.epoch);
-                    return world.fail("observer", what);
-                }
-                greatest = Some(leader.epoch);
-            }
+            Ok(Observation::Leader(leader)) => world.observed(who, leader.epoch.get()),
             Ok(_) => {}
             Err(error) => return world.fail("observer", format!("{who}: {error:?}")),
         }

@@ -1,30 +1,33 @@
 //! The simulated store as one process reaches it: latency, loss, repetition and errors on the way
 //! to a bucket that is always right.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tenure::Store;
 use tenure::store::{
-    DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, StoreError, StoreErrorKind,
+    DeleteOutcome, ETag, GetOutcome, Object, Page, PutOutcome, StoreError, StoreErrorKind,
 };
 use tokio::sync::oneshot;
 
 use super::bucket::{PREFIX, Reply, Request, epoch_of, key_of, parse};
 use super::checkers::{Event, Seen, Write, WriteId};
-use super::gate::pass;
 use super::network::{Answered, Course};
+use super::peers::depose;
 use super::plan::Broken;
 use super::words::{brief, describe, describe_answer};
 use super::world::{Who, World, now, sleep};
 
 /// A process's way to the store.
 pub struct SimStore {
-    world: Arc<World>,
-    who: Who,
+    pub(super) world: Arc<World>,
+    pub(super) who: Who,
+    /// What a broken observer once read.
+    pub(super) cache: Mutex<BTreeMap<String, Object>>,
 }
 
 /// A reply, and what the store's state was when it was made.
@@ -36,13 +39,13 @@ struct Carried {
 
 impl SimStore {
     pub fn new(world: &Arc<World>, who: Who) -> Arc<SimStore> {
-        Arc::new(SimStore { world: Arc::clone(world), who })
+        Arc::new(SimStore { world: Arc::clone(world), who, cache: Mutex::default() })
     }
 
     async fn call(&self, request: Request) -> Result<Reply, StoreError> {
         let started = now();
         let write = self.sending(&request);
-        self.stop_here("before sending").await;
+        self.world.stop_here(self.who, "before sending").await;
         let course = Course::draw(&mut self.world.state(), self.who, &self.world, &request);
         self.world.state().in_flight += u64::from(course.counted);
         self.world.note(self.who, || format!("-> {}", describe(&request)));
@@ -60,7 +63,7 @@ impl SimStore {
             // Lost on the way: there is no answer, ever.
             Err(_) => std::future::pending().await,
         };
-        self.stop_here("before reading the answer").await;
+        self.world.stop_here(self.who, "before reading the answer").await;
         let answer = answer.map(|carried| {
             self.received(&request, &carried);
             carried.reply
@@ -83,31 +86,6 @@ impl SimStore {
         Some(state.book.sent(write))
     }
 
-    /// The process may stop at any point; these are hit too rarely by chance alone.
-    async fn stop_here(&self, place: &str) {
-        let gate = {
-            let mut state = self.world.state();
-            let probability = self.world.plan.network.stop_here;
-            let stopped = state.members[self.who.0].stopped;
-            if !state.faults || stopped || !state.chance(probability) {
-                return;
-            }
-            state.count("stops around a request");
-            let most = self.world.plan.longest_validity() * 3;
-            let duration = state.part(most);
-            state.note(self.who, &format!("PAUSED for {duration:.3?} {place}"));
-            let gates = state.members[self.who.0].gates.clone();
-            gates.iter().for_each(|gate| gate.close());
-            let gate = Arc::clone(&gates[0]);
-            tokio::spawn(async move {
-                sleep(duration).await;
-                gates.iter().for_each(|gate| gate.open());
-            });
-            gate
-        };
-        pass(&gate).await;
-    }
-
     fn received(&self, request: &Request, carried: &Carried) {
         if let Request::List { after, prefix, .. } = request
             && prefix == PREFIX
@@ -115,47 +93,6 @@ impl SimStore {
             let (step, newest) = (carried.step, carried.newest);
             let page = Seen { who: self.who, after: after.clone(), step, newest };
             self.world.state().book.received(page);
-        }
-    }
-
-    /// What a broken process makes of an answer.
-    fn spoil(
-        &self,
-        request: &Request,
-        answer: Result<Reply, StoreError>,
-        took: Duration,
-    ) -> Result<Reply, StoreError> {
-        let clock = || Arc::clone(&self.world.state().members[self.who.0].clock);
-        match (self.world.plan.broken, request, answer) {
-            (
-                Broken::LeaseFromAnswer,
-                Request::Create { .. } | Request::Replace { .. },
-                Ok(Reply::Put(PutOutcome::Done { etag })),
-            ) => {
-                clock().read_behind(took);
-                Ok(Reply::Put(PutOutcome::Done { etag }))
-            }
-            (Broken::TimerFromRequest, Request::Get { .. }, Ok(got)) => {
-                clock().read_behind_now(took);
-                Ok(got)
-            }
-            (
-                Broken::RefusalIgnored,
-                Request::Replace { bytes, .. },
-                Ok(Reply::Put(PutOutcome::Refused | PutOutcome::Missing)),
-            ) if parse(bytes).is_some_and(|body| !body.sealed) => {
-                Ok(Reply::Put(PutOutcome::Done { etag: Some(ETag::new("\"ignored\"")) }))
-            }
-            (
-                Broken::DepositionNotWaited,
-                Request::Get { .. },
-                Ok(Reply::Got(GetOutcome::Found(mut object))),
-            ) => {
-                let text = String::from_utf8_lossy(&object.body).replace("deposed", "lapsed");
-                object.body = Bytes::from(text);
-                Ok(Reply::Got(GetOutcome::Found(object)))
-            }
-            (_, _, answer) => answer,
         }
     }
 }
@@ -256,9 +193,15 @@ impl Carrier {
             let write = state.book.writes[id].clone();
             let event = match &before {
                 Some(before) => Event::Replaced { write: &write, before },
-                None => Event::Created,
+                None => Event::Created { write: &write },
             };
             world.see_in(&mut state, &event);
+            if let (None, Some(operator)) = (&before, state.lurking.take()) {
+                state.count("created epochs deposed at once");
+                drop(state);
+                depose(world, operator);
+                state = world.state();
+            }
         }
         let reply = match (reply, &self.request) {
             (Reply::Deleted(mut outcome), Request::Delete { keys }) => {

@@ -4,10 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Outcome;
+use super::calm::Recovery;
 use super::world::Counts;
 
 /// What must have happened at least once, or the checks have checked nothing.
-const HAPPENED: [&str; 30] = [
+const HAPPENED: [&str; 36] = [
     "409",
     "503",
     "503 after taking effect",
@@ -16,13 +17,16 @@ const HAPPENED: [&str; 30] = [
     "blackouts",
     "connections cut",
     "crashes",
+    "created epochs deposed at once",
     "depositions",
     "epochs compacted",
     "fenced zombies",
     "foreign leaderships",
+    "granted though sealed",
     "lost: lease ended",
     "lost: sealed",
     "lost: suspended",
+    "lost after a sealed grant",
     "machine pauses",
     "outages",
     "overlaps beyond the drift",
@@ -32,7 +36,10 @@ const HAPPENED: [&str; 30] = [
     "requests lost",
     "resigned in time",
     "slow answers",
+    "runs with a min_age of 0",
+    "runs with one name for two",
     "slow requests",
+    "stops anywhere",
     "stops around a request",
     "succeeded without waiting",
     "suspends",
@@ -40,22 +47,31 @@ const HAPPENED: [&str; 30] = [
     "zombie writes to the unfenced resource",
 ];
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Summary {
     runs: usize,
     total: Counts,
     /// The longest time after the faults until somebody led, and in which run.
     slowest: Option<(Duration, u64)>,
+    /// The greatest part of its bound that a recovery took.
+    closest: Option<(f64, u64)>,
 }
 
 impl Summary {
-    pub fn of(outcomes: &[Outcome]) -> Summary {
-        let mut total = Counts::new();
-        for (what, count) in outcomes.iter().flat_map(|outcome| &outcome.counts) {
-            *total.entry(what).or_default() += count;
+    pub fn add(&mut self, outcome: &Outcome) {
+        self.runs += 1;
+        for (what, count) in &outcome.counts {
+            *self.total.entry(what).or_default() += count;
         }
-        let slowest = outcomes.iter().filter_map(|o| Some((o.recovered?, o.seed))).max();
-        Summary { runs: outcomes.len(), total, slowest }
+        let Some(Recovery { took, bound }) = outcome.recovered else { return };
+        let seed = outcome.seed;
+        if self.slowest.is_none_or(|(slowest, _)| took > slowest) {
+            self.slowest = Some((took, seed));
+        }
+        let part = took.div_duration_f64(bound);
+        if self.closest.is_none_or(|(closest, _)| part > closest) {
+            self.closest = Some((part, seed));
+        }
     }
 
     pub fn assert_that_all_happened(&self) {
@@ -73,9 +89,12 @@ impl fmt::Display for Summary {
         for (what, count) in &self.total {
             writeln!(f, "{count:>10} {what}")?;
         }
-        match self.slowest {
+        if let Some((slowest, seed)) = self.slowest {
+            writeln!(f, "slowest recovery {slowest:?}, seed {seed}")?;
+        }
+        match self.closest {
             None => Ok(()),
-            Some((slowest, seed)) => write!(f, "slowest recovery {slowest:?}, seed {seed}"),
+            Some((part, seed)) => write!(f, "closest to its bound {part:.3} of it, seed {seed}"),
         }
     }
 }

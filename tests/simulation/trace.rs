@@ -16,9 +16,6 @@ impl Trace {
     }
 
     pub fn line(&mut self, at: Duration, who: &str, what: &str) {
-        if std::env::var("LIVE").is_ok() {
-            eprintln!("{at:?} {who} {what}");
-        }
         if self.on {
             let (seconds, millis) = (at.as_secs(), at.subsec_millis());
             // Writing to a String cannot fail.

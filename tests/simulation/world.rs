@@ -53,6 +53,8 @@ pub struct World {
     pub over: Notify,
     /// Told when faults stop.
     calm: Notify,
+    /// Told when somebody leads, once faults have stopped.
+    pub led: Notify,
 }
 
 /// What went wrong.
@@ -81,6 +83,8 @@ pub struct State {
     pub in_flight: u64,
     pub last_token: Option<Duration>,
     pub resource: Resources,
+    /// An operator who is about to depose the next epoch that is created.
+    pub lurking: Option<Who>,
     pub violation: Option<Violation>,
     pub uniques: u64,
 }
@@ -103,6 +107,8 @@ pub struct Member {
     pub alive: bool,
     /// Stopped on purpose, so that faults do not pile up.
     pub stopped: bool,
+    /// Whether its way to the store is short.
+    pub near: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,10 +134,12 @@ impl World {
             in_flight: 0,
             last_token: None,
             resource: Resources::default(),
+            lurking: None,
             violation: None,
             uniques: 0,
         };
-        Arc::new(World { plan, state: Mutex::new(state), over: Notify::new(), calm: Notify::new() })
+        let (over, calm, led) = (Notify::new(), Notify::new(), Notify::new());
+        Arc::new(World { plan, state: Mutex::new(state), over, calm, led })
     }
 
     /// No more faults, and nobody idles any longer.
@@ -226,23 +234,53 @@ impl World {
         state.book.grants.entry(epoch).or_insert_with(|| grant.clone());
         self.see_in(&mut state, &Event::Granted { grant: &grant });
         let id = state.book.leads.len();
-        let lead = Lead { id, who, epoch, nonce, over: None };
+        let sealed = state.book.seal(epoch, Some(nonce.clone()));
+        let born_sealed = sealed.is_some_and(|seal| {
+            grant.confirm.as_ref().is_some_and(|confirm| seal.step < confirm.step)
+        });
+        if born_sealed {
+            state.count("granted though sealed");
+        }
+        let lead = Lead { id, who, epoch, nonce, born_sealed, over: None };
         state.book.leads.push(lead);
-        state.last_token = Some(now());
+        self.leads_in(&mut state);
         id
     }
 
-    /// `check()` has said that this leadership goes on.
-    pub fn token(&self, id: LeadId, token: u64) {
+    /// Somebody leads at this moment.
+    pub fn leads_in(&self, state: &mut State) {
+        state.last_token = Some(now());
+        if !state.faults {
+            self.led.notify_one();
+        }
+    }
+
+    /// `check()` has said that this leadership goes on, and how much of its lease is left.
+    pub fn token(&self, id: LeadId, token: u64, told: Duration) {
         let mut state = self.state();
         let lead = state.book.leads[id].clone();
         if token != lead.epoch {
             self.fail_in(&mut state, "token", format!("{token} instead of {}", lead.epoch));
         }
         state.count("tokens");
-        state.last_token = Some(now());
+        self.leads_in(&mut state);
         let clock = state.members[lead.who.0].clock.truth();
-        self.see_in(&mut state, &Event::Token { lead: &lead, clock });
+        self.see_in(&mut state, &Event::Token { lead: &lead, clock, told });
+    }
+
+    /// A resignation was answered: the epoch is given up.
+    pub fn resigned(&self, id: LeadId) {
+        let mut state = self.state();
+        let lead = state.book.leads[id].clone();
+        state.count("resigned in time");
+        self.see_in(&mut state, &Event::Resigned { lead: &lead });
+    }
+
+    /// An observer was told who leads.
+    pub fn observed(&self, who: Who, epoch: u64) {
+        let mut state = self.state();
+        state.count("leaders observed");
+        self.see_in(&mut state, &Event::Observed { who, epoch });
     }
 
     /// The application has let go of a leadership, or was told that it is lost.
@@ -255,6 +293,9 @@ impl World {
         let lead = state.book.leads[id].clone();
         state.note(lead.who, &format!("epoch {} is over: {outcome}", lead.epoch));
         state.count(loss_count(outcome));
+        if lead.born_sealed && matches!(outcome, "sealed" | "lease_ended" | "suspended") {
+            state.count("lost after a sealed grant");
+        }
         self.see_in(&mut state, &Event::Lost { lead: &lead, outcome });
     }
 

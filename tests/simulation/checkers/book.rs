@@ -42,7 +42,16 @@ pub struct Lead {
     pub who: Who,
     pub epoch: u64,
     pub nonce: String,
+    /// The epoch object had been sealed before the LIST that confirmed the grant.
+    pub born_sealed: bool,
     pub over: Option<Duration>,
+}
+
+/// Who ended an epoch, and at which of the store's steps.
+#[derive(Debug, Clone, Copy)]
+pub struct Seal {
+    pub by: Who,
+    pub step: u64,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +61,8 @@ pub struct Book {
     /// The last first page of a LIST beyond an epoch that reached its sender before it renewed.
     confirms: BTreeMap<(Who, u64), Seen>,
     pub grants: BTreeMap<u64, Grant>,
+    /// The first seal of each epoch and nonce.
+    seals: BTreeMap<(u64, Option<String>), Seal>,
     pub leads: Vec<Lead>,
     pub step: u64,
 }
@@ -65,7 +76,16 @@ impl Book {
     }
 
     pub fn applied(&mut self, id: WriteId) {
-        self.writes[id].applied.get_or_insert(self.step);
+        let write = &mut self.writes[id];
+        write.applied.get_or_insert(self.step);
+        if write.body.sealed {
+            let seal = Seal { by: write.who, step: self.step };
+            self.seals.entry((write.epoch, write.body.nonce.clone())).or_insert(seal);
+        }
+    }
+
+    pub fn seal(&self, epoch: u64, nonce: Option<String>) -> Option<Seal> {
+        self.seals.get(&(epoch, nonce)).copied()
     }
 
     pub fn received(&mut self, page: Seen) {
@@ -106,10 +126,20 @@ impl Book {
     /// What is left of a lease at a moment of its holder's clocks. It counts from the sending of
     /// the last write that took effect, whether or not the holder knows.
     pub fn left(&self, lead: &Lead, clock: Moment) -> Duration {
+        self.left_of(lead, clock, |_| true)
+    }
+
+    /// The same, if only its creation counts.
+    pub fn left_of_creation(&self, lead: &Lead, clock: Moment) -> Duration {
+        self.left_of(lead, clock, |write| write.create)
+    }
+
+    fn left_of(&self, lead: &Lead, clock: Moment, counts: fn(&Write) -> bool) -> Duration {
         let unsealed = |write: &&Write| {
             write.applied.is_some()
                 && !write.body.sealed
                 && write.body.nonce.as_ref() == Some(&lead.nonce)
+                && counts(write)
         };
         let left = |write: &Write| {
             let validity = write.body.validity;

@@ -1,7 +1,11 @@
 //! I4: a sealed epoch object (with the granted nonce) is never unsealed or renewed. It is granted
 //! only if sealed between its create and its confirm, and then the loss is reported with it.
+//!
+//! Reported: nothing extends that lease, so that it ends, and with it the tokens; and a holder that
+//! resigns is not told that it gave up what somebody else had ended.
 
-use super::{Checker, Event, View};
+use super::{Checker, Event, View, Write};
+use crate::sim::bucket::Body;
 
 #[derive(Debug, Default)]
 pub struct SealIsFinal;
@@ -11,17 +15,51 @@ impl Checker for SealIsFinal {
         "I4"
     }
 
-    fn see(&mut self, event: &Event<'_>, _: &View<'_>) -> Result<(), String> {
-        let Event::Replaced { write, before } = event else { return Ok(()) };
-        if before.sealed && !write.body.sealed {
-            return Err(format!("sealed epoch {} unsealed by {}", write.epoch, write.who));
+    fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
+        match event {
+            // The same create again, after its epoch was sealed and compacted.
+            Event::Created { write: Write { epoch, body, who, .. } } => {
+                match view.book.seal(*epoch, body.nonce.clone()) {
+                    Some(_) => Err(format!("sealed epoch {epoch} created again by {who}")),
+                    None => Ok(()),
+                }
+            }
+            Event::Replaced { write, before } => replaced(write, before),
+            Event::Token { lead, clock, told } if lead.born_sealed => {
+                let left = view.book.left_of_creation(lead, *clock);
+                if *told > left || left.is_zero() {
+                    return Err(format!(
+                        "{} got the token {}, sealed before it was granted, and its creation gives \
+                         {left:?}",
+                        lead.who, lead.epoch
+                    ));
+                }
+                Ok(())
+            }
+            Event::Resigned { lead } => {
+                match view.book.seal(lead.epoch, Some(lead.nonce.clone())) {
+                    Some(seal) if seal.by == lead.who => Ok(()),
+                    seal => Err(format!(
+                        "{} was told that it resigned epoch {}, but the seal was {seal:?}",
+                        lead.who, lead.epoch
+                    )),
+                }
+            }
+            _ => Ok(()),
         }
-        if before.nonce != write.body.nonce {
-            return Err(format!("epoch {} got another nonce from {}", write.epoch, write.who));
-        }
-        if before.heartbeat >= write.body.heartbeat {
-            return Err(format!("the heartbeat of epoch {} did not rise", write.epoch));
-        }
-        Ok(())
     }
+}
+
+fn replaced(write: &Write, before: &Body) -> Result<(), String> {
+    let Write { who, epoch, body, .. } = write;
+    if before.sealed && !body.sealed {
+        return Err(format!("sealed epoch {epoch} unsealed by {who}"));
+    }
+    if before.nonce != body.nonce {
+        return Err(format!("epoch {epoch} got another nonce from {who}"));
+    }
+    if before.heartbeat >= body.heartbeat {
+        return Err(format!("the heartbeat of epoch {epoch} did not rise"));
+    }
+    Ok(())
 }

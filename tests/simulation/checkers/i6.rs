@@ -12,7 +12,7 @@ impl Checker for UnsealedIsNewest {
 
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
         // These are the two that can make it false.
-        if !matches!(event, Event::Created | Event::Granted { .. }) {
+        if !matches!(event, Event::Created { .. } | Event::Granted { .. }) {
             return Ok(());
         }
         let newest = view.bucket.newest();

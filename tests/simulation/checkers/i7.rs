@@ -12,12 +12,16 @@ impl Checker for NoTokenAfterTheEnd {
     }
 
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
-        let Event::Token { lead, clock } = event else { return Ok(()) };
+        let Event::Token { lead, clock, told } = event else { return Ok(()) };
         if lead.over.is_some() {
             return Err(format!("{} got a token of a leadership that was lost", lead.who));
         }
-        if view.book.left(lead, *clock).is_zero() {
+        let left = view.book.left(lead, *clock);
+        if left.is_zero() {
             return Err(format!("{} got the token {} after its lease", lead.who, lead.epoch));
+        }
+        if *told > left {
+            return Err(format!("{} was told of {told:?} while {left:?} were left", lead.who));
         }
         Ok(())
     }

@@ -14,6 +14,9 @@ mod i6;
 mod i7;
 mod i8;
 mod losses;
+mod observer;
+
+use std::time::Duration;
 
 use tenure::Moment;
 
@@ -37,15 +40,19 @@ pub struct Seen {
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A create took effect.
-    Created,
+    Created { write: &'a Write },
     /// An overwrite took effect, on an object that had this body.
     Replaced { write: &'a Write, before: &'a Body },
     /// An object is about to be deleted.
     Deleting { epoch: u64 },
     /// A campaign was won.
     Granted { grant: &'a Grant },
-    /// `check()` gave the token.
-    Token { lead: &'a Lead, clock: Moment },
+    /// `check()` gave the token, and so much of the lease was said to be left.
+    Token { lead: &'a Lead, clock: Moment, told: Duration },
+    /// The application was told that its resignation is done.
+    Resigned { lead: &'a Lead },
+    /// An observer was told that the holder of this epoch leads.
+    Observed { who: Who, epoch: u64 },
     /// A leadership is over, for the reason that its application was told.
     Lost { lead: &'a Lead, outcome: &'static str },
     /// The fenced resource accepted a write.
@@ -78,6 +85,7 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         Box::<i7::NoTokenAfterTheEnd>::default(),
         Box::<fencing::NeverLower>::default(),
         Box::<losses::Expected>::default(),
+        Box::<observer::NeverBack>::default(),
     ];
     if plan.follows_section_4() {
         checkers.push(Box::<i4::SealIsFinal>::default());

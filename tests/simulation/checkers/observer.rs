@@ -1,0 +1,31 @@
+//! What an observer is told never goes back to a lower epoch, and has been created.
+
+use std::collections::BTreeMap;
+
+use super::{Checker, Event, View};
+use crate::sim::world::Who;
+
+#[derive(Debug, Default)]
+pub struct NeverBack {
+    greatest: BTreeMap<Who, u64>,
+}
+
+impl Checker for NeverBack {
+    fn name(&self) -> &'static str {
+        "observer"
+    }
+
+    fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
+        let Event::Observed { who, epoch } = event else { return Ok(()) };
+        // The newest is never deleted, so what was created is there or below the newest.
+        if view.bucket.newest() < Some(*epoch) {
+            return Err(format!("{who} saw a leader of epoch {epoch}, which does not exist"));
+        }
+        match self.greatest.insert(*who, *epoch) {
+            Some(last) if last > *epoch => {
+                Err(format!("{who} saw a leader of epoch {last}, then one of {epoch}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

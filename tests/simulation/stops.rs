@@ -1,0 +1,67 @@
+//! Stops a process at a point of its code, where a fault drawn by the clock would rarely hit.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::gate::{Gate, pass};
+use super::world::{State, Who, World, sleep};
+
+impl World {
+    /// Perhaps stops the process of whoever awaits this.
+    pub async fn stop_here(&self, who: Who, place: &str) {
+        let gate = {
+            let mut state = self.state();
+            if !self.draws_stop(&mut state, who, self.plan.network.stop_here) {
+                return;
+            }
+            state.count("stops around a request");
+            self.stop(&mut state, who, place)
+        };
+        pass(&gate).await;
+    }
+
+    /// The task, which now and then stops its process instead of going on: between any two points
+    /// at which it waits.
+    pub fn interruptible(
+        self: &Arc<World>,
+        who: Who,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let world = Arc::clone(self);
+        let mut task = Box::pin(task);
+        let probability = self.plan.network.stop_anywhere;
+        std::future::poll_fn(move |cx| {
+            if probability > 0.0 {
+                let mut state = world.state();
+                if world.draws_stop(&mut state, who, probability) {
+                    state.count("stops anywhere");
+                    // Whoever polls this task does so again once its gate is open.
+                    world.stop(&mut state, who, "on its way");
+                    return Poll::Pending;
+                }
+            }
+            task.as_mut().poll(cx)
+        })
+    }
+
+    fn draws_stop(&self, state: &mut State, who: Who, probability: f64) -> bool {
+        // Stops do not pile up.
+        state.faults && !state.members[who.0].stopped && state.chance(probability)
+    }
+
+    /// Closes the gates of a process for up to three validities.
+    fn stop(&self, state: &mut State, who: Who, place: &str) -> Arc<Gate> {
+        let duration = state.part(self.plan.longest_validity() * 3);
+        if self.plan.traced {
+            state.note(who, &format!("PAUSED for {duration:.3?} {place}"));
+        }
+        let gates = state.members[who.0].gates.clone();
+        gates.iter().for_each(|gate| gate.close());
+        let gate = Arc::clone(&gates[0]);
+        tokio::spawn(async move {
+            sleep(duration).await;
+            gates.iter().for_each(|gate| gate.open());
+        });
+        gate
+    }
+}
