@@ -32,7 +32,8 @@ pub enum ErrorKind {
     /// The store does not keep the promises that the protocol needs. Do not use it for elections.
     UnsafeStore,
     /// The body of an epoch object cannot be read as a record. It is never treated as free: look at
-    /// the named key, then depose it or restore it.
+    /// the named key, then depose it or restore it. Or an object of a fenced resource is none: it
+    /// is left as it is.
     CorruptRecord,
     /// The record is of a later format than this version of tenure knows. Upgrade.
     RecordTooNew,
@@ -41,7 +42,7 @@ pub enum ErrorKind {
     EpochsExhausted,
     /// The newest epoch object that this process has seen is gone and no greater one exists:
     /// somebody wiped the prefix or a lifecycle rule did. Counting must go on above the greatest
-    /// token ever handed out.
+    /// token ever handed out. Or what guarded a fenced resource is gone, and with it the guard.
     NewestDeleted,
     /// The store cannot be reached or fails. The message says whether the request may have taken
     /// effect. Waiting calls try again by themselves.
@@ -71,8 +72,8 @@ impl Error {
         self
     }
 
-    /// Whether the write that was asked for may have taken effect, or may yet. If not, nothing of it
-    /// happened.
+    /// Whether the write that was asked for may have taken effect, or may yet. If not, nothing of
+    /// it happened.
     #[must_use]
     pub fn may_have_happened(&self) -> bool {
         self.happened == Happened::Maybe

@@ -46,6 +46,8 @@
 //!   [`observe`](Election::observe)).
 //! - [`Leadership`] gives the token as long as the lease runs, says why it ended ([`Loss`]), and
 //!   resigns.
+//! - [`fencing`] has guards for what the leader writes: they refuse the tokens of leaders of the
+//!   past.
 //! - [`Compactor`] deletes the epoch objects of the past.
 //! - [`store`] has the stores: S3 (feature `s3`, default), a local directory, memory; and the trait
 //!   for others.
@@ -70,6 +72,7 @@ mod election;
 mod entropy;
 mod epoch;
 mod error;
+pub mod fencing;
 mod keys;
 mod leader;
 mod leadership;

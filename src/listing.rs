@@ -2,7 +2,7 @@
 //!
 //! Finding the newest epoch and compacting go by the same rules: keys in ascending order, all of
 //! them under the prefix and after the key asked for. A page that breaks one gives none of its
-//! epochs.
+//! epochs. Fenced logs and generations are listed by the same rules.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::epoch::Epoch;
 use crate::keys::Keys;
 use crate::protocol::compaction::Listed;
 use crate::protocol::find::{After, Listing};
-use crate::store::{Happened, Page, StoreError, StoreErrorKind};
+use crate::store::{Entry, Happened, Page, StoreError, StoreErrorKind};
 
 /// What a page in order shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,35 +27,16 @@ impl EpochsOfPage {
     /// Judges the page that was asked for `after`.
     pub(crate) fn of(keys: &Keys, after: &After, page: &Page) -> Result<EpochsOfPage, StoreError> {
         let start = key_of(keys, after);
-        let mut previous = start.as_str();
-        if page.truncated && page.entries.is_empty() {
-            // Asking again from the same key may well bring the same answer for ever. It says
-            // nothing untrue, so it does not make the store unsafe.
-            let why = format!("the listing after {start:?} says that more follows, but shows none");
-            return Err(StoreError::new(StoreErrorKind::Transient, Happened::No, why));
-        }
-        let mut epochs = Vec::new();
-        for entry in &page.entries {
-            let key = entry.key.as_str();
-            if !key.starts_with(keys.lock_prefix()) {
-                let prefix = keys.lock_prefix();
-                return Err(unsafe_store(format!(
-                    "the listing shows {key:?}, which does not start with {prefix:?}"
-                )));
-            }
-            if key <= previous {
-                return Err(out_of_order(previous, key));
-            }
-            if let Some(epoch) = keys.parse(key) {
-                let age = age(page.served_at, entry.last_modified);
-                epochs.push(Listed { epoch, size: entry.size, age });
-            }
-            previous = key;
-        }
-        let ended = !page.truncated || previous >= keys.epoch(Epoch::MAX).as_str();
-        let rest = (!ended).then(|| match keys.parse(previous) {
+        let last = judge(keys.lock_prefix(), &start, page)?;
+        let listed = |entry: &Entry| {
+            let age = age(page.served_at, entry.last_modified);
+            keys.parse(&entry.key).map(|epoch| Listed { epoch, size: entry.size, age })
+        };
+        let epochs = page.entries.iter().filter_map(listed).collect();
+        let ended = !page.truncated || last >= keys.epoch(Epoch::MAX).as_str();
+        let rest = (!ended).then(|| match keys.parse(last) {
             Some(epoch) => After::Number(epoch.get()),
-            None => After::Key(previous.to_owned()),
+            None => After::Key(last.to_owned()),
         });
         Ok(EpochsOfPage { epochs, rest })
     }
@@ -66,6 +47,34 @@ impl EpochsOfPage {
         let epochs = ends.map(|(least, greatest)| (least.epoch, greatest.epoch));
         Listing { epochs, rest: self.rest.clone() }
     }
+}
+
+/// Judges a page that was asked for this prefix, after `start`: the last key on it, or `start`.
+pub(crate) fn judge<'a>(
+    prefix: &str,
+    start: &'a str,
+    page: &'a Page,
+) -> Result<&'a str, StoreError> {
+    if page.truncated && page.entries.is_empty() {
+        // Asking again from the same key may well bring the same answer for ever. It says nothing
+        // untrue, so it does not make the store unsafe.
+        let why = format!("the listing after {start:?} says that more follows, but shows none");
+        return Err(StoreError::new(StoreErrorKind::Transient, Happened::No, why));
+    }
+    let mut previous = start;
+    for entry in &page.entries {
+        let key = entry.key.as_str();
+        if !key.starts_with(prefix) {
+            return Err(unsafe_store(format!(
+                "the listing shows {key:?}, which does not start with {prefix:?}"
+            )));
+        }
+        if key <= previous {
+            return Err(out_of_order(previous, key));
+        }
+        previous = key;
+    }
+    Ok(previous)
 }
 
 /// The key that a listing starts after.

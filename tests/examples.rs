@@ -34,6 +34,18 @@ fn compact_job() {
 }
 
 #[test]
+fn fenced_sqlite() {
+    let shown = on_disk("fenced_sqlite");
+    assert_shows(&shown, &["PAUSED", "food: REFUSED, epoch 2 was here", "The balance is 800"]);
+}
+
+#[test]
+fn fenced_api() {
+    let shown = on_disk("fenced_api");
+    assert_shows(&shown, &["PAUSED", "412, the token 1 is refused", "epoch 2: ben's first"]);
+}
+
+#[test]
 fn an_address_that_is_none_is_refused_with_an_example_of_one() {
     let output = Command::new(built("failover")).arg("bucket").timeout(PATIENCE).assert().failure();
     let errors = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
@@ -91,7 +103,8 @@ fn shows_stream_processor(shown: &str) {
 }
 
 fn shows_manifest_writer(shown: &str) {
-    assert_shows(shown, &["PAUSED", "adds a4.sst: REFUSED, manifest 5 is of epoch 2"]);
+    assert_shows(shown, &["PAUSED", "manifest 4, with a1.sst a2.sst a3.sst"]);
+    assert_shows(shown, &["adds a4.sst: REFUSED, the token 1 is refused: epoch 2 has been seen"]);
     assert_shows(shown, &["6      2  a1.sst a2.sst a3.sst b1.sst"]);
 }
 

@@ -2,9 +2,36 @@
 //!
 //! docs/protocol.md, section 6. The question "is there an epoch greater than X?" is monotone in X
 //! whatever the gaps, so galloping and bisecting on it is exact for any set of keys. "Does epoch X
-//! exist?" is not.
+//! exist?" is not. The same search finds the end of a fenced log, whose numbers have more digits.
+
+use std::num::NonZeroU64;
 
 use crate::epoch::Epoch;
+
+/// What keys under a prefix are numbered with, from 1 on.
+pub trait Number: Copy + Ord {
+    /// The greatest that a key can hold.
+    const LAST: u64;
+
+    /// The number itself, at least 1.
+    fn number(self) -> u64;
+}
+
+impl Number for Epoch {
+    const LAST: u64 = Epoch::MAX.get();
+
+    fn number(self) -> u64 {
+        self.get()
+    }
+}
+
+impl Number for NonZeroU64 {
+    const LAST: u64 = u64::MAX;
+
+    fn number(self) -> u64 {
+        self.get()
+    }
+}
 
 /// Where a listing starts: after this place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,9 +44,9 @@ pub enum After {
 
 /// What a page of a listing says about epochs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Listing {
+pub struct Listing<N = Epoch> {
     /// The least and the greatest epoch on the page.
-    pub epochs: Option<(Epoch, Epoch)>,
+    pub epochs: Option<(N, N)>,
     /// Where the next page starts; `None` if no epoch can follow.
     pub rest: Option<After>,
 }
@@ -33,9 +60,9 @@ pub struct Beyond {
 
 /// What a page told [`Beyond`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Told {
+pub enum Told<N = Epoch> {
     /// These exist: the least and the greatest of the page, and whether that is all.
-    Yes { least: Epoch, greatest: Epoch, complete: bool },
+    Yes { least: N, greatest: N, complete: bool },
     /// There is none.
     No,
     /// Only foreign keys so far: list on.
@@ -51,7 +78,7 @@ impl Beyond {
         &self.at
     }
 
-    pub fn handle(&mut self, listing: Listing) -> Told {
+    pub fn handle<N>(&mut self, listing: Listing<N>) -> Told<N> {
         match (listing.epochs, listing.rest) {
             (Some((least, greatest)), rest) => {
                 Told::Yes { least, greatest, complete: rest.is_none() }
@@ -67,11 +94,11 @@ impl Beyond {
 
 /// The search for the newest epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Search {
+pub struct Search<N = Epoch> {
     /// The greatest epoch known to have existed; it must show unless a greater one does.
-    known: Option<Epoch>,
+    known: Option<N>,
     /// The greatest epoch that this search has seen.
-    lower: Option<Epoch>,
+    lower: Option<N>,
     /// No epoch greater than this exists.
     upper: u64,
     /// How far to leap next, while the end has not been passed.
@@ -81,29 +108,29 @@ pub struct Search {
 
 /// What a page told [`Search`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Progress {
+pub enum Progress<N = Epoch> {
     /// List on, from [`Search::next_page`].
     More,
     /// This is the newest; `None` if there never was one.
-    Newest(Option<Epoch>),
+    Newest(Option<N>),
     /// The known epoch is gone and nothing greater exists.
-    KnownIsGone(Epoch),
+    KnownIsGone(N),
 }
 
 const FIRST_STRIDE: u64 = 1_000;
 
-impl Search {
+impl<N: Number> Search<N> {
     /// Starts one below the epoch known, so that a healthy store shows it.
-    pub fn new(known: Option<Epoch>) -> Search {
-        let start = known.map_or(0, |epoch| epoch.get() - 1);
-        Search { known, lower: None, upper: Epoch::MAX.get(), stride: 0, query: Beyond::new(start) }
+    pub fn new(known: Option<N>) -> Search<N> {
+        let start = known.map_or(0, |known| known.number() - 1);
+        Search { known, lower: None, upper: N::LAST, stride: 0, query: Beyond::new(start) }
     }
 
     pub fn next_page(&self) -> &After {
         self.query.next_page()
     }
 
-    pub fn handle(&mut self, listing: Listing) -> Progress {
+    pub fn handle(&mut self, listing: Listing<N>) -> Progress<N> {
         match self.query.handle(listing) {
             Told::NotYet => return Progress::More,
             Told::Yes { greatest, complete, .. } => {
@@ -117,19 +144,19 @@ impl Search {
         let Some(lower) = self.lower else {
             return self.known.map_or(Progress::Newest(None), Progress::KnownIsGone);
         };
-        if lower.get() >= self.upper {
+        if lower.number() >= self.upper {
             return Progress::Newest(Some(lower));
         }
-        self.query = Beyond::new(self.leap(lower.get()));
+        self.query = Beyond::new(self.leap(lower.number()));
         Progress::More
     }
 
     /// The next X to ask about: `lower <= X < upper`, so that every answer narrows the two.
     fn leap(&mut self, lower: u64) -> u64 {
-        let end_is_unknown = self.upper == Epoch::MAX.get();
+        let end_is_unknown = self.upper == N::LAST;
         let leap = lower.saturating_add(self.stride);
         if end_is_unknown && leap < self.upper {
-            self.stride = (self.stride * 2).max(FIRST_STRIDE);
+            self.stride = self.stride.saturating_mul(2).max(FIRST_STRIDE);
             leap
         } else {
             lower + (self.upper - lower) / 2
@@ -194,6 +221,37 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_64_bits_are_found_in_tens_of_requests_too() {
+        for newest in [1, 999, 1_000_000, u64::MAX - 1, u64::MAX] {
+            let newest = NonZeroU64::new(newest).unwrap();
+            let mut search = Search::new(None);
+            let mut requests = 0;
+            let found = loop {
+                let After::Number(after) = *search.next_page() else { panic!("no foreign keys") };
+                requests += 1;
+                // The keys of one page: all that there are below 1,000, and then the newest alone.
+                let next = NonZeroU64::new(after.saturating_add(1)).unwrap();
+                let more = newest.get() - after.min(newest.get()) > 1_000;
+                let listing = match (after < newest.get(), more) {
+                    (false, _) => Listing { epochs: None, rest: None },
+                    (true, false) => Listing { epochs: Some((next, newest)), rest: None },
+                    (true, true) => {
+                        let last = NonZeroU64::new(after + 1_000).unwrap();
+                        let rest = Some(After::Number(last.get()));
+                        Listing { epochs: Some((next, last)), rest }
+                    }
+                };
+                match search.handle(listing) {
+                    Progress::More => assert!(requests < 200, "{search:?}"),
+                    done => break done,
+                }
+            };
+            assert_eq!(found, Progress::Newest(Some(newest)));
+            assert!(requests <= 120, "{requests} for {newest}");
+        }
+    }
+
+    #[test]
     fn the_steady_state_is_one_request() {
         let epochs: BTreeSet<u64> = (41..=50).collect();
         assert_eq!(find(&epochs, Some(50), 1_000), (Progress::Newest(Epoch::new(50)), 1));
@@ -213,7 +271,7 @@ mod tests {
     fn foreign_keys_are_listed_past_not_taken_for_the_end() {
         let mut beyond = Beyond::new(1);
         let backup = After::Key("lock-0000000002.json.bak".into());
-        let page = Listing { epochs: None, rest: Some(backup.clone()) };
+        let page: Listing = Listing { epochs: None, rest: Some(backup.clone()) };
         assert_eq!(beyond.handle(page), Told::NotYet);
         assert_eq!(beyond.next_page(), &backup);
         let three = Epoch::new(3).unwrap();

@@ -11,6 +11,7 @@ mod explorer;
 pub mod find;
 mod leader;
 pub mod lease;
+pub mod log;
 pub mod message;
 #[cfg(test)]
 mod testing;

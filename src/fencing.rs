@@ -1,0 +1,146 @@
+//! Guards for what a leader writes: they refuse the tokens of leaders of the past.
+//!
+//! A leader may be paused between its check and its write, and write after another was elected. No
+//! election can prevent that; the resource must. These are the means, by resource:
+//!
+//! | resource | guard |
+//! | --- | --- |
+//! | a service that receives tokens | [`Gate`], in memory; [`DurableGate`], which outlives it |
+//! | one object on a store | [`FencedObject`] |
+//! | a log or a manifest on a store | [`FencedLog`] |
+//! | many objects on a store | [`epoch_key`]: keys that contain the epoch |
+//!
+//! Each works with any [`Epoch`], not only with one of a live [`Leadership`](crate::Leadership),
+//! and asks of the store what elections ask of it. A refused token is a [`Stale`] value, and final:
+//! no later call of its holder succeeds, so it stops.
+//!
+//! An epoch belongs to one grant, so to one process; what happens if several tasks write under one
+//! epoch all the same is said at each type.
+
+use std::fmt;
+
+use crate::epoch::Epoch;
+use crate::error::Error;
+use crate::store::Happened;
+
+mod calls;
+mod durable_gate;
+mod envelope;
+mod gate;
+mod generation;
+#[cfg(feature = "tower")]
+pub mod http;
+mod log;
+mod object;
+#[cfg(test)]
+mod tests;
+
+pub use durable_gate::DurableGate;
+pub use gate::{Gate, Pass};
+pub use generation::{epoch_key, newest_generation};
+pub use log::{FencedLog, LogEntry, LogWriter};
+pub use object::{Contents, FencedObject, ObjectWriter};
+
+/// A token that is refused: a greater one was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Stale {
+    /// The token that was offered.
+    pub offered: Epoch,
+    /// The greatest token seen.
+    pub newest: Epoch,
+}
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the token {} is refused: epoch {} has been seen", self.offered, self.newest)
+    }
+}
+
+impl std::error::Error for Stale {}
+
+/// Why a guarded resource was not read or written.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum FencingError {
+    /// A greater epoch has the resource: stop, for good.
+    ///
+    /// [`Happened::Maybe`]: an attempt whose answer was lost may have been written before; the
+    /// greater epoch has then seen it.
+    Stale {
+        /// Both tokens.
+        stale: Stale,
+        /// Whether this call has written all the same.
+        happened: Happened,
+    },
+    /// A later writer of the same epoch has opened the resource: this one is closed, for good. Have
+    /// one writer an epoch, and share it.
+    Replaced {
+        /// The epoch of both.
+        epoch: Epoch,
+        /// Whether this call has written all the same.
+        happened: Happened,
+    },
+    /// These entries of a log were trimmed: begin at the oldest there is, or with a snapshot.
+    Trimmed {
+        /// The number of the oldest entry that is left.
+        oldest: u64,
+    },
+    /// The store failed, or shows what it must not; the kind says what to do.
+    Failed(Error),
+}
+
+impl FencingError {
+    /// Whether the write that was asked for may have taken effect, or may yet. If not, nothing of
+    /// it happened.
+    #[must_use]
+    pub fn may_have_happened(&self) -> bool {
+        match self {
+            FencingError::Stale { happened, .. } | FencingError::Replaced { happened, .. } => {
+                *happened == Happened::Maybe
+            }
+            FencingError::Trimmed { .. } => false,
+            FencingError::Failed(error) => error.may_have_happened(),
+        }
+    }
+
+    /// The refusal, if a greater epoch is the reason.
+    #[must_use]
+    pub fn stale(&self) -> Option<Stale> {
+        match self {
+            FencingError::Stale { stale, .. } => Some(*stale),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for FencingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FencingError::Stale { stale, .. } => write!(f, "{stale}")?,
+            FencingError::Replaced { epoch, .. } => {
+                write!(f, "another writer of epoch {epoch} has opened it since")?;
+            }
+            FencingError::Trimmed { oldest } => {
+                write!(f, "the entries before {oldest} were trimmed")?;
+            }
+            FencingError::Failed(error) => return write!(f, "{error}"),
+        }
+        if self.may_have_happened() { f.write_str(" (it may have taken effect)") } else { Ok(()) }
+    }
+}
+
+impl std::error::Error for FencingError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            FencingError::Stale { stale, .. } => Some(stale),
+            FencingError::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<Error> for FencingError {
+    fn from(error: Error) -> FencingError {
+        FencingError::Failed(error)
+    }
+}

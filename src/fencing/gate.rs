@@ -1,0 +1,231 @@
+//! A service's own memory of tokens.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::Stale;
+use crate::epoch::Epoch;
+
+/// Refuses tokens lower than the greatest it has seen, for a service that gets a token with each
+/// request. In memory, no requests to a store. Clones are the same gate.
+///
+/// ```
+/// # use tenure::{Epoch, fencing::Gate};
+/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+/// let gate = Gate::new();
+/// gate.admit(new)?;
+/// let refused = gate.admit(old).unwrap_err();
+/// assert_eq!((refused.offered, refused.newest), (old, new));
+/// # Ok::<(), tenure::fencing::Stale>(())
+/// ```
+///
+/// **What it guarantees.** Once a token was admitted, none lower is, by any clone. With
+/// [`act`](Gate::act) and [`enter`](Gate::enter), admission and what it admits to are one step:
+/// once something was done under a token, nothing is done under a lower one.
+///
+/// **What it does not.** After [`admit`](Gate::admit) alone the service may be paused, and act
+/// under a token that is old by then. A service that is restarted forgets: use
+/// [`DurableGate`](super::DurableGate), or store the token beside the data, in one transaction with
+/// them, which is the best of all. Two instances of a service know nothing of each other. Tasks
+/// with one token are all admitted.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    left: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    newest: Option<Epoch>,
+    /// How many passes each token has.
+    inside: BTreeMap<Epoch, usize>,
+}
+
+/// What [`Gate::enter`] gives: as long as it lives, nobody acts under a greater token.
+#[must_use = "dropped at once, it guards nothing"]
+pub struct Pass {
+    gate: Gate,
+    token: Epoch,
+}
+
+impl Gate {
+    /// A gate that has seen no token.
+    #[must_use]
+    pub fn new() -> Gate {
+        Gate::default()
+    }
+
+    /// Admits the token if it is not lower than the greatest seen, and remembers it.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`], with both tokens: refuse the request, and tell its sender to stop.
+    pub fn admit(&self, token: Epoch) -> Result<(), Stale> {
+        self.state().admit(token)
+    }
+
+    /// Admits the token and acts, as one step: no other token is admitted meanwhile. Blocks those
+    /// who ask, so it is for short acts, which must not use the gate themselves. It does not wait
+    /// for passes: use either this or [`enter`](Gate::enter).
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`]: nothing was done.
+    pub fn act<T>(&self, token: Epoch, act: impl FnOnce() -> T) -> Result<T, Stale> {
+        let mut state = self.state();
+        state.admit(token)?;
+        Ok(act())
+    }
+
+    /// Admits the token, and waits until everybody inside with a lower one has left. Act while the
+    /// pass lives.
+    ///
+    /// From the call on lower tokens are refused, also if it is dropped before it is ready. It
+    /// waits as long as they hold their passes, so bound what is done inside.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`]: at once, or once a greater token came while this one waited.
+    pub async fn enter(&self, token: Epoch) -> Result<Pass, Stale> {
+        loop {
+            let left = self.0.left.notified();
+            let mut left = std::pin::pin!(left);
+            left.as_mut().enable();
+            {
+                let mut state = self.state();
+                state.admit(token)?;
+                if state.inside.range(..token).next().is_none() {
+                    *state.inside.entry(token).or_default() += 1;
+                    return Ok(Pass { gate: self.clone(), token });
+                }
+            }
+            left.await;
+        }
+    }
+
+    /// The greatest token seen.
+    #[must_use]
+    pub fn newest(&self) -> Option<Epoch> {
+        self.state().newest
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // An act may panic, but the state is whole before it begins.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn admit(&mut self, token: Epoch) -> Result<(), Stale> {
+        match self.newest {
+            Some(newest) if token < newest => Err(Stale { offered: token, newest }),
+            _ => {
+                self.newest = Some(token);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Pass {
+    /// The token that was admitted.
+    #[must_use]
+    pub fn token(&self) -> Epoch {
+        self.token
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        let mut state = self.gate.state();
+        if let Some(passes) = state.inside.get_mut(&self.token) {
+            *passes -= 1;
+            if *passes == 0 {
+                state.inside.remove(&self.token);
+            }
+        }
+        drop(state);
+        self.gate.0.left.notify_waiters();
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("newest", &self.newest()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pass").field("token", &self.token).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    fn e(number: u64) -> Epoch {
+        Epoch::new(number).unwrap()
+    }
+
+    #[test]
+    fn tokens_only_grow() {
+        let gate = Gate::new();
+        assert_eq!(gate.newest(), None);
+        gate.admit(e(2)).unwrap();
+        gate.admit(e(2)).unwrap();
+        gate.admit(e(5)).unwrap();
+        assert_eq!(gate.clone().admit(e(4)), Err(Stale { offered: e(4), newest: e(5) }));
+        let words = gate.admit(e(4)).unwrap_err().to_string();
+        assert_eq!(words, "the token 4 is refused: epoch 5 has been seen");
+    }
+
+    /// Admission alone is a check before a write; what it cannot do, `act` and `enter` can.
+    #[test]
+    fn a_request_paused_between_admission_and_its_write_writes_late() {
+        let (gate, written) = (Gate::new(), Cell::new(0));
+        gate.admit(e(1)).unwrap();
+        gate.act(e(2), || written.set(2)).unwrap();
+        written.set(1);
+        assert_eq!(written.get(), 1, "the zombie has overwritten the newer");
+        assert!(gate.act(e(1), || written.set(1)).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_newer_token_waits_until_the_older_has_left() {
+        let gate = Gate::new();
+        let old = gate.enter(e(1)).await.unwrap();
+        let beside = gate.enter(e(1)).await.unwrap();
+        let mut new = Box::pin(gate.enter(e(2)));
+        assert!((&mut new).now_or_never().is_none(), "two are inside");
+        assert!(gate.enter(e(1)).await.is_err(), "refused from then on");
+        drop(old);
+        assert!((&mut new).now_or_never().is_none(), "one is inside");
+        drop(beside);
+        assert_eq!(new.await.unwrap().token(), e(2));
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_refused_once_a_greater_token_came() {
+        let gate = Gate::new();
+        let old = gate.enter(e(1)).await.unwrap();
+        let mut second = Box::pin(gate.enter(e(2)));
+        assert!((&mut second).now_or_never().is_none());
+        let mut third = Box::pin(gate.enter(e(3)));
+        assert!((&mut third).now_or_never().is_none());
+        drop(old);
+        assert_eq!(second.await.unwrap_err(), Stale { offered: e(2), newest: e(3) });
+        assert!(third.await.is_ok());
+    }
+}

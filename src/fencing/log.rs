@@ -1,0 +1,345 @@
+//! A log of numbered objects, each carrying its writer's epoch.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::FencingError;
+use super::calls::{ATTEMPTS, Calls, passes};
+use super::envelope::{self, Line};
+use crate::epoch::Epoch;
+use crate::error::{Error, ErrorKind};
+use crate::keys::Keys;
+use crate::listing;
+use crate::process::Process;
+use crate::protocol::find::{After, Listing, Progress, Search};
+use crate::protocol::log::{Header, Kind};
+use crate::protocol::message::Nonce;
+use crate::store::{GetOutcome, Page, Store, StoreError};
+
+mod read;
+mod trim;
+mod writer;
+
+pub use writer::LogWriter;
+
+/// A log on a store that only the newest leader can append to: numbered objects, each created with
+/// `If-None-Match` and carrying its writer's epoch, as SlateDB's manifests are. Clones are the same
+/// log.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Epoch, fencing::FencedLog, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+/// let log = FencedLog::new(Arc::new(MemoryStore::new()), "orders/manifest")?;
+/// let mut writer = log.open(old).await?; // claims it: older epochs append no more
+/// let number = writer.append("a.sst").await?;
+///
+/// log.open(new).await?;
+/// assert!(writer.append("b.sst").await.unwrap_err().stale().is_some());
+/// let latest = log.latest().await?.unwrap();
+/// assert_eq!((latest.number, &latest.body[..]), (number, &b"a.sst"[..]));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// **What it guarantees.**
+/// - Once [`open`](FencedLog::open) has returned, no writer of an older epoch, nor one of the same
+///   that opened before, appends anything more, however long it was paused and whatever was trimmed
+///   meanwhile. Epochs never go back along the log.
+/// - An append that was told to have succeeded is in the log at its number: below it and after it
+///   lies what its writer knew of, and nobody else's entry in between.
+/// - A reader sees each number either as it was first written or not at all.
+///
+/// **What it does not.** What a reader sees may be old by the time it uses it. Trimming asks for no
+/// token: whoever trims must know that nobody needs those entries, whoever leads. Objects that are
+/// deleted by other means may be written again by a paused writer: use [`trim`](FencedLog::trim),
+/// and no lifecycle rules.
+///
+/// **What it looks like.** `<prefix>/%020d`, from 1 on without gaps: a line of JSON, then the body
+/// as it is. A writer's first object is its claim, which is no entry, so entries' numbers have
+/// gaps. `<prefix>/trim` says what was trimmed. Claims stay for ever, one object of 150 bytes for
+/// each call of `open`: a paused writer that goes on runs into the claim that followed its last
+/// entry.
+#[derive(Debug, Clone)]
+pub struct FencedLog {
+    calls: Calls,
+    keys: LogKeys,
+    /// The greatest number seen, where the next search starts; 0 if none.
+    known: Arc<AtomicU64>,
+}
+
+/// One entry of a [`FencedLog`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogEntry {
+    /// Its place in the log.
+    pub number: u64,
+    /// Of its writer.
+    pub epoch: Epoch,
+    /// What was appended.
+    pub body: Bytes,
+}
+
+#[derive(Debug, Clone)]
+struct LogKeys(Arc<str>);
+
+/// An object of the log, as it was read.
+struct Read {
+    header: Header,
+    body: Bytes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LogLine {
+    tenure_log: u64,
+    epoch: Epoch,
+    nonce: Nonce,
+    /// The number of the writer's claim; of a claim, that of the claim before.
+    claim: u64,
+    /// In a claim: the number of the newest entry before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    claims_after: Option<u64>,
+}
+
+impl Line for LogLine {
+    const TAG: &'static str = "tenure_log";
+    const WHAT: &'static str = "an object of a fenced log";
+}
+
+impl LogLine {
+    fn of(header: &Header) -> LogLine {
+        let claims_after = match header.kind {
+            Kind::Entry => None,
+            Kind::Claim { last } => Some(last),
+        };
+        let Header { epoch, nonce, claim, .. } = *header;
+        LogLine { tenure_log: envelope::FORMAT, epoch, nonce, claim, claims_after }
+    }
+
+    /// `None` if it cannot be that of this number.
+    fn header(&self, number: u64) -> Option<Header> {
+        let kind = self.claims_after.map_or(Kind::Entry, |last| Kind::Claim { last });
+        let LogLine { epoch, nonce, claim, .. } = *self;
+        let header = Header { epoch, nonce, claim, kind };
+        let before = claim < number && self.claims_after.is_none_or(|last| last < number);
+        let claimed = kind != Kind::Entry || claim > 0;
+        (before && claimed).then_some(header)
+    }
+}
+
+impl FencedLog {
+    /// The log under this prefix; `app/log` and `app/log/` are the same. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidConfig`] if the prefix cannot be one.
+    pub fn new(store: Arc<dyn Store>, prefix: impl AsRef<str>) -> Result<FencedLog, Error> {
+        let keys = LogKeys(Keys::new(prefix.as_ref())?.prefix().into());
+        Ok(FencedLog { calls: Calls::new(store), keys, known: Arc::default() })
+    }
+
+    /// How long a single request may take: default 30 s.
+    #[must_use]
+    pub fn request_timeout(mut self, request_timeout: Duration) -> FencedLog {
+        self.calls.request_timeout = request_timeout;
+        self
+    }
+
+    /// Where clock and random numbers come from: default [`Process::system`].
+    #[must_use]
+    pub fn process(mut self, process: Process) -> FencedLog {
+        self.calls.process = process;
+        self
+    }
+
+    fn known(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.known.load(Ordering::Relaxed))
+    }
+
+    fn saw(&self, number: u64) {
+        self.known.fetch_max(number, Ordering::Relaxed);
+    }
+
+    /// One page, judged.
+    async fn page(&self, after: &After) -> Result<(Vec<NonZeroU64>, Option<After>), StoreError> {
+        let start = self.keys.start(after);
+        let page = self.calls.list(&self.keys.0, &start).await?;
+        self.keys.judge(&start, &page)
+    }
+
+    async fn list(&self, after: &After) -> Result<Listing<NonZeroU64>, StoreError> {
+        let (numbers, rest) = self.page(after).await?;
+        let ends = numbers.first().copied().zip(numbers.last().copied());
+        Ok(Listing { epochs: ends, rest })
+    }
+
+    /// The number of the newest object.
+    async fn end(&self) -> Result<Option<NonZeroU64>, Error> {
+        let mut search = Search::new(self.known());
+        let mut failures = 0;
+        loop {
+            let page = self.list(search.next_page()).await;
+            let Some(page) = self.patiently("looking for its end", page, &mut failures).await?
+            else {
+                continue;
+            };
+            match search.handle(page) {
+                Progress::More => {}
+                Progress::Newest(end) => {
+                    self.saw(end.map_or(0, NonZeroU64::get));
+                    return Ok(end);
+                }
+                Progress::KnownIsGone(number) => return Err(self.gone(number.get())),
+            }
+        }
+    }
+
+    /// The object of this number; `None` if it is not there.
+    async fn object(&self, number: u64) -> Result<Option<Read>, Error> {
+        let mut failures = 0;
+        loop {
+            let read = self.read(number).await?;
+            if let Some(read) = self.patiently("reading", read, &mut failures).await? {
+                return Ok(read);
+            }
+        }
+    }
+
+    /// The same, once; the outer error says what is wrong with the object.
+    async fn read(&self, number: u64) -> Result<Result<Option<Read>, StoreError>, Error> {
+        let key = self.keys.numbered(number);
+        let object = match self.calls.get(&key, None).await {
+            Ok(GetOutcome::Found(object)) => object,
+            Ok(GetOutcome::Missing | GetOutcome::NotModified) => return Ok(Ok(None)),
+            Ok(GetOutcome::TooLarge { .. }) => {
+                return Err(envelope::corrupt::<LogLine>(&key, "it does not fit into memory"));
+            }
+            Err(error) => return Ok(Err(error)),
+        };
+        let (line, body) = envelope::unwrap::<LogLine>(&key, &object.body)?;
+        let header = line.header(number).ok_or_else(|| {
+            envelope::corrupt::<LogLine>(&key, "its line names numbers that come after it")
+        })?;
+        Ok(Ok(Some(Read { header, body })))
+    }
+
+    /// The answer; `None` after a failure that may pass, and a pause.
+    async fn patiently<T>(
+        &self,
+        doing: &str,
+        answer: Result<T, StoreError>,
+        failures: &mut u32,
+    ) -> Result<Option<T>, Error> {
+        match answer {
+            Ok(answer) => Ok(Some(answer)),
+            Err(error) if passes(&error) && *failures + 1 < ATTEMPTS => {
+                self.calls.pause(*failures).await;
+                *failures += 1;
+                Ok(None)
+            }
+            Err(error) => Err(self.failure(doing, error)),
+        }
+    }
+
+    fn failure(&self, doing: &str, error: StoreError) -> Error {
+        self.calls.failure(&format!("{doing}, of the log {},", self.keys.0), error)
+    }
+
+    fn gone(&self, number: u64) -> Error {
+        let key = self.keys.numbered(number);
+        let why = format!("{key} is gone, and nothing greater is there");
+        self.calls.error(ErrorKind::NewestDeleted, &why)
+    }
+
+    /// What is not the log's doing: too many others at work, or a store that contradicts itself.
+    fn restless(&self, doing: &str) -> FencingError {
+        let why = format!("{doing} the log {}: it changed each time it was looked at", self.keys.0);
+        self.calls.error(ErrorKind::Unavailable, &why).into()
+    }
+}
+
+impl LogKeys {
+    fn numbered(&self, number: u64) -> String {
+        format!("{}{number:020}", self.0)
+    }
+
+    fn marker(&self) -> String {
+        format!("{}trim", self.0)
+    }
+
+    fn start(&self, after: &After) -> String {
+        match after {
+            After::Number(number) => self.numbered(*number),
+            After::Key(key) => key.clone(),
+        }
+    }
+
+    fn parse(&self, key: &str) -> Option<NonZeroU64> {
+        let digits = key.strip_prefix(&*self.0)?;
+        let exact = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+        // Twenty digits may be more than 64 bits: foreign.
+        if exact { digits.parse().ok() } else { None }
+    }
+
+    fn judge(
+        &self,
+        start: &str,
+        page: &Page,
+    ) -> Result<(Vec<NonZeroU64>, Option<After>), StoreError> {
+        let last = listing::judge(&self.0, start, page)?;
+        let numbers = page.entries.iter().filter_map(|entry| self.parse(&entry.key)).collect();
+        let ended = !page.truncated || last >= self.numbered(u64::MAX).as_str();
+        let rest = (!ended).then(|| match self.parse(last) {
+            Some(number) => After::Number(number.get()),
+            None => After::Key(last.to_owned()),
+        });
+        Ok((numbers, rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_twenty_digits_are_numbers() {
+        let keys = LogKeys("log/".into());
+        assert_eq!(keys.numbered(7), "log/00000000000000000007");
+        assert_eq!(keys.parse(&keys.numbered(u64::MAX)).map(NonZeroU64::get), Some(u64::MAX));
+        for foreign in [
+            "log/00000000000000000000",
+            "log/99999999999999999999",
+            "log/000000000000000000001",
+            "log/0000000000000000001",
+            "log/+0000000000000000001",
+            "log/00000000000000000001/x",
+            "log/trim",
+            "00000000000000000001",
+        ] {
+            assert_eq!(keys.parse(foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_points_ahead_is_refused() {
+        let line = |claim, claims_after| LogLine {
+            tenure_log: 1,
+            epoch: Epoch::FIRST,
+            nonce: Nonce::from_bits(1),
+            claim,
+            claims_after,
+        };
+        assert!(line(4, None).header(5).is_some());
+        assert!(line(0, Some(0)).header(1).is_some());
+        for (claim, claims_after) in [(5, None), (0, None), (5, Some(1)), (1, Some(5))] {
+            assert_eq!(line(claim, claims_after).header(5), None);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Reading the log: its newest entry, and its entries in order.
+//!
+//! What lies below the trim marker's floor may have been deleted and filled anew, so the marker is
+//! read after each batch of objects, and nothing below it is shown.
+
+use std::collections::VecDeque;
+
+use futures::stream::{self, Stream, StreamExt as _, TryStreamExt as _};
+
+use super::{FencedLog, LogEntry, Read};
+use crate::error::Error;
+use crate::fencing::FencingError;
+use crate::fencing::calls::ATTEMPTS;
+use crate::protocol::find::After;
+use crate::protocol::log::Kind;
+
+/// Objects between two looks at the marker.
+const BATCH: usize = 32;
+/// Objects asked for at once.
+const AT_ONCE: usize = 8;
+
+impl FencedLog {
+    /// The newest entry; `None` if there is none. For readers: it needs no token.
+    ///
+    /// 1 LIST and 2 GET, 3 if the newest writer has not appended yet; some 25 LIST more at a
+    /// million objects, unless this value has seen the end before.
+    ///
+    /// # Errors
+    ///
+    /// [`FencingError::Failed`]: a request failed, several times, or an object is none of the
+    /// log's.
+    pub async fn latest(&self) -> Result<Option<LogEntry>, FencingError> {
+        for _ in 0..ATTEMPTS {
+            let Some(end) = self.end().await? else { return Ok(None) };
+            let end = end.get();
+            // Trimmed since it was listed: there is a newer one.
+            let Some(newest) = self.object(end).await? else { continue };
+            let number = newest.header.last_entry(end);
+            let read = match newest.header.kind {
+                Kind::Entry => Some(newest),
+                Kind::Claim { last: 0 } => None,
+                Kind::Claim { last } => match self.object(last).await? {
+                    Some(read) => Some(read),
+                    None => continue,
+                },
+            };
+            // Read after the objects: only then does it say that they were never trimmed.
+            if self.marker_patiently().await?.floor > number.max(1) {
+                continue;
+            }
+            return Ok(read.map(|read| read.into_entry(number)));
+        }
+        Err(self.restless("reading"))
+    }
+
+    /// The entries from this number on, in order, up to the end of the log as it is found. To
+    /// follow the log, read again from the number after the last one.
+    ///
+    /// 1 LIST for every 1,000 objects, 1 GET for each, and 1 GET for every 32.
+    ///
+    /// # Errors
+    ///
+    /// The stream ends with the first error.
+    ///
+    /// - [`FencingError::Trimmed`]: entries from this number on were trimmed, before or meanwhile.
+    /// - [`FencingError::Failed`]: a request failed, several times, or an object is none of the
+    ///   log's, or one is missing that was not trimmed.
+    pub fn read_from(
+        &self,
+        number: u64,
+    ) -> impl Stream<Item = Result<LogEntry, FencingError>> + Send + use<> {
+        let next = number.max(1);
+        let reading = Reading {
+            log: self.clone(),
+            next,
+            list: Some(After::Number(next - 1)),
+            listed: VecDeque::new(),
+        };
+        let batches = stream::try_unfold(reading, |mut reading| async move {
+            let batch = reading.batch().await?;
+            Ok::<_, FencingError>(batch.map(|batch| (stream::iter(batch).map(Ok), reading)))
+        });
+        batches.try_flatten()
+    }
+
+    /// The number of the oldest entry that may be left: 1 if nothing was ever trimmed. 1 GET.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) and the like: the request failed,
+    /// several times.
+    pub async fn oldest(&self) -> Result<u64, Error> {
+        Ok(self.marker_patiently().await?.floor.max(1))
+    }
+}
+
+impl Read {
+    fn into_entry(self, number: u64) -> LogEntry {
+        LogEntry { number, epoch: self.header.epoch, body: self.body }
+    }
+}
+
+/// Where a stream of entries stands.
+struct Reading {
+    log: FencedLog,
+    /// The next number. The log has no gaps.
+    next: u64,
+    /// Where the next page starts; `None` after the last.
+    list: Option<After>,
+    listed: VecDeque<u64>,
+}
+
+impl Reading {
+    /// The entries of some objects; `None` at the end. A batch may be empty.
+    async fn batch(&mut self) -> Result<Option<Vec<LogEntry>>, FencingError> {
+        if self.listed.is_empty() {
+            let Some(after) = self.list.take() else { return Ok(None) };
+            self.page(&after).await?;
+        }
+        let batch: Vec<u64> = self.listed.drain(..self.listed.len().min(BATCH)).collect();
+        let Some(first) = batch.first().copied() else { return Ok(Some(Vec::new())) };
+        let log = &self.log;
+        let reads = batch
+            .into_iter()
+            .map(|number| async move { Ok::<_, Error>((number, log.object(number).await?)) });
+        let reads: Vec<_> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
+        self.require_untrimmed(first).await?;
+        let mut entries = Vec::new();
+        for (number, read) in reads {
+            match read {
+                Some(read) if read.header.kind == Kind::Entry => {
+                    entries.push(read.into_entry(number));
+                }
+                Some(_) => {}
+                None => return Err(self.log.gone_within(number).into()),
+            }
+        }
+        Ok(Some(entries))
+    }
+
+    async fn page(&mut self, after: &After) -> Result<(), FencingError> {
+        let mut failures = 0;
+        let (numbers, rest) = loop {
+            let page = self.log.page(after).await;
+            let page = self.log.patiently("listing", page, &mut failures).await?;
+            if let Some(page) = page {
+                break page;
+            }
+        };
+        for number in numbers {
+            let number = number.get();
+            if number != self.next {
+                self.require_untrimmed(self.next).await?;
+                return Err(self.log.gone_within(self.next).into());
+            }
+            self.listed.push_back(number);
+            self.next = number.saturating_add(1);
+        }
+        self.list = rest;
+        Ok(())
+    }
+
+    async fn require_untrimmed(&self, number: u64) -> Result<(), FencingError> {
+        let oldest = self.log.marker_patiently().await?.floor;
+        if oldest > number { Err(FencingError::Trimmed { oldest }) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,176 @@
+//! Trimming the log, and the marker that says how far it went.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::FencedLog;
+use crate::error::{Error, ErrorKind};
+use crate::fencing::FencingError;
+use crate::fencing::calls::{ATTEMPTS, Put, passes};
+use crate::fencing::envelope::{self, Line};
+use crate::protocol::find::After;
+use crate::protocol::log::{Floor, Sweep};
+use crate::store::{ETag, GetOutcome, StoreError};
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrimLine {
+    tenure_log_trim: u64,
+    /// Entries below are trimmed.
+    floor: u64,
+    /// Entries below are deleted.
+    swept: u64,
+}
+
+impl Line for TrimLine {
+    const TAG: &'static str = "tenure_log_trim";
+    const WHAT: &'static str = "a log's trim marker";
+}
+
+impl FencedLog {
+    /// Deletes the entries before this number, and tells the number of the oldest entry that may be
+    /// left. The newest entry stays, and so do all claims: 1 small object for each call of
+    /// [`open`](FencedLog::open).
+    ///
+    /// It asks for no token. Any number may trim at once, and each may be killed at any point: what
+    /// is left over the next one deletes.
+    ///
+    /// 1 GET, what [`latest`](FencedLog::latest) costs, 1 GET for each claim since the last trim,
+    /// 2 PUT, and 1 LIST and 1 DELETE for every 1,000 entries.
+    ///
+    /// # Errors
+    ///
+    /// [`FencingError::Failed`]: a request failed, several times, or the store did not delete some
+    /// entries. Readers may find them trimmed all the same. Trim again.
+    pub async fn trim(&self, before: u64) -> Result<u64, FencingError> {
+        let Some(mut sweep) = self.sweep(before).await? else { return Ok(self.oldest().await?) };
+        while let Some(claim) = sweep.next_claim() {
+            let header = self.object(claim).await?.map(|read| read.header);
+            if !header.is_some_and(|header| sweep.handle_claim(&header)) {
+                return Err(self.gone_within(claim).into());
+            }
+        }
+        // Before the first deletion: from here on nobody reads below.
+        self.mark(|marker| marker.raised(sweep.cut())).await?;
+        if !sweep.is_empty() {
+            self.delete(&sweep).await?;
+            self.mark(|marker| marker.swept(sweep.cut())).await?;
+        }
+        Ok(sweep.cut().max(1))
+    }
+
+    async fn sweep(&self, before: u64) -> Result<Option<Sweep>, FencingError> {
+        for _ in 0..ATTEMPTS {
+            // Read before the end, or it may say more than the end's chain of claims leads to.
+            let marker = self.marker_patiently().await?;
+            let Some(end) = self.end().await? else { return Ok(None) };
+            let Some(newest) = self.object(end.get()).await? else { continue };
+            if let Some(sweep) = Sweep::new(before, end.get(), &newest.header, marker) {
+                return Ok(Some(sweep));
+            }
+        }
+        Err(self.restless("trimming"))
+    }
+
+    async fn delete(&self, sweep: &Sweep) -> Result<(), Error> {
+        let mut next = Some(After::Number(sweep.from().saturating_sub(1)));
+        let mut failures = 0;
+        while let Some(after) = next.take() {
+            let page = self.page(&after).await;
+            let Some((numbers, rest)) = self.patiently("listing", page, &mut failures).await?
+            else {
+                next = Some(after);
+                continue;
+            };
+            let past = numbers.last().is_some_and(|last| last.get() >= sweep.cut());
+            let doomed = numbers.iter().filter(|number| sweep.deletes(number.get()));
+            let keys: Vec<_> = doomed.map(|number| self.keys.numbered(number.get())).collect();
+            if !keys.is_empty() {
+                let outcome = self.calls.delete(keys).await;
+                let outcome = outcome.map_err(|error| self.failure("deleting", error))?;
+                if let Some((key, why)) = outcome.failed.first() {
+                    let why = format!("{key} was not deleted: {why}");
+                    return Err(self.calls.error(ErrorKind::Unavailable, &why).maybe());
+                }
+            }
+            next = rest.filter(|_| !past);
+        }
+        Ok(())
+    }
+
+    /// The marker, and its ETag if there is one.
+    pub(super) async fn marker(&self) -> Result<Result<(Floor, Option<ETag>), StoreError>, Error> {
+        let key = self.keys.marker();
+        match self.calls.get(&key, None).await {
+            Ok(GetOutcome::Found(object)) => {
+                let (line, rest) = envelope::unwrap::<TrimLine>(&key, &object.body)?;
+                let TrimLine { floor, swept, .. } = line;
+                if !rest.is_empty() || swept > floor {
+                    return Err(envelope::corrupt::<TrimLine>(&key, "its numbers make no sense"));
+                }
+                Ok(Ok((Floor { floor, swept }, Some(object.etag))))
+            }
+            Ok(GetOutcome::Missing | GetOutcome::NotModified) => Ok(Ok((Floor::default(), None))),
+            Ok(GetOutcome::TooLarge { .. }) => {
+                Err(envelope::corrupt::<TrimLine>(&key, "it is too large"))
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    pub(super) async fn marker_patiently(&self) -> Result<Floor, Error> {
+        let mut failures = 0;
+        loop {
+            let marker = self.marker().await?;
+            let doing = "reading its trim marker";
+            if let Some((marker, _)) = self.patiently(doing, marker, &mut failures).await? {
+                return Ok(marker);
+            }
+        }
+    }
+
+    /// Raises the marker. It never goes back, so a lost answer is read back by its numbers.
+    async fn mark(&self, raise: impl Fn(Floor) -> Floor) -> Result<(), Error> {
+        let mut last = None;
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                self.calls.pause(attempt - 1).await;
+            }
+            let (marker, etag) = match self.marker().await? {
+                Ok(found) => found,
+                Err(error) if passes(&error) => {
+                    last = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(self.failure("reading its trim marker", error)),
+            };
+            let Floor { floor, swept } = raise(marker);
+            if marker == (Floor { floor, swept }) {
+                return Ok(());
+            }
+            let line = TrimLine { tenure_log_trim: envelope::FORMAT, floor, swept };
+            match self.calls.put(&self.keys.marker(), marker_bytes(&line), etag).await {
+                Put::Done(_) => return Ok(()),
+                Put::Refused => {}
+                Put::Unknown(error) => last = Some(error),
+                Put::Failed(error) if passes(&error) => last = Some(error),
+                Put::Failed(error) => {
+                    return Err(self.failure("raising its trim marker", error).maybe());
+                }
+            }
+        }
+        let busy = || StoreError::timed_out("others raise it all the time");
+        Err(self.failure("raising its trim marker", last.unwrap_or_else(busy)).maybe())
+    }
+
+    /// A number that must be there, and is not, or not as it was.
+    pub(super) fn gone_within(&self, number: u64) -> Error {
+        let key = self.keys.numbered(number);
+        let why = format!("{key} is missing or not what it was, and was not trimmed");
+        self.calls.error(ErrorKind::CorruptRecord, &why)
+    }
+}
+
+fn marker_bytes(line: &TrimLine) -> Bytes {
+    envelope::wrap(line, b"")
+}

@@ -1,0 +1,216 @@
+//! Opening the log and appending to it: the state machine's questions, put to the store.
+
+use bytes::Bytes;
+
+use super::{FencedLog, LogEntry, LogLine};
+use crate::epoch::Epoch;
+use crate::error::{Error, ErrorKind};
+use crate::fencing::calls::{ATTEMPTS, Put, passes};
+use crate::fencing::{FencingError, Stale, envelope};
+use crate::protocol::log::{Answer, Ended, Kind, Request, Writer};
+use crate::store::{Happened, StoreError};
+
+/// Appends to a [`FencedLog`] under one epoch. It is not cloned: share it behind a lock.
+#[derive(Debug)]
+pub struct LogWriter {
+    log: FencedLog,
+    machine: Writer,
+    /// The body of the append under way.
+    body: Bytes,
+    /// Whether an object may have been written by an attempt that did not clearly fail.
+    unknown: bool,
+}
+
+impl FencedLog {
+    /// Claims the log for this token: older writers append no more.
+    ///
+    /// 2 LIST, 1 GET and 1 PUT where the log has fewer than 1,000 objects or this value has seen
+    /// its end; some 25 LIST more at a million. More if others append at the time.
+    ///
+    /// Dropping the future is safe; the claim may still be made.
+    ///
+    /// # Errors
+    ///
+    /// - [`FencingError::Stale`]: a greater epoch has claimed the log.
+    /// - [`FencingError::Failed`]: a request failed, several times; the claim may have been made,
+    ///   which stops older writers but does no other harm. Open it again.
+    ///   [`ErrorKind::CorruptRecord`]: an object under a number is none of the log's.
+    ///   [`ErrorKind::NewestDeleted`]: somebody has deleted the end of the log.
+    pub async fn open(&self, token: Epoch) -> Result<LogWriter, FencingError> {
+        let machine = Writer::new(token, self.known());
+        let log = self.clone();
+        let mut writer = LogWriter { log, machine, body: Bytes::new(), unknown: false };
+        writer.drive("claiming").await?;
+        Ok(writer)
+    }
+}
+
+impl LogWriter {
+    /// The token.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.machine.epoch()
+    }
+
+    /// The number of the newest entry, own or found; `None` if there is none, or while the fate of
+    /// an append is unknown. No request.
+    #[must_use]
+    pub fn last(&self) -> Option<u64> {
+        self.machine.standing().map(|standing| standing.last).filter(|last| *last > 0)
+    }
+
+    /// The newest entry, own or found. 1 GET. Right after [`open`](FencedLog::open) it is what all
+    /// older writers have left; later, a newer writer may have appended since.
+    ///
+    /// # Errors
+    ///
+    /// [`FencingError::Failed`], and those of [`settle`](LogWriter::settle), which it calls first.
+    pub async fn latest(&mut self) -> Result<Option<LogEntry>, FencingError> {
+        self.settle().await?;
+        let Some(number) = self.last() else { return Ok(None) };
+        // Gone only if a newer writer has appended; what is then filled anew is a claim.
+        match self.log.object(number).await? {
+            Some(read) if read.header.kind == Kind::Entry => {
+                Ok(Some(LogEntry { number, epoch: read.header.epoch, body: read.body }))
+            }
+            _ => self.log.latest().await,
+        }
+    }
+
+    /// Appends an entry, and tells its number. 1 PUT; if its answer is lost, 1 GET to read back,
+    /// and so on a few times.
+    ///
+    /// Dropping the future leaves its fate open, as an error that may have happened does.
+    ///
+    /// # Errors
+    ///
+    /// - [`FencingError::Stale`], [`FencingError::Replaced`]: the log is another's. Stop. 2 GET.
+    /// - [`FencingError::Failed`]: a request failed, several times. Unless
+    ///   [`may_have_happened`](FencingError::may_have_happened) nothing was appended. If it may
+    ///   have, the next call *finishes this append first*: call [`settle`](LogWriter::settle) to
+    ///   learn its number, and do not append the same once more.
+    pub async fn append(&mut self, body: impl Into<Bytes>) -> Result<u64, FencingError> {
+        self.settle().await?;
+        self.body = body.into();
+        self.unknown = false;
+        self.machine.append(self.log.calls.nonce());
+        self.finish().await
+    }
+
+    /// Finishes an append whose fate was left open: its number. `None` if there is none such.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`append`](LogWriter::append).
+    pub async fn settle(&mut self) -> Result<Option<u64>, FencingError> {
+        if self.machine.standing().is_some() { Ok(None) } else { self.finish().await.map(Some) }
+    }
+
+    async fn finish(&mut self) -> Result<u64, FencingError> {
+        match self.drive("appending").await {
+            Ok(last) => {
+                self.body = Bytes::new();
+                Ok(last)
+            }
+            Err(error) => {
+                if !error.may_have_happened() {
+                    self.machine.withdraw();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Until the machine stands, ends, or a request has failed too often: the newest entry.
+    async fn drive(&mut self, doing: &str) -> Result<u64, FencingError> {
+        let mut failures = 0;
+        while let Some(request) = self.machine.request() {
+            let before = self.unknown;
+            let answer = match self.perform(request).await? {
+                Ok(answer) => answer,
+                Err(error) => {
+                    if matches!(self.machine.request(), Some(Request::Create { .. })) {
+                        if error.happened() == Happened::Maybe {
+                            self.machine.handle(Answer::Unknown, self.log.calls.nonce());
+                        } else {
+                            self.unknown = before;
+                        }
+                    }
+                    if !passes(&error) || failures + 1 == ATTEMPTS {
+                        let error = self.log.failure(doing, error);
+                        return Err(if self.unknown { error.maybe() } else { error }.into());
+                    }
+                    self.log.calls.pause(failures).await;
+                    failures += 1;
+                    continue;
+                }
+            };
+            self.machine.handle(answer, self.log.calls.nonce());
+        }
+        if let Some(ended) = self.machine.ended() {
+            return Err(self.ended(ended));
+        }
+        let standing = self.machine.standing();
+        let standing = standing.expect("a machine that asks nothing has ended or stands");
+        self.unknown = false;
+        self.log.saw(standing.next - 1);
+        Ok(standing.last)
+    }
+
+    /// The outer error is about what was read, and no other attempt will mend it.
+    async fn perform(
+        &mut self,
+        request: Request,
+    ) -> Result<Result<Answer, StoreError>, FencingError> {
+        let log = &self.log;
+        let maybe = |error: Error| if self.unknown { error.maybe() } else { error };
+        Ok(match request {
+            Request::List(after) => log.list(&after).await.map(Answer::Listed),
+            Request::Read(number) => match log.read(number).await.map_err(maybe)? {
+                Ok(Some(read)) => Ok(Answer::Found(read.header)),
+                Ok(None) => Ok(Answer::Missing),
+                Err(error) => Err(error),
+            },
+            Request::Floor => log
+                .marker()
+                .await
+                .map_err(Error::maybe)?
+                .map(|(marker, _)| Answer::Floor(marker.floor)),
+            Request::Create { number, header } => {
+                let bytes = envelope::wrap(&LogLine::of(&header), &self.body);
+                // Should this future be dropped now, the object may be written all the same.
+                self.unknown = true;
+                match log.calls.put(&log.keys.numbered(number), bytes, None).await {
+                    Put::Done(_) => Ok(Answer::Created),
+                    Put::Refused => Ok(Answer::Refused),
+                    Put::Unknown(error) | Put::Failed(error) => Err(error),
+                }
+            }
+        })
+    }
+
+    fn ended(&self, ended: Ended) -> FencingError {
+        let happened = |maybe: bool| if maybe { Happened::Maybe } else { Happened::No };
+        let epoch = self.epoch();
+        let calls = &self.log.calls;
+        match ended {
+            Ended::Stale { newest, maybe } => {
+                let stale = Stale { offered: epoch, newest };
+                FencingError::Stale { stale, happened: happened(maybe) }
+            }
+            Ended::Replaced { maybe } => {
+                FencingError::Replaced { epoch, happened: happened(maybe) }
+            }
+            Ended::Gone(number) => self.log.gone(number).maybe().into(),
+            Ended::WentBack { number, epoch: older } => {
+                let key = self.log.keys.numbered(number);
+                let why = format!("{key} is of epoch {older}, after one of epoch {epoch}");
+                calls.error(ErrorKind::UnsafeStore, &why).maybe().into()
+            }
+            Ended::Full => {
+                let why = format!("the log {} has used its last number", self.log.keys.0);
+                calls.error(ErrorKind::CorruptRecord, &why).into()
+            }
+        }
+    }
+}

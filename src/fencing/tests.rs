@@ -1,0 +1,111 @@
+//! What a store answers once, and cannot be ordered from a whole one.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+
+use super::*;
+use crate::store::{
+    ETag, GetOutcome, MockStore, Object, Page, PutOutcome, StoreError, StoreErrorKind,
+};
+
+fn found(body: Bytes, etag: &str) -> GetOutcome {
+    let etag = ETag::new(etag.to_owned());
+    GetOutcome::Found(Object { body, etag, last_modified: None, served_at: None })
+}
+
+fn done(etag: &str) -> PutOutcome {
+    PutOutcome::Done { etag: Some(ETag::new(etag.to_owned())) }
+}
+
+/// Something on the way sends the PUT twice: its success is answered by a refusal.
+#[tokio::test]
+async fn an_own_refused_write_is_recognised() {
+    let stored = Arc::new(Mutex::new(Bytes::new()));
+    let mut store = MockStore::new();
+    store.expect_describe().return_const("a store".to_owned());
+    let mut first = true;
+    let at = Arc::clone(&stored);
+    store.expect_get().times(2).returning(move |_, _, _| {
+        let missing = std::mem::replace(&mut first, false);
+        let body = at.lock().unwrap().clone();
+        Ok(if missing { GetOutcome::Missing } else { found(body, "2") })
+    });
+    store.expect_create().times(1).returning(|_, _| Ok(done("1")));
+    let at = Arc::clone(&stored);
+    store.expect_replace().times(1).returning(move |_, body, etag| {
+        assert_eq!(etag, ETag::new("1"));
+        *at.lock().unwrap() = body;
+        Ok(PutOutcome::Refused)
+    });
+    let object = FencedObject::new(Arc::new(store), "o");
+    let mut writer = object.open(Epoch::FIRST).await.unwrap();
+    writer.write("one").await.unwrap();
+    assert_eq!(writer.body().unwrap(), "one");
+}
+
+/// The log's: a refused create that is its own.
+#[tokio::test]
+async fn an_own_refused_append_is_recognised() {
+    let stored = Arc::new(Mutex::new(Bytes::new()));
+    let mut store = MockStore::new();
+    store.expect_describe().return_const("a store".to_owned());
+    store.expect_list().times(2).returning(|_, _, _| Ok(Page::default()));
+    store.expect_create().withf(|key, _| key.ends_with('1')).returning(|_, _| Ok(done("1")));
+    let at = Arc::clone(&stored);
+    store.expect_create().withf(|key, _| key.ends_with('2')).times(1).returning(move |_, body| {
+        *at.lock().unwrap() = body;
+        Ok(PutOutcome::Refused)
+    });
+    store.expect_get().times(1).returning(move |key, _, _| {
+        assert!(key.ends_with('2'));
+        Ok(found(stored.lock().unwrap().clone(), "2"))
+    });
+    let log = FencedLog::new(Arc::new(store), "log").unwrap();
+    let mut writer = log.open(Epoch::FIRST).await.unwrap();
+    assert_eq!(writer.append("one").await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_store_that_lists_out_of_order_is_refused() {
+    let mut store = MockStore::new();
+    store.expect_describe().return_const("a store".to_owned());
+    store.expect_list().times(1).returning(|prefix, after, _| {
+        let entry =
+            |key: &str| crate::store::Entry { key: key.to_owned(), size: 1, last_modified: None };
+        assert_eq!((prefix, after), ("log/", "log/00000000000000000000"));
+        let entries = vec![entry("log/00000000000000000002"), entry("log/00000000000000000001")];
+        Ok(Page { entries, truncated: false, served_at: None })
+    });
+    let log = FencedLog::new(Arc::new(store), "log").unwrap();
+    let FencingError::Failed(error) = log.open(Epoch::FIRST).await.unwrap_err() else { panic!() };
+    assert_eq!(error.kind(), crate::ErrorKind::UnsafeStore);
+    assert!(!error.may_have_happened());
+}
+
+/// What is asked of the store where the gate knows enough.
+#[tokio::test]
+async fn a_gate_that_knows_a_greater_token_asks_nobody() {
+    let mut store = MockStore::new();
+    store.expect_describe().return_const("a store".to_owned());
+    store.expect_get().times(1).returning(|_, _, _| Ok(GetOutcome::Missing));
+    store.expect_create().times(1).returning(|_, _| Ok(done("1")));
+    let gate = DurableGate::new(Arc::new(store), "g").sole_instance();
+    let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+    gate.admit(new).await.unwrap();
+    gate.admit(new).await.unwrap();
+    assert_eq!(gate.admit(old).await.unwrap_err().stale().unwrap().newest, new);
+}
+
+#[tokio::test]
+async fn a_failure_that_does_not_pass_is_told_at_once() {
+    let mut store = MockStore::new();
+    store.expect_describe().return_const("a store".to_owned());
+    let denied = || StoreError::new(StoreErrorKind::AccessDenied, Happened::No, "403");
+    store.expect_get().times(2).returning(move |_, _, _| Err(denied()));
+    let store = Arc::new(store);
+    let error = DurableGate::new(store.clone(), "g").admit(Epoch::FIRST).await.unwrap_err();
+    assert!(!error.may_have_happened(), "{error}");
+    let error = FencedObject::new(store, "o").open(Epoch::FIRST).await.unwrap_err();
+    assert_eq!(error.to_string(), "claiming o in a store: 403");
+}

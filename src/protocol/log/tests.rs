@@ -1,0 +1,136 @@
+use super::*;
+
+fn e(number: u64) -> Epoch {
+    Epoch::new(number).unwrap()
+}
+
+fn nonce(bits: u128) -> Nonce {
+    Nonce::from_bits(bits)
+}
+
+fn listed(ends: Option<(u64, u64)>) -> Answer {
+    let number = |number| NonZeroU64::new(number).unwrap();
+    let epochs = ends.map(|(least, greatest)| (number(least), number(greatest)));
+    Answer::Listed(Listing { epochs, rest: None })
+}
+
+fn claim(epoch: u64, bits: u128, claim: u64, last: u64) -> Header {
+    Header { epoch: e(epoch), nonce: nonce(bits), claim, kind: Kind::Claim { last } }
+}
+
+fn entry(epoch: u64, bits: u128, claim: u64) -> Header {
+    Header { epoch: e(epoch), nonce: nonce(bits), claim, kind: Kind::Entry }
+}
+
+/// A writer of epoch 2 that has claimed number 4, after an entry at 3.
+fn open() -> Writer {
+    let mut writer = Writer::new(e(2), None);
+    writer.handle(listed(Some((1, 3))), nonce(0));
+    assert_eq!(writer.request(), Some(Request::Read(3)));
+    writer.handle(Answer::Found(entry(1, 1, 1)), nonce(20));
+    let header = claim(2, 20, 1, 3);
+    assert_eq!(writer.request(), Some(Request::Create { number: 4, header }));
+    writer.handle(Answer::Created, nonce(0));
+    assert_eq!(writer.request(), Some(Request::List(After::Number(4))), "confirmed");
+    writer.handle(listed(None), nonce(0));
+    assert_eq!(writer.standing(), Some(Standing { claim: 4, last: 3, next: 5 }));
+    writer
+}
+
+/// A writer whose append at 5 was refused, with this at its place, and this floor.
+fn refused(found: Header, floor: u64) -> Writer {
+    let mut writer = open();
+    assert!(writer.append(nonce(21)));
+    assert!(!writer.append(nonce(22)), "one at a time");
+    writer.handle(Answer::Refused, nonce(0));
+    assert_eq!(writer.request(), Some(Request::Read(5)));
+    writer.handle(Answer::Found(found), nonce(0));
+    assert_eq!(writer.request(), Some(Request::Floor));
+    writer.handle(Answer::Floor(floor), nonce(0));
+    writer
+}
+
+#[test]
+fn a_claim_that_is_not_the_end_is_made_anew() {
+    let mut writer = Writer::new(e(2), None);
+    writer.handle(listed(None), nonce(20));
+    writer.handle(Answer::Created, nonce(0));
+    writer.handle(listed(Some((7, 9))), nonce(0));
+    assert_eq!(writer.request(), Some(Request::List(After::Number(8))), "9 must show");
+    writer.handle(listed(Some((9, 9))), nonce(0));
+    writer.handle(Answer::Found(claim(3, 30, 5, 8)), nonce(0));
+    assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: false }));
+}
+
+#[test]
+fn an_own_object_is_read_back() {
+    let mut writer = open();
+    writer.append(nonce(21));
+    writer.handle(Answer::Unknown, nonce(0));
+    writer.handle(Answer::Missing, nonce(0));
+    assert!(matches!(writer.request(), Some(Request::Create { number: 5, header })
+        if header == entry(2, 21, 4)));
+    writer.handle(Answer::Refused, nonce(0));
+    writer.handle(Answer::Found(entry(2, 21, 4)), nonce(0));
+    assert_eq!(writer.standing(), Some(Standing { claim: 4, last: 5, next: 6 }));
+}
+
+#[test]
+fn the_floor_says_whether_a_refusal_is_certain() {
+    let ended = |found, floor| refused(found, floor).ended();
+    let newer = claim(3, 30, 4, 3);
+    assert_eq!(ended(newer, 5), Some(Ended::Stale { newest: e(3), maybe: false }));
+    assert_eq!(ended(newer, 6), Some(Ended::Stale { newest: e(3), maybe: true }));
+    let same = claim(2, 29, 4, 3);
+    assert_eq!(ended(same, 5), Some(Ended::Replaced { maybe: false }));
+    let older = claim(1, 19, 4, 3);
+    assert_eq!(ended(older, 0), Some(Ended::WentBack { number: 5, epoch: e(1) }));
+    // Above the own number a trim went on: a ghost may lie there, and the end tells.
+    let mut writer = refused(older, 6);
+    assert_eq!(writer.request(), Some(Request::List(After::Number(4))));
+    writer.handle(listed(Some((5, 9))), nonce(0));
+    writer.handle(Answer::Found(entry(3, 31, 6)), nonce(0));
+    assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: true }));
+}
+
+#[test]
+fn what_was_seen_and_is_gone_ends_the_writer() {
+    let mut writer = Writer::new(e(2), NonZeroU64::new(7));
+    writer.handle(listed(Some((7, 7))), nonce(0));
+    writer.handle(Answer::Missing, nonce(0));
+    writer.handle(listed(None), nonce(0));
+    assert_eq!(writer.ended(), Some(Ended::Gone(7)));
+}
+
+#[test]
+fn the_last_number_is_not_passed() {
+    let mut writer = Writer::new(e(2), None);
+    writer.handle(listed(Some((u64::MAX, u64::MAX))), nonce(0));
+    writer.handle(Answer::Found(entry(1, 1, 1)), nonce(0));
+    assert_eq!(writer.ended(), Some(Ended::Full));
+}
+
+#[test]
+fn a_trim_keeps_claims_and_the_newest_entry() {
+    let marker = Floor { floor: 6, swept: 4 };
+    let mut sweep = Sweep::new(100, 12, &claim(3, 1, 8, 11), marker).unwrap();
+    assert_eq!((sweep.from(), sweep.cut()), (4, 11));
+    assert_eq!(sweep.next_claim(), Some(12));
+    assert!(!sweep.deletes(5), "not before the claims are known");
+    assert!(sweep.handle_claim(&claim(3, 1, 8, 11)));
+    assert!(sweep.handle_claim(&claim(2, 1, 2, 7)));
+    assert_eq!(sweep.next_claim(), None, "2 was swept past before");
+    let deleted: Vec<u64> = (0..20).filter(|number| sweep.deletes(*number)).collect();
+    assert_eq!(deleted, [4, 5, 6, 7, 9, 10]);
+    assert_eq!(marker.raised(11).swept(11), Floor { floor: 11, swept: 11 });
+    assert_eq!(marker.raised(1).swept(1), marker, "never lowered");
+}
+
+#[test]
+fn a_trim_whose_chain_may_miss_claims_does_not_begin() {
+    let marker = Floor { floor: 13, swept: 4 };
+    assert_eq!(Sweep::new(100, 12, &claim(3, 1, 8, 11), marker), None);
+    let mut sweep = Sweep::new(9, 12, &entry(3, 1, 8), Floor::default()).unwrap();
+    assert!(!sweep.handle_claim(&entry(3, 1, 7)), "no claim");
+    assert!(!sweep.handle_claim(&claim(3, 1, 8, 7)), "a claim that leads nowhere");
+}
