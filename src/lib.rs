@@ -47,6 +47,7 @@
 //! - [`Leadership`] gives the token as long as the lease runs, says why it ended ([`Loss`]), and
 //!   resigns.
 //! - [`Compactor`] deletes the epoch objects of the past.
+//! - [`paths`] has locks on pseudo-folders for the tasks of the leader's process.
 //! - [`store`] has the stores: S3 (feature `s3`, default), a local directory, memory; and the trait
 //!   for others.
 //!
@@ -74,6 +75,7 @@ mod keys;
 mod leader;
 mod leadership;
 mod listing;
+pub mod paths;
 mod process;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
