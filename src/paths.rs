@@ -96,7 +96,8 @@ impl PathLocks {
     }
 
     /// The locks of this leadership: whoever makes them from it, or clones them, shares them. They
-    /// can outlive the [`Leadership`], and then fail.
+    /// can outlive the [`Leadership`], and then fail. To wait for one takes a Tokio runtime with
+    /// timers, as the lease is looked at every second.
     ///
     /// The next leadership has others, all free. So before the process campaigns again its tasks
     /// should have ended, as they have after [`Leadership::run`]; a task left over is only stopped
