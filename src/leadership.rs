@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::driver::{Command, Driver, Lead, Status};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
+use crate::paths::LockTable;
 use crate::protocol::message::Ended;
 
 /// An epoch that was granted to this process, renewed in the background until it is lost or dropped.
@@ -29,7 +30,9 @@ use crate::protocol::message::Ended;
 /// While leading: one PUT every renew interval, and one GET every validity.
 #[must_use = "a leadership that is dropped is no longer renewed"]
 pub struct Leadership {
-    lead: Arc<Lead>,
+    pub(crate) lead: Arc<Lead>,
+    /// The path locks that all tasks under this leadership share.
+    pub(crate) paths: Arc<LockTable>,
     config: Arc<Config>,
     commands: mpsc::UnboundedSender<Command>,
 }
@@ -104,7 +107,7 @@ impl Leadership {
         let (commands, receiver) = mpsc::unbounded_channel();
         let task = driver.lead(Arc::clone(&lead), receiver, config.resign_on_drop);
         lead.process.spawn(task);
-        Leadership { lead, config, commands }
+        Leadership { lead, paths: Arc::default(), config, commands }
     }
 
     /// The epoch, which is the fencing token.
@@ -124,14 +127,7 @@ impl Leadership {
     /// # Errors
     /// The reason of the loss, from the end of the lease on and for ever after: stop the work.
     pub fn check(&self) -> Result<Epoch, Loss> {
-        if self.lead.remaining().is_zero() {
-            // Found before the driver did. Final, so that a clock set back cannot revive the lease.
-            self.lead.look();
-        }
-        if let Some(loss) = self.lead.loss() {
-            return Err(loss);
-        }
-        Ok(self.lead.epoch)
+        self.lead.check()
     }
 
     /// As [`check`](Leadership::check), for those who only want the token.
@@ -158,13 +154,7 @@ impl Leadership {
 
     /// Waits until the leadership is over, and says why. Cancel-safe.
     pub async fn lost(&self) -> Loss {
-        let mut status = self.lead.status.subscribe();
-        loop {
-            if let Status::Lost(loss) = &*status.borrow_and_update() {
-                return loss.clone();
-            }
-            self.lead.news(&mut status).await;
-        }
+        self.lead.lost().await
     }
 
     /// What happens from now on, up to the loss, which ends the stream. A slow reader misses the

@@ -49,6 +49,7 @@
 //! - [`fencing`] has guards for what the leader writes: they refuse the tokens of leaders of the
 //!   past.
 //! - [`Compactor`] deletes the epoch objects of the past.
+//! - [`paths`] has locks on pseudo-folders for the tasks of the leader's process.
 //! - [`store`] has the stores: S3 (feature `s3`, default), a local directory, memory; and the trait
 //!   for others.
 //!
@@ -77,6 +78,7 @@ mod keys;
 mod leader;
 mod leadership;
 mod listing;
+pub mod paths;
 mod process;
 #[cfg(feature = "internals")]
 #[doc(hidden)]

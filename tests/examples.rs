@@ -46,6 +46,11 @@ fn fenced_api() {
 }
 
 #[test]
+fn rename_folder() {
+    shows_rename_folder(&on_disk("rename_folder"));
+}
+
+#[test]
 fn an_address_that_is_none_is_refused_with_an_example_of_one() {
     let output = Command::new(built("failover")).arg("bucket").timeout(PATIENCE).assert().failure();
     let errors = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
@@ -75,6 +80,11 @@ mod s3 {
     #[test]
     fn compact_job() {
         shows_compact_job(&on_s3("compact_job"));
+    }
+
+    #[test]
+    fn rename_folder() {
+        shows_rename_folder(&on_s3("rename_folder"));
     }
 
     fn on_s3(name: &str) -> String {
@@ -111,6 +121,17 @@ fn shows_manifest_writer(shown: &str) {
 fn shows_compact_job(shown: &str) {
     assert_shows(shown, &["would delete 1991 of 2001", "deleted 1991 of 2001"]);
     assert_shows(shown, &["deleted 0 of 10", "leads epoch 2002"]);
+}
+
+fn shows_rename_folder(shown: &str) {
+    assert_shows(shown, &["renamed /album/draft to /album/final, without a lock"]);
+    assert_shows(shown, &["renamed /album/final to /album/draft, locked, with token 1"]);
+    let torn = |locks: &str| -> usize {
+        let line = shown.lines().find(|line| line.trim_start().starts_with(locks));
+        let columns: Vec<_> = line.expect("a line for it").split_whitespace().collect();
+        columns[3].parse().expect("a number")
+    };
+    assert!(torn("without ") > 0 && torn("with ") == 0, "{shown}");
 }
 
 #[track_caller]

@@ -98,6 +98,29 @@ impl Lead {
         }
     }
 
+    /// The token, as long as the lease runs; the reason of the loss from its end on.
+    pub(crate) fn check(&self) -> Result<Epoch, Loss> {
+        if self.remaining().is_zero() {
+            // Found before the driver did. Final, so that a clock set back cannot revive the lease.
+            self.look();
+        }
+        match self.loss() {
+            Some(loss) => Err(loss),
+            None => Ok(self.epoch),
+        }
+    }
+
+    /// Waits until the leadership is over, and says why.
+    pub(crate) async fn lost(&self) -> Loss {
+        let mut status = self.status.subscribe();
+        loop {
+            if let Status::Lost(loss) = &*status.borrow_and_update() {
+                return loss.clone();
+            }
+            self.news(&mut status).await;
+        }
+    }
+
     /// Whether the lease has run out, or had when somebody looked: a clock set back since revives
     /// nothing.
     pub(crate) fn has_ended(&self) -> bool {

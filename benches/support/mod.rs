@@ -1,0 +1,105 @@
+//! The simpler schemes of the seed, to compare with: each locks more than the rule asks for.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use tenure::paths::{Access, Path, PathGuard, PathLocks};
+use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+
+/// What an operation reads and writes.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    pub reads: Vec<Path>,
+    pub writes: Vec<Path>,
+}
+
+/// A way to lock paths. Clones share the locks.
+#[derive(Clone)]
+pub enum Scheme {
+    /// One mutex: 0 out of 4.
+    GlobalMutex(Arc<tokio::sync::Mutex<()>>),
+    /// One reader/writer lock: 2 out of 4.
+    GlobalRwLock(Arc<RwLock<()>>),
+    /// A reader/writer lock for each path: ancestors are locked for reading, what is named for
+    /// writing, read or not. 3 out of 4.
+    AncestorRwLock(Arc<Ancestors>),
+    /// What tenure has: 4 out of 4.
+    PathLocks(PathLocks),
+}
+
+/// What keeps the locks of one operation.
+#[expect(dead_code, reason = "dropped in the end")]
+pub enum Guard {
+    GlobalMutex(OwnedMutexGuard<()>),
+    Read(OwnedRwLockReadGuard<()>),
+    Write(OwnedRwLockWriteGuard<()>),
+    Several(Vec<Guard>),
+    PathLocks(PathGuard),
+}
+
+impl Scheme {
+    pub fn all() -> [(&'static str, Scheme); 4] {
+        [
+            ("global mutex", Scheme::GlobalMutex(Arc::default())),
+            ("global RwLock", Scheme::GlobalRwLock(Arc::default())),
+            ("ancestor RwLock", Scheme::AncestorRwLock(Arc::default())),
+            ("PathLocks", Scheme::PathLocks(PathLocks::new())),
+        ]
+    }
+
+    pub async fn lock(&self, operation: &Operation) -> Guard {
+        match self {
+            Scheme::GlobalMutex(mutex) => Guard::GlobalMutex(Arc::clone(mutex).lock_owned().await),
+            Scheme::GlobalRwLock(lock) if operation.writes.is_empty() => {
+                Guard::Read(Arc::clone(lock).read_owned().await)
+            }
+            Scheme::GlobalRwLock(lock) => Guard::Write(Arc::clone(lock).write_owned().await),
+            Scheme::AncestorRwLock(ancestors) => ancestors.lock(operation).await,
+            Scheme::PathLocks(locks) => {
+                let access = Access::new().read(&operation.reads).write(&operation.writes);
+                Guard::PathLocks(locks.lock(access).await.expect("there is no leadership to lose"))
+            }
+        }
+    }
+}
+
+/// Locks by path, each kept as long as somebody uses it.
+#[derive(Default)]
+pub struct Ancestors(Mutex<HashMap<Path, Weak<RwLock<()>>>>);
+
+impl Ancestors {
+    async fn lock(&self, operation: &Operation) -> Guard {
+        let mut modes = BTreeMap::new();
+        for path in operation.reads.iter().chain(&operation.writes) {
+            let mut above = path.parent();
+            while let Some(folder) = above {
+                above = folder.parent();
+                modes.entry(folder).or_insert(false);
+            }
+            modes.insert(path.clone(), true);
+        }
+        let mut guards = Vec::new();
+        for (path, exclusive) in modes {
+            let lock = self.of(&path);
+            guards.push(match exclusive {
+                true => Guard::Write(lock.write_owned().await),
+                false => Guard::Read(lock.read_owned().await),
+            });
+        }
+        Guard::Several(guards)
+    }
+
+    fn of(&self, path: &Path) -> Arc<RwLock<()>> {
+        let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = locks.get(path).and_then(Weak::upgrade) {
+            return lock;
+        }
+        // Now and then those that nobody uses are cleared away.
+        if locks.len() == locks.capacity() {
+            locks.retain(|_, lock| lock.strong_count() > 0);
+        }
+        let lock = Arc::default();
+        locks.insert(path.clone(), Arc::downgrade(&lock));
+        lock
+    }
+}

@@ -1,0 +1,203 @@
+//! Reader/writer locks on pseudo-folders: so that renames, copies, deletions and reads of whole
+//! folders on an object store do not interleave.
+//!
+//! # What they do not do
+//!
+//! They exclude the tasks of **one process** from each other. Between processes it is leadership
+//! that excludes: let only the leader write, and make its locks with [`PathLocks::under`]. They do
+//! not undo half a rename if the process dies in the middle of it. And they lock nothing in the
+//! store: who does not ask, is not kept out.
+//!
+//! # What they do
+//!
+//! Any two operations run at the same time, unless one writes in the lineage (the path itself, its
+//! ancestors, its descendants) of what the other reads or writes. The idea, and the modes, are
+//! those of Michal Charemza's *S3 path/pseudo-folder locking*; docs/path-locks.md has them, the
+//! arguments, and where this differs.
+//!
+//! ```
+//! use tenure::paths::{Access, Path, PathLocks};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let locks = PathLocks::new(); // PathLocks::under(&leadership)
+//! let (draft, album) = (Path::new("/draft")?, Path::new("/albums/may")?);
+//!
+//! let guard = locks.lock(Access::to_rename(&draft, &album)).await?;
+//! // Copy each object, then delete each. Meanwhile nobody who asks for a lock reads either folder,
+//! // nor `/albums`; but `/albums/june` can be read, or written.
+//! assert!(locks.try_lock(Access::to_read(&Path::root()))?.is_none());
+//! assert!(locks.try_lock(Access::to_write(&Path::new("/albums/june")?))?.is_some());
+//! drop(guard);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **Fair.** A call waits only for conflicting calls that came before it, never for one that came
+//! after. So readers cannot starve a writer, nor writers a reader.
+//!
+//! **No deadlock**, for the same reason, as long as nobody who holds a guard waits for another: a
+//! task that locks `/a` and then `/a/b` waits for itself. Name everything in one [`Access`], or use
+//! [`try_lock`](PathLocks::try_lock) for the second.
+//!
+//! **Cost.** No request. One lock operation for each path named and for each of their ancestors,
+//! counted once (keys on S3 have at most 512 components), however many locks are held and however
+//! many objects are below: a hash lookup, and where somebody waits a search among those who wait at
+//! that path. A lock exists as long as somebody holds it or waits for it: 200 bytes or so, and the
+//! text of a path.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use crate::driver::Lead;
+use crate::epoch::Epoch;
+use crate::leadership::{Leadership, Loss};
+
+mod access;
+mod claim;
+mod mode;
+mod path;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use access::Access;
+pub use path::{ParsePathError, Path};
+
+use claim::{Cell as _, Claim, State};
+
+pub(crate) type LockTable = Mutex<State>;
+
+/// Reader/writer locks on paths. Clones share the locks: give one to each task.
+///
+/// The [module](crate::paths) says what they promise and cost.
+#[derive(Clone)]
+pub struct PathLocks {
+    table: Arc<LockTable>,
+    lead: Option<Arc<Lead>>,
+}
+
+/// Holds the locks of one call until it is dropped.
+///
+/// In a long operation ask [`check`](PathGuard::check) before each write, and send the
+/// [`token`](PathGuard::token) along. Dropping it never blocks and never panics.
+#[must_use = "the paths are unlocked when the guard is dropped"]
+pub struct PathGuard {
+    claim: Claim,
+    lead: Option<Arc<Lead>>,
+}
+
+impl PathLocks {
+    /// Locks that nobody has locked, without a leadership. They need no runtime, and `lock` never
+    /// fails. Others made by `new` know nothing of them.
+    #[must_use]
+    pub fn new() -> PathLocks {
+        PathLocks { table: Arc::default(), lead: None }
+    }
+
+    /// The locks of this leadership: whoever makes them from it, or clones them, shares them. They
+    /// can outlive the [`Leadership`], and then fail. To wait for one takes a Tokio runtime with
+    /// timers, as the lease is looked at every second.
+    ///
+    /// The next leadership has others, all free. So before the process campaigns again its tasks
+    /// should have ended, as they have after [`Leadership::run`]; a task left over is only stopped
+    /// by its `check`, or by the guarded resource that refuses its token.
+    #[must_use]
+    pub fn under(leadership: &Leadership) -> PathLocks {
+        let lead = Some(Arc::clone(&leadership.lead));
+        PathLocks { table: Arc::clone(&leadership.paths), lead }
+    }
+
+    /// Waits until nobody reads what this writes, nor writes what this reads or writes, then locks
+    /// it.
+    ///
+    /// Takes its place among those who wait when first polled. Cancel-safe: dropping the future
+    /// gives the place up. No request.
+    ///
+    /// # Errors
+    /// The reason of the loss, as soon as the leadership is lost, also while waiting: stop the
+    /// work. None without a leadership.
+    pub async fn lock(&self, access: Access) -> Result<PathGuard, Loss> {
+        self.check()?;
+        let claim = Claim::enter(&self.table, access.into_modes());
+        match &self.lead {
+            None => claim.granted().await,
+            Some(lead) => tokio::select! {
+                biased;
+                () = claim.granted() => {}
+                loss = lead.lost() => return Err(loss),
+            },
+        }
+        // It may have been lost while this task did not run.
+        self.check()?;
+        Ok(PathGuard { claim, lead: self.lead.clone() })
+    }
+
+    /// Locks it if that needs no waiting, neither for those who hold something nor for those who
+    /// wait already; `None` otherwise, and then it has left no trace. No request.
+    ///
+    /// # Errors
+    /// The reason of the loss, once the leadership is lost: stop the work. None without a
+    /// leadership.
+    pub fn try_lock(&self, access: Access) -> Result<Option<PathGuard>, Loss> {
+        self.check()?;
+        let claim = Claim::try_enter(&self.table, access.into_modes());
+        Ok(claim.map(|claim| PathGuard { claim, lead: self.lead.clone() }))
+    }
+
+    /// How many paths have a lock in memory, ancestors included: 0 when nobody holds one or waits.
+    #[must_use]
+    pub fn locked_paths(&self) -> usize {
+        self.table.with(|state| state.table.locked_paths())
+    }
+
+    fn check(&self) -> Result<(), Loss> {
+        check(self.lead.as_deref())
+    }
+}
+
+impl PathGuard {
+    /// Whether the leadership under which this was locked goes on. Always so without one. No
+    /// request.
+    ///
+    /// # Errors
+    /// The reason of the loss: stop, as another leader may be at work on the same folders.
+    pub fn check(&self) -> Result<(), Loss> {
+        check(self.lead.as_deref())
+    }
+
+    /// The fencing token under which this was locked, as long as the lease runs; `None` without a
+    /// leadership. Send it with each write. No request.
+    #[must_use]
+    pub fn token(&self) -> Option<Epoch> {
+        self.lead.as_ref().and_then(|lead| lead.check().ok())
+    }
+}
+
+fn check(lead: Option<&Lead>) -> Result<(), Loss> {
+    lead.map_or(Ok(()), |lead| lead.check().map(drop))
+}
+
+impl Default for PathLocks {
+    fn default() -> PathLocks {
+        PathLocks::new()
+    }
+}
+
+impl fmt::Debug for PathLocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PathLocks")
+            .field("epoch", &self.lead.as_ref().map(|lead| lead.epoch))
+            .field("locked_paths", &self.locked_paths())
+            .finish()
+    }
+}
+
+impl fmt::Debug for PathGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PathGuard")
+            .field("epoch", &self.lead.as_ref().map(|lead| lead.epoch))
+            .field("modes", self.claim.modes())
+            .finish()
+    }
+}

@@ -1,0 +1,95 @@
+//! What one call locks: folders to read and folders to write.
+
+use std::collections::BTreeMap;
+
+use super::mode::Mode;
+use super::path::Path;
+
+/// What an operation reads and writes: the argument of [`PathLocks::lock`](super::PathLocks::lock).
+///
+/// A path stands for its whole folder, with all that is or could be below it. A path may be named
+/// several times, and for both: whatever is written may be read as well. Name all that an operation
+/// needs in one `Access`.
+///
+/// ```
+/// # use tenure::paths::{Access, Path};
+/// # let (a, b, c) = (Path::new("/a")?, Path::new("/b")?, Path::new("/c")?);
+/// let merge = Access::new().read([&a, &b]).write([&c]);
+/// let rename = Access::to_rename(&a, &b); // the same as Access::new().write([&a, &b])
+/// # Ok::<(), tenure::paths::ParsePathError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[must_use = "an access is only locked by `PathLocks::lock`"]
+pub struct Access {
+    /// The paths named, each in its strongest mode, and their ancestors.
+    modes: BTreeMap<Path, Mode>,
+}
+
+/// The locks of one call, ancestors first, then by component.
+pub(super) type Modes = Box<[(Path, Mode)]>;
+
+impl Access {
+    /// Of nothing, to be added to.
+    pub fn new() -> Access {
+        Access::default()
+    }
+
+    /// Reads these folders too.
+    pub fn read<P: Into<Path>>(self, paths: impl IntoIterator<Item = P>) -> Access {
+        self.with(paths, Mode::Read, Mode::ReadAncestor)
+    }
+
+    /// Writes these folders too: creates, changes or deletes something in them.
+    pub fn write<P: Into<Path>>(self, paths: impl IntoIterator<Item = P>) -> Access {
+        self.with(paths, Mode::Write, Mode::WriteAncestor)
+    }
+
+    /// To read all of a folder as it is at one moment. A GET of one object needs no lock.
+    pub fn to_read(folder: &Path) -> Access {
+        Access::new().read([folder])
+    }
+
+    /// To write into a folder.
+    pub fn to_write(folder: &Path) -> Access {
+        Access::new().write([folder])
+    }
+
+    /// To delete a folder.
+    pub fn to_delete(folder: &Path) -> Access {
+        Access::new().write([folder])
+    }
+
+    /// To copy a folder: reads `from`, writes `to`.
+    pub fn to_copy(from: &Path, to: &Path) -> Access {
+        Access::new().read([from]).write([to])
+    }
+
+    /// To rename a folder: writes both.
+    pub fn to_rename(from: &Path, to: &Path) -> Access {
+        Access::new().write([from, to])
+    }
+
+    fn with<P: Into<Path>>(
+        mut self,
+        paths: impl IntoIterator<Item = P>,
+        itself: Mode,
+        ancestor: Mode,
+    ) -> Access {
+        for path in paths {
+            let path = path.into();
+            for above in path.ancestors() {
+                self.add(above, ancestor);
+            }
+            self.add(path, itself);
+        }
+        self
+    }
+
+    fn add(&mut self, path: Path, mode: Mode) {
+        self.modes.entry(path).and_modify(|known| *known = known.and(mode)).or_insert(mode);
+    }
+
+    pub(super) fn into_modes(self) -> Modes {
+        self.modes.into_iter().collect()
+    }
+}

@@ -1,0 +1,284 @@
+//! A path: a validated name of a pseudo-folder.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The path of a pseudo-folder: `/`, `/a`, `/a/b`.
+///
+/// It starts with a slash, does not end with one, and no component is empty, `.` or `..`, so that
+/// each folder has one path. Nothing else is asked of the components. As `/a/b` and `/a/b/c` may
+/// both be keys of objects, every path is a folder too: it stands for the object at
+/// [`key`](Path::key) and for all objects below.
+///
+/// Paths are ordered ancestors first, then by component: `/a`, `/a/b`, `/a!`. Cloning one, and
+/// taking its [`parent`](Path::parent), allocates nothing.
+///
+/// ```
+/// # use tenure::paths::Path;
+/// let folder = Path::new("/photos/2024")?;
+/// assert_eq!(folder.key(), "photos/2024");
+/// assert_eq!(folder.join("may")?.parent(), Some(folder));
+/// assert!(Path::new("photos").is_err() && Path::new("/photos/").is_err());
+/// # Ok::<(), tenure::paths::ParsePathError>(())
+/// ```
+#[derive(Clone)]
+pub struct Path {
+    /// This path, and perhaps more below it: ancestors share the text of the path they came from.
+    text: Arc<str>,
+    len: usize,
+}
+
+/// Why a text is not a [`Path`]. Nothing is corrected silently, as two spellings of a folder would
+/// be two locks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParsePathError {
+    /// It does not start with a slash. Keys of objects do not: put one in front.
+    #[error("a path starts with a slash, and {0:?} does not")]
+    NotAbsolute(String),
+    /// It ends with a slash, or has two in a row. An object of such a key is covered by the path
+    /// above it.
+    #[error("{0:?} has an empty component; a path has no slash at its end, nor two in a row")]
+    EmptyComponent(String),
+    /// A component is `.` or `..`, which an object store takes literally and people do not.
+    #[error("{0:?} has a component that is `.` or `..`")]
+    DotComponent(String),
+    /// What was to be joined is not one component.
+    #[error("{0:?} has a slash, so it is not one component of a path")]
+    SlashInComponent(String),
+}
+
+impl Path {
+    /// The path that is written so.
+    ///
+    /// # Errors
+    /// [`ParsePathError`] says what is wrong with the text.
+    pub fn new(text: &str) -> Result<Path, ParsePathError> {
+        let Some(key) = text.strip_prefix('/') else {
+            return Err(ParsePathError::NotAbsolute(text.to_owned()));
+        };
+        if !key.is_empty() {
+            for component in key.split('/') {
+                check(component, text)?;
+            }
+        }
+        Ok(Path::of(text))
+    }
+
+    fn of(text: &str) -> Path {
+        Path { text: text.into(), len: text.len() }
+    }
+
+    /// `/`, the folder of everything.
+    #[must_use]
+    pub fn root() -> Path {
+        Path::of("/")
+    }
+
+    /// The path as text, with the slash in front.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text[..self.len]
+    }
+
+    /// The same without the slash in front: the key of the object at this path. The objects below
+    /// have this and a slash as their prefix; the root's is empty.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.as_str()[1..]
+    }
+
+    /// The folder that this path lies in; `None` for the root.
+    #[must_use]
+    pub fn parent(&self) -> Option<Path> {
+        let slash = self.key().rfind('/').map_or(0, |slash| slash + 1);
+        // The root's slash is the whole of it.
+        (self.len > 1).then(|| Path { text: Arc::clone(&self.text), len: slash.max(1) })
+    }
+
+    /// The path of this component inside this folder.
+    ///
+    /// # Errors
+    /// [`ParsePathError`] if it is empty, `.` or `..`, or has a slash.
+    pub fn join(&self, component: &str) -> Result<Path, ParsePathError> {
+        if component.contains('/') {
+            return Err(ParsePathError::SlashInComponent(component.to_owned()));
+        }
+        let slash = if self.len > 1 { "/" } else { "" };
+        let text = format!("{self}{slash}{component}");
+        check(component, &text)?;
+        Ok(Path::of(&text))
+    }
+
+    /// The folders above, the nearest first.
+    pub(super) fn ancestors(&self) -> impl Iterator<Item = Path> {
+        std::iter::successors(self.parent(), Path::parent)
+    }
+}
+
+fn check(component: &str, text: &str) -> Result<(), ParsePathError> {
+    match component {
+        "" => Err(ParsePathError::EmptyComponent(text.to_owned())),
+        "." | ".." => Err(ParsePathError::DotComponent(text.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+impl Ord for Path {
+    fn cmp(&self, other: &Path) -> Ordering {
+        // A slash sorts below all else: that compares by component.
+        let (mine, others) = (self.as_str().as_bytes(), other.as_str().as_bytes());
+        let rank = |byte: &u8| if *byte == b'/' { 0 } else { u16::from(*byte) + 1 };
+        match mine.iter().map(rank).zip(others.iter().map(rank)).find(|(a, b)| a != b) {
+            Some((a, b)) => a.cmp(&b),
+            None => self.len.cmp(&other.len),
+        }
+    }
+}
+
+impl PartialOrd for Path {
+    fn partial_cmp(&self, other: &Path) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Path {
+    fn eq(&self, other: &Path) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Path {}
+
+impl Hash for Path {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Path({})", self.as_str())
+    }
+}
+
+impl FromStr for Path {
+    type Err = ParsePathError;
+
+    fn from_str(text: &str) -> Result<Path, ParsePathError> {
+        Path::new(text)
+    }
+}
+
+impl TryFrom<&str> for Path {
+    type Error = ParsePathError;
+
+    fn try_from(text: &str) -> Result<Path, ParsePathError> {
+        Path::new(text)
+    }
+}
+
+impl From<&Path> for Path {
+    fn from(path: &Path) -> Path {
+        path.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::BuildHasher as _;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::bad_bytes::cases;
+
+    #[test]
+    fn what_is_a_path() {
+        for text in ["/", "/a", "/a/b", "/a b/ä", "/...", "/.a", "/a\0", "/~"] {
+            assert_eq!(Path::new(text).unwrap().as_str(), text);
+        }
+        let why = |text| Path::new(text).unwrap_err();
+        for text in ["", "a", "a/b", " /a", "s3://b/a"] {
+            assert_eq!(why(text), ParsePathError::NotAbsolute(text.into()));
+        }
+        for text in ["//", "/a/", "//a", "/a//b", "/./"] {
+            assert!(!matches!(why(text), ParsePathError::NotAbsolute(_)), "{text}");
+        }
+        for text in ["/.", "/..", "/a/../b", "/a/./b", "/a/.."] {
+            assert_eq!(why(text), ParsePathError::DotComponent(text.into()));
+        }
+        assert!(why("/a//b").to_string().starts_with("\"/a//b\" has an empty component"));
+    }
+
+    #[test]
+    fn parents_and_children() {
+        let path = Path::new("/a/b/c").unwrap();
+        let above: Vec<_> = path.ancestors().map(|path| path.to_string()).collect();
+        assert_eq!(above, ["/a/b", "/a", "/"]);
+        assert_eq!((Path::root().parent(), Path::root().key()), (None, ""));
+        assert_eq!(Path::root().join("a").unwrap().join("b").unwrap().join("c").unwrap(), path);
+        assert_eq!(path.key(), "a/b/c");
+        for component in ["", ".", "..", "a/b", "/"] {
+            assert!(path.join(component).is_err(), "{component:?}");
+        }
+    }
+
+    #[test]
+    fn ancestors_come_first_then_the_order_of_components() {
+        let mut paths = ["/b", "/a!", "/a/b", "/", "/a", "/a/b/c", "/a!/a", "/ab", "/a/\0"]
+            .map(|text| Path::new(text).unwrap());
+        paths.sort();
+        let sorted = paths.map(|path| path.to_string());
+        assert_eq!(sorted, ["/", "/a", "/a/\0", "/a/b", "/a/b/c", "/a!", "/a!/a", "/ab", "/b"]);
+    }
+
+    fn path() -> impl Strategy<Value = Path> {
+        proptest::collection::vec("[ab!\0é]{1,2}", 0..4)
+            .prop_map(|components| Path::new(&format!("/{}", components.join("/"))).unwrap())
+    }
+
+    proptest! {
+        #![proptest_config(cases(1_000))]
+
+        #[test]
+        fn the_order_is_that_of_the_lists_of_components(a in path(), b in path()) {
+            let components = |path: &Path| -> Vec<String> {
+                path.key().split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+            };
+            prop_assert_eq!(a.cmp(&b), components(&a).cmp(&components(&b)));
+            prop_assert_eq!(a == b, a.cmp(&b).is_eq());
+        }
+
+        #[test]
+        fn an_ancestor_is_the_same_path_however_it_was_made(a in path()) {
+            let hasher = std::hash::RandomState::new();
+            for above in a.ancestors() {
+                let anew = Path::new(above.as_str()).unwrap();
+                prop_assert_eq!(&anew, &above);
+                prop_assert_eq!(hasher.hash_one(&anew), hasher.hash_one(&above));
+                prop_assert!(above < a);
+            }
+        }
+
+        #[test]
+        fn any_text_is_a_path_or_an_error_that_names_it(text in "/?[a./ä]{0,8}|\\PC*") {
+            match Path::new(&text) {
+                Ok(path) => prop_assert_eq!(path.as_str(), text),
+                Err(why) => {
+                    let quoted = format!("{text:?}");
+                    prop_assert!(why.to_string().contains(&quoted));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The locks against the rule in its own words, which knows no modes, no queues and no ancestors.
+
+use std::collections::BTreeSet;
+
+use super::access::{Access, Modes};
+use super::mode::Mode;
+use super::path::Path;
+use super::table::{Table, Ticket};
+
+mod interleavings;
+mod order;
+mod rules;
+
+/// What an operation reads and writes, and nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Operation {
+    reads: BTreeSet<Path>,
+    writes: BTreeSet<Path>,
+}
+
+impl Operation {
+    fn of(reads: &[&str], writes: &[&str]) -> Operation {
+        let paths = |texts: &[&str]| texts.iter().map(|text| path(text)).collect();
+        Operation { reads: paths(reads), writes: paths(writes) }
+    }
+
+    /// The rule: one writes in the lineage of what the other reads or writes.
+    fn conflicts_with(&self, other: &Operation) -> bool {
+        let writes_into = |one: &Operation, other: &Operation| {
+            let touched: Vec<_> = other.reads.iter().chain(&other.writes).collect();
+            one.writes.iter().any(|path| touched.iter().any(|other| lineage(path, other)))
+        };
+        writes_into(self, other) || writes_into(other, self)
+    }
+
+    fn access(&self) -> Access {
+        Access::new().read(&self.reads).write(&self.writes)
+    }
+
+    fn modes(&self) -> Modes {
+        self.access().into_modes()
+    }
+}
+
+fn path(text: &str) -> Path {
+    Path::new(text).unwrap()
+}
+
+/// Whether one of them is the other, or lies below it.
+fn lineage(one: &Path, other: &Path) -> bool {
+    let above = |folder: &Path, path: &Path| {
+        let rest = path.key().strip_prefix(folder.key());
+        rest.is_some_and(|rest| folder.key().is_empty() || rest.is_empty() || rest.starts_with('/'))
+    };
+    above(one, other) || above(other, one)
+}
+
+/// A root, a child, two grandchildren (siblings), one below, and strangers.
+const TREE: [&str; 7] = ["/", "/a", "/a/b", "/a/b/c", "/a/c", "/a!", "/d"];
+
+/// The modes of the seed: what is read above a write is not locked as read.
+fn modes_of_the_seed(operation: &Operation) -> Modes {
+    let ancestors = |paths: &BTreeSet<Path>| -> BTreeSet<Path> {
+        paths.iter().flat_map(Path::ancestors).collect()
+    };
+    let above_writes = ancestors(&operation.writes);
+    let named = operation.reads.union(&operation.writes).cloned();
+    let all: BTreeSet<Path> =
+        named.chain(ancestors(&operation.reads)).chain(above_writes.clone()).collect();
+    all.into_iter()
+        .map(|path| {
+            let mode = if operation.writes.contains(&path) {
+                Mode::Write
+            } else if above_writes.contains(&path) {
+                Mode::WriteAncestor
+            } else if operation.reads.contains(&path) {
+                Mode::Read
+            } else {
+                Mode::ReadAncestor
+            };
+            (path, mode)
+        })
+        .collect()
+}
