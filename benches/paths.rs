@@ -26,8 +26,8 @@ const HOLD: Duration = Duration::from_millis(5);
 /// Folders at the top, and in each of them.
 const WIDTH: usize = 8;
 
-/// Of 20 operations 16 read a folder, 2 write one, 1 copies and 1 renames. Of 100 folders 90 are two
-/// levels down, 9 one level, 1 is the root.
+/// Of 20 operations 16 read a folder, 2 write one, 1 copies and 1 renames. Of 100 folders 90 are
+/// two levels down, 9 one level, 1 is the root.
 fn operation(rng: &mut fastrand::Rng) -> Operation {
     let (one, other) = (folder(rng), folder(rng));
     match rng.u8(..20) {

@@ -1,4 +1,4 @@
-//! Path locks as their users have them: who waits for whom, giving up, the leadership, a stress run.
+//! Path locks as their users have them: who waits for whom, giving up, the leadership, stress.
 
 mod support;
 

@@ -1,7 +1,7 @@
 //! The async shell around the table: a claim waits until it is granted, and leaves when dropped.
 //!
-//! The table grants; a wakeup only says so. So a wakeup that comes late, or to a task that has given
-//! up, loses nothing: that task's claim leaves the table, and that grants the next.
+//! The table grants; a wakeup only says so. So a wakeup that comes late, or to a task that has
+//! given up, loses nothing: that task's claim leaves the table, and that grants the next.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -33,7 +33,6 @@ impl Cell for Mutex<State> {
 }
 
 /// A call that has entered the table. Dropping it takes it out, whether it was granted or not.
-#[derive(Debug)]
 pub(super) struct Claim<C: Cell = Mutex<State>> {
     cell: Arc<C>,
     ticket: Ticket,

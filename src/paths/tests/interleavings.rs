@@ -1,5 +1,5 @@
-//! The async shell as it ships, on a mutex and a scheduler of shuttle's: every interleaving of a few
-//! tasks. Each time nobody overlaps with whom it must not, everybody ends, and nothing is left.
+//! The async shell as it ships, under a scheduler of shuttle's: every interleaving of a few tasks.
+//! Each time nobody overlaps with whom it must not, everybody ends, and nothing is left.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
