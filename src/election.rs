@@ -13,6 +13,7 @@ use crate::config::{Config, Settings};
 use crate::driver::{Context, Driver, Observer, Patience, Reached};
 use crate::error::Error;
 use crate::keys::Keys;
+use crate::layout::Layout;
 use crate::leader::{CampaignEvent, Leader, Observation, Snapshot, SnapshotState};
 use crate::leadership::Leadership;
 use crate::process::Process;
@@ -203,6 +204,13 @@ impl ElectionBuilder {
     /// Default: the host's name and the process id.
     pub fn name(mut self, name: impl Into<String>) -> ElectionBuilder {
         self.settings.name = Some(name.into());
+        self
+    }
+
+    /// How the election lies in the store. Default: [`Layout::EpochFiles`]. All who take part in one
+    /// election must agree on it.
+    pub fn layout(mut self, layout: Layout) -> ElectionBuilder {
+        self.settings.layout = layout;
         self
     }
 
