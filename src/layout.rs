@@ -11,13 +11,15 @@ pub enum Layout {
     #[default]
     EpochFiles,
     /// One object, `lock.json`, overwritten with `If-Match`, with the epoch as its `token`: the
-    /// scheme of *Leader election with S3 and If-Match* (2025). It needs no LIST and no compactor,
-    /// and a takeover is a single PUT. It keeps no history.
+    /// scheme of the post *Leader election with S3 and If-Match* (2025). It needs no LIST and no
+    /// compactor, and a takeover is a single PUT. It keeps no history, and nobody may ever delete
+    /// that object.
     ///
-    /// Peers that write only that post's two fields, `expires_at` and `token`, can share the lock.
-    /// Of such a body its `expires_at` is all there is: it is taken over once this machine's wall
-    /// clock, when it first saw that body, has been past it for the candidate's own validity, or
-    /// for 5 s if that is longer. They, in turn, go by their own wall clocks. So beside them two may
-    /// lead for as long as clocks are apart beyond that; the tokens only grow all the same.
+    /// Peers that write only the post's two fields, `expires_at` and `token`, can share the lock.
+    /// Such a body is left alone until `expires_at`, by the wall clock at its first sight, and for
+    /// the candidate's own validity (at least 5 s) beyond, so that their clocks may be behind by as
+    /// much. They, in turn, take over as soon as their own wall clocks are past the `expires_at` of
+    /// a candidate: beside them at most one leads only as long as those clocks are right. Tokens
+    /// only grow all the same.
     SingleObject,
 }

@@ -41,7 +41,7 @@ impl Leader {
             epoch,
             candidate: record.candidate.clone(),
             validity: record.validity(),
-            expires_at: record.expires_at.and_then(time_of_day),
+            expires_at: record.expires_at.filter(|_| !record.expired).and_then(time_of_day),
             heartbeat: record.heartbeat,
             elected_at: record.elected_at,
             renewed_at: record.renewed_at,

@@ -40,8 +40,10 @@ impl History {
         let token = before.map_or(0, |before| before.token);
         self.require("I3", body.token >= token);
         let won = (body.token, body.nonce);
-        if body.token == token && before.is_some() {
-            return self.written_again(before.expect("looked at"), body);
+        if let Some(before) = before
+            && before.token == body.token
+        {
+            return self.written_again(before, body);
         }
         // An acquisition: the token rises, by one, and nobody had it before.
         self.require("token", body.token == token + 1 && body.ended().is_none());
