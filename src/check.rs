@@ -9,8 +9,9 @@ use tokio::sync::OnceCell;
 
 use crate::driver::{Context, FAILURES_BEFORE_GIVING_UP, Patience, bounded, sleep};
 use crate::error::{Error, ErrorKind};
+use crate::layout::Layout;
 use crate::leader::CampaignEvent;
-use crate::store::{ETag, GetOutcome, PutOutcome, Store, StoreError};
+use crate::store::{ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
 
 /// Another process may be checking the same object at the same time; so often is tried again.
 const ATTEMPTS: u32 = 10;
@@ -20,6 +21,7 @@ const MAX_BODY: usize = 64 * 1024;
 
 struct Checked {
     store: Weak<dyn Store>,
+    layout: Layout,
     done: Arc<OnceCell<()>>,
 }
 
@@ -29,7 +31,7 @@ pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), 
     if !cx.config.check_store {
         return Ok(());
     }
-    let done = cell(&cx.store);
+    let done = cell(&cx.store, cx.config.layout);
     let mut failures = 0;
     loop {
         let check = Check { cx, key: cx.keys.store_check() };
@@ -46,16 +48,20 @@ pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), 
     }
 }
 
-fn cell(store: &Arc<dyn Store>) -> Arc<OnceCell<()>> {
+fn cell(store: &Arc<dyn Store>, layout: Layout) -> Arc<OnceCell<()>> {
     static CHECKED: LazyLock<Mutex<Vec<Checked>>> = LazyLock::new(Mutex::default);
     let mut checked = CHECKED.lock().unwrap_or_else(PoisonError::into_inner);
     checked.retain(|checked| checked.store.strong_count() > 0);
-    let same = |checked: &&Checked| std::ptr::addr_eq(checked.store.as_ptr(), Arc::as_ptr(store));
+    // Each layout asks for something else.
+    let same = |checked: &&Checked| {
+        let same_store = std::ptr::addr_eq(checked.store.as_ptr(), Arc::as_ptr(store));
+        same_store && checked.layout == layout
+    };
     if let Some(checked) = checked.iter().find(same) {
         return Arc::clone(&checked.done);
     }
     let done = Arc::new(OnceCell::new());
-    checked.push(Checked { store: Arc::downgrade(store), done: Arc::clone(&done) });
+    checked.push(Checked { store: Arc::downgrade(store), layout, done: Arc::clone(&done) });
     done
 }
 
@@ -139,10 +145,15 @@ impl Check<'_> {
         self.accepts_the_right_etag(etag).await
     }
 
-    /// Of all that lies under the prefix, so that epoch objects show the order if there are any.
+    /// Of all that lies under the prefix, so that epoch objects show the order if there are any, and
+    /// so does an election in the other layout. For a single object the order does not matter.
     async fn lists_after_a_key(&self) -> Result<(), Error> {
         let call = self.cx.store.list(self.cx.keys.prefix(), &self.key, PAGE);
         let page = self.send("listing after", call).await?;
+        self.finds_no_other_layout(&page)?;
+        if self.cx.config.layout == Layout::SingleObject {
+            return Ok(());
+        }
         if page.entries.iter().any(|entry| entry.key <= self.key) {
             return Err(self.unsafe_store(
                 "lists keys at or before the place it was asked to start after (start-after)",
@@ -152,6 +163,26 @@ impl Check<'_> {
             return Err(self.unsafe_store("lists keys out of order"));
         }
         Ok(())
+    }
+
+    /// Two candidates of different layouts do not see each other, so both would lead.
+    fn finds_no_other_layout(&self, page: &Page) -> Result<(), Error> {
+        let Context { keys, config, store, .. } = self.cx;
+        let of_other_layout = |key: &str| match config.layout {
+            Layout::EpochFiles => key == keys.lock(),
+            Layout::SingleObject => keys.parse(key).is_some(),
+        };
+        let Some(found) = page.entries.iter().find(|entry| of_other_layout(&entry.key)) else {
+            return Ok(());
+        };
+        let message = format!(
+            "{} in {} belongs to an election in another layout than {:?}: all candidates of one \
+             election must use the same",
+            found.key,
+            store.describe(),
+            config.layout
+        );
+        Err(Error::new(ErrorKind::InvalidConfig, message))
     }
 
     async fn read(&self) -> Result<ETag, Error> {

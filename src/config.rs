@@ -4,15 +4,21 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
+use crate::layout::Layout;
 use crate::protocol::lease::Drift;
 use crate::protocol::message::Nonce;
-use crate::record::{FORMAT, MAX_WRITTEN_BYTES, Record, Validity};
+use crate::record::{FORMAT, Lock, MAX_WRITTEN_BYTES, Record, Validity};
 
 const MIN_VALIDITY: Duration = Duration::from_millis(100);
 const MAX_VALIDITY: Duration = Duration::from_secs(24 * 60 * 60);
 const MAX_DELAY: Duration = MAX_VALIDITY;
+/// Some `expires_at` with as many digits as any has.
+const MAX_EXPIRY: Duration = Duration::new(253_402_300_799, 123_456_789);
 const MIN_STORE_CLOCK_MARGIN: Duration = Duration::from_secs(2);
+/// Wall clocks that are kept by NTP differ by less.
+const MIN_EXPIRY_MARGIN: Duration = Duration::from_secs(5);
 const MAX_DRIFT: f64 = 0.5;
 const DEFAULT_DRIFT: f64 = 0.01;
 const MAX_NAME_BYTES: usize = 256;
@@ -20,6 +26,7 @@ const MAX_NAME_BYTES: usize = 256;
 /// What the builder was told; what is `None` follows from the validity.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
+    pub(crate) layout: Layout,
     pub(crate) name: Option<String>,
     pub(crate) name_is_unique: bool,
     pub(crate) validity: Duration,
@@ -38,6 +45,7 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
+            layout: Layout::default(),
             name: None,
             name_is_unique: false,
             validity: Duration::from_secs(30),
@@ -58,6 +66,7 @@ impl Default for Settings {
 /// Settings that fit together.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
+    pub(crate) layout: Layout,
     pub(crate) name: String,
     pub(crate) name_is_unique: bool,
     pub(crate) validity: Duration,
@@ -78,6 +87,7 @@ impl Config {
     pub(crate) fn new(settings: Settings) -> Result<Config, Error> {
         let validity = settings.validity;
         let config = Config {
+            layout: settings.layout,
             name: settings.name.unwrap_or_else(default_name),
             name_is_unique: settings.name_is_unique,
             validity,
@@ -159,7 +169,11 @@ impl Config {
         let mut record = self.record(Nonce::from_bits(0), u64::MAX, data.clone());
         record.elected_at = Some(chrono::DateTime::<chrono::Utc>::MAX_UTC);
         record.renewed_at = record.elected_at;
-        let length = record.to_bytes().len();
+        let body = match self.layout {
+            Layout::EpochFiles => record.to_bytes(),
+            Layout::SingleObject => Lock::to_bytes(Epoch::MAX, &record, MAX_EXPIRY),
+        };
+        let length = body.len();
         if length > MAX_WRITTEN_BYTES {
             return refuse(format!(
                 "the data makes a record of {length} bytes; at most {MAX_WRITTEN_BYTES} are written"
@@ -168,11 +182,17 @@ impl Config {
         Ok(())
     }
 
+    /// How long beyond its `expires_at` a body of the If-Match post is left alone.
+    pub(crate) fn expiry_margin(&self) -> Duration {
+        self.validity.max(MIN_EXPIRY_MARGIN)
+    }
+
     /// The body that this candidate writes into its epoch object.
     pub(crate) fn record(&self, nonce: Nonce, heartbeat: u64, data: Value) -> Record {
         let millis = u64::try_from(self.validity.as_millis()).unwrap_or(u64::MAX);
         Record {
             expired: false,
+            expires_at: None,
             validity_ms: Validity::Millis(millis),
             format: FORMAT,
             candidate: Some(self.name.clone()),

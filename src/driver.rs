@@ -26,10 +26,12 @@ use crate::config::Config;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::keys::Keys;
+use crate::layout::Layout;
 use crate::leader::{CampaignEvent, Leader};
 use crate::process::Process;
-use crate::protocol::candidate::{Candidate, Rules};
+use crate::protocol::candidate::Rules;
 use crate::protocol::lease::{LapseTimer, Lease};
+use crate::protocol::machine::Machine;
 use crate::protocol::message::Failure;
 use crate::record::{BadRecord, Record};
 use crate::store::Store;
@@ -86,7 +88,7 @@ impl Context {
 #[derive(Debug)]
 pub(crate) struct Driver {
     cx: Arc<Context>,
-    machine: Candidate,
+    machine: Machine,
     lease: Lease,
     /// The last record read, and what cannot be read of it.
     record: Option<(Epoch, Record)>,
@@ -133,7 +135,7 @@ impl Driver {
         };
         let now = cx.process.now();
         Driver {
-            machine: Candidate::new(rules, cx.knowledge().greatest),
+            machine: Machine::new(config.layout, rules, cx.knowledge().greatest),
             lease: Lease::new(config.validity),
             record: None,
             unreadable: None,
@@ -164,7 +166,8 @@ impl Driver {
     /// Why the machine gave up, in words that say what to do.
     fn explain(&self, failure: Failure) -> Error {
         let store = self.cx.store.describe();
-        let key = |epoch| self.cx.keys.epoch(epoch);
+        let layout = self.cx.config.layout;
+        let key = |epoch| self.cx.keys.of(layout, epoch);
         match failure {
             Failure::Denied | Failure::Unsafe => self.last_error.clone().unwrap_or_else(|| {
                 Error::new(ErrorKind::UnsafeStore, format!("{store} refused a request"))
@@ -179,18 +182,26 @@ impl Driver {
                 let why = why.map_or_else(String::new, |why| format!(": {why}"));
                 Error::new(kind, format!("{key} in {store} cannot be read{why}"))
             }
-            Failure::NewestDeleted(epoch) => Error::new(
-                ErrorKind::NewestDeleted,
-                format!(
-                    "{} in {store} was the newest epoch object and is gone, and no greater one \
-                     exists: counting must go on above {epoch}",
-                    key(epoch)
-                ),
-            ),
-            Failure::Exhausted => Error::new(
-                ErrorKind::EpochsExhausted,
-                format!("{} in {store} has ended and is the last epoch", key(Epoch::MAX)),
-            ),
+            Failure::NewestDeleted(epoch) => {
+                let (key, why) = (key(epoch), Self::what_is_gone(layout, epoch));
+                let then = format!("counting must go on above {epoch}");
+                Error::new(ErrorKind::NewestDeleted, format!("{key} in {store} {why}: {then}"))
+            }
+            Failure::Exhausted => {
+                let (key, last) = (key(Epoch::MAX), Epoch::MAX);
+                let why = format!("{key} in {store} has ended, and {last} is the last epoch");
+                Error::new(ErrorKind::EpochsExhausted, why)
+            }
+        }
+    }
+    fn what_is_gone(layout: Layout, epoch: Epoch) -> String {
+        match layout {
+            Layout::EpochFiles => {
+                "was the newest epoch object and is gone, and no greater one exists".to_owned()
+            }
+            Layout::SingleObject => {
+                format!("had the token {epoch} and is gone, or has a lower one")
+            }
         }
     }
 }

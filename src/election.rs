@@ -13,6 +13,7 @@ use crate::config::{Config, Settings};
 use crate::driver::{Context, Driver, Observer, Patience, Reached};
 use crate::error::Error;
 use crate::keys::Keys;
+use crate::layout::Layout;
 use crate::leader::{CampaignEvent, Leader, Observation, Snapshot, SnapshotState};
 use crate::leadership::Leadership;
 use crate::process::Process;
@@ -77,7 +78,8 @@ impl Election {
     /// [`events`](Election::events).
     ///
     /// Cost: LIST, PUT, LIST on an empty prefix, and a GET more on a sealed epoch; while following, one
-    /// GET every poll interval. The first campaign on a store adds 5 requests to check it.
+    /// GET every poll interval. On a [single object](Layout::SingleObject): GET, PUT, and a PUT to
+    /// take over. The first campaign on a store adds 5 requests to check it.
     ///
     /// # Errors
     /// Those that waiting does not mend: [`AccessDenied`](crate::ErrorKind::AccessDenied),
@@ -140,7 +142,7 @@ impl Election {
         leadership
     }
 
-    /// Who holds the newest epoch, if it is not sealed. LIST and GET.
+    /// Who holds the newest epoch, if it is not sealed. LIST and GET; one GET on a single object.
     ///
     /// It may not be confirmed yet, and it may have lapsed: only an observer that has watched for a
     /// whole validity can tell ([`observe`](Election::observe)).
@@ -154,7 +156,8 @@ impl Election {
         })
     }
 
-    /// The newest epoch object as it stands, sealed ones included. LIST and GET.
+    /// The newest epoch object as it stands, sealed ones included. LIST and GET; one GET on a single
+    /// object.
     ///
     /// # Errors
     /// Those of [`campaign`](Election::campaign), and [`Unavailable`](crate::ErrorKind::Unavailable).
@@ -203,6 +206,14 @@ impl ElectionBuilder {
     /// Default: the host's name and the process id.
     pub fn name(mut self, name: impl Into<String>) -> ElectionBuilder {
         self.settings.name = Some(name.into());
+        self
+    }
+
+    /// How the election lies in the store. All who take part in one election must agree on it; the
+    /// check of the store refuses a prefix that shows the other layout. Default:
+    /// [`Layout::EpochFiles`].
+    pub fn layout(mut self, layout: Layout) -> ElectionBuilder {
+        self.settings.layout = layout;
         self
     }
 
@@ -257,14 +268,15 @@ impl ElectionBuilder {
     }
 
     /// A renewal counts only after a LIST has shown nothing greater, for stores behind proxies that
-    /// resend PUTs. One LIST more at each renewal. Default: false.
+    /// resend PUTs. One LIST more at each renewal. On a single object it changes nothing, as no
+    /// repeated PUT can succeed there. Default: false.
     pub fn verify_renewals(mut self, verify: bool) -> ElectionBuilder {
         self.settings.verify_renewals = verify;
         self
     }
 
-    /// An extra wait between the seal and the create when the epoch before did not end by
-    /// resignation, for guarded resources that cannot check tokens; at most 24 h. Every candidate must
+    /// An extra wait between the seal (of a single object: the lapse) and the create when the epoch
+    /// before did not end by resignation, for guarded resources that cannot check tokens; at most 24 h. Every candidate must
     /// agree on it. Default: 0.
     pub fn takeover_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.takeover_delay = delay;

@@ -37,7 +37,14 @@ impl Epoch {
         if number >= Self::FIRST.0 && number <= Self::MAX.0 { Some(Epoch(number)) } else { None }
     }
 
-    /// The number itself, 1 to 9,999,999,999.
+    /// The epoch with the number of a token in a single object. Peers of the If-Match post may start
+    /// at 0; no candidate of this library is ever granted that.
+    pub(crate) const fn token(number: u64) -> Option<Epoch> {
+        if number == 0 { Some(Epoch(0)) } else { Epoch::new(number) }
+    }
+
+    /// The number itself, 1 to 9,999,999,999; 0 only of a peer that holds a
+    /// [single object](crate::Layout::SingleObject) with the token 0.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0

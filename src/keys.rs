@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
+use crate::layout::Layout;
 
 const MAX_PREFIX_BYTES: usize = 900;
 
@@ -47,6 +48,19 @@ impl Keys {
     /// What every epoch object's key starts with.
     pub(crate) fn lock_prefix(&self) -> &str {
         &self.lock_prefix
+    }
+
+    /// The key of the object that holds an epoch.
+    pub(crate) fn of(&self, layout: Layout, epoch: Epoch) -> String {
+        match layout {
+            Layout::EpochFiles => self.epoch(epoch),
+            Layout::SingleObject => self.lock(),
+        }
+    }
+
+    /// The key of the single object. It starts with no epoch object's prefix.
+    pub(crate) fn lock(&self) -> String {
+        format!("{}lock.json", self.prefix)
     }
 
     /// The key of the epoch object `epoch`.
@@ -115,6 +129,7 @@ mod tests {
             "app/lock-+000000001.json",
             "app/lock-0000000001.json/x",
             "app/.tenure-check",
+            "app/lock.json",
             "lock-0000000001.json",
         ] {
             assert_eq!(keys.parse(key), None, "{key}");

@@ -19,8 +19,12 @@ pub struct Leader {
     pub epoch: Epoch,
     /// The display name that the leader was given; none in a record of a foreign peer.
     pub candidate: Option<String>,
-    /// How long its lease lasts without a renewal; `None` if it never lapses.
+    /// How long its lease lasts without a renewal; `None` if it never lapses, or if the record says
+    /// no more than `expires_at`.
     pub validity: Option<Duration>,
+    /// Until when its lease lasts by its own wall clock, where the record says so: in a
+    /// [single object](crate::Layout::SingleObject).
+    pub expires_at: Option<DateTime<Utc>>,
     /// The counter that every write of the record raises.
     pub heartbeat: u64,
     /// When it created the epoch.
@@ -37,6 +41,7 @@ impl Leader {
             epoch,
             candidate: record.candidate.clone(),
             validity: record.validity(),
+            expires_at: record.expires_at.filter(|_| !record.expired).and_then(time_of_day),
             heartbeat: record.heartbeat,
             elected_at: record.elected_at,
             renewed_at: record.renewed_at,
@@ -49,6 +54,12 @@ impl Leader {
     pub fn name(&self) -> &str {
         self.candidate.as_deref().unwrap_or("-")
     }
+}
+
+/// Nothing past the dates that there are.
+fn time_of_day(seconds: f64) -> Option<DateTime<Utc>> {
+    // Casts of floats saturate, and such dates do not exist.
+    DateTime::from_timestamp_millis((seconds * 1e3) as i64)
 }
 
 impl fmt::Display for Leader {

@@ -1,11 +1,15 @@
 //! The record: the JSON body of an epoch object (docs/protocol.md, section 3).
 
+mod lock;
+
 use std::fmt;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+
+pub(crate) use lock::Lock;
 
 use crate::protocol::message::{Ended, Nonce, Seen};
 
@@ -25,6 +29,9 @@ const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) expired: bool,
+    /// Only of the single object, which has it in place of `expired`.
+    #[serde(skip)]
+    pub(crate) expires_at: Option<f64>,
     #[serde(default, skip_serializing_if = "Validity::is_absent")]
     pub(crate) validity_ms: Validity,
     #[serde(default = "first_format")]
@@ -65,31 +72,8 @@ pub(crate) enum BadRecord {
 impl Record {
     /// Reads a body. `Err` names what is wrong, without the body itself.
     pub(crate) fn parse(body: &[u8]) -> Result<Record, BadRecord> {
-        if body.is_empty() {
-            return Err(BadRecord::Empty);
-        }
-        if body.len() > MAX_READ_BYTES {
-            return Err(BadRecord::TooLarge(body.len() as u64));
-        }
-        // Where a field is ignored, so are its bytes; but what is not text is not a record.
-        let text = std::str::from_utf8(body).map_err(|error| {
-            BadRecord::Malformed(format!("it is not UTF-8, at byte {}", error.valid_up_to()))
-        })?;
-        // A later format may differ in every other field, so it is looked at first.
-        #[derive(Deserialize)]
-        struct Format {
-            #[serde(default = "first_format")]
-            format: u64,
-        }
-        let malformed = |error: serde_json::Error| BadRecord::Malformed(where_not_what(&error));
-        let Format { format } = serde_json::from_str(text).map_err(malformed)?;
-        if format > FORMAT {
-            return Err(BadRecord::TooNew(format));
-        }
-        if format == 0 {
-            return Err(BadRecord::Malformed("format 0".to_owned()));
-        }
-        serde_json::from_str(text).map_err(malformed)
+        let text = checked_text(body)?;
+        serde_json::from_str(text).map_err(|error| BadRecord::Malformed(where_not_what(&error)))
     }
 
     /// The body to write. Records are small: the configuration has checked the length of `data`.
@@ -221,6 +205,35 @@ impl fmt::Display for Ended {
             Ended::Unknown => "unknown",
         })
     }
+}
+
+/// The body as text, of a size and a format that this version reads.
+fn checked_text(body: &[u8]) -> Result<&str, BadRecord> {
+    if body.is_empty() {
+        return Err(BadRecord::Empty);
+    }
+    if body.len() > MAX_READ_BYTES {
+        return Err(BadRecord::TooLarge(body.len() as u64));
+    }
+    // Where a field is ignored, so are its bytes; but what is not text is not a record.
+    let text = std::str::from_utf8(body).map_err(|error| {
+        BadRecord::Malformed(format!("it is not UTF-8, at byte {}", error.valid_up_to()))
+    })?;
+    // A later format may differ in every other field, so it is looked at first.
+    #[derive(Deserialize)]
+    struct Format {
+        #[serde(default = "first_format")]
+        format: u64,
+    }
+    let malformed = |error: serde_json::Error| BadRecord::Malformed(where_not_what(&error));
+    let Format { format } = serde_json::from_str(text).map_err(malformed)?;
+    if format > FORMAT {
+        return Err(BadRecord::TooNew(format));
+    }
+    if format == 0 {
+        return Err(BadRecord::Malformed("format 0".to_owned()));
+    }
+    Ok(text)
 }
 
 fn first_format() -> u64 {

@@ -10,6 +10,8 @@ mod look;
 #[cfg(feature = "s3")]
 #[path = "cli/s3.rs"]
 mod s3;
+#[path = "cli/single.rs"]
+mod single;
 #[cfg(feature = "s3")]
 mod support;
 #[path = "cli/usage.rs"]

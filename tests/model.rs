@@ -14,6 +14,8 @@ mod process;
 mod reductions;
 #[path = "model/setting.rs"]
 mod setting;
+#[path = "model/single/mod.rs"]
+mod single;
 #[path = "model/step.rs"]
 mod step;
 #[path = "model/store.rs"]

@@ -5,14 +5,20 @@
 //!   range, `SEED=7` one; with `--nocapture` the summary shows.
 //! - A failure prints its seed and the end of its timeline; with `SEED` all of it.
 
+#[path = "support/if_match.rs"]
+#[allow(dead_code, reason = "shared with tests/if_match.rs, which uses the rest")]
+mod if_match;
 #[path = "simulation/mod.rs"]
 mod sim;
+#[path = "simulation/single.rs"]
+mod single;
 
 use std::ops::Range;
 
 use sim::plan::{Broken, Plan};
 use sim::summary::Summary;
 use sim::{Outcome, run, run_all};
+use tenure::Layout;
 
 const DEFAULT_SEEDS: u64 = 200;
 /// From so many seeds on everything that a run can show must have shown.
@@ -22,20 +28,25 @@ const SHOWN_LINES: usize = 150;
 
 #[test]
 fn the_invariants_hold_under_faults() {
+    the_invariants_hold(Layout::EpochFiles, |seed| Plan::draw(seed, Broken::Nothing));
+}
+
+/// Runs the seeds that are asked for, and requires that everything has happened that can.
+fn the_invariants_hold(layout: Layout, plan: impl Fn(u64) -> Plan + Sync) {
     let seeds = seeds();
     let mut summary = Summary::default();
     // A few at a time, so that what they came to need not be kept.
     for from in seeds.clone().step_by(SEEDS_AT_ONCE) {
         let some = from..seeds.end.min(from + SEEDS_AT_ONCE as u64);
-        let outcomes = run_all(some, |seed| Plan::draw(seed, Broken::Nothing));
+        let outcomes = run_all(some, &plan);
         if let Some(failed) = outcomes.iter().find(|outcome| outcome.violation.is_some()) {
             explain(failed);
         }
         outcomes.iter().for_each(|outcome| summary.add(outcome));
     }
-    println!("seeds {} to {}:\n{summary}", seeds.start, seeds.end - 1);
+    println!("{layout:?}, seeds {} to {}:\n{summary}", seeds.start, seeds.end - 1);
     if seeds.end - seeds.start >= ENOUGH_SEEDS {
-        summary.assert_that_all_happened();
+        summary.assert_that_all_happened(layout);
     }
 }
 
@@ -172,7 +183,17 @@ fn broken_resource_that_forgets_is_caught() {
 
 /// A run that is wrong in this way must fail within so many seeds, by one of these checkers.
 fn caught(broken: Broken, within: u64, by: &'static [&'static str]) {
-    let outcomes = run_all(0..within, |seed| Plan { only: by, ..Plan::draw(seed, broken) });
+    caught_in(broken, within, by, |plan| plan);
+}
+
+fn caught_in(
+    broken: Broken,
+    within: u64,
+    by: &'static [&'static str],
+    change: impl Fn(Plan) -> Plan + Sync,
+) {
+    let drawn = |seed| Plan { only: by, ..change(Plan::draw(seed, broken)) };
+    let outcomes = run_all(0..within, drawn);
     let Some(caught) = outcomes.iter().find(|outcome| outcome.violation.is_some()) else {
         panic!("{broken:?}: not in {within} seeds");
     };

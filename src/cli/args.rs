@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use tenure::Layout;
 
 use super::store_url::StoreUrl;
 
@@ -116,6 +117,27 @@ pub struct StoreArg {
     /// AWS_REGION, AWS_PROFILE, …)
     #[arg(long, value_name = "URL")]
     pub store: StoreUrl,
+    /// How the election lies there. All who take part in it must say the same
+    #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = LayoutArg::EpochFiles)]
+    pub layout: LayoutArg,
+}
+
+/// A [`Layout`], as it is spelled on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LayoutArg {
+    /// An object for each epoch, lock-0000000001.json and so on
+    EpochFiles,
+    /// One object, lock.json, that is overwritten: needs no `compact`
+    SingleObject,
+}
+
+impl From<LayoutArg> for Layout {
+    fn from(layout: LayoutArg) -> Layout {
+        match layout {
+            LayoutArg::EpochFiles => Layout::EpochFiles,
+            LayoutArg::SingleObject => Layout::SingleObject,
+        }
+    }
 }
 
 #[derive(Debug, clap::Args)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use tenure::{Compactor, Error, ErrorKind, Report};
 
-use super::args::CompactArgs;
+use super::args::{CompactArgs, LayoutArg};
 use super::exit::{self, Failure};
 use super::open::{Missing, Opened, open};
 use super::print::{Reader, plain, print, print_json};
@@ -13,6 +13,11 @@ use super::signals::Signals;
 use super::{complain, pause};
 
 pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
+    if args.store.layout == LayoutArg::SingleObject {
+        let why = "a single object has nothing to compact: every epoch overwrites the one before, \
+                   and deleting lock.json would start the tokens again";
+        return Err(Failure::new(exit::USAGE, why));
+    }
     let Opened { store, prefix } = open(&args.store.store, Missing::Refuse).await?;
     let compactor = Compactor::builder(store, prefix)
         .keep_epochs(usize::try_from(args.keep).unwrap_or(usize::MAX))

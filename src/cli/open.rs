@@ -3,8 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use clap::ValueEnum as _;
 use tenure::store::{DirStore, Store};
+use tenure::{Election, SnapshotState};
 
+use super::args::LayoutArg;
 use super::exit::{self, Failure};
 use super::store_url::{Place, StoreUrl};
 
@@ -28,6 +31,29 @@ pub async fn open(url: &StoreUrl, missing: Missing) -> Result<Opened, Failure> {
     match url.place() {
         Place::Dir { path } => dir(path, url, missing),
         Place::S3 { bucket, prefix } => s3(bucket, prefix).await,
+    }
+}
+
+/// Refuses to look for an election in one layout where there is one in the other: it would seem that
+/// nobody leads. What cannot be read there now is not what was asked for.
+pub async fn refuse_other_layout(
+    store: &Arc<dyn Store>,
+    prefix: &str,
+    layout: LayoutArg,
+) -> Result<(), Failure> {
+    let other = match layout {
+        LayoutArg::EpochFiles => LayoutArg::SingleObject,
+        LayoutArg::SingleObject => LayoutArg::EpochFiles,
+    };
+    let election = Election::builder(Arc::clone(store), prefix).layout(other.into()).build()?;
+    match election.snapshot().await {
+        Ok(snapshot) if snapshot.state != SnapshotState::Vacant => {
+            let name = other.to_possible_value().expect("no layout is hidden");
+            let why =
+                format!("the election here lies in the other layout: --layout {}", name.get_name());
+            Err(Failure::new(exit::USAGE, why))
+        }
+        _ => Ok(()),
     }
 }
 

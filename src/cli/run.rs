@@ -73,7 +73,10 @@ fn election(
     store: Arc<dyn Store>,
     prefix: &str,
 ) -> ElectionBuilder {
-    let builder = Election::builder(store, prefix).name(name).validity(args.validity);
+    let builder = Election::builder(store, prefix)
+        .layout(args.store.layout.into())
+        .name(name)
+        .validity(args.validity);
     match args.poll {
         Some(poll) => builder.poll_interval(poll),
         None => builder,

@@ -1,5 +1,6 @@
 //! `tenure status`: the newest epoch object, as it stands.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use humantime::format_duration;
@@ -9,7 +10,7 @@ use tenure::{Election, Ended, Leader, Snapshot, SnapshotState};
 
 use super::args::StatusArgs;
 use super::exit::Failure;
-use super::open::{Missing, Opened, open};
+use super::open::{Missing, Opened, open, refuse_other_layout};
 use super::print::{plain, print, print_json};
 
 /// What is shown of the data; it can have 48 KiB.
@@ -17,7 +18,12 @@ const SHOWN_DATA_CHARS: usize = 200;
 
 pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     let Opened { store, prefix } = open(&args.store.store, Missing::Refuse).await?;
-    let snapshot = Election::builder(store, prefix).build()?.snapshot().await?;
+    let layout = args.store.layout;
+    let election = Election::builder(Arc::clone(&store), prefix.as_str()).layout(layout.into());
+    let snapshot = election.build()?.snapshot().await?;
+    if snapshot.state == SnapshotState::Vacant {
+        refuse_other_layout(&store, &prefix, layout).await?;
+    }
     let status = Status::of(&snapshot);
     let _ = if args.json { print_json(&status)? } else { print(&status.for_people(&snapshot))? };
     Ok(0)
@@ -30,6 +36,9 @@ struct Status {
     epoch: Option<u64>,
     candidate: Option<String>,
     validity_ms: Option<u64>,
+    /// Only of a single object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
     heartbeat: Option<u64>,
     ended: Option<Ended>,
     lapsed: bool,
@@ -50,6 +59,7 @@ impl Status {
             epoch: Some(leader.epoch.get()),
             candidate: leader.candidate.clone(),
             validity_ms: leader.validity.map(millis),
+            expires_at: leader.expires_at.map(|at| at.format("%FT%T%.3fZ").to_string()),
             heartbeat: Some(leader.heartbeat),
             ended,
             lapsed: snapshot.lapsed,
@@ -84,8 +94,11 @@ fn lines(state: &str, role: &str, leader: &Leader, age: Option<Duration>) -> Str
         ("state", state.to_owned()),
         (role, plain(leader.name())),
         ("epoch", leader.epoch.to_string()),
-        ("validity", leader.validity.map_or("it never lapses".to_owned(), short)),
+        ("validity", validity(leader)),
     ];
+    if let Some(expires_at) = leader.expires_at.filter(|_| role == "leader") {
+        lines.push(("expires", format!("{} by its own clock", expires_at.format("%FT%TZ"))));
+    }
     if let Some(elected_at) = leader.elected_at {
         lines.push(("elected", format!("{} by its own clock", elected_at.format("%FT%TZ"))));
     }
@@ -98,6 +111,14 @@ fn lines(state: &str, role: &str, leader: &Leader, age: Option<Duration>) -> Str
     }
     let lines = lines.iter().map(|(name, value)| format!("{name:<10} {value}"));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+fn validity(leader: &Leader) -> String {
+    match (leader.validity, leader.expires_at) {
+        (Some(validity), _) => short(validity),
+        (None, Some(_)) => "it does not say".to_owned(),
+        (None, None) => "it never lapses".to_owned(),
+    }
 }
 
 fn data(data: &Value) -> String {

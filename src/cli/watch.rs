@@ -11,7 +11,7 @@ use tenure::{Clock as _, Election, Leader, Observation, SystemClock};
 
 use super::args::WatchArgs;
 use super::exit::{self, Failure};
-use super::open::{Missing, Opened, open};
+use super::open::{Missing, Opened, open, refuse_other_layout};
 use super::print::{Reader, plain, print, print_json};
 use super::signals::Signals;
 use super::status::millis;
@@ -29,7 +29,9 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
     }
     let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM])?;
     let Opened { store, prefix } = open(&args.store.store, Missing::Refuse).await?;
+    refuse_other_layout(&store, &prefix, args.store.layout).await?;
     let election = Election::builder(store, prefix)
+        .layout(args.store.layout.into())
         // Whole seconds, as a validity has no fractions of a millisecond.
         .validity(PATIENCE.max(Duration::from_secs(args.poll.as_secs() + 1).min(LONGEST_POLL)))
         .request_timeout(REQUEST_TIMEOUT)

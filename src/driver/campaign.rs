@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Driver;
 use super::wait::sleep;
 use crate::error::Error;
+use crate::layout::Layout;
 use crate::leader::{CampaignEvent, Leader};
 use crate::protocol::candidate::{Event, Input};
 use crate::protocol::message::{Answer, Step, Wait};
@@ -170,7 +171,7 @@ impl Driver {
         let held = || self.leader().map(Reached::Held);
         Ok(match wait {
             Wait::Follow | Wait::Deposed => {
-                let left = self.lapses_in();
+                let left = self.waits_in(wait);
                 if left.is_some_and(|left| left.is_zero()) { None } else { held() }
             }
             Wait::Takeover if !self.takeover_in().is_zero() => held(),
@@ -211,8 +212,27 @@ impl Driver {
 
     /// How long until this candidate seals the followed epoch: its jitter after the lapse.
     fn seals_in(&self) -> Option<Duration> {
-        let due = self.lapses_at()?.saturating_add(self.lapse_jitter).max(self.seal_again);
+        let due = self.lapses_at()?.saturating_add(self.delay_after_lapse());
+        let due = due.saturating_add(self.lapse_jitter).max(self.seal_again);
         Some(due.saturating_sub(self.now().boot))
+    }
+
+    /// How long until nothing but the jitter keeps this candidate from acting.
+    fn waits_in(&self, wait: &Wait) -> Option<Duration> {
+        let delay = match wait {
+            Wait::Follow => self.delay_after_lapse(),
+            _ => Duration::ZERO,
+        };
+        let due = self.lapses_at()?.saturating_add(delay);
+        Some(due.saturating_sub(self.now().boot))
+    }
+
+    /// The takeover delay, where there is no seal from which it would count.
+    fn delay_after_lapse(&self) -> Duration {
+        match self.cx.config.layout {
+            Layout::EpochFiles => Duration::ZERO,
+            Layout::SingleObject => self.cx.config.takeover_delay,
+        }
     }
 
     /// The next seal of the same epoch waits again, so that a store that refuses it for no reason

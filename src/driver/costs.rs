@@ -1,4 +1,4 @@
-//! What each step costs, request by request (DESIGN section 10).
+//! What each step costs, request by request (docs/protocol.md, sections 10 and 13).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,12 @@ use futures::FutureExt as _;
 use mockall::Sequence;
 
 use self::time::{TestClock, process, secs, wait};
-use crate::election::{Attempt, Election};
+use crate::election::{Attempt, Election, ElectionBuilder};
 use crate::leadership::Leadership;
 use crate::process::Process;
 use crate::store::{MemoryStore, MockStore, Store as _};
+
+mod single;
 
 #[path = "../../tests/support/time.rs"]
 #[allow(dead_code, reason = "shared with the integration tests, which use the rest")]
@@ -100,13 +102,15 @@ impl World {
     }
 
     fn election(&self, seed: u64, script: &[Want]) -> Election {
+        self.builder(seed, script).build().unwrap()
+    }
+
+    fn builder(&self, seed: u64, script: &[Want]) -> ElectionBuilder {
         Election::builder(scripted(&self.memory, script), "app")
             .validity(secs(10))
             .poll_interval(secs(4))
             .check_store(false)
             .process(self.process(seed))
-            .build()
-            .unwrap()
     }
 
     /// Somebody who leads, whatever that costs.

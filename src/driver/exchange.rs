@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::Driver;
 use super::wait::bounded;
 use crate::clock::Moment;
 use crate::epoch::Epoch;
 use crate::error::Error;
+use crate::layout::Layout;
 use crate::listing::{EpochsOfPage, key_of};
 use crate::protocol::find::After;
 use crate::protocol::lease::{LapseTimer, Reading, StoreAge};
 use crate::protocol::message::{Answer, Ended, Nonce, Request, Seen, Sighting, Write};
-use crate::record::{BadRecord, MAX_READ_BYTES, Record};
+use crate::protocol::single::expiry::left_until;
+use crate::record::{BadRecord, Lock, MAX_READ_BYTES, Record};
 use crate::store::{ETag, GetOutcome, Happened, Object, PutOutcome, StoreError, StoreErrorKind};
 
 /// Keys asked for in one LIST: as many as S3 gives, as the price is the same.
@@ -23,22 +27,23 @@ impl Driver {
         let answer = match request {
             Request::List(after) => self.list(after, limit).await,
             Request::Get { epoch, unless } => self.get(*epoch, unless.clone(), limit).await,
+            Request::Look { unless } => self.look(unless.clone(), limit).await,
             Request::Create { epoch, write } => {
-                if write.heartbeat == 1 {
-                    self.lease.reset();
-                    self.elected_at = None;
-                }
-                let body = self.body(write);
-                let key = self.cx.keys.epoch(*epoch);
+                let body = self.first_body(write);
+                let body = self.encode(*epoch, &body);
+                let key = self.key(*epoch);
                 let store = self.cx.store.clone();
-                self.sending(write.heartbeat);
-                let call = async move { store.create(&key, body.to_bytes().into()).await };
+                let call = async move { store.create(&key, body).await };
                 let outcome = self.send(limit, call).await;
                 self.written("creating", *epoch, outcome)
             }
+            Request::Take { epoch, etag, write } => {
+                let body = self.first_body(write);
+                self.replace("taking over with", *epoch, etag.clone(), body, limit).await
+            }
             Request::Renew { epoch, etag, write } => {
-                let body = self.body(write);
                 self.sending(write.heartbeat);
+                let body = self.body(write);
                 self.replace("renewing", *epoch, etag.clone(), body, limit).await
             }
             Request::Seal { epoch, etag, nonce, heartbeat, ended } => {
@@ -85,39 +90,64 @@ impl Driver {
     }
 
     async fn get(&mut self, epoch: Epoch, unless: Option<ETag>, limit: Duration) -> Answer {
-        let key = self.cx.keys.epoch(epoch);
-        let store = self.cx.store.clone();
-        let call = async { store.get(&key, unless, MAX_READ_BYTES).await };
-        match self.send(limit, call).await {
-            Ok(GetOutcome::Found(object)) => self.read(epoch, object),
-            Ok(GetOutcome::NotModified) => Answer::NotModified,
-            Ok(GetOutcome::Missing) => Answer::Missing,
-            Ok(GetOutcome::TooLarge { len, .. }) => {
-                self.unreadable = Some(BadRecord::TooLarge(len));
-                Answer::Unreadable
+        let object = match self.fetch(self.cx.keys.epoch(epoch), unless, limit).await {
+            Ok(object) => object,
+            Err(answer) => return answer,
+        };
+        match Record::parse(&object.body) {
+            Ok(record) => {
+                let (Sighting { etag, seen, .. }, touched) = self.read(epoch, record, &object);
+                Answer::Found { etag, seen, touched }
             }
-            Err(error) => self.failed(&format!("reading {key}"), error),
+            Err(why) => self.cannot_read(why),
         }
     }
 
-    /// Takes note of a record: who leads, and when that was seen.
-    fn read(&mut self, epoch: Epoch, object: Object) -> Answer {
-        let record = match Record::parse(&object.body) {
-            Ok(record) => record,
-            Err(why) => {
-                self.unreadable = Some(why);
-                return Answer::Unreadable;
-            }
+    /// Reads the single object, which says itself which epoch it holds.
+    async fn look(&mut self, unless: Option<ETag>, limit: Duration) -> Answer {
+        let object = match self.fetch(self.cx.keys.lock(), unless, limit).await {
+            Ok(object) => object,
+            Err(answer) => return answer,
         };
+        match Lock::parse(&object.body) {
+            Ok(Lock { token, record }) => Answer::Lock(self.read(token, record, &object).0),
+            Err(why) => self.cannot_read(why),
+        }
+    }
+
+    async fn fetch(
+        &mut self,
+        key: String,
+        unless: Option<ETag>,
+        limit: Duration,
+    ) -> Result<Object, Answer> {
+        let store = self.cx.store.clone();
+        let call = async { store.get(&key, unless, MAX_READ_BYTES).await };
+        match self.send(limit, call).await {
+            Ok(GetOutcome::Found(object)) => Ok(object),
+            Ok(GetOutcome::NotModified) => Err(Answer::NotModified),
+            Ok(GetOutcome::Missing) => Err(Answer::Missing),
+            Ok(GetOutcome::TooLarge { len, .. }) => Err(self.cannot_read(BadRecord::TooLarge(len))),
+            Err(error) => Err(self.failed(&format!("reading {key}"), error)),
+        }
+    }
+
+    fn cannot_read(&mut self, why: BadRecord) -> Answer {
+        self.unreadable = Some(why);
+        Answer::Unreadable
+    }
+
+    /// Takes note of a record: who leads, and when that was seen.
+    fn read(&mut self, epoch: Epoch, record: Record, object: &Object) -> (Sighting, bool) {
         let age = object.served_at.zip(object.last_modified).map(|(now, then)| now - then);
         // A negative age is the rounding of dates to whole seconds.
         self.age = age.map(|age| age.to_std().unwrap_or_default());
         let mut seen = record.seen();
         seen.reclaimable = self.reclaimable(&record, &seen);
-        let touched =
-            self.observe(&Sighting { epoch, etag: object.etag.clone(), seen }, &record, &object);
+        let sighting = Sighting { epoch, etag: object.etag.clone(), seen };
+        let touched = self.observe(&sighting, &record, object);
         self.record = Some((epoch, record));
-        Answer::Found { etag: object.etag, seen, touched }
+        (sighting, touched)
     }
 
     fn observe(&mut self, sighting: &Sighting, record: &Record, object: &Object) -> bool {
@@ -125,16 +155,17 @@ impl Driver {
             return false;
         }
         let config = &self.cx.config;
-        let age = self.age;
-        let reading = Reading {
-            sighting,
-            validity: record.validity(),
-            last_modified: object.last_modified,
-            store_age: config
-                .store_clock_margin
-                .and_then(|margin| age.map(|age| StoreAge { age, margin })),
-            received: self.cx.process.now(),
+        let received = self.cx.process.now();
+        let dates = config.store_clock_margin.zip(self.age);
+        let (validity, store_age) = match record.expires_at {
+            // What is left of such a lease says nothing of how old its record may be.
+            Some(at) if sighting.is_foreign() => {
+                (Some(left_until(at, received, config.expiry_margin())), None)
+            }
+            _ => (record.validity(), dates.map(|(margin, age)| StoreAge { age, margin })),
         };
+        let last_modified = object.last_modified;
+        let reading = Reading { sighting, validity, last_modified, store_age, received };
         let mut knowledge = self.cx.knowledge();
         // Another call of this `Election` may have seen a greater epoch.
         if knowledge.timer.as_ref().is_some_and(|timer| timer.epoch() > sighting.epoch) {
@@ -148,6 +179,32 @@ impl Driver {
         self.reclaim
             && record.candidate.as_deref() == Some(&self.cx.config.name)
             && seen.nonce.is_some_and(|nonce| !self.cx.process.has_sent(nonce))
+    }
+
+    /// The body of an attempt to be elected. The first of an epoch forgets those of others.
+    fn first_body(&mut self, write: &Write) -> Record {
+        if write.heartbeat == 1 {
+            self.lease.reset();
+            self.elected_at = None;
+        }
+        self.sending(write.heartbeat);
+        self.body(write)
+    }
+
+    /// As it lies in the store. For peers of the If-Match post the lease ends no earlier than for
+    /// this process, which has read the clock before.
+    fn encode(&self, epoch: Epoch, record: &Record) -> Bytes {
+        match self.cx.config.layout {
+            Layout::EpochFiles => record.to_bytes().into(),
+            Layout::SingleObject => {
+                let expires_at = self.now().wall.saturating_add(self.cx.config.validity);
+                Lock::to_bytes(epoch, record, expires_at).into()
+            }
+        }
+    }
+
+    fn key(&self, epoch: Epoch) -> String {
+        self.cx.keys.of(self.cx.config.layout, epoch)
     }
 
     /// The body of the own epoch object.
@@ -186,9 +243,10 @@ impl Driver {
         body: Record,
         limit: Duration,
     ) -> Answer {
-        let key = self.cx.keys.epoch(epoch);
+        let key = self.key(epoch);
         let store = self.cx.store.clone();
-        let call = async { store.replace(&key, body.to_bytes().into(), etag).await };
+        let bytes = self.encode(epoch, &body);
+        let call = async { store.replace(&key, bytes, etag).await };
         let outcome = self.send(limit, call).await;
         if let (Ok(PutOutcome::Done { .. }), true) = (&outcome, body.expired) {
             self.sealed_here(epoch);

@@ -88,12 +88,16 @@ pub enum Request {
     List(super::find::After),
     /// GET an epoch object, unless it still has this ETag.
     Get { epoch: Epoch, unless: Option<ETag> },
-    /// PUT a new epoch object, `If-None-Match: *`.
+    /// PUT a new epoch object, or the single object, `If-None-Match: *`.
     Create { epoch: Epoch, write: Write },
     /// Overwrite an epoch object of this campaign, `If-Match`.
     Renew { epoch: Epoch, etag: ETag, write: Write },
     /// Overwrite an epoch object with its sealed record, `If-Match`.
     Seal { epoch: Epoch, etag: ETag, nonce: Option<Nonce>, heartbeat: u64, ended: Ended },
+    /// GET the single object, unless it still has this ETag.
+    Look { unless: Option<ETag> },
+    /// Overwrite the single object with the next epoch, `If-Match`.
+    Take { epoch: Epoch, etag: ETag, write: Write },
 }
 
 /// What makes one write of a campaign different from all others.
@@ -135,6 +139,8 @@ pub enum Answer {
         seen: Seen,
         touched: bool,
     },
+    /// To a look at the single object.
+    Lock(Sighting),
     /// The object is there but cannot be read as a record; the driver keeps the details.
     Unreadable,
     NotModified,

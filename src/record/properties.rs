@@ -3,6 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::bad_bytes::{self, cases};
+use crate::epoch::Epoch;
 
 fn any_json() -> impl Strategy<Value = Value> {
     let number = prop_oneof![
@@ -53,6 +54,7 @@ fn any_record() -> impl Strategy<Value = Record> {
     (any::<bool>(), validity, who, times, (name(), any_ended()), any_json()).prop_map(
         |(expired, validity_ms, who, times, (sealed_by, ended), data)| Record {
             expired,
+            expires_at: None,
             validity_ms,
             format: FORMAT,
             candidate: who.0,
@@ -122,6 +124,52 @@ proptest! {
         bad_bytes::record(body.as_bytes());
         let error = Record::parse(body.as_bytes()).unwrap_err();
         prop_assert!(!format!("{error} {error:?}").contains(&secret), "{error:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(256))]
+
+    #[test]
+    fn a_lock_that_is_written_is_read_as_it_was(
+        record in any_record(),
+        nonce: u128,
+        token in 0..=Epoch::MAX.get(),
+        nanos in 1..u64::MAX,
+    ) {
+        let expires_at = Duration::from_nanos(nanos);
+        let token = Epoch::token(token).unwrap();
+        let mut record = Record { nonce: Some(Nonce::from_bits(nonce)), ..record };
+        let body = Lock::to_bytes(token, &record, expires_at);
+        prop_assume!(body.len() <= MAX_READ_BYTES);
+        record.expires_at = Some(if record.expired { 0.0 } else { expires_at.as_secs_f64() });
+        prop_assert_eq!(Lock::parse(&body), Ok(Lock { token, record }));
+    }
+
+    /// Only an `expires_at` of zero frees a lock, and only with a token to count on from.
+    #[test]
+    fn a_damaged_lock_is_never_free_by_mistake(
+        record in any_record(),
+        token in 0..=Epoch::MAX.get(),
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        length: prop::sample::Index,
+        cut: bool,
+    ) {
+        let token = Epoch::token(token).unwrap();
+        let mut body = Lock::to_bytes(token, &record, Duration::from_secs(1_740_151_473));
+        for (at, byte) in damage {
+            let at = at.index(body.len());
+            body[at] = byte;
+        }
+        if cut {
+            body.truncate(length.index(body.len()));
+        }
+        if let Ok(lock) = Lock::parse(&body) {
+            let json: Value = serde_json::from_slice(&body).unwrap();
+            prop_assert_eq!(json["token"].as_u64(), Some(lock.token.get()));
+            let free = json["expires_at"].as_f64() == Some(0.0);
+            prop_assert_eq!(lock.record.seen().ended.is_some(), free);
+        }
     }
 }
 

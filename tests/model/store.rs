@@ -84,6 +84,7 @@ impl Wire {
     pub fn of(request: &Request) -> Option<Wire> {
         match request {
             Request::List(_) | Request::Get { .. } => None,
+            Request::Look { .. } | Request::Take { .. } => unreachable!("of the other layout"),
             Request::Create { epoch, write } => {
                 let body = Body::unsealed(nonce_number(write.nonce), write.heartbeat);
                 Some(Wire::Create { epoch: small(epoch.get()), body })

@@ -86,6 +86,7 @@ impl Store {
                 let (heartbeat, ended) = (*heartbeat, Some(*ended));
                 self.replace(*epoch, etag, |old| Body { heartbeat, ended, ..old.clone() }).into()
             }
+            Request::Look { .. } | Request::Take { .. } => unreachable!("of the other layout"),
         }
     }
 

@@ -33,6 +33,7 @@ impl Names {
                 format!("RENEW {epoch}, heartbeat {}", write.heartbeat)
             }
             Request::Seal { epoch, ended, .. } => format!("SEAL {epoch} {ended}"),
+            Request::Look { .. } | Request::Take { .. } => unreachable!("of the other layout"),
         }
     }
 

@@ -13,10 +13,14 @@ use tenure::store::{DeleteOutcome, ETag, Entry, GetOutcome, Object, Page, PutOut
 use super::plan::Broken;
 
 pub const PREFIX: &str = "app/lock-";
+/// The single object.
+pub const LOCK: &str = "app/lock.json";
 
 /// What the simulation understands of a record, apart from the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Body {
+    /// Of the single object.
+    pub token: Option<u64>,
     pub nonce: Option<String>,
     pub heartbeat: u64,
     pub sealed: bool,
@@ -30,9 +34,11 @@ struct Fields {
     nonce: Option<String>,
     #[serde(default)]
     heartbeat: u64,
-    expired: bool,
+    expired: Option<bool>,
     ended: Option<String>,
-    validity_ms: u64,
+    validity_ms: Option<u64>,
+    expires_at: Option<f64>,
+    token: Option<u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -74,9 +80,11 @@ impl Bucket {
         self.object(&key_of(epoch))
     }
 
-    /// All epoch objects, in order.
+    /// All epoch objects, in order, or the single object.
     pub fn epochs(&self) -> impl DoubleEndedIterator<Item = (u64, &Stored)> {
-        self.objects.iter().filter_map(|(key, stored)| Some((epoch_of(key)?, stored)))
+        self.objects
+            .iter()
+            .filter_map(|(key, stored)| Some((epoch_in(key, stored.body.as_ref())?, stored)))
     }
 
     pub fn newest(&self) -> Option<u64> {
@@ -184,6 +192,11 @@ pub fn epoch_of(key: &str) -> Option<u64> {
     if digits.len() != 10 { None } else { digits.parse().ok() }
 }
 
+/// The epoch that an object of this key and body stands for.
+pub fn epoch_in(key: &str, body: Option<&Body>) -> Option<u64> {
+    if key == LOCK { body?.token } else { epoch_of(key) }
+}
+
 fn is_seal(bytes: &[u8]) -> bool {
     parse(bytes).is_some_and(|body| body.ended.as_deref() == Some("lapsed"))
 }
@@ -191,10 +204,12 @@ fn is_seal(bytes: &[u8]) -> bool {
 pub fn parse(bytes: &[u8]) -> Option<Body> {
     let fields: Fields = serde_json::from_slice(bytes).ok()?;
     Some(Body {
+        token: fields.token,
         nonce: fields.nonce,
         heartbeat: fields.heartbeat,
-        sealed: fields.expired,
+        sealed: fields.expired.or(fields.expires_at.map(|at| at == 0.0))?,
         ended: fields.ended,
-        validity: Duration::from_millis(fields.validity_ms),
+        // A peer of the If-Match post says none.
+        validity: Duration::from_millis(fields.validity_ms.or(fields.token.map(|_| 0))?),
     })
 }

@@ -26,6 +26,7 @@ use bytes::Bytes;
 use calm::{Recovery, calm};
 use faults::{Slot, inject};
 use plan::{Broken, Plan};
+use tenure::Layout;
 use world::{Counts, Violation, World, now};
 
 /// What a run came to.
@@ -99,7 +100,11 @@ async fn live(world: &Arc<World>) -> Option<Recovery> {
         others.push(process::start_observer(world, &plan.candidates[0]));
     }
     if plan.foreign {
-        others.push(peers::start_foreign(world, plan.candidates[0].validity));
+        let validity = plan.candidates[0].validity;
+        others.push(match plan.layout {
+            Layout::SingleObject => peers::start_if_match(world, validity),
+            _ => peers::start_foreign(world, validity),
+        });
     }
     let operator = plan.operator.then(|| peers::join_operator(world));
     inject(world, &mut slots, &others, operator).await;

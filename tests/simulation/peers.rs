@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tenure::Store as _;
 use tenure::store::{GetOutcome, PutOutcome};
+use tenure::{Layout, Store as _};
 
-use super::bucket::{PREFIX, epoch_of, key_of};
+use super::bucket::{LOCK, PREFIX, epoch_of, key_of};
+use crate::if_match::Node;
+
 use super::process::{join, machine, spawn};
 use super::store::SimStore;
 use super::world::{Who, World, now, sleep};
@@ -28,15 +30,23 @@ pub fn depose(world: &Arc<World>, operator: Who) {
     let its_world = Arc::clone(world);
     spawn(world, operator, 0, async move {
         let Some(epoch) = its_world.state().bucket.newest() else { return };
-        let key = key_of(epoch);
+        let single = its_world.plan.layout == Layout::SingleObject;
+        let key = if single { LOCK.to_owned() } else { key_of(epoch) };
         let Ok(GetOutcome::Found(object)) = store.get(&key, None, 1 << 16).await else { return };
         let mut record: Value = serde_json::from_slice(&object.body).expect("peers write records");
         // A deposition is a fault.
-        if record["expired"] == true || !its_world.state().faults {
+        let sealed = record["expired"] == true || record["expires_at"].as_f64() == Some(0.0);
+        if sealed || record["nonce"].is_null() || !its_world.state().faults {
             return;
         }
+        // It may hold a greater one by now.
+        let epoch = record["token"].as_u64().unwrap_or(epoch);
         let dead = its_world.is_dead(epoch, record["nonce"].as_str());
-        record["expired"] = true.into();
+        if single {
+            record["expires_at"] = 0.into();
+        } else {
+            record["expired"] = true.into();
+        }
         record["ended"] = if dead { "lapsed" } else { "deposed" }.into();
         record["heartbeat"] = (record["heartbeat"].as_u64().unwrap_or_default() + 1).into();
         record["sealed_by"] = "operator".into();
@@ -56,6 +66,33 @@ impl World {
             writes.find(|w| w.epoch == epoch && w.create && w.body.nonce.as_deref() == nonce);
         write.is_some_and(|write| !state.members[write.who.0].alive)
     }
+}
+
+/// Starts a node of the If-Match post, with a wall clock that is anything but right.
+pub fn start_if_match(world: &Arc<World>, expires_in: Duration) -> Who {
+    let clock = machine(world, 1_000_000);
+    let who = join(world, "if-match", Arc::clone(&clock));
+    let node = Node { store: SimStore::new(world, who), key: LOCK, expires_in, clock };
+    let its_world = Arc::clone(world);
+    spawn(world, who, 0, async move {
+        loop {
+            sleep(expires_in / 4).await;
+            let Some(mut held) = node.acquire().await else { continue };
+            its_world.count("foreign leaderships");
+            let renewals = its_world.state().rng.u32(0..12);
+            for _ in 0..renewals {
+                sleep(expires_in / 3).await;
+                match node.renew(held.clone()).await {
+                    Some(renewed) => held = renewed,
+                    None => break,
+                }
+            }
+            if its_world.chance(0.5) {
+                node.release(held).await;
+            }
+        }
+    });
+    who
 }
 
 /// Starts a node as Morling's post has it: it creates the next epoch once the newest is expired or

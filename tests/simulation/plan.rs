@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use tenure::Layout;
 
 /// The part of a process, or of the simulation, that is deliberately wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,12 +43,15 @@ pub enum Broken {
     WritesDenied,
     /// The application panics.
     Panics,
+    /// A holder is succeeded before its lease has lapsed.
+    LapseNotWaited,
 }
 
 /// A whole run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub seed: u64,
+    pub layout: Layout,
     pub broken: Broken,
     pub traced: bool,
     /// The checkers that count; none stands for all.
@@ -150,6 +154,7 @@ impl Plan {
         let rtt = validity.mul_f64(0.002 + 0.02 * rng.f64());
         let mut plan = Plan {
             seed,
+            layout: Layout::EpochFiles,
             broken,
             traced: false,
             only: &[],
@@ -188,6 +193,15 @@ impl Plan {
             _ => {}
         }
         plan
+    }
+
+    /// The same on a single object. Nothing there is ever compacted, so no create comes twice; the
+    /// peer, if there is one, is one of the If-Match post.
+    pub fn on_a_single_object(mut self) -> Plan {
+        self.layout = Layout::SingleObject;
+        self.compactors.clear();
+        self.twice_after_compaction = false;
+        self
     }
 
     /// A create meets its own repetition only if its epoch is compacted soon.
@@ -252,7 +266,13 @@ impl Plan {
     }
 
     /// Whether I4 to I6 are promised: there is no peer that creates without sealing, and no create
-    /// is repeated after its epoch is gone.
+    /// is repeated after its epoch is gone. A peer of the If-Match post writes by compare-and-swap.
+    pub fn ordered(&self) -> bool {
+        self.layout == Layout::SingleObject || self.follows_section_4()
+    }
+
+    /// Whether all who write keep to the leases of others, and no create is repeated after its epoch
+    /// is gone.
     pub fn follows_section_4(&self) -> bool {
         !self.foreign && !self.twice_after_compaction
     }

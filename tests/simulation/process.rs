@@ -92,6 +92,7 @@ fn election(world: &Arc<World>, who: Who, knobs: &Knobs) -> Election {
 fn election_at(store: Arc<SimStore>, knobs: &Knobs) -> Election {
     let (world, who) = (Arc::clone(&store.world), store.who);
     let mut builder = Election::builder(store, "app")
+        .layout(world.plan.layout)
         .process(process(&world, who))
         .name(&knobs.name)
         .name_is_unique(knobs.name_is_unique)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::Value;
 use tenure::store::{ETag, GetOutcome, Happened, Page, PutOutcome, StoreError, StoreErrorKind};
 
 use super::bucket::{Body, Reply, Request, parse};
@@ -38,6 +39,7 @@ impl SimStore {
                 ignore_refusal(bytes, |body| body.ended.as_deref() == Some("resigned"), answer)
             }
             (Broken::DepositionNotWaited, Request::Get { .. }) => answer.map(not_deposed),
+            (Broken::LapseNotWaited, Request::Get { .. }) => answer.map(lapsed),
             (Broken::ObserverBehindACache, Request::List { .. } | Request::Get { .. }) => {
                 answer.map(|reply| self.cached(request, reply))
             }
@@ -78,6 +80,18 @@ fn ignore_refusal(bytes: &[u8], which: fn(&Body) -> bool, answer: Answer) -> Ans
         }
         answer => answer,
     }
+}
+
+/// The single object, as if its holder were known to be dead.
+fn lapsed(reply: Reply) -> Reply {
+    let Reply::Got(GetOutcome::Found(mut object)) = reply else { return reply };
+    let mut record: Value = serde_json::from_slice(&object.body).expect("candidates write JSON");
+    if record["ended"].is_null() {
+        record["expires_at"] = 0.into();
+        record["ended"] = "lapsed".into();
+        object.body = Bytes::from(record.to_string());
+    }
+    Reply::Got(GetOutcome::Found(object))
 }
 
 fn not_deposed(reply: Reply) -> Reply {

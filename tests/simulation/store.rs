@@ -14,7 +14,7 @@ use tenure::store::{
 };
 use tokio::sync::oneshot;
 
-use super::bucket::{PREFIX, Reply, Request, epoch_of, key_of, parse};
+use super::bucket::{PREFIX, Reply, Request, epoch_in, epoch_of, key_of, parse};
 use super::checkers::{Event, Seen, Write, WriteId};
 use super::network::{Answered, Course};
 use super::peers::depose;
@@ -81,7 +81,14 @@ impl SimStore {
         };
         let mut state = self.world.state();
         let sent = state.members[self.who.0].clock.truth();
-        let (epoch, body) = (epoch_of(key)?, parse(bytes)?);
+        let body = parse(bytes)?;
+        let epoch = epoch_in(key, Some(&body))?;
+        // An acquisition of the single object overwrites what was there.
+        let takes = body.token.is_some() && !body.sealed && {
+            let known = |write: &Write| write.body.nonce == body.nonce;
+            !state.book.sent_by(self.who, epoch).any(known)
+        };
+        let create = create || takes;
         let write = Write { who: self.who, epoch, body, create, sent, applied: None };
         Some(state.book.sent(write))
     }
@@ -196,7 +203,7 @@ impl Carrier {
                 None => Event::Created { write: &write },
             };
             world.see_in(&mut state, &event);
-            if let (None, Some(operator)) = (&before, state.lurking.take()) {
+            if let (true, Some(operator)) = (write.create, state.lurking.take()) {
                 state.count("created epochs deposed at once");
                 drop(state);
                 depose(world, operator);

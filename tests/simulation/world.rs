@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tenure::{Leadership, Moment};
+use tenure::{Layout, Leadership, Moment};
 use tokio::sync::Notify;
 
 use super::bucket::Bucket;
@@ -226,7 +226,10 @@ impl World {
         let epoch = leadership.epoch().get();
         let mut state = self.state();
         let nonce = state.book.nonce(who, epoch).unwrap_or_default();
-        let confirm = state.book.confirm(who, epoch).cloned();
+        let confirm = match self.plan.layout {
+            Layout::SingleObject => state.book.won(who, epoch),
+            _ => state.book.confirm(who, epoch).cloned(),
+        };
         let grant = Grant { who, epoch, nonce: nonce.clone(), confirm };
         state.note(who, &format!("ELECTED with epoch {epoch}"));
         state.count("grants");

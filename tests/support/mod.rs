@@ -5,6 +5,7 @@ pub mod conformance;
 #[cfg(feature = "s3")]
 pub mod environment;
 pub mod fault_store;
+pub mod if_match;
 pub mod morling;
 #[cfg(feature = "s3")]
 pub mod s3_server;

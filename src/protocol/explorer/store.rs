@@ -94,6 +94,9 @@ impl ModelStore {
                 let (nonce, heartbeat, sealed) = (*nonce, *heartbeat, Some((*ended, from)));
                 self.replace(*epoch, etag, |old| Body { name: old.name, nonce, heartbeat, sealed })
             }
+            Wire::Protocol(Request::Look { .. } | Request::Take { .. }) => {
+                unreachable!("of the other layout")
+            }
             Wire::Delete(epoch) => {
                 self.objects.remove(epoch);
                 Answer::Missing

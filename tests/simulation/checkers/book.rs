@@ -111,6 +111,13 @@ impl Book {
         self.confirms.get(&(who, epoch))
     }
 
+    /// Where the write that wins an epoch is its grant: that write, as if it were a page.
+    pub fn won(&self, who: Who, epoch: u64) -> Option<Seen> {
+        let mut writes = self.sent_by(who, epoch).filter(|write| write.create);
+        let step = writes.find_map(|write| write.applied)?;
+        Some(Seen { who, after: String::new(), step, newest: Some(epoch) })
+    }
+
     /// What a process sent for an epoch, last first.
     pub fn sent_by(&self, who: Who, epoch: u64) -> impl Iterator<Item = &Write> {
         let ids = self.by_sender.get(&(who, epoch)).map(Vec::as_slice).unwrap_or_default();

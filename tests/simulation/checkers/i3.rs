@@ -15,6 +15,11 @@ impl Checker for NewestStays {
             Event::Deleting { epoch } if view.bucket.newest() == Some(*epoch) => {
                 Err(format!("epoch {epoch} deleted, and it was the newest"))
             }
+            // Where there is one object, its token is the newest epoch.
+            Event::Replaced { write, before } if before.token > write.body.token => {
+                let (from, to) = (before.token.unwrap_or_default(), write.epoch);
+                Err(format!("the token went from {from} back to {to}"))
+            }
             _ => Ok(()),
         }
     }

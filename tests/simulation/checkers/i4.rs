@@ -50,15 +50,29 @@ impl Checker for SealIsFinal {
     }
 }
 
+/// The single object goes on to the next epoch: by one, and to be held.
+fn acquired(Write { who, epoch, body, .. }: &Write, before: &Body) -> Result<(), String> {
+    let next = before.token.map(|token| token + 1);
+    if body.token != next || body.sealed {
+        return Err(format!("{who} wrote token {epoch} over {:?}", before.token));
+    }
+    Ok(())
+}
+
 fn replaced(write: &Write, before: &Body) -> Result<(), String> {
     let Write { who, epoch, body, .. } = write;
+    if body.token != before.token {
+        return acquired(write, before);
+    }
     if before.sealed && !body.sealed {
         return Err(format!("sealed epoch {epoch} unsealed by {who}"));
     }
     if before.nonce != body.nonce {
         return Err(format!("epoch {epoch} got another nonce from {who}"));
     }
-    if before.heartbeat >= body.heartbeat {
+    // A peer of the If-Match post has none, and a new `expires_at` instead.
+    let foreign = body.token.is_some() && body.nonce.is_none();
+    if before.heartbeat >= body.heartbeat && !foreign {
         return Err(format!("the heartbeat of epoch {epoch} did not rise"));
     }
     Ok(())

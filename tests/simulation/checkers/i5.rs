@@ -11,8 +11,8 @@ impl Checker for RenewedAsNewest {
     }
 
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
-        let Event::Replaced { write, .. } = event else { return Ok(()) };
-        let newest = view.bucket.newest().unwrap_or_default();
+        let Event::Replaced { write, before } = event else { return Ok(()) };
+        let newest = view.bucket.newest().max(before.token).unwrap_or_default();
         let granted = view.book.granted(write.epoch, write.body.nonce.as_ref());
         if granted && !write.body.sealed && newest > write.epoch {
             return Err(format!("epoch {} renewed while {newest} existed", write.epoch));

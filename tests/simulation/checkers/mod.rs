@@ -87,7 +87,7 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         Box::<losses::Expected>::default(),
         Box::<observer::NeverBack>::default(),
     ];
-    if plan.follows_section_4() {
+    if plan.ordered() {
         checkers.push(Box::<i4::SealIsFinal>::default());
         checkers.push(Box::<i5::RenewedAsNewest>::default());
         checkers.push(Box::<i6::UnsealedIsNewest>::default());

@@ -1,0 +1,64 @@
+//! The state machine of either layout: the driver, and whatever tests it, sees no other.
+
+use super::candidate::{Candidate, Event, Input, Rules};
+use super::message::{Sighting, Step};
+use super::single;
+use crate::epoch::Epoch;
+use crate::layout::Layout;
+
+/// A candidate or observer of an election in either layout.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Machine {
+    EpochFiles(Candidate),
+    SingleObject(single::Candidate),
+}
+
+impl Machine {
+    /// A participant that has seen epochs up to `greatest`.
+    pub fn new(layout: Layout, rules: Rules, greatest: Option<Epoch>) -> Machine {
+        match layout {
+            Layout::EpochFiles => Machine::EpochFiles(Candidate::new(rules, greatest)),
+            Layout::SingleObject => Machine::SingleObject(single::Candidate::new(rules, greatest)),
+        }
+    }
+
+    /// Campaigns anew, after a leadership has ended.
+    pub fn restart(&mut self) {
+        match self {
+            Machine::EpochFiles(machine) => machine.restart(),
+            Machine::SingleObject(machine) => machine.restart(),
+        }
+    }
+
+    /// The greatest epoch seen to exist.
+    pub fn greatest(&self) -> Option<Epoch> {
+        match self {
+            Machine::EpochFiles(machine) => machine.greatest(),
+            Machine::SingleObject(machine) => machine.greatest(),
+        }
+    }
+
+    /// The epoch followed, as it was last read, while following.
+    pub fn followed(&self) -> Option<&Sighting> {
+        match self {
+            Machine::EpochFiles(machine) => machine.followed(),
+            Machine::SingleObject(machine) => machine.followed(),
+        }
+    }
+
+    /// What to do next.
+    pub fn step(&self) -> Step {
+        match self {
+            Machine::EpochFiles(machine) => machine.step(),
+            Machine::SingleObject(machine) => machine.step(),
+        }
+    }
+
+    /// Takes an input. One that does not fit the state changes nothing: the driver may be late.
+    pub fn handle(&mut self, input: Input) -> Option<Event> {
+        match self {
+            Machine::EpochFiles(machine) => machine.handle(input),
+            Machine::SingleObject(machine) => machine.handle(input),
+        }
+    }
+}

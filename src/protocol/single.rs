@@ -1,0 +1,328 @@
+//! The timeless state machine of one candidate or observer of a single object (docs/protocol.md,
+//! section 13).
+//!
+//! The same words as [`super::candidate`], and fewer steps: all that anybody writes is a
+//! compare-and-swap of one object, so a takeover that the store accepts *is* the grant. Nothing is
+//! listed, sealed first, or confirmed.
+
+pub mod expiry;
+mod leader;
+
+use super::candidate::{Event, Input, Rules};
+use super::leader::Held;
+use super::message::{Answer, Ended, Failure, Nonce, Request, Seen, Sighting, Step, Wait, Write};
+use crate::epoch::Epoch;
+use crate::store::ETag;
+use leader::Doing;
+
+/// The state machine.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Candidate {
+    rules: Rules,
+    /// The greatest epoch seen in the object: nothing at or below it is ever written or granted.
+    greatest: Option<Epoch>,
+    state: State,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum State {
+    /// GET. `gone`: the object was missing, or older than one that was seen; look once more.
+    Read {
+        attempts: Option<Attempts>,
+        gone: bool,
+    },
+    /// Wait for the lapse, or for the next poll.
+    Follow {
+        sighting: Sighting,
+    },
+    Poll {
+        sighting: Sighting,
+    },
+    /// Wait until the holder of a deposed epoch cannot believe in its lease any more.
+    Deposed {
+        sighting: Sighting,
+    },
+    Takeover {
+        sighting: Sighting,
+    },
+    NeedNonce {
+        attempts: Attempts,
+    },
+    /// Create the object, or overwrite what was seen.
+    Take {
+        attempts: Attempts,
+    },
+    /// Granted, but not used: end the own epoch, best effort.
+    GiveUp {
+        held: Held,
+    },
+    Lead {
+        held: Held,
+        doing: Doing,
+        resigning: bool,
+    },
+    /// An observer without a leader.
+    Vacant,
+    /// Try again what failed.
+    Pause(Box<State>),
+    Failed(Failure),
+    Over,
+}
+
+/// The attempts to write the next epoch over one state of the object. Once that state is gone none
+/// of them can succeed any more, as no ETag ever comes back.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Attempts {
+    /// `None`: there is no object yet.
+    over: Option<ETag>,
+    epoch: Epoch,
+    nonces: Vec<Nonce>,
+}
+
+/// Past this many unanswered attempts over one state the candidate begins anew.
+const MAX_ATTEMPTS: usize = 16;
+
+type Next = (State, Option<Event>);
+
+impl Candidate {
+    /// A participant that has seen epochs up to `greatest`.
+    pub fn new(rules: Rules, greatest: Option<Epoch>) -> Candidate {
+        Candidate { rules, greatest, state: look() }
+    }
+
+    /// Campaigns anew, after a leadership has ended.
+    pub fn restart(&mut self) {
+        self.state = look();
+    }
+
+    /// The greatest epoch seen in the object.
+    pub fn greatest(&self) -> Option<Epoch> {
+        self.greatest
+    }
+
+    /// The object as it stands, while its holder is followed.
+    pub fn followed(&self) -> Option<&Sighting> {
+        match &self.state {
+            State::Follow { sighting } | State::Poll { sighting } => Some(sighting),
+            _ => None,
+        }
+    }
+
+    /// What to do next.
+    pub fn step(&self) -> Step {
+        Step::Request(match &self.state {
+            State::Read { .. } => Request::Look { unless: None },
+            State::Poll { sighting } => Request::Look { unless: Some(sighting.etag.clone()) },
+            State::Take { attempts } => attempts.request(),
+            State::GiveUp { held } => held.seal(Ended::Lapsed),
+            State::Lead { held, doing, .. } => return doing.step(held),
+            State::NeedNonce { .. } => return Step::Nonce,
+            State::Follow { .. } => return Step::Wait(Wait::Follow),
+            State::Deposed { .. } => return Step::Wait(Wait::Deposed),
+            State::Takeover { .. } => return Step::Wait(Wait::Takeover),
+            State::Vacant => return Step::Wait(Wait::Vacant),
+            State::Pause(_) => return Step::Wait(Wait::Retry),
+            State::Over => return Step::Wait(Wait::Over),
+            State::Failed(failure) => return Step::Failed(*failure),
+        })
+    }
+
+    /// Takes an input. One that does not fit the state changes nothing: the driver may be late.
+    pub fn handle(&mut self, input: Input) -> Option<Event> {
+        if matches!(input, Input::Answer(_)) && !matches!(self.step(), Step::Request(_)) {
+            return None;
+        }
+        let state = std::mem::replace(&mut self.state, State::Over);
+        let (state, event) = match (state, input) {
+            (State::Lead { held, doing, resigning }, input) => {
+                self.lead(held, doing, resigning, input)
+            }
+            // Deciding nothing, so its answer does not matter.
+            (State::GiveUp { .. }, Input::Answer(_)) => (look(), None),
+            (_, Input::Answer(Answer::Denied)) => (State::Failed(Failure::Denied), None),
+            (_, Input::Answer(Answer::Unsafe)) => (State::Failed(Failure::Unsafe), None),
+            (state, Input::Answer(answer)) => self.answered(state, answer),
+            (state, input) => (self.told(state, input), None),
+        };
+        self.state = state;
+        event
+    }
+
+    fn told(&mut self, state: State, input: Input) -> State {
+        match (state, input) {
+            (State::Pause(state), Input::Resume) => *state,
+            (State::Follow { sighting }, Input::PollDue) => State::Poll { sighting },
+            (State::Follow { sighting }, Input::Lapsed) if self.rules.observer => {
+                State::Poll { sighting }
+            }
+            (State::Follow { sighting }, Input::Lapsed)
+            | (State::Takeover { sighting }, Input::TakeoverOver) => take(&sighting),
+            (State::Vacant, Input::PollDue) => look(),
+            (State::Deposed { sighting }, Input::Lapsed) => self.take_over(sighting),
+            // Somebody whose timer started earlier may have gone ahead.
+            (State::Deposed { .. }, Input::PollDue) => look(),
+            (State::NeedNonce { mut attempts }, Input::Nonce(nonce)) => {
+                attempts.nonces.push(nonce);
+                State::Take { attempts }
+            }
+            (state, _) => state,
+        }
+    }
+
+    fn answered(&mut self, state: State, answer: Answer) -> Next {
+        let state = match (state, answer) {
+            (State::Read { attempts, gone }, Answer::Lock(now)) => {
+                return self.read(attempts, gone, now);
+            }
+            (State::Poll { .. }, Answer::Lock(now)) => return self.read(None, false, now),
+            (State::Poll { sighting }, Answer::NotModified) => State::Follow { sighting },
+            (State::Read { attempts, gone }, Answer::Missing) => self.missing(attempts, gone),
+            (State::Poll { .. }, Answer::Missing) => self.gone(false),
+            (State::Read { .. } | State::Poll { .. }, Answer::Unreadable) => {
+                let epoch = self.greatest.unwrap_or(Epoch::FIRST);
+                State::Failed(Failure::Unreadable(epoch))
+            }
+            (State::Take { attempts }, Answer::Done { etag }) => {
+                let last = attempts.nonces.len() - 1;
+                return self.granted(attempts.held(last, etag));
+            }
+            // By somebody else's write or by an own attempt's: the object tells.
+            (State::Take { attempts }, Answer::Refused) => {
+                State::Read { attempts: Some(attempts), gone: false }
+            }
+            (State::Take { attempts }, _) => {
+                State::Read { attempts: Some(attempts), gone: false }.paused()
+            }
+            // Unknown, or an answer that no such request has: ask again.
+            (State::Poll { sighting }, _) => State::Follow { sighting }.paused(),
+            (state, _) => state.paused(),
+        };
+        (state, None)
+    }
+
+    fn read(&mut self, attempts: Option<Attempts>, gone: bool, now: Sighting) -> Next {
+        if Some(now.epoch) < self.greatest {
+            return (self.gone(gone), None);
+        }
+        self.saw(now.epoch);
+        let Some(attempts) = attempts else { return (self.enter(now), None) };
+        if let Some(attempt) = attempts.won(&now) {
+            return self.granted(attempts.held(attempt, now.etag));
+        }
+        let unchanged = attempts.over.as_ref() == Some(&now.etag);
+        let state = match unchanged {
+            // An attempt may still be under way; the next one meets it at the store.
+            true if attempts.nonces.len() < MAX_ATTEMPTS => State::NeedNonce { attempts }.paused(),
+            true => self.enter(now).paused(),
+            false => self.enter(now),
+        };
+        (state, None)
+    }
+
+    fn missing(&mut self, attempts: Option<Attempts>, gone: bool) -> State {
+        match (self.greatest, attempts) {
+            (Some(_), _) => self.gone(gone),
+            (None, _) if self.rules.observer => State::Vacant,
+            (None, Some(attempts)) if attempts.nonces.len() < MAX_ATTEMPTS => {
+                State::NeedNonce { attempts }.paused()
+            }
+            (None, Some(_)) => State::NeedNonce { attempts: Attempts::first() }.paused(),
+            (None, None) => State::NeedNonce { attempts: Attempts::first() },
+        }
+    }
+
+    /// The object is missing, or has an epoch below one that was seen: somebody deleted it. Epochs
+    /// never start again for whoever remembers.
+    fn gone(&self, again: bool) -> State {
+        match self.greatest {
+            Some(epoch) if again => State::Failed(Failure::NewestDeleted(epoch)),
+            Some(_) => State::Read { attempts: None, gone: true }.paused(),
+            None => look().paused(),
+        }
+    }
+
+    /// What the object asks for.
+    fn enter(&mut self, sighting: Sighting) -> State {
+        let Seen { nonce, ended, reclaimable, .. } = sighting.seen;
+        match ended {
+            None if self.rules.observer => State::Follow { sighting },
+            Some(_) if self.rules.observer => State::Vacant,
+            None if reclaimable => take(&sighting),
+            None => State::Follow { sighting },
+            Some(Ended::Resigned) => take(&sighting),
+            Some(Ended::Lapsed) => self.take_over(sighting),
+            Some(_) if nonce.is_none() => take(&sighting),
+            Some(Ended::Deposed | Ended::Unknown) => State::Deposed { sighting },
+        }
+    }
+
+    fn take_over(&self, sighting: Sighting) -> State {
+        if self.rules.takeover_delay { State::Takeover { sighting } } else { take(&sighting) }
+    }
+
+    fn granted(&mut self, held: Held) -> Next {
+        self.saw(held.epoch);
+        let granted = Event::Granted { epoch: held.epoch, heartbeat: held.heartbeat };
+        (State::Lead { held, doing: Doing::Idle, resigning: false }, Some(granted))
+    }
+
+    fn saw(&mut self, epoch: Epoch) {
+        self.greatest = self.greatest.max(Some(epoch));
+    }
+}
+
+fn look() -> State {
+    State::Read { attempts: None, gone: false }
+}
+
+/// Writes the epoch after this one over it.
+fn take(over: &Sighting) -> State {
+    match over.epoch.next() {
+        None => State::Failed(Failure::Exhausted),
+        Some(epoch) => {
+            let over = Some(over.etag.clone());
+            State::NeedNonce { attempts: Attempts { over, epoch, nonces: Vec::new() } }
+        }
+    }
+}
+
+impl Attempts {
+    fn first() -> Attempts {
+        Attempts { over: None, epoch: Epoch::FIRST, nonces: Vec::new() }
+    }
+
+    fn request(&self) -> Request {
+        let nonce = *self.nonces.last().expect("a write is entered with its nonce in `nonces`");
+        let write = Write { nonce, heartbeat: self.nonces.len() as u64 };
+        match &self.over {
+            None => Request::Create { epoch: self.epoch, write },
+            Some(etag) => Request::Take { epoch: self.epoch, etag: etag.clone(), write },
+        }
+    }
+
+    /// Which of these attempts the object shows, unsealed.
+    fn won(&self, now: &Sighting) -> Option<usize> {
+        let unsealed = now.epoch == self.epoch && now.seen.ended.is_none();
+        self.nonces.iter().position(|nonce| unsealed && Some(*nonce) == now.seen.nonce)
+    }
+
+    fn held(&self, attempt: usize, etag: ETag) -> Held {
+        Held {
+            epoch: self.epoch,
+            nonce: self.nonces[attempt],
+            etag,
+            heartbeat: attempt as u64 + 1,
+            sent: self.nonces.len() as u64,
+        }
+    }
+}
+
+impl State {
+    /// The same after a short pause, so that no store can make the machine spin.
+    fn paused(self) -> State {
+        State::Pause(Box::new(self))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,38 @@
+//! Bodies that say only until when they hold: those of peers of the If-Match post.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+
+/// How long such a body is left alone from when it was first received on: until `expires_at`, in
+/// seconds since the Unix epoch, by this machine's wall clock, and the margin beyond. The wall clock
+/// is read once; from then on the boot clock counts, so that no step of the wall clock shortens it.
+pub fn left_until(expires_at: f64, received: Moment, margin: Duration) -> Duration {
+    let left = expires_at - received.wall.as_secs_f64();
+    let left = match Duration::try_from_secs_f64(left) {
+        Ok(left) => left,
+        // Past, or farther away than a `Duration` reaches.
+        Err(_) if left < 0.0 => Duration::ZERO,
+        Err(_) => Duration::MAX,
+    };
+    left.saturating_add(margin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_left_alone_until_its_expiry_and_the_margin() {
+        let margin = Duration::from_secs(5);
+        let wall = Duration::from_secs(1_740_151_473);
+        let at = Moment { boot: Duration::from_secs(77), wall };
+        assert_eq!(left_until(1_740_151_483.5, at, margin), Duration::from_millis(15_500));
+        for past in [1_740_151_473.0, 1.0, -1.0, -1e300, f64::MIN] {
+            assert_eq!(left_until(past, at, margin), margin, "{past}");
+        }
+        for never in [1e300, f64::MAX, f64::INFINITY, f64::NAN] {
+            assert_eq!(left_until(never, at, margin), Duration::MAX, "{never}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The part of the state machine that leads: renew, read back, resign. There is nothing to look out
+//! for besides: whoever supersedes this leader does so in the object that it renews.
+
+use super::{Candidate, Next, State};
+use crate::protocol::candidate::{Event, Input};
+use crate::protocol::leader::Held;
+use crate::protocol::message::{Answer, Ended, Lost, Request, Seen, Sighting, Step, Wait, Write};
+
+/// What a leader is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Doing {
+    Idle,
+    /// Overwrites with heartbeat `sent`.
+    Renew,
+    /// A write was refused: was it overtaken by my own earlier attempt?
+    ReadBack,
+    /// Ends the epoch with heartbeat `sent`; the token stays.
+    Resign,
+    /// The last write failed or its fate is unknown.
+    Retry,
+}
+
+impl Doing {
+    pub(super) fn step(&self, held: &Held) -> Step {
+        let Held { epoch, nonce, etag, sent, .. } = held;
+        Step::Request(match self {
+            Doing::Idle => return Step::Wait(Wait::Lead),
+            Doing::Retry => return Step::Wait(Wait::Retry),
+            Doing::Renew => Request::Renew {
+                epoch: *epoch,
+                etag: etag.clone(),
+                write: Write { nonce: *nonce, heartbeat: *sent },
+            },
+            Doing::Resign => Request::Seal {
+                epoch: *epoch,
+                etag: etag.clone(),
+                nonce: Some(*nonce),
+                heartbeat: *sent,
+                ended: Ended::Resigned,
+            },
+            Doing::ReadBack => Request::Look { unless: None },
+        })
+    }
+}
+
+impl Candidate {
+    pub(super) fn lead(&mut self, held: Held, doing: Doing, resigning: bool, input: Input) -> Next {
+        match (doing, input) {
+            (_, Input::LeaseEnded) => lose(Lost::LeaseEnded),
+            // Also while a renewal is under way: a grant that is not used must not be kept.
+            (_, Input::Abandon) => (State::GiveUp { held }, None),
+            (Doing::Idle, Input::RenewDue) | (Doing::Retry, Input::Resume) => {
+                (write(held, resigning), None)
+            }
+            (Doing::Idle | Doing::Retry, Input::Resign) => (write(held, true), None),
+            (doing @ (Doing::Renew | Doing::Resign), Input::Answer(answer)) => {
+                written(held, doing, resigning, answer)
+            }
+            (Doing::ReadBack, Input::Answer(answer)) => self.read_back(held, resigning, answer),
+            (doing, _) => (State::Lead { held, doing, resigning }, None),
+        }
+    }
+
+    /// Adopts what this leader itself wrote in an attempt whose answer it missed; the rest is a loss.
+    fn read_back(&mut self, mut held: Held, resigning: bool, answer: Answer) -> Next {
+        let Sighting { epoch, etag, seen } = match answer {
+            Answer::Lock(now) => now,
+            Answer::Missing => return lose(Lost::Vanished),
+            Answer::Unreadable => return lose(Lost::Tampered),
+            _ => return (State::Lead { held, doing: Doing::Retry, resigning }, None),
+        };
+        let Seen { nonce, heartbeat, ended, .. } = seen;
+        if epoch > held.epoch {
+            self.saw(epoch);
+            return lose(Lost::Superseded(epoch));
+        }
+        if epoch < held.epoch || nonce != Some(held.nonce) {
+            return lose(Lost::Tampered);
+        }
+        match ended {
+            Some(Ended::Resigned) if resigning => return lose(Lost::Resigned),
+            Some(ended) => return lose(Lost::Sealed(ended)),
+            // The refusal had no reason that shows, so the same again may do.
+            None if etag == held.etag => {
+                return (State::Lead { held, doing: Doing::Retry, resigning }, None);
+            }
+            None if heartbeat <= held.heartbeat || heartbeat > held.sent => {
+                return lose(Lost::Tampered);
+            }
+            None => {}
+        }
+        held.etag = etag;
+        held.heartbeat = heartbeat;
+        if resigning { (write(held, true), None) } else { extended(held, resigning) }
+    }
+}
+
+fn written(mut held: Held, doing: Doing, resigning: bool, answer: Answer) -> Next {
+    match answer {
+        Answer::Done { .. } if doing == Doing::Resign => lose(Lost::Resigned),
+        Answer::Done { etag } => {
+            held.etag = etag;
+            held.heartbeat = held.sent;
+            extended(held, resigning)
+        }
+        Answer::Refused => (State::Lead { held, doing: Doing::ReadBack, resigning }, None),
+        Answer::Missing => lose(Lost::Vanished),
+        _ => (State::Lead { held, doing: Doing::Retry, resigning }, None),
+    }
+}
+
+fn extended(held: Held, resigning: bool) -> Next {
+    let event = Event::Extended { heartbeat: held.heartbeat };
+    (State::Lead { held, doing: Doing::Idle, resigning }, Some(event))
+}
+
+fn lose(lost: Lost) -> Next {
+    (State::Over, Some(Event::Lost(lost)))
+}
+
+/// The next write: every one has a heartbeat of its own, so that no two bodies are equal.
+fn write(mut held: Held, resigning: bool) -> State {
+    held.sent += 1;
+    let doing = if resigning { Doing::Resign } else { Doing::Renew };
+    State::Lead { held, doing, resigning }
+}

@@ -1,0 +1,338 @@
+use super::*;
+use crate::protocol::message::Lost;
+
+mod leading;
+
+const CANDIDATE: Rules = Rules { observer: false, verify_renewals: false, takeover_delay: false };
+const OBSERVER: Rules = Rules { observer: true, ..CANDIDATE };
+
+fn e(number: u64) -> Epoch {
+    Epoch::token(number).unwrap()
+}
+
+fn n(bits: u128) -> Nonce {
+    Nonce::from_bits(bits)
+}
+
+/// The object, written by nonce `nonce`; 0 is a peer with the post's fields only.
+fn lock(epoch: u64, nonce: u128, heartbeat: u64, etag: &str, ended: Option<Ended>) -> Answer {
+    let nonce = (nonce != 0).then(|| n(nonce));
+    let seen = Seen { nonce, heartbeat, ended, reclaimable: false };
+    Answer::Lock(Sighting { epoch: e(epoch), etag: ETag::new(etag), seen })
+}
+
+fn held(epoch: u64, nonce: u128, heartbeat: u64, etag: &str) -> Answer {
+    lock(epoch, nonce, heartbeat, etag, None)
+}
+
+fn released(epoch: u64, etag: &str) -> Answer {
+    lock(epoch, 9, 3, etag, Some(Ended::Resigned))
+}
+
+fn done(etag: &str) -> Answer {
+    Answer::Done { etag: ETag::new(etag) }
+}
+
+/// A state machine, the last event, and what to expect of it in few words.
+struct Play {
+    machine: Candidate,
+    event: Option<Event>,
+}
+
+impl Play {
+    fn new(rules: Rules, greatest: Option<u64>) -> Play {
+        Play { machine: Candidate::new(rules, greatest.map(e)), event: None }
+    }
+
+    /// Follows epoch 4 of nonce 9, as `a`.
+    fn following() -> Play {
+        let mut play = Play::new(CANDIDATE, None);
+        play.looks(held(4, 9, 2, "a"));
+        play.waits(Wait::Follow);
+        play
+    }
+
+    /// Leads epoch 5 as nonce 1 with heartbeat 1 and ETag `c`.
+    fn leading() -> Play {
+        let mut play = Play::following();
+        play.input(Input::Lapsed);
+        play.takes(5, "a", 1, 1, done("c"));
+        assert_eq!(play.event, Some(Event::Granted { epoch: e(5), heartbeat: 1 }));
+        play.waits(Wait::Lead);
+        play
+    }
+
+    fn input(&mut self, input: Input) {
+        self.event = self.machine.handle(input);
+    }
+
+    #[track_caller]
+    fn asks(&mut self, request: Request, answer: Answer) {
+        assert_eq!(self.machine.step(), Step::Request(request), "{:#?}", self.machine);
+        self.input(Input::Answer(answer));
+    }
+
+    #[track_caller]
+    fn looks(&mut self, answer: Answer) {
+        self.asks(Request::Look { unless: None }, answer);
+    }
+
+    #[track_caller]
+    fn polls(&mut self, unless: &str, answer: Answer) {
+        self.input(Input::PollDue);
+        self.asks(Request::Look { unless: Some(ETag::new(unless)) }, answer);
+    }
+
+    #[track_caller]
+    fn creates(&mut self, nonce: u128, heartbeat: u64, answer: Answer) {
+        assert_eq!(self.machine.step(), Step::Nonce, "{:#?}", self.machine);
+        self.input(Input::Nonce(n(nonce)));
+        let write = Write { nonce: n(nonce), heartbeat };
+        self.asks(Request::Create { epoch: e(1), write }, answer);
+    }
+
+    #[track_caller]
+    fn takes(&mut self, epoch: u64, etag: &str, nonce: u128, heartbeat: u64, answer: Answer) {
+        assert_eq!(self.machine.step(), Step::Nonce, "{:#?}", self.machine);
+        self.input(Input::Nonce(n(nonce)));
+        let write = Write { nonce: n(nonce), heartbeat };
+        self.asks(Request::Take { epoch: e(epoch), etag: ETag::new(etag), write }, answer);
+    }
+
+    #[track_caller]
+    fn renews(&mut self, etag: &str, heartbeat: u64, answer: Answer) {
+        let write = Write { nonce: n(1), heartbeat };
+        self.asks(Request::Renew { epoch: e(5), etag: ETag::new(etag), write }, answer);
+    }
+
+    #[track_caller]
+    fn seals(&mut self, etag: &str, heartbeat: u64, ended: Ended, answer: Answer) {
+        let (etag, nonce) = (ETag::new(etag), Some(n(1)));
+        self.asks(Request::Seal { epoch: e(5), etag, nonce, heartbeat, ended }, answer);
+    }
+
+    #[track_caller]
+    fn waits(&self, wait: Wait) {
+        assert_eq!(self.machine.step(), Step::Wait(wait), "{:#?}", self.machine);
+    }
+
+    #[track_caller]
+    fn pauses(&mut self) {
+        self.waits(Wait::Retry);
+        self.input(Input::Resume);
+    }
+}
+
+#[test]
+fn the_first_creates_the_object_and_leads_at_once() {
+    let mut play = Play::new(CANDIDATE, None);
+    play.looks(Answer::Missing);
+    play.creates(1, 1, done("c"));
+    assert_eq!(play.event, Some(Event::Granted { epoch: e(1), heartbeat: 1 }));
+    play.waits(Wait::Lead);
+}
+
+#[test]
+fn a_released_lock_is_taken_at_once_with_the_next_token() {
+    let mut play = Play::new(CANDIDATE, None);
+    play.looks(released(7, "r"));
+    play.takes(8, "r", 1, 1, done("c"));
+    assert_eq!(play.event, Some(Event::Granted { epoch: e(8), heartbeat: 1 }));
+    assert_eq!(play.machine.greatest(), Some(e(8)));
+}
+
+#[test]
+fn a_released_lock_of_the_post_is_taken_at_once_even_with_token_zero() {
+    let mut play = Play::new(CANDIDATE, None);
+    play.looks(lock(0, 0, 0, "r", Some(Ended::Resigned)));
+    play.takes(1, "r", 1, 1, done("c"));
+    assert_eq!(play.event, Some(Event::Granted { epoch: e(1), heartbeat: 1 }));
+}
+
+#[test]
+fn a_holder_is_followed_and_overwritten_only_once_it_lapsed() {
+    let mut play = Play::following();
+    play.polls("a", Answer::NotModified);
+    play.waits(Wait::Follow);
+    play.polls("a", held(4, 9, 3, "b"));
+    play.waits(Wait::Follow);
+    play.input(Input::Lapsed);
+    play.takes(5, "b", 1, 1, done("c"));
+    assert_eq!(play.event, Some(Event::Granted { epoch: e(5), heartbeat: 1 }));
+}
+
+#[test]
+fn whoever_loses_the_race_follows_the_winner() {
+    let mut play = Play::following();
+    play.input(Input::Lapsed);
+    play.takes(5, "a", 1, 1, Answer::Refused);
+    play.looks(held(5, 8, 1, "w"));
+    assert_eq!(play.event, None);
+    play.waits(Wait::Follow);
+    assert_eq!(play.machine.followed().unwrap().epoch, e(5));
+}
+
+#[test]
+fn a_takeover_whose_answer_was_lost_is_found_by_its_nonce() {
+    let mut play = Play::following();
+    play.input(Input::Lapsed);
+    play.takes(5, "a", 1, 1, Answer::Unknown);
+    play.pauses();
+    // Still under way.
+    play.looks(held(4, 9, 2, "a"));
+    play.pauses();
+    play.takes(5, "a", 2, 2, Answer::Refused);
+    play.looks(held(5, 1, 1, "c"));
+    assert_eq!(play.event, Some(Event::Granted { epoch: e(5), heartbeat: 1 }));
+    play.input(Input::RenewDue);
+    play.renews("c", 3, done("d"));
+    assert_eq!(play.event, Some(Event::Extended { heartbeat: 3 }));
+}
+
+#[test]
+fn a_create_whose_answer_was_lost_is_found_by_its_nonce() {
+    let mut play = Play::new(CANDIDATE, None);
+    play.looks(Answer::Missing);
+    play.creates(1, 1, Answer::Unknown);
+    play.pauses();
+    play.looks(Answer::Missing);
+    play.pauses();
+    play.creates(2, 2, Answer::Refused);
+    play.looks(held(1, 1, 1, "c"));
+    assert_eq!(play.event, Some(Event::Granted { epoch: e(1), heartbeat: 1 }));
+}
+
+#[test]
+fn an_own_takeover_that_was_ended_meanwhile_is_not_led() {
+    let mut play = Play::following();
+    play.input(Input::Lapsed);
+    play.takes(5, "a", 1, 1, Answer::Unknown);
+    play.pauses();
+    play.looks(lock(5, 1, 2, "s", Some(Ended::Deposed)));
+    assert_eq!(play.event, None);
+    play.waits(Wait::Deposed);
+    play.input(Input::Lapsed);
+    play.takes(6, "s", 2, 1, done("c"));
+}
+
+#[test]
+fn a_peer_that_kept_my_nonce_under_its_own_token_is_not_me() {
+    let mut play = Play::following();
+    play.input(Input::Lapsed);
+    play.takes(5, "a", 1, 1, Answer::Unknown);
+    play.pauses();
+    play.looks(held(6, 1, 1, "p"));
+    assert_eq!(play.event, None);
+    play.waits(Wait::Follow);
+}
+
+#[test]
+fn a_takeover_refused_for_no_reason_does_not_spin() {
+    let mut play = Play::following();
+    play.input(Input::Lapsed);
+    for attempt in 1..=16 {
+        play.takes(5, "a", u128::from(attempt), attempt, Answer::Refused);
+        play.looks(held(4, 9, 2, "a"));
+        play.pauses();
+    }
+    // Begins anew, as the store may have counted otherwise.
+    play.waits(Wait::Follow);
+}
+
+#[test]
+fn unanswered_creates_do_not_pile_up() {
+    let mut play = Play::new(CANDIDATE, None);
+    play.looks(Answer::Missing);
+    for attempt in 1..=16 {
+        play.creates(u128::from(attempt), attempt, Answer::Unknown);
+        play.pauses();
+        play.looks(Answer::Missing);
+        play.pauses();
+    }
+    play.creates(17, 1, done("c"));
+    assert_eq!(play.event, Some(Event::Granted { epoch: e(1), heartbeat: 1 }));
+}
+
+#[test]
+fn a_deposed_holder_is_waited_for_and_a_lapsed_one_is_not() {
+    for (word, waits) in [(Ended::Deposed, true), (Ended::Unknown, true), (Ended::Lapsed, false)] {
+        let mut play = Play::new(CANDIDATE, None);
+        play.looks(lock(4, 9, 3, "s", Some(word)));
+        if waits {
+            play.waits(Wait::Deposed);
+            play.input(Input::PollDue);
+            play.looks(lock(4, 9, 3, "s", Some(word)));
+            play.input(Input::Lapsed);
+        }
+        play.takes(5, "s", 1, 1, done("c"));
+    }
+}
+
+#[test]
+fn the_takeover_delay_comes_after_a_seal_by_another_word_than_the_holders() {
+    let rules = Rules { takeover_delay: true, ..CANDIDATE };
+    let mut play = Play::new(rules, None);
+    play.looks(lock(4, 9, 3, "s", Some(Ended::Lapsed)));
+    play.waits(Wait::Takeover);
+    play.input(Input::TakeoverOver);
+    play.takes(5, "s", 1, 1, done("c"));
+    let mut play = Play::new(rules, None);
+    play.looks(released(4, "r"));
+    play.takes(5, "r", 1, 1, done("c"));
+}
+
+#[test]
+fn tokens_never_start_again_for_whoever_remembers() {
+    for older in [Answer::Missing, released(3, "o"), held(2, 8, 1, "o")] {
+        let mut play = Play::new(CANDIDATE, Some(4));
+        play.looks(older.clone());
+        play.pauses();
+        play.looks(older);
+        assert_eq!(play.machine.step(), Step::Failed(Failure::NewestDeleted(e(4))));
+    }
+    // Restored meanwhile.
+    let mut play = Play::following();
+    play.polls("a", Answer::Missing);
+    play.pauses();
+    play.looks(held(4, 9, 2, "a"));
+    play.waits(Wait::Follow);
+}
+
+#[test]
+fn the_last_token_is_the_end() {
+    let mut play = Play::new(CANDIDATE, None);
+    play.looks(released(9_999_999_999, "r"));
+    assert_eq!(play.machine.step(), Step::Failed(Failure::Exhausted));
+}
+
+#[test]
+fn what_cannot_be_read_is_never_free() {
+    let mut play = Play::following();
+    play.polls("a", Answer::Unreadable);
+    assert_eq!(play.machine.step(), Step::Failed(Failure::Unreadable(e(4))));
+}
+
+#[test]
+fn an_observer_never_writes() {
+    let mut play = Play::new(OBSERVER, None);
+    play.looks(Answer::Missing);
+    play.waits(Wait::Vacant);
+    play.input(Input::PollDue);
+    play.looks(held(4, 9, 1, "a"));
+    play.waits(Wait::Follow);
+    play.input(Input::Lapsed);
+    play.asks(Request::Look { unless: Some(ETag::new("a")) }, Answer::NotModified);
+    play.waits(Wait::Follow);
+    play.polls("a", released(4, "r"));
+    play.waits(Wait::Vacant);
+}
+
+#[test]
+fn an_answer_that_nobody_awaits_changes_nothing() {
+    let mut play = Play::leading();
+    play.input(Input::Answer(Answer::Missing));
+    play.input(Input::LookDue);
+    play.waits(Wait::Lead);
+    play.input(Input::LeaseEnded);
+    assert_eq!(play.event, Some(Event::Lost(Lost::LeaseEnded)));
+}

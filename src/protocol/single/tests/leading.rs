@@ -1,0 +1,90 @@
+//! From the grant on.
+
+use super::*;
+
+#[test]
+fn a_renewal_whose_answer_was_lost_is_adopted() {
+    let mut play = Play::leading();
+    play.input(Input::RenewDue);
+    play.renews("c", 2, Answer::Unknown);
+    play.pauses();
+    play.renews("c", 3, Answer::Refused);
+    play.looks(held(5, 1, 2, "d"));
+    assert_eq!(play.event, Some(Event::Extended { heartbeat: 2 }));
+    play.input(Input::RenewDue);
+    play.renews("d", 4, done("e"));
+    assert_eq!(play.event, Some(Event::Extended { heartbeat: 4 }));
+}
+
+#[test]
+fn a_refused_renewal_says_why() {
+    let by_another = lock(5, 1, 2, "s", Some(Ended::Deposed));
+    for (shown, lost) in [
+        (held(6, 8, 1, "w"), Lost::Superseded(e(6))),
+        (held(6, 0, 0, "w"), Lost::Superseded(e(6))),
+        (by_another, Lost::Sealed(Ended::Deposed)),
+        (held(5, 8, 1, "w"), Lost::Tampered),
+        (held(5, 0, 0, "w"), Lost::Tampered),
+        (held(4, 1, 2, "w"), Lost::Tampered),
+        (held(5, 1, 1, "w"), Lost::Tampered),
+        (held(5, 1, 3, "w"), Lost::Tampered),
+        (Answer::Unreadable, Lost::Tampered),
+        (Answer::Missing, Lost::Vanished),
+    ] {
+        let mut play = Play::leading();
+        play.input(Input::RenewDue);
+        play.renews("c", 2, Answer::Refused);
+        play.looks(shown);
+        assert_eq!(play.event, Some(Event::Lost(lost)));
+        play.waits(Wait::Over);
+    }
+    let mut play = Play::leading();
+    play.input(Input::RenewDue);
+    play.renews("c", 2, Answer::Missing);
+    assert_eq!(play.event, Some(Event::Lost(Lost::Vanished)));
+}
+
+#[test]
+fn a_superseded_leader_remembers_the_greater_token() {
+    let mut play = Play::leading();
+    play.input(Input::RenewDue);
+    play.renews("c", 2, Answer::Refused);
+    play.looks(held(9, 0, 0, "w"));
+    play.machine.restart();
+    assert_eq!(play.machine.greatest(), Some(e(9)));
+}
+
+#[test]
+fn a_renewal_refused_for_no_reason_does_not_spin() {
+    let mut play = Play::leading();
+    play.input(Input::RenewDue);
+    play.renews("c", 2, Answer::Refused);
+    play.looks(held(5, 1, 1, "c"));
+    play.pauses();
+    play.renews("c", 3, done("d"));
+    assert_eq!(play.event, Some(Event::Extended { heartbeat: 3 }));
+}
+
+#[test]
+fn resigning_keeps_the_token() {
+    let mut play = Play::leading();
+    play.input(Input::Resign);
+    play.seals("c", 2, Ended::Resigned, Answer::Unknown);
+    play.pauses();
+    play.seals("c", 3, Ended::Resigned, Answer::Refused);
+    play.looks(lock(5, 1, 2, "s", Some(Ended::Resigned)));
+    assert_eq!(play.event, Some(Event::Lost(Lost::Resigned)));
+    play.machine.restart();
+    play.looks(lock(5, 1, 2, "s", Some(Ended::Resigned)));
+    play.takes(6, "s", 2, 1, done("c"));
+}
+
+#[test]
+fn a_grant_that_is_not_used_is_given_up() {
+    let mut play = Play::leading();
+    play.input(Input::RenewDue);
+    play.input(Input::Abandon);
+    play.seals("c", 3, Ended::Lapsed, Answer::Unknown);
+    play.looks(held(5, 1, 1, "c"));
+    play.waits(Wait::Follow);
+}

@@ -1,0 +1,129 @@
+//! The invariants of docs/protocol.md section 13 that need no clock, judged from what the store did.
+
+use stateright::Property;
+use tenure::protocol::message::{Ended, Lost};
+
+use super::store::{Body, Store, Wire, small};
+use super::world::{Game, World};
+
+/// A token, and the nonce that won it; nonce 0 is a peer of the post.
+pub type Won = (u8, u8);
+
+/// What of the past the invariants speak of.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct History {
+    /// The acquisitions that the store accepted, in its order.
+    pub acquired: Vec<Won>,
+    pub granted: Vec<Won>,
+    broken: Vec<&'static str>,
+    /// The last token whose leader crashed; 0 if none.
+    pub crashed: u8,
+    /// A released token was succeeded.
+    pub succeeded: bool,
+}
+
+impl History {
+    pub fn require(&mut self, name: &'static str, holds: bool) {
+        if !holds && !self.broken.contains(&name) {
+            self.broken.push(name);
+            self.broken.sort_unstable();
+        }
+    }
+
+    /// Before the store carries out a write that it accepts. `unseen`: the object was written since
+    /// the writer first saw what it takes to be there.
+    pub fn before(&mut self, store: &Store, wire: Wire, unseen: bool) {
+        self.require("no ABA", !unseen);
+        let (Some(body), before) = (wire.body(), store.object) else {
+            return self.require("I3", false);
+        };
+        let token = before.map_or(0, |before| before.token);
+        self.require("I3", body.token >= token);
+        let won = (body.token, body.nonce);
+        if let Some(before) = before
+            && before.token == body.token
+        {
+            return self.written_again(before, body);
+        }
+        // An acquisition: the token rises, by one, and nobody had it before.
+        self.require("token", body.token == token + 1 && body.ended().is_none());
+        self.require("I2", self.acquired.iter().all(|(before, _)| *before < body.token));
+        if before.and_then(Body::ended) == Some(Ended::Resigned) {
+            self.succeeded = true;
+        }
+        self.acquired.push(won);
+    }
+
+    /// A renewal or a release.
+    fn written_again(&mut self, before: Body, body: Body) {
+        if body.ended().is_none() {
+            self.require("I4", before.ended().is_none());
+            self.require("I5", before.nonce == body.nonce);
+        }
+    }
+
+    pub fn grant(&mut self, token: u8, nonce: u8) {
+        self.require("I1", self.granted.iter().all(|(before, _)| *before != token));
+        self.require("I2", self.acquired.contains(&(token, nonce)));
+        self.granted.push((token, nonce));
+        // The order of grants is that of the writes that won them.
+        self.granted.sort_unstable();
+    }
+
+    /// The reason of a loss must be what the store shows when it answers.
+    pub fn lost(&mut self, store: &Store, (token, nonce): Won, lost: Lost) {
+        let body = store.object;
+        let is_own = body.is_some_and(|body| (body.token, body.nonce) == (token, nonce));
+        let ended = body.and_then(Body::ended);
+        let honest = match lost {
+            Lost::LeaseEnded => true,
+            Lost::Resigned => is_own && ended == Some(Ended::Resigned),
+            Lost::Sealed(word) => is_own && ended == Some(word),
+            Lost::Superseded(by) => body.is_some_and(|it| it.token == small(by.get())),
+            Lost::Vanished => body.is_none(),
+            Lost::Tampered => body.is_some() && !is_own,
+        };
+        self.require("honest", honest);
+    }
+}
+
+fn holds(world: &World, name: &str) -> bool {
+    !world.history.broken.contains(&name)
+}
+
+/// After a crash another candidate is elected.
+fn s1(world: &World) -> bool {
+    let crashed = world.history.crashed;
+    let elected = |leads: Option<Won>| leads.is_some_and(|(token, _)| token > crashed);
+    crashed > 0 && world.processes.iter().any(|it| !it.reborn && elected(it.leads))
+}
+
+fn three_grants(world: &World) -> bool {
+    world.history.granted.windows(3).any(|three| three[2].0 == three[0].0 + 2)
+}
+
+pub const LAWFUL: &[&str] = &["I1", "I2", "I3", "I4", "I5", "token", "honest", "own", "no failure"];
+
+/// Those properties that are asked for.
+pub fn properties(always: &[&'static str], sometimes: &[&'static str]) -> Vec<Property<Game>> {
+    let all: Vec<Property<Game>> = vec![
+        Property::always("I1", |_, world| holds(world, "I1")),
+        Property::always("I2", |_, world| holds(world, "I2")),
+        // The object is never deleted, and its token never falls.
+        Property::always("I3", |_, world| holds(world, "I3")),
+        Property::always("I4", |_, world| holds(world, "I4")),
+        Property::always("I5", |_, world| holds(world, "I5")),
+        // Only an acquisition raises the token, by one; a release keeps it.
+        Property::always("token", |_, world| holds(world, "token")),
+        // What is overwritten was not written since its writer first saw it.
+        Property::always("no ABA", |_, world| holds(world, "no ABA")),
+        Property::always("honest", |_, world| holds(world, "honest")),
+        Property::always("own", |_, world| holds(world, "own")),
+        Property::always("no failure", |_, world| holds(world, "no failure")),
+        Property::sometimes("S1", |_, world| s1(world)),
+        Property::sometimes("S2", |_, world: &World| world.history.succeeded),
+        Property::sometimes("three grants in a row", |_, world| three_grants(world)),
+    ];
+    let wanted = |name| always.contains(&name) || sometimes.contains(&name);
+    all.into_iter().filter(|property| wanted(property.name)).collect()
+}

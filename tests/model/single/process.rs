@@ -1,0 +1,92 @@
+//! One candidate: the shipped state machine, and the little that a driver adds to it.
+
+use tenure::protocol::candidate::{Event, Input, Rules};
+use tenure::protocol::message::{Answer, Request, Step, Wait};
+use tenure::protocol::single::Candidate;
+
+use super::checks::Won;
+use super::store::{Body, nonce_of, small};
+
+const RULES: Rules = Rules { observer: false, verify_renewals: false, takeover_delay: false };
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Process {
+    pub machine: Candidate,
+    /// The token granted and not lost, with its nonce.
+    pub leads: Option<Won>,
+    /// The nonces of the attempts to overwrite one state of the object, in the order of their
+    /// sending.
+    pub sent: Vec<u8>,
+    /// An answer under way, and how often the object had been written when it was given.
+    pub mail: Option<(Answer, u8)>,
+    /// What it takes to be in the store, and how often the object had been written when it first
+    /// saw that.
+    pub seen: Option<(Body, u8)>,
+    /// It crashed once.
+    pub reborn: bool,
+}
+
+impl Process {
+    pub fn new() -> Process {
+        let machine = Candidate::new(RULES, None);
+        Process { machine, leads: None, sent: Vec::new(), mail: None, seen: None, reborn: false }
+    }
+
+    /// Begins its campaign anew, with what it remembers.
+    pub fn forget_attempts(&mut self) {
+        self.machine = Candidate::new(RULES, self.machine.greatest());
+    }
+
+    pub fn greatest(&self) -> u8 {
+        self.machine.greatest().map_or(0, |epoch| small(epoch.get()))
+    }
+
+    pub fn draw(&mut self, nonce: u8) {
+        self.machine.handle(Input::Nonce(nonce_of(nonce)));
+        if let Step::Request(Request::Take { write, .. } | Request::Create { write, .. }) =
+            self.machine.step()
+            && write.heartbeat == 1
+        {
+            self.sent.clear();
+        }
+        self.sent.push(nonce);
+    }
+
+    /// Hands an input to the machine, and lets go on what waits for nothing that matters here.
+    pub fn handle(&mut self, input: Input, writes: u8) -> Option<Event> {
+        match &input {
+            Input::Answer(Answer::Lock(sighting)) => self.sees(Body::of(sighting), writes),
+            Input::Answer(Answer::Done { etag }) => self.sees(Body::from_etag(etag), writes),
+            _ => {}
+        }
+        let abandons = input == Input::Abandon;
+        let event = self.machine.handle(input);
+        match event {
+            Some(Event::Granted { epoch, heartbeat }) => {
+                let token = small(epoch.get());
+                let attempt = usize::try_from(heartbeat).expect("attempts are few") - 1;
+                let nonce = self.sent[attempt];
+                self.leads = Some((token, nonce));
+                self.sent.clear();
+            }
+            Some(Event::Lost(_)) => self.leads = None,
+            None if abandons => self.leads = None,
+            _ => {}
+        }
+        loop {
+            match self.machine.step() {
+                Step::Wait(Wait::Retry) if self.leads.is_none() => {
+                    self.machine.handle(Input::Resume);
+                }
+                Step::Wait(Wait::Over) => self.machine.restart(),
+                _ => return event,
+            }
+        }
+    }
+
+    fn sees(&mut self, body: Body, writes: u8) {
+        if self.seen.is_none_or(|(before, _)| before != body) {
+            self.seen = Some((body, writes));
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! What an action makes of a state.
+
+use tenure::protocol::candidate::{Event, Input};
+use tenure::protocol::message::{Answer, Ended, Request, Step};
+
+use super::Broken;
+use super::process::Process;
+use super::store::{Body, NONCES, Wire, nonce_of};
+use super::world::{Action, Due, Game, Message, Serving, World};
+
+impl Game {
+    /// The state after an action; `None` if the action is not possible after all.
+    pub fn after(&self, mut world: World, action: Action) -> Option<World> {
+        match action {
+            Action::Serve(who, due, serving) => {
+                self.due(&mut world, who, due);
+                self.serve(&mut world, who, serving)?;
+            }
+            Action::GivesUp(who, due) => {
+                self.due(&mut world, who, due);
+                self.gives_up(&mut world, who)?;
+            }
+            Action::Deliver(who) => {
+                let (answer, writes) = world.processes[who].mail.take()?;
+                self.tell(&mut world, who, Input::Answer(answer), writes, false);
+            }
+            Action::Tell(who, input) => {
+                world.left.abandons -= u8::from(input == Input::Abandon);
+                // An answer that comes now comes too late.
+                world.processes[who].mail = None;
+                let writes = world.writes;
+                self.tell(&mut world, who, input, writes, true);
+            }
+            Action::Crash(who) => {
+                world.left.crashes -= 1;
+                if let Some((token, _)) = world.processes[who].leads {
+                    world.history.crashed = token;
+                }
+                world.processes[who] = Process { reborn: true, ..Process::new() };
+            }
+            Action::Arrives(which) => {
+                let message = world.wires.remove(which);
+                world.carry_out(message);
+            }
+            Action::ArrivesTwice(which) => {
+                world.left.twice -= 1;
+                world.carry_out(world.wires[which]);
+            }
+            Action::Depose => {
+                world.left.depositions -= 1;
+                let tag = world.store.object?;
+                let body = tag.released(u64::from(tag.heartbeat) + 1, Ended::Deposed);
+                world.carry_out(Message { wire: Wire::Replace { tag, body }, since: None });
+            }
+            Action::PeerReads => {
+                world.left.foreign_creates -= 1;
+                let token = world.store.object.map_or(0, |body| body.token);
+                if token < self.setting.last_token {
+                    world.peer.about = Some(world.store.object);
+                }
+            }
+            Action::PeerTakes => {
+                let read = world.peer.about.take()?;
+                let body = Body::held(read.map_or(1, |body| body.token + 1), 0, 1);
+                if world.peer_writes(read, body) {
+                    world.history.grant(body.token, 0);
+                    world.peer.holds = Some(body);
+                }
+            }
+            Action::PeerRenews => {
+                world.left.renewals -= 1;
+                let held = world.peer.holds.take()?;
+                let body = Body { heartbeat: held.heartbeat + 1, ..held };
+                world.peer.holds = world.peer_writes(Some(held), body).then_some(body);
+            }
+            Action::PeerReleases => {
+                let held = world.peer.holds.take()?;
+                world.peer_writes(Some(held), held.released(0, Ended::Resigned));
+            }
+        }
+        Some(world)
+    }
+
+    fn due(&self, world: &mut World, who: usize, due: Due) {
+        if let Some(input) = due {
+            world.left.renewals -= u8::from(input == Input::RenewDue);
+            let writes = world.writes;
+            self.tell(world, who, input, writes, true);
+        }
+    }
+
+    /// What the process asks of the store, a nonce drawn where it takes one.
+    fn ask(&self, world: &mut World, who: usize) -> Option<Request> {
+        if world.processes[who].machine.step() == Step::Nonce {
+            let token = world.processes[who].greatest() + 1;
+            let nonce = world.fresh_nonce(token);
+            world.processes[who].draw(nonce);
+        }
+        match world.processes[who].machine.step() {
+            Step::Request(request) => Some(request),
+            _ => None,
+        }
+    }
+
+    pub fn counts_writes(&self) -> bool {
+        self.setting.always.contains(&"no ABA")
+    }
+
+    /// The write as it leaves the process; a broken one sends another.
+    fn wire(&self, world: &World, who: usize, request: &Request) -> Option<Message> {
+        let wire = Wire::of(request)?;
+        let seen = world.processes[who].seen.filter(|_| self.counts_writes());
+        let since = match (request, wire) {
+            (Request::Take { .. }, Wire::Replace { tag, .. }) => {
+                seen.filter(|(body, _)| *body == tag).map(|(_, at)| at)
+            }
+            _ => None,
+        };
+        let resigns = wire.body().and_then(Body::ended) == Some(Ended::Resigned);
+        let wire = match (self.setting.broken, request, wire) {
+            (Broken::NoIfMatch, Request::Take { .. }, Wire::Replace { body, .. }) => {
+                Wire::Blind { body }
+            }
+            (Broken::BodyReused, Request::Renew { .. }, Wire::Replace { tag, .. }) => {
+                Wire::Replace { tag, body: tag }
+            }
+            (Broken::ReleaseByDelete, _, _) if resigns => Wire::Delete,
+            (Broken::ReleaseRaises, _, Wire::Replace { tag, body }) if resigns => {
+                Wire::Replace { tag, body: Body { token: body.token + 1, ..body } }
+            }
+            (Broken::ReleaseResets, _, Wire::Replace { tag, body }) if resigns => {
+                Wire::Replace { tag, body: Body { token: 1, nonce: 0, ..body } }
+            }
+            (_, _, wire) => wire,
+        };
+        Some(Message { wire, since })
+    }
+
+    fn serve(&self, world: &mut World, who: usize, serving: Serving) -> Option<()> {
+        let request = self.ask(world, who)?;
+        let mut answer = match self.wire(world, who, &request) {
+            None => match &request {
+                Request::Look { unless } => world.store.look(unless.as_ref()),
+                _ => unreachable!("the rest are writes"),
+            },
+            Some(message) => {
+                if serving == Serving::UntrueRefusal && !world.store.accepts(message.wire) {
+                    return None;
+                }
+                if serving == Serving::Twice {
+                    world.left.twice -= 1;
+                    world.wires.push(message);
+                }
+                world.carry_out(message)
+            }
+        };
+        if serving == Serving::UntrueRefusal {
+            world.left.untrue_refusals -= 1;
+            answer = Answer::Refused;
+        }
+        let process = &mut world.processes[who];
+        if let Answer::Lock(sighting) = &mut answer {
+            let own_read = !process.sent.is_empty() || process.leads.is_some();
+            match self.setting.broken {
+                Broken::ForgetsItself if own_read => sighting.seen.nonce = None,
+                Broken::TrustsName => {
+                    if let Some(nonce) = process.sent.last() {
+                        sighting.seen.nonce = Some(nonce_of(*nonce));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let writes = world.writes;
+        if serving == Serving::Late {
+            world.left.late -= 1;
+            process.mail = Some((answer, writes));
+        } else {
+            self.tell(world, who, Input::Answer(answer), writes, true);
+        }
+        Some(())
+    }
+
+    fn gives_up(&self, world: &mut World, who: usize) -> Option<()> {
+        let request = self.ask(world, who)?;
+        world.left.gives_up -= 1;
+        let message = self.wire(world, who, &request);
+        world.wires.extend(message);
+        let takes = matches!(request, Request::Take { .. } | Request::Create { .. });
+        if takes && self.setting.broken == Broken::ConflictIsRefusal {
+            // Somebody else must have won, so it begins anew.
+            world.processes[who].forget_attempts();
+            return Some(());
+        }
+        let writes = world.writes;
+        self.tell(world, who, Input::Answer(Answer::Unknown), writes, true);
+        Some(())
+    }
+
+    /// Hands an input to a process, and takes note of what it brought about. `fresh`: an answer
+    /// that the store gave just now.
+    fn tell(&self, world: &mut World, who: usize, input: Input, writes: u8, fresh: bool) {
+        let World { processes, history, store, .. } = world;
+        let process = &mut processes[who];
+        let (led, greatest) = (process.leads, process.greatest());
+        let shown = match &input {
+            Input::Answer(Answer::Lock(sighting)) => Some(Body::of(sighting)),
+            _ => None,
+        };
+        let own = shown.filter(|body| body.ended().is_none() && process.sent.contains(&body.nonce));
+        let event = process.handle(input, writes);
+        if own.is_some_and(|body| body.token == body.nonce / NONCES) {
+            history.require("own", process.leads.is_some());
+        }
+        match event {
+            Some(Event::Granted { .. }) => {
+                let (token, nonce) = process.leads.expect("a grant makes a leader");
+                history.grant(token, nonce);
+            }
+            Some(Event::Extended { .. }) if fresh => {
+                let (token, _) = led.expect("only a leader's lease is extended");
+                history.require("I5", store.object.is_some_and(|body| body.token == token));
+            }
+            Some(Event::Lost(lost)) if fresh => {
+                history.lost(store, led.expect("only a leader loses"), lost);
+            }
+            _ => {}
+        }
+        history.require("I2", process.greatest() >= greatest);
+        history.require("no failure", !matches!(process.machine.step(), Step::Failed(_)));
+    }
+}
+
+impl World {
+    /// The least that is nowhere to be found, so that equal states look equal.
+    fn fresh_nonce(&self, token: u8) -> u8 {
+        let mut known: Vec<u8> = self.history.acquired.iter().map(|(_, nonce)| *nonce).collect();
+        known.extend(self.wires.iter().filter_map(|it| Some(it.wire.body()?.nonce)));
+        for process in &self.processes {
+            known.extend(&process.sent);
+            known.extend(process.seen.map(|(body, _)| body.nonce));
+        }
+        let mut fresh = token * NONCES + 1..(token + 1) * NONCES;
+        fresh.find(|nonce| !known.contains(nonce)).expect("fewer attempts than numbers")
+    }
+
+    fn carry_out(&mut self, message: Message) -> Answer {
+        if self.store.accepts(message.wire) {
+            let unseen = message.since.is_some_and(|since| since != self.writes);
+            self.history.before(&self.store, message.wire, unseen);
+            self.writes += 1;
+        }
+        self.store.apply(message.wire)
+    }
+
+    fn peer_writes(&mut self, over: Option<Body>, body: Body) -> bool {
+        let wire = match over {
+            None => Wire::Create { body },
+            Some(tag) => Wire::Replace { tag, body },
+        };
+        let answer = self.carry_out(Message { wire, since: None });
+        matches!(answer, Answer::Done { .. })
+    }
+}

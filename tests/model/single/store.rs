@@ -1,0 +1,159 @@
+//! The one object, and the writes that nobody waits for any more.
+//!
+//! An ETag is the content itself, in four characters, so equal bodies have equal tags, as on S3.
+
+use tenure::protocol::message::{Answer, Nonce, Request, Seen, Sighting};
+use tenure::store::ETag;
+use tenure::{Ended, Epoch};
+
+/// The body of the object. Names are left out: all candidates have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Body {
+    pub token: u8,
+    /// 0 in bodies with the post's two fields only.
+    pub nonce: u8,
+    /// In those, what tells one `expires_at` from another.
+    pub heartbeat: u8,
+    /// The place in [`WORDS`]; 0 while not released.
+    pub word: u8,
+}
+
+const WORDS: [Option<Ended>; 4] =
+    [None, Some(Ended::Resigned), Some(Ended::Lapsed), Some(Ended::Deposed)];
+
+/// Nonces per token; they are numbered, so that equal states look equal.
+pub const NONCES: u8 = 12;
+
+pub fn small(number: u64) -> u8 {
+    u8::try_from(number).expect("everything is small in this model")
+}
+
+pub fn nonce_of(number: u8) -> Nonce {
+    Nonce::from_bits(u128::from(number))
+}
+
+fn nonce_number(nonce: Nonce) -> u8 {
+    let number = (1..=u8::MAX).find(|number| nonce_of(*number) == nonce);
+    number.expect("this model drew the nonce")
+}
+
+impl Body {
+    pub fn held(token: u8, nonce: u8, heartbeat: u64) -> Body {
+        Body { token, nonce, heartbeat: small(heartbeat), word: 0 }
+    }
+
+    pub fn ended(self) -> Option<Ended> {
+        WORDS[usize::from(self.word)]
+    }
+
+    pub fn released(self, heartbeat: u64, ended: Ended) -> Body {
+        let word = WORDS.iter().position(|word| *word == Some(ended));
+        let word = small(word.expect("a word that this model knows") as u64);
+        Body { heartbeat: small(heartbeat), word, ..self }
+    }
+
+    pub fn etag(self) -> ETag {
+        let letters = [self.token, self.nonce, self.heartbeat, self.word].map(|part| part + b'!');
+        ETag::new(str::from_utf8(&letters).expect("few of everything, so ASCII"))
+    }
+
+    pub fn from_etag(etag: &ETag) -> Body {
+        let letters: [u8; 4] = etag.as_str().as_bytes().try_into().expect("a tag of this store");
+        let [token, nonce, heartbeat, word] = letters.map(|letter| letter - b'!');
+        Body { token, nonce, heartbeat, word }
+    }
+
+    pub fn of(sighting: &Sighting) -> Body {
+        Body::from_etag(&sighting.etag)
+    }
+
+    fn sighting(self) -> Sighting {
+        let nonce = (self.nonce > 0).then(|| nonce_of(self.nonce));
+        let heartbeat = u64::from(self.heartbeat);
+        let seen = Seen { nonce, heartbeat, ended: self.ended(), reclaimable: false };
+        let epoch = Epoch::new(u64::from(self.token)).expect("tokens start at 1 here");
+        Sighting { epoch, etag: self.etag(), seen }
+    }
+}
+
+/// A write as it travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Wire {
+    Create {
+        body: Body,
+    },
+    Replace {
+        tag: Body,
+        body: Body,
+    },
+    /// Without its condition: a broken rule.
+    Blind {
+        body: Body,
+    },
+    Delete,
+}
+
+impl Wire {
+    /// The write that this request is; `None` for one that only reads.
+    pub fn of(request: &Request) -> Option<Wire> {
+        let held = |epoch: &Epoch, write: &tenure::protocol::message::Write| {
+            Body::held(small(epoch.get()), nonce_number(write.nonce), write.heartbeat)
+        };
+        Some(match request {
+            Request::Look { .. } => return None,
+            Request::Create { epoch, write } => Wire::Create { body: held(epoch, write) },
+            Request::Take { epoch, etag, write } | Request::Renew { epoch, etag, write } => {
+                Wire::Replace { tag: Body::from_etag(etag), body: held(epoch, write) }
+            }
+            Request::Seal { etag, heartbeat, ended, .. } => {
+                let tag = Body::from_etag(etag);
+                Wire::Replace { tag, body: tag.released(*heartbeat, *ended) }
+            }
+            Request::List(_) | Request::Get { .. } => unreachable!("of the other layout"),
+        })
+    }
+
+    /// What is there once it was carried out.
+    pub fn body(self) -> Option<Body> {
+        match self {
+            Wire::Create { body } | Wire::Replace { body, .. } | Wire::Blind { body } => Some(body),
+            Wire::Delete => None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Store {
+    pub object: Option<Body>,
+}
+
+impl Store {
+    /// Whether carrying it out now would change anything.
+    pub fn accepts(&self, wire: Wire) -> bool {
+        match wire {
+            Wire::Create { .. } => self.object.is_none(),
+            Wire::Replace { tag, .. } => self.object == Some(tag),
+            Wire::Blind { .. } => true,
+            Wire::Delete => self.object.is_some(),
+        }
+    }
+
+    pub fn apply(&mut self, wire: Wire) -> Answer {
+        if !self.accepts(wire) {
+            let missing = self.object.is_none();
+            return if missing { Answer::Missing } else { Answer::Refused };
+        }
+        let before = self.object;
+        self.object = wire.body();
+        let etag = self.object.or(before).expect("a delete found something").etag();
+        Answer::Done { etag }
+    }
+
+    pub fn look(&self, unless: Option<&ETag>) -> Answer {
+        match self.object {
+            None => Answer::Missing,
+            Some(body) if unless == Some(&body.etag()) => Answer::NotModified,
+            Some(body) => Answer::Lock(body.sighting()),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The state that the checker explores, and what may happen next.
+
+use stateright::{Model, Property};
+use tenure::protocol::candidate::Input;
+use tenure::protocol::message::{Request, Step, Wait};
+
+use super::checks::{self, History};
+use super::process::Process;
+use super::store::{Body, Store, Wire};
+use super::{Broken, Setting};
+use crate::setting::Budget;
+
+/// The model: a setting, to be explored whole.
+#[derive(Debug, Clone)]
+pub struct Game {
+    pub setting: Setting,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct World {
+    pub store: Store,
+    pub processes: Vec<Process>,
+    /// Writes under way that nobody waits for, in order.
+    pub wires: Vec<Message>,
+    pub left: Budget,
+    pub peer: Peer,
+    pub history: History,
+    /// How often the object was written; only counted where `no ABA` is asked for.
+    pub writes: u8,
+}
+
+/// A write under way, and how often the object had been written when its writer first saw what it
+/// overwrites.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Message {
+    pub wire: Wire,
+    pub since: Option<u8>,
+}
+
+/// A peer that follows the If-Match post and knows nothing else. Its clock may say anything.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Peer {
+    /// It has read this, and thinks that it has expired.
+    pub about: Option<Option<Body>>,
+    /// It has written this, and thinks that it leads.
+    pub holds: Option<Body>,
+}
+
+/// What may happen. Numbers are places in the state's lists.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// What the process asks for, once told what is due, is carried out and answered.
+    Serve(usize, Due, Serving),
+    /// The process is told that nobody knows; its write is under way.
+    GivesUp(usize, Due),
+    Deliver(usize),
+    Tell(usize, Input),
+    Crash(usize),
+    Arrives(usize),
+    ArrivesTwice(usize),
+    Depose,
+    PeerReads,
+    PeerTakes,
+    PeerRenews,
+    PeerReleases,
+}
+
+/// The input, if any, that makes a process send its request: one that is not sent yet is as good as
+/// one that is late.
+pub type Due = Option<Input>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Serving {
+    Once,
+    /// A copy of the write stays under way.
+    Twice,
+    /// The answer stays under way.
+    Late,
+    /// The write succeeds; 412 is answered.
+    UntrueRefusal,
+}
+
+impl Game {
+    fn process_actions(&self, world: &World, who: usize, actions: &mut Vec<Action>) {
+        let process = &world.processes[who];
+        let left = &world.left;
+        let mut may = |is: bool, action| {
+            if is {
+                actions.push(action);
+            }
+        };
+        may(left.crashes > 0, Action::Crash(who));
+        may(process.leads.is_some(), Action::Tell(who, Input::LeaseEnded));
+        may(process.leads.is_some() && left.abandons > 0, Action::Tell(who, Input::Abandon));
+        if process.mail.is_some() {
+            return may(true, Action::Deliver(who));
+        }
+        let free = process.greatest() < self.setting.last_token;
+        let ask = |due, writes| self.request_actions(world, who, due, writes);
+        match &process.machine.step() {
+            Step::Nonce if free => actions.extend(ask(None, true)),
+            Step::Nonce | Step::Failed(_) => {}
+            Step::Request(request) => {
+                actions.extend(ask(None, !matches!(request, Request::Look { .. })));
+            }
+            Step::Wait(Wait::Follow | Wait::Deposed) => {
+                actions.extend(ask(Some(Input::PollDue), false));
+                if free {
+                    actions.extend(ask(Some(Input::Lapsed), true));
+                }
+            }
+            Step::Wait(wait) => {
+                if *wait == Wait::Retry {
+                    actions.extend(ask(Some(Input::Resume), true));
+                } else if left.renewals > 0 {
+                    actions.extend(ask(Some(Input::RenewDue), true));
+                }
+                actions.extend(ask(Some(Input::Resign), true));
+            }
+        }
+    }
+
+    fn request_actions(&self, world: &World, who: usize, due: Due, writes: bool) -> Vec<Action> {
+        let Budget { gives_up, twice, late, untrue_refusals, .. } = world.left;
+        let serve = |serving| Action::Serve(who, due.clone(), serving);
+        // A read that failed is asked again, except by a leader.
+        let matters = writes || world.processes[who].leads.is_some();
+        let possible = [
+            (true, serve(Serving::Once)),
+            (gives_up > 0 && matters, Action::GivesUp(who, due.clone())),
+            (twice > 0 && writes, serve(Serving::Twice)),
+            (late > 0, serve(Serving::Late)),
+            (untrue_refusals > 0 && writes, serve(Serving::UntrueRefusal)),
+        ];
+        possible.into_iter().filter(|(is, _)| *is).map(|(_, action)| action).collect()
+    }
+
+    fn other_actions(&self, world: &World, actions: &mut Vec<Action>) {
+        for (which, message) in world.wires.iter().enumerate() {
+            if world.store.accepts(message.wire) {
+                actions.push(Action::Arrives(which));
+                if world.left.twice > 0 {
+                    actions.push(Action::ArrivesTwice(which));
+                }
+            }
+        }
+        let held = world.store.object.is_some_and(|body| body.ended().is_none());
+        if world.left.depositions > 0 && held {
+            actions.push(Action::Depose);
+        }
+        if world.left.foreign_creates > 0 && world.peer.about.is_none() {
+            actions.push(Action::PeerReads);
+        }
+        if world.peer.about.is_some() {
+            actions.push(Action::PeerTakes);
+        }
+        if world.peer.holds.is_some() {
+            actions.push(Action::PeerReleases);
+            if world.left.renewals > 0 {
+                actions.push(Action::PeerRenews);
+            }
+        }
+    }
+}
+
+impl World {
+    /// Drops the writes under way that no store can accept any more: an ETag never comes back.
+    fn forget_what_cannot_matter(&mut self, broken: Broken) {
+        if broken != Broken::Nothing {
+            return;
+        }
+        let mut possible: Vec<Option<Body>> = vec![self.store.object];
+        loop {
+            let known = possible.len();
+            for Message { wire, .. } in &self.wires {
+                let over = match wire {
+                    Wire::Create { .. } => None,
+                    Wire::Replace { tag, .. } => Some(*tag),
+                    _ => continue,
+                };
+                if possible.contains(&over) && !possible.contains(&wire.body()) {
+                    possible.push(wire.body());
+                }
+            }
+            if possible.len() == known {
+                break;
+            }
+        }
+        self.wires.retain(|message| match message.wire {
+            Wire::Create { .. } => self.store.object.is_none(),
+            Wire::Replace { tag, .. } => possible.contains(&Some(tag)),
+            _ => true,
+        });
+    }
+}
+
+impl Model for Game {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World {
+            store: Store::default(),
+            processes: vec![Process::new(); self.setting.candidates],
+            wires: Vec::new(),
+            left: self.setting.faults,
+            peer: Peer::default(),
+            history: History::default(),
+            writes: 0,
+        }]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        for who in 0..world.processes.len() {
+            // What is true of one is true of its equal.
+            if !world.processes[..who].contains(&world.processes[who]) {
+                self.process_actions(world, who, actions);
+            }
+        }
+        self.other_actions(world, actions);
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        let mut next = self.after(world.clone(), action)?;
+        next.forget_what_cannot_matter(self.setting.broken);
+        if !self.counts_writes() {
+            next.writes = 0;
+            next.processes.iter_mut().for_each(|process| process.seen = None);
+        }
+        next.wires.sort_unstable();
+        next.wires.dedup();
+        if !self.setting.named {
+            next.processes.sort_by_cached_key(crate::world::hash);
+        }
+        (next != *world).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Game>> {
+        checks::properties(&self.setting.always, &self.setting.sometimes)
+    }
+}

@@ -1,0 +1,93 @@
+//! A node written straight from the post "Leader election with S3 and If-Match" (2025): one object
+//! with the two fields `expires_at` and `token`, GET and conditional PUT, and the node's own wall
+//! clock to say whether the lock has expired.
+//!
+//! What the post leaves to its readers: the token, "starting at zero"; the release, which sets
+//! `expires_at` to zero and keeps the token; and that fields it does not know are ignored (its
+//! dataclass would refuse them). A lock is extended as it is acquired, without raising the token.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tenure::Clock;
+use tenure::store::{ETag, GetOutcome, PutOutcome, Store};
+
+/// The JSON blob of the post.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LockData {
+    pub expires_at: f64,
+    pub token: u64,
+}
+
+#[derive(Debug)]
+pub struct Node {
+    pub store: Arc<dyn Store>,
+    pub key: &'static str,
+    pub expires_in: Duration,
+    pub clock: Arc<dyn Clock>,
+}
+
+/// A lock that a node holds.
+#[derive(Debug, Clone)]
+pub struct Held {
+    pub data: LockData,
+    etag: ETag,
+}
+
+impl Node {
+    /// `acquire_lock` of the post.
+    pub async fn acquire(&self) -> Option<Held> {
+        let existing = match self.store.get(self.key, None, 1 << 16).await {
+            Ok(GetOutcome::Found(object)) => {
+                let data: LockData = serde_json::from_slice(&object.body).expect("both fields");
+                Some((data, object.etag))
+            }
+            Ok(GetOutcome::Missing) => None,
+            _ => return None,
+        };
+        if let Some((data, _)) = &existing
+            && self.timestamp() <= data.expires_at
+        {
+            return None;
+        }
+        let token = existing.as_ref().map_or(0, |(data, _)| data.token + 1);
+        let data = LockData { expires_at: self.timestamp() + self.expires_in.as_secs_f64(), token };
+        self.put(data, existing.map(|(_, etag)| etag)).await
+    }
+
+    /// Whether the node believes that it holds the lock.
+    pub fn believes(&self, held: &Held) -> bool {
+        self.timestamp() <= held.data.expires_at
+    }
+
+    /// A new `expires_at` under the same token.
+    pub async fn renew(&self, held: Held) -> Option<Held> {
+        let expires_at = self.timestamp() + self.expires_in.as_secs_f64();
+        self.put(LockData { expires_at, ..held.data }, Some(held.etag)).await
+    }
+
+    /// "Setting expires_at to zero without incrementing token."
+    pub async fn release(&self, held: Held) -> bool {
+        let data = LockData { expires_at: 0.0, ..held.data };
+        self.put(data, Some(held.etag)).await.is_some()
+    }
+
+    async fn put(&self, data: LockData, condition: Option<ETag>) -> Option<Held> {
+        let body = Bytes::from(serde_json::to_vec(&data).expect("two numbers"));
+        let outcome = match condition {
+            Some(etag) => self.store.replace(self.key, body, etag).await,
+            None => self.store.create(self.key, body).await,
+        };
+        match outcome {
+            Ok(PutOutcome::Done { etag: Some(etag) }) => Some(Held { data, etag }),
+            _ => None,
+        }
+    }
+
+    /// `datetime.now(UTC).timestamp()`.
+    fn timestamp(&self) -> f64 {
+        self.clock.now().wall.as_secs_f64()
+    }
+}
