@@ -13,6 +13,8 @@ use chrono::{DateTime, Utc};
 
 use crate::error::ErrorKind;
 
+#[cfg(feature = "s3")]
+mod aws;
 #[cfg(unix)]
 mod dir;
 mod memory;
