@@ -13,16 +13,20 @@ use chrono::{DateTime, Utc};
 
 use crate::error::ErrorKind;
 
-#[cfg(feature = "s3")]
+#[cfg(any(feature = "s3", feature = "dynamodb"))]
 mod aws;
 #[cfg(unix)]
 mod dir;
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
 mod memory;
 #[cfg(feature = "s3")]
 mod s3;
 
 #[cfg(unix)]
 pub use dir::DirStore;
+#[cfg(feature = "dynamodb")]
+pub use dynamodb::{DynamoStore, TableState};
 pub use memory::MemoryStore;
 #[cfg(feature = "s3")]
 pub use s3::S3Store;

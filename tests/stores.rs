@@ -32,6 +32,13 @@ async fn s3_over_http() {
     conformance::run(Arc::new(server.store(BUCKET)), "app/").await;
 }
 
+#[cfg(feature = "dynamodb")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn dynamodb_over_http() {
+    let server = support::dynamo_server::DynamoServer::start();
+    conformance::run(Arc::new(server.store()), "app/").await;
+}
+
 /// A server that is not ours, such as ministack.
 #[cfg(feature = "s3")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
