@@ -48,8 +48,7 @@
 //!   resigns.
 //! - [`Compactor`] deletes the epoch objects of the past.
 //! - [`store`] has the stores: S3 (feature `s3`, default), DynamoDB (feature `dynamodb`), a local
-//!   directory, memory; and the trait
-//!   for others.
+//!   directory, memory; and the trait for others.
 //!
 //! A lost race is a value; an [`Error`] has a [kind](ErrorKind) that says what to do.
 #![forbid(unsafe_code)]

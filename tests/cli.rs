@@ -5,12 +5,14 @@
 mod bench;
 #[path = "cli/compact.rs"]
 mod compact;
+#[path = "cli/dynamodb.rs"]
+mod dynamodb;
 #[path = "cli/look.rs"]
 mod look;
 #[cfg(feature = "s3")]
 #[path = "cli/s3.rs"]
 mod s3;
-#[cfg(feature = "s3")]
+#[cfg(any(feature = "s3", feature = "dynamodb"))]
 mod support;
 #[path = "cli/usage.rs"]
 mod usage;
