@@ -23,6 +23,7 @@ mod serve;
 mod tables;
 
 pub use self::expressions::Item;
+pub use self::serve::own_http_client;
 pub use self::tables::{Quirks, Table};
 use self::tables::{Refusal, Tables};
 

@@ -39,9 +39,14 @@ pub fn until(stopped: oneshot::Receiver<()>, listener: TcpListener, shared: Arc<
 /// One HTTP client for all tests of a process, without a proxy.
 pub fn http_client() -> SharedHttpClient {
     static CLIENT: OnceLock<SharedHttpClient> = OnceLock::new();
-    let provider = || Provider::Rustls(CryptoMode::Ring);
-    let build = || aws_smithy_http_client::Builder::new().tls_provider(provider()).build_https();
-    CLIENT.get_or_init(build).clone()
+    CLIENT.get_or_init(own_http_client).clone()
+}
+
+/// One that shares no connection, for tests of one server: a connection ends with the runtime of
+/// the test that made it.
+pub fn own_http_client() -> SharedHttpClient {
+    let provider = Provider::Rustls(CryptoMode::Ring);
+    aws_smithy_http_client::Builder::new().tls_provider(provider).build_https()
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
