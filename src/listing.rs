@@ -27,31 +27,14 @@ impl EpochsOfPage {
     /// Judges the page that was asked for `after`.
     pub(crate) fn of(keys: &Keys, after: &After, page: &Page) -> Result<EpochsOfPage, StoreError> {
         let start = key_of(keys, after);
-        let mut previous = start.as_str();
         if page.truncated && page.entries.is_empty() {
             // Asking again from the same key may well bring the same answer for ever. It says
             // nothing untrue, so it does not make the store unsafe.
             let why = format!("the listing after {start:?} says that more follows, but shows none");
             return Err(StoreError::new(StoreErrorKind::Transient, Happened::No, why));
         }
-        let mut epochs = Vec::new();
-        for entry in &page.entries {
-            let key = entry.key.as_str();
-            if !key.starts_with(keys.lock_prefix()) {
-                let prefix = keys.lock_prefix();
-                return Err(unsafe_store(format!(
-                    "the listing shows {key:?}, which does not start with {prefix:?}"
-                )));
-            }
-            if key <= previous {
-                return Err(out_of_order(previous, key));
-            }
-            if let Some(epoch) = keys.parse(key) {
-                let age = age(page.served_at, entry.last_modified);
-                epochs.push(Listed { epoch, size: entry.size, age });
-            }
-            previous = key;
-        }
+        let epochs = in_order(keys, &start, page)?;
+        let previous = page.entries.last().map_or(start.as_str(), |entry| entry.key.as_str());
         let ended = !page.truncated || previous >= keys.epoch(Epoch::MAX).as_str();
         let rest = (!ended).then(|| match keys.parse(previous) {
             Some(epoch) => After::Number(epoch.get()),
@@ -60,12 +43,49 @@ impl EpochsOfPage {
         Ok(EpochsOfPage { epochs, rest })
     }
 
+    /// Judges a page of the greatest keys after `after`; `None` if it does not tell which epoch is
+    /// the greatest, as foreign keys stand in front of it.
+    pub(crate) fn of_last(
+        keys: &Keys,
+        after: &After,
+        page: &Page,
+    ) -> Result<Option<EpochsOfPage>, StoreError> {
+        let epochs = in_order(keys, &key_of(keys, after), page)?;
+        // A greater epoch than those shown would have a greater key, and be shown.
+        let told = !epochs.is_empty() || !page.truncated;
+        Ok(told.then_some(EpochsOfPage { epochs, rest: None }))
+    }
+
     /// What the search for the newest epoch needs of it.
     pub(crate) fn listing(&self) -> Listing {
         let ends = self.epochs.first().zip(self.epochs.last());
         let epochs = ends.map(|(least, greatest)| (least.epoch, greatest.epoch));
         Listing { epochs, rest: self.rest.clone() }
     }
+}
+
+/// The epochs of a page whose keys ascend, all of them under the prefix and after `start`.
+fn in_order(keys: &Keys, start: &str, page: &Page) -> Result<Vec<Listed>, StoreError> {
+    let mut previous = start;
+    let mut epochs = Vec::new();
+    for entry in &page.entries {
+        let key = entry.key.as_str();
+        if !key.starts_with(keys.lock_prefix()) {
+            let prefix = keys.lock_prefix();
+            return Err(unsafe_store(format!(
+                "the listing shows {key:?}, which does not start with {prefix:?}"
+            )));
+        }
+        if key <= previous {
+            return Err(out_of_order(previous, key));
+        }
+        if let Some(epoch) = keys.parse(key) {
+            let age = age(page.served_at, entry.last_modified);
+            epochs.push(Listed { epoch, size: entry.size, age });
+        }
+        previous = key;
+    }
+    Ok(epochs)
 }
 
 /// The key that a listing starts after.
@@ -90,4 +110,45 @@ fn unsafe_store(why: String) -> StoreError {
 /// Both times are the store's. One in the future makes an object new, not old.
 fn age(served_at: Option<DateTime<Utc>>, modified: Option<DateTime<Utc>>) -> Option<Duration> {
     Some((served_at? - modified?).to_std().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Entry;
+
+    fn page(names: &[&str], truncated: bool) -> Page {
+        let entry = |name: &&str| Entry { key: format!("a/{name}"), size: 1, last_modified: None };
+        Page { entries: names.iter().map(entry).collect(), truncated, served_at: None }
+    }
+
+    fn last(names: &[&str], truncated: bool) -> Result<Option<Listing>, StoreErrorKind> {
+        let keys = Keys::new("a").unwrap();
+        let told = EpochsOfPage::of_last(&keys, &After::Number(4), &page(names, truncated));
+        told.map(|told| told.map(|page| page.listing())).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn a_page_of_the_greatest_keys_tells_the_newest_or_nothing() {
+        let (five, seven) = (Epoch::new(5).unwrap(), Epoch::new(7).unwrap());
+        let listing = |epochs| Ok(Some(Listing { epochs, rest: None }));
+        let names = ["lock-0000000005.json", "lock-0000000007.json", "lock-0000000007.json.bak"];
+        for truncated in [false, true] {
+            assert_eq!(last(&names, truncated), listing(Some((five, seven))));
+        }
+        assert_eq!(last(&[], false), listing(None));
+        assert_eq!(last(&["lock-x"], false), listing(None));
+        // Epochs may stand before the foreign keys.
+        assert_eq!(last(&["lock-x", "lock-y"], true), Ok(None));
+        assert_eq!(last(&[], true), Ok(None));
+    }
+
+    #[test]
+    fn a_page_of_the_greatest_keys_out_of_order_is_unsafe() {
+        let (four, five, six) =
+            ("lock-0000000004.json", "lock-0000000005.json", "lock-0000000006.json");
+        for names in [&[six, five][..], &[four, five], &[five, five], &["other"]] {
+            assert_eq!(last(names, false), Err(StoreErrorKind::Unsupported), "{names:?}");
+        }
+    }
 }

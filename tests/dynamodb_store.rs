@@ -255,3 +255,27 @@ async fn deleting_goes_by_25_and_names_the_keys_that_stay() {
     assert_eq!(server.keys(), ["app/kept"]);
     assert_eq!(store.delete(vec![]).await.unwrap(), DeleteOutcome::default());
 }
+
+#[tokio::test]
+async fn the_newest_of_a_thousand_epochs_is_one_query_for_a_few_items() {
+    let (server, store) = start();
+    server.in_table(|table| {
+        for number in 1..=1_000 {
+            let name = format!("lock-{number:010}.json");
+            let item = json!({
+                "prefix": { "S": "app" }, "name": { "S": name }, "version": { "S": "0" },
+                "body": { "S": "{\"expired\":true,\"validity_ms\":1,\"ended\":\"resigned\"}" },
+            });
+            table.put_raw(item.as_object().expect("it is one").clone());
+        }
+    });
+    let election = tenure::Election::builder(std::sync::Arc::new(store), "app").check_store(false);
+    let leadership = election.build().unwrap().campaign().await.unwrap();
+    assert_eq!(leadership.epoch().get(), 1_001);
+    let asked = ["DescribeTable", "Query", "GetItem", "PutItem", "Query"];
+    assert_eq!(server.operations()[..5], asked);
+    let queries = server.requests("Query");
+    assert_eq!((&queries[0]["ScanIndexForward"], &queries[0]["Limit"]), (&json!(false), &json!(4)));
+    assert_eq!(queries[1]["ScanIndexForward"], Value::Null, "confirmed from the start");
+    leadership.resign().await.unwrap();
+}

@@ -69,6 +69,11 @@ enum Fault {
     ListLagsBehind,
     ListStopsAtFolders,
     DeleteDoesNothing,
+    LastLagsBehind,
+    LastIsFirst,
+    LastIgnoresAfter,
+    LastHidesTruncation,
+    LastIsDescending,
 }
 
 #[derive(Debug)]
@@ -113,6 +118,29 @@ impl Store for Broken {
             _ => {}
         }
         Ok(page)
+    }
+
+    async fn list_last(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Option<Page>, StoreError> {
+        let mut last = match self.fault {
+            Fault::LastIsFirst => Some(self.inner.list(prefix, after, limit).await?),
+            Fault::LastIgnoresAfter => self.inner.list_last(prefix, "", limit).await?,
+            Fault::LastLagsBehind => self.inner.list_last(prefix, after, limit + 1).await?,
+            _ => self.inner.list_last(prefix, after, limit).await?,
+        };
+        if let Some(page) = &mut last {
+            match self.fault {
+                Fault::LastLagsBehind => drop(page.entries.pop()),
+                Fault::LastHidesTruncation => page.truncated = false,
+                Fault::LastIsDescending => page.entries.reverse(),
+                _ => {}
+            }
+        }
+        Ok(last)
     }
 
     async fn get(
@@ -230,5 +258,10 @@ broken! {
     broken_list_unordered: ListIsUnordered is noticed by "list-after-write";
     broken_list_lags_behind: ListLagsBehind is noticed by "list-after-write";
     broken_list_stops_at_folders: ListStopsAtFolders is noticed by "list-order";
+    broken_last_lags_behind: LastLagsBehind is noticed by "list-last";
+    broken_last_is_first: LastIsFirst is noticed by "list-last";
+    broken_last_ignores_after: LastIgnoresAfter is noticed by "list-last";
+    broken_last_hides_truncation: LastHidesTruncation is noticed by "list-last";
+    broken_last_is_descending: LastIsDescending is noticed by "list-last";
     broken_delete_does_nothing: DeleteDoesNothing is noticed by "list-after-write";
 }

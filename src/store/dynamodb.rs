@@ -177,6 +177,16 @@ impl Store for DynamoStore {
         self.query(prefix, after, limit).await
     }
 
+    /// One descending `Query`.
+    async fn list_last(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Option<Page>, StoreError> {
+        self.query_last(prefix, after, limit).await.map(Some)
+    }
+
     /// The whole item is read, whether or not its version is still the same.
     async fn get(
         &self,

@@ -32,7 +32,7 @@ impl DynamoStore {
             _ => None,
         };
         for _ in 0..EMPTY_PAGES {
-            let output = self.ask(prefix, place, start.take(), limit).await?;
+            let output = self.ask(prefix, place, Order::Ascending(start.take()), limit).await?;
             start = output.last_evaluated_key;
             let items = output.items.unwrap_or_default();
             if !items.is_empty() || start.is_none() {
@@ -45,11 +45,29 @@ impl DynamoStore {
         Err(asked.unsupported("it answered pages without an item and said that more follow"))
     }
 
+    /// The page of the greatest keys.
+    pub(super) async fn query_last(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let place = Place::of_prefix(prefix)?;
+        let output = self.ask(prefix, place, Order::Descending, limit).await?;
+        let items = output.items.unwrap_or_default();
+        let all = items.iter().filter_map(|item| item::entry(place, item));
+        // DynamoDB is not told where to end, so a page may go beyond.
+        let mut entries: Vec<_> = all.take_while(|entry| entry.key.as_str() > after).collect();
+        let truncated = output.last_evaluated_key.is_some() && entries.len() == items.len();
+        entries.reverse();
+        Ok(Page { entries, truncated, served_at: self.date.now() })
+    }
+
     async fn ask(
         &self,
         prefix: &str,
         place: Place<'_>,
-        start: Option<Item>,
+        order: Order,
         limit: usize,
     ) -> Result<QueryOutput, StoreError> {
         self.look_at_table().await?;
@@ -62,8 +80,11 @@ impl DynamoStore {
             .projection_expression(shown.join(", "))
             .expression_attribute_names("#prefix", item::PREFIX)
             .expression_attribute_values(":prefix", text(place.partition))
-            .limit(limit.clamp(1, 1_000) as i32)
-            .set_exclusive_start_key(start);
+            .limit(limit.clamp(1, 1_000) as i32);
+        query = match order {
+            Order::Ascending(start) => query.set_exclusive_start_key(start),
+            Order::Descending => query.scan_index_forward(false),
+        };
         for (placeholder, name) in shown.iter().zip(item::LISTED) {
             query = query.expression_attribute_names(placeholder, name);
         }
@@ -79,6 +100,12 @@ impl DynamoStore {
         self.date.heard(witness.served_at());
         output.map_err(|error| Asked::of(self, Verb::List, prefix).failed(&error, &witness))
     }
+}
+
+/// In which direction, and from where.
+enum Order {
+    Ascending(Option<Item>),
+    Descending,
 }
 
 fn text(text: &str) -> AttributeValue {
