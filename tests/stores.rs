@@ -10,9 +10,34 @@ use support::conformance::{self, Capabilities};
 use tenure::store::MemoryStore;
 use tenure::store::{DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn memory() {
-    conformance::run(Arc::new(MemoryStore::new()), "").await;
+/// The store of docs/adding-a-store.md.
+#[path = "stores/ledger.rs"]
+mod ledger;
+
+macro_rules! stores {
+    ($($name:ident: $store:expr;)+) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+        async fn $name() {
+            conformance::run(Arc::new($store), "").await;
+        }
+    )+};
+}
+
+stores! {
+    memory: MemoryStore::new();
+    ledger: ledger::Ledger::default();
+}
+
+/// What the suite has passed, elections take.
+#[tokio::test]
+async fn elections_run_on_the_added_store() {
+    let store: Arc<dyn Store> = Arc::new(ledger::Ledger::default());
+    for epoch in 1..=3 {
+        let election = tenure::Election::builder(Arc::clone(&store), "app/leader");
+        let leader = election.build().expect("settings").campaign().await.expect("elected");
+        assert_eq!(leader.epoch().get(), epoch);
+        leader.resign().await.expect("resigned");
+    }
 }
 
 #[cfg(unix)]
