@@ -7,6 +7,8 @@ servers=${CARGO_TARGET_DIR:-$root/target}/s3-servers
 bucket=tenure-test
 server_pid=
 server_key=testing
+# What tells that the server is up; a script may set another.
+server_is_up=make_bucket
 
 die() {
     echo "$(basename "$0"): $*" >&2
@@ -68,7 +70,7 @@ start_server() {
     server_pid=$!
     s3_environment "http://127.0.0.1:$port" "$server_key"
     for _ in {1..150}; do
-        if make_bucket; then
+        if "$server_is_up"; then
             rm -f "$log"
             return
         fi
@@ -92,6 +94,15 @@ request = urllib.request.Request(f"{endpoint}/{bucket}", method="PUT", headers=h
 # No proxy.
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 opener.open(request, timeout=30)
+EOF
+}
+
+# Whether anything answers, in place of a bucket: DynamoDB has none.
+speaks_dynamodb() {
+    python3 - "$AWS_ENDPOINT_URL" 2>/dev/null <<'EOF'
+import sys, urllib.request
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+opener.open(sys.argv[1], timeout=30)
 EOF
 }
 

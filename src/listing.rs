@@ -28,17 +28,27 @@ impl EpochsOfPage {
     pub(crate) fn of(keys: &Keys, after: &After, page: &Page) -> Result<EpochsOfPage, StoreError> {
         let start = key_of(keys, after);
         let last = judge(keys.lock_prefix(), &start, page)?;
-        let listed = |entry: &Entry| {
-            let age = age(page.served_at, entry.last_modified);
-            keys.parse(&entry.key).map(|epoch| Listed { epoch, size: entry.size, age })
-        };
-        let epochs = page.entries.iter().filter_map(listed).collect();
+        let epochs = epochs(keys, page);
         let ended = !page.truncated || last >= keys.epoch(Epoch::MAX).as_str();
         let rest = (!ended).then(|| match keys.parse(last) {
             Some(epoch) => After::Number(epoch.get()),
             None => After::Key(last.to_owned()),
         });
         Ok(EpochsOfPage { epochs, rest })
+    }
+
+    /// Judges a page of the greatest keys after `after`; `None` if it does not tell which epoch is
+    /// the greatest, as foreign keys stand in front of it.
+    pub(crate) fn of_last(
+        keys: &Keys,
+        after: &After,
+        page: &Page,
+    ) -> Result<Option<EpochsOfPage>, StoreError> {
+        in_order(keys.lock_prefix(), &key_of(keys, after), page)?;
+        let epochs = epochs(keys, page);
+        // A greater epoch than those shown would have a greater key, and be shown.
+        let told = !epochs.is_empty() || !page.truncated;
+        Ok(told.then_some(EpochsOfPage { epochs, rest: None }))
     }
 
     /// What the search for the newest epoch needs of it.
@@ -61,6 +71,11 @@ pub(crate) fn judge<'a>(
         let why = format!("the listing after {start:?} says that more follows, but shows none");
         return Err(StoreError::new(StoreErrorKind::Transient, Happened::No, why));
     }
+    in_order(prefix, start, page)
+}
+
+/// Whether its keys ascend, all of them under the prefix and after `start`.
+fn in_order<'a>(prefix: &str, start: &'a str, page: &'a Page) -> Result<&'a str, StoreError> {
     let mut previous = start;
     for entry in &page.entries {
         let key = entry.key.as_str();
@@ -75,6 +90,14 @@ pub(crate) fn judge<'a>(
         previous = key;
     }
     Ok(previous)
+}
+
+fn epochs(keys: &Keys, page: &Page) -> Vec<Listed> {
+    let listed = |entry: &Entry| {
+        let age = age(page.served_at, entry.last_modified);
+        keys.parse(&entry.key).map(|epoch| Listed { epoch, size: entry.size, age })
+    };
+    page.entries.iter().filter_map(listed).collect()
 }
 
 /// The key that a listing starts after.
@@ -99,4 +122,44 @@ fn unsafe_store(why: String) -> StoreError {
 /// Both times are the store's. One in the future makes an object new, not old.
 fn age(served_at: Option<DateTime<Utc>>, modified: Option<DateTime<Utc>>) -> Option<Duration> {
     Some((served_at? - modified?).to_std().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(names: &[&str], truncated: bool) -> Page {
+        let entry = |name: &&str| Entry { key: format!("a/{name}"), size: 1, last_modified: None };
+        Page { entries: names.iter().map(entry).collect(), truncated, served_at: None }
+    }
+
+    fn last(names: &[&str], truncated: bool) -> Result<Option<Listing>, StoreErrorKind> {
+        let keys = Keys::new("a").unwrap();
+        let told = EpochsOfPage::of_last(&keys, &After::Number(4), &page(names, truncated));
+        told.map(|told| told.map(|page| page.listing())).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn a_page_of_the_greatest_keys_tells_the_newest_or_nothing() {
+        let (five, seven) = (Epoch::new(5).unwrap(), Epoch::new(7).unwrap());
+        let listing = |epochs| Ok(Some(Listing { epochs, rest: None }));
+        let names = ["lock-0000000005.json", "lock-0000000007.json", "lock-0000000007.json.bak"];
+        for truncated in [false, true] {
+            assert_eq!(last(&names, truncated), listing(Some((five, seven))));
+        }
+        assert_eq!(last(&[], false), listing(None));
+        assert_eq!(last(&["lock-x"], false), listing(None));
+        // Epochs may stand before the foreign keys.
+        assert_eq!(last(&["lock-x", "lock-y"], true), Ok(None));
+        assert_eq!(last(&[], true), Ok(None));
+    }
+
+    #[test]
+    fn a_page_of_the_greatest_keys_out_of_order_is_unsafe() {
+        let (four, five, six) =
+            ("lock-0000000004.json", "lock-0000000005.json", "lock-0000000006.json");
+        for names in [&[six, five][..], &[four, five], &[five, five], &["other"]] {
+            assert_eq!(last(names, false), Err(StoreErrorKind::Unsupported), "{names:?}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Where epoch objects live: a trait of five calls, and the stores that implement it.
+//! Where epoch objects live: a trait of five calls and an optional one, and the stores that implement it.
 //!
 //! A refused condition is a value ([`PutOutcome::Refused`]); a [`StoreError`] says what is known of
 //! a request that failed ([`Happened`]). Nothing here knows about elections.
@@ -13,14 +13,20 @@ use chrono::{DateTime, Utc};
 
 use crate::error::ErrorKind;
 
+#[cfg(any(feature = "s3", feature = "dynamodb"))]
+mod aws;
 #[cfg(unix)]
 mod dir;
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
 mod memory;
 #[cfg(feature = "s3")]
 mod s3;
 
 #[cfg(unix)]
 pub use dir::DirStore;
+#[cfg(feature = "dynamodb")]
+pub use dynamodb::{DynamoStore, TableState};
 pub use memory::MemoryStore;
 #[cfg(feature = "s3")]
 pub use s3::S3Store;
@@ -61,6 +67,23 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// A page may hold fewer keys than `limit` (1 to 1,000) without being the last: only
     /// [`Page::truncated`] tells. One request.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError>;
+
+    /// The greatest keys that start with `prefix` and are greater than `after`, at most `limit` of
+    /// them, in ascending order all the same; `None` where the store cannot read a listing from its
+    /// end. At least one, if there is any.
+    ///
+    /// [`Page::truncated`] tells whether smaller ones were left out. A store that offers it spares
+    /// a campaign the search through a long listing; nothing that an election promises rests on it.
+    /// One request, or none.
+    async fn list_last(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Option<Page>, StoreError> {
+        let _ = (prefix, after, limit);
+        Ok(None)
+    }
 
     /// The object at `key`; [`GetOutcome::NotModified`] without a body if its ETag is still
     /// `unless`.

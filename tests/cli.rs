@@ -5,6 +5,8 @@
 mod bench;
 #[path = "cli/compact.rs"]
 mod compact;
+#[path = "cli/dynamodb.rs"]
+mod dynamodb;
 #[path = "cli/look.rs"]
 mod look;
 #[cfg(feature = "s3")]
@@ -12,7 +14,7 @@ mod look;
 mod s3;
 #[path = "cli/single.rs"]
 mod single;
-#[cfg(feature = "s3")]
+#[cfg(any(feature = "s3", feature = "dynamodb"))]
 mod support;
 #[path = "cli/usage.rs"]
 mod usage;

@@ -10,9 +10,34 @@ use support::conformance::{self, Capabilities};
 use tenure::store::MemoryStore;
 use tenure::store::{DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn memory() {
-    conformance::run(Arc::new(MemoryStore::new()), "").await;
+/// The store of docs/adding-a-store.md.
+#[path = "stores/ledger.rs"]
+mod ledger;
+
+macro_rules! stores {
+    ($($name:ident: $store:expr;)+) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+        async fn $name() {
+            conformance::run(Arc::new($store), "").await;
+        }
+    )+};
+}
+
+stores! {
+    memory: MemoryStore::new();
+    ledger: ledger::Ledger::default();
+}
+
+/// What the suite has passed, elections take.
+#[tokio::test]
+async fn elections_run_on_the_added_store() {
+    let store: Arc<dyn Store> = Arc::new(ledger::Ledger::default());
+    for epoch in 1..=3 {
+        let election = tenure::Election::builder(Arc::clone(&store), "app/leader");
+        let leader = election.build().expect("settings").campaign().await.expect("elected");
+        assert_eq!(leader.epoch().get(), epoch);
+        leader.resign().await.expect("resigned");
+    }
 }
 
 #[cfg(unix)]
@@ -30,6 +55,13 @@ async fn s3_over_http() {
     use support::s3_server::{BUCKET, S3Server};
     let server = S3Server::start().await;
     conformance::run(Arc::new(server.store(BUCKET)), "app/").await;
+}
+
+#[cfg(feature = "dynamodb")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn dynamodb_over_http() {
+    let server = support::dynamo_server::DynamoServer::start();
+    conformance::run(Arc::new(server.store()), "app/").await;
 }
 
 /// A server that is not ours, such as ministack.
@@ -62,6 +94,11 @@ enum Fault {
     ListLagsBehind,
     ListStopsAtFolders,
     DeleteDoesNothing,
+    LastLagsBehind,
+    LastIsFirst,
+    LastIgnoresAfter,
+    LastHidesTruncation,
+    LastIsDescending,
 }
 
 #[derive(Debug)]
@@ -106,6 +143,29 @@ impl Store for Broken {
             _ => {}
         }
         Ok(page)
+    }
+
+    async fn list_last(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Option<Page>, StoreError> {
+        let mut last = match self.fault {
+            Fault::LastIsFirst => Some(self.inner.list(prefix, after, limit).await?),
+            Fault::LastIgnoresAfter => self.inner.list_last(prefix, "", limit).await?,
+            Fault::LastLagsBehind => self.inner.list_last(prefix, after, limit + 1).await?,
+            _ => self.inner.list_last(prefix, after, limit).await?,
+        };
+        if let Some(page) = &mut last {
+            match self.fault {
+                Fault::LastLagsBehind => drop(page.entries.pop()),
+                Fault::LastHidesTruncation => page.truncated = false,
+                Fault::LastIsDescending => page.entries.reverse(),
+                _ => {}
+            }
+        }
+        Ok(last)
     }
 
     async fn get(
@@ -223,5 +283,10 @@ broken! {
     broken_list_unordered: ListIsUnordered is noticed by "list-after-write";
     broken_list_lags_behind: ListLagsBehind is noticed by "list-after-write";
     broken_list_stops_at_folders: ListStopsAtFolders is noticed by "list-order";
+    broken_last_lags_behind: LastLagsBehind is noticed by "list-last";
+    broken_last_is_first: LastIsFirst is noticed by "list-last";
+    broken_last_ignores_after: LastIgnoresAfter is noticed by "list-last";
+    broken_last_hides_truncation: LastHidesTruncation is noticed by "list-last";
+    broken_last_is_descending: LastIsDescending is noticed by "list-last";
     broken_delete_does_nothing: DeleteDoesNothing is noticed by "list-after-write";
 }

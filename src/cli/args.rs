@@ -32,6 +32,9 @@ pub enum Verb {
     /// Delete superseded epoch objects, never the newest
     #[command(after_help = EXIT_CODES)]
     Compact(CompactArgs),
+    /// Make the table of a DynamoDB store
+    #[command(after_help = EXIT_CODES, disable_help_subcommand = true)]
+    Table(TableArgs),
     /// Kills the group of CMD when its lease ends; started by `run`
     #[command(name = "__guard", hide = true)]
     Guard,
@@ -111,10 +114,30 @@ pub struct CompactArgs {
 }
 
 #[derive(Debug, clap::Args)]
+pub struct TableArgs {
+    #[command(subcommand)]
+    pub verb: TableVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TableVerb {
+    /// Make the table, paid by the request, and wait until it can be used; a table that is there
+    /// already is left as it is
+    #[command(after_help = EXIT_CODES)]
+    Create(TableCreateArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct TableCreateArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+}
+
+#[derive(Debug, clap::Args)]
 pub struct StoreArg {
-    /// Where the election lives: s3://BUCKET/PREFIX, or file:///PATH for the processes of one
-    /// machine. S3 settings come from the usual AWS environment and files (AWS_ENDPOINT_URL,
-    /// AWS_REGION, AWS_PROFILE, …)
+    /// Where the election lives: s3://BUCKET/PREFIX, dynamodb://TABLE/PREFIX, or file:///PATH for
+    /// the processes of one machine. Settings come from the usual AWS environment and files
+    /// (AWS_ENDPOINT_URL, AWS_REGION, AWS_PROFILE, …)
     #[arg(long, value_name = "URL")]
     pub store: StoreUrl,
     /// How the election lies there. All who take part in it must say the same

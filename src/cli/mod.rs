@@ -12,6 +12,7 @@ mod run;
 mod signals;
 mod status;
 mod store_url;
+mod table;
 mod watch;
 
 use std::io::{self, Write as _};
@@ -66,6 +67,7 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
             Verb::Status(args) => status::status(args).await,
             Verb::Watch(args) => watch::watch(args).await,
             Verb::Compact(args) => compact::compact(args).await,
+            Verb::Table(args) => table::table(args).await,
             Verb::Guard | Verb::Gate(_) => unreachable!("both need no runtime"),
         }
     });

@@ -11,7 +11,7 @@ use super::args::LayoutArg;
 use super::exit::{self, Failure};
 use super::store_url::{Place, StoreUrl};
 
-/// What becomes of a directory that does not exist. A bucket is never made.
+/// What becomes of a directory that does not exist. A bucket or a table is never made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     /// It is made: whoever campaigns founds the election.
@@ -26,11 +26,12 @@ pub struct Opened {
     pub prefix: String,
 }
 
-/// Opens the store. A bucket is not asked for anything yet.
+/// Opens the store. A bucket or a table is not asked for anything yet.
 pub async fn open(url: &StoreUrl, missing: Missing) -> Result<Opened, Failure> {
     match url.place() {
         Place::Dir { path } => dir(path, url, missing),
         Place::S3 { bucket, prefix } => s3(bucket, prefix).await,
+        Place::DynamoDb { table, prefix } => dynamodb(table, prefix).await,
     }
 }
 
@@ -61,7 +62,7 @@ pub async fn refuse_other_layout(
 pub fn prefix(url: &StoreUrl) -> &str {
     match url.place() {
         Place::Dir { .. } => "",
-        Place::S3 { prefix, .. } => prefix,
+        Place::S3 { prefix, .. } | Place::DynamoDb { prefix, .. } => prefix,
     }
 }
 
@@ -84,4 +85,34 @@ async fn s3(bucket: &str, prefix: &str) -> Result<Opened, Failure> {
 async fn s3(bucket: &str, _prefix: &str) -> Result<Opened, Failure> {
     let why = format!("s3://{bucket}: this build has no S3 store: build it with --features cli,s3");
     Err(Failure::new(exit::USAGE, why))
+}
+
+async fn dynamodb(table: &str, prefix: &str) -> Result<Opened, Failure> {
+    // Its part before the first slash is the partition of the election.
+    if prefix.is_empty() || prefix == "/" {
+        let why = format!("an election in a table needs a prefix: dynamodb://{table}/PREFIX");
+        return Err(Failure::new(exit::USAGE, why));
+    }
+    let store = Arc::new(dynamo_store(table).await?);
+    Ok(Opened { store, prefix: prefix.to_owned() })
+}
+
+/// The store of a table, to make the table or to use it.
+#[cfg(feature = "dynamodb")]
+pub async fn dynamo_store(table: &str) -> Result<tenure::store::DynamoStore, Failure> {
+    Ok(tenure::store::DynamoStore::from_env(table).await)
+}
+
+#[cfg(not(feature = "dynamodb"))]
+async fn dynamo_store(table: &str) -> Result<tenure::store::MemoryStore, Failure> {
+    Err(no_dynamodb(table))
+}
+
+#[cfg(not(feature = "dynamodb"))]
+pub fn no_dynamodb(table: &str) -> Failure {
+    let why = format!(
+        "dynamodb://{table}: this build has no DynamoDB store: build it with --features \
+         cli,dynamodb"
+    );
+    Failure::new(exit::USAGE, why)
 }

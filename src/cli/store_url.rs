@@ -18,6 +18,8 @@ pub struct StoreUrl {
 pub enum Place {
     /// A bucket, and the key prefix in it; the election normalises and checks the prefix.
     S3 { bucket: String, prefix: String },
+    /// A table, and the key prefix in it.
+    DynamoDb { table: String, prefix: String },
     /// A directory of this machine. The election has the empty prefix in it.
     Dir { path: PathBuf },
 }
@@ -46,12 +48,13 @@ impl FromStr for StoreUrl {
             error => format!("{error}; write {FORMS}"),
         })?;
         if url.query().is_some() || url.fragment().is_some() {
-            return Err("a store takes no `?` or `#` part; S3 settings come from the AWS \
+            return Err("a store takes no `?` or `#` part; settings come from the AWS \
                         environment"
                 .to_owned());
         }
         let place = match url.scheme() {
             "s3" => s3(&url, text)?,
+            "dynamodb" => dynamodb(&url, text)?,
             "file" => dir(&url, text)?,
             "s3a" | "s3n" => return Err("write s3://BUCKET/PREFIX".to_owned()),
             "gs" | "gcs" | "az" | "azure" | "abfs" | "abfss" | "memory" => {
@@ -72,32 +75,44 @@ impl FromStr for StoreUrl {
 }
 
 fn s3(url: &Url, text: &str) -> Result<Place, String> {
+    let (bucket, prefix) = named(url, text, "bucket", "s3://BUCKET/PREFIX")?;
+    Ok(Place::S3 { bucket, prefix })
+}
+
+fn dynamodb(url: &Url, text: &str) -> Result<Place, String> {
+    let (table, prefix) = named(url, text, "table", "dynamodb://TABLE/PREFIX")?;
+    Ok(Place::DynamoDb { table, prefix })
+}
+
+/// The name of a bucket or a table, and the prefix.
+fn named(url: &Url, text: &str, what: &str, form: &str) -> Result<(String, String), String> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err("credentials do not belong into the URL; they come from the AWS environment \
                     and files"
             .to_owned());
     }
     if url.port().is_some() {
-        return Err(
-            "a bucket has no port; the address of the server goes into AWS_ENDPOINT_URL".to_owned()
-        );
+        return Err(format!(
+            "a {what} has no port; the address of the server goes into AWS_ENDPOINT_URL"
+        ));
     }
     if text.contains('%') {
-        return Err("percent-encoding is not decoded in s3:// URLs; write the characters \
-                    themselves"
-            .to_owned());
+        return Err(format!(
+            "percent-encoding is not decoded in {}:// URLs; write the characters themselves",
+            url.scheme()
+        ));
     }
     // The parser resolves `..` and encodes what is not ASCII; keys are taken as they are written.
     let rest = text.split_once("://").map_or("", |(_, rest)| rest);
-    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-    if bucket.is_empty() {
-        return Err("it names no bucket; write s3://BUCKET/PREFIX".to_owned());
+    let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    if name.is_empty() {
+        return Err(format!("it names no {what}; write {form}"));
     }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    if !bucket.bytes().all(plain) {
-        return Err(format!("{bucket:?} is not the name of a bucket"));
+    if !name.bytes().all(plain) {
+        return Err(format!("{name:?} is not the name of a {what}"));
     }
-    Ok(Place::S3 { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+    Ok((name.to_owned(), prefix.to_owned()))
 }
 
 fn dir(url: &Url, text: &str) -> Result<Place, String> {
@@ -122,7 +137,7 @@ fn dir(url: &Url, text: &str) -> Result<Place, String> {
     Ok(Place::Dir { path })
 }
 
-const FORMS: &str = "s3://BUCKET/PREFIX or file:///PATH";
+const FORMS: &str = "s3://BUCKET/PREFIX, dynamodb://TABLE/PREFIX or file:///PATH";
 
 #[cfg(test)]
 mod tests {
@@ -152,6 +167,21 @@ mod tests {
         assert_eq!(place("s3://jobs"), s3("jobs", ""));
         assert_eq!(place("s3://jobs/"), s3("jobs", ""));
         assert_eq!(place("s3://My_old.Bucket/x"), s3("My_old.Bucket", "x"));
+    }
+
+    #[test]
+    fn a_table_and_a_prefix() {
+        let table = |prefix: &str| Place::DynamoDb {
+            table: "Locks_1.a-b".to_owned(),
+            prefix: prefix.to_owned(),
+        };
+        assert_eq!(place("dynamodb://Locks_1.a-b/app/größe"), table("app/größe"));
+        assert_eq!(place("dynamodb://Locks_1.a-b"), table(""));
+        for text in ["dynamodb://", "dynamodb:///app", "dynamodb:app"] {
+            assert!(refused(text).contains("names no table"), "{text}");
+        }
+        assert!(refused("dynamodb://localhost:8000/p").contains("AWS_ENDPOINT_URL"));
+        assert!(refused("dynamodb://t/a%20b").contains("percent"));
     }
 
     #[test]

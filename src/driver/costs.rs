@@ -81,8 +81,49 @@ fn scripted(memory: &MemoryStore, script: &[Want]) -> Arc<MockStore> {
             }
         }
     }
+    mock.expect_list_last().returning(|_, _, _| Ok(None));
     mock.expect_describe().returning(|| "scripted".to_owned());
     Arc::new(mock)
+}
+
+/// Where the store can list from the end, the newest is found so, and a grant is confirmed by a
+/// listing from the start all the same.
+#[tokio::test(start_paused = true)]
+async fn the_newest_is_found_from_the_end_and_a_grant_confirmed_from_the_start() {
+    let world = World::new();
+    for _ in 0..3 {
+        world.leader().await.resign().await.unwrap();
+    }
+    let mut mock = MockStore::new();
+    let order = &mut Sequence::new();
+    let done = "a store in memory answers at once";
+    let memory = world.memory.clone();
+    mock.expect_list_last().times(1).in_sequence(order).returning(move |prefix, after, limit| {
+        assert!(after.ends_with(START) && limit < 10);
+        memory.list_last(prefix, after, limit).now_or_never().expect(done)
+    });
+    let third = "app/lock-0000000003.json";
+    let memory = world.memory.clone();
+    mock.expect_get().withf(move |key, _, _| key == third).times(1).in_sequence(order).returning(
+        move |key, unless, most| memory.get(key, unless, most).now_or_never().expect(done),
+    );
+    let memory = world.memory.clone();
+    mock.expect_create()
+        .times(1)
+        .in_sequence(order)
+        .returning(move |key, body| memory.create(key, body).now_or_never().expect(done));
+    let memory = world.memory.clone();
+    mock.expect_list()
+        .withf(|_, after, _| after.ends_with("lock-0000000004.json"))
+        .times(1)
+        .in_sequence(order)
+        .returning(move |prefix, after, limit| {
+            memory.list(prefix, after, limit).now_or_never().expect(done)
+        });
+    mock.expect_describe().returning(|| "scripted".to_owned());
+    let election = Election::builder(Arc::new(mock), "app").validity(secs(10)).check_store(false);
+    let election = election.process(world.process(1)).build().unwrap();
+    end(election.campaign().await.unwrap()).await;
 }
 
 /// A machine and a store in memory, and elections that must send exactly what they are told.

@@ -176,6 +176,12 @@ impl Candidate {
         }
     }
 
+    /// Whether the next LIST only looks for the newest epoch, so that a greater one may be missing in
+    /// the answer. Of a confirmation, or where the known one did not show, none may.
+    pub fn looks_for_the_newest(&self) -> bool {
+        matches!(self.state, State::Find { suspect: None, .. })
+    }
+
     /// What to do next.
     pub fn step(&self) -> Step {
         Step::Request(match &self.state {

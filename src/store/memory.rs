@@ -80,6 +80,19 @@ impl Store for MemoryStore {
         Ok(Page { entries, truncated, served_at: Some(self.clock.now().time_of_day()) })
     }
 
+    async fn list_last(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Option<Page>, StoreError> {
+        let mut page = self.list(prefix, after, usize::MAX).await?;
+        let left_out = page.entries.len().saturating_sub(limit);
+        page.entries.drain(..left_out);
+        page.truncated = left_out > 0;
+        Ok(Some(page))
+    }
+
     async fn get(
         &self,
         key: &str,

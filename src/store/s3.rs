@@ -15,8 +15,9 @@ use bytes::{Bytes, BytesMut};
 use chrono::{DateTime, Utc};
 use percent_encoding::percent_decode_str;
 
-use self::failure::{Asked, answered, without_secrets};
-use self::witness::Witness;
+use self::failure::{Asked, answered};
+use super::aws::Witness;
+use super::aws::words::without_secrets;
 use super::{
     DeleteOutcome, ETag, Entry, GetOutcome, Happened, Object, Page, PutOutcome, Store, StoreError,
     StoreErrorKind,
@@ -24,7 +25,6 @@ use super::{
 
 mod client;
 mod failure;
-mod witness;
 
 /// How many empty pages of one listing are read past. A versioned bucket answers such pages where
 /// many keys in a row were deleted, up to 1,000 a page.

@@ -51,7 +51,7 @@ impl Capabilities {
 }
 
 /// How many checks there are for a store that dates its objects.
-pub const CHECKS: usize = 17;
+pub const CHECKS: usize = 18;
 
 /// 50, or what `TENURE_RACE_ROUNDS` says.
 pub fn race_rounds() -> usize {
@@ -115,6 +115,7 @@ fn checks<'a>(
         ("list-prefix", listings::lists_only_the_prefix(of("list-prefix")).boxed()),
         ("list-after", listings::starts_after(of("list-after")).boxed()),
         ("list-pages", listings::pages(of("list-pages")).boxed()),
+        ("list-last", listings::lists_the_last(of("list-last")).boxed()),
         ("delete", deletes(of("delete")).boxed()),
         ("delete-create", starts_anew_after_a_delete(of("delete-create"), can).boxed()),
     ];

@@ -5,14 +5,14 @@ use std::error::Error as StdError;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
-use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::types::Error as KeyError;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::ServiceError;
 
-use super::witness::Witness;
 use super::{Happened, S3Store, StoreError, StoreErrorKind};
+use crate::store::aws::Witness;
+use crate::store::aws::words::{self, causes, never_connected, printable};
 
 /// What was asked of a store, for its errors.
 #[derive(Clone, Copy)]
@@ -181,22 +181,7 @@ impl<'a> Asked<'a> {
 
     /// Nothing came as far as the network: settings or credentials are missing.
     fn not_sent(self, error: &(dyn StdError + 'static)) -> StoreError {
-        let (kind, advice) = match find::<CredentialsError>(error) {
-            Some(CredentialsError::CredentialsNotLoaded(_)) => (
-                StoreErrorKind::AccessDenied,
-                "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, \
-                 or give the machine a role",
-            ),
-            Some(CredentialsError::InvalidConfiguration(_)) => {
-                (StoreErrorKind::AccessDenied, "the settings of the credentials are wrong")
-            }
-            // A service that hands out credentials is away as often as any other.
-            Some(_) => (StoreErrorKind::Transient, "the credentials could not be fetched"),
-            None if causes(error).contains("region") => {
-                (StoreErrorKind::Invalid, "no region: set AWS_REGION, or region in the profile")
-            }
-            None => (StoreErrorKind::Invalid, "the request could not be built"),
-        };
+        let (kind, advice) = words::not_sent(error);
         self.error(kind, Happened::No, &format!("{advice} ({})", causes(error)))
     }
 
@@ -301,56 +286,6 @@ fn is_xml(raw: &HttpResponse) -> bool {
             .any(|start| body.starts_with(start))
 }
 
-/// Whether there was no connection to send the request on.
-fn never_connected(error: &(dyn StdError + 'static)) -> bool {
-    find::<hyper_util::client::legacy::Error>(error).is_some_and(|error| error.is_connect())
-}
-
-/// The first error of this type in the chain of causes.
-fn find<'e, T: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e T> {
-    chain(error).find_map(|error| error.downcast_ref())
-}
-
-fn chain<'e>(
-    error: &'e (dyn StdError + 'static),
-) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
-    std::iter::successors(Some(error), |error| (**error).source())
-}
-
-/// The chain of causes on one line, without the SDK's outer words and without repetitions.
-fn causes(error: &(dyn StdError + 'static)) -> String {
-    let mut line = String::new();
-    for error in chain(error).skip(1) {
-        let text = printable(&error.to_string());
-        if !line.contains(&text) {
-            let separator = if line.is_empty() { "" } else { ": " };
-            let _ = write!(line, "{separator}{text}");
-        }
-    }
-    line
-}
-
-/// The words of the store or the SDK, on one line, short, and without what a URL may hide.
-fn printable(text: &str) -> String {
-    let line: String = text.split_inclusive(char::is_whitespace).map(without_secrets).collect();
-    line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
-}
-
-/// A word that may be a URL, without the name, the password and the query that one could write
-/// into it.
-pub(super) fn without_secrets(word: &str) -> String {
-    let Some((scheme, rest)) = word.split_once("://") else { return word.to_owned() };
-    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    let space = if word.ends_with(char::is_whitespace) { " " } else { "" };
-    if path.contains('@') {
-        // A password may hold a slash.
-        return format!("{scheme}://…{space}");
-    }
-    let host = authority.rsplit('@').next().unwrap_or(authority);
-    let path = path.split(['?', '#']).next().unwrap_or(path);
-    format!("{scheme}://{}{}{space}", host.trim_end(), path.trim_end())
-}
-
 #[cfg(test)]
 mod tests {
     use aws_smithy_runtime_api::http::StatusCode;
@@ -368,19 +303,5 @@ mod tests {
         with_header.headers_mut().insert("x-amz-bucket-region", "us-west-2");
         assert_eq!(region(&with_header).as_deref(), Some("us-west-2"));
         assert_eq!(region(&answer("<Error><Region>")), None);
-    }
-
-    #[test]
-    fn a_message_shows_no_password_of_a_url() {
-        for (text, shown) in [
-            ("no URL: a@b?c", "no URL: a@b?c"),
-            ("at http://127.0.0.1:9000/x y", "at http://127.0.0.1:9000/x y"),
-            ("at `https://me:secret@host/x?token=secret` now", "at `https://host/x now"),
-            ("at https://me:secret@host\nnow", "at https://host now"),
-            ("at https://me:sec/ret@host now", "at https://… now"),
-            ("https://host?secret", "https://host"),
-        ] {
-            assert_eq!(printable(text), shown);
-        }
     }
 }

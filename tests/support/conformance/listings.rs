@@ -98,3 +98,65 @@ pub(super) async fn pages(check: Check<'_>) {
         other => check.fail(format_args!("after the last key: {other:?}")),
     }
 }
+
+/// Only of a store that offers it.
+pub(super) async fn lists_the_last(check: Check<'_>) {
+    let prefix = check.key("lock-");
+    if check.list_last(&prefix, "", 1).await.is_none() {
+        return;
+    }
+    let names = (1..=7).map(|i| format!("lock-{i:010}.json")).collect::<Vec<_>>();
+    // Beside the prefix, where a listing from the wrong end would begin.
+    for name in ["lock", "loc/9", "locl", "m"] {
+        check.created(name, "x").await;
+    }
+    for (count, name) in (1..).zip(&names) {
+        check.created(name, "x").await;
+        for limit in [1, 2, 6, 7, 8, 1_000] {
+            let shown = &names[count - limit.min(count)..count];
+            let after = check.key("");
+            check.shows_last(&after, limit, shown, count > limit).await;
+        }
+    }
+    for limit in [1, 3, 1_000] {
+        let left = names.len() - 4;
+        let shown = &names[names.len().saturating_sub(limit).max(4)..];
+        check.shows_last(&check.key(&names[3]), limit, shown, left > limit).await;
+        let between = check.key("lock-0000000004.json.bak");
+        check.shows_last(&between, limit, shown, left > limit).await;
+        check.shows_last(&check.key(&names[6]), limit, &[], false).await;
+        check.shows_last(&check.key("z"), limit, &[], false).await;
+    }
+    check.delete(&[&names[6]]).await;
+    check.shows_last("", 1, &names[5..6], true).await;
+}
+
+impl Check<'_> {
+    /// The keys of the page, and whether smaller ones were left out; `None` if it is not offered.
+    async fn list_last(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Option<(Vec<String>, bool)> {
+        match self.store.list_last(prefix, after, limit).await {
+            Ok(page) => page.map(|page| {
+                (page.entries.into_iter().map(|entry| entry.key).collect(), page.truncated)
+            }),
+            Err(error) => self.fail(format_args!("the last after {after}: {error:?}")),
+        }
+    }
+
+    /// The page of the last `limit` keys has these names, and says that more were left out if any
+    /// were: it may say so of none, as a page that is full does on some stores.
+    async fn shows_last(&self, after: &str, limit: usize, names: &[String], left_out: bool) {
+        let shown = self.list_last(&self.key("lock-"), after, limit).await;
+        let Some((keys, truncated)) = shown else { self.fail("offered once, and then not") };
+        let expected = names.iter().map(|name| self.key(name)).collect::<Vec<_>>();
+        expect_eq!(self, keys, expected, "the last {limit} after {after}");
+        let full = keys.len() == limit;
+        if left_out && !truncated || truncated && !left_out && !full {
+            self.fail(format_args!("the last {limit} after {after}: truncated is {truncated}"));
+        }
+    }
+}

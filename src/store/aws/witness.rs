@@ -15,7 +15,7 @@ use chrono::{DateTime, Utc};
 
 /// Watches one call. Where the SDK sends it again, the last answer counts.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Witness(Arc<Seen>);
+pub(in crate::store) struct Witness(Arc<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -31,17 +31,17 @@ struct Answer {
 
 impl Witness {
     /// Whether any attempt came as far as the network. If not, nothing can have happened.
-    pub(super) fn sent(&self) -> bool {
+    pub(in crate::store) fn sent(&self) -> bool {
         self.0.sent.load(Ordering::SeqCst)
     }
 
     /// The answer's `Date`.
-    pub(super) fn served_at(&self) -> Option<DateTime<Utc>> {
+    pub(in crate::store) fn served_at(&self) -> Option<DateTime<Utc>> {
         self.answer().served_at
     }
 
     /// Whether the answer calls itself a web page.
-    pub(super) fn html(&self) -> bool {
+    pub(in crate::store) fn html(&self) -> bool {
         self.answer().html
     }
 

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Runs a command beside dynalite, an emulator of DynamoDB in Node.js, installed under target/ if it
+# is missing.
+#
+#   scripts/dynalite.sh -- cargo test --features dynamodb --test dynamodb_servers -- --ignored
+#
+# The command finds the server through AWS_ENDPOINT_URL. The server stops with the command.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+parse_command "$@"
+version=${DYNALITE_VERSION:-4.0.0}
+folder=$servers/dynalite
+if [[ $(cat "$folder/installed" 2>/dev/null) != "$version" ]]; then
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    npm install --prefix "$folder" --silent --no-fund --no-audit "dynalite@$version" >&2
+    echo "$version" >"$folder/installed"
+fi
+port=$(free_port)
+# In memory; tables are there at once.
+server_is_up=speaks_dynamodb
+start_server dynalite "$port" node "$folder/node_modules/dynalite/cli.js" --port "$port" \
+    --host 127.0.0.1 --createTableMs 0
+run_command

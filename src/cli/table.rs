@@ -1,0 +1,44 @@
+//! `tenure table create`: makes the table of a DynamoDB store.
+
+use super::args::{TableArgs, TableVerb};
+use super::exit::{self, Failure};
+use super::store_url::Place;
+
+pub async fn table(args: TableArgs) -> Result<u8, Failure> {
+    let TableVerb::Create(args) = args.verb;
+    let url = &args.store.store;
+    match url.place() {
+        Place::DynamoDb { table, .. } => create(table).await,
+        _ => {
+            let why = format!("{url} has no table: write dynamodb://TABLE");
+            Err(Failure::new(exit::USAGE, why))
+        }
+    }
+}
+
+#[cfg(feature = "dynamodb")]
+async fn create(table: &str) -> Result<u8, Failure> {
+    use std::time::Duration;
+
+    use tenure::store::TableState;
+
+    use super::print::print;
+
+    let store = super::open::dynamo_store(table).await?;
+    let mut made = false;
+    // A table takes some seconds; whoever does not want to wait ends the command.
+    while store.create_table().await? != TableState::Ready {
+        made = true;
+        super::pause(Duration::from_millis(500)).await;
+    }
+    let _ = print(&match made {
+        true => format!("the table {table} is made"),
+        false => format!("the table {table} is there already, and its keys fit"),
+    })?;
+    Ok(0)
+}
+
+#[cfg(not(feature = "dynamodb"))]
+async fn create(table: &str) -> Result<u8, Failure> {
+    Err(super::open::no_dynamodb(table))
+}

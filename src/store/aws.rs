@@ -1,0 +1,47 @@
+//! What the stores on Amazon's SDK share: settings, the one HTTPS connector of the process, what a
+//! call leaves out of its result, and words for what went wrong.
+
+use std::sync::OnceLock;
+
+use aws_config::SdkConfig;
+use aws_smithy_http_client::proxy::ProxyConfig;
+use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+use aws_smithy_runtime_api::client::http::{SharedHttpClient, SharedHttpConnector, http_client_fn};
+use aws_types::service_config::ServiceConfigKey;
+
+mod witness;
+pub(super) mod words;
+
+pub(super) use witness::Witness;
+
+/// What the environment or the profile says of a setting, for one service or for all.
+///
+/// The loaded configuration does not tell a default from a setting.
+pub(super) fn setting(
+    config: &SdkConfig,
+    service: &'static str,
+    env: &'static str,
+    profile: &'static str,
+) -> Option<String> {
+    let key =
+        ServiceConfigKey::builder().service_id(service).env(env).profile(profile).build().ok()?;
+    config.service_config()?.load_config(key)
+}
+
+/// Built with the first request and then shared: loading the system's root certificates takes
+/// between 20 ms and seconds.
+pub(super) fn https() -> SharedHttpClient {
+    static CONNECTOR: OnceLock<SharedHttpConnector> = OnceLock::new();
+    http_client_fn(|settings, components| {
+        // Every caller comes from a `from_env`, so the settings, a connect timeout, are the same.
+        let build = || {
+            let mut connector = aws_smithy_http_client::Connector::builder()
+                .tls_provider(Provider::Rustls(CryptoMode::Ring))
+                .connector_settings(settings.clone())
+                .proxy_config(ProxyConfig::from_env());
+            connector.set_sleep_impl(components.sleep_impl());
+            SharedHttpConnector::new(connector.build())
+        };
+        CONNECTOR.get_or_init(build).clone()
+    })
+}

@@ -1,0 +1,255 @@
+//! Objects as items of an Amazon DynamoDB table, or of a store that speaks its API.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::retry::RetryConfig;
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
+use bytes::Bytes;
+use tokio::sync::OnceCell;
+
+use self::date::StoreDate;
+use self::failure::{Asked, Verb, code};
+use self::key::Place;
+use super::aws::Witness;
+use super::aws::words::without_secrets;
+use super::{DeleteOutcome, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
+use crate::entropy::{Entropy, SystemEntropy};
+
+pub use self::table::TableState;
+
+mod client;
+mod date;
+mod delete;
+mod failure;
+mod item;
+mod key;
+mod query;
+mod table;
+
+/// DynamoDB takes items of 400 KiB, the names and values of all attributes counted.
+const MAX_ITEM: usize = 400 * 1_024;
+/// More than the attributes need besides the body and the key.
+const ATTRIBUTES: usize = 256;
+
+/// A table of Amazon DynamoDB, or of a store that speaks its API.
+///
+/// An object is an item. What stands before the first slash of its key is the partition key
+/// `prefix`, all that follows the sort key `name`: both strings. So the election `app/leader` lies
+/// in the partition `app`, and so do all other elections under `app/`. Keys and listings without a
+/// slash are refused: give each election a prefix. [`create_table`](DynamoStore::create_table)
+/// makes such a table, and the first request of a store value looks whether the table is one.
+///
+/// Reads are strongly consistent. Each call is one request, but for these: the first looks at the
+/// table, too; a replacement that is refused without a reason reads once; a deletion is a request
+/// for each 25 keys. Reads and deletions that fail are sent again as the client's retry
+/// configuration says. Conditional writes are never sent again, whatever that configuration says.
+///
+/// There is no timeout on a whole call: the caller bounds it. Items have no date of their own, so
+/// each write notes the time by DynamoDB's clock as this process last heard it. Bodies of more than
+/// about 400 KiB are refused.
+///
+/// The credentials need `dynamodb:GetItem`, `dynamodb:PutItem`, `dynamodb:Query` and
+/// `dynamodb:DescribeTable`, and a compactor `dynamodb:BatchWriteItem`.
+pub struct DynamoStore {
+    client: Client,
+    table: String,
+    endpoint: Option<String>,
+    date: StoreDate,
+    /// Set once the table was seen to fit.
+    looked: OnceCell<()>,
+}
+
+impl DynamoStore {
+    /// The table of this name or ARN, through a ready client.
+    ///
+    /// The client's settings hold, except that its retries are off for conditional writes.
+    pub fn new(client: Client, table: impl Into<String>) -> DynamoStore {
+        DynamoStore {
+            client,
+            table: table.into(),
+            endpoint: None,
+            date: StoreDate::default(),
+            looked: OnceCell::new(),
+        }
+    }
+
+    /// The table of this name, with settings from the usual variables and files: `AWS_REGION`,
+    /// `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` …, `AWS_ENDPOINT_URL` or `AWS_ENDPOINT_URL_DYNAMODB`,
+    /// roles of containers and instances, `credential_process`, single sign-on, `HTTPS_PROXY`.
+    ///
+    /// With a custom endpoint the region is `us-east-1` unless set. No request to the table. A
+    /// missing region or missing credentials show in the first call. All stores of a process that
+    /// were made so share one pool of connections.
+    pub async fn from_env(table: impl Into<String>) -> DynamoStore {
+        let (client, endpoint) = client::from_env().await;
+        DynamoStore { endpoint, ..DynamoStore::new(client, table) }
+    }
+
+    /// The table and, if custom, its endpoint.
+    fn at(&self) -> String {
+        match &self.endpoint {
+            None => format!("dynamodb://{}", self.table),
+            Some(endpoint) => {
+                format!("dynamodb://{} at {}", self.table, without_secrets(endpoint))
+            }
+        }
+    }
+
+    async fn put(
+        &self,
+        verb: Verb,
+        key: &str,
+        body: &Bytes,
+        condition: impl FnOnce(PutItemFluentBuilder) -> PutItemFluentBuilder,
+    ) -> Result<Put, StoreError> {
+        let place = Place::of_key(key)?;
+        let asked = Asked::of(self, verb, key);
+        if key.len() + body.len() + ATTRIBUTES > MAX_ITEM {
+            let why = format!("its {} bytes are more than an item of DynamoDB takes", body.len());
+            return Err(asked.invalid(&why));
+        }
+        self.look_at_table().await?;
+        let version = ETag::new(format!("{:032x}", SystemEntropy.unique()));
+        let put = self
+            .client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(item::item(place, body, &version, self.date.now())))
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        // Sent again by the SDK, a write that took effect would be answered by a refusal.
+        let once = aws_sdk_dynamodb::config::Builder::new().retry_config(RetryConfig::disabled());
+        let witness = Witness::default();
+        let call = condition(put).customize().config_override(once).interceptor(witness.clone());
+        let outcome = call.send().await;
+        self.date.heard(witness.served_at());
+        match outcome {
+            Ok(_) => Ok(Put::Done(version)),
+            Err(error) if code(&error) == Some("ConditionalCheckFailedException") => {
+                let shown = match error.as_service_error() {
+                    Some(PutItemError::ConditionalCheckFailedException(failed)) => {
+                        failed.item().is_some_and(|item| !item.is_empty())
+                    }
+                    _ => false,
+                };
+                Ok(if shown { Put::RefusedFor } else { Put::Refused })
+            }
+            Err(error) => Err(asked.failed(&error, &witness)),
+        }
+    }
+
+    /// The item at this key as it is now.
+    async fn item(&self, key: &str) -> Result<Option<item::Item>, StoreError> {
+        let place = Place::of_key(key)?;
+        let asked = Asked::of(self, Verb::Get, key);
+        self.look_at_table().await?;
+        let witness = Witness::default();
+        let call = self
+            .client
+            .get_item()
+            .table_name(&self.table)
+            .set_key(Some(item::key(place)))
+            .consistent_read(true)
+            .customize()
+            .interceptor(witness.clone());
+        let output = call.send().await;
+        self.date.heard(witness.served_at());
+        output.map(|output| output.item).map_err(|error| asked.failed(&error, &witness))
+    }
+}
+
+/// What came of a conditional write.
+enum Put {
+    Done(ETag),
+    /// The condition did not hold, and DynamoDB showed the item for which it did not.
+    RefusedFor,
+    /// The condition did not hold; perhaps there is no item.
+    Refused,
+}
+
+#[async_trait]
+impl Store for DynamoStore {
+    /// One `Query`, and one more for each page without a key that is not the last.
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+        self.query(prefix, after, limit).await
+    }
+
+    /// One descending `Query`.
+    async fn list_last(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Option<Page>, StoreError> {
+        self.query_last(prefix, after, limit).await.map(Some)
+    }
+
+    /// The whole item is read, whether or not its version is still the same.
+    async fn get(
+        &self,
+        key: &str,
+        unless: Option<ETag>,
+        max_len: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        let asked = Asked::of(self, Verb::Get, key);
+        let Some(mut item) = self.item(key).await? else { return Ok(GetOutcome::Missing) };
+        let (version, last_modified) = (item::version(&item), item::written(&item));
+        let (Some(etag), Some(body)) = (version, item::body(&mut item)) else {
+            return Err(asked.invalid("it is an item that no store of this kind has written"));
+        };
+        if unless.as_ref() == Some(&etag) {
+            return Ok(GetOutcome::NotModified);
+        }
+        if body.len() > max_len {
+            return Ok(GetOutcome::TooLarge { etag, len: body.len() as u64 });
+        }
+        Ok(GetOutcome::Found(Object { body, etag, last_modified, served_at: self.date.now() }))
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        let condition = |put: PutItemFluentBuilder| {
+            put.condition_expression("attribute_not_exists(#name)")
+                .expression_attribute_names("#name", item::NAME)
+        };
+        Ok(match self.put(Verb::Create, key, &body, condition).await? {
+            Put::Done(etag) => PutOutcome::Done { etag: Some(etag) },
+            Put::RefusedFor | Put::Refused => PutOutcome::Refused,
+        })
+    }
+
+    /// One request, and a read if it was refused and nothing was shown: there may be no item.
+    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
+        let condition = |put: PutItemFluentBuilder| {
+            put.condition_expression("#version = :version")
+                .expression_attribute_names("#version", item::VERSION)
+                .expression_attribute_values(":version", AttributeValue::S(etag.to_string()))
+        };
+        match self.put(Verb::Replace, key, &body, condition).await? {
+            Put::Done(etag) => Ok(PutOutcome::Done { etag: Some(etag) }),
+            Put::RefusedFor => Ok(PutOutcome::Refused),
+            // Nothing was written, whatever comes of the read.
+            Put::Refused => Ok(match self.item(key).await {
+                Ok(None) => PutOutcome::Missing,
+                Ok(Some(_)) | Err(_) => PutOutcome::Refused,
+            }),
+        }
+    }
+
+    /// One `BatchWriteItem` for each 25 keys, several at a time.
+    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+        self.delete_all(keys).await
+    }
+
+    fn describe(&self) -> String {
+        self.at()
+    }
+}
+
+impl fmt::Debug for DynamoStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DynamoStore({})", self.at())
+    }
+}

@@ -1,0 +1,78 @@
+//! Deletions, 25 keys at a time.
+
+use std::collections::BTreeSet;
+
+use aws_sdk_dynamodb::types::{DeleteRequest, WriteRequest};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+
+use super::DynamoStore;
+use super::failure::{Asked, Verb};
+use super::item;
+use super::key::Place;
+use crate::store::aws::Witness;
+use crate::store::{DeleteOutcome, StoreError};
+
+/// As many as a `BatchWriteItem` takes.
+const BATCH: usize = 25;
+/// Batches under way at once.
+const AT_ONCE: usize = 4;
+/// How often the keys that DynamoDB left out are sent again.
+const ATTEMPTS: usize = 3;
+
+impl DynamoStore {
+    /// Deletes these keys. A key that stays comes back with the reason.
+    pub(super) async fn delete_all(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+        if keys.is_empty() {
+            return Ok(DeleteOutcome::default());
+        }
+        // One request must not name a key twice.
+        let unique: BTreeSet<&str> = keys.iter().map(String::as_str).collect();
+        let places: Vec<Place<'_>> =
+            unique.into_iter().map(Place::of_key).collect::<Result<_, _>>()?;
+        self.look_at_table().await?;
+        let batches: Vec<_> = places.chunks(BATCH).map(|batch| self.delete_batch(batch)).collect();
+        let left: Vec<Vec<String>> =
+            stream::iter(batches).buffer_unordered(AT_ONCE).try_collect().await?;
+        let reason = "DynamoDB left it out: too many requests at once";
+        let failed: Vec<_> =
+            left.into_iter().flatten().map(|key| (key, reason.to_owned())).collect();
+        Ok(DeleteOutcome { deleted: keys.len().saturating_sub(failed.len()), failed })
+    }
+
+    /// The keys of the batch that are left.
+    async fn delete_batch(&self, batch: &[Place<'_>]) -> Result<Vec<String>, StoreError> {
+        let asked = Asked::of(self, Verb::Delete, "");
+        let request = |place: &Place<'_>| {
+            let delete = DeleteRequest::builder().set_key(Some(item::key(*place))).build()?;
+            Ok(WriteRequest::builder().delete_request(delete).build())
+        };
+        let requests: Result<Vec<_>, aws_sdk_dynamodb::error::BuildError> =
+            batch.iter().map(request).collect();
+        let mut requests = requests.map_err(|error| asked.invalid(&error.to_string()))?;
+        for _ in 0..ATTEMPTS {
+            let witness = Witness::default();
+            let call = self
+                .client
+                .batch_write_item()
+                .request_items(&self.table, requests)
+                .customize()
+                .interceptor(witness.clone());
+            let output = call.send().await.map_err(|error| asked.failed(&error, &witness))?;
+            self.date.heard(witness.served_at());
+            requests =
+                output.unprocessed_items.unwrap_or_default().into_values().flatten().collect();
+            if requests.is_empty() {
+                break;
+            }
+        }
+        Ok(requests.iter().filter_map(key_of).collect())
+    }
+}
+
+/// The key that a request would have deleted.
+fn key_of(request: &WriteRequest) -> Option<String> {
+    let key = &request.delete_request()?.key;
+    let text = |name| key.get(name)?.as_s().ok();
+    let (partition, sort) = (text(item::PREFIX)?, text(item::NAME)?);
+    Some(format!("{partition}/{sort}"))
+}

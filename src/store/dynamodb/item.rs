@@ -1,0 +1,86 @@
+//! An object as an item of the table.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::primitives::Blob;
+use aws_sdk_dynamodb::types::AttributeValue;
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+
+use super::key::Place;
+use crate::store::{ETag, Entry};
+
+/// The partition key.
+pub(super) const PREFIX: &str = "prefix";
+/// The sort key.
+pub(super) const NAME: &str = "name";
+/// Another in each write: the version that conditions compare.
+pub(super) const VERSION: &str = "version";
+pub(super) const BODY: &str = "body";
+/// The length of the body in bytes.
+const SIZE: &str = "size";
+/// Milliseconds since the Unix epoch, by DynamoDB's clock as the writer last heard it.
+const WRITTEN: &str = "written";
+
+/// What a listing asks for. Capacity is used for the bodies all the same.
+pub(super) const LISTED: [&str; 3] = [NAME, SIZE, WRITTEN];
+
+pub(super) type Item = HashMap<String, AttributeValue>;
+
+/// The key of an item.
+pub(super) fn key(place: Place<'_>) -> Item {
+    let text = |text: &str| AttributeValue::S(text.to_owned());
+    Item::from([(PREFIX.to_owned(), text(place.partition)), (NAME.to_owned(), text(place.sort))])
+}
+
+/// The item that a write makes.
+pub(super) fn item(
+    place: Place<'_>,
+    body: &Bytes,
+    version: &ETag,
+    written: Option<DateTime<Utc>>,
+) -> Item {
+    let mut item = key(place);
+    // As text it can be read in the console and by other clients.
+    let content = match std::str::from_utf8(body) {
+        Ok(text) => AttributeValue::S(text.to_owned()),
+        Err(_) => AttributeValue::B(Blob::new(body.to_vec())),
+    };
+    item.insert(BODY.to_owned(), content);
+    item.insert(SIZE.to_owned(), AttributeValue::N(body.len().to_string()));
+    item.insert(VERSION.to_owned(), AttributeValue::S(version.as_str().to_owned()));
+    if let Some(written) = written {
+        let written = written.timestamp_millis().to_string();
+        item.insert(WRITTEN.to_owned(), AttributeValue::N(written));
+    }
+    item
+}
+
+/// The body; `None` if the item has none, so is none of ours.
+pub(super) fn body(item: &mut Item) -> Option<Bytes> {
+    match item.remove(BODY)? {
+        AttributeValue::S(text) => Some(text.into()),
+        AttributeValue::B(blob) => Some(blob.into_inner().into()),
+        _ => None,
+    }
+}
+
+pub(super) fn version(item: &Item) -> Option<ETag> {
+    let version = item.get(VERSION)?.as_s().ok()?;
+    Some(ETag::new(version.as_str()))
+}
+
+pub(super) fn written(item: &Item) -> Option<DateTime<Utc>> {
+    DateTime::from_timestamp_millis(number(item, WRITTEN)?)
+}
+
+/// An entry of a listing of this place; `None` without a name.
+pub(super) fn entry(place: Place<'_>, item: &Item) -> Option<Entry> {
+    let sort = item.get(NAME)?.as_s().ok()?;
+    let size = number(item, SIZE).and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
+    Some(Entry { key: place.key(sort), size, last_modified: written(item) })
+}
+
+fn number(item: &Item, name: &str) -> Option<i64> {
+    item.get(name)?.as_n().ok()?.parse().ok()
+}

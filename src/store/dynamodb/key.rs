@@ -1,0 +1,99 @@
+//! Which item of the table an object is.
+
+use crate::store::{Happened, StoreError, StoreErrorKind};
+
+/// The limits of DynamoDB, in bytes.
+const MAX_PARTITION: usize = 2_048;
+const MAX_SORT: usize = 1_024;
+
+/// The place of an object, or of a part of a key: the partition is what stands before the first
+/// slash, the sort key all that follows.
+///
+/// So whatever starts with a prefix that has a slash in it lies in one partition, in order, however
+/// many slashes follow; and one `Query` is a listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place<'a> {
+    pub(super) partition: &'a str,
+    pub(super) sort: &'a str,
+}
+
+impl<'a> Place<'a> {
+    /// The place of an object.
+    pub(super) fn of_key(key: &'a str) -> Result<Place<'a>, StoreError> {
+        match Place::split(key) {
+            Some(place) if !place.sort.is_empty() => place.within_limits(key),
+            _ => Err(invalid(
+                key,
+                "a key needs a name before its first slash and one after it; give the election a \
+                 prefix",
+            )),
+        }
+    }
+
+    /// The place that a listing covers.
+    pub(super) fn of_prefix(prefix: &'a str) -> Result<Place<'a>, StoreError> {
+        match Place::split(prefix) {
+            Some(place) => place.within_limits(prefix),
+            None => Err(invalid(
+                prefix,
+                "a listing stays within one partition, so its prefix needs a name and a slash",
+            )),
+        }
+    }
+
+    /// The whole key of the object with this sort key in the same partition.
+    pub(super) fn key(self, sort: &str) -> String {
+        format!("{}/{sort}", self.partition)
+    }
+
+    fn split(key: &'a str) -> Option<Place<'a>> {
+        let (partition, sort) = key.split_once('/')?;
+        (!partition.is_empty()).then_some(Place { partition, sort })
+    }
+
+    fn within_limits(self, key: &str) -> Result<Place<'a>, StoreError> {
+        if self.partition.len() > MAX_PARTITION || self.sort.len() > MAX_SORT {
+            let why = format!(
+                "DynamoDB takes {MAX_PARTITION} bytes before the first slash and {MAX_SORT} after \
+                 it"
+            );
+            return Err(invalid(key, &why));
+        }
+        Ok(self)
+    }
+}
+
+fn invalid(key: &str, why: &str) -> StoreError {
+    let message = format!("DynamoDB cannot hold the key {key:?}: {why}");
+    StoreError::new(StoreErrorKind::Invalid, Happened::No, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_partition_ends_at_the_first_slash() {
+        let place = Place::of_key("app/a/lock-0000000001.json").unwrap();
+        assert_eq!((place.partition, place.sort), ("app", "a/lock-0000000001.json"));
+        assert_eq!(place.key(place.sort), "app/a/lock-0000000001.json");
+        let place = Place::of_prefix("app/").unwrap();
+        assert_eq!((place.partition, place.sort), ("app", ""));
+    }
+
+    #[test]
+    fn what_has_no_partition_or_no_name_is_refused() {
+        for key in ["", "lock-0000000001.json", "/x", "app/"] {
+            let error = Place::of_key(key).unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::Invalid, "{key:?}");
+        }
+        for prefix in ["", "lock-", "/", "/x"] {
+            let error = Place::of_prefix(prefix).unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::Invalid, "{prefix:?}");
+        }
+        let long = format!("app/{}", "x".repeat(1_025));
+        assert!(Place::of_key(&long).is_err());
+        assert!(Place::of_key(&long[..long.len() - 1]).is_ok());
+        assert!(Place::of_key(&format!("{}/a", "x".repeat(2_049))).is_err());
+    }
+}

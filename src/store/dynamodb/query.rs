@@ -1,0 +1,113 @@
+//! A listing: a `Query` of one partition.
+
+use aws_sdk_dynamodb::operation::query::QueryOutput;
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use super::DynamoStore;
+use super::failure::{Asked, Verb};
+use super::item::{self, Item};
+use super::key::Place;
+use crate::store::aws::Witness;
+use crate::store::{Page, StoreError};
+
+/// How many pages without an item are read past. DynamoDB answers such a page at most once, after
+/// one that ended with the last item.
+const EMPTY_PAGES: usize = 10;
+
+impl DynamoStore {
+    /// The page of a listing.
+    pub(super) async fn query(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let place = Place::of_prefix(prefix)?;
+        let mut start = match after.strip_prefix(prefix) {
+            // DynamoDB wants a place inside of what is listed, and takes any there.
+            Some(_) if after != format!("{}/", place.partition) => {
+                Some(item::key(Place::of_key(after)?))
+            }
+            None if after > prefix => return Ok(Page::default()),
+            _ => None,
+        };
+        for _ in 0..EMPTY_PAGES {
+            let output = self.ask(prefix, place, Order::Ascending(start.take()), limit).await?;
+            start = output.last_evaluated_key;
+            let items = output.items.unwrap_or_default();
+            if !items.is_empty() || start.is_none() {
+                let entries = items.iter().filter_map(|item| item::entry(place, item)).collect();
+                let truncated = start.is_some();
+                return Ok(Page { entries, truncated, served_at: self.date.now() });
+            }
+        }
+        let asked = Asked::of(self, Verb::List, prefix);
+        Err(asked.unsupported("it answered pages without an item and said that more follow"))
+    }
+
+    /// The page of the greatest keys.
+    pub(super) async fn query_last(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let place = Place::of_prefix(prefix)?;
+        let output = self.ask(prefix, place, Order::Descending, limit).await?;
+        let items = output.items.unwrap_or_default();
+        let all = items.iter().filter_map(|item| item::entry(place, item));
+        // DynamoDB is not told where to end, so a page may go beyond.
+        let mut entries: Vec<_> = all.take_while(|entry| entry.key.as_str() > after).collect();
+        let truncated = output.last_evaluated_key.is_some() && entries.len() == items.len();
+        entries.reverse();
+        Ok(Page { entries, truncated, served_at: self.date.now() })
+    }
+
+    async fn ask(
+        &self,
+        prefix: &str,
+        place: Place<'_>,
+        order: Order,
+        limit: usize,
+    ) -> Result<QueryOutput, StoreError> {
+        self.look_at_table().await?;
+        let shown: Vec<_> = item::LISTED.iter().map(|name| format!("#{name}")).collect();
+        let mut query = self
+            .client
+            .query()
+            .table_name(&self.table)
+            .consistent_read(true)
+            .projection_expression(shown.join(", "))
+            .expression_attribute_names("#prefix", item::PREFIX)
+            .expression_attribute_values(":prefix", text(place.partition))
+            .limit(limit.clamp(1, 1_000) as i32);
+        query = match order {
+            Order::Ascending(start) => query.set_exclusive_start_key(start),
+            Order::Descending => query.scan_index_forward(false),
+        };
+        for (placeholder, name) in shown.iter().zip(item::LISTED) {
+            query = query.expression_attribute_names(placeholder, name);
+        }
+        // An empty value is none that a key condition takes.
+        query = match place.sort {
+            "" => query.key_condition_expression("#prefix = :prefix"),
+            sort => query
+                .key_condition_expression("#prefix = :prefix AND begins_with(#name, :start)")
+                .expression_attribute_values(":start", text(sort)),
+        };
+        let witness = Witness::default();
+        let output = query.customize().interceptor(witness.clone()).send().await;
+        self.date.heard(witness.served_at());
+        output.map_err(|error| Asked::of(self, Verb::List, prefix).failed(&error, &witness))
+    }
+}
+
+/// In which direction, and from where.
+enum Order {
+    Ascending(Option<Item>),
+    Descending,
+}
+
+fn text(text: &str) -> AttributeValue {
+    AttributeValue::S(text.to_owned())
+}

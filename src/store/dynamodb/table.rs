@@ -1,0 +1,143 @@
+//! The table: made, and looked at before anything rests on it.
+
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, MultiRegionConsistency,
+    ScalarAttributeType, TableDescription, TableStatus,
+};
+
+use super::DynamoStore;
+use super::failure::{Asked, Verb, code};
+use super::item::{NAME, PREFIX};
+use crate::store::aws::Witness;
+use crate::store::{StoreError, StoreErrorKind};
+
+/// What the table must be like, for people.
+pub(super) const EXPECTED: &str = "the table needs the partition key `prefix` and the sort key \
+                                   `name`, both strings; `tenure table create` makes such a one";
+
+/// How far a table has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TableState {
+    /// It can be used.
+    Ready,
+    /// It is being made: ask again in a second or so.
+    Creating,
+}
+
+impl DynamoStore {
+    /// Makes the table, paid by the request, unless it is there already; then its keys are checked.
+    ///
+    /// Call it again while it answers [`TableState::Creating`], which takes some seconds. Any
+    /// number of processes may call it at once. One or two requests, which need
+    /// `dynamodb:DescribeTable` and `dynamodb:CreateTable`.
+    pub async fn create_table(&self) -> Result<TableState, StoreError> {
+        match self.describe_table().await {
+            Err(error) if error.kind() == StoreErrorKind::NoSuchStore => {}
+            table => return self.judge(&table?),
+        }
+        let asked = Asked::of(self, Verb::CreateTable, "");
+        let call = self
+            .client
+            .create_table()
+            .table_name(&self.table)
+            .billing_mode(BillingMode::PayPerRequest)
+            .set_attribute_definitions(Some(attributes(asked)?))
+            .set_key_schema(Some(keys(asked)?));
+        let witness = Witness::default();
+        match call.customize().interceptor(witness.clone()).send().await {
+            Ok(_) => Ok(TableState::Creating),
+            // Somebody else makes it, too, or it is being deleted: the next call sees.
+            Err(error) if code(&error) == Some("ResourceInUseException") => {
+                Ok(TableState::Creating)
+            }
+            Err(error) => Err(asked.failed(&error, &witness)),
+        }
+    }
+
+    /// Looks at the table before the first request to it. Without the permission to do so, the
+    /// first request that does not fit says what is wrong.
+    pub(super) async fn look_at_table(&self) -> Result<(), StoreError> {
+        let look = || async {
+            match self.describe_table().await {
+                Ok(table) => match self.judge(&table)? {
+                    TableState::Ready => Ok(()),
+                    TableState::Creating => Err(Asked::of(self, Verb::Describe, "")
+                        .transient("it is still being made, or is being deleted")),
+                },
+                Err(error) if error.kind() == StoreErrorKind::AccessDenied => {
+                    tracing::debug!(%error, "the table is not checked");
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            }
+        };
+        self.looked.get_or_try_init(look).await.copied()
+    }
+
+    async fn describe_table(&self) -> Result<TableDescription, StoreError> {
+        let asked = Asked::of(self, Verb::Describe, "");
+        let witness = Witness::default();
+        let call = self.client.describe_table().table_name(&self.table);
+        let output = call.customize().interceptor(witness.clone()).send().await;
+        let output = output.map_err(|error| asked.failed(&error, &witness))?;
+        self.date.heard(witness.served_at());
+        output.table.ok_or_else(|| asked.unsupported("it answered without a table"))
+    }
+
+    /// Refuses a table whose keys do not fit, and one that is copied to other regions later.
+    fn judge(&self, table: &TableDescription) -> Result<TableState, StoreError> {
+        let asked = Asked::of(self, Verb::Describe, "");
+        let found = describe_keys(table);
+        if found != [(PREFIX, "HASH", "S"), (NAME, "RANGE", "S")] {
+            let found: Vec<_> = found.iter().map(|(name, _, _)| *name).collect();
+            return Err(asked.invalid(&format!("{EXPECTED}; this one has the keys {found:?}")));
+        }
+        let copied = table.replicas.as_ref().is_some_and(|replicas| !replicas.is_empty());
+        if copied && table.multi_region_consistency != Some(MultiRegionConsistency::Strong) {
+            return Err(asked.unsupported(
+                "it is a global table, whose regions agree only after a while; use a table of one \
+                 region, or multi-Region strong consistency",
+            ));
+        }
+        Ok(match table.table_status {
+            Some(TableStatus::Creating | TableStatus::Deleting) => TableState::Creating,
+            _ => TableState::Ready,
+        })
+    }
+}
+
+/// Of each key: its name, role and type.
+fn describe_keys(table: &TableDescription) -> Vec<(&str, &str, &str)> {
+    let schema = table.key_schema.as_deref().unwrap_or_default();
+    let attributes = table.attribute_definitions.as_deref().unwrap_or_default();
+    let type_of = |name: &str| {
+        let found = attributes.iter().find(|attribute| attribute.attribute_name == name);
+        found.map_or("", |attribute| attribute.attribute_type.as_str())
+    };
+    let mut keys: Vec<_> = schema
+        .iter()
+        .map(|key| {
+            (key.attribute_name.as_str(), key.key_type.as_str(), type_of(&key.attribute_name))
+        })
+        .collect();
+    keys.sort_by_key(|(_, role, _)| *role);
+    keys
+}
+
+fn attributes(asked: Asked<'_>) -> Result<Vec<AttributeDefinition>, StoreError> {
+    let attribute = |name: &str| {
+        let builder = AttributeDefinition::builder().attribute_name(name);
+        builder.attribute_type(ScalarAttributeType::S).build()
+    };
+    let attributes = [PREFIX, NAME].into_iter().map(attribute).collect::<Result<_, _>>();
+    attributes.map_err(|error| asked.invalid(&error.to_string()))
+}
+
+fn keys(asked: Asked<'_>) -> Result<Vec<KeySchemaElement>, StoreError> {
+    let key =
+        |(name, role)| KeySchemaElement::builder().attribute_name(name).key_type(role).build();
+    let keys = [(PREFIX, KeyType::Hash), (NAME, KeyType::Range)];
+    let keys = keys.into_iter().map(key).collect::<Result<_, _>>();
+    keys.map_err(|error| asked.invalid(&error.to_string()))
+}

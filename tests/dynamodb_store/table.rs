@@ -1,0 +1,84 @@
+//! The table: made once, looked at once, refused if it does not fit.
+
+use super::*;
+
+const KEYS: [(&str, &str, &str); 2] = [("prefix", "HASH", "S"), ("name", "RANGE", "S")];
+
+#[tokio::test]
+async fn a_table_is_made_and_making_it_again_changes_nothing() {
+    let server = DynamoServer::start_empty();
+    server.quirks(|quirks| quirks.slow_tables = 2);
+    let store = server.store();
+    let early = store.create(KEY, body("one")).await;
+    expect(early, StoreErrorKind::NoSuchStore, Happened::No, &["tenure table create"]);
+    for state in [TableState::Creating, TableState::Creating, TableState::Creating] {
+        assert_eq!(store.create_table().await.unwrap(), state);
+    }
+    for _ in 0..2 {
+        assert_eq!(store.create_table().await.unwrap(), TableState::Ready);
+    }
+    assert_eq!(server.count("CreateTable"), 1);
+    assert_eq!(server.requests("CreateTable")[0]["BillingMode"], "PAY_PER_REQUEST");
+    done(store.create(KEY, body("one")).await);
+}
+
+#[tokio::test]
+async fn a_table_that_is_still_being_made_is_waited_for_by_the_caller() {
+    let server = DynamoServer::start_empty();
+    server.quirks(|quirks| quirks.slow_tables = 1);
+    server.create_table(TABLE, &KEYS);
+    let store = server.store();
+    let early = store.get(KEY, None, MAX).await;
+    expect(early, StoreErrorKind::Transient, Happened::No, &["still being made"]);
+    assert_eq!(store.get(KEY, None, MAX).await.unwrap(), GetOutcome::Missing);
+}
+
+#[tokio::test]
+async fn a_table_with_other_keys_is_refused_and_the_right_ones_named() {
+    for keys in [
+        &[("pk", "HASH", "S"), ("sk", "RANGE", "S")][..],
+        &[("prefix", "HASH", "S")],
+        &[("prefix", "HASH", "S"), ("name", "RANGE", "B")],
+        &[("name", "HASH", "S"), ("prefix", "RANGE", "S")],
+    ] {
+        let server = DynamoServer::start_empty();
+        server.create_table(TABLE, keys);
+        let store = server.store();
+        let words = ["partition key `prefix`", "sort key `name`", keys[0].0, TABLE];
+        for _ in 0..2 {
+            let outcome = store.create(KEY, body("one")).await;
+            expect(outcome, StoreErrorKind::Invalid, Happened::No, &words);
+        }
+        expect(store.create_table().await, StoreErrorKind::Invalid, Happened::No, &words);
+        assert_eq!(server.count("PutItem"), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_table_that_may_not_be_looked_at_is_known_by_its_refusals() {
+    let server = DynamoServer::start_empty();
+    server.create_table(TABLE, &[("id", "HASH", "S")]);
+    server.fault(Fault::Answer(400, "AccessDeniedException"), "DescribeTable");
+    let read = server.store().get(KEY, None, MAX).await;
+    expect(read, StoreErrorKind::Invalid, Happened::No, &["partition key `prefix`"]);
+    let (server, store) = start();
+    server.fault(Fault::Answer(400, "AccessDeniedException"), "DescribeTable");
+    done(store.create(KEY, body("one")).await);
+}
+
+#[tokio::test]
+async fn a_global_table_is_refused() {
+    let (server, store) = start();
+    server.quirks(|quirks| quirks.global = true);
+    let read = store.get(KEY, None, MAX).await;
+    expect(read, StoreErrorKind::Unsupported, Happened::No, &["global table", "one region"]);
+}
+
+#[tokio::test]
+async fn the_table_is_looked_at_once() {
+    let (server, store) = start();
+    for _ in 0..3 {
+        store.get(KEY, None, MAX).await.unwrap();
+    }
+    assert_eq!(server.count("DescribeTable"), 1);
+}

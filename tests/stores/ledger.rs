@@ -1,0 +1,117 @@
+//! The store that `docs/adding-a-store.md` adds: a ledger, to which each write appends a line.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use tenure::store::{
+    DeleteOutcome, ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store, StoreError,
+};
+use tenure::{Clock, SystemClock};
+
+/// Lines of a key and its new body; none where the key was deleted.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    lines: Mutex<Vec<Line>>,
+}
+
+#[derive(Debug, Clone)]
+struct Line {
+    key: String,
+    body: Option<Bytes>,
+    written: DateTime<Utc>,
+}
+
+fn now() -> DateTime<Utc> {
+    SystemClock.now().time_of_day()
+}
+
+impl Ledger {
+    fn lines(&self) -> MutexGuard<'_, Vec<Line>> {
+        // Every critical section leaves the ledger whole.
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes if the number of the key's last line is this one: one step under the lock.
+    fn write_if(&self, key: &str, body: Bytes, expected: Option<ETag>) -> PutOutcome {
+        let mut lines = self.lines();
+        match (last(&lines, key), &expected) {
+            (None, Some(_)) => return PutOutcome::Missing,
+            (found, _) if found.as_ref().map(|(etag, _)| etag) != expected.as_ref() => {
+                return PutOutcome::Refused;
+            }
+            _ => {}
+        }
+        lines.push(Line { key: key.to_owned(), body: Some(body), written: now() });
+        PutOutcome::Done { etag: Some(number(lines.len() - 1)) }
+    }
+}
+
+/// The line of this number as an ETag: another for each write.
+fn number(line: usize) -> ETag {
+    ETag::new(format!("\"{line}\""))
+}
+
+fn last(lines: &[Line], key: &str) -> Option<(ETag, Line)> {
+    let at = lines.iter().rposition(|line| line.key == key)?;
+    lines[at].body.is_some().then(|| (number(at), lines[at].clone()))
+}
+
+#[async_trait]
+impl Store for Ledger {
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+        let lines = self.lines();
+        let latest: BTreeMap<_, _> = lines.iter().map(|line| (line.key.as_str(), line)).collect();
+        let mut found = latest
+            .into_iter()
+            .filter(|(key, _)| key.starts_with(prefix) && *key > after)
+            .filter_map(|(key, line)| {
+                let size = line.body.as_ref()?.len() as u64;
+                Some(Entry { key: key.to_owned(), size, last_modified: Some(line.written) })
+            });
+        let entries = found.by_ref().take(limit).collect();
+        let truncated = found.next().is_some();
+        Ok(Page { entries, truncated, served_at: Some(now()) })
+    }
+
+    async fn get(
+        &self,
+        key: &str,
+        unless: Option<ETag>,
+        max_len: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        let Some((etag, line)) = last(&self.lines(), key) else { return Ok(GetOutcome::Missing) };
+        let body = line.body.unwrap_or_default();
+        Ok(match unless {
+            Some(unless) if unless == etag => GetOutcome::NotModified,
+            _ if body.len() > max_len => GetOutcome::TooLarge { etag, len: body.len() as u64 },
+            _ => GetOutcome::Found(Object {
+                body,
+                etag,
+                last_modified: Some(line.written),
+                served_at: Some(now()),
+            }),
+        })
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        Ok(self.write_if(key, body, None))
+    }
+
+    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
+        Ok(self.write_if(key, body, Some(etag)))
+    }
+
+    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+        let deleted = keys.len();
+        let lines = keys.into_iter().map(|key| Line { key, body: None, written: now() });
+        self.lines().extend(lines);
+        Ok(DeleteOutcome { deleted, failed: Vec::new() })
+    }
+
+    fn describe(&self) -> String {
+        "ledger".to_owned()
+    }
+}

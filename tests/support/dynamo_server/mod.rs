@@ -1,0 +1,231 @@
+//! A DynamoDB for tests: in this process, over real HTTP on a free port of the loopback, with exact
+//! conditions and with faults to order. It knows the part of the API that the store uses.
+//!
+//! Reads that do not ask for consistency are answered as of before the last write.
+//!
+//! It has a thread and a runtime of its own, so it also serves other processes and blocking tests.
+//! It stops when dropped.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::retry::RetryConfig;
+use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+use serde_json::{Value, json};
+use tenure::store::DynamoStore;
+use tokio::sync::oneshot;
+
+mod expressions;
+mod serve;
+mod tables;
+
+pub use self::expressions::Item;
+pub use self::serve::own_http_client;
+pub use self::tables::{Quirks, Table};
+use self::tables::{Refusal, Tables};
+
+/// The table that is there from the start.
+pub const TABLE: &str = "tenure-test";
+pub const ACCESS_KEY: &str = "AKIAIOSFODNN7EXAMPLE";
+pub const SECRET_KEY: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
+
+/// What goes wrong with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Not applied; answered with this status and this code.
+    Answer(u16, &'static str),
+    /// 500, although the request took effect.
+    ErrorAfter,
+    /// The connection is closed without an answer, and the request did not take effect.
+    CutBefore,
+    /// The connection is closed without an answer, although the request took effect.
+    CutAfter,
+    /// Not applied; 200 with a web page.
+    Html,
+}
+
+/// A request that came in.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub operation: String,
+    pub request: Value,
+}
+
+pub struct DynamoServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    tables: Tables,
+    seen: Vec<Seen>,
+    /// What goes wrong with which operation.
+    faults: Vec<(Fault, &'static str)>,
+}
+
+impl DynamoServer {
+    /// A server with the table [`TABLE`], as the store makes it.
+    pub fn start() -> DynamoServer {
+        let server = DynamoServer::start_empty();
+        server.create_table(TABLE, &[("prefix", "HASH", "S"), ("name", "RANGE", "S")]);
+        server
+    }
+
+    /// A server without a table.
+    pub fn start_empty() -> DynamoServer {
+        let shared = Arc::new(Shared::default());
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        let (stop, stopped) = oneshot::channel();
+        let for_thread = shared.clone();
+        let thread = std::thread::spawn(move || serve::until(stopped, listener, for_thread));
+        DynamoServer { address, shared, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// A client with the SDK's retries on (and hardly a wait between them).
+    pub fn client(&self) -> Client {
+        Client::from_conf(config(&self.endpoint()).build())
+    }
+
+    /// A store over [`DynamoServer::client`].
+    pub fn store(&self) -> DynamoStore {
+        DynamoStore::new(self.client(), TABLE)
+    }
+
+    /// What another process needs in its environment, and nothing from this user's files.
+    pub fn env(&self) -> Vec<(&'static str, String)> {
+        let own = |text: &str| text.to_owned();
+        vec![
+            ("AWS_ENDPOINT_URL_DYNAMODB", self.endpoint()),
+            ("AWS_REGION", own("us-east-1")),
+            ("AWS_ACCESS_KEY_ID", own(ACCESS_KEY)),
+            ("AWS_SECRET_ACCESS_KEY", own(SECRET_KEY)),
+            ("AWS_CONFIG_FILE", own("/dev/null")),
+            ("AWS_SHARED_CREDENTIALS_FILE", own("/dev/null")),
+            ("AWS_EC2_METADATA_DISABLED", own("true")),
+            ("NO_PROXY", own("127.0.0.1")),
+        ]
+    }
+
+    /// Makes a table with these keys: the name, the role and the type of each.
+    pub fn create_table(&self, table: &str, keys: &[(&str, &str, &str)]) {
+        let schema: Vec<_> = keys
+            .iter()
+            .map(|(name, role, _)| json!({ "AttributeName": name, "KeyType": role }))
+            .collect();
+        let attributes: Vec<_> = keys
+            .iter()
+            .map(|(name, _, kind)| json!({ "AttributeName": name, "AttributeType": kind }))
+            .collect();
+        let request = json!({
+            "TableName": table, "BillingMode": "PAY_PER_REQUEST",
+            "KeySchema": schema, "AttributeDefinitions": attributes,
+        });
+        self.state().tables.carry_out("CreateTable", &request).expect("a table can be made");
+    }
+
+    /// From now on every such request meets the fault.
+    pub fn fault(&self, fault: Fault, operation: &'static str) {
+        self.state().faults.push((fault, operation));
+    }
+
+    pub fn clear_faults(&self) {
+        self.state().faults.clear();
+    }
+
+    /// Changes how the server differs from DynamoDB.
+    pub fn quirks(&self, change: impl FnOnce(&mut Quirks)) {
+        change(&mut self.state().tables.quirks);
+    }
+
+    /// All requests of this kind up to now, refused ones included.
+    pub fn requests(&self, operation: &str) -> Vec<Value> {
+        let state = self.state();
+        let of_kind = state.seen.iter().filter(|seen| seen.operation == operation);
+        of_kind.map(|seen| seen.request.clone()).collect()
+    }
+
+    /// How many requests of this kind came in.
+    pub fn count(&self, operation: &str) -> usize {
+        self.requests(operation).len()
+    }
+
+    /// All requests, by their kinds, in order.
+    pub fn operations(&self) -> Vec<String> {
+        self.state().seen.iter().map(|seen| seen.operation.clone()).collect()
+    }
+
+    /// Forgets the requests up to now.
+    pub fn forget_requests(&self) {
+        self.state().seen.clear();
+    }
+
+    /// Looks into the table behind the API.
+    pub fn in_table<T>(&self, look: impl FnOnce(&mut Table) -> T) -> T {
+        look(self.state().tables.tables.get_mut(TABLE).expect("the table is there"))
+    }
+
+    /// The item at this place.
+    pub fn item(&self, prefix: &str, name: &str) -> Option<Item> {
+        self.in_table(|table| {
+            let at = |key: &(String, String)| (key.0.as_str(), key.1.as_str()) == (prefix, name);
+            table.items().find(|(key, _)| at(key)).map(|(_, item)| item.clone())
+        })
+    }
+
+    /// All keys as the store has them, in order.
+    pub fn keys(&self) -> Vec<String> {
+        self.in_table(|table| table.items().map(|((p, s), _)| format!("{p}/{s}")).collect())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state()
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no step under the lock panics")
+    }
+
+    fn carry_out(&self, operation: &str, request: &Value) -> Result<Value, Refusal> {
+        self.state().tables.carry_out(operation, request)
+    }
+}
+
+impl Drop for DynamoServer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The settings of a client for any endpoint.
+pub fn config(endpoint: &str) -> aws_sdk_dynamodb::config::Builder {
+    let retries = RetryConfig::standard().with_initial_backoff(Duration::from_millis(1));
+    aws_sdk_dynamodb::Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("us-east-1"))
+        .endpoint_url(endpoint)
+        .credentials_provider(Credentials::new(ACCESS_KEY, SECRET_KEY, None, None, "tests"))
+        .http_client(serve::http_client())
+        .retry_config(retries)
+}
