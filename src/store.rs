@@ -13,12 +13,18 @@ use chrono::{DateTime, Utc};
 
 use crate::error::ErrorKind;
 
+#[cfg(feature = "object-store")]
+mod any;
 #[cfg(unix)]
 mod dir;
 mod memory;
 #[cfg(feature = "s3")]
 mod s3;
+#[cfg(any(feature = "s3", feature = "object-store"))]
+mod words;
 
+#[cfg(feature = "object-store")]
+pub use any::AnyObjectStore;
 #[cfg(unix)]
 pub use dir::DirStore;
 pub use memory::MemoryStore;

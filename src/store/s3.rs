@@ -15,8 +15,9 @@ use bytes::{Bytes, BytesMut};
 use chrono::{DateTime, Utc};
 use percent_encoding::percent_decode_str;
 
-use self::failure::{Asked, answered, without_secrets};
+use self::failure::{Asked, answered};
 use self::witness::Witness;
+use super::words::without_secrets;
 use super::{
     DeleteOutcome, ETag, Entry, GetOutcome, Happened, Object, Page, PutOutcome, Store, StoreError,
     StoreErrorKind,
