@@ -3,6 +3,9 @@
 
 #[path = "cli/bench.rs"]
 mod bench;
+#[cfg(any(feature = "gcs", feature = "azure"))]
+#[path = "cli/clouds.rs"]
+mod clouds;
 #[path = "cli/compact.rs"]
 mod compact;
 #[path = "cli/look.rs"]
@@ -10,7 +13,7 @@ mod look;
 #[cfg(feature = "s3")]
 #[path = "cli/s3.rs"]
 mod s3;
-#[cfg(feature = "s3")]
+#[cfg(any(feature = "s3", feature = "gcs"))]
 mod support;
 #[path = "cli/usage.rs"]
 mod usage;

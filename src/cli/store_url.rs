@@ -17,9 +17,55 @@ pub struct StoreUrl {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// A bucket, and the key prefix in it; the election normalises and checks the prefix.
-    S3 { bucket: String, prefix: String },
+    Bucket { service: Service, bucket: String, prefix: String },
     /// A directory of this machine. The election has the empty prefix in it.
     Dir { path: PathBuf },
+}
+
+/// Whose bucket it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    S3,
+    CloudStorage,
+    /// Azure calls its buckets containers.
+    Azure,
+}
+
+impl Service {
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Service::S3 => "s3",
+            Service::CloudStorage => "gs",
+            Service::Azure => "az",
+        }
+    }
+
+    /// How a place in it is written.
+    fn form(self) -> &'static str {
+        match self {
+            Service::S3 => "s3://BUCKET/PREFIX",
+            Service::CloudStorage => "gs://BUCKET/PREFIX",
+            Service::Azure => "az://CONTAINER/PREFIX",
+        }
+    }
+
+    /// Where the address of a server goes that is not the service's own.
+    fn endpoint(self) -> &'static str {
+        match self {
+            Service::S3 => "AWS_ENDPOINT_URL",
+            Service::CloudStorage => "GOOGLE_BASE_URL",
+            Service::Azure => "AZURE_STORAGE_ENDPOINT",
+        }
+    }
+
+    /// Whose environment has the settings.
+    fn environment(self) -> &'static str {
+        match self {
+            Service::S3 => "AWS",
+            Service::CloudStorage => "GOOGLE",
+            Service::Azure => "AZURE",
+        }
+    }
 }
 
 impl StoreUrl {
@@ -46,24 +92,25 @@ impl FromStr for StoreUrl {
             error => format!("{error}; write {FORMS}"),
         })?;
         if url.query().is_some() || url.fragment().is_some() {
-            return Err("a store takes no `?` or `#` part; S3 settings come from the AWS \
-                        environment"
+            return Err("a store takes no `?` or `#` part; settings come from the environment of \
+                        the service (AWS_…, GOOGLE_…, AZURE_…)"
                 .to_owned());
         }
         let place = match url.scheme() {
-            "s3" => s3(&url, text)?,
+            "s3" => bucket(Service::S3, &url, text)?,
+            "gs" => bucket(Service::CloudStorage, &url, text)?,
+            "az" => bucket(Service::Azure, &url, text)?,
             "file" => dir(&url, text)?,
-            "s3a" | "s3n" => return Err("write s3://BUCKET/PREFIX".to_owned()),
-            "gs" | "gcs" | "az" | "azure" | "abfs" | "abfss" | "memory" => {
-                return Err(format!(
-                    "this build has no store for {}://; write {FORMS}",
-                    url.scheme()
-                ));
+            "s3a" | "s3n" => return Err(format!("write {}", Service::S3.form())),
+            "gcs" => return Err(format!("write {}", Service::CloudStorage.form())),
+            "azure" | "adl" | "abfs" | "abfss" | "wasb" | "wasbs" => {
+                return Err(format!("write {}", Service::Azure.form()));
             }
             "http" | "https" => {
-                return Err("write s3://BUCKET/PREFIX, and the address of the server into \
-                            AWS_ENDPOINT_URL"
-                    .to_owned());
+                return Err(format!(
+                    "write {}, and the address of the server into AWS_ENDPOINT_URL",
+                    Service::S3.form()
+                ));
             }
             other => return Err(format!("{other}: is no store; write {FORMS}")),
         };
@@ -71,33 +118,38 @@ impl FromStr for StoreUrl {
     }
 }
 
-fn s3(url: &Url, text: &str) -> Result<Place, String> {
+fn bucket(service: Service, url: &Url, text: &str) -> Result<Place, String> {
+    let (scheme, form) = (service.scheme(), service.form());
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("credentials do not belong into the URL; they come from the AWS environment \
-                    and files"
-            .to_owned());
+        return Err(format!(
+            "credentials do not belong into the URL; they come from the {} environment and files",
+            service.environment()
+        ));
     }
     if url.port().is_some() {
-        return Err(
-            "a bucket has no port; the address of the server goes into AWS_ENDPOINT_URL".to_owned()
-        );
+        let endpoint = service.endpoint();
+        return Err(format!(
+            "a bucket has no port; the address of the server goes into {endpoint}"
+        ));
     }
     if text.contains('%') {
-        return Err("percent-encoding is not decoded in s3:// URLs; write the characters \
-                    themselves"
-            .to_owned());
+        return Err(format!(
+            "percent-encoding is not decoded in {scheme}:// URLs; write the characters themselves"
+        ));
     }
     // The parser resolves `..` and encodes what is not ASCII; keys are taken as they are written.
     let rest = text.split_once("://").map_or("", |(_, rest)| rest);
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     if bucket.is_empty() {
-        return Err("it names no bucket; write s3://BUCKET/PREFIX".to_owned());
+        return Err(format!("it names no bucket; write {form}"));
     }
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    // Azure's `$root` and `$web` are containers, too.
+    let plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'$');
     if !bucket.bytes().all(plain) {
         return Err(format!("{bucket:?} is not the name of a bucket"));
     }
-    Ok(Place::S3 { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+    Ok(Place::Bucket { service, bucket: bucket.to_owned(), prefix: prefix.to_owned() })
 }
 
 fn dir(url: &Url, text: &str) -> Result<Place, String> {
@@ -122,7 +174,7 @@ fn dir(url: &Url, text: &str) -> Result<Place, String> {
     Ok(Place::Dir { path })
 }
 
-const FORMS: &str = "s3://BUCKET/PREFIX or file:///PATH";
+const FORMS: &str = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///PATH";
 
 #[cfg(test)]
 mod tests {
@@ -140,7 +192,24 @@ mod tests {
     }
 
     fn s3(bucket: &str, prefix: &str) -> Place {
-        Place::S3 { bucket: bucket.to_owned(), prefix: prefix.to_owned() }
+        in_bucket(Service::S3, bucket, prefix)
+    }
+
+    fn in_bucket(service: Service, bucket: &str, prefix: &str) -> Place {
+        Place::Bucket { service, bucket: bucket.to_owned(), prefix: prefix.to_owned() }
+    }
+
+    #[test]
+    fn a_bucket_of_each_service() {
+        assert_eq!(place("gs://jobs/app"), in_bucket(Service::CloudStorage, "jobs", "app"));
+        assert_eq!(place("az://jobs/a/b"), in_bucket(Service::Azure, "jobs", "a/b"));
+        assert_eq!(place("az://$root/app"), in_bucket(Service::Azure, "$root", "app"));
+        for text in ["gs://", "gs:///app", "az:", "az:///"] {
+            assert!(refused(text).contains("names no bucket"), "{text}");
+        }
+        assert!(refused("gs://b:80/p").contains("GOOGLE_BASE_URL"));
+        assert!(refused("az://me:secret@b/p").contains("AZURE environment"));
+        assert!(refused("gs://b/p?x").contains("no `?` or `#`"));
     }
 
     #[test]
@@ -188,8 +257,8 @@ mod tests {
 
     #[test]
     fn other_schemes_are_named() {
-        assert!(refused("gs://b/p").contains("no store for gs://"));
-        assert!(refused("az://b/p").contains("no store for az://"));
+        assert!(refused("gcs://b/p").contains("write gs://BUCKET/PREFIX"));
+        assert!(refused("abfss://b@a.dfs.core.windows.net/p").contains("write az://CONTAINER"));
         assert!(refused("https://minio:9000/b").contains("AWS_ENDPOINT_URL"));
         assert!(refused("ftp://b/p").contains("ftp: is no store"));
         assert!(refused("c:\\dir").contains("is no store"));

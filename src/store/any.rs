@@ -22,8 +22,14 @@ use super::{
     StoreErrorKind,
 };
 
+#[cfg(feature = "azure")]
+mod azure;
 mod delete;
 mod failure;
+#[cfg(feature = "gcs")]
+mod gcs;
+#[cfg(any(feature = "azure", feature = "gcs"))]
+mod http;
 mod listing;
 mod tag;
 
@@ -57,7 +63,7 @@ mod tag;
 /// as it takes to fill one of up to 1,000 keys. On Cloud Storage an object may be written about
 /// once a second: keep the validity at 5 s or more.
 ///
-/// **The store's clock.** The answers' dates are lost in this interface, so the newest
+/// **The store's clock.** The answers' dates are lost in that interface, so the newest
 /// `last_modified` that was seen stands for it. It is never ahead of the store's clock: an object
 /// can seem younger than it is, never older. With nobody renewing, a compactor that runs alone
 /// keeps what was written within its `min_age` before the newest object.
@@ -285,4 +291,11 @@ impl fmt::Debug for AnyObjectStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "AnyObjectStore({})", self.name)
     }
+}
+
+/// A client that could not be built for its settings.
+#[cfg(any(feature = "azure", feature = "gcs"))]
+fn unbuilt(name: &str, error: &object_store::Error) -> StoreError {
+    let message = format!("{name}: {}", printable(&error.to_string()));
+    StoreError::new(StoreErrorKind::Invalid, Happened::No, message)
 }

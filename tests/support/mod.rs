@@ -5,6 +5,10 @@ pub mod conformance;
 #[cfg(feature = "s3")]
 pub mod environment;
 pub mod fault_store;
+#[cfg(any(feature = "s3", feature = "gcs"))]
+pub mod faults;
+#[cfg(feature = "gcs")]
+pub mod gcs_server;
 pub mod morling;
 #[cfg(feature = "s3")]
 pub mod s3_server;

@@ -8,7 +8,7 @@ use object_store::Error;
 use object_store::path::Path;
 
 use super::AnyObjectStore;
-use super::failure::Verb;
+use super::failure::{Verb, missing_key};
 use crate::store::{DeleteOutcome, StoreError};
 
 /// How many keys go into one call: four calls for the 1,000 of a compactor. Azure takes 256 in one
@@ -52,8 +52,10 @@ async fn some(store: &AnyObjectStore, paths: Vec<Path>) -> Deleted {
     while let Some(answer) = answers.next().await {
         match answer {
             Ok(path) => drop(deleted.gone.insert(path.into())),
-            Err(Error::NotFound { path, .. }) => drop(deleted.gone.insert(path)),
-            Err(error) => deleted.error = Some(error),
+            Err(error) => match (missing_key(&error), error) {
+                (true, Error::NotFound { path, .. }) => drop(deleted.gone.insert(path)),
+                (_, error) => deleted.error = Some(error),
+            },
         }
     }
     deleted

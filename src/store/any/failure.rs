@@ -75,10 +75,9 @@ impl Asked<'_> {
     }
 
     pub(super) fn read_failed(self, error: Error) -> Result<GetOutcome, StoreError> {
-        let code = Answer::of(&error).map(|answer| answer.code).unwrap_or_default();
         match error {
             Error::NotModified { .. } => Ok(GetOutcome::NotModified),
-            Error::NotFound { .. } if !NO_STORE.contains(&&*code) => Ok(GetOutcome::Missing),
+            error if missing_key(&error) => Ok(GetOutcome::Missing),
             error => Err(self.failed(&error)),
         }
     }
@@ -173,6 +172,12 @@ impl Answer {
             message => format!("{}: {}", words.trim_end(), message.trim()),
         }
     }
+}
+
+/// Whether the key alone is missing, and not the bucket.
+pub(super) fn missing_key(error: &Error) -> bool {
+    let code = || Answer::of(error).map(|answer| answer.code).unwrap_or_default();
+    matches!(error, Error::NotFound { .. }) && !NO_STORE.contains(&&*code())
 }
 
 /// Whether there was no connection to send the request on.
