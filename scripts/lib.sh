@@ -27,6 +27,17 @@ install() {
     echo "$*" >"$venv/installed"
 }
 
+# install_npm NAME PACKAGE@VERSION: puts a package of npm into a folder of its own, once per version,
+# and leaves its path in $folder.
+install_npm() {
+    folder=$servers/$1
+    if [[ $(cat "$folder/installed" 2>/dev/null) == "$2" ]]; then return; fi
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    npm install --prefix "$folder" --silent --no-fund --no-audit "$2" >&2
+    echo "$2" >"$folder/installed"
+}
+
 free_port() {
     python3 - <<'EOF'
 import socket

@@ -7,14 +7,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 parse_command "$@"
-version=${S3RVER_VERSION:-3.7.1}
-folder=$servers/s3rver
-if [[ $(cat "$folder/installed" 2>/dev/null) != "$version" ]]; then
-    rm -rf "$folder"
-    mkdir -p "$folder"
-    npm install --prefix "$folder" --silent --no-fund --no-audit "s3rver@$version" >&2
-    echo "$version" >"$folder/installed"
-fi
+install_npm s3rver "s3rver@${S3RVER_VERSION:-3.7.1}"
 port=$(free_port)
 rm -rf "$folder/data"
 mkdir -p "$folder/data"

@@ -13,6 +13,8 @@ use chrono::{DateTime, Utc};
 
 use crate::error::ErrorKind;
 
+#[cfg(feature = "object-store")]
+mod any;
 #[cfg(any(feature = "s3", feature = "dynamodb"))]
 mod aws;
 #[cfg(unix)]
@@ -22,7 +24,11 @@ mod dynamodb;
 mod memory;
 #[cfg(feature = "s3")]
 mod s3;
+#[cfg(any(feature = "s3", feature = "dynamodb", feature = "object-store"))]
+mod words;
 
+#[cfg(feature = "object-store")]
+pub use any::AnyObjectStore;
 #[cfg(unix)]
 pub use dir::DirStore;
 #[cfg(feature = "dynamodb")]

@@ -3,6 +3,9 @@
 
 #[path = "cli/bench.rs"]
 mod bench;
+#[cfg(any(feature = "gcs", feature = "azure"))]
+#[path = "cli/clouds.rs"]
+mod clouds;
 #[path = "cli/compact.rs"]
 mod compact;
 #[path = "cli/dynamodb.rs"]
@@ -14,7 +17,7 @@ mod look;
 mod s3;
 #[path = "cli/single.rs"]
 mod single;
-#[cfg(any(feature = "s3", feature = "dynamodb"))]
+#[cfg(any(feature = "s3", feature = "dynamodb", feature = "gcs"))]
 mod support;
 #[path = "cli/usage.rs"]
 mod usage;

@@ -135,9 +135,10 @@ pub struct TableCreateArgs {
 
 #[derive(Debug, clap::Args)]
 pub struct StoreArg {
-    /// Where the election lives: s3://BUCKET/PREFIX, dynamodb://TABLE/PREFIX, or file:///PATH for
-    /// the processes of one machine. Settings come from the usual AWS environment and files
-    /// (AWS_ENDPOINT_URL, AWS_REGION, AWS_PROFILE, …)
+    /// Where the election lives: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
+    /// dynamodb://TABLE/PREFIX, or file:///PATH for the processes of one machine. Settings come from
+    /// the usual environment and files of the service (AWS_PROFILE, AWS_ENDPOINT_URL,
+    /// GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …)
     #[arg(long, value_name = "URL")]
     pub store: StoreUrl,
     /// How the election lies there. All who take part in it must say the same
@@ -319,7 +320,7 @@ mod tests {
     #[test]
     fn a_wrong_store_is_a_usage_error() {
         assert_eq!(
-            parse(&["status", "--store", "gs://b/p"]).err(),
+            parse(&["status", "--store", "ftp://b/p"]).err(),
             Some(ErrorKind::ValueValidation)
         );
     }

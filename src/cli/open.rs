@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::ValueEnum as _;
-use tenure::store::{DirStore, Store};
+use tenure::store::{DirStore, Store, StoreError};
 use tenure::{Election, SnapshotState};
 
 use super::args::LayoutArg;
 use super::exit::{self, Failure};
-use super::store_url::{Place, StoreUrl};
+use super::store_url::{Place, Service, StoreUrl};
 
 /// What becomes of a directory that does not exist. A bucket or a table is never made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,15 @@ pub struct Opened {
 pub async fn open(url: &StoreUrl, missing: Missing) -> Result<Opened, Failure> {
     match url.place() {
         Place::Dir { path } => dir(path, url, missing),
-        Place::S3 { bucket, prefix } => s3(bucket, prefix).await,
+        Place::Bucket { service, bucket, prefix } => {
+            let store = match service {
+                Service::S3 => s3(bucket).await,
+                Service::CloudStorage => gcs(bucket),
+                Service::Azure => azure(bucket),
+            };
+            let Some(store) = store else { return Err(not_built(*service, bucket)) };
+            Ok(Opened { store: store?, prefix: prefix.clone() })
+        }
         Place::DynamoDb { table, prefix } => dynamodb(table, prefix).await,
     }
 }
@@ -62,7 +70,7 @@ pub async fn refuse_other_layout(
 pub fn prefix(url: &StoreUrl) -> &str {
     match url.place() {
         Place::Dir { .. } => "",
-        Place::S3 { prefix, .. } | Place::DynamoDb { prefix, .. } => prefix,
+        Place::Bucket { prefix, .. } | Place::DynamoDb { prefix, .. } => prefix,
     }
 }
 
@@ -75,16 +83,53 @@ fn dir(path: &Path, url: &StoreUrl, missing: Missing) -> Result<Opened, Failure>
     Ok(Opened { store: Arc::new(DirStore::open(path)?), prefix: String::new() })
 }
 
+/// A store, or `None` if this build has none of that service.
+type Built = Option<Result<Arc<dyn Store>, StoreError>>;
+
 #[cfg(feature = "s3")]
-async fn s3(bucket: &str, prefix: &str) -> Result<Opened, Failure> {
-    let store = Arc::new(tenure::store::S3Store::from_env(bucket).await);
-    Ok(Opened { store, prefix: prefix.to_owned() })
+async fn s3(bucket: &str) -> Built {
+    Some(Ok(Arc::new(tenure::store::S3Store::from_env(bucket).await)))
 }
 
 #[cfg(not(feature = "s3"))]
-async fn s3(bucket: &str, _prefix: &str) -> Result<Opened, Failure> {
-    let why = format!("s3://{bucket}: this build has no S3 store: build it with --features cli,s3");
-    Err(Failure::new(exit::USAGE, why))
+async fn s3(_bucket: &str) -> Built {
+    None
+}
+
+#[cfg(feature = "gcs")]
+fn gcs(bucket: &str) -> Built {
+    let store = tenure::store::AnyObjectStore::gcs_from_env(bucket);
+    Some(store.map(|store| Arc::new(store) as Arc<dyn Store>))
+}
+
+#[cfg(not(feature = "gcs"))]
+fn gcs(_bucket: &str) -> Built {
+    None
+}
+
+#[cfg(feature = "azure")]
+fn azure(container: &str) -> Built {
+    let store = tenure::store::AnyObjectStore::azure_from_env(container);
+    Some(store.map(|store| Arc::new(store) as Arc<dyn Store>))
+}
+
+#[cfg(not(feature = "azure"))]
+fn azure(_container: &str) -> Built {
+    None
+}
+
+fn not_built(service: Service, bucket: &str) -> Failure {
+    let (name, feature) = match service {
+        Service::S3 => ("S3", "s3"),
+        Service::CloudStorage => ("Cloud Storage", "gcs"),
+        Service::Azure => ("Azure", "azure"),
+    };
+    let scheme = service.scheme();
+    let why = format!(
+        "{scheme}://{bucket}: this build has no store for {name}: build it with \
+         --features cli,{feature}"
+    );
+    Failure::new(exit::USAGE, why)
 }
 
 async fn dynamodb(table: &str, prefix: &str) -> Result<Opened, Failure> {

@@ -17,11 +17,66 @@ pub struct StoreUrl {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// A bucket, and the key prefix in it; the election normalises and checks the prefix.
-    S3 { bucket: String, prefix: String },
+    Bucket { service: Service, bucket: String, prefix: String },
     /// A table, and the key prefix in it.
     DynamoDb { table: String, prefix: String },
     /// A directory of this machine. The election has the empty prefix in it.
     Dir { path: PathBuf },
+}
+
+/// Whose bucket it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    S3,
+    CloudStorage,
+    /// Azure calls its buckets containers.
+    Azure,
+}
+
+impl Service {
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Service::S3 => "s3",
+            Service::CloudStorage => "gs",
+            Service::Azure => "az",
+        }
+    }
+
+    /// How a place in it is written.
+    fn form(self) -> &'static str {
+        match self {
+            Service::S3 => "s3://BUCKET/PREFIX",
+            Service::CloudStorage => "gs://BUCKET/PREFIX",
+            Service::Azure => "az://CONTAINER/PREFIX",
+        }
+    }
+
+    /// Where the address of a server goes that is not the service's own.
+    fn endpoint(self) -> &'static str {
+        match self {
+            Service::S3 => "AWS_ENDPOINT_URL",
+            Service::CloudStorage => "GOOGLE_BASE_URL",
+            Service::Azure => "AZURE_STORAGE_ENDPOINT",
+        }
+    }
+
+    /// Whose environment has the settings.
+    fn environment(self) -> &'static str {
+        match self {
+            Service::S3 => "AWS",
+            Service::CloudStorage => "GOOGLE",
+            Service::Azure => "AZURE",
+        }
+    }
+
+    fn host(self) -> Host {
+        Host {
+            what: "bucket",
+            form: self.form(),
+            environment: self.environment(),
+            endpoint: self.endpoint(),
+        }
+    }
 }
 
 impl StoreUrl {
@@ -48,25 +103,26 @@ impl FromStr for StoreUrl {
             error => format!("{error}; write {FORMS}"),
         })?;
         if url.query().is_some() || url.fragment().is_some() {
-            return Err("a store takes no `?` or `#` part; settings come from the AWS \
-                        environment"
+            return Err("a store takes no `?` or `#` part; settings come from the environment of \
+                        the service (AWS_…, GOOGLE_…, AZURE_…)"
                 .to_owned());
         }
         let place = match url.scheme() {
-            "s3" => s3(&url, text)?,
+            "s3" => bucket(Service::S3, &url, text)?,
+            "gs" => bucket(Service::CloudStorage, &url, text)?,
+            "az" => bucket(Service::Azure, &url, text)?,
             "dynamodb" => dynamodb(&url, text)?,
             "file" => dir(&url, text)?,
-            "s3a" | "s3n" => return Err("write s3://BUCKET/PREFIX".to_owned()),
-            "gs" | "gcs" | "az" | "azure" | "abfs" | "abfss" | "memory" => {
-                return Err(format!(
-                    "this build has no store for {}://; write {FORMS}",
-                    url.scheme()
-                ));
+            "s3a" | "s3n" => return Err(format!("write {}", Service::S3.form())),
+            "gcs" => return Err(format!("write {}", Service::CloudStorage.form())),
+            "azure" | "adl" | "abfs" | "abfss" | "wasb" | "wasbs" => {
+                return Err(format!("write {}", Service::Azure.form()));
             }
             "http" | "https" => {
-                return Err("write s3://BUCKET/PREFIX, and the address of the server into \
-                            AWS_ENDPOINT_URL"
-                    .to_owned());
+                return Err(format!(
+                    "write {}, and the address of the server into AWS_ENDPOINT_URL",
+                    Service::S3.form()
+                ));
             }
             other => return Err(format!("{other}: is no store; write {FORMS}")),
         };
@@ -74,26 +130,41 @@ impl FromStr for StoreUrl {
     }
 }
 
-fn s3(url: &Url, text: &str) -> Result<Place, String> {
-    let (bucket, prefix) = named(url, text, "bucket", "s3://BUCKET/PREFIX")?;
-    Ok(Place::S3 { bucket, prefix })
+fn bucket(service: Service, url: &Url, text: &str) -> Result<Place, String> {
+    let (bucket, prefix) = named(service.host(), url, text)?;
+    Ok(Place::Bucket { service, bucket, prefix })
 }
 
 fn dynamodb(url: &Url, text: &str) -> Result<Place, String> {
-    let (table, prefix) = named(url, text, "table", "dynamodb://TABLE/PREFIX")?;
+    let host = Host {
+        what: "table",
+        form: "dynamodb://TABLE/PREFIX",
+        environment: "AWS",
+        endpoint: "AWS_ENDPOINT_URL",
+    };
+    let (table, prefix) = named(host, url, text)?;
     Ok(Place::DynamoDb { table, prefix })
 }
 
+/// How messages speak of what stands in a URL where a web page has its host.
+struct Host {
+    what: &'static str,
+    form: &'static str,
+    environment: &'static str,
+    endpoint: &'static str,
+}
+
 /// The name of a bucket or a table, and the prefix.
-fn named(url: &Url, text: &str, what: &str, form: &str) -> Result<(String, String), String> {
+fn named(host: Host, url: &Url, text: &str) -> Result<(String, String), String> {
+    let Host { what, form, environment, endpoint } = host;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("credentials do not belong into the URL; they come from the AWS environment \
-                    and files"
-            .to_owned());
+        return Err(format!(
+            "credentials do not belong into the URL; they come from the {environment} environment and files"
+        ));
     }
     if url.port().is_some() {
         return Err(format!(
-            "a {what} has no port; the address of the server goes into AWS_ENDPOINT_URL"
+            "a {what} has no port; the address of the server goes into {endpoint}"
         ));
     }
     if text.contains('%') {
@@ -108,7 +179,9 @@ fn named(url: &Url, text: &str, what: &str, form: &str) -> Result<(String, Strin
     if name.is_empty() {
         return Err(format!("it names no {what}; write {form}"));
     }
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    // Azure's `$root` and `$web` are containers, too.
+    let plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'$');
     if !name.bytes().all(plain) {
         return Err(format!("{name:?} is not the name of a {what}"));
     }
@@ -137,7 +210,8 @@ fn dir(url: &Url, text: &str) -> Result<Place, String> {
     Ok(Place::Dir { path })
 }
 
-const FORMS: &str = "s3://BUCKET/PREFIX, dynamodb://TABLE/PREFIX or file:///PATH";
+const FORMS: &str = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, \
+                     dynamodb://TABLE/PREFIX or file:///PATH";
 
 #[cfg(test)]
 mod tests {
@@ -155,7 +229,24 @@ mod tests {
     }
 
     fn s3(bucket: &str, prefix: &str) -> Place {
-        Place::S3 { bucket: bucket.to_owned(), prefix: prefix.to_owned() }
+        in_bucket(Service::S3, bucket, prefix)
+    }
+
+    fn in_bucket(service: Service, bucket: &str, prefix: &str) -> Place {
+        Place::Bucket { service, bucket: bucket.to_owned(), prefix: prefix.to_owned() }
+    }
+
+    #[test]
+    fn a_bucket_of_each_service() {
+        assert_eq!(place("gs://jobs/app"), in_bucket(Service::CloudStorage, "jobs", "app"));
+        assert_eq!(place("az://jobs/a/b"), in_bucket(Service::Azure, "jobs", "a/b"));
+        assert_eq!(place("az://$root/app"), in_bucket(Service::Azure, "$root", "app"));
+        for text in ["gs://", "gs:///app", "az:", "az:///"] {
+            assert!(refused(text).contains("names no bucket"), "{text}");
+        }
+        assert!(refused("gs://b:80/p").contains("GOOGLE_BASE_URL"));
+        assert!(refused("az://me:secret@b/p").contains("AZURE environment"));
+        assert!(refused("gs://b/p?x").contains("no `?` or `#`"));
     }
 
     #[test]
@@ -218,8 +309,8 @@ mod tests {
 
     #[test]
     fn other_schemes_are_named() {
-        assert!(refused("gs://b/p").contains("no store for gs://"));
-        assert!(refused("az://b/p").contains("no store for az://"));
+        assert!(refused("gcs://b/p").contains("write gs://BUCKET/PREFIX"));
+        assert!(refused("abfss://b@a.dfs.core.windows.net/p").contains("write az://CONTAINER"));
         assert!(refused("https://minio:9000/b").contains("AWS_ENDPOINT_URL"));
         assert!(refused("ftp://b/p").contains("ftp: is no store"));
         assert!(refused("c:\\dir").contains("is no store"));

@@ -46,6 +46,14 @@ impl Machine {
         }
     }
 
+    /// Whether the next LIST only looks for the newest epoch.
+    pub fn looks_for_the_newest(&self) -> bool {
+        match self {
+            Machine::EpochFiles(machine) => machine.looks_for_the_newest(),
+            Machine::SingleObject(_) => false,
+        }
+    }
+
     /// What to do next.
     pub fn step(&self) -> Step {
         match self {

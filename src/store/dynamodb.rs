@@ -15,7 +15,7 @@ use self::date::StoreDate;
 use self::failure::{Asked, Verb, code};
 use self::key::Place;
 use super::aws::Witness;
-use super::aws::words::without_secrets;
+use super::words::without_secrets;
 use super::{DeleteOutcome, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
 use crate::entropy::{Entropy, SystemEntropy};
 

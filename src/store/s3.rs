@@ -17,7 +17,7 @@ use percent_encoding::percent_decode_str;
 
 use self::failure::{Asked, answered};
 use super::aws::Witness;
-use super::aws::words::without_secrets;
+use super::words::without_secrets;
 use super::{
     DeleteOutcome, ETag, Entry, GetOutcome, Happened, Object, Page, PutOutcome, Store, StoreError,
     StoreErrorKind,

@@ -82,7 +82,10 @@ pub fn command(line: &[&str]) -> Command {
 
 fn own_settings() -> impl Iterator<Item = String> {
     let names = std::env::vars().map(|(name, _)| name);
-    names.filter(|name| name.starts_with("AWS_") || name == "RUST_LOG")
+    let of_services = ["AWS_", "GOOGLE_", "STORAGE_EMULATOR_", "AZURE_", "AZURITE_"];
+    names.filter(move |name| {
+        of_services.iter().any(|start| name.starts_with(start)) || name == "RUST_LOG"
+    })
 }
 
 pub fn tenure(line: &[&str]) -> Said {

@@ -61,7 +61,7 @@ fn wrong_arguments_give_64() {
         &["lead"],
         &["status"],
         &["status", "--store", "/tmp/x"],
-        &["status", "--store", "gs://b/p"],
+        &["status", "--store", "ftp://b/p"],
         &["status", "--store", "file:///tmp/x", "extra"],
         &[&["run"][..], &store].concat(),
         &[&["run"][..], &store, &["true"]].concat(),
@@ -116,10 +116,19 @@ fn a_file_in_the_place_of_the_directory_gives_69() {
     }
 }
 
-#[cfg(not(feature = "s3"))]
 #[test]
-fn a_build_without_s3_says_so() {
-    tenure(&["status", "--store", "s3://b/p"]).fails(64, &["s3://b", "--features cli,s3"]);
+fn a_build_without_a_service_says_which_feature_to_build() {
+    let services = [
+        ("s3", "s3", cfg!(feature = "s3")),
+        ("gs", "gcs", cfg!(feature = "gcs")),
+        ("az", "azure", cfg!(feature = "azure")),
+    ];
+    for (scheme, feature, _) in services.into_iter().filter(|(_, _, built)| !built) {
+        let (url, features) = (format!("{scheme}://b/p"), format!("--features cli,{feature}"));
+        for line in [&["status", "--store", &url][..], &["run", "--store", &url, "--", "true"]] {
+            tenure(line).fails(64, &[&format!("{scheme}://b"), &features]);
+        }
+    }
 }
 
 #[test]

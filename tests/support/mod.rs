@@ -7,6 +7,10 @@ pub mod dynamo_server;
 #[cfg(feature = "s3")]
 pub mod environment;
 pub mod fault_store;
+#[cfg(any(feature = "s3", feature = "gcs"))]
+pub mod faults;
+#[cfg(feature = "gcs")]
+pub mod gcs_server;
 pub mod if_match;
 pub mod morling;
 #[cfg(feature = "s3")]

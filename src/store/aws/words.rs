@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use aws_credential_types::provider::error::CredentialsError;
 
 use crate::store::StoreErrorKind;
+use crate::store::words::printable;
 
 /// What is wrong where nothing came as far as the network, and what to do then.
 pub(in crate::store) fn not_sent(
@@ -56,44 +57,4 @@ pub(in crate::store) fn causes(error: &(dyn StdError + 'static)) -> String {
         }
     }
     line
-}
-
-/// The words of the store or the SDK, on one line, short, and without what a URL may hide.
-pub(in crate::store) fn printable(text: &str) -> String {
-    let line: String = text.split_inclusive(char::is_whitespace).map(without_secrets).collect();
-    line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
-}
-
-/// A word that may be a URL, without the name, the password and the query that one could write
-/// into it.
-pub(in crate::store) fn without_secrets(word: &str) -> String {
-    let Some((scheme, rest)) = word.split_once("://") else { return word.to_owned() };
-    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    let space = if word.ends_with(char::is_whitespace) { " " } else { "" };
-    if path.contains('@') {
-        // A password may hold a slash.
-        return format!("{scheme}://…{space}");
-    }
-    let host = authority.rsplit('@').next().unwrap_or(authority);
-    let path = path.split(['?', '#']).next().unwrap_or(path);
-    format!("{scheme}://{}{}{space}", host.trim_end(), path.trim_end())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_shows_no_password_of_a_url() {
-        for (text, shown) in [
-            ("no URL: a@b?c", "no URL: a@b?c"),
-            ("at http://127.0.0.1:9000/x y", "at http://127.0.0.1:9000/x y"),
-            ("at `https://me:secret@host/x?token=secret` now", "at `https://host/x now"),
-            ("at https://me:secret@host\nnow", "at https://host now"),
-            ("at https://me:sec/ret@host now", "at https://… now"),
-            ("https://host?secret", "https://host"),
-        ] {
-            assert_eq!(printable(text), shown);
-        }
-    }
 }

@@ -10,7 +10,8 @@ use aws_smithy_runtime_api::client::result::ServiceError;
 
 use super::DynamoStore;
 use crate::store::aws::Witness;
-use crate::store::aws::words::{self, causes, never_connected, printable};
+use crate::store::aws::words::{self, causes, never_connected};
+use crate::store::words::printable;
 use crate::store::{Happened, StoreError, StoreErrorKind};
 
 /// What was asked of a store, for its errors.

@@ -12,7 +12,8 @@ use aws_smithy_runtime_api::client::result::ServiceError;
 
 use super::{Happened, S3Store, StoreError, StoreErrorKind};
 use crate::store::aws::Witness;
-use crate::store::aws::words::{self, causes, never_connected, printable};
+use crate::store::aws::words::{self, causes, never_connected};
+use crate::store::words::printable;
 
 /// What was asked of a store, for its errors.
 #[derive(Clone, Copy)]

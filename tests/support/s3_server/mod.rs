@@ -27,14 +27,13 @@ use s3s::{S3Result, s3_error};
 use tenure::store::S3Store;
 use tokio::sync::{oneshot, watch};
 
-mod faults;
 mod serve;
 mod storage;
 
-use self::faults::Faults;
-pub use self::faults::{Arming, Fault, Op};
 use self::storage::Storage;
 pub use self::storage::{OWNER, Quirks, Stored};
+use super::faults::Faults;
+pub use super::faults::{Arming, Fault, Op};
 
 /// The bucket that is there from the start, and that the calls behind the API use.
 pub const BUCKET: &str = "tenure-test";

@@ -1,4 +1,4 @@
-//! What goes wrong, for which requests, and how often.
+//! What goes wrong on the servers of the tests, for which requests, and how often.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ pub enum Op {
 /// What goes wrong with a request.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Not applied; answered with this status and this code of S3.
+    /// Not applied; answered with this status and this code.
     Answer(u16, &'static str),
     /// 403.
     AccessDenied,
@@ -52,7 +52,7 @@ pub enum Fault {
     ApplyLate(Duration),
     /// Takes effect and is answered, and takes effect once more this much later.
     ApplyAgain(Duration),
-    /// Waits for [`S3Server::release`](super::S3Server::release), and only then takes effect, even
+    /// Waits for `release` of the server, and only then takes effect, even
     /// if the client has gone.
     Hold,
     /// Takes effect, and is answered without an ETag.
@@ -80,7 +80,7 @@ pub struct Faults {
 }
 
 /// A fault that is armed at the end of the statement that describes it. For every request, unless
-/// narrowed down, and until [`S3Server::clear_faults`](super::S3Server::clear_faults).
+/// narrowed down, and until `clear_faults` of the server.
 pub struct Arming {
     faults: Faults,
     rule: Option<Rule>,

@@ -1,0 +1,301 @@
+//! Any store that speaks the interface of the crate object_store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use chrono::{DateTime, Utc};
+use futures::StreamExt as _;
+use object_store::list::PaginatedListStore;
+use object_store::path::Path;
+use object_store::{
+    Attribute, Attributes, GetOptions, GetResult, ObjectStore, PutMode, PutOptions, PutPayload,
+    UpdateVersion,
+};
+
+use self::failure::{Asked, Verb};
+use super::words::{printable, without_secrets};
+use super::{
+    DeleteOutcome, ETag, Entry, GetOutcome, Happened, Object, Page, PutOutcome, Store, StoreError,
+    StoreErrorKind,
+};
+
+#[cfg(feature = "azure")]
+mod azure;
+mod delete;
+mod failure;
+#[cfg(feature = "gcs")]
+mod gcs;
+#[cfg(any(feature = "azure", feature = "gcs"))]
+mod http;
+mod listing;
+mod tag;
+
+/// Any store behind the interface of the crate object_store 0.14, which users of SlateDB, Delta or
+/// DataFusion hold already: Cloud Storage, Azure, S3, memory, or one of your own.
+///
+/// ```
+/// # use std::sync::Arc;
+/// use object_store::memory::InMemory;
+/// use tenure::{Election, store::AnyObjectStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = AnyObjectStore::new(Arc::new(InMemory::new())).await?;
+/// let election = Election::builder(Arc::new(store), "orders/leader").build()?;
+/// # assert!(matches!(election.try_campaign().await?, tenure::Attempt::Elected(_)));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// **What is asked of it.** What [`Store`] asks: strong consistency, atomic `PutMode::Create` and
+/// `PutMode::Update`, and listings in the order of the keys. A listing out of order is an error,
+/// and the check before the first campaign shows whether conditions are honoured at all.
+///
+/// **Its own retries** may stay on, as in a client shared with others: a write that took effect,
+/// was sent again and is then refused is recognised by its nonce. It costs a read. Keep the
+/// client's timeouts below the renewal interval all the same.
+///
+/// **What it costs.** One request a call, with these exceptions: a deletion is one request for each
+/// key on Cloud Storage and for 250 keys elsewhere; a listing reads as many of the client's pages
+/// as it takes to fill one of up to 1,000 keys. On Cloud Storage an object may be written about
+/// once a second: keep the validity at 5 s or more.
+///
+/// **The store's clock.** The answers' dates are lost in that interface, so the newest
+/// `last_modified` that was seen stands for it. It is never ahead of the store's clock: an object
+/// can seem younger than it is, never older. With nobody renewing, a compactor that runs alone
+/// keeps what was written within its `min_age` before the newest object.
+///
+/// **Keys** are those of object_store: no empty part, `.` or `..` between slashes. One foreign key
+/// of another kind in the folder of the election makes every listing fail.
+pub struct AnyObjectStore {
+    store: Arc<dyn ObjectStore>,
+    /// The same store, if it is a client made here, whose listings know any prefix.
+    pages: Option<Arc<dyn PaginatedListStore>>,
+    name: String,
+    unquoted: AtomicBool,
+    /// The newest date of an object, in microseconds since 1970.
+    newest: AtomicI64,
+}
+
+/// The date of an answer, which clients made here leave among its extensions.
+#[derive(Debug, Clone, Copy)]
+struct ServedAt(DateTime<Utc>);
+
+impl AnyObjectStore {
+    /// The elections of this store.
+    ///
+    /// It is asked for a replacement that names no version. The clients of object_store refuse that
+    /// without a request, and those that cannot replace conditionally say so.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreErrorKind::Unsupported`], with the reason: it cannot replace conditionally
+    /// (`LocalFileSystem`: use [`DirStore`](super::DirStore); an S3 client with conditional puts
+    /// disabled; HTTP), it replaces without a condition, or it is a directory bucket (S3 Express
+    /// One Zone), whose listings have no order.
+    pub async fn new(store: Arc<dyn ObjectStore>) -> Result<AnyObjectStore, StoreError> {
+        let name = printable(&store.to_string());
+        let store = AnyObjectStore::of(store, None, name);
+        store.refuse_what_cannot_replace().await?;
+        Ok(store)
+    }
+
+    fn of(
+        store: Arc<dyn ObjectStore>,
+        pages: Option<Arc<dyn PaginatedListStore>>,
+        name: String,
+    ) -> AnyObjectStore {
+        let (unquoted, newest) = (AtomicBool::new(false), AtomicI64::new(i64::MIN));
+        AnyObjectStore { store, pages, name, unquoted, newest }
+    }
+
+    async fn refuse_what_cannot_replace(&self) -> Result<(), StoreError> {
+        let refuse = |why: &str| {
+            let message = format!("{} cannot be used for elections: {why}", self.name);
+            Err(StoreError::new(StoreErrorKind::Unsupported, Happened::No, message))
+        };
+        if self.name.contains("--x-s3") {
+            return refuse(
+                "it is a directory bucket (S3 Express One Zone): its lists have no order",
+            );
+        }
+        // Only its `Debug` tells, short of a request. If it stops to, the check of the store sees.
+        if self.name.contains("AmazonS3(")
+            && format!("{:?}", self.store).contains("conditional_put: Disabled")
+        {
+            return refuse("its conditional puts are disabled (S3ConditionalPut)");
+        }
+        let probe = Path::from("tenure-probe");
+        let nothing = UpdateVersion { e_tag: None, version: None };
+        let options = PutOptions::from(PutMode::Update(nothing));
+        match self.store.put_opts(&probe, PutPayload::new(), options).await {
+            Ok(_) => {
+                // What came of it is not worth an error of its own.
+                let _ = self.delete(vec![probe.into()]).await;
+                refuse("it replaces an object without asking for its version")
+            }
+            Err(error @ object_store::Error::NotImplemented { .. })
+            | Err(error @ object_store::Error::NotSupported { .. }) => {
+                refuse(&format!("it cannot replace an object conditionally ({error})"))
+            }
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn asked<'a>(&'a self, verb: Verb, key: &'a str) -> Asked<'a> {
+        Asked { store: self, verb, key }
+    }
+
+    /// The key as object_store names it, if it can.
+    fn path(&self, asked: Asked<'_>, key: &str) -> Result<Path, StoreError> {
+        match Path::parse(key) {
+            Ok(path) if path.as_ref() == key => Ok(path),
+            Ok(_) => Err(asked.invalid("a key may not start or end with a slash")),
+            Err(error) => Err(asked.invalid(&error.to_string())),
+        }
+    }
+
+    /// The version as the store compares it.
+    fn sent(&self, etag: &ETag) -> UpdateVersion {
+        let mut version = tag::decode(etag);
+        if self.unquoted.load(Ordering::SeqCst) {
+            version.e_tag = version.e_tag.map(|e_tag| e_tag.trim_matches('"').to_owned());
+        }
+        version
+    }
+
+    fn page(&self, entries: Vec<Entry>, truncated: bool, date: Option<DateTime<Utc>>) -> Page {
+        let newest = entries.iter().filter_map(|entry| entry.last_modified).max();
+        Page { served_at: date.or_else(|| self.clock(newest)), entries, truncated }
+    }
+
+    /// What the store's clock has shown at least.
+    fn clock(&self, date: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
+        let micros = date.map_or(i64::MIN, |date| date.timestamp_micros());
+        let newest = self.newest.fetch_max(micros, Ordering::Relaxed).max(micros);
+        DateTime::from_timestamp_micros(newest)
+    }
+
+    async fn put(
+        &self,
+        asked: Asked<'_>,
+        body: Bytes,
+        mode: PutMode,
+    ) -> Result<PutOutcome, StoreError> {
+        let path = self.path(asked, asked.key)?;
+        // Cloud Storage lets caches keep what everybody may read, for an hour unless told.
+        let mut attributes = Attributes::from_iter([(Attribute::CacheControl, "no-store")]);
+        if asked.key.ends_with(".json") {
+            attributes.insert(Attribute::ContentType, "application/json".into());
+        }
+        let options = PutOptions { mode, attributes, ..PutOptions::default() };
+        match self.store.put_opts(&path, body.into(), options).await {
+            Ok(put) => Ok(PutOutcome::Done {
+                etag: tag::encode(put.e_tag.as_deref(), put.version.as_deref()),
+            }),
+            Err(error) => asked.write_failed(error),
+        }
+    }
+
+    async fn read(
+        &self,
+        asked: Asked<'_>,
+        result: GetResult,
+        unless: Option<ETag>,
+        max_len: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        let (meta, served_at) = (&result.meta, result.extensions.get::<ServedAt>());
+        let Some(etag) = tag::encode(meta.e_tag.as_deref(), meta.version.as_deref()) else {
+            return Err(asked.unsupported("it answered without an ETag or a version"));
+        };
+        if unless.as_ref() == Some(&etag) {
+            return Ok(GetOutcome::NotModified);
+        }
+        let len = meta.size;
+        if len > max_len as u64 {
+            return Ok(GetOutcome::TooLarge { etag, len });
+        }
+        let last_modified = Some(meta.last_modified);
+        let served_at = served_at.map(|date| date.0).or_else(|| self.clock(last_modified));
+        let mut stream = result.into_stream();
+        let mut body = BytesMut::new();
+        while let Some(chunk) = stream.next().await {
+            body.extend_from_slice(&chunk.map_err(|error| asked.failed(&error))?);
+            if body.len() as u64 > len {
+                break;
+            }
+        }
+        if body.len() as u64 != len {
+            return Err(asked.transient("its answer is shorter or longer than it said"));
+        }
+        Ok(GetOutcome::Found(Object { body: body.freeze(), etag, last_modified, served_at }))
+    }
+}
+
+#[async_trait]
+impl Store for AnyObjectStore {
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+        let asked = self.asked(Verb::List, prefix);
+        let limit = limit.clamp(1, 1_000);
+        match &self.pages {
+            Some(pages) => listing::pages(self, &**pages, asked, after, limit).await,
+            None => listing::stream(self, asked, after, limit).await,
+        }
+    }
+
+    /// One request. Where an ETag is made of the content alone, as on Cloud Storage, an object
+    /// that was deleted and made again with the same body counts as not modified.
+    async fn get(
+        &self,
+        key: &str,
+        unless: Option<ETag>,
+        max_len: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        let asked = self.asked(Verb::Get, key);
+        let path = self.path(asked, key)?;
+        let if_none_match = unless.as_ref().and_then(|etag| self.sent(etag).e_tag);
+        let options = GetOptions { if_none_match, ..GetOptions::default() };
+        match self.store.get_opts(&path, options).await {
+            Ok(result) => self.read(asked, result, unless, max_len).await,
+            Err(error) => asked.read_failed(error),
+        }
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        self.put(self.asked(Verb::Create, key), body, PutMode::Create).await
+    }
+
+    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
+        let mode = PutMode::Update(self.sent(&etag));
+        self.put(self.asked(Verb::Replace, key), body, mode).await
+    }
+
+    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+        delete::all(self, keys).await
+    }
+
+    fn describe(&self) -> String {
+        without_secrets(&self.name)
+    }
+
+    fn send_unquoted_etags(&self) -> bool {
+        self.unquoted.store(true, Ordering::SeqCst);
+        true
+    }
+}
+
+impl fmt::Debug for AnyObjectStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AnyObjectStore({})", self.name)
+    }
+}
+
+/// A client that could not be built for its settings.
+#[cfg(any(feature = "azure", feature = "gcs"))]
+fn unbuilt(name: &str, error: &object_store::Error) -> StoreError {
+    let message = format!("{name}: {}", printable(&error.to_string()));
+    StoreError::new(StoreErrorKind::Invalid, Happened::No, message)
+}

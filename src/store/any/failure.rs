@@ -1,0 +1,200 @@
+//! What a failed call means: what kind of failure, and whether the request may have taken effect.
+//!
+//! object_store's own error says what was refused, but it words 409 as "already exists" and drops
+//! the status of most other answers. The status and the code are read from the errors underneath.
+
+use std::error::Error as StdError;
+
+use object_store::Error;
+
+use super::AnyObjectStore;
+use crate::store::words::printable;
+use crate::store::{GetOutcome, Happened, PutOutcome, StoreError, StoreErrorKind};
+
+/// What was asked of a store, for its errors.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) store: &'a AnyObjectStore,
+    pub(super) verb: Verb,
+    /// The key, or the prefix of a listing.
+    pub(super) key: &'a str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    List,
+    Get,
+    Create,
+    Replace,
+    Delete,
+}
+
+/// How object_store's clients begin to tell an answer that is no success.
+const STATUS: &str = "Server returned non-2xx status code: ";
+
+/// Codes that say that there is no such bucket, container or account.
+const NO_STORE: [&str; 5] = [
+    "NoSuchBucket",
+    "InvalidBucketName",
+    "ContainerNotFound",
+    "ContainerBeingDeleted",
+    "AccountNotFound",
+];
+
+/// An answer that is no success.
+struct Answer {
+    status: u16,
+    code: String,
+    message: String,
+}
+
+impl Asked<'_> {
+    /// A refused condition is a value; anything else is an error.
+    pub(super) fn write_failed(self, error: Error) -> Result<PutOutcome, StoreError> {
+        let answer = Answer::of(&error);
+        let (status, code) = answer.as_ref().map_or((0, ""), |answer| answer.pair());
+        let refused = match (&error, self.verb) {
+            // S3 and Cloud Storage say 409 of somebody else who was writing at the time: not that
+            // the key exists. Azure says it of the key, and with this code only.
+            (Error::AlreadyExists { .. }, Verb::Create) => {
+                matches!(status, 0 | 412) || (status == 409 && code == "BlobAlreadyExists")
+            }
+            (Error::Precondition { .. }, _) => matches!(status, 0 | 412),
+            _ => false,
+        };
+        // The client of S3 calls the replacement of a missing object a failed precondition.
+        let missing = matches!(error, Error::NotFound { .. } | Error::Precondition { .. })
+            && self.verb == Verb::Replace
+            && matches!(status, 0 | 404)
+            && !NO_STORE.contains(&code);
+        match (refused, missing) {
+            (true, _) => Ok(PutOutcome::Refused),
+            (_, true) => Ok(PutOutcome::Missing),
+            _ => Err(self.failed(&error)),
+        }
+    }
+
+    pub(super) fn read_failed(self, error: Error) -> Result<GetOutcome, StoreError> {
+        match error {
+            Error::NotModified { .. } => Ok(GetOutcome::NotModified),
+            error if missing_key(&error) => Ok(GetOutcome::Missing),
+            error => Err(self.failed(&error)),
+        }
+    }
+
+    pub(super) fn failed(self, error: &Error) -> StoreError {
+        use StoreErrorKind::{AccessDenied, Invalid, NoSuchStore, Transient, Unsupported};
+        let answer = Answer::of(error);
+        let (status, code) = answer.as_ref().map_or((0, ""), |answer| answer.pair());
+        let (kind, happened) = match (error, status) {
+            (Error::PermissionDenied { .. } | Error::Unauthenticated { .. }, _)
+            | (_, 401 | 403) => (AccessDenied, Happened::No),
+            (Error::NotImplemented { .. } | Error::NotSupported { .. }, _) | (_, 405 | 501) => {
+                (Unsupported, Happened::No)
+            }
+            (Error::InvalidPath { .. } | Error::UnknownConfigurationKey { .. }, _) => {
+                (Invalid, Happened::No)
+            }
+            _ if NO_STORE.contains(&code) => (NoSuchStore, Happened::No),
+            (Error::NotFound { .. }, _) | (_, 301 | 302 | 308 | 404) => (NoSuchStore, Happened::No),
+            (_, 408 | 409 | 412 | 425 | 429) => (Transient, self.maybe()),
+            (_, 400..=499) => (Invalid, Happened::No),
+            _ if never_connected(error) => (Transient, Happened::No),
+            _ => (Transient, self.maybe()),
+        };
+        let why = match &answer {
+            Some(answer) => answer.words(),
+            None => printable(&error.to_string()),
+        };
+        self.error(kind, happened, &why)
+    }
+
+    pub(super) fn transient(self, why: &str) -> StoreError {
+        self.error(StoreErrorKind::Transient, self.maybe(), why)
+    }
+
+    pub(super) fn unsupported(self, why: &str) -> StoreError {
+        self.error(StoreErrorKind::Unsupported, Happened::No, why)
+    }
+
+    pub(super) fn invalid(self, why: &str) -> StoreError {
+        self.error(StoreErrorKind::Invalid, Happened::No, why)
+    }
+
+    /// A write may have taken effect; a read has no effect.
+    fn maybe(self) -> Happened {
+        match self.verb {
+            Verb::List | Verb::Get => Happened::No,
+            Verb::Create | Verb::Replace | Verb::Delete => Happened::Maybe,
+        }
+    }
+
+    fn error(self, kind: StoreErrorKind, happened: Happened, why: &str) -> StoreError {
+        let (key, at) = (self.key, &self.store.name);
+        let what = match self.verb {
+            Verb::List => format!("listing {key:?} in {at}"),
+            Verb::Get => format!("reading {key:?} from {at}"),
+            Verb::Create => format!("creating {key:?} in {at}"),
+            Verb::Replace => format!("replacing {key:?} in {at}"),
+            Verb::Delete => format!("deleting from {at}"),
+        };
+        StoreError::new(kind, happened, format!("{what}: {why}"))
+    }
+}
+
+impl Answer {
+    fn of(error: &Error) -> Option<Answer> {
+        chain(error).find_map(|error| {
+            let text = error.to_string();
+            let rest = text.strip_prefix(STATUS)?;
+            let status = rest.get(..3)?.parse().ok()?;
+            let (_, body) = rest.split_once(": ").unwrap_or_default();
+            let element = |name: &str| {
+                let (_, rest) = body.split_once(&format!("<{name}>"))?;
+                rest.split_once(&format!("</{name}>")).map(|(text, _)| text.to_owned())
+            };
+            let message = element("Message").unwrap_or_else(|| match body.trim_start() {
+                body if body.starts_with('<') => String::new(),
+                body => body.to_owned(),
+            });
+            Some(Answer { status, code: element("Code").unwrap_or_default(), message })
+        })
+    }
+
+    fn pair(&self) -> (u16, &str) {
+        (self.status, &self.code)
+    }
+
+    fn words(&self) -> String {
+        let words = format!("{} {}", self.status, self.code);
+        match printable(&self.message) {
+            message if message.trim().is_empty() => words.trim_end().to_owned(),
+            message => format!("{}: {}", words.trim_end(), message.trim()),
+        }
+    }
+}
+
+/// Whether the key alone is missing, and not the bucket.
+pub(super) fn missing_key(error: &Error) -> bool {
+    let code = || Answer::of(error).map(|answer| answer.code).unwrap_or_default();
+    matches!(error, Error::NotFound { .. }) && !NO_STORE.contains(&&*code())
+}
+
+/// Whether there was no connection to send the request on.
+#[cfg(feature = "cloud")]
+fn never_connected(error: &Error) -> bool {
+    use object_store::client::{HttpError, HttpErrorKind};
+    let mut errors = chain(error).filter_map(|error| error.downcast_ref::<HttpError>());
+    errors.any(|error| error.kind() == HttpErrorKind::Connect)
+}
+
+#[cfg(not(feature = "cloud"))]
+fn never_connected(_: &Error) -> bool {
+    false
+}
+
+fn chain<'e>(
+    error: &'e (dyn StdError + 'static),
+) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |error| (**error).source())
+}

@@ -1,0 +1,167 @@
+//! Listings, over object_store's stream of all that lies in a folder, or by pages.
+
+use futures::StreamExt as _;
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore};
+
+use super::failure::Asked;
+use super::{AnyObjectStore, ServedAt};
+use crate::listing::out_of_order;
+use crate::store::{Entry, Page, StoreError};
+
+/// The most keys of one page, and what the services give in one answer.
+const MOST: usize = 1_000;
+
+/// Gathers the entries of one page, and judges the order they come in.
+struct Gathered<'a> {
+    prefix: &'a str,
+    after: &'a str,
+    limit: usize,
+    previous: String,
+    entries: Vec<Entry>,
+}
+
+/// What became of one key.
+#[derive(PartialEq, Eq)]
+enum Place {
+    Before,
+    Taken,
+    /// Past the prefix, and so is all that follows.
+    Past,
+    /// There is more than the page may hold.
+    More,
+}
+
+impl<'a> Gathered<'a> {
+    fn new(prefix: &'a str, after: &'a str, limit: usize) -> Gathered<'a> {
+        Gathered { prefix, after, limit, previous: String::new(), entries: Vec::new() }
+    }
+
+    /// A key out of order is an error: others that belong here could follow it.
+    fn see(&mut self, meta: ObjectMeta) -> Result<Place, StoreError> {
+        let key = String::from(meta.location);
+        if key <= self.previous {
+            return Err(out_of_order(&self.previous, &key));
+        }
+        self.previous.clone_from(&key);
+        if !key.starts_with(self.prefix) {
+            return Ok(if *key < *self.prefix { Place::Before } else { Place::Past });
+        }
+        if *key <= *self.after {
+            return Ok(Place::Before);
+        }
+        if self.entries.len() == self.limit {
+            return Ok(Place::More);
+        }
+        let last_modified = Some(meta.last_modified);
+        self.entries.push(Entry { key, size: meta.size, last_modified });
+        Ok(Place::Taken)
+    }
+}
+
+/// Over the stream, which knows whole folders only, and sends requests as far as it is read.
+pub(super) async fn stream(
+    store: &AnyObjectStore,
+    asked: Asked<'_>,
+    after: &str,
+    limit: usize,
+) -> Result<Page, StoreError> {
+    let prefix = asked.key;
+    let folder = match prefix.rsplit_once('/') {
+        None => None,
+        Some((folder, _)) => Some(store.path(asked, folder)?),
+    };
+    let inner: &dyn ObjectStore = &*store.store;
+    let mut stream = match start(prefix, after) {
+        Some(start) => inner.list_with_offset(folder.as_ref(), &start),
+        None => inner.list(folder.as_ref()),
+    };
+    let mut page = Gathered::new(prefix, after, limit);
+    let mut truncated = false;
+    while let Some(meta) = stream.next().await {
+        match page.see(meta.map_err(|error| asked.failed(&error))?)? {
+            Place::Before => {}
+            // One more would be another request.
+            Place::Taken if page.entries.len() == MOST => {
+                truncated = true;
+                break;
+            }
+            Place::Taken => {}
+            Place::Past => break,
+            Place::More => {
+                truncated = true;
+                break;
+            }
+        }
+    }
+    Ok(store.page(page.entries, truncated, None))
+}
+
+/// Where the stream may start: at a key that object_store can name, not after the first one wanted.
+fn start(prefix: &str, after: &str) -> Option<Path> {
+    let exact = |key: &str| Path::parse(key).ok().filter(|path| path.as_ref() == key);
+    let whole_folder = prefix.is_empty() || prefix.ends_with('/');
+    let last = prefix.chars().next_back().filter(|_| !whole_folder);
+    let before = last.and_then(|last| exact(&prefix[..prefix.len() - last.len_utf8()]));
+    // The name of a folder is itself before all that is in it.
+    Some(after).filter(|after| !after.is_empty() && *after >= prefix).and_then(exact).or(before)
+}
+
+/// Over pages, whose answers have a date and which know any prefix.
+pub(super) async fn pages(
+    store: &AnyObjectStore,
+    pages: &dyn PaginatedListStore,
+    asked: Asked<'_>,
+    after: &str,
+    limit: usize,
+) -> Result<Page, StoreError> {
+    let prefix = Some(asked.key).filter(|prefix| !prefix.is_empty());
+    let mut page = Gathered::new(asked.key, after, limit);
+    let mut page_token = None;
+    loop {
+        let options = PaginatedListOptions {
+            offset: (!after.is_empty()).then(|| after.to_owned()),
+            max_keys: Some(MOST),
+            page_token,
+            ..PaginatedListOptions::default()
+        };
+        let answer = pages.list_paginated(prefix, options).await;
+        let answer = answer.map_err(|error| asked.failed(&error))?;
+        let mut truncated = answer.page_token.is_some();
+        for meta in answer.result.objects {
+            if page.see(meta)? == Place::More {
+                truncated = true;
+                break;
+            }
+        }
+        // Azure may answer pages without a key, and its emulator those before the place asked for.
+        if !page.entries.is_empty() || !truncated {
+            let served_at = answer.result.extensions.get::<ServedAt>();
+            return Ok(store.page(page.entries, truncated, served_at.map(|date| date.0)));
+        }
+        page_token = answer.page_token;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stream_starts_at_a_key_that_hides_nothing() {
+        let start = |prefix: &str, after: &str| start(prefix, after).map(String::from);
+        assert_eq!(
+            start("app/lock-", "app/lock-0000000001.json").unwrap(),
+            "app/lock-0000000001.json"
+        );
+        assert_eq!(start("app/lock-", "").unwrap(), "app/lock");
+        assert_eq!(start("app/lock-", "app/a").unwrap(), "app/lock");
+        assert_eq!(start("app/lock-", "app/lock-x/").unwrap(), "app/lock", "no key of its own");
+        assert_eq!(start("app/l", ""), None, "only the folder would be left");
+        assert_eq!(start("lock-", "").unwrap(), "lock");
+        assert_eq!(start("app/", ""), None);
+        assert_eq!(start("", ""), None);
+        assert_eq!(start("", "a").unwrap(), "a");
+    }
+}

@@ -1,0 +1,101 @@
+//! object_store's own clients: of a local file system, which is refused, and of S3.
+
+use std::sync::Arc;
+
+use object_store::local::LocalFileSystem;
+use tenure::store::{AnyObjectStore, StoreErrorKind};
+
+#[tokio::test]
+async fn the_local_file_system_is_refused_when_it_is_built_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let local = LocalFileSystem::new_with_prefix(dir.path()).unwrap();
+    let error = AnyObjectStore::new(Arc::new(local)).await.expect_err("refused");
+    assert_eq!(error.kind(), StoreErrorKind::Unsupported);
+    let words = error.to_string();
+    for word in ["LocalFileSystem", "cannot replace an object conditionally", "PutMode::Update"] {
+        assert!(words.contains(word), "{word:?} is missing in: {words}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
+}
+
+#[cfg(feature = "s3")]
+mod s3 {
+    use object_store::aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut};
+    use tenure::store::{PutOutcome, Store};
+    use tenure::{Attempt, Election};
+
+    use super::*;
+    use crate::support::conformance;
+    use crate::support::s3_server::*;
+
+    /// The client as its users have it: with its own retries.
+    fn client(server: &S3Server) -> AmazonS3 {
+        builder(server).build().expect("a client")
+    }
+
+    fn builder(server: &S3Server) -> AmazonS3Builder {
+        // The same TLS as everywhere; without a provider the client cannot be built at all.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        AmazonS3Builder::new()
+            .with_bucket_name(BUCKET)
+            .with_region(REGION)
+            .with_endpoint(server.endpoint())
+            .with_allow_http(true)
+            .with_access_key_id(ACCESS_KEY)
+            .with_secret_access_key(SECRET_KEY)
+    }
+
+    async fn store(server: &S3Server) -> Arc<AnyObjectStore> {
+        Arc::new(AnyObjectStore::new(Arc::new(client(server))).await.expect("a store to use"))
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn the_suite_holds_over_http() {
+        let server = S3Server::start().await;
+        conformance::run(store(&server).await, "app/").await;
+    }
+
+    #[tokio::test]
+    async fn the_build_sends_nothing() {
+        let server = S3Server::start().await;
+        store(&server).await;
+        assert!(server.requests().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_client_without_conditional_puts_is_refused_when_it_is_built() {
+        let server = S3Server::start().await;
+        let client = builder(&server).with_conditional_put(S3ConditionalPut::Disabled);
+        let client = Arc::new(client.build().unwrap());
+        let error = AnyObjectStore::new(client).await.expect_err("refused");
+        assert_eq!(error.kind(), StoreErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains("puts are disabled"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_directory_bucket_is_refused_when_it_is_built() {
+        let server = S3Server::start().await;
+        let client = builder(&server).with_bucket_name("b--use1-az4--x-s3").build().unwrap();
+        let error = AnyObjectStore::new(Arc::new(client)).await.expect_err("refused");
+        assert!(error.to_string().contains("no order"), "{error}");
+    }
+
+    /// A write that took effect and was answered with 500 is sent again by the client, and refused.
+    #[tokio::test]
+    async fn the_clients_own_retries_are_harmless() {
+        let server = S3Server::start().await;
+        let store = store(&server).await;
+        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("alone").times(1);
+        assert_eq!(store.create("alone", "x".into()).await.unwrap(), PutOutcome::Refused);
+
+        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);
+        let election = Election::builder(store, "app").build().unwrap();
+        let Attempt::Elected(leadership) = election.try_campaign().await.unwrap() else {
+            panic!("its own create was taken for another's")
+        };
+        assert_eq!(leadership.epoch().get(), 1);
+        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);
+        leadership.proclaim("here").await.expect("its own renewal is recognised");
+        leadership.resign().await.expect("resigned");
+    }
+}

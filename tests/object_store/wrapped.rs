@@ -1,0 +1,259 @@
+//! A store of one's own around another one: what is made of its answers, and what is refused.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    Attribute, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use tenure::store::{
+    AnyObjectStore, ETag, Happened, PutOutcome, Store, StoreError, StoreErrorKind,
+};
+use tenure::{Attempt, Election, ErrorKind};
+
+use super::taken;
+
+/// What is peculiar about a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// As its memory.
+    Plain,
+    /// It knows no conditions.
+    Unconditional,
+    /// It takes any version for the right one.
+    AnyVersion,
+    /// It lists backwards.
+    Backwards,
+    /// The first writing of each kind takes effect, is sent again, and refused.
+    RepeatsItself,
+    /// Every writing fails with these words of a client.
+    Fails(&'static str),
+}
+
+#[derive(Debug)]
+struct Wrapped {
+    inner: InMemory,
+    way: Way,
+    puts: AtomicUsize,
+}
+
+impl Wrapped {
+    fn new(way: Way) -> Wrapped {
+        Wrapped { inner: InMemory::new(), way, puts: AtomicUsize::new(0) }
+    }
+}
+
+impl fmt::Display for Wrapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Wrapped({:?})", self.way)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Wrapped {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        mut opts: PutOptions,
+    ) -> Result<PutResult> {
+        let conditional = opts.mode != PutMode::Overwrite;
+        match self.way {
+            Way::Unconditional if conditional => Err(Error::NotImplemented {
+                operation: "conditional puts".to_owned(),
+                implementer: self.to_string(),
+            }),
+            Way::AnyVersion => {
+                opts.mode = PutMode::Overwrite;
+                self.inner.put_opts(location, payload, opts).await
+            }
+            Way::RepeatsItself if self.puts.fetch_add(1, Ordering::SeqCst) > 0 => {
+                self.inner.put_opts(location, payload.clone(), opts.clone()).await?;
+                self.inner.put_opts(location, payload, opts).await
+            }
+            Way::Fails(words) if !matches!(&opts.mode, PutMode::Update(v) if v.e_tag.is_none()) => {
+                let (path, source) = (location.to_string(), words.into());
+                Err(match (words.contains("404"), words.contains("412")) {
+                    (true, _) => Error::NotFound { path, source },
+                    (_, true) => Error::Precondition { path, source },
+                    _ if words.contains("409") => Error::AlreadyExists { path, source },
+                    _ => Error::Generic { store: "Wrapped", source },
+                })
+            }
+            _ => self.inner.put_opts(location, payload, opts).await,
+        }
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        opts: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.inner.put_multipart_opts(location, opts).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.inner.get_opts(location, options).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.inner.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let list = self.inner.list(prefix);
+        if self.way != Way::Backwards {
+            return list;
+        }
+        let reversed = list.collect::<Vec<_>>();
+        let reversed = async { futures::stream::iter(reversed.await.into_iter().rev()) };
+        futures::stream::once(reversed).flatten().boxed()
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}
+
+async fn refused(store: impl ObjectStore) -> StoreError {
+    AnyObjectStore::new(Arc::new(store)).await.expect_err("refused when it is built")
+}
+
+#[tokio::test]
+async fn a_store_without_conditions_is_refused_when_it_is_built() {
+    let error = refused(Wrapped::new(Way::Unconditional)).await;
+    assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Unsupported, Happened::No));
+    let words = error.to_string();
+    for word in ["Wrapped(Unconditional)", "cannot replace an object conditionally"] {
+        assert!(words.contains(word), "{words}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_takes_any_version_is_refused_and_left_clean() {
+    let store = Arc::new(Wrapped::new(Way::AnyVersion));
+    let error = AnyObjectStore::new(store.clone()).await.expect_err("refused");
+    assert!(error.to_string().contains("without asking for its version"), "{error}");
+    assert_eq!(store.list(None).count().await, 0, "the probe is deleted");
+}
+
+#[tokio::test]
+async fn a_listing_out_of_order_makes_the_store_unsafe() {
+    let store = Wrapped::new(Way::Backwards);
+    for key in ["app/a", "app/b"] {
+        store.inner.put_opts(&key.into(), "x".into(), PutOptions::default()).await.unwrap();
+    }
+    let store = Arc::new(taken(store).await);
+    let error = store.list("app/", "", 9).await.expect_err("out of order");
+    assert_eq!(error.kind(), StoreErrorKind::Unsupported, "{error}");
+    let election = Election::builder(store, "app").build().unwrap();
+    let error = election.try_campaign().await.expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
+}
+
+/// The client of somebody else may send a write again that has taken effect: the refusal that
+/// follows is read back and the own nonce found.
+#[tokio::test]
+async fn a_client_that_sends_again_costs_a_read_and_nothing_else() {
+    let store = Arc::new(taken(Wrapped::new(Way::RepeatsItself)).await);
+    assert_eq!(store.create("x", "x".into()).await.unwrap(), PutOutcome::Refused);
+    let election = Election::builder(store, "app").check_store(false).build().unwrap();
+    for epoch in 1..=2 {
+        let Attempt::Elected(leadership) = election.try_campaign().await.unwrap() else {
+            panic!("its own create was taken for another's")
+        };
+        assert_eq!(leadership.epoch().get(), epoch);
+        leadership.proclaim("here").await.expect("its own renewal is recognised");
+        leadership.check().expect("it leads");
+        leadership.resign().await.expect("resigned");
+    }
+}
+
+#[tokio::test]
+async fn what_was_written_is_not_for_caches() {
+    let wrapped = Arc::new(Wrapped::new(Way::Plain));
+    let store = AnyObjectStore::new(wrapped.clone()).await.unwrap();
+    store.create("a.json", "{}".into()).await.unwrap();
+    let stored = wrapped.get_opts(&"a.json".into(), GetOptions::default()).await.unwrap();
+    let value = |attribute| stored.attributes.get(&attribute).map(|value| value.to_string());
+    assert_eq!(value(Attribute::CacheControl).as_deref(), Some("no-store"));
+    assert_eq!(value(Attribute::ContentType).as_deref(), Some("application/json"));
+}
+
+/// The words of object_store's clients for an answer of this status and code.
+macro_rules! answer {
+    ($status:literal, $code:literal) => {
+        concat!(
+            "Server returned non-2xx status code: ",
+            $status,
+            ": <?xml version=\"1.0\"?><Error><Code>",
+            $code,
+            "</Code><Message>why</Message></Error>"
+        )
+    };
+}
+
+/// The answers to a create and a replacement, for these words of a client.
+async fn answers(words: &'static str) -> [std::result::Result<PutOutcome, StoreError>; 2] {
+    let store = taken(Wrapped::new(Way::Fails(words))).await;
+    let create = store.create("a", "x".into()).await;
+    [create, store.replace("a", "x".into(), ETag::new("\"1\"")).await]
+}
+
+#[tokio::test]
+async fn a_409_is_a_refusal_on_azure_only_and_only_of_a_create() {
+    use StoreErrorKind::Transient;
+    let unknown = |result: std::result::Result<PutOutcome, StoreError>| {
+        let error = result.expect_err("nobody knows");
+        assert_eq!((error.kind(), error.happened()), (Transient, Happened::Maybe), "{error}");
+    };
+    let [create, replace] = answers(answer!("409 Conflict", "ConditionalRequestConflict")).await;
+    unknown(create);
+    unknown(replace);
+    let [create, replace] = answers(answer!("409 Conflict", "BlobAlreadyExists")).await;
+    assert_eq!(create.unwrap(), PutOutcome::Refused);
+    unknown(replace);
+}
+
+#[tokio::test]
+async fn each_answer_has_its_meaning() {
+    use Happened::{Maybe, No};
+    use StoreErrorKind::{AccessDenied, Invalid, NoSuchStore, Transient, Unsupported};
+    let [create, replace] = answers(answer!("412 Precondition Failed", "x")).await;
+    assert_eq!((create.unwrap(), replace.unwrap()), (PutOutcome::Refused, PutOutcome::Refused));
+    let [create, replace] = answers(answer!("404 Not Found", "NoSuchKey")).await;
+    assert_eq!(create.unwrap_err().kind(), NoSuchStore);
+    assert_eq!(replace.unwrap(), PutOutcome::Missing);
+    for (words, kind, happened) in [
+        (answer!("404 Not Found", "ContainerNotFound"), NoSuchStore, No),
+        (answer!("401 Unauthorized", "x"), AccessDenied, No),
+        (answer!("403 Forbidden", "AccessDenied"), AccessDenied, No),
+        (answer!("400 Bad Request", "InvalidArgument"), Invalid, No),
+        (answer!("429 Too Many Requests", "rateLimitExceeded"), Transient, Maybe),
+        (answer!("500 Internal Server Error", "InternalError"), Transient, Maybe),
+        (answer!("503 Service Unavailable", "SlowDown"), Transient, Maybe),
+        (answer!("501 Not Implemented", "NotImplemented"), Unsupported, No),
+        ("the connection was reset at https://me:secret@host/?sig=secret", Transient, Maybe),
+    ] {
+        for result in answers(words).await {
+            let error = result.expect_err(words);
+            assert_eq!((error.kind(), error.happened()), (kind, happened), "{words}: {error}");
+            assert!(!error.to_string().contains("secret"), "{error}");
+            assert!(error.to_string().contains("in Wrapped("), "{error}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! A bucket in memory under one lock, with the semantics of Cloud Storage's XML API: what its
+//! documentation says of generations, preconditions, listings and caches.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::ops::Bound;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, ETAG, IF_MATCH, IF_NONE_MATCH, LAST_MODIFIED};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, Response};
+use md5::Digest as _;
+use tenure::{Clock as _, SystemClock};
+
+/// An object, as the server keeps it.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    pub body: Bytes,
+    /// Grows with every writing, in the whole bucket.
+    pub generation: u64,
+    /// MD5 of the body, in quotes: the same body has the same tag, whatever its generation.
+    pub etag: String,
+    pub last_modified: SystemTime,
+    pub cache_control: Option<String>,
+}
+
+/// Where the bucket differs from what elections need.
+#[derive(Clone, Debug, Default)]
+pub struct Quirks {
+    /// Unsafe: preconditions are ignored.
+    pub ignore_preconditions: bool,
+    /// Everybody may read the bucket, so reads of an object come from a cache for as long as its
+    /// `Cache-Control` allows; without any that is an hour.
+    pub public: bool,
+    /// No page holds more keys than this.
+    pub page_cap: Option<usize>,
+}
+
+#[derive(Debug, Default)]
+pub struct State {
+    pub objects: BTreeMap<String, Stored>,
+    pub quirks: Quirks,
+    generation: u64,
+    /// What a cache in front of a public bucket has seen.
+    cached: BTreeMap<String, Stored>,
+}
+
+/// An answer that is no success: its status, its code and what it says.
+pub type Refusal = (u16, &'static str, &'static str);
+pub type Outcome = Result<Response<Bytes>, Refusal>;
+
+const REFUSED: Refusal =
+    (412, "PreconditionFailed", "At least one of the pre-conditions you specified did not hold.");
+const MISSING: Refusal = (404, "NoSuchKey", "The specified key does not exist.");
+const NOT_MODIFIED: Refusal = (304, "", "");
+const GENERATION_MATCH: &str = "x-goog-if-generation-match";
+/// Preconditions of the API that no client here uses: not to be ignored by mistake.
+const OTHERS: [&str; 3] = [
+    "x-goog-if-metageneration-match",
+    "x-goog-if-generation-not-match",
+    "x-goog-if-metageneration-not-match",
+];
+
+impl State {
+    pub fn put(&mut self, key: &str, body: Bytes, headers: &HeaderMap) -> Outcome {
+        self.check(key, headers)?;
+        let cache_control = header(headers, CACHE_CONTROL);
+        let stored = self.write(key, body, cache_control);
+        Ok(described(&stored, Bytes::new()))
+    }
+
+    /// Writes without a precondition.
+    pub fn write(&mut self, key: &str, body: Bytes, cache_control: Option<String>) -> Stored {
+        let now = SystemClock.now().wall;
+        let micros = u64::try_from(now.as_micros()).expect("this is not the year 500,000");
+        // Of Google's, too, only the order means anything.
+        self.generation = micros.max(self.generation + 1);
+        let stored = Stored {
+            etag: etag(&body),
+            body,
+            generation: self.generation,
+            last_modified: SystemTime::UNIX_EPOCH + now,
+            cache_control,
+        };
+        self.objects.insert(key.to_owned(), stored.clone());
+        stored
+    }
+
+    pub fn get(&mut self, key: &str, headers: &HeaderMap) -> Outcome {
+        let stored = self.readable(key).ok_or(MISSING)?;
+        self.check(key, headers)?;
+        if header(headers, IF_MATCH).is_some_and(|tag| tag != stored.etag) {
+            return Err(REFUSED);
+        }
+        if header(headers, IF_NONE_MATCH).is_some_and(|tag| tag == stored.etag || tag == "*") {
+            return Err(NOT_MODIFIED);
+        }
+        let body = stored.body.clone();
+        Ok(described(&stored, body))
+    }
+
+    pub fn delete(&mut self, key: &str, headers: &HeaderMap) -> Outcome {
+        self.check(key, headers)?;
+        self.objects.remove(key).ok_or(MISSING)?;
+        let mut answer = Response::new(Bytes::new());
+        *answer.status_mut() = http::StatusCode::NO_CONTENT;
+        Ok(answer)
+    }
+
+    /// What a reader sees: in a public bucket perhaps what a cache still has.
+    fn readable(&mut self, key: &str) -> Option<Stored> {
+        let stored = self.objects.get(key).cloned();
+        if !self.quirks.public {
+            return stored;
+        }
+        if let Some(cached) = self.cached.get(key) {
+            return Some(cached.clone());
+        }
+        let stored = stored?;
+        let control = stored.cache_control.as_deref().unwrap_or("public, max-age=3600");
+        if !["no-store", "no-cache", "private"].iter().any(|word| control.contains(word)) {
+            self.cached.insert(key.to_owned(), stored.clone());
+        }
+        Some(stored)
+    }
+
+    /// The precondition, if there is one: 0 is "there is no such object".
+    fn check(&self, key: &str, headers: &HeaderMap) -> Result<(), Refusal> {
+        if OTHERS.iter().any(|name| headers.contains_key(*name)) {
+            return Err((501, "NotImplemented", "this server knows no such precondition"));
+        }
+        let Some(wanted) = header(headers, HeaderName::from_static(GENERATION_MATCH)) else {
+            return Ok(());
+        };
+        let Ok(wanted) = wanted.parse::<u64>() else {
+            return Err((400, "InvalidArgument", "Invalid argument."));
+        };
+        let current = self.objects.get(key).map_or(0, |stored| stored.generation);
+        match wanted == current || self.quirks.ignore_preconditions {
+            true => Ok(()),
+            false => Err(REFUSED),
+        }
+    }
+
+    pub fn list(&self, bucket: &str, parts: &Parts) -> Outcome {
+        let asked = |name: &str| query(parts, name).filter(|value| !value.is_empty());
+        let prefix = asked("prefix").unwrap_or_default();
+        let start = asked("continuation-token").or_else(|| asked("start-after"));
+        let start = start.unwrap_or_default();
+        let max = asked("max-keys").map_or(Ok(1_000), |max| max.parse::<usize>());
+        let Ok(max) = max else { return Err((400, "InvalidArgument", "max-keys")) };
+        let cap = self.quirks.page_cap.unwrap_or(1_000).min(max).min(1_000);
+        let range = (Bound::Excluded(&*start), Bound::Unbounded);
+        let found = self.objects.range::<str, _>(range).filter(|(key, _)| key.starts_with(&prefix));
+        let mut page: Vec<_> = found.take(cap + 1).collect();
+        let truncated = page.len() > cap;
+        page.truncate(cap);
+        let mut xml = format!(
+            "<?xml version='1.0' encoding='UTF-8'?><ListBucketResult \
+             xmlns='http://doc.s3.amazonaws.com/2006-03-01'><Name>{bucket}</Name><Prefix>{}</Prefix>\
+             <KeyCount>{}</KeyCount><IsTruncated>{truncated}</IsTruncated>",
+            escaped(&prefix),
+            page.len(),
+        );
+        for (key, stored) in &page {
+            let date = chrono::DateTime::<chrono::Utc>::from(stored.last_modified);
+            let _ = write!(
+                xml,
+                "<Contents><Key>{}</Key><Generation>{}</Generation>\
+                 <MetaGeneration>1</MetaGeneration><LastModified>{}</LastModified>\
+                 <ETag>{}</ETag><Size>{}</Size></Contents>",
+                escaped(key),
+                stored.generation,
+                date.format("%Y-%m-%dT%H:%M:%S%.3fZ"),
+                escaped(&stored.etag),
+                stored.body.len(),
+            );
+        }
+        if let Some((last, _)) = page.last().filter(|_| truncated) {
+            let _ = write!(xml, "<NextContinuationToken>{}</NextContinuationToken>", escaped(last));
+        }
+        xml.push_str("</ListBucketResult>");
+        Ok(Response::new(xml.into()))
+    }
+}
+
+/// An answer about an object.
+fn described(stored: &Stored, body: Bytes) -> Response<Bytes> {
+    let whole = stored.last_modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let whole = SystemTime::UNIX_EPOCH + Duration::from_secs(whole.as_secs());
+    let mut answer = Response::builder()
+        .header(ETAG, &stored.etag)
+        .header("x-goog-generation", stored.generation)
+        .header("x-goog-metageneration", 1)
+        .header(LAST_MODIFIED, http_date(whole));
+    if let Some(control) = &stored.cache_control {
+        answer = answer.header(CACHE_CONTROL, control);
+    }
+    answer.body(body).expect("these are headers")
+}
+
+pub fn http_date(time: SystemTime) -> String {
+    let date = chrono::DateTime::<chrono::Utc>::from(time);
+    date.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
+}
+
+/// A value of the query, decoded.
+pub fn query(parts: &Parts, name: &str) -> Option<String> {
+    let query = parts.uri.query().unwrap_or_default();
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let mut values = pairs.filter(|(key, _)| *key == name).map(|(_, value)| decoded(value));
+    values.next()
+}
+
+/// Takes back the encoding of a form, in which a space is a plus.
+fn decoded(text: &str) -> String {
+    percent_encoding::percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+}
+
+fn header(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+fn etag(body: &[u8]) -> String {
+    let hex: String = md5::Md5::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("\"{hex}\"")
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
+}
