@@ -21,8 +21,8 @@ pub use lock::lock;
 /// The longest name that the configuration lets through.
 const LONGEST_NAME: usize = 256;
 
-/// Any body, also as that of a single object: it is a record or a typed error, never a free epoch by mistake; whatever is read can
-/// be written, and sealed so that every peer can read it.
+/// Any body, also as that of a single object: it is a record or a typed error, never a free epoch
+/// by mistake; whatever is read can be written, and sealed so that every peer can read it.
 pub fn record(body: &[u8]) {
     lock(body);
     let record = match Record::parse(body) {
