@@ -12,16 +12,19 @@ use crate::record::{BadRecord, MAX_READ_BYTES, MAX_WRITTEN_BYTES, Record};
 use crate::store::content_etag;
 
 mod listings;
+mod lock;
 mod reader;
 
 pub use listings::listing;
+pub use lock::lock;
 
 /// The longest name that the configuration lets through.
 const LONGEST_NAME: usize = 256;
 
-/// Any body: it is a record or a typed error, never a free epoch by mistake; whatever is read can
-/// be written, and sealed so that every peer can read it.
+/// Any body, also as that of a single object: it is a record or a typed error, never a free epoch
+/// by mistake; whatever is read can be written, and sealed so that every peer can read it.
 pub fn record(body: &[u8]) {
+    lock(body);
     let record = match Record::parse(body) {
         Ok(record) => record,
         Err(why) => return check_message(&why),
@@ -47,11 +50,12 @@ pub fn record(body: &[u8]) {
 
 /// Messages reach logs: none may quote the body, so all of them but their numbers are known here.
 fn check_message(why: &BadRecord) {
-    const MESSAGES: [&str; 9] = [
+    const MESSAGES: [&str; 10] = [
         "its body is empty",
         "its body has # bytes; a record has at most #",
         "it has format #; this version of tenure reads up to #",
         "its body is not a record: format #",
+        "its body is not a record: its token is greater than #",
         "its body is not a record: it is not JSON, at line # column #",
         "its body is not a record: the JSON ends too early, at line # column #",
         "its body is not a record: a field is missing or has the wrong type or value, at line # \

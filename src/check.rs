@@ -145,8 +145,8 @@ impl Check<'_> {
         self.accepts_the_right_etag(etag).await
     }
 
-    /// Of all that lies under the prefix, so that epoch objects show the order if there are any, and
-    /// so does an election in the other layout. For a single object the order does not matter.
+    /// Of all that lies under the prefix, so that epoch objects show the order if there are any,
+    /// and so does an election in the other layout. For a single object the order does not matter.
     async fn lists_after_a_key(&self) -> Result<(), Error> {
         let call = self.cx.store.list(self.cx.keys.prefix(), &self.key, PAGE);
         let page = self.send("listing after", call).await?;

@@ -156,8 +156,8 @@ impl Election {
         })
     }
 
-    /// The newest epoch object as it stands, sealed ones included. LIST and GET; one GET on a single
-    /// object.
+    /// The newest epoch object as it stands, sealed ones included. LIST and GET; one GET on a
+    /// single object.
     ///
     /// # Errors
     /// Those of [`campaign`](Election::campaign), and [`Unavailable`](crate::ErrorKind::Unavailable).
@@ -276,8 +276,8 @@ impl ElectionBuilder {
     }
 
     /// An extra wait between the seal (of a single object: the lapse) and the create when the epoch
-    /// before did not end by resignation, for guarded resources that cannot check tokens; at most 24 h. Every candidate must
-    /// agree on it. Default: 0.
+    /// before did not end by resignation, for guarded resources that cannot check tokens; at most
+    /// 24 h. Every candidate must agree on it. Default: 0.
     pub fn takeover_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.takeover_delay = delay;
         self

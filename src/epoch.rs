@@ -37,8 +37,8 @@ impl Epoch {
         if number >= Self::FIRST.0 && number <= Self::MAX.0 { Some(Epoch(number)) } else { None }
     }
 
-    /// The epoch with the number of a token in a single object. Peers of the If-Match post may start
-    /// at 0; no candidate of this library is ever granted that.
+    /// The epoch with the number of a token in a single object. Peers of the If-Match post may
+    /// start at 0; no candidate of this library is ever granted that.
     pub(crate) const fn token(number: u64) -> Option<Epoch> {
         if number == 0 { Some(Epoch(0)) } else { Epoch::new(number) }
     }

@@ -43,8 +43,8 @@ pub async fn open(url: &StoreUrl, missing: Missing) -> Result<Opened, Failure> {
     }
 }
 
-/// Refuses to look for an election in one layout where there is one in the other: it would seem that
-/// nobody leads. What cannot be read there now is not what was asked for.
+/// Refuses to look for an election in one layout where there is one in the other: it would seem
+/// that nobody leads. What cannot be read there now is not what was asked for.
 pub async fn refuse_other_layout(
     store: &Arc<dyn Store>,
     prefix: &str,

@@ -29,7 +29,11 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
     }
     let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM])?;
     let Opened { store, prefix } = open(&args.store.store, Missing::Refuse).await?;
-    refuse_other_layout(&store, &prefix, args.store.layout).await?;
+    tokio::select! {
+        biased;
+        _ = signals.next() => return Ok(0),
+        looked = refuse_other_layout(&store, &prefix, args.store.layout) => looked?,
+    }
     let election = Election::builder(store, prefix)
         .layout(args.store.layout.into())
         // Whole seconds, as a validity has no fractions of a millisecond.

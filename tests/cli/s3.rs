@@ -50,6 +50,21 @@ fn every_verb_works_on_s3() {
 }
 
 #[test]
+fn a_single_object_works_on_s3() {
+    let server = S3Server::start_blocking();
+    let single = ["--layout", "single-object"];
+    let verb = |verb, rest: &[&str]| on(&server, &[&[verb][..], &STORE, &single, rest].concat());
+    assert!(verb("status", &[]).out.contains("vacant"));
+    for token in 1..=3 {
+        let said = verb("run", &["--", "sh", "-c", "echo $TENURE_EPOCH"]);
+        assert_eq!((said.code, said.out), (0, format!("{token}\n")), "{}", said.err);
+    }
+    assert!(verb("status", &["--json"]).out.starts_with(r#"{"state":"sealed","epoch":3,"#));
+    verb("compact", &[]).fails(64, &["nothing to compact"]);
+    assert_eq!(server.keys(), ["app/.tenure-check", "app/lock.json"]);
+}
+
+#[test]
 fn an_unreachable_endpoint_gives_69() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));

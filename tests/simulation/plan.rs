@@ -271,8 +271,8 @@ impl Plan {
         self.layout == Layout::SingleObject || self.follows_section_4()
     }
 
-    /// Whether all who write keep to the leases of others, and no create is repeated after its epoch
-    /// is gone.
+    /// Whether all who write keep to the leases of others, and no create is repeated after its
+    /// epoch is gone.
     pub fn follows_section_4(&self) -> bool {
         !self.foreign && !self.twice_after_compaction
     }

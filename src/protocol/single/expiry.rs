@@ -5,8 +5,9 @@ use std::time::Duration;
 use crate::clock::Moment;
 
 /// How long such a body is left alone from when it was first received on: until `expires_at`, in
-/// seconds since the Unix epoch, by this machine's wall clock, and the margin beyond. The wall clock
-/// is read once; from then on the boot clock counts, so that no step of the wall clock shortens it.
+/// seconds since the Unix epoch, by this machine's wall clock, and the margin beyond. The wall
+/// clock is read once; from then on the boot clock counts, so that no step of the wall clock
+/// shortens it.
 pub fn left_until(expires_at: f64, received: Moment, margin: Duration) -> Duration {
     let left = expires_at - received.wall.as_secs_f64();
     let left = match Duration::try_from_secs_f64(left) {

@@ -61,7 +61,8 @@ impl Candidate {
         }
     }
 
-    /// Adopts what this leader itself wrote in an attempt whose answer it missed; the rest is a loss.
+    /// Adopts what this leader itself wrote in an attempt whose answer it missed; the rest is a
+    /// loss.
     fn read_back(&mut self, mut held: Held, resigning: bool, answer: Answer) -> Next {
         let Sighting { epoch, etag, seen } = match answer {
             Answer::Lock(now) => now,
