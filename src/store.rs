@@ -1,4 +1,5 @@
-//! Where epoch objects live: a trait of five calls and an optional one, and the stores that implement it.
+//! Where epoch objects live: a trait of five calls and an optional one, and the stores that
+//! implement it.
 //!
 //! A refused condition is a value ([`PutOutcome::Refused`]); a [`StoreError`] says what is known of
 //! a request that failed ([`Happened`]). Nothing here knows about elections.

@@ -257,6 +257,24 @@ async fn fails(fault: Fault, check: &str) {
     assert!(words.contains(&format!("[{check}]")), "{fault:?} is noticed elsewhere: {words}");
 }
 
+/// What a last page hides costs requests, and neither an epoch nor an election.
+#[tokio::test]
+async fn elections_hold_whatever_the_last_page_hides() {
+    for fault in [Fault::LastLagsBehind, Fault::LastIsFirst, Fault::LastHidesTruncation] {
+        let store: Arc<dyn Store> = Arc::new(Broken { inner: MemoryStore::new(), fault });
+        for epoch in 1..=8 {
+            let election = tenure::Election::builder(Arc::clone(&store), "app")
+                .validity(std::time::Duration::from_secs(2))
+                .check_store(false)
+                .build()
+                .expect("settings");
+            let leader = election.campaign().await.expect("elected");
+            assert_eq!(leader.epoch().get(), epoch, "{fault:?}");
+            leader.resign().await.expect("resigned");
+        }
+    }
+}
+
 macro_rules! broken {
     ($($test:ident: $fault:ident is noticed by $check:literal;)+) => {$(
         #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

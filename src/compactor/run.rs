@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::listing::{EpochsOfPage, key_of, out_of_order};
 use crate::protocol::compaction::{Compaction, Listed, OutOfOrder};
 use crate::protocol::find::After;
-use crate::store::{DeleteOutcome, Happened, StoreError, StoreErrorKind};
+use crate::store::{DeleteOutcome, Happened, StoreError};
 
 /// Keys asked of one LIST and given to one DELETE: the most that S3 takes.
 const PAGE_KEYS: usize = 1_000;
@@ -105,9 +105,8 @@ impl<'a> Run<'a> {
                 page = &mut request => break page,
             }
         };
-        page.and_then(|page| EpochsOfPage::of(keys, after, &page)).map_err(|error| {
-            self.failure(&format!("listing the epochs after {start:?}"), "ListBucket", error)
-        })
+        page.and_then(|page| EpochsOfPage::of(keys, after, &page))
+            .map_err(|error| self.failure(&format!("listing the epochs after {start:?}"), error))
     }
 
     fn see(&mut self, listed: Listed) -> Result<(), Error> {
@@ -116,7 +115,7 @@ impl<'a> Run<'a> {
             self.plan.handle_listed(listed).map_err(|OutOfOrder { before, then }| {
                 let keys = &self.compactor.keys;
                 let error = out_of_order(&keys.epoch(before), &keys.epoch(then));
-                self.failure("listing the epochs", "ListBucket", error)
+                self.failure("listing the epochs", error)
             })?;
         self.batch.extend(deletable);
         Ok(())
@@ -154,7 +153,7 @@ impl<'a> Run<'a> {
     fn count(&mut self, Deletion { batch, outcome }: Deletion) -> Result<(), Error> {
         let DeleteOutcome { deleted, failed } = outcome.map_err(|error| {
             let doing = format!("deleting {} superseded epochs", batch.len());
-            self.failure(&doing, "DeleteObject", error)
+            self.failure(&doing, error)
         })?;
         let keys = &self.compactor.keys;
         let left: BTreeSet<Epoch> = failed.iter().filter_map(|(key, _)| keys.parse(key)).collect();
@@ -173,13 +172,10 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn failure(&self, doing: &str, permission: &str, error: StoreError) -> Error {
+    /// Which permission is missing, the store says: it is another on each.
+    fn failure(&self, doing: &str, error: StoreError) -> Error {
         let store = self.compactor.store.describe();
-        let needs = match error.kind() {
-            StoreErrorKind::AccessDenied => format!(", which needs {permission},"),
-            _ => String::new(),
-        };
-        Error::from_store(&format!("{doing}{needs} in {store}"), error)
+        Error::from_store(&format!("{doing} in {store}"), error)
     }
 
     fn log(&self, error: Option<&Error>) {

@@ -176,8 +176,8 @@ impl Candidate {
         }
     }
 
-    /// Whether the next LIST only looks for the newest epoch, so that a greater one may be missing in
-    /// the answer. Of a confirmation, or where the known one did not show, none may.
+    /// Whether the next LIST only looks for the newest epoch, so that a greater one may be missing
+    /// in the answer. In a confirmation, or where the known one did not show, none may.
     pub fn looks_for_the_newest(&self) -> bool {
         matches!(self.state, State::Find { suspect: None, .. })
     }

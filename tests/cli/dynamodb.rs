@@ -117,5 +117,13 @@ mod built {
         server.clear_faults();
         server.fault(Fault::Answer(400, "AccessDeniedException"), "PutItem");
         verb(&server, "run", &["--", "true"]).fails(77, &["dynamodb:PutItem"]);
+        server.clear_faults();
+        for _ in 0..2 {
+            assert_eq!(verb(&server, "run", &["--", "true"]).code, 0);
+        }
+        server.fault(Fault::Answer(400, "AccessDeniedException"), "BatchWriteItem");
+        let said = verb(&server, "compact", &["--min-age", "0s", "--keep", "1"]);
+        assert!(!said.err.contains("DeleteObject"), "{said:?}");
+        said.fails(77, &["dynamodb:BatchWriteItem"]);
     }
 }

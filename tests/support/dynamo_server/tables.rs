@@ -152,10 +152,8 @@ impl Tables {
         let limit = request["Limit"].as_u64().map_or(cap, |limit| cap.min(limit as usize));
         let more = found.len() >= limit;
         found.truncate(limit);
-        let mut answer = json!({
-            "Items": found.iter().map(|(_, item)| project(item, shown.as_ref())).collect::<Vec<_>>(),
-            "Count": found.len(),
-        });
+        let items: Vec<_> = found.iter().map(|(_, item)| project(item, shown.as_ref())).collect();
+        let mut answer = json!({ "Count": items.len(), "Items": items });
         if let (true, Some(((partition, sort), _))) = (more, found.last()) {
             answer["LastEvaluatedKey"] = table.key_json(partition, sort);
         }
