@@ -47,8 +47,8 @@
 //! - [`Leadership`] gives the token as long as the lease runs, says why it ended ([`Loss`]), and
 //!   resigns.
 //! - [`Compactor`] deletes the epoch objects of the past.
-//! - [`store`] has the stores: S3 (feature `s3`, default), a local directory, memory; and the trait
-//!   for others.
+//! - [`store`] has the stores: S3 (feature `s3`, default), Cloud Storage (`gcs`), Azure (`azure`),
+//!   any `object_store` (`object-store`), a local directory, memory; and the trait for others.
 //!
 //! A lost race is a value; an [`Error`] has a [kind](ErrorKind) that says what to do.
 #![forbid(unsafe_code)]
