@@ -50,8 +50,9 @@
 //!   past.
 //! - [`Compactor`] deletes the epoch objects of the past.
 //! - [`paths`] has locks on pseudo-folders for the tasks of the leader's process.
-//! - [`store`] has the stores: S3 (feature `s3`, default), DynamoDB (feature `dynamodb`), a local
-//!   directory, memory; and the trait for others.
+//! - [`store`] has the stores: S3 (feature `s3`, default), Cloud Storage (`gcs`), Azure (`azure`),
+//!   any `object_store` (`object-store`), DynamoDB (`dynamodb`), a local directory, memory; and the
+//!   trait for others.
 //!
 //! A lost race is a value; an [`Error`] has a [kind](ErrorKind) that says what to do.
 #![forbid(unsafe_code)]
