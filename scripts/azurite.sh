@@ -2,7 +2,7 @@
 # Runs a command beside Azurite, Microsoft's emulator of Azure Storage in Node.js, installed under
 # target/ if it is missing.
 #
-#   scripts/azurite.sh -- cargo test --features azure --test azure -- --ignored azurite
+#   scripts/azurite.sh -- cargo test --features azure --test azure -- --ignored
 #
 # The command finds the server through AZURE_STORAGE_USE_EMULATOR and AZURITE_BLOB_STORAGE_URL, and
 # the name of a container in TENURE_TEST_AZURE_CONTAINER. The server stops with the command.
@@ -29,7 +29,8 @@ date, version = email.utils.formatdate(usegmt=True), "2021-12-02"
 resource = f"/{account}/{account}/{container}\nrestype:container"
 text = f"PUT\n\n\n\n\n\n\n\n\n\n\n\nx-ms-date:{date}\nx-ms-version:{version}\n{resource}"
 mac = base64.b64encode(hmac.digest(base64.b64decode(key), text.encode(), hashlib.sha256)).decode()
-headers = {"x-ms-date": date, "x-ms-version": version, "Authorization": f"SharedKey {account}:{mac}"}
+headers = {"x-ms-date": date, "x-ms-version": version}
+headers["Authorization"] = f"SharedKey {account}:{mac}"
 url = f"{endpoint}/{account}/{container}?restype=container"
 request = urllib.request.Request(url, method="PUT", headers=headers)
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

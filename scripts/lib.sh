@@ -27,8 +27,8 @@ install() {
     echo "$*" >"$venv/installed"
 }
 
-# install_npm NAME PACKAGE@VERSION: puts a package of npm into a folder of its own, once per version,
-# and leaves its path in $folder.
+# install_npm NAME PACKAGE@VERSION: puts a package of npm into a folder of its own, once per
+# version, and leaves its path in $folder.
 install_npm() {
     folder=$servers/$1
     if [[ $(cat "$folder/installed" 2>/dev/null) == "$2" ]]; then return; fi

@@ -24,7 +24,7 @@ fn can() -> Capabilities {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "needs Azurite: scripts/azurite.sh -- cargo test --features azure --test azure -- --ignored"]
+#[ignore = "scripts/azurite.sh -- cargo test --features azure --test azure -- --ignored"]
 async fn the_suite_holds() {
     let (store, prefix) = container();
     conformance::run_with(store, &prefix, &can()).await;
@@ -32,7 +32,7 @@ async fn the_suite_holds() {
 
 /// Azure answers 409 here, and on a `create` with this code that is a refusal.
 #[tokio::test]
-#[ignore = "needs Azurite: scripts/azurite.sh -- cargo test --features azure --test azure -- --ignored"]
+#[ignore = "scripts/azurite.sh -- cargo test --features azure --test azure -- --ignored"]
 async fn a_blob_that_exists_is_a_refusal_and_not_a_conflict() {
     let (store, prefix) = container();
     let key = format!("{prefix}a");
@@ -45,7 +45,7 @@ async fn a_blob_that_exists_is_a_refusal_and_not_a_conflict() {
 }
 
 #[tokio::test]
-#[ignore = "needs Azurite: scripts/azurite.sh -- cargo test --features azure --test azure -- --ignored"]
+#[ignore = "scripts/azurite.sh -- cargo test --features azure --test azure -- --ignored"]
 async fn elections_and_a_compactor() {
     let (store, prefix) = container();
     let prefix = prefix.trim_end_matches('/');
@@ -65,7 +65,7 @@ async fn elections_and_a_compactor() {
 }
 
 #[tokio::test]
-#[ignore = "needs Azurite: scripts/azurite.sh -- cargo test --features azure --test azure -- --ignored"]
+#[ignore = "scripts/azurite.sh -- cargo test --features azure --test azure -- --ignored"]
 async fn a_container_that_does_not_exist_is_named() {
     let store = AnyObjectStore::azure_from_env("no-such-container").unwrap();
     let etag = ETag::new("\"x\"");

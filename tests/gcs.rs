@@ -58,7 +58,7 @@ async fn the_suite_holds_for_a_client_of_somebody_elses() {
 /// A real bucket, which is billed: `TENURE_TEST_GCS_BUCKET=NAME cargo test --features gcs --test
 /// gcs -- --ignored real`, with credentials as `AnyObjectStore::gcs_from_env` reads them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "needs a bucket: TENURE_TEST_GCS_BUCKET=… cargo test --features gcs --test gcs -- --ignored real"]
+#[ignore = "needs a bucket and credentials, as docs/stores.md says"]
 async fn the_suite_holds_on_a_real_bucket() {
     let bucket = std::env::var("TENURE_TEST_GCS_BUCKET").expect("TENURE_TEST_GCS_BUCKET is set");
     let unique = tenure::Entropy::unique(&tenure::SystemEntropy);
@@ -173,7 +173,7 @@ async fn a_bucket_that_ignores_preconditions_is_refused_by_the_check() {
 
 /// An emulator that ignores preconditions, and does not speak all of the XML API either.
 #[tokio::test]
-#[ignore = "needs a server: scripts/gcs-emulator.sh -- cargo test --features gcs --test gcs -- --ignored emulator"]
+#[ignore = "scripts/gcs-emulator.sh -- cargo test --features gcs --test gcs emulator -- --ignored"]
 async fn an_emulator_without_preconditions_is_refused() {
     let bucket = std::env::var("TENURE_TEST_GCS_BUCKET").expect("set by scripts/gcs-emulator.sh");
     let store = AnyObjectStore::gcs_from_env(bucket).expect("the settings are right");

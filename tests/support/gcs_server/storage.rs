@@ -158,7 +158,8 @@ impl State {
         page.truncate(cap);
         let mut xml = format!(
             "<?xml version='1.0' encoding='UTF-8'?><ListBucketResult \
-             xmlns='http://doc.s3.amazonaws.com/2006-03-01'><Name>{bucket}</Name><Prefix>{}</Prefix>\
+             xmlns='http://doc.s3.amazonaws.com/2006-03-01'><Name>{bucket}</Name>\
+             <Prefix>{}</Prefix>\
              <KeyCount>{}</KeyCount><IsTruncated>{truncated}</IsTruncated>",
             escaped(&prefix),
             page.len(),
