@@ -2,14 +2,13 @@
 //! it is tested on does as DynamoDB does.
 #![cfg(feature = "dynamodb")]
 
-use std::fmt::Debug;
-
 use bytes::Bytes;
 use serde_json::{Value, json};
 use support::dynamo_server::*;
+use support::outcomes::{done, expect, found};
 use tenure::store::{
-    DeleteOutcome, DynamoStore, ETag, GetOutcome, Happened, Object, PutOutcome, Store, StoreError,
-    StoreErrorKind, TableState,
+    DeleteOutcome, DynamoStore, ETag, GetOutcome, Happened, PutOutcome, Store, StoreErrorKind,
+    TableState,
 };
 
 #[path = "dynamodb_store/double.rs"]
@@ -30,39 +29,6 @@ fn start() -> (DynamoServer, DynamoStore) {
 
 fn body(text: &str) -> Bytes {
     Bytes::from(text.to_owned())
-}
-
-/// The error, if it is of this kind, says this much of what happened, and has these words in it.
-#[track_caller]
-fn expect<T: Debug>(
-    result: Result<T, StoreError>,
-    kind: StoreErrorKind,
-    happened: Happened,
-    words: &[&str],
-) {
-    let error = result.expect_err("this call fails");
-    assert_eq!((error.kind(), error.happened()), (kind, happened), "{error:?}");
-    let message = error.to_string();
-    for word in words {
-        assert!(message.contains(word), "{word:?} is missing in: {message}");
-    }
-    assert!(!message.contains(SECRET_KEY), "{message}");
-}
-
-#[track_caller]
-fn done(outcome: Result<PutOutcome, StoreError>) -> ETag {
-    match outcome.expect("the write is answered") {
-        PutOutcome::Done { etag: Some(etag) } => etag,
-        other => panic!("not done: {other:?}"),
-    }
-}
-
-#[track_caller]
-fn found(outcome: Result<GetOutcome, StoreError>) -> Object {
-    match outcome.expect("the read is answered") {
-        GetOutcome::Found(object) => object,
-        other => panic!("not found: {other:?}"),
-    }
 }
 
 /// Both kinds of write meet the fault once; afterwards the object is there or not.

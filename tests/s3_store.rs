@@ -1,16 +1,13 @@
 //! What [`S3Store`] makes of each answer, and of no answer, over real HTTP.
 #![cfg(feature = "s3")]
 
-use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
+use support::outcomes::{done, expect, found};
 use support::s3_server::*;
 use tenure::store::S3Store;
-use tenure::store::{
-    DeleteOutcome, ETag, GetOutcome, Happened, Object, PutOutcome, Store, StoreError,
-    StoreErrorKind,
-};
+use tenure::store::{DeleteOutcome, ETag, GetOutcome, Happened, PutOutcome, Store, StoreErrorKind};
 
 #[path = "s3_store/environment.rs"]
 mod environment;
@@ -29,39 +26,6 @@ async fn start() -> (S3Server, S3Store) {
 
 fn body(text: &str) -> Bytes {
     Bytes::from(text.to_owned())
-}
-
-/// The error, if it is of this kind, says this much of what happened, and has these words in it.
-#[track_caller]
-fn expect<T: Debug>(
-    result: Result<T, StoreError>,
-    kind: StoreErrorKind,
-    happened: Happened,
-    words: &[&str],
-) {
-    let error = result.expect_err("this call fails");
-    assert_eq!((error.kind(), error.happened()), (kind, happened), "{error:?}");
-    let message = error.to_string();
-    for word in words {
-        assert!(message.contains(word), "{word:?} is missing in: {message}");
-    }
-    assert!(!message.contains(SECRET_KEY), "{message}");
-}
-
-#[track_caller]
-fn done(outcome: Result<PutOutcome, StoreError>) -> ETag {
-    match outcome.expect("the write is answered") {
-        PutOutcome::Done { etag: Some(etag) } => etag,
-        other => panic!("not done: {other:?}"),
-    }
-}
-
-#[track_caller]
-fn found(outcome: Result<GetOutcome, StoreError>) -> Object {
-    match outcome.expect("the read is answered") {
-        GetOutcome::Found(object) => object,
-        other => panic!("not found: {other:?}"),
-    }
 }
 
 /// Waits until the condition holds, for ten seconds at most.

@@ -38,7 +38,54 @@ pub(super) enum Doing {
     Retry,
 }
 
+/// What a leader finds in its own object after a refusal.
+pub(super) enum Found {
+    /// An attempt of its own whose answer it missed, adopted.
+    Adopted,
+    /// What it knew: the refusal had no reason that shows, so the same again may do.
+    Unchanged,
+    Lost(Lost),
+}
+
 impl Held {
+    pub(super) fn renew(&self) -> Request {
+        Request::Renew {
+            epoch: self.epoch,
+            etag: self.etag.clone(),
+            write: Write { nonce: self.nonce, heartbeat: self.sent },
+        }
+    }
+
+    pub(super) fn resign(&self) -> Request {
+        Request::Seal {
+            epoch: self.epoch,
+            etag: self.etag.clone(),
+            nonce: Some(self.nonce),
+            heartbeat: self.sent,
+            ended: Ended::Resigned,
+        }
+    }
+
+    /// Adopts what this leader itself wrote in an attempt whose answer it missed; the rest is a
+    /// loss.
+    pub(super) fn read_back(&mut self, etag: ETag, seen: &Seen, resigning: bool) -> Found {
+        if seen.nonce != Some(self.nonce) {
+            return Found::Lost(Lost::Tampered);
+        }
+        match seen.ended {
+            Some(Ended::Resigned) if resigning => return Found::Lost(Lost::Resigned),
+            Some(ended) => return Found::Lost(Lost::Sealed(ended)),
+            None if etag == self.etag => return Found::Unchanged,
+            None if seen.heartbeat <= self.heartbeat || seen.heartbeat > self.sent => {
+                return Found::Lost(Lost::Tampered);
+            }
+            None => {}
+        }
+        self.etag = etag;
+        self.heartbeat = seen.heartbeat;
+        Found::Adopted
+    }
+
     pub(super) fn seal(&self, ended: Ended) -> Request {
         Request::Seal {
             epoch: self.epoch,
@@ -52,23 +99,13 @@ impl Held {
 
 impl Doing {
     pub(super) fn step(&self, held: &Held) -> Step {
-        let Held { epoch, nonce, etag, sent, .. } = held;
+        let epoch = held.epoch;
         Step::Request(match self {
             Doing::Idle => return Step::Wait(Wait::Lead),
             Doing::Retry => return Step::Wait(Wait::Retry),
-            Doing::Renew => Request::Renew {
-                epoch: *epoch,
-                etag: etag.clone(),
-                write: Write { nonce: *nonce, heartbeat: *sent },
-            },
-            Doing::Resign => Request::Seal {
-                epoch: *epoch,
-                etag: etag.clone(),
-                nonce: Some(*nonce),
-                heartbeat: *sent,
-                ended: Ended::Resigned,
-            },
-            Doing::ReadBack => Request::Get { epoch: *epoch, unless: None },
+            Doing::Renew => held.renew(),
+            Doing::Resign => held.resign(),
+            Doing::ReadBack => Request::Get { epoch, unless: None },
             Doing::Verify { beyond } => Request::List(beyond.next_page().clone()),
             Doing::Look => match epoch.next() {
                 Some(next) => Request::Get { epoch: next, unless: None },
@@ -128,32 +165,19 @@ impl Candidate {
         }
     }
 
-    /// Adopts what this leader itself wrote in an attempt whose answer it missed; the rest is a loss.
     fn read_back(&mut self, mut held: Held, resigning: bool, answer: Answer) -> Next {
-        let (etag, Seen { nonce, heartbeat, ended, .. }) = match answer {
+        let (etag, seen) = match answer {
             Answer::Found { etag, seen, .. } => (etag, seen),
             Answer::Missing => return self.lose(Lost::Vanished),
             Answer::Unreadable => return self.lose(Lost::Tampered),
             _ => return (State::Lead { held, doing: Doing::Retry, resigning }, None),
         };
-        if nonce != Some(held.nonce) {
-            return self.lose(Lost::Tampered);
+        match held.read_back(etag, &seen, resigning) {
+            Found::Lost(lost) => self.lose(lost),
+            Found::Unchanged => (State::Lead { held, doing: Doing::Retry, resigning }, None),
+            Found::Adopted if resigning => (write(held, true), None),
+            Found::Adopted => self.extended(held, resigning),
         }
-        match ended {
-            Some(Ended::Resigned) if resigning => return self.lose(Lost::Resigned),
-            Some(ended) => return self.lose(Lost::Sealed(ended)),
-            // The refusal had no reason that shows, so the same again may do.
-            None if etag == held.etag => {
-                return (State::Lead { held, doing: Doing::Retry, resigning }, None);
-            }
-            None if heartbeat <= held.heartbeat || heartbeat > held.sent => {
-                return self.lose(Lost::Tampered);
-            }
-            None => {}
-        }
-        held.etag = etag;
-        held.heartbeat = heartbeat;
-        if resigning { (write(held, true), None) } else { self.extended(held, resigning) }
     }
 
     fn extended(&mut self, held: Held, resigning: bool) -> Next {

@@ -184,10 +184,7 @@ impl Log {
 
     fn trim(&self, world: &mut World, trim: usize) -> Option<()> {
         let next = match world.trims[trim].clone() {
-            Trim::Marked { marker } if world.end() == 0 => {
-                let _ = marker;
-                Trim::Done
-            }
+            Trim::Marked { .. } if world.end() == 0 => Trim::Done,
             Trim::Marked { marker } => Trim::Listed { marker, end: world.end() },
             Trim::Listed { marker, end } => match world.objects.get(&end) {
                 None => Trim::Done,

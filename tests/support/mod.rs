@@ -13,6 +13,7 @@ pub mod faults;
 pub mod gcs_server;
 pub mod if_match;
 pub mod morling;
+pub mod outcomes;
 #[cfg(feature = "s3")]
 pub mod s3_server;
 pub mod time;

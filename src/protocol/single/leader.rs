@@ -3,8 +3,8 @@
 
 use super::{Candidate, Next, State};
 use crate::protocol::candidate::{Event, Input};
-use crate::protocol::leader::Held;
-use crate::protocol::message::{Answer, Ended, Lost, Request, Seen, Sighting, Step, Wait, Write};
+use crate::protocol::leader::{Found, Held};
+use crate::protocol::message::{Answer, Lost, Request, Sighting, Step, Wait};
 
 /// What a leader is doing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -22,22 +22,11 @@ pub(super) enum Doing {
 
 impl Doing {
     pub(super) fn step(&self, held: &Held) -> Step {
-        let Held { epoch, nonce, etag, sent, .. } = held;
         Step::Request(match self {
             Doing::Idle => return Step::Wait(Wait::Lead),
             Doing::Retry => return Step::Wait(Wait::Retry),
-            Doing::Renew => Request::Renew {
-                epoch: *epoch,
-                etag: etag.clone(),
-                write: Write { nonce: *nonce, heartbeat: *sent },
-            },
-            Doing::Resign => Request::Seal {
-                epoch: *epoch,
-                etag: etag.clone(),
-                nonce: Some(*nonce),
-                heartbeat: *sent,
-                ended: Ended::Resigned,
-            },
+            Doing::Renew => held.renew(),
+            Doing::Resign => held.resign(),
             Doing::ReadBack => Request::Look { unless: None },
         })
     }
@@ -61,8 +50,6 @@ impl Candidate {
         }
     }
 
-    /// Adopts what this leader itself wrote in an attempt whose answer it missed; the rest is a
-    /// loss.
     fn read_back(&mut self, mut held: Held, resigning: bool, answer: Answer) -> Next {
         let Sighting { epoch, etag, seen } = match answer {
             Answer::Lock(now) => now,
@@ -70,29 +57,19 @@ impl Candidate {
             Answer::Unreadable => return lose(Lost::Tampered),
             _ => return (State::Lead { held, doing: Doing::Retry, resigning }, None),
         };
-        let Seen { nonce, heartbeat, ended, .. } = seen;
         if epoch > held.epoch {
             self.saw(epoch);
             return lose(Lost::Superseded(epoch));
         }
-        if epoch < held.epoch || nonce != Some(held.nonce) {
+        if epoch < held.epoch {
             return lose(Lost::Tampered);
         }
-        match ended {
-            Some(Ended::Resigned) if resigning => return lose(Lost::Resigned),
-            Some(ended) => return lose(Lost::Sealed(ended)),
-            // The refusal had no reason that shows, so the same again may do.
-            None if etag == held.etag => {
-                return (State::Lead { held, doing: Doing::Retry, resigning }, None);
-            }
-            None if heartbeat <= held.heartbeat || heartbeat > held.sent => {
-                return lose(Lost::Tampered);
-            }
-            None => {}
+        match held.read_back(etag, &seen, resigning) {
+            Found::Lost(lost) => lose(lost),
+            Found::Unchanged => (State::Lead { held, doing: Doing::Retry, resigning }, None),
+            Found::Adopted if resigning => (write(held, true), None),
+            Found::Adopted => extended(held, resigning),
         }
-        held.etag = etag;
-        held.heartbeat = heartbeat;
-        if resigning { (write(held, true), None) } else { extended(held, resigning) }
     }
 }
 

@@ -65,14 +65,38 @@ impl DynamoStore {
                 break;
             }
         }
-        Ok(requests.iter().filter_map(key_of).collect())
+        left(&requests).ok_or_else(|| asked.transient("it left out what was not asked for"))
     }
 }
 
-/// The key that a request would have deleted.
+/// The keys that these requests would have deleted; `None` if one of them names none, as then no
+/// key can be said to be gone.
+fn left(requests: &[WriteRequest]) -> Option<Vec<String>> {
+    requests.iter().map(key_of).collect()
+}
+
 fn key_of(request: &WriteRequest) -> Option<String> {
     let key = &request.delete_request()?.key;
     let text = |name| key.get(name)?.as_s().ok();
     let (partition, sort) = (text(item::PREFIX)?, text(item::NAME)?);
     Some(format!("{partition}/{sort}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Such an item was passed over, and so its key was counted as deleted.
+    #[test]
+    fn regression_an_item_left_out_without_a_key_is_no_deletion() {
+        let place = Place::of_key("app/lock-0000000001.json").unwrap();
+        let delete = DeleteRequest::builder().set_key(Some(item::key(place))).build().unwrap();
+        let named = WriteRequest::builder().delete_request(delete).build();
+        let nameless = WriteRequest::builder().build();
+        assert_eq!(
+            left(std::slice::from_ref(&named)),
+            Some(vec!["app/lock-0000000001.json".to_owned()])
+        );
+        assert_eq!(left(&[named, nameless]), None);
+    }
 }

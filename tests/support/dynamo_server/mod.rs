@@ -30,7 +30,7 @@ use self::tables::{Refusal, Tables};
 /// The table that is there from the start.
 pub const TABLE: &str = "tenure-test";
 pub const ACCESS_KEY: &str = "AKIAIOSFODNN7EXAMPLE";
-pub const SECRET_KEY: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
+pub use super::outcomes::SECRET_KEY;
 
 /// What goes wrong with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

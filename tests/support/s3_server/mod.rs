@@ -39,7 +39,7 @@ pub use super::faults::{Arming, Fault, Op};
 pub const BUCKET: &str = "tenure-test";
 pub const REGION: &str = "us-east-1";
 pub const ACCESS_KEY: &str = "AKIAIOSFODNN7EXAMPLE";
-pub const SECRET_KEY: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
+pub use super::outcomes::SECRET_KEY;
 
 /// A request that came in.
 #[derive(Clone, Debug)]

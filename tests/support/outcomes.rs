@@ -1,0 +1,41 @@
+//! What a store has answered, and what its errors must say and must not.
+
+use std::fmt::Debug;
+
+use tenure::store::{ETag, GetOutcome, Happened, Object, PutOutcome, StoreError, StoreErrorKind};
+
+/// Known to the servers of the tests, and shown by no error.
+pub const SECRET_KEY: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
+
+/// The error, if it is of this kind, says this much of what happened, and has these words in it.
+#[track_caller]
+pub fn expect<T: Debug>(
+    result: Result<T, StoreError>,
+    kind: StoreErrorKind,
+    happened: Happened,
+    words: &[&str],
+) {
+    let error = result.expect_err("this call fails");
+    assert_eq!((error.kind(), error.happened()), (kind, happened), "{error:?}");
+    let message = error.to_string();
+    for word in words {
+        assert!(message.contains(word), "{word:?} is missing in: {message}");
+    }
+    assert!(!message.contains(SECRET_KEY), "{message}");
+}
+
+#[track_caller]
+pub fn done(outcome: Result<PutOutcome, StoreError>) -> ETag {
+    match outcome.expect("the write is answered") {
+        PutOutcome::Done { etag: Some(etag) } => etag,
+        other => panic!("not done: {other:?}"),
+    }
+}
+
+#[track_caller]
+pub fn found(outcome: Result<GetOutcome, StoreError>) -> Object {
+    match outcome.expect("the read is answered") {
+        GetOutcome::Found(object) => object,
+        other => panic!("not found: {other:?}"),
+    }
+}
