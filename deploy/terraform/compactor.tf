@@ -9,7 +9,7 @@ variable "region" { type = string }
 
 locals {
   policy = replace(replace(file("${path.module}/../iam/compactor.json"),
-    "BUCKET", var.bucket), "PREFIX", var.prefix)
+  "BUCKET", var.bucket), "PREFIX", var.prefix)
 }
 
 data "aws_iam_policy_document" "assume_by_tasks" {
