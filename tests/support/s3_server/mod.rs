@@ -47,6 +47,8 @@ pub struct Seen {
     pub op: Op,
     /// The key, or the prefix of a listing; decoded.
     pub key: String,
+    /// The keys in the body of a deletion of several.
+    pub deletes: Vec<String>,
     pub uri: Uri,
     pub headers: HeaderMap,
 }
@@ -71,13 +73,13 @@ struct Shared {
     away: watch::Sender<bool>,
 }
 
-/// Who may sign, and what each is denied.
+/// Who may sign, and what each may do.
 #[derive(Clone, Default)]
 struct Users(Arc<Mutex<BTreeMap<String, User>>>);
 
 struct User {
     secret: String,
-    denied: Vec<Op>,
+    allows: Box<dyn Fn(&Seen) -> bool + Send>,
 }
 
 impl S3Server {
@@ -91,7 +93,7 @@ impl S3Server {
         let storage = Storage::default();
         storage.lock().buckets.insert(BUCKET.to_owned(), BTreeMap::new());
         let users = Users::default();
-        users.add(ACCESS_KEY, SECRET_KEY, &[]);
+        users.add(ACCESS_KEY, SECRET_KEY, |_| true);
         let mut service = S3ServiceBuilder::new(storage.clone());
         service.set_auth(users.clone());
         // The SDK signs by the server's clock once it has seen a `Date`, and that may be skewed.
@@ -179,7 +181,18 @@ impl S3Server {
 
     /// Adds a user, who is denied these kinds of requests.
     pub fn add_user(&self, access_key: &str, secret_key: &str, denied: &[Op]) {
-        self.shared.users.add(access_key, secret_key, denied);
+        let denied = denied.to_vec();
+        self.add_user_with(access_key, secret_key, move |seen| !denied.contains(&seen.op));
+    }
+
+    /// Adds a user, or replaces one, who may do what this says.
+    pub fn add_user_with(
+        &self,
+        access_key: &str,
+        secret_key: &str,
+        allows: impl Fn(&Seen) -> bool + Send + 'static,
+    ) {
+        self.shared.users.add(access_key, secret_key, allows);
     }
 
     /// Lets go of the requests that met [`Fault::Hold`] up to now.
@@ -272,17 +285,19 @@ impl Shared {
 }
 
 impl Users {
-    fn add(&self, access_key: &str, secret: &str, denied: &[Op]) {
-        let user = User { secret: secret.to_owned(), denied: denied.to_vec() };
+    fn add(&self, access_key: &str, secret: &str, allows: impl Fn(&Seen) -> bool + Send + 'static) {
+        let user = User { secret: secret.to_owned(), allows: Box::new(allows) };
         self.lock().insert(access_key.to_owned(), user);
     }
 
-    /// Whether whoever signed with this `Authorization` header is denied the request.
-    fn denies(&self, authorization: &str, op: Op) -> bool {
+    /// Whether whoever signed the request is denied it.
+    fn denies(&self, seen: &Seen) -> bool {
+        let authorization = seen.headers.get("authorization").and_then(|it| it.to_str().ok());
+        let authorization = authorization.unwrap_or_default();
         let users = self.lock();
         let Some((_, rest)) = authorization.split_once("Credential=") else { return false };
         let user = rest.split('/').next().and_then(|access_key| users.get(access_key));
-        user.is_some_and(|user| user.denied.contains(&op))
+        user.is_some_and(|user| !(user.allows)(seen))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, User>> {

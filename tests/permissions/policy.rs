@@ -1,0 +1,181 @@
+//! As much of IAM's policy language as `deploy/iam` uses.
+
+use serde_json::Value;
+
+use super::support::s3_server::{Op, Seen};
+
+#[derive(Debug, Clone)]
+pub struct Policy(Vec<Statement>);
+
+#[derive(Debug, Clone)]
+struct Statement {
+    allow: bool,
+    actions: Vec<String>,
+    resources: Vec<String>,
+    conditions: Vec<Condition>,
+}
+
+/// An operator of a condition, a key, and the value it is compared with.
+#[derive(Debug, Clone)]
+struct Condition {
+    operator: Operator,
+    key: String,
+    value: String,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Operator {
+    StringLike,
+    Null,
+    Bool,
+    ArnNotEquals,
+}
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub struct Who {
+    pub arn: String,
+}
+
+/// A deny wins, and what nothing allows is denied.
+pub fn allows(policies: &[Policy], who: &Who, seen: &Seen) -> bool {
+    let keys: Vec<&str> = match seen.deletes.as_slice() {
+        [] => vec![seen.key.as_str()],
+        several => several.iter().map(String::as_str).collect(),
+    };
+    keys.into_iter().all(|key| {
+        let statements = policies.iter().flat_map(|policy| &policy.0);
+        let mut matching =
+            statements.filter(|statement| statement.matches(who, seen, key)).peekable();
+        matching.peek().is_some() && matching.all(|statement| statement.allow)
+    })
+}
+
+impl Policy {
+    /// A policy of `deploy/iam`, its placeholders filled in.
+    pub fn parse(text: &str, bucket: &str, prefix: &str) -> Policy {
+        let text = text.replace("BUCKET", bucket).replace("PREFIX", prefix);
+        let text = text.replace("ACCOUNT", "123456789012");
+        let policy: Value = serde_json::from_str(&text).expect("it is JSON");
+        assert_eq!(policy["Version"], "2012-10-17");
+        Policy(array(&policy["Statement"]).map(Statement::parse).collect())
+    }
+
+    /// May do everything everywhere.
+    pub fn everything() -> Policy {
+        let star = || vec!["*".to_owned()];
+        let conditions = Vec::new();
+        Policy(vec![Statement { allow: true, actions: star(), resources: star(), conditions }])
+    }
+
+    /// This policy, without one of its actions each.
+    pub fn with_one_less(&self) -> Vec<(Policy, String)> {
+        let mut all = Vec::new();
+        for (place, statement) in self.0.iter().enumerate() {
+            for (which, action) in statement.actions.iter().enumerate() {
+                let mut less = self.clone();
+                less.0[place].actions.remove(which);
+                all.push((less, action.clone()));
+            }
+        }
+        all
+    }
+}
+
+impl Statement {
+    fn parse(statement: &Value) -> Statement {
+        let known = ["Sid", "Effect", "Principal", "Action", "Resource", "Condition"];
+        for name in statement.as_object().expect("a statement is an object").keys() {
+            assert!(known.contains(&name.as_str()), "no such element here: {name}");
+        }
+        let principal = &statement["Principal"];
+        assert!(principal.is_null() || principal == "*", "no such principal here: {principal}");
+        let allow = match statement["Effect"].as_str() {
+            Some("Allow") => true,
+            Some("Deny") => false,
+            effect => panic!("no such effect: {effect:?}"),
+        };
+        let conditions = statement["Condition"].as_object().into_iter().flatten();
+        let conditions = conditions.flat_map(|(operator, keys)| {
+            let operator = match operator.as_str() {
+                "StringLike" => Operator::StringLike,
+                "Null" => Operator::Null,
+                "Bool" => Operator::Bool,
+                "ArnNotEquals" => Operator::ArnNotEquals,
+                _ => panic!("no such condition here: {operator}"),
+            };
+            let keys = keys.as_object().expect("a condition is an object");
+            keys.iter().map(move |(key, value)| Condition {
+                operator,
+                key: key.clone(),
+                value: text(value),
+            })
+        });
+        Statement {
+            allow,
+            actions: array(&statement["Action"]).map(text).collect(),
+            resources: array(&statement["Resource"]).map(text).collect(),
+            conditions: conditions.collect(),
+        }
+    }
+
+    fn matches(&self, who: &Who, seen: &Seen, key: &str) -> bool {
+        let bucket = seen.uri.path().split('/').nth(1).unwrap_or_default();
+        let (action, resource) = match seen.op {
+            Op::List => ("s3:ListBucket", format!("arn:aws:s3:::{bucket}")),
+            Op::Get | Op::Head => ("s3:GetObject", format!("arn:aws:s3:::{bucket}/{key}")),
+            Op::Put => ("s3:PutObject", format!("arn:aws:s3:::{bucket}/{key}")),
+            Op::Delete => ("s3:DeleteObject", format!("arn:aws:s3:::{bucket}/{key}")),
+            Op::Bucket => ("s3:GetBucketLocation", format!("arn:aws:s3:::{bucket}")),
+        };
+        self.actions.iter().any(|pattern| like(pattern, action))
+            && self.resources.iter().any(|pattern| like(pattern, &resource))
+            && self.conditions.iter().all(|condition| condition.holds(who, seen))
+    }
+}
+
+impl Condition {
+    fn holds(&self, who: &Who, seen: &Seen) -> bool {
+        let header = |name| seen.headers.get(name).and_then(|value| value.to_str().ok());
+        let value = match self.key.as_str() {
+            "s3:prefix" => (seen.op == Op::List).then_some(seen.key.as_str()),
+            "s3:if-none-match" => header("if-none-match"),
+            "s3:if-match" => header("if-match"),
+            // No part of an upload in parts.
+            "s3:ObjectCreationOperation" => Some("true"),
+            "aws:PrincipalArn" => Some(who.arn.as_str()),
+            key => panic!("no such key here: {key}"),
+        };
+        match self.operator {
+            Operator::StringLike => value.is_some_and(|value| like(&self.value, value)),
+            Operator::Null => value.is_none() == (self.value == "true"),
+            Operator::Bool => value == Some(self.value.as_str()),
+            Operator::ArnNotEquals => value != Some(self.value.as_str()),
+        }
+    }
+}
+
+/// `*` is any text.
+fn like(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, rest)) => text.strip_prefix(start).is_some_and(|text| {
+            text.char_indices()
+                .map(|(at, _)| at)
+                .chain([text.len()])
+                .any(|at| like(rest, &text[at..]))
+        }),
+    }
+}
+
+fn array(value: &Value) -> impl Iterator<Item = &Value> {
+    match value {
+        Value::Array(values) => values.iter(),
+        Value::Null => [].iter(),
+        value => std::slice::from_ref(value).iter(),
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("a text").to_owned()
+}
