@@ -31,15 +31,27 @@ pub(crate) struct Settings {
     pub(crate) name_is_unique: bool,
     pub(crate) validity: Duration,
     pub(crate) renew_interval: Option<Duration>,
-    pub(crate) poll_interval: Option<Duration>,
+    pub(crate) polling: Polling,
     pub(crate) request_timeout: Option<Duration>,
     pub(crate) clock_drift_max: f64,
     pub(crate) store_clock_margin: Option<Duration>,
     pub(crate) verify_renewals: bool,
     pub(crate) takeover_delay: Duration,
+    pub(crate) priority_delay: Duration,
     pub(crate) check_store: bool,
     pub(crate) resign_on_drop: bool,
     pub(crate) data: Value,
+}
+
+/// When a follower looks at the leader's record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Polling {
+    /// Six times a validity.
+    #[default]
+    Usual,
+    Every(Duration),
+    /// When the lease would lapse, and not before.
+    AtLapse,
 }
 
 impl Default for Settings {
@@ -50,12 +62,13 @@ impl Default for Settings {
             name_is_unique: false,
             validity: Duration::from_secs(30),
             renew_interval: None,
-            poll_interval: None,
+            polling: Polling::default(),
             request_timeout: None,
             clock_drift_max: DEFAULT_DRIFT,
             store_clock_margin: None,
             verify_renewals: false,
             takeover_delay: Duration::ZERO,
+            priority_delay: Duration::ZERO,
             check_store: true,
             resign_on_drop: false,
             data: Value::Null,
@@ -72,11 +85,14 @@ pub(crate) struct Config {
     pub(crate) validity: Duration,
     pub(crate) renew_interval: Duration,
     pub(crate) poll_interval: Duration,
+    /// The followed record is looked at when its lease would lapse, and not before.
+    pub(crate) poll_at_lapse: bool,
     pub(crate) request_timeout: Duration,
     pub(crate) drift: Drift,
     pub(crate) store_clock_margin: Option<Duration>,
     pub(crate) verify_renewals: bool,
     pub(crate) takeover_delay: Duration,
+    pub(crate) priority_delay: Duration,
     pub(crate) check_store: bool,
     pub(crate) resign_on_drop: bool,
     pub(crate) data: Value,
@@ -92,12 +108,17 @@ impl Config {
             name_is_unique: settings.name_is_unique,
             validity,
             renew_interval: settings.renew_interval.unwrap_or(validity / 3),
-            poll_interval: settings.poll_interval.unwrap_or(validity / 6),
+            poll_interval: match settings.polling {
+                Polling::Every(interval) => interval,
+                Polling::Usual | Polling::AtLapse => validity / 6,
+            },
+            poll_at_lapse: settings.polling == Polling::AtLapse,
             request_timeout: settings.request_timeout.unwrap_or(validity / 5),
             drift: drift(settings.clock_drift_max)?,
             store_clock_margin: settings.store_clock_margin,
             verify_renewals: settings.verify_renewals,
             takeover_delay: settings.takeover_delay,
+            priority_delay: settings.priority_delay,
             check_store: settings.check_store,
             resign_on_drop: settings.resign_on_drop,
             data: settings.data,
@@ -109,7 +130,11 @@ impl Config {
     }
 
     fn check_name(&self) -> Result<(), Error> {
-        let name = &self.name;
+        Config::check_a_name(&self.name)
+    }
+
+    /// Refuses a name that no candidate can have.
+    pub(crate) fn check_a_name(name: &str) -> Result<(), Error> {
         if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
             return refuse(format!(
                 "the name {name:?} must have 1 to {MAX_NAME_BYTES} bytes and no control characters"
@@ -155,11 +180,14 @@ impl Config {
                  seconds, so it is at least {MIN_STORE_CLOCK_MARGIN:?}"
             ));
         }
-        if self.takeover_delay > MAX_DELAY {
-            let delay = self.takeover_delay;
-            return refuse(format!(
-                "a takeover_delay of {delay:?} is not possible: it is at most {MAX_DELAY:?}"
-            ));
+        for (what, delay) in
+            [("takeover_delay", self.takeover_delay), ("priority_delay", self.priority_delay)]
+        {
+            if delay > MAX_DELAY {
+                return refuse(format!(
+                    "a {what} of {delay:?} is not possible: it is at most {MAX_DELAY:?}"
+                ));
+            }
         }
         Ok(())
     }
@@ -203,6 +231,7 @@ impl Config {
             sealed_at: None,
             sealed_by: None,
             ended: None,
+            successor: None,
             data,
         }
     }
@@ -264,13 +293,14 @@ mod tests {
         let message = refused(|s| s.renew_interval = Some(seconds(19)));
         assert!(message.contains("19s") && message.contains("31s") && message.contains("30s"));
         assert!(refused(|s| s.renew_interval = Some(Duration::ZERO)).contains("0ns"));
-        assert!(refused(|s| s.poll_interval = Some(seconds(31))).contains("31s"));
-        assert!(refused(|s| s.poll_interval = Some(Duration::ZERO)).contains("0ns"));
+        assert!(refused(|s| s.polling = Polling::Every(seconds(31))).contains("31s"));
+        assert!(refused(|s| s.polling = Polling::Every(Duration::ZERO)).contains("0ns"));
         assert!(refused(|s| s.clock_drift_max = 0.6).contains("0.6"));
         assert!(refused(|s| s.clock_drift_max = f64::NAN).contains("NaN"));
         assert!(refused(|s| s.clock_drift_max = -0.1).contains("-0.1"));
         assert!(refused(|s| s.store_clock_margin = Some(seconds(1))).contains("1s"));
         assert!(refused(|s| s.takeover_delay = seconds(100_000)).contains("100000s"));
+        assert!(refused(|s| s.priority_delay = seconds(100_000)).contains("100000s"));
         assert!(refused(|s| s.name = Some(String::new())).contains("name"));
         assert!(refused(|s| s.name = Some("a\nb".into())).contains("control"));
         assert!(refused(|s| s.data = "x".repeat(50_000).into()).contains("49152"));

@@ -8,6 +8,8 @@ mod exchange;
 mod handle;
 mod lead;
 mod observe;
+mod recent;
+mod stand_back;
 mod wait;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,11 +17,12 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 pub(crate) use campaign::{FAILURES_BEFORE_GIVING_UP, Patience, Reached};
 pub(crate) use handle::{Command, Lead, Status};
 pub(crate) use observe::Observer;
+use recent::Recent;
 pub(crate) use wait::{bounded, pause, sleep, within};
 
 use crate::config::Config;
@@ -44,6 +47,7 @@ pub(crate) struct Context {
     pub(crate) config: Config,
     pub(crate) process: Process,
     pub(crate) events: broadcast::Sender<CampaignEvent>,
+    refresh: watch::Sender<()>,
     knowledge: Mutex<Knowledge>,
 }
 
@@ -62,7 +66,8 @@ impl Context {
         process: Process,
     ) -> Context {
         let (events, _) = broadcast::channel(64);
-        Context { store, keys, config, process, events, knowledge: Mutex::default() }
+        let (refresh, _) = watch::channel(());
+        Context { store, keys, config, process, events, refresh, knowledge: Mutex::default() }
     }
 
     fn knowledge(&self) -> MutexGuard<'_, Knowledge> {
@@ -73,6 +78,11 @@ impl Context {
     pub(crate) fn tell(&self, event: CampaignEvent) {
         // Nobody need be listening.
         let _ = self.events.send(event);
+    }
+
+    /// All who follow look now.
+    pub(crate) fn refresh(&self) {
+        self.refresh.send_replace(());
     }
 
     /// A pause before a request is tried again after so many failures: doubling up to `cap`, with
@@ -110,6 +120,13 @@ pub(crate) struct Driver {
     seal_again: Duration,
     /// Whether a predecessor's epoch may be sealed at once.
     reclaim: bool,
+    /// Whom to name as the successor when resigning.
+    successor: Option<String>,
+    /// The epoch after which nobody else is to be let go first any more.
+    stood_back: Option<Epoch>,
+    /// How long the last renewals took.
+    recent: Recent,
+    refreshed: watch::Receiver<()>,
     /// From the grant on: what is read then is no observation of somebody else's lease.
     leading: bool,
 }
@@ -149,6 +166,10 @@ impl Driver {
             lapse_jitter: Duration::ZERO,
             seal_again: Duration::ZERO,
             reclaim: false,
+            successor: None,
+            stood_back: None,
+            recent: Recent::default(),
+            refreshed: cx.refresh.subscribe(),
             leading: false,
             cx: Arc::clone(cx),
         }

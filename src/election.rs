@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 
 use crate::check::check_store;
-use crate::config::{Config, Settings};
+use crate::config::{Config, Polling, Settings};
 use crate::driver::{Context, Driver, Observer, Patience, Reached};
 use crate::error::Error;
 use crate::keys::Keys;
@@ -180,6 +180,16 @@ impl Election {
         Box::pin(stream.fuse())
     }
 
+    /// Makes whoever follows through this `Election` (or a clone) look at the store now: a campaign
+    /// that waits, an observer. For an application that hears of a change by another way, such as an
+    /// event of the bucket or a call of its own. Calls are joined while a look is under way.
+    ///
+    /// What was heard decides nothing: only what is then read does. At most one GET, or LIST and GET,
+    /// for each that follows.
+    pub fn refresh(&self) {
+        self.cx.refresh();
+    }
+
     /// What happens during campaigns from now on. A slow reader misses the oldest events.
     pub fn events(&self) -> impl Stream<Item = CampaignEvent> + Send + Unpin + use<> {
         let stream = stream::unfold(self.cx.events.subscribe(), |mut events| async {
@@ -240,8 +250,12 @@ impl ElectionBuilder {
     }
 
     /// How often a follower looks: one GET each; at most the validity. Default: validity / 6.
-    pub fn poll_interval(mut self, interval: Duration) -> ElectionBuilder {
-        self.settings.poll_interval = Some(interval);
+    ///
+    /// `None`: only when the lease would lapse, so about once a validity. That is the least that
+    /// following can cost, and a dead leader is followed as soon; but a resignation is noticed only
+    /// then, unless somebody calls [`refresh`](Election::refresh).
+    pub fn poll_interval(mut self, interval: impl Into<Option<Duration>>) -> ElectionBuilder {
+        self.settings.polling = interval.into().map_or(Polling::AtLapse, Polling::Every);
         self
     }
 
@@ -280,6 +294,15 @@ impl ElectionBuilder {
     /// 24 h. Every candidate must agree on it. Default: 0.
     pub fn takeover_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.takeover_delay = delay;
+        self
+    }
+
+    /// The priority of this candidate: how much longer than others it waits before it takes over,
+    /// after a lapse and after a seal; at most 24 h. Those who should lead when they can have 0; for
+    /// the others it should be longer than the poll interval of the first. It takes no leadership
+    /// away, and an election without any epoch is open to all at once. Default: 0.
+    pub fn priority_delay(mut self, delay: Duration) -> ElectionBuilder {
+        self.settings.priority_delay = delay;
         self
     }
 

@@ -199,10 +199,29 @@ impl Leadership {
     /// [`LeadershipLost`](ErrorKind::LeadershipLost) if it was lost before, and the store's error if
     /// the seal could not be written before the end of the lease: then others wait for the lapse.
     pub async fn resign(self) -> Result<(), Error> {
+        self.give_up(None).await
+    }
+
+    /// As [`resign`](Leadership::resign), and asks all others to let the candidate with this name go
+    /// first: they wait one poll interval of their own after they have seen it. So a rolling
+    /// deployment hands over in one poll of the successor and two requests (on a single object, one).
+    ///
+    /// It is a wish: if no candidate has the name, the others go ahead after that poll interval.
+    ///
+    /// # Errors
+    /// Those of [`resign`](Leadership::resign), and [`InvalidConfig`](ErrorKind::InvalidConfig) for a
+    /// name that no candidate can have: then nothing was sent, and the leadership is dropped.
+    pub async fn resign_to(self, successor: impl Into<String>) -> Result<(), Error> {
+        let successor = successor.into();
+        Config::check_a_name(&successor)?;
+        self.give_up(Some(successor)).await
+    }
+
+    async fn give_up(self, successor: Option<String>) -> Result<(), Error> {
         self.check().map_err(|loss| over("resigning", &loss))?;
         self.lead.lose(Loss::Resigned);
         let (reply, answer) = oneshot::channel();
-        let _ = self.commands.send(Command::Resign { reply });
+        let _ = self.commands.send(Command::Resign { successor, reply });
         match answer.await {
             Ok(answer) => answer,
             Err(_) => Err(over("resigning", &self.lost().await).maybe()),

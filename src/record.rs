@@ -52,6 +52,9 @@ pub(crate) struct Record {
     pub(crate) sealed_by: Option<String>,
     #[serde(default)]
     pub(crate) ended: Option<Ended>,
+    /// Whom the leader that resigned wants to be next, by name.
+    #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
+    pub(crate) successor: Option<String>,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(crate) data: Value,
 }
@@ -101,6 +104,7 @@ impl Record {
             sealed_at: Some(at),
             sealed_by: Some(by.to_owned()),
             ended: Some(ended),
+            successor: None,
             data: Value::Null,
             ..self.clone()
         }
@@ -246,6 +250,11 @@ fn for_people<'de, D: Deserializer<'de>>(d: D) -> Result<Option<DateTime<Utc>>, 
     Ok(value.as_str().and_then(|text| text.parse().ok()))
 }
 
+/// Who is to be next is a wish, so one that cannot be read is none.
+fn if_text<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
+    Ok(Value::deserialize(d)?.as_str().map(str::to_owned))
+}
+
 /// serde_json's message can quote the body, which must not reach a log: keep where and which kind.
 fn where_not_what(error: &serde_json::Error) -> String {
     let kind = match error.classify() {
@@ -324,6 +333,18 @@ mod tests {
         let sealed = record.sealed(Ended::Lapsed, u64::MAX, &by, DateTime::<Utc>::MAX_UTC);
         assert!(sealed.to_bytes().len() <= MAX_WRITTEN_BYTES);
         assert_eq!(sealed.candidate.unwrap(), "ä".repeat(MAX_SEALED_NAME / 2));
+    }
+
+    #[test]
+    fn a_successor_that_is_no_name_is_none() {
+        let successor = |value: &str| {
+            let body = format!(r#"{{"expired":true,"ended":"resigned","successor":{value}}}"#);
+            parse(&body).unwrap().successor
+        };
+        assert_eq!(successor("\"b\""), Some("b".to_owned()));
+        for none in ["null", "7", "[\"b\"]", "{}"] {
+            assert_eq!(successor(none), None, "{none}");
+        }
     }
 
     /// Found by fuzzing: serde_json reads floats one bit off unless told otherwise.

@@ -37,6 +37,14 @@ impl Driver {
     pub(crate) async fn campaign(&mut self, patience: Patience) -> Result<Reached, Error> {
         loop {
             match self.machine.step() {
+                Step::Nonce if self.others_go_first() => {
+                    if patience == Patience::Once
+                        && let Some(leader) = self.leader()
+                    {
+                        return Ok(Reached::Held(leader));
+                    }
+                    self.stand_back().await;
+                }
                 Step::Nonce => {
                     let nonce = self.cx.process.nonce();
                     self.machine.handle(Input::Nonce(nonce));
@@ -190,6 +198,10 @@ impl Driver {
         let poll_in = poll.saturating_sub(since_poll);
         let (delay, input) = match wait {
             Wait::Follow => match self.seals_in() {
+                Some(left) if self.cx.config.poll_at_lapse => match self.asked_since_lapse() {
+                    true => (left, Input::Lapsed),
+                    false => (left, Input::PollDue),
+                },
                 Some(left) if left <= poll_in => (left, Input::Lapsed),
                 _ => (poll_in, Input::PollDue),
             },
@@ -203,16 +215,42 @@ impl Driver {
             // Neither can be reached while campaigning; looking again does no harm.
             Wait::Lead | Wait::Over => (poll, Input::Resume),
         };
-        sleep(&self.cx.process, delay).await;
+        let input = match wait {
+            Wait::Follow | Wait::Deposed | Wait::Vacant => {
+                if self.sleep_unless_refreshed(delay).await { Input::PollDue } else { input }
+            }
+            _ => {
+                sleep(&self.cx.process, delay).await;
+                input
+            }
+        };
         if input == Input::Lapsed {
             self.lapsed();
         }
         self.machine.handle(input);
     }
 
+    /// Whether the store was asked after the lease had lapsed: only then does a follower that polls
+    /// at the lapse alone know that there was no sign of life.
+    fn asked_since_lapse(&self) -> bool {
+        self.lapses_at().is_some_and(|lapse| self.polled >= lapse)
+    }
+
+    /// Waits; true if somebody asked for a look before that was over.
+    pub(super) async fn sleep_unless_refreshed(&mut self, delay: Duration) -> bool {
+        let process = self.cx.process.clone();
+        tokio::select! {
+            biased;
+            // The sender lives in the context, so an error cannot be.
+            changed = self.refreshed.changed() => changed.is_ok(),
+            () = sleep(&process, delay) => false,
+        }
+    }
+
     /// How long until this candidate seals the followed epoch: its jitter after the lapse.
     fn seals_in(&self) -> Option<Duration> {
         let due = self.lapses_at()?.saturating_add(self.delay_after_lapse());
+        let due = due.saturating_add(self.cx.config.priority_delay);
         let due = due.saturating_add(self.lapse_jitter).max(self.seal_again);
         Some(due.saturating_sub(self.now().boot))
     }

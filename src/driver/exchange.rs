@@ -45,8 +45,13 @@ impl Driver {
             }
             Request::Renew { epoch, etag, write } => {
                 self.sending(write.heartbeat);
+                let sent = self.now().boot;
                 let body = self.body(write);
-                self.replace("renewing", *epoch, etag.clone(), body, limit).await
+                let answer = self.replace("renewing", *epoch, etag.clone(), body, limit).await;
+                if let Answer::Done { .. } = answer {
+                    self.recent.took(self.now().boot.saturating_sub(sent));
+                }
+                answer
             }
             Request::Seal { epoch, etag, nonce, heartbeat, ended } => {
                 let Some(body) = self.sealed(*epoch, *nonce, *heartbeat, *ended) else {
@@ -245,7 +250,11 @@ impl Driver {
             (_, Some(nonce)) => self.body(&Write { nonce, heartbeat }),
             _ => return None,
         };
-        Some(record.sealed(ended, heartbeat, &name, now))
+        let mut record = record.sealed(ended, heartbeat, &name, now);
+        if ended == Ended::Resigned {
+            record.successor = self.successor.clone();
+        }
+        Some(record)
     }
 
     async fn replace(

@@ -27,7 +27,7 @@ pub(crate) enum Status {
 #[derive(Debug)]
 pub(crate) enum Command {
     Proclaim { data: Value, reply: oneshot::Sender<Result<(), Error>> },
-    Resign { reply: oneshot::Sender<Result<(), Error>> },
+    Resign { successor: Option<String>, reply: oneshot::Sender<Result<(), Error>> },
 }
 
 /// What the driver and the application's [`Leadership`](crate::Leadership) share.

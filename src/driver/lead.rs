@@ -54,14 +54,19 @@ impl Driver {
             let event = match self.machine.step() {
                 Step::Request(request) => {
                     let left = self.lease.remaining(self.now());
-                    let limit = self.cx.config.request_timeout.min(left);
+                    let limit = self.patience(&request, left);
+                    let sent = self.now().boot;
                     // A request that hangs must not keep the news of a risk back.
                     let answer = tokio::select! {
                         biased;
                         answer = self.perform(&request, limit) => answer,
                         () = lead.watch() => continue,
                     };
-                    retry_at = None;
+                    let now = self.now().boot;
+                    let given_up =
+                        limit < self.cx.config.request_timeout && now.saturating_sub(sent) >= limit;
+                    // What was given up for another attempt has had its pause.
+                    retry_at = given_up.then_some(now);
                     lead.failed(self.last_error.as_ref());
                     if lead.has_ended() {
                         continue;
@@ -139,7 +144,8 @@ impl Driver {
                 self.data = data;
                 pending.proclaims.push((self.heartbeat + 1, reply));
             }
-            Some(Command::Resign { reply }) => {
+            Some(Command::Resign { successor, reply }) => {
+                self.successor = successor;
                 pending.resign = Some(reply);
                 self.machine.handle(Input::Resign);
             }

@@ -84,6 +84,7 @@ impl Observer {
     async fn wait(&mut self, wait: &Wait) {
         let driver = &self.driver;
         let poll = driver.cx.config.poll_interval;
+        let at_lapse = driver.cx.config.poll_at_lapse;
         let since_poll = driver.now().boot.saturating_sub(driver.polled);
         let poll_in = poll.saturating_sub(since_poll);
         let lapses_in = driver.lapses_in();
@@ -109,7 +110,7 @@ impl Observer {
                 }
                 match lapses_in {
                     // Looks again at the lapse, to say so in time.
-                    Some(left) if left < poll_in => (left, Input::Resume),
+                    Some(left) if left < poll_in || at_lapse => (left, Input::Resume),
                     _ => (poll_in, Input::PollDue),
                 }
             }
@@ -126,8 +127,14 @@ impl Observer {
         };
         // Told first, waited afterwards: `next` comes back here for the wait.
         if self.ready.is_empty() {
-            sleep(&self.driver.cx.process, delay).await;
-            self.driver.machine.handle(input);
+            let follows = matches!(wait, Wait::Follow | Wait::Vacant);
+            let refreshed = if follows {
+                self.driver.sleep_unless_refreshed(delay).await
+            } else {
+                sleep(&self.driver.cx.process, delay).await;
+                false
+            };
+            self.driver.machine.handle(if refreshed { Input::PollDue } else { input });
         }
     }
 

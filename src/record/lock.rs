@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    BadRecord, FORMAT, Record, Validity, checked_text, first_format, for_people, where_not_what,
+    BadRecord, FORMAT, Record, Validity, checked_text, first_format, for_people, if_text,
+    where_not_what,
 };
 use crate::epoch::Epoch;
 use crate::protocol::message::{Ended, Nonce};
@@ -51,6 +52,8 @@ struct Fields {
     sealed_by: Option<String>,
     #[serde(default)]
     ended: Option<Ended>,
+    #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
+    successor: Option<String>,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     data: Value,
 }
@@ -90,6 +93,7 @@ impl Lock {
             sealed_at: record.sealed_at,
             sealed_by: record.sealed_by,
             ended: record.ended,
+            successor: record.successor,
             data: record.data,
         };
         let mut body = serde_json::to_vec_pretty(&fields)
@@ -114,6 +118,7 @@ impl Fields {
             sealed_at: self.sealed_at,
             sealed_by: self.sealed_by,
             ended: self.ended,
+            successor: self.successor,
             data: self.data,
         }
     }
@@ -136,6 +141,7 @@ impl Record {
             sealed_by: None,
             // In the post nobody but the holder releases a lock.
             ended: released.then_some(Ended::Resigned),
+            successor: None,
             data: Value::Null,
         }
     }

@@ -51,8 +51,9 @@ fn any_record() -> impl Strategy<Value = Record> {
     let name = || prop::option::of("\\PC{0,60}");
     let who = (name(), prop::option::of(any::<u128>().prop_map(Nonce::from_bits)), any::<u64>());
     let times = (any_time(), any_time(), any_time());
-    (any::<bool>(), validity, who, times, (name(), any_ended()), any_json()).prop_map(
-        |(expired, validity_ms, who, times, (sealed_by, ended), data)| Record {
+    let seal = (name(), any_ended(), name());
+    (any::<bool>(), validity, who, times, seal, any_json()).prop_map(
+        |(expired, validity_ms, who, times, (sealed_by, ended, successor), data)| Record {
             expired,
             expires_at: None,
             validity_ms,
@@ -65,6 +66,7 @@ fn any_record() -> impl Strategy<Value = Record> {
             sealed_at: times.2,
             sealed_by,
             ended,
+            successor,
             data,
         },
     )
