@@ -76,11 +76,21 @@ const ROUND_TRIPS: u32 = 12;
 /// By the slowest clock: validity × (1 + drift) + poll, and what else the protocol may wait for:
 /// the jitter of a tenth before a seal, the takeover delay, the timeout (a fifth) of a request that
 /// hung when the faults ended. An application that polls by itself with `try_campaign` sees the
-/// sign of life, the lapse and a failed attempt one poll later each. And the round trips.
+/// sign of life, the lapse and a failed attempt one poll later each. One that looks at the lapse
+/// alone may see the last renewal then only, and one that stands back for others does so once. And
+/// the round trips.
 fn bound(plan: &Plan) -> Duration {
     let validity = plan.longest_validity();
+    let local_lapse = validity.mul_f64(1.0 + plan.drift);
+    let names = plan.candidates.iter().any(|knobs| knobs.names);
     let most = |of: &dyn Fn(&Knobs) -> Duration| plan.candidates.iter().map(of).max();
-    let polls = most(&|knobs| knobs.poll * if knobs.tries { 3 } else { 1 }).unwrap_or_default();
+    let looks = |knobs: &Knobs| if knobs.at_lapse { local_lapse } else { knobs.poll };
+    let polls = most(&|knobs| {
+        let stands_back = if names { knobs.poll.max(knobs.validity / 6) } else { Duration::ZERO };
+        let tries = knobs.poll * if knobs.tries { 2 } else { 0 };
+        looks(knobs) + tries + stands_back.max(knobs.priority_delay)
+    });
+    let polls = polls.unwrap_or_default();
     let delay = most(&|knobs| knobs.takeover_delay).unwrap_or_default();
     let slowest = plan.candidates.iter().map(|knobs| knobs.rate).min().unwrap_or(1_000_000);
     let local = validity.mul_f64(1.0 + plan.drift) + validity / 10 + validity / 5 + delay + polls;

@@ -86,6 +86,13 @@ pub struct Knobs {
     pub validity: Duration,
     pub renew: Option<Duration>,
     pub poll: Duration,
+    /// Looks at the lapse alone.
+    pub at_lapse: bool,
+    pub priority_delay: Duration,
+    /// Names a successor when it resigns, who may not exist.
+    pub names: bool,
+    /// Is told to look now and then.
+    pub hears: bool,
     pub takeover_delay: Duration,
     pub store_clock_margin: Option<Duration>,
     pub verify_renewals: bool,
@@ -185,6 +192,7 @@ impl Plan {
             plan.favour_repetition();
         }
         match broken {
+            Broken::Nothing => plan.add_preferences(),
             Broken::TimerFromRequest => plan.favour_slow_polls(),
             // The check of the store would find these two.
             Broken::StoreCreatesAgain | Broken::StoreReplacesBlindly => {
@@ -202,6 +210,20 @@ impl Plan {
         self.compactors.clear();
         self.twice_after_compaction = false;
         self
+    }
+
+    /// What a candidate may wish beyond the rules. Drawn apart, so that the rest of a seed stays what
+    /// it was.
+    fn add_preferences(&mut self) {
+        let rng = &mut Rng::with_seed(self.seed ^ 0x0af7_e12c);
+        for candidate in &mut self.candidates {
+            candidate.at_lapse = rng.f64() < 0.1;
+            candidate.names = rng.f64() < 0.3;
+            candidate.hears = rng.f64() < 0.1;
+            if rng.f64() < 0.1 {
+                candidate.priority_delay = candidate.validity.mul_f64(rng.f64());
+            }
+        }
     }
 
     /// A create meets its own repetition only if its epoch is compacted soon.
@@ -246,6 +268,10 @@ impl Plan {
             validity,
             renew: (rng.f64() < 0.3).then(|| validity.mul_f64(0.1 + 0.5 * rng.f64())),
             poll: validity.mul_f64(0.05 + 0.3 * rng.f64()),
+            at_lapse: false,
+            priority_delay: Duration::ZERO,
+            names: false,
+            hears: false,
             takeover_delay,
             store_clock_margin: (rng.f64() < 0.1).then_some(Duration::from_secs(2)),
             verify_renewals,

@@ -97,7 +97,8 @@ fn election_at(store: Arc<SimStore>, knobs: &Knobs) -> Election {
         .name(&knobs.name)
         .name_is_unique(knobs.name_is_unique)
         .validity(knobs.validity)
-        .poll_interval(knobs.poll)
+        .poll_interval((!knobs.at_lapse).then_some(knobs.poll))
+        .priority_delay(knobs.priority_delay)
         .takeover_delay(knobs.takeover_delay)
         .verify_renewals(knobs.verify_renewals)
         .check_store(knobs.check_store)
@@ -123,6 +124,9 @@ pub fn start_candidate(world: &Arc<World>, knobs: &Knobs, clock: Arc<SimClock>) 
     };
     if knobs.watches {
         spawn(world, who, 0, watch(Arc::clone(world), who, candidate.election.clone()));
+    }
+    if knobs.hears {
+        spawn(world, who, 0, hear(Arc::clone(world), candidate.election.clone(), knobs.clone()));
     }
     if knobs.doubled {
         spawn(world, who, 0, candidate.clone().live());
@@ -258,12 +262,26 @@ impl Candidate {
         // From this call on `check()` fails, so this is where the belief ends.
         let lost = leadership.check().err();
         self.world.over(id, lost.as_ref().map_or("resigned", Loss::outcome));
-        let resigned = leadership.resign().await;
+        let resigned = match self.successor() {
+            Some(name) => leadership.resign_to(name).await,
+            None => leadership.resign().await,
+        };
         self.world.note(self.who, || format!("resigned: {resigned:?}"));
         match resigned {
             Ok(()) => self.world.resigned(id),
             Err(_) => self.world.count("resigned in vain"),
         }
+    }
+
+    /// Whom to name: one of those who take part, or nobody that exists.
+    fn successor(&self) -> Option<String> {
+        let candidates = &self.world.plan.candidates;
+        if !self.knobs.names {
+            return None;
+        }
+        let drawn = self.world.state().rng.usize(0..=candidates.len());
+        self.world.count("successors named");
+        Some(candidates.get(drawn).map_or_else(|| "nobody".to_owned(), |knobs| knobs.name.clone()))
     }
 
     fn lost(&self, id: usize, loss: &Loss) {
@@ -315,6 +333,18 @@ impl Candidate {
             world.resource_written(who, token.get());
         };
         tokio::spawn(arrives);
+    }
+}
+
+/// Tells those who follow through this election to look, from time to time.
+async fn hear(world: Arc<World>, election: Election, knobs: Knobs) {
+    loop {
+        let part = {
+            let mut state = world.state();
+            state.part(knobs.validity)
+        };
+        sleep(part.max(Duration::from_millis(1))).await;
+        election.refresh();
     }
 }
 
