@@ -144,7 +144,8 @@ async fn a_higher_priority_goes_first_and_a_lower_one_only_waits_longer() {
         let (took, low) = timed(elect(&low)).await;
         assert_eq!(low.epoch().get(), 2);
         // Once: not for the lapse and again for the own seal.
-        assert!(took > VALIDITY + delay && took < TAKEOVER + delay, "{took:?}");
+        let most = VALIDITY.mul_f64(1.01 + 0.1) + delay + millis(100);
+        assert!(took > VALIDITY + delay && took < most, "{took:?}");
     }
 }
 
@@ -258,7 +259,7 @@ async fn a_store_that_has_become_slow_still_gets_to_answer() {
     let a = world.leader("a").await;
     wait(VALIDITY / 3 * 30 + secs(1)).await;
     world.store.on(Call::Replace).times(2).fault(Fault::Hang);
-    world.store.on(Call::Replace).times(20).fault(Fault::Slow(millis(700)));
+    world.store.on(Call::Replace).always().fault(Fault::Slow(millis(700)));
     wait(VALIDITY * 4).await;
     assert!(a.check().is_ok());
 }
