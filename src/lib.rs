@@ -89,6 +89,7 @@ pub mod protocol;
 mod protocol;
 mod record;
 pub mod store;
+mod telemetry;
 
 pub use clock::{Clock, Moment, SystemClock};
 pub use compactor::{Compactor, CompactorBuilder, Report};
