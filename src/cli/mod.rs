@@ -6,6 +6,7 @@ mod exit;
 mod group;
 mod logs;
 mod margins;
+mod metrics;
 mod open;
 mod print;
 mod run;

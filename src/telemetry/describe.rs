@@ -6,7 +6,7 @@ use metrics::{describe_counter, describe_gauge, describe_histogram};
 /// Outcomes of `tenure_elections_total`.
 pub(super) const ELECTIONS: [&str; 4] = ["elected", "held", "abandoned", "failed"];
 /// Outcomes of `tenure_renewals_total`.
-pub(super) const RENEWALS: [&str; 5] = ["done", "refused", "missing", "unknown", "failed"];
+pub(super) const RENEWALS: [&str; 4] = ["done", "refused", "missing", "failed"];
 /// Reasons of `tenure_losses_total`: those of [`Loss::outcome`](crate::Loss::outcome).
 pub(super) const LOSSES: [&str; 7] =
     ["superseded", "sealed", "lease_ended", "suspended", "vanished", "tampered", "resigned"];

@@ -29,7 +29,7 @@ impl Meter {
         describe();
         // Without the endpoint: candidates may reach one bucket on different ways.
         let store = store.describe();
-        let store = store.split_whitespace().next().unwrap_or_default();
+        let store = store.split_once(" at ").map_or(store.as_str(), |(store, _)| store);
         let prefix = keys.prefix().trim_end_matches('/');
         let separator = if prefix.is_empty() { "" } else { "/" };
         Meter { election: format!("{store}{separator}{prefix}").into() }
@@ -116,9 +116,8 @@ impl Meter {
             Answer::Done { .. } => "done",
             Answer::Refused => "refused",
             Answer::Missing => "missing",
-            Answer::Denied | Answer::Unsafe => "failed",
-            // Nothing else answers a write.
-            _ => "unknown",
+            // No answer, or an error: whether it happened, the request's own outcome tells.
+            _ => "failed",
         };
         self.count("tenure_renewals_total", "outcome", outcome, 1);
     }
