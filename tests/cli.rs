@@ -12,12 +12,13 @@ mod compact;
 mod dynamodb;
 #[path = "cli/look.rs"]
 mod look;
+#[path = "cli/metrics.rs"]
+mod metrics;
 #[cfg(feature = "s3")]
 #[path = "cli/s3.rs"]
 mod s3;
 #[path = "cli/single.rs"]
 mod single;
-#[cfg(any(feature = "s3", feature = "dynamodb", feature = "gcs"))]
 mod support;
 #[path = "cli/usage.rs"]
 mod usage;

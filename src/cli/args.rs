@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use tenure::Layout;
 
+use super::metrics::MetricsArg;
 use super::store_url::StoreUrl;
 
 /// Leader election on object storage: one leader at a time, a bucket, and nothing else.
@@ -64,6 +65,8 @@ pub struct RunArgs {
     /// Campaign again when the lease was lost, instead of exiting with 75
     #[arg(long)]
     pub forever: bool,
+    #[command(flatten)]
+    pub metrics: MetricsArg,
     /// The command to run while leading, and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
@@ -88,6 +91,8 @@ pub struct WatchArgs {
     /// One JSON object per change instead of a line for people
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub metrics: MetricsArg,
 }
 
 #[derive(Debug, clap::Args)]
@@ -111,6 +116,8 @@ pub struct CompactArgs {
     /// One JSON object per run instead of a line for people
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub metrics: MetricsArg,
 }
 
 #[derive(Debug, clap::Args)]
@@ -179,7 +186,8 @@ impl Verb {
     pub fn default_log_level(&self) -> &'static str {
         match self {
             Verb::Run(_) => "warn,tenure=error,tenure::cli=info",
-            _ => "warn,tenure=error",
+            // Where they serve, if they were asked to.
+            _ => "warn,tenure=error,tenure::cli::serve=info",
         }
     }
 }

@@ -6,9 +6,12 @@ mod exit;
 mod group;
 mod logs;
 mod margins;
+mod metrics;
 mod open;
 mod print;
 mod run;
+#[allow(dead_code, reason = "the first verb to serve anything comes next")]
+mod serve;
 mod signals;
 mod status;
 mod store_url;

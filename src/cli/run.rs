@@ -21,6 +21,7 @@ use super::exit::{self, Failure};
 use super::margins::Margins;
 use super::open::{Missing, Opened, open, prefix};
 use super::print::plain;
+use super::serve::Sites;
 use super::signals::{self, Signals};
 use super::{args, group};
 use lead::{Job, Outcome};
@@ -41,6 +42,9 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
         environment: [("TENURE_NAME", name.clone()), ("TENURE_STORE", url.to_string())],
         margins,
     };
+    let mut sites = Sites::default();
+    args.metrics.add_to(&mut sites)?;
+    let _serving = sites.start()?;
     let mut signals = Signals::listen(&SIGNALS)?;
     let Opened { store, prefix } = tokio::select! {
         biased;

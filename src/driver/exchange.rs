@@ -46,11 +46,13 @@ impl Driver {
             Request::Renew { epoch, etag, write } => {
                 self.sending(write.heartbeat);
                 let sent = self.now().boot;
+                self.renewing_since.get_or_insert(sent);
                 let body = self.body(write);
                 let answer = self.replace("renewing", *epoch, etag.clone(), body, limit).await;
                 if let Answer::Done { .. } = answer {
                     self.recent.took(self.now().boot.saturating_sub(sent));
                 }
+                self.cx.meter.renewal(&answer);
                 answer
             }
             Request::Seal { epoch, etag, nonce, heartbeat, ended } => {
