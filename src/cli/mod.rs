@@ -9,6 +9,8 @@ mod margins;
 mod open;
 mod print;
 mod run;
+#[allow(dead_code, reason = "the first verb to serve anything comes next")]
+mod serve;
 mod signals;
 mod status;
 mod store_url;

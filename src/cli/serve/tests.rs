@@ -1,0 +1,172 @@
+//! Over real connections on loopback.
+#![allow(clippy::disallowed_methods, reason = "bounds what is waited for, and measures it")]
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::timeout;
+
+use super::*;
+
+const ANY_PORT: &str = "127.0.0.1:0";
+
+fn any_port() -> SocketAddr {
+    ANY_PORT.parse().expect("an address")
+}
+
+fn hello(path: &str) -> Option<Reply> {
+    match path {
+        "/hello" => Some(Reply::text(200, "hello")),
+        "/json" => Some(Reply::json(503, &serde_json::json!({ "epoch": 3 }))),
+        _ => None,
+    }
+}
+
+fn started() -> Serving {
+    start(any_port(), hello).expect("a free port")
+}
+
+async fn open(serving: &Serving) -> TcpStream {
+    TcpStream::connect(serving.address()).await.expect("it listens")
+}
+
+/// What comes until the server closes the connection.
+async fn rest(mut stream: TcpStream) -> String {
+    let mut text = Vec::new();
+    // A reset ends it as well.
+    let _ = stream.read_to_end(&mut text).await;
+    String::from_utf8(text).expect("text")
+}
+
+async fn ask(serving: &Serving, request: &str) -> String {
+    let mut stream = open(serving).await;
+    stream.write_all(request.as_bytes()).await.expect("a short request is taken");
+    rest(stream).await
+}
+
+async fn get(serving: &Serving, path: &str) -> String {
+    ask(serving, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await
+}
+
+#[tokio::test]
+async fn a_path_is_answered_once_and_the_connection_ends() {
+    let serving = started();
+    let said = get(&serving, "/hello?verbose=1").await;
+    assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
+    for part in ["content-type: text/plain", "cache-control: no-store", "content-length: 6"] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    assert!(said.contains("connection: close") && said.ends_with("\r\n\r\nhello\n"), "{said}");
+    let said = get(&serving, "/json").await;
+    assert!(said.starts_with("HTTP/1.1 503 ") && said.ends_with("{\"epoch\":3}\n"), "{said}");
+}
+
+#[tokio::test]
+async fn head_is_get_without_the_body() {
+    let serving = started();
+    let said = ask(&serving, "HEAD /hello HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with("\r\n\r\n"), "{said}");
+    assert!(said.contains("content-length: 6"), "{said}");
+}
+
+#[tokio::test]
+async fn other_paths_are_not_found_and_other_methods_are_refused() {
+    let serving = started();
+    assert!(get(&serving, "/").await.starts_with("HTTP/1.1 404 "));
+    assert!(get(&serving, "/hello/").await.starts_with("HTTP/1.1 404 "));
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        let request = format!("{method} /hello HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+        let said = ask(&serving, &request).await;
+        assert!(said.starts_with("HTTP/1.1 405 ") && said.contains("allow: GET, HEAD"), "{said}");
+    }
+    let said = ask(&serving, "what is this\r\n\r\n").await;
+    assert!(said.starts_with("HTTP/1.1 400 "), "{said}");
+}
+
+#[tokio::test]
+async fn long_headers_are_refused() {
+    let serving = started();
+    let long = "x".repeat(2 * MOST_BYTES);
+    let request = format!("GET /hello HTTP/1.1\r\nHost: x\r\nLong: {long}\r\n\r\n");
+    let said = ask(&serving, &request).await;
+    // The refusal itself may be lost in a reset, as the rest was not read.
+    assert!(said.is_empty() || said.starts_with("HTTP/1.1 431 "), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_does_not_finish_a_request_is_cut_off() {
+    let serving = started();
+    let before = tokio::time::Instant::now();
+    assert_eq!(ask(&serving, "GET /hello HT").await, "");
+    assert_eq!(ask(&serving, "").await, "");
+    let took = before.elapsed();
+    assert!(took <= 2 * (CONNECTION_LIMIT + Duration::from_secs(1)), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_does_not_read_the_reply_is_cut_off() {
+    // More than the buffers of a connection hold.
+    let big = |_: &str| Some(Reply::text(200, &"x".repeat(64 << 20)));
+    let serving = start(any_port(), big).expect("a free port");
+    let mut stream = open(&serving).await;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is taken");
+    pause(2 * CONNECTION_LIMIT).await;
+    let came = rest(stream).await;
+    assert!(came.len() < 64 << 20, "all {} bytes came", came.len());
+}
+
+#[tokio::test]
+async fn there_are_only_so_many_connections() {
+    let serving = started();
+    let mut idle = Vec::new();
+    for _ in 0..MOST_CONNECTIONS {
+        idle.push(open(&serving).await);
+    }
+    let mut next = std::pin::pin!(get(&serving, "/hello"));
+    assert!(timeout(Duration::from_millis(200), &mut next).await.is_err(), "one too many");
+    idle.pop();
+    assert!(next.await.ends_with("hello\n"));
+}
+
+#[tokio::test]
+async fn dropping_it_ends_the_server_and_cuts_what_is_open() {
+    let serving = started();
+    let address = serving.address();
+    let open = open(&serving).await;
+    assert!(get(&serving, "/hello").await.ends_with("hello\n"), "the other was accepted before");
+    drop(serving);
+    assert_eq!(rest(open).await, "");
+    assert!(TcpStream::connect(address).await.is_err());
+    drop(start(address, hello).expect("the port is free again"));
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_a_clear_error() {
+    let serving = started();
+    let mut sites = Sites::default();
+    sites.add(serving.address(), "health", Box::new(hello));
+    let failure = sites.start().map(|_| ()).expect_err("it is taken");
+    assert_eq!(failure.code, exit::OS);
+    let address = serving.address().to_string();
+    for part in ["cannot serve health at", &address, "in use"] {
+        assert!(failure.why.contains(part), "{part} is not in {}", failure.why);
+    }
+}
+
+#[tokio::test]
+async fn what_shares_an_address_shares_a_server() {
+    let mut sites = Sites::default();
+    let other = |path: &str| (path == "/other").then(|| Reply::text(200, "other"));
+    sites.add(any_port(), "health", Box::new(hello));
+    sites.add(any_port(), "metrics", Box::new(other));
+    let serving = sites.start().expect("a free port");
+    let [both] = &serving[..] else { panic!("one server for both: {serving:?}") };
+    assert!(get(both, "/hello").await.ends_with("hello\n"));
+    assert!(get(both, "/other").await.ends_with("other\n"));
+}
+
+#[test]
+fn an_address_has_a_port() {
+    assert_eq!(address("[::1]:80").map(|address| address.port()), Ok(80));
+    for wrong in ["8080", ":8080", "localhost:8080", "127.0.0.1", "127.0.0.1:65536"] {
+        assert!(address(wrong).expect_err(wrong).contains("127.0.0.1:8080"));
+    }
+}
