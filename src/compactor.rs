@@ -6,6 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::Instrument as _;
+
 use crate::driver::pause;
 use crate::error::{Error, ErrorKind};
 use crate::keys::Keys;
@@ -86,7 +88,8 @@ impl Compactor {
     /// - [`ErrorKind::AccessDenied`], [`ErrorKind::NoSuchStore`]: correct the permissions or the
     ///   address.
     pub async fn run_once(&self) -> Result<Report, Error> {
-        run::Run::new(self).run().await
+        let span = tracing::info_span!("compaction", election = self.keys.prefix());
+        run::Run::new(self).run().instrument(span).await
     }
 
     /// Runs now, and again `interval` after the end of each run, until `shutdown` is ready; a run

@@ -8,6 +8,7 @@ mod exchange;
 mod handle;
 mod lead;
 mod observe;
+pub(crate) mod spans;
 mod wait;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,6 +53,8 @@ pub(crate) struct Context {
 struct Knowledge {
     greatest: Option<Epoch>,
     timer: Option<LapseTimer>,
+    /// When the store last gave an answer from which something is known, on the boot clock.
+    answered: Option<Duration>,
 }
 
 impl Context {
@@ -68,6 +71,17 @@ impl Context {
     fn knowledge(&self) -> MutexGuard<'_, Knowledge> {
         // Every critical section leaves the knowledge whole.
         self.knowledge.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long ago the store last gave an answer; `None` if it never did.
+    pub(crate) fn since_last_answer(&self) -> Option<Duration> {
+        let answered = self.knowledge().answered?;
+        Some(self.process.now().boot.saturating_sub(answered))
+    }
+
+    fn answered(&self) {
+        let now = self.process.now().boot;
+        self.knowledge().answered = Some(now);
     }
 
     pub(crate) fn tell(&self, event: CampaignEvent) {

@@ -7,10 +7,11 @@ use std::time::Duration;
 use futures::stream::{self, Stream, StreamExt as _};
 use serde_json::Value;
 use tokio::sync::broadcast;
+use tracing::{Instrument as _, Span};
 
 use crate::check::check_store;
 use crate::config::{Config, Settings};
-use crate::driver::{Context, Driver, Observer, Patience, Reached};
+use crate::driver::{Context, Driver, Observer, Patience, Reached, spans};
 use crate::error::Error;
 use crate::keys::Keys;
 use crate::layout::Layout;
@@ -81,6 +82,9 @@ impl Election {
     /// GET every poll interval. On a [single object](Layout::SingleObject): GET, PUT, and a PUT to
     /// take over. The first campaign on a store adds 5 requests to check it.
     ///
+    /// It runs in a span `campaign`, and the leadership in a span `leadership` beside it: both are
+    /// below the span that this is first polled in, which is not over before they are.
+    ///
     /// # Errors
     /// Those that waiting does not mend: [`AccessDenied`](crate::ErrorKind::AccessDenied),
     /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore),
@@ -89,19 +93,19 @@ impl Election {
     /// [`RecordTooNew`](crate::ErrorKind::RecordTooNew),
     /// [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted),
     /// [`NewestDeleted`](crate::ErrorKind::NewestDeleted).
-    #[tracing::instrument(
-        name = "campaign",
-        skip_all,
-        fields(election = self.cx.keys.prefix(), candidate = self.config.name)
-    )]
     pub async fn campaign(&self) -> Result<Leadership, Error> {
-        check_store(&self.cx, Patience::Wait).await?;
-        let mut driver = Driver::candidate(&self.cx);
-        loop {
-            if let Reached::Elected = driver.campaign(Patience::Wait).await? {
-                return Ok(self.elected(driver));
+        let caller = Span::current();
+        let campaign = async {
+            check_store(&self.cx, Patience::Wait).await.map_err(failed)?;
+            let mut driver = Driver::candidate(&self.cx);
+            loop {
+                let reached = driver.campaign(Patience::Wait).await.map_err(failed)?;
+                if let Reached::Elected = reached {
+                    return Ok(self.elected(driver, &caller));
+                }
             }
-        }
+        };
+        campaign.instrument(spans::campaign(&self.cx.keys, &self.config)).await
     }
 
     /// One attempt: elected, or somebody else holds the newest epoch. Costs what
@@ -113,23 +117,26 @@ impl Election {
     /// # Errors
     /// Those of [`campaign`](Election::campaign), and [`Unavailable`](crate::ErrorKind::Unavailable)
     /// after three failures in a row: an epoch object may have been created then, which lapses.
-    #[tracing::instrument(
-        name = "try_campaign",
-        skip_all,
-        fields(election = self.cx.keys.prefix(), candidate = self.config.name)
-    )]
     pub async fn try_campaign(&self) -> Result<Attempt, Error> {
-        check_store(&self.cx, Patience::Once).await?;
-        let mut driver = Driver::candidate(&self.cx);
-        match driver.campaign(Patience::Once).await? {
-            Reached::Elected => Ok(Attempt::Elected(self.elected(driver))),
-            Reached::Held(leader) => Ok(Attempt::Held(leader)),
-        }
+        let caller = Span::current();
+        let campaign = async {
+            check_store(&self.cx, Patience::Once).await.map_err(failed)?;
+            let mut driver = Driver::candidate(&self.cx);
+            match driver.campaign(Patience::Once).await.map_err(failed)? {
+                Reached::Elected => Ok(Attempt::Elected(self.elected(driver, &caller))),
+                Reached::Held(leader) => {
+                    Span::current().record("outcome", "held");
+                    Ok(Attempt::Held(leader))
+                }
+            }
+        };
+        campaign.instrument(spans::campaign(&self.cx.keys, &self.config)).await
     }
 
-    fn elected(&self, driver: Driver) -> Leadership {
-        let leadership = Leadership::start(driver, Arc::clone(&self.config));
+    fn elected(&self, driver: Driver, caller: &Span) -> Leadership {
+        let leadership = Leadership::start(driver, Arc::clone(&self.config), caller);
         let epoch = leadership.epoch();
+        Span::current().record("epoch", epoch.get()).record("outcome", "elected");
         tracing::info!(
             election = self.cx.keys.prefix(),
             candidate = self.config.name,
@@ -194,11 +201,27 @@ impl Election {
         Box::pin(stream.fuse())
     }
 
+    /// How long ago the store last answered a request of this election, whether of a campaign, of a
+    /// leadership or of an observer; `None` if it never did. No request.
+    ///
+    /// An answer is what something is known from, a refused condition too; a 5xx, a 409 or a timeout
+    /// is none. In a campaign or a leadership that goes well the time stays below the longer of the
+    /// poll and the renew interval, and the time of one request.
+    #[must_use]
+    pub fn since_last_answer(&self) -> Option<Duration> {
+        self.cx.since_last_answer()
+    }
+
     /// The display name of this candidate.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.config.name
     }
+}
+
+fn failed(error: Error) -> Error {
+    Span::current().record("outcome", "failed");
+    error
 }
 
 impl ElectionBuilder {

@@ -98,7 +98,7 @@ pub use epoch::{Epoch, ParseEpochError};
 pub use error::{Error, ErrorKind};
 pub use layout::Layout;
 pub use leader::{CampaignEvent, Leader, Observation, Snapshot, SnapshotState};
-pub use leadership::{Leadership, LeadershipEvent, Loss, Ran};
+pub use leadership::{Leadership, LeadershipEvent, Lease, Loss, Ran};
 pub use process::Process;
 pub use protocol::message::Ended;
 pub use store::Store;
