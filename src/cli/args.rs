@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use tenure::Layout;
 
+use super::logs::LogFormat;
 use super::store_url::StoreUrl;
 
 /// Leader election on object storage: one leader at a time, a bucket, and nothing else.
@@ -16,6 +17,9 @@ use super::store_url::StoreUrl;
 pub struct Args {
     #[command(subcommand)]
     pub verb: Verb,
+    /// What the logs on stderr look like, and whatever else is said there
+    #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
+    pub log_format: LogFormat,
 }
 
 #[derive(Debug, Subcommand)]
@@ -212,7 +216,8 @@ fn positive_duration(text: &str) -> Result<Duration, String> {
 
 const EXIT_CODES: &str = "\
 Durations are a number and a unit: 500ms, 30s, 10m, 1h.
-Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug.
+Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
+makes each line a JSON object.
 
 Exit codes:
    0  done
@@ -242,7 +247,8 @@ TENURE_EPOCH to the resource that CMD writes, and let it refuse lower ones.
 CMD is not in the foreground of a terminal, and is stopped when it reads from one.
 
 Durations are a number and a unit: 500ms, 30s, 10m, 1h.
-Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug.
+Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
+makes each line a JSON object.
 
 Exit codes:
    N  CMD's own exit code, if the lease was valid when it ended; 128+N if signal N ended it,

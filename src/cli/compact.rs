@@ -10,7 +10,7 @@ use super::exit::{self, Failure};
 use super::open::{Missing, Opened, open};
 use super::print::{Reader, plain, print, print_json};
 use super::signals::Signals;
-use super::{complain, pause};
+use super::{complain, logs, pause};
 
 pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
     if args.store.layout == LayoutArg::SingleObject {
@@ -69,7 +69,7 @@ fn told(outcome: Result<Report, Error>, json: bool) -> Result<Reader, Failure> {
     };
     let reader = tell(&report, json)?;
     if let Some(failure) = not_deleted(&report) {
-        complain(&failure.why);
+        logs::complain_of(&failure);
     }
     Ok(reader)
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::future::Future;
-use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use tracing::{info, warn};
 
 use super::shown;
 use crate::cli::exit::{self, Failure};
-use crate::cli::group::{Deadlines, Group, GroupEnd, Stop};
+use crate::cli::group::{Deadlines, Group, GroupEnd, Stop, Tenure};
 use crate::cli::margins::Margins;
 use crate::cli::pause;
 use crate::cli::print::plain;
@@ -27,7 +26,7 @@ const HURRIED_RESIGNATION: Duration = Duration::from_secs(1);
 
 /// What to run, and how.
 pub struct Job {
-    pub binary: PathBuf,
+    pub tenure: Tenure,
     pub command: Vec<OsString>,
     /// For CMD, besides the epoch.
     pub environment: [(&'static str, String); 2],
@@ -54,7 +53,7 @@ pub async fn lead(
     signals: &mut Signals,
 ) -> Result<Outcome, Failure> {
     let epoch = leadership.epoch();
-    info!("elected: epoch {epoch}; running {}", shown(&job.command));
+    info!(outcome = "elected", "elected: epoch {epoch}; running {}", shown(&job.command));
     let group = match start(job, &leadership, signals).await {
         Started::Running(group) => group,
         Started::Signalled(signal) => {
@@ -107,7 +106,7 @@ async fn start(job: &Job, leadership: &Leadership, signals: &mut Signals) -> Sta
         biased;
         signal = signals.next() => Started::Signalled(signal),
         loss = leadership.lost() => Started::Lost(loss),
-        group = Group::start(&job.binary, &job.command, &environment, deadlines) => match group {
+        group = Group::start(&job.tenure, &job.command, &environment, deadlines) => match group {
             Ok(group) => Started::Running(group),
             Err(error) => Started::Failed(Failure::new(exit::OS, error.to_string())),
         },
@@ -176,7 +175,7 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
             LeadershipEvent::Renewed { .. } if !self.lost => {
                 self.group.set_deadlines(self.margins.deadlines(self.leadership.lease_end()));
                 if std::mem::take(&mut self.at_risk) {
-                    info!("the lease is renewed again");
+                    info!(outcome = "renewed", "the lease is renewed again");
                 }
             }
             LeadershipEvent::AtRisk { remaining, last_error } => {
@@ -184,7 +183,11 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
                 let margins = self.margins.grace + self.margins.kill_margin;
                 let left = remaining.saturating_sub(margins).as_millis();
                 let error = last_error.map_or_else(String::new, |error| format!(": {error}"));
-                warn!("the lease is at risk, CMD is told to end in {left} ms{}", plain(&error));
+                let error = plain(&error);
+                warn!(
+                    outcome = "at_risk",
+                    "the lease is at risk, CMD is told to end in {left} ms{error}"
+                );
             }
             _ => {}
         }
@@ -195,12 +198,12 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
         self.lost = true;
         if let Loss::Sealed { ended: Ended::Deposed, .. } = loss {
             // Whoever comes next waits for the end of the lease, so there is time to end well.
-            warn!("{}: CMD is told to end", said(loss));
+            warn!(outcome = loss.outcome(), "{}: CMD is told to end", said(loss));
             let term_at = Moment { boot: Duration::ZERO, wall: Duration::ZERO };
             let Deadlines { kill_at, .. } = self.margins.deadlines(self.leadership.lease_end());
             self.group.set_deadlines(Deadlines { term_at, kill_at });
         } else {
-            warn!("{}: CMD is killed", said(loss));
+            warn!(outcome = loss.outcome(), "{}: CMD is killed", said(loss));
             self.group.kill();
         }
     }
@@ -256,12 +259,16 @@ async fn resign(leadership: Leadership, signals: &mut Signals) {
     let why = tokio::select! {
         biased;
         outcome = leadership.resign() => match outcome {
-            Ok(()) => return info!("resigned epoch {epoch}"),
+            Ok(()) => return info!(outcome = "resigned", "resigned epoch {epoch}"),
             Err(error) => error.to_string(),
         },
         signal = hurried => signal.to_string(),
     };
-    warn!("epoch {epoch} is not resigned, others wait until its lease lapses: {}", plain(&why));
+    let why = plain(&why);
+    warn!(
+        outcome = "not_resigned",
+        "epoch {epoch} is not resigned, others wait until its lease lapses: {why}"
+    );
 }
 
 fn said(loss: &Loss) -> String {
