@@ -6,10 +6,13 @@ mod bench;
 #[cfg(any(feature = "gcs", feature = "azure"))]
 #[path = "cli/clouds.rs"]
 mod clouds;
+mod command;
 #[path = "cli/compact.rs"]
 mod compact;
 #[path = "cli/dynamodb.rs"]
 mod dynamodb;
+#[path = "cli/health.rs"]
+mod health;
 #[path = "cli/logs.rs"]
 mod logs;
 #[path = "cli/look.rs"]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use tenure::Layout;
 
+use super::health::HealthArg;
 use super::logs::LogFormat;
 use super::store_url::StoreUrl;
 
@@ -68,6 +69,8 @@ pub struct RunArgs {
     /// Campaign again when the lease was lost, instead of exiting with 75
     #[arg(long)]
     pub forever: bool,
+    #[command(flatten)]
+    pub health: HealthArg,
     /// The command to run while leading, and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
@@ -243,6 +246,10 @@ they end `tenure` at once.
 What the guard cannot reach: a daemon that leaves the group with setsid, a process that becomes
 another user, and a machine that is paused as a whole. There only the token protects: hand
 TENURE_EPOCH to the resource that CMD writes, and let it refuse lower ones.
+
+With --health-addr, /livez is 200 while `tenure` itself works, whatever the store does; /readyz while
+the store has answered lately; and /leader, with JSON, while this candidate leads and CMD runs. A
+200 is true for that moment only: what comes after it still needs the token.
 
 CMD is not in the foreground of a terminal, and is stopped when it reads from one.
 

@@ -4,12 +4,12 @@ mod args;
 mod compact;
 mod exit;
 mod group;
+mod health;
 mod logs;
 mod margins;
 mod open;
 mod print;
 mod run;
-#[allow(dead_code, reason = "the first verb to serve anything comes next")]
 mod serve;
 mod signals;
 mod status;

@@ -35,6 +35,8 @@ fn the_help_of_run_says_what_the_guard_cannot_do() {
         "SIGKILL",
         "--grace",
         "--forever",
+        "--health-addr",
+        "--log-format",
         "128+N",
         "VALIDITY/20",
     ] {

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
@@ -14,6 +15,7 @@ use tracing::{info, warn};
 use super::shown;
 use crate::cli::exit::{self, Failure};
 use crate::cli::group::{Deadlines, Group, GroupEnd, Stop, Tenure};
+use crate::cli::health::Health;
 use crate::cli::margins::Margins;
 use crate::cli::pause;
 use crate::cli::print::plain;
@@ -31,6 +33,7 @@ pub struct Job {
     /// For CMD, besides the epoch.
     pub environment: [(&'static str, String); 2],
     pub margins: Margins,
+    pub health: Arc<Health>,
 }
 
 /// How one leadership ended.
@@ -53,6 +56,7 @@ pub async fn lead(
     signals: &mut Signals,
 ) -> Result<Outcome, Failure> {
     let epoch = leadership.epoch();
+    job.health.elected(leadership.lease());
     info!(outcome = "elected", "elected: epoch {epoch}; running {}", shown(&job.command));
     let group = match start(job, &leadership, signals).await {
         Started::Running(group) => group,
@@ -70,7 +74,9 @@ pub async fn lead(
         }
     };
     let mut watch = Watch::over(job, &leadership, &group, signals);
+    job.health.leading(leadership.lease());
     let end = watch.until(group.wait()).await;
+    job.health.ending(leadership.lease());
     let at_the_end = leadership.check();
     watch.end_the_rest(end).await;
     let told_to_end = watch.told_to_end;
@@ -116,6 +122,7 @@ async fn start(job: &Job, leadership: &Leadership, signals: &mut Signals) -> Sta
 /// Watches over a group: passes on signals and new ends of the lease.
 struct Watch<'a, E> {
     margins: Margins,
+    health: &'a Health,
     leadership: &'a Leadership,
     group: &'a Group,
     events: E,
@@ -132,7 +139,7 @@ struct Watch<'a, E> {
 
 impl<'a> Watch<'a, ()> {
     fn over(
-        job: &Job,
+        job: &'a Job,
         leadership: &'a Leadership,
         group: &'a Group,
         signals: &'a mut Signals,
@@ -143,6 +150,7 @@ impl<'a> Watch<'a, ()> {
         group.set_deadlines(margins.deadlines(leadership.lease_end()));
         Watch {
             margins,
+            health: &job.health,
             leadership,
             group,
             events,
@@ -196,6 +204,7 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
     /// Ends the group as fast as the loss demands.
     fn lose(&mut self, loss: &Loss) {
         self.lost = true;
+        self.health.ending(self.leadership.lease());
         if let Loss::Sealed { ended: Ended::Deposed, .. } = loss {
             // Whoever comes next waits for the end of the lease, so there is time to end well.
             warn!(outcome = loss.outcome(), "{}: CMD is told to end", said(loss));
@@ -212,7 +221,10 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
         info!("passing {signal} on to CMD");
         self.group.forward(signal);
         self.sent = true;
-        self.told_to_end |= signal != Signal::SIGHUP;
+        if signal != Signal::SIGHUP {
+            self.told_to_end = true;
+            self.health.ending(self.leadership.lease());
+        }
     }
 
     /// CMD has ended: sees to the end of the other processes of its group.
