@@ -205,7 +205,7 @@ impl Check<'_> {
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, Error> {
         let limit = self.cx.config.request_timeout;
-        let span = tracing::debug_span!("request", op = doing, key = self.key);
+        let span = tracing::debug_span!("request", op = "check", doing, key = self.key);
         let outcome = bounded(&self.cx.process, limit, call.instrument(span)).await;
         let outcome = outcome
             .unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))));
