@@ -32,16 +32,15 @@ pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), 
     if !cx.config.check_store {
         return Ok(());
     }
-    let done = cell(&cx.store, cx.config.layout);
+    let done = cell(&cx.given, cx.config.layout);
     let mut failures = 0;
     loop {
         let check = Check { cx, key: cx.keys.store_check() };
         let Err(error) = done.get_or_try_init(|| check.run()).await else { return Ok(()) };
-        if error.kind() != ErrorKind::Unavailable {
-            return Err(error);
-        }
         failures += 1;
-        if patience == Patience::Once && failures >= FAILURES_BEFORE_GIVING_UP {
+        let enough = patience == Patience::Once && failures >= FAILURES_BEFORE_GIVING_UP;
+        if error.kind() != ErrorKind::Unavailable || enough {
+            cx.meter.campaigned("failed");
             return Err(error);
         }
         cx.tell(CampaignEvent::StoreFailed(error));

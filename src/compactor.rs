@@ -11,7 +11,9 @@ use tracing::Instrument as _;
 use crate::driver::pause;
 use crate::error::{Error, ErrorKind};
 use crate::keys::Keys;
+use crate::process::Process;
 use crate::store::Store;
+use crate::telemetry::Meter;
 
 mod report;
 mod run;
@@ -51,6 +53,7 @@ const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub struct Compactor {
     store: Arc<dyn Store>,
+    meter: Meter,
     keys: Keys,
     keep_epochs: NonZeroUsize,
     min_age: Duration,
@@ -192,9 +195,13 @@ impl CompactorBuilder {
         if self.request_timeout.is_zero() {
             return Err(invalid("request_timeout is 0 s; it must be longer".to_owned()));
         }
+        let keys = Keys::new(&self.prefix)?;
+        let meter = Meter::new(&*self.store, &keys);
+        meter.compactor();
         Ok(Compactor {
-            keys: Keys::new(&self.prefix)?,
-            store: self.store,
+            store: meter.counted(&self.store, &Process::system()),
+            meter,
+            keys,
             keep_epochs,
             min_age: self.min_age,
             dry_run: self.dry_run,

@@ -36,11 +36,15 @@ use crate::protocol::machine::Machine;
 use crate::protocol::message::Failure;
 use crate::record::{BadRecord, Record};
 use crate::store::Store;
+use crate::telemetry::Meter;
 
 /// What all campaigns and observers of one `Election` share.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) store: Arc<dyn Store>,
+    /// The store as it was given: the same for all elections that were given it.
+    pub(crate) given: Arc<dyn Store>,
+    pub(crate) meter: Meter,
     pub(crate) keys: Keys,
     pub(crate) config: Config,
     pub(crate) process: Process,
@@ -65,7 +69,17 @@ impl Context {
         process: Process,
     ) -> Context {
         let (events, _) = broadcast::channel(64);
-        Context { store, keys, config, process, events, knowledge: Mutex::default() }
+        let meter = Meter::new(&*store, &keys);
+        Context {
+            store: meter.counted(&store, &process),
+            given: store,
+            meter,
+            keys,
+            config,
+            process,
+            events,
+            knowledge: Mutex::default(),
+        }
     }
 
     fn knowledge(&self) -> MutexGuard<'_, Knowledge> {
@@ -120,6 +134,8 @@ pub(crate) struct Driver {
     polled: Duration,
     /// How long after the lapse this candidate seals, so that not all do at once.
     lapse_jitter: Duration,
+    /// When the renewal that is on its way was first sent, on the boot clock.
+    renewing_since: Option<Duration>,
     /// Not before this moment on the boot clock is it tried again.
     seal_again: Duration,
     /// Whether a predecessor's epoch may be sealed at once.
@@ -131,6 +147,7 @@ pub(crate) struct Driver {
 impl Driver {
     pub(crate) fn candidate(cx: &Arc<Context>) -> Driver {
         let first = cx.process.first_campaign(&cx.store.describe(), cx.keys.prefix());
+        cx.meter.candidate(&cx.config.name, cx.config.validity);
         let mut driver = Driver::new(cx, false);
         driver.reclaim = cx.config.name_is_unique && first;
         driver
@@ -161,6 +178,7 @@ impl Driver {
             failures: 0,
             polled: now.boot,
             lapse_jitter: Duration::ZERO,
+            renewing_since: None,
             seal_again: Duration::ZERO,
             reclaim: false,
             leading: false,
@@ -175,6 +193,15 @@ impl Driver {
 
     fn retry_delay(&self, cap: Duration) -> Duration {
         self.cx.retry_delay(self.failures, cap)
+    }
+
+    /// A renewal has succeeded.
+    fn renewed(&mut self, heartbeat: u64) {
+        let now = self.now();
+        let since = self.renewing_since.take().unwrap_or(now.boot);
+        let (took, left) = (now.boot.saturating_sub(since), self.lease.remaining(now));
+        self.cx.meter.renewed(took, left, self.cx.config.validity);
+        self.lease.extended(heartbeat);
     }
 
     /// Why the machine gave up, in words that say what to do.

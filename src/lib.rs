@@ -54,6 +54,9 @@
 //!   any `object_store` (`object-store`), DynamoDB (`dynamodb`), a local directory, memory; and the
 //!   trait for others.
 //!
+//! With the feature `metrics` it tells the recorder of the crate metrics what happens: install one
+//! before the election is built. `docs/observability.md` has the table.
+//!
 //! A lost race is a value; an [`Error`] has a [kind](ErrorKind) that says what to do.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -89,6 +92,7 @@ pub mod protocol;
 mod protocol;
 mod record;
 pub mod store;
+mod telemetry;
 
 pub use clock::{Clock, Moment, SystemClock};
 pub use compactor::{Compactor, CompactorBuilder, Report};

@@ -17,12 +17,13 @@ mod health;
 mod logs;
 #[path = "cli/look.rs"]
 mod look;
+#[path = "cli/metrics.rs"]
+mod metrics;
 #[cfg(feature = "s3")]
 #[path = "cli/s3.rs"]
 mod s3;
 #[path = "cli/single.rs"]
 mod single;
-#[cfg(any(feature = "s3", feature = "dynamodb", feature = "gcs"))]
 mod support;
 #[path = "cli/usage.rs"]
 mod usage;

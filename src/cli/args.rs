@@ -9,6 +9,7 @@ use tenure::Layout;
 
 use super::health::HealthArg;
 use super::logs::LogFormat;
+use super::metrics::MetricsArg;
 use super::store_url::StoreUrl;
 
 /// Leader election on object storage: one leader at a time, a bucket, and nothing else.
@@ -71,6 +72,7 @@ pub struct RunArgs {
     pub forever: bool,
     #[command(flatten)]
     pub health: HealthArg,
+    pub metrics: MetricsArg,
     /// The command to run while leading, and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
@@ -95,6 +97,8 @@ pub struct WatchArgs {
     /// One JSON object per change instead of a line for people
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub metrics: MetricsArg,
 }
 
 #[derive(Debug, clap::Args)]
@@ -118,6 +122,8 @@ pub struct CompactArgs {
     /// One JSON object per run instead of a line for people
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub metrics: MetricsArg,
 }
 
 #[derive(Debug, clap::Args)]
@@ -186,7 +192,8 @@ impl Verb {
     pub fn default_log_level(&self) -> &'static str {
         match self {
             Verb::Run(_) => "warn,tenure=error,tenure::cli=info",
-            _ => "warn,tenure=error",
+            // Where they serve, if they were asked to.
+            _ => "warn,tenure=error,tenure::cli::serve=info",
         }
     }
 }

@@ -9,6 +9,7 @@ use super::args::{CompactArgs, LayoutArg};
 use super::exit::{self, Failure};
 use super::open::{Missing, Opened, open};
 use super::print::{Reader, plain, print, print_json};
+use super::serve::Sites;
 use super::signals::Signals;
 use super::{complain, logs, pause};
 
@@ -18,6 +19,10 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
                    and deleting lock.json would start the tokens again";
         return Err(Failure::new(exit::USAGE, why));
     }
+    args.metrics.refuse_without(args.every)?;
+    let mut sites = Sites::default();
+    args.metrics.add_to(&mut sites)?;
+    let _serving = sites.start()?;
     let Opened { store, prefix } = open(&args.store.store, Missing::Refuse).await?;
     let compactor = Compactor::builder(store, prefix)
         .keep_epochs(usize::try_from(args.keep).unwrap_or(usize::MAX))

@@ -7,6 +7,7 @@ mod group;
 mod health;
 mod logs;
 mod margins;
+mod metrics;
 mod open;
 mod print;
 mod run;

@@ -59,6 +59,7 @@ async fn run_as(
     };
     let mut sites = Sites::default();
     args.health.add_to(&mut sites, health);
+    args.metrics.add_to(&mut sites)?;
     let _serving = sites.start()?;
     let mut signals = Signals::listen(&SIGNALS)?;
     let Opened { store, prefix } = tokio::select! {

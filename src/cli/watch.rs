@@ -13,6 +13,7 @@ use super::args::WatchArgs;
 use super::exit::{self, Failure};
 use super::open::{Missing, Opened, open, refuse_other_layout};
 use super::print::{Reader, plain, print, print_json};
+use super::serve::Sites;
 use super::signals::Signals;
 use super::status::millis;
 
@@ -27,6 +28,9 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
         let why = format!("--poll is at most {}", format_duration(LONGEST_POLL));
         return Err(Failure::new(exit::USAGE, why));
     }
+    let mut sites = Sites::default();
+    args.metrics.add_to(&mut sites)?;
+    let _serving = sites.start()?;
     let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM])?;
     let Opened { store, prefix } = open(&args.store.store, Missing::Refuse).await?;
     tokio::select! {

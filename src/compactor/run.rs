@@ -51,7 +51,9 @@ impl<'a> Run<'a> {
         let outcome = self.compact().await;
         self.report.newest = self.plan.newest();
         self.report.kept = self.report.listed - self.report.deleted - self.report.failed;
-        self.log(outcome.as_ref().err());
+        let word = self.outcome(outcome.as_ref().err());
+        self.log(word, outcome.as_ref().err());
+        self.compactor.meter.compacted(word, self.backlog(word));
         outcome.map(|()| self.report)
     }
 
@@ -162,6 +164,7 @@ impl<'a> Run<'a> {
         gone.retain(|listed| !left.contains(&listed.epoch));
         // A store that accounts for fewer keys than it was given has not deleted the others.
         gone.truncate(deleted);
+        self.compactor.meter.deleted(gone.len());
         self.report.deleted += gone.len() as u64;
         self.report.bytes += gone.iter().map(|listed| listed.size).sum::<u64>();
         self.report.failed += (size - gone.len()) as u64;
@@ -178,15 +181,36 @@ impl<'a> Run<'a> {
         Error::from_store(&format!("{doing} in {store}"), error)
     }
 
-    fn log(&self, error: Option<&Error>) {
+    /// One stable word, for logs and metrics.
+    fn outcome(&self, error: Option<&Error>) -> &'static str {
+        match error {
+            Some(_) => "error",
+            None if self.report.failed > 0 => "incomplete",
+            None if self.plan.stopped() => "last_epoch",
+            None if self.report.deleted > 0 => "compacted",
+            None => "nothing",
+        }
+    }
+
+    /// The superseded epochs that are left beyond those to be kept; not known of a listing that was
+    /// cut short.
+    fn backlog(&self, outcome: &'static str) -> Option<u64> {
+        let Report { listed, deleted, dry_run, .. } = self.report;
+        let gone = if dry_run { 0 } else { deleted };
+        let keep = self.compactor.keep_epochs.get() as u64;
+        let known = !matches!(outcome, "error" | "last_epoch");
+        known.then(|| (listed - gone).saturating_sub(keep))
+    }
+
+    fn log(&self, outcome: &'static str, error: Option<&Error>) {
         let Report { listed, deleted, kept, failed, bytes, requests, dry_run, .. } = self.report;
         let newest = self.report.newest.map(Epoch::get);
         let (error, reason) = (error.map(tracing::field::display), &self.report.first_failure);
         macro_rules! event {
-            ($level:ident, $outcome:literal, $message:literal) => {
+            ($level:ident, $message:literal) => {
                 tracing::$level!(
                     election = self.compactor.keys.prefix(),
-                    outcome = $outcome,
+                    outcome,
                     error,
                     reason,
                     listed,
@@ -201,16 +225,12 @@ impl<'a> Run<'a> {
                 )
             };
         }
-        if error.is_some() {
-            event!(warn, "error", "compaction ended early");
-        } else if failed > 0 {
-            event!(warn, "incomplete", "some epochs could not be deleted");
-        } else if self.plan.stopped() {
-            event!(warn, "last_epoch", "stopped: the newest is the last epoch");
-        } else if deleted > 0 {
-            event!(info, "compacted", "compacted");
-        } else {
-            event!(debug, "nothing", "nothing to compact");
+        match outcome {
+            "error" => event!(warn, "compaction ended early"),
+            "incomplete" => event!(warn, "some epochs could not be deleted"),
+            "last_epoch" => event!(warn, "stopped: the newest is the last epoch"),
+            "compacted" => event!(info, "compacted"),
+            _ => event!(debug, "nothing to compact"),
         }
     }
 }

@@ -35,6 +35,16 @@ impl Driver {
     /// Drives the machine. Dropping the future leaves at most an epoch object that lapses within its
     /// validity.
     pub(crate) async fn campaign(&mut self, patience: Patience) -> Result<Reached, Error> {
+        let outcome = self.reach(patience).await;
+        self.cx.meter.campaigned(match &outcome {
+            Ok(Reached::Elected) => "elected",
+            Ok(Reached::Held(_)) => "held",
+            Err(_) => "failed",
+        });
+        outcome
+    }
+
+    async fn reach(&mut self, patience: Patience) -> Result<Reached, Error> {
         loop {
             match self.machine.step() {
                 Step::Nonce => {
@@ -81,6 +91,7 @@ impl Driver {
                 if self.settle().await {
                     return Some(Reached::Elected);
                 }
+                self.cx.meter.campaigned("abandoned");
                 self.leading = false;
                 self.machine.handle(Input::Abandon);
                 self.restart_if_over();
@@ -106,7 +117,7 @@ impl Driver {
                         return false;
                     }
                     match self.machine.handle(Input::Answer(answer)) {
-                        Some(Event::Extended { heartbeat }) => self.lease.extended(heartbeat),
+                        Some(Event::Extended { heartbeat }) => self.renewed(heartbeat),
                         Some(Event::Lost(_)) => return false,
                         _ => {}
                     }
@@ -135,6 +146,7 @@ impl Driver {
     /// After a grant that came to nothing: the next campaign of the same driver.
     fn restart_if_over(&mut self) {
         self.lease.reset();
+        self.renewing_since = None;
         self.elected_at = None;
         if let Step::Wait(Wait::Over) = self.machine.step() {
             self.machine.restart();
@@ -144,6 +156,7 @@ impl Driver {
     pub(super) fn remember(&mut self) {
         let mut knowledge = self.cx.knowledge();
         knowledge.greatest = knowledge.greatest.max(self.machine.greatest());
+        self.cx.meter.knows(knowledge.greatest);
     }
 
     fn started_following(&mut self) {
@@ -204,8 +217,10 @@ impl Driver {
             Wait::Lead | Wait::Over => (poll, Input::Resume),
         };
         sleep(&self.cx.process, delay).await;
-        if input == Input::Lapsed {
-            self.lapsed();
+        match input {
+            Input::Lapsed => self.lapsed(),
+            Input::PollDue => self.cx.meter.polled(),
+            _ => {}
         }
         self.machine.handle(input);
     }

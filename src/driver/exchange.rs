@@ -60,8 +60,11 @@ impl Driver {
             }
             Request::Renew { epoch, etag, write } => {
                 self.sending(write.heartbeat);
+                self.renewing_since.get_or_insert(self.now().boot);
                 let body = self.body(write);
-                self.replace("renewing", *epoch, etag.clone(), body, limit).await
+                let answer = self.replace("renewing", *epoch, etag.clone(), body, limit).await;
+                self.cx.meter.renewal(&answer);
+                answer
             }
             Request::Seal { epoch, etag, nonce, heartbeat, ended } => {
                 let Some(body) = self.sealed(*epoch, *nonce, *heartbeat, *ended) else {

@@ -13,6 +13,7 @@ use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::leadership::{LeadershipEvent, Loss};
 use crate::process::Process;
+use crate::telemetry::Leading;
 
 /// How it stands with a leadership. A loss is final.
 #[derive(Debug, Clone)]
@@ -40,6 +41,7 @@ pub(crate) struct Lead {
     pub(crate) status: watch::Sender<Status>,
     pub(crate) events: broadcast::Sender<LeadershipEvent>,
     lease: Mutex<Held>,
+    leading: Leading,
 }
 
 /// The lease, and with what its end would be explained.
@@ -57,12 +59,13 @@ impl Lead {
         validity: Duration,
         process: Process,
         end: Moment,
+        leading: Leading,
     ) -> Lead {
         let (status, _) = watch::channel(Status::Safe);
         let (events, _) = broadcast::channel(64);
         let pulse = Pulse::new(process.now());
         let lease = Mutex::new(Held { end, pulse, last_error: None });
-        Lead { epoch, candidate, validity, process, status, events, lease }
+        Lead { epoch, candidate, validity, process, status, events, lease, leading }
     }
 
     /// From when on a lease is at risk: a renewal and its retry have failed by then.
@@ -135,6 +138,7 @@ impl Lead {
         let now = self.process.now();
         self.held().pulse.beat(now);
         let left = self.remaining();
+        self.leading.remains(left);
         if left.is_zero() {
             self.lose(self.why_ended());
         } else if left <= self.risk_margin() {
@@ -195,6 +199,7 @@ impl Lead {
             news
         });
         if news {
+            self.leading.lost(loss.outcome());
             // Nobody need be listening.
             let _ = self.events.send(LeadershipEvent::Lost(loss));
         }
@@ -210,6 +215,7 @@ impl Lead {
             }
             was_at_risk
         });
+        self.leading.remains(self.remaining());
         if self.loss().is_none() {
             let _ = self.events.send(LeadershipEvent::Renewed { remaining: self.remaining() });
         }
@@ -224,6 +230,7 @@ impl Lead {
             news
         });
         if news {
+            self.leading.at_risk();
             let last_error = self.held().last_error.clone();
             let _ = self.events.send(LeadershipEvent::AtRisk { remaining, last_error });
         }

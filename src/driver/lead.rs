@@ -44,7 +44,8 @@ impl Driver {
         let epoch = self.machine.greatest().unwrap_or(Epoch::FIRST);
         let config = &self.cx.config;
         let process = self.cx.process.clone();
-        Arc::new(Lead::new(epoch, config.name.clone(), config.validity, process, end))
+        let leading = self.cx.meter.elected();
+        Arc::new(Lead::new(epoch, config.name.clone(), config.validity, process, end, leading))
     }
 
     pub(crate) fn leadership_span(&self, epoch: Epoch, caller: &Span) -> Span {
@@ -179,7 +180,7 @@ impl Driver {
     }
 
     fn extended(&mut self, heartbeat: u64, lead: &Lead, pending: &mut Pending) {
-        self.lease.extended(heartbeat);
+        self.renewed(heartbeat);
         self.last_error = None;
         if let Some(end) = self.lease.end() {
             lead.extended(end);

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::leader::{Leader, Observation, Snapshot, SnapshotState};
 use crate::protocol::candidate::Input;
 use crate::protocol::message::{Answer, Step, Wait};
+use crate::telemetry::Sight;
 
 /// Follows an election for as long as it is asked to.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub(crate) struct Observer {
     answered: Duration,
     ready: VecDeque<Result<Observation, Error>>,
     over: bool,
+    sight: Sight,
 }
 
 impl Observer {
@@ -33,6 +35,7 @@ impl Observer {
             answered: Duration::ZERO,
             ready: VecDeque::new(),
             over: false,
+            sight: cx.meter.observer(),
         }
     }
 
@@ -127,6 +130,9 @@ impl Observer {
         // Told first, waited afterwards: `next` comes back here for the wait.
         if self.ready.is_empty() {
             sleep(&self.driver.cx.process, delay).await;
+            if matches!(input, Input::PollDue | Input::Lapsed) {
+                self.driver.cx.meter.polled();
+            }
             self.driver.machine.handle(input);
         }
     }
@@ -149,6 +155,7 @@ impl Observer {
             (None, _) => false,
         };
         if !same {
+            self.sight.sees(&observation);
             self.told = Some(observation.clone());
             self.ready.push_back(Ok(observation));
         }

@@ -14,6 +14,8 @@ pub mod gcs_server;
 pub mod if_match;
 pub mod morling;
 pub mod outcomes;
+#[cfg(feature = "metrics")]
+pub mod prometheus;
 #[cfg(feature = "s3")]
 pub mod s3_server;
 pub mod time;

@@ -1,0 +1,72 @@
+//! `--metrics-addr`: what this process counts, as Prometheus reads it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+
+use super::exit::{self, Failure};
+use super::pause;
+use super::serve::{self, Reply, Sites};
+
+/// From a directory on this machine to a store that is about to time out.
+const SECONDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+/// Parts of a validity: at risk below 0.25, and somewhat below 0.67 while all is well.
+const RATIOS: [f64; 12] = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 1.0];
+const IN_SECONDS: [&str; 2] = ["tenure_request_seconds", "tenure_renewal_seconds"];
+const AS_RATIOS: [&str; 1] = ["tenure_lease_least_ratio"];
+/// How often what was timed is put into its buckets, so that it does not pile up unscraped.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct MetricsArg {
+    /// Serve metrics at http://ADDR/metrics, as Prometheus reads them. The log tells the port that
+    /// is taken for port 0
+    #[arg(long, value_name = "ADDR", value_parser = serve::address)]
+    pub metrics_addr: Option<SocketAddr>,
+}
+
+impl MetricsArg {
+    /// Counts from now on, and serves it there. Called before the store is opened, so that nothing
+    /// goes uncounted.
+    pub fn add_to(self, sites: &mut Sites) -> Result<(), Failure> {
+        let Some(address) = self.metrics_addr else { return Ok(()) };
+        let failed = |error| Failure::new(exit::OS, format!("cannot count: {error}"));
+        let handle = buckets().map_err(failed)?.install_recorder().map_err(failed)?;
+        let upkeep = handle.clone();
+        tokio::spawn(async move {
+            loop {
+                pause(UPKEEP).await;
+                upkeep.run_upkeep();
+            }
+        });
+        let routes = move |path: &str| {
+            (path == "/metrics").then(|| Reply {
+                status: 200,
+                content_type: "text/plain; version=0.0.4; charset=utf-8",
+                body: handle.render(),
+            })
+        };
+        sites.add(address, "metrics", Box::new(routes));
+        Ok(())
+    }
+
+    /// Refuses what would end before anybody could ask.
+    pub fn refuse_without(self, every: Option<Duration>) -> Result<(), Failure> {
+        if self.metrics_addr.is_some() && every.is_none() {
+            let why = "--metrics-addr needs --every: a single run ends before anybody can scrape \
+                       it; --json tells what it did";
+            return Err(Failure::new(exit::USAGE, why));
+        }
+        Ok(())
+    }
+}
+
+fn buckets() -> Result<PrometheusBuilder, metrics_exporter_prometheus::BuildError> {
+    let mut builder = PrometheusBuilder::new();
+    let all = IN_SECONDS.map(|name| (name, SECONDS));
+    for (name, buckets) in all.into_iter().chain(AS_RATIOS.map(|name| (name, RATIOS))) {
+        builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), &buckets)?;
+    }
+    Ok(builder)
+}

@@ -1,0 +1,18 @@
+//! What is counted and timed for whoever operates it; docs/observability.md has the whole table.
+//!
+//! Told to the recorder of the crate `metrics` (feature `metrics`). Without the feature everything
+//! here is empty and compiles to nothing, so that the driver need not ask.
+
+#[cfg(feature = "metrics")]
+mod describe;
+#[cfg(not(feature = "metrics"))]
+mod off;
+#[cfg(feature = "metrics")]
+mod on;
+#[cfg(feature = "metrics")]
+mod requests;
+
+#[cfg(not(feature = "metrics"))]
+pub(crate) use off::{Leading, Meter, Sight};
+#[cfg(feature = "metrics")]
+pub(crate) use on::{Leading, Meter, Sight};

@@ -1,0 +1,85 @@
+//! The names, their units and their words. `tests/metrics.rs` holds docs/observability.md to them.
+
+use metrics::Unit::{Count, Seconds};
+use metrics::{describe_counter, describe_gauge, describe_histogram};
+
+/// Outcomes of `tenure_elections_total`.
+pub(super) const ELECTIONS: [&str; 4] = ["elected", "held", "abandoned", "failed"];
+/// Outcomes of `tenure_renewals_total`.
+pub(super) const RENEWALS: [&str; 4] = ["done", "refused", "missing", "failed"];
+/// Reasons of `tenure_losses_total`: those of [`Loss::outcome`](crate::Loss::outcome).
+pub(super) const LOSSES: [&str; 7] =
+    ["superseded", "sealed", "lease_ended", "suspended", "vanished", "tampered", "resigned"];
+/// States of `tenure_observed`.
+pub(super) const OBSERVED: [&str; 3] = ["leader", "nobody", "unknown"];
+/// Outcomes of `tenure_compactions_total`.
+pub(super) const COMPACTIONS: [&str; 5] =
+    ["compacted", "nothing", "incomplete", "last_epoch", "error"];
+
+/// Tells the recorder what the names mean. A recorder keeps it, so it may be told any number of
+/// times.
+pub(super) fn describe() {
+    elections();
+    leases();
+    requests();
+    compactions();
+}
+
+fn elections() {
+    describe_gauge!("tenure_leader", Count, "1 while this process leads, by its own clock");
+    describe_gauge!("tenure_epoch", Count, "The greatest epoch that this process knows of");
+    describe_gauge!("tenure_observed", Count, "1 in the state that an observer sees");
+    describe_gauge!("tenure_candidate_info", Count, "1; the label tells the name of the candidate");
+    describe_counter!("tenure_elections_total", Count, "Campaigns that have ended");
+    describe_counter!("tenure_losses_total", Count, "Leaderships that have ended");
+    describe_counter!("tenure_polls_total", Count, "Looks at the election by those who follow it");
+}
+
+fn leases() {
+    describe_counter!("tenure_renewals_total", Count, "Writes that were to renew the lease");
+    describe_histogram!(
+        "tenure_renewal_seconds",
+        Seconds,
+        "From the first write of a renewal until the lease was extended, retries included"
+    );
+    describe_gauge!(
+        "tenure_lease_remaining_seconds",
+        Seconds,
+        "What is left of the lease; 0 once it is over"
+    );
+    describe_histogram!(
+        "tenure_lease_least_ratio",
+        Count,
+        "What was left of the lease just before it was extended, as a part of the validity"
+    );
+    describe_counter!(
+        "tenure_lease_at_risk_total",
+        Count,
+        "Times that less than a quarter of the validity was left"
+    );
+    describe_gauge!("tenure_validity_seconds", Seconds, "The length of the lease");
+}
+
+fn requests() {
+    describe_counter!("tenure_requests_total", Count, "Requests to the store");
+    describe_histogram!(
+        "tenure_request_seconds",
+        Seconds,
+        "From sending a request until its answer, or until nobody waited for it any more"
+    );
+    describe_gauge!(
+        "tenure_store_clock_skew_seconds",
+        Seconds,
+        "By how much, at least, the clock of the store is ahead of this machine's"
+    );
+}
+
+fn compactions() {
+    describe_counter!("tenure_compactions_total", Count, "Runs of the compactor");
+    describe_counter!("tenure_epochs_compacted_total", Count, "Epoch objects deleted");
+    describe_gauge!(
+        "tenure_epochs_backlog",
+        Count,
+        "Superseded epoch objects that the last run has left beyond those to be kept"
+    );
+}

@@ -1,0 +1,54 @@
+//! Nothing is counted: the same names as in `on`, and no code.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::epoch::Epoch;
+use crate::keys::Keys;
+use crate::leader::Observation;
+use crate::process::Process;
+use crate::protocol::message::Answer;
+use crate::store::Store;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Meter;
+
+#[derive(Debug)]
+pub(crate) struct Leading;
+
+#[derive(Debug)]
+pub(crate) struct Sight;
+
+impl Meter {
+    pub(crate) fn new(_: &dyn Store, _: &Keys) -> Meter {
+        Meter
+    }
+    pub(crate) fn counted(&self, store: &Arc<dyn Store>, _: &Process) -> Arc<dyn Store> {
+        Arc::clone(store)
+    }
+    pub(crate) fn candidate(&self, _: &str, _: Duration) {}
+    pub(crate) fn compactor(&self) {}
+    pub(crate) fn observer(&self) -> Sight {
+        Sight
+    }
+    pub(crate) fn elected(&self) -> Leading {
+        Leading
+    }
+    pub(crate) fn campaigned(&self, _: &'static str) {}
+    pub(crate) fn knows(&self, _: Option<Epoch>) {}
+    pub(crate) fn polled(&self) {}
+    pub(crate) fn renewal(&self, _: &Answer) {}
+    pub(crate) fn renewed(&self, _: Duration, _: Duration, _: Duration) {}
+    pub(crate) fn deleted(&self, _: usize) {}
+    pub(crate) fn compacted(&self, _: &'static str, _: Option<u64>) {}
+}
+
+impl Leading {
+    pub(crate) fn remains(&self, _: Duration) {}
+    pub(crate) fn at_risk(&self) {}
+    pub(crate) fn lost(&self, _: &'static str) {}
+}
+
+impl Sight {
+    pub(crate) fn sees(&mut self, _: &Observation) {}
+}

@@ -1,0 +1,235 @@
+//! Tells the recorder of the crate `metrics`.
+//!
+//! Labels are bounded: an election, and words of which there are few. Never an epoch or a nonce.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use metrics::{Gauge, SharedString, counter, gauge, histogram};
+
+use super::describe::{ELECTIONS, LOSSES, OBSERVED, RENEWALS, describe};
+use super::requests::{Counted, Role};
+use crate::epoch::Epoch;
+use crate::keys::Keys;
+use crate::leader::Observation;
+use crate::process::Process;
+use crate::protocol::message::Answer;
+use crate::store::Store;
+
+/// Counts for one election of this process.
+#[derive(Debug, Clone)]
+pub(crate) struct Meter {
+    election: Arc<str>,
+}
+
+impl Meter {
+    /// Sends nothing. Whoever installs a recorder does so before, to get the descriptions.
+    pub(crate) fn new(store: &dyn Store, keys: &Keys) -> Meter {
+        describe();
+        // Without the endpoint: candidates may reach one bucket on different ways.
+        let store = store.describe();
+        let store = store.split_once(" at ").map_or(store.as_str(), |(store, _)| store);
+        let prefix = keys.prefix().trim_end_matches('/');
+        let separator = if prefix.is_empty() { "" } else { "/" };
+        Meter { election: format!("{store}{separator}{prefix}").into() }
+    }
+
+    /// The same store, whose requests are counted and timed.
+    pub(crate) fn counted(&self, store: &Arc<dyn Store>, process: &Process) -> Arc<dyn Store> {
+        Arc::new(Counted::new(Arc::clone(store), self.clone(), process.clone()))
+    }
+
+    pub(super) fn election(&self) -> SharedString {
+        SharedString::from_shared(Arc::clone(&self.election))
+    }
+
+    /// Somebody campaigns under this name.
+    pub(crate) fn candidate(&self, name: &str, validity: Duration) {
+        // From the start at 0: a counter that appears with its first event has no increase.
+        for outcome in ELECTIONS {
+            self.count("tenure_elections_total", "outcome", outcome, 0);
+        }
+        for outcome in RENEWALS {
+            self.count("tenure_renewals_total", "outcome", outcome, 0);
+        }
+        for reason in LOSSES {
+            self.count("tenure_losses_total", "reason", reason, 0);
+        }
+        counter!("tenure_lease_at_risk_total", "election" => self.election()).increment(0);
+        counter!("tenure_polls_total", "election" => self.election()).increment(0);
+        self.leaders().increment(0.0);
+        let candidate = name.to_owned();
+        gauge!("tenure_candidate_info", "election" => self.election(), "candidate" => candidate)
+            .set(1.0);
+        gauge!("tenure_validity_seconds", "election" => self.election()).set(validity);
+        Role::Candidate.register(self);
+    }
+
+    /// Somebody observes.
+    pub(crate) fn observer(&self) -> Sight {
+        counter!("tenure_polls_total", "election" => self.election()).increment(0);
+        Role::Observer.register(self);
+        for state in OBSERVED {
+            self.observers(state).increment(0.0);
+        }
+        let sight = Sight { meter: self.clone(), state: "unknown" };
+        self.observers(sight.state).increment(1.0);
+        sight
+    }
+
+    /// Somebody compacts.
+    pub(crate) fn compactor(&self) {
+        for outcome in super::describe::COMPACTIONS {
+            self.count("tenure_compactions_total", "outcome", outcome, 0);
+        }
+        self.deleted(0);
+        Role::Compactor.register(self);
+    }
+
+    /// How a campaign ended.
+    pub(crate) fn campaigned(&self, outcome: &'static str) {
+        self.count("tenure_elections_total", "outcome", outcome, 1);
+    }
+
+    /// This process leads, until it says otherwise.
+    pub(crate) fn elected(&self) -> Leading {
+        self.leaders().increment(1.0);
+        Leading { meter: self.clone(), over: AtomicBool::new(false) }
+    }
+
+    /// The greatest epoch that this process knows of.
+    pub(crate) fn knows(&self, greatest: Option<Epoch>) {
+        if let Some(epoch) = greatest {
+            // The last epoch has ten digits, and a float is exact up to fifteen.
+            gauge!("tenure_epoch", "election" => self.election()).set(epoch.get() as f64);
+        }
+    }
+
+    pub(crate) fn polled(&self) {
+        counter!("tenure_polls_total", "election" => self.election()).increment(1);
+    }
+
+    /// The write of a renewal was answered, or was not.
+    pub(crate) fn renewal(&self, answer: &Answer) {
+        let outcome = match answer {
+            Answer::Done { .. } => "done",
+            Answer::Refused => "refused",
+            Answer::Missing => "missing",
+            // No answer, or an error: whether it happened, the request's own outcome tells.
+            _ => "failed",
+        };
+        self.count("tenure_renewals_total", "outcome", outcome, 1);
+    }
+
+    /// A renewal has extended the lease, of which this had been left until then.
+    pub(crate) fn renewed(&self, took: Duration, left: Duration, validity: Duration) {
+        histogram!("tenure_renewal_seconds", "election" => self.election()).record(took);
+        histogram!("tenure_lease_least_ratio", "election" => self.election())
+            .record(left.as_secs_f64() / validity.as_secs_f64());
+    }
+
+    pub(crate) fn deleted(&self, epochs: usize) {
+        counter!("tenure_epochs_compacted_total", "election" => self.election())
+            .increment(epochs as u64);
+    }
+
+    /// How a run ended, and how many superseded epochs it has left beyond those to be kept.
+    pub(crate) fn compacted(&self, outcome: &'static str, backlog: Option<u64>) {
+        self.count("tenure_compactions_total", "outcome", outcome, 1);
+        if let Some(backlog) = backlog {
+            gauge!("tenure_epochs_backlog", "election" => self.election()).set(backlog as f64);
+        }
+    }
+
+    fn count(&self, name: &'static str, label: &'static str, word: &'static str, by: u64) {
+        counter!(name, "election" => self.election(), label => word).increment(by);
+    }
+
+    fn leaders(&self) -> Gauge {
+        gauge!("tenure_leader", "election" => self.election())
+    }
+
+    fn observers(&self, state: &'static str) -> Gauge {
+        gauge!("tenure_observed", "election" => self.election(), "state" => state)
+    }
+}
+
+/// A leadership that counts as one. Its end is told once, by whoever notices it first.
+#[derive(Debug)]
+pub(crate) struct Leading {
+    meter: Meter,
+    over: AtomicBool,
+}
+
+impl Leading {
+    /// So much is left of its lease.
+    pub(crate) fn remains(&self, left: Duration) {
+        if self.is_over() {
+            return;
+        }
+        self.set_left(left);
+        // It may have ended meanwhile, on another thread.
+        if self.is_over() {
+            self.set_left(Duration::ZERO);
+        }
+    }
+
+    pub(crate) fn at_risk(&self) {
+        counter!("tenure_lease_at_risk_total", "election" => self.meter.election()).increment(1);
+    }
+
+    pub(crate) fn lost(&self, reason: &'static str) {
+        self.meter.count("tenure_losses_total", "reason", reason, 1);
+        self.ends();
+    }
+
+    fn ends(&self) {
+        if !self.over.swap(true, Ordering::SeqCst) {
+            self.set_left(Duration::ZERO);
+            self.meter.leaders().decrement(1.0);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
+    fn set_left(&self, left: Duration) {
+        gauge!("tenure_lease_remaining_seconds", "election" => self.meter.election()).set(left);
+    }
+}
+
+impl Drop for Leading {
+    /// Its driver may be gone with its runtime, without a word.
+    fn drop(&mut self) {
+        self.ends();
+    }
+}
+
+/// What one observer sees.
+#[derive(Debug)]
+pub(crate) struct Sight {
+    meter: Meter,
+    state: &'static str,
+}
+
+impl Sight {
+    pub(crate) fn sees(&mut self, observation: &Observation) {
+        let state = match observation {
+            Observation::Leader(_) => "leader",
+            Observation::Nobody => "nobody",
+            Observation::Unknown => "unknown",
+        };
+        self.meter.observers(self.state).decrement(1.0);
+        self.meter.observers(state).increment(1.0);
+        self.state = state;
+    }
+}
+
+impl Drop for Sight {
+    /// Who has stopped looking sees nothing.
+    fn drop(&mut self) {
+        self.meter.observers(self.state).decrement(1.0);
+    }
+}
