@@ -72,6 +72,7 @@ pub struct RunArgs {
     pub forever: bool,
     #[command(flatten)]
     pub health: HealthArg,
+    #[command(flatten)]
     pub metrics: MetricsArg,
     /// The command to run while leading, and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
