@@ -130,7 +130,7 @@ fn data(data: &Value) -> String {
 }
 
 /// A duration in as many digits as people need.
-pub fn short(duration: Duration) -> String {
+fn short(duration: Duration) -> String {
     let whole = if duration < Duration::from_secs(10) {
         Duration::from_millis(millis(duration))
     } else {

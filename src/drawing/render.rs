@@ -181,13 +181,16 @@ impl<'a> Page<'a> {
         }
         // Marks lie on top of all bars of their lane.
         let y = self.row(row) + self.lane_height / 2.0;
+        let size = if self.lane_height < 24.0 { 0.75 } else { 1.0 };
         let mut free_from = f64::NEG_INFINITY;
         for block in blocks.iter().filter(|block| block.count == 1) {
             let interval = intervals[block.first];
-            let x = self.axis.x(interval.perhaps_until);
+            // A mark as wide as the bar would hide it, so it stands behind.
+            let (length, end) = (block.until - block.from, self.axis.x(interval.perhaps_until));
+            let x = if length > 0.0 && length < MARK_ROOM { end + 6.0 * size } else { end };
             if x >= free_from {
-                self.put(format_args!("{}", shape(interval.end, x, y)));
-                free_from = x + MARK_ROOM;
+                self.put(format_args!("{}", shape(interval.end, x, y, size)));
+                free_from = x + MARK_ROOM * size;
             }
         }
     }
@@ -211,15 +214,16 @@ impl<'a> Page<'a> {
                 "<rect class=\"p\" x=\"{first:.1}\" y=\"{y}\" width=\"{wide:.1}\" height=\"{height}\"/>"
             ));
         }
-        if interval.end != Mark::GivenUp {
+        // Of a moment alone the mark is all that there is to see.
+        if interval.until > interval.from {
             self.put(format_args!(
                 "<rect class=\"i\" x=\"{from:.1}\" y=\"{y}\" width=\"{width:.1}\" \
                  height=\"{height}\" rx=\"2\"/>"
             ));
         }
         // The mark at the end takes some of the room.
-        if width > self::width(&interval.label) as f64 * COLUMN + 16.0 {
-            let (x, y) = (from + 6.0, y + height / 2.0 + 4.0);
+        if width > self::width(&interval.label) as f64 * COLUMN + 18.0 {
+            let (x, y) = (from + 8.0, y + height / 2.0 + 4.0);
             self.put(format_args!("<text class=\"e\" x=\"{x:.1}\" y=\"{y}\">{label}</text>"));
         }
         self.put(format_args!("</g>"));
@@ -237,15 +241,12 @@ impl<'a> Page<'a> {
         let ends = ends.collect::<Vec<_>>().join(", ");
         let (first, last) = (&several[0].label, &several[several.len() - 1].label);
         let tip = escaped(&format!("{} epochs, {first} to {last}: {ends}", several.len()));
-        let quarter = height / 4.0;
-        // Cut off at its corners, so that it is not taken for a single long epoch.
-        let (end, base) = (x + width, y + height);
-        let top = y + quarter;
+        // Lower than a single epoch, and the lower the more of the time is not theirs.
+        let tall = (height * block.share()).max(2.0).min(height - 3.0);
+        let y = y + height - tall;
         self.put(format_args!(
-            "<g><title>{tip}</title><rect class=\"i\" x=\"{x:.1}\" y=\"{top}\" \
-             width=\"{width:.1}\" height=\"{}\"/><path class=\"i\" d=\"M{x:.1} {y}h1.5v{height}h-1.5Z\
-             M{end:.1} {y}h-1.5V{base}h1.5Z\"/></g>",
-            height / 2.0
+            "<g><title>{tip}</title><rect class=\"i\" x=\"{x:.1}\" y=\"{y:.1}\" \
+             width=\"{width:.1}\" height=\"{tall:.1}\"/></g>"
         ));
     }
 
@@ -268,9 +269,11 @@ impl<'a> Page<'a> {
                 }
             };
             let (x, width, tip) = (block.from, (block.until - block.from).max(2.0), escaped(&tip));
+            let tall = (height * block.share()).max(1.5);
+            let y = y + height - tall;
             self.put(format_args!(
-                "<g><title>{tip}</title><rect class=\"{class}\" x=\"{x:.1}\" y=\"{y}\" \
-                 width=\"{width:.1}\" height=\"{height}\"/></g>"
+                "<g><title>{tip}</title><rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" \
+                 width=\"{width:.1}\" height=\"{tall:.1}\"/></g>"
             ));
         }
     }
@@ -287,6 +290,13 @@ impl<'a> Page<'a> {
         }
     }
 
+    /// Whether anything is drawn together.
+    fn dense(&self) -> bool {
+        let stretch = |i: &&Interval| (self.axis.x(i.perhaps_from), self.axis.x(i.perhaps_until));
+        let mut lanes = self.lanes.iter();
+        lanes.any(|lane| blocks(lane.intervals.iter().map(stretch)).iter().any(|b| b.count > 1))
+    }
+
     /// What the signs mean: those that there are. With the height of the page.
     fn legend(&self, top: f64) -> (String, f64) {
         let intervals = &self.drawing.intervals;
@@ -294,7 +304,7 @@ impl<'a> Page<'a> {
         let (mut x, mut y) = (EDGE + 8.0, top + 8.0);
         let mut out = String::new();
         let mut item = |sign: &dyn Fn(f64, f64) -> String, name: &str| {
-            let room = 24.0 + width(name) as f64 * COLUMN + 14.0;
+            let room = 24.0 + width(name) as f64 * 6.3 + 16.0;
             if x + room > WIDTH - EDGE {
                 (x, y) = (EDGE + 8.0, y + LEGEND_LINE);
             }
@@ -304,14 +314,16 @@ impl<'a> Page<'a> {
                 writeln!(out, "{sign}<text class=\"m\" x=\"{text:.1}\" y=\"{base}\">{name}</text>");
             x += room;
         };
-        let bar = |class: &'static str| {
+        let bar_of = |class: &'static str, height: f64| {
             move |x: f64, y: f64| {
-                let (x, y) = (x - 2.0, y - 5.0);
+                let (x, y) = (x - 2.0, y + 5.0 - height);
                 format!(
-                    "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y}\" width=\"18\" height=\"10\"/>"
+                    "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y}\" width=\"18\" \
+                     height=\"{height}\"/>"
                 )
             }
         };
+        let bar = |class| bar_of(class, 10.0);
         if marks.iter().any(|mark| *mark != Mark::GivenUp) {
             item(&bar("i"), "leads; the number is its epoch");
         }
@@ -319,8 +331,11 @@ impl<'a> Page<'a> {
         if intervals.iter().any(doubt) {
             item(&bar("p"), "may lead: not known when it began or ended");
         }
+        if self.dense() {
+            item(&bar_of("i", 4.0), "many short ones: as high as their share of the time");
+        }
         for mark in marks {
-            item(&move |x, y| shape(mark, x + 7.0, y), mark.name());
+            item(&move |x, y| shape(mark, x + 7.0, y, 1.0), mark.name());
         }
         for kind in &self.kinds {
             item(&bar(class(*kind)), kind.name());

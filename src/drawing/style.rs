@@ -40,25 +40,24 @@ patternTransform=\"rotate(45)\"><path class=\"hl\" d=\"M0 0V5\"/></pattern>\
 <pattern id=\"tenure-unknown\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" \
 patternTransform=\"rotate(-45)\"><path class=\"hu\" d=\"M0 0V6\"/></pattern></defs>";
 
-/// The shape of a mark around a point.
-pub(super) fn shape(mark: Mark, x: f64, y: f64) -> String {
-    let at = format!("transform=\"translate({x:.1} {y:.1})\"");
+/// The shape of a mark around a point, at a size of 1 some 12 pixels wide.
+pub(super) fn shape(mark: Mark, x: f64, y: f64, size: f64) -> String {
+    let at = format!("transform=\"translate({x:.1} {y:.1}) scale({size})\"");
     let path = |class: &str, d: &str| format!("<path class=\"{class}\" {at} d=\"{d}\"/>");
     // Lines alone are lost on a bar of their own colour, so they have a halo.
     let lines = |d: &str| path("o", d) + &path("x", d);
     match mark {
         Mark::GoesOn => path("f", "M-3 -6L6 0L-3 6Z"),
-        Mark::Resigned => format!("<circle class=\"k\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.4\"/>"),
+        Mark::Resigned => format!("<circle class=\"k\" {at} r=\"4.4\"/>"),
         Mark::Lapsed => lines("M-4 -4L4 4M-4 4L4 -4"),
         Mark::Deposed => path("f", "M-6 -4H6L0 6Z"),
         Mark::Lost => path("k", "M-4 -4H4V4H-4Z"),
         Mark::Crashed => lines("M0 -5.5V5.5M-4.8 -2.8L4.8 2.8M-4.8 2.8L4.8 -2.8"),
         Mark::Superseded => lines("M-4 -4.5L0 0L-4 4.5M1 -4.5L5 0L1 4.5"),
         Mark::GivenUp => path("k", "M0 -6L6 0L0 6L-6 0Z"),
-        Mark::Unknown => format!(
-            "<text class=\"q\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">?</text>",
-            y + 4.2
-        ),
+        Mark::Unknown => {
+            format!("<text class=\"q\" {at} y=\"4.2\" text-anchor=\"middle\">?</text>")
+        }
     }
 }
 

@@ -82,7 +82,7 @@ fn span(
     span.end = end(&record, newest);
     // Without a word of the leader's it may have begun at any time since the seal before.
     let begin = times.elected.or(sealed).or(written_at);
-    span.from = When::between(begin, sealed, written_at);
+    span.from = When::between(begin, sealed, times.latest_begin.or(written_at));
     span.until = until(&record, span.end, &times, &span.from);
     if span.end == End::Held {
         span.lapsed = span.until.latest.is_some_and(|latest| latest < now);
@@ -141,6 +141,8 @@ fn until(record: &Record, end: End, times: &Times, from: &When) -> When {
 
 /// Times that the leader noted, by the store's clock.
 struct Times {
+    /// The last that it noted came no later than the last write, whatever its clock says.
+    latest_begin: Option<DateTime<Utc>>,
     elected: Option<DateTime<Utc>>,
     renewed: Option<DateTime<Utc>>,
     written: Option<DateTime<Utc>>,
@@ -157,7 +159,11 @@ impl Times {
         };
         let apart = written.zip(own).map_or(TimeDelta::zero(), |(store, own)| store - own);
         let by_the_store = |at: DateTime<Utc>| at.checked_add_signed(apart);
+        let last = own.or(record.renewed_at).or(record.elected_at);
+        let led = last.zip(record.elected_at).map(|(last, begin)| last - begin);
+        let led = led.filter(|led| *led >= TimeDelta::zero());
         Times {
+            latest_begin: written.zip(led).and_then(|(at, led)| at.checked_sub_signed(led)),
             elected: record.elected_at.and_then(by_the_store),
             renewed: record.renewed_at.or(record.elected_at).and_then(by_the_store),
             written,

@@ -1,11 +1,14 @@
 //! The table for people.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
+use humantime::format_duration;
 use tenure::Layout;
 use tenure::history::{End, Extent, Gap, History, Hole, Span, When};
 
 use super::super::print::plain;
-use super::super::status::short;
+use super::super::status::millis;
 
 /// Holes past this many are only counted.
 const SHOWN_HOLES: usize = 5;
@@ -38,8 +41,10 @@ fn rows(history: &History, lines: &mut Vec<String>) {
         }
         let led = match span.led(history.now) {
             None => "-".to_owned(),
-            Some(led) if span.until.is_exact() || span.end == End::Held => short(led),
-            Some(led) => format!("~{}", short(led)),
+            Some(led) if span.until.is_exact() || (span.end == End::Held && !span.lapsed) => {
+                brief(led)
+            }
+            Some(led) => format!("~{}", brief(led)),
         };
         lines.push(format!(
             "{:>6}  {name:<wide$}  {:<21}  {:<21}  {led:<9}  {}",
@@ -57,7 +62,13 @@ fn gap_line(gap: &Gap) -> Option<String> {
         return None;
     }
     let since = if gap.before.is_none() { " since then" } else { "" };
-    Some(format!("{:>6}  nobody leads for {}{since}", "", extent(gap.length)))
+    let Extent { about, at_least, at_most, .. } = gap.length;
+    let doubt = match (at_least == at_most, at_most > about) {
+        (true, _) => String::new(),
+        (false, true) => format!(", at most {}", brief(at_most)),
+        (false, false) => " or less".to_owned(),
+    };
+    Some(format!("{:>6}  nobody leads for {}{doubt}{since}", "", brief(about)))
 }
 
 /// `~` stands before what is not exact.
@@ -74,6 +85,7 @@ fn when(when: &When, unknown: bool) -> String {
 fn end(span: &Span) -> String {
     let by = match span.sealed_by.as_deref() {
         Some(by) if Some(by) != span.candidate.as_deref() => format!(" by {}", shown(by)),
+        Some(_) if span.end == End::Lapsed => " by itself".to_owned(),
         _ => String::new(),
     };
     match span.end {
@@ -95,14 +107,14 @@ fn summary(history: &History, lines: &mut Vec<String>) {
     let totals = history.totals();
     let mut line = |what: &str, text: String| lines.push(format!("{what:<12} {text}"));
     let share = totals.nobody_share().map_or(String::new(), |share| {
-        format!(", {:.1} % of {}", share * 100.0, short(totals.time.saturating_sub(totals.unknown)))
+        format!(", {:.1} % of {}", share * 100.0, brief(totals.time.saturating_sub(totals.unknown)))
     });
     line("nobody led", format!("{}{share}", extent(totals.nobody)));
     if let Some(gap) = totals.longest_gap {
         line("longest gap", format!("{}, after epoch {}", extent(gap.length), gap.after));
     }
     if !totals.unknown.is_zero() {
-        line("not known", format!("{}: epochs are missing or unreadable", short(totals.unknown)));
+        line("not known", format!("{}: epochs are missing or unreadable", brief(totals.unknown)));
     }
     if history.layout == Layout::SingleObject {
         let why = "a single object keeps no history: this is the epoch that stands in it";
@@ -131,10 +143,24 @@ fn holes(holes: &[Hole]) -> String {
 
 fn extent(extent: Extent) -> String {
     if extent.at_least == extent.at_most {
-        return short(extent.about);
+        return brief(extent.about);
     }
-    let (least, most) = (short(extent.at_least), short(extent.at_most));
-    format!("~{} (at least {least}, at most {most})", short(extent.about))
+    let (least, most) = (brief(extent.at_least), brief(extent.at_most));
+    format!("~{} (at least {least}, at most {most})", brief(extent.about))
+}
+
+/// In about two units.
+fn brief(duration: Duration) -> String {
+    let whole = match duration.as_secs() {
+        0 => 1,
+        1..10 => 100,
+        10..3_600 => 1_000,
+        3_600..86_400 => 60_000,
+        86_400..2_630_016 => 3_600_000,
+        _ => 86_400_000,
+    };
+    let rounded = millis(duration) / whole * whole;
+    format_duration(Duration::from_millis(rounded)).to_string()
 }
 
 fn name(span: &Span) -> String {
