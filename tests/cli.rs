@@ -10,6 +10,8 @@ mod clouds;
 mod compact;
 #[path = "cli/dynamodb.rs"]
 mod dynamodb;
+#[path = "cli/history.rs"]
+mod history;
 #[path = "cli/look.rs"]
 mod look;
 #[cfg(feature = "s3")]

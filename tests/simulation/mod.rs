@@ -64,7 +64,7 @@ pub fn run(plan: Plan) -> Outcome {
     });
     drop(runtime);
     let mut state = world.state();
-    let drawing = picture::of_failure(&state);
+    let drawing = picture::of_failure(seed, &state);
     Outcome {
         seed,
         drawing,

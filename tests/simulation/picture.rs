@@ -10,10 +10,10 @@ use super::checkers::Lead;
 use super::world::State;
 
 /// The story before that says little.
-const SHOWN: Duration = Duration::from_secs(300);
+const SHOWN: Duration = Duration::from_secs(120);
 
 /// A lane for each process, from its grant to the end of its belief.
-pub fn of_failure(state: &State) -> Option<Drawing> {
+pub fn of_failure(seed: u64, state: &State) -> Option<Drawing> {
     let violation = state.violation.as_ref()?;
     let at = violation.at;
     let since = at.saturating_sub(SHOWN);
@@ -29,7 +29,7 @@ pub fn of_failure(state: &State) -> Option<Drawing> {
         );
         Interval::new(label, epoch, from, until, mark(lead)).tip(tip)
     };
-    let mut drawing = Drawing::new(format!("{} violated", violation.checker));
+    let mut drawing = Drawing::new(format!("Seed {seed}: {} violated", violation.checker));
     drawing.subtitle.clone_from(&violation.what);
     drawing.intervals = state.book.leads.iter().filter(shown).map(interval).collect();
     drawing.find_bands();
