@@ -15,6 +15,8 @@ mod dynamodb;
 mod health;
 #[path = "cli/logs.rs"]
 mod logs;
+#[path = "cli/history.rs"]
+mod history;
 #[path = "cli/look.rs"]
 mod look;
 #[path = "cli/metrics.rs"]

@@ -19,6 +19,23 @@ fn failover() {
 }
 
 #[test]
+fn failover_is_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("failover.svg");
+    let mut command = Command::new(built("failover"));
+    command.arg("--svg").arg(&file);
+    shows_failover(&run(command));
+    let svg = std::fs::read_to_string(file).unwrap();
+    let document = roxmltree::Document::parse(&svg).expect("XML");
+    let texts: Vec<&str> = document.descendants().filter_map(|node| node.text()).collect();
+    for told in ["anna", "ben", "cleo", "crashed", "resigned", "nobody leads"] {
+        assert!(texts.contains(&told), "{told} is not in {texts:?}");
+    }
+    let errors = Command::new(built("failover")).arg("--svg").timeout(PATIENCE).assert().failure();
+    assert_shows(&String::from_utf8_lossy(&errors.get_output().stderr), &["--svg takes a file"]);
+}
+
+#[test]
 fn stream_processor() {
     shows_stream_processor(&on_disk("stream_processor"));
 }

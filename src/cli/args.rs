@@ -35,6 +35,9 @@ pub enum Verb {
     /// Follow who leads: one line per change
     #[command(after_help = EXIT_CODES)]
     Watch(WatchArgs),
+    /// Tell who led when, how each epoch ended, and how long nobody led
+    #[command(after_help = EXIT_CODES)]
+    History(super::history::HistoryArgs),
     /// Delete superseded epoch objects, never the newest
     #[command(after_help = EXIT_CODES)]
     Compact(CompactArgs),
@@ -218,7 +221,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|error| format!("{error}; write a number and a unit, such as 500ms, 30s, 10m, 1h"))
 }
 
-fn positive_duration(text: &str) -> Result<Duration, String> {
+pub fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("it must be longer than nothing".to_owned()),
         duration => Ok(duration),

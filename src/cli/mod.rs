@@ -5,6 +5,7 @@ mod compact;
 mod exit;
 mod group;
 mod health;
+mod history;
 mod logs;
 mod margins;
 mod metrics;
@@ -77,6 +78,7 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
             Verb::Run(args) => run::run(args).await,
             Verb::Status(args) => status::status(args).await,
             Verb::Watch(args) => watch::watch(args).await,
+            Verb::History(args) => history::history(args).await,
             Verb::Compact(args) => compact::compact(args).await,
             Verb::Table(args) => table::table(args).await,
             Verb::Guard | Verb::Gate(_) => unreachable!("both need no runtime"),

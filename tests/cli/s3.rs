@@ -50,6 +50,41 @@ fn every_verb_works_on_s3() {
 }
 
 #[test]
+fn the_history_of_real_elections_on_s3() {
+    let server = S3Server::start_blocking();
+    for name in ["anna", "ben & <co>"] {
+        let options = ["--name", name, "--", "true"];
+        assert_eq!(on(&server, &[&["run"][..], &STORE, &options].concat()).code, 0);
+    }
+    server.put_raw("app/lock-0000000003.json", "{}");
+    let drawn = tempfile::tempdir().expect("a directory");
+    let svg = drawn.path().join("history.svg");
+    let file = svg.to_str().expect("UTF-8");
+    server.forget_requests();
+    let said = on(&server, &[&["history", "--json", "--svg", file][..], &STORE].concat());
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    assert_eq!((server.count(Op::List), server.count(Op::Get)), (1, 3));
+    let lines: Vec<serde_json::Value> =
+        said.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let told: Vec<_> = lines.iter().map(|line| (&line["candidate"], &line["end"])).collect();
+    assert_eq!(
+        told[..3],
+        [
+            (&"anna".into(), &"resigned".into()),
+            (&"ben & <co>".into(), &"resigned".into()),
+            (&serde_json::Value::Null, &"unreadable".into()),
+        ]
+    );
+    assert_eq!(lines[0]["until"]["exact"], true);
+    assert_eq!((&lines[3]["kind"], &lines[3]["requests"]), (&"summary".into(), &4.into()));
+    let svg = std::fs::read_to_string(svg).expect("it is drawn");
+    roxmltree::Document::parse(&svg).expect("XML");
+    assert!(svg.contains("ben &amp; &lt;co&gt;"), "{svg}");
+    server.fault(Fault::AccessDenied).on(Op::Get);
+    on(&server, &[&["history"][..], &STORE].concat()).fails(77, &["GetObject"]);
+}
+
+#[test]
 fn a_single_object_works_on_s3() {
     let server = S3Server::start_blocking();
     let single = ["--layout", "single-object"];
@@ -103,6 +138,7 @@ fn a_missing_bucket_gives_69() {
         &["status", "--store", "s3://no-such-bucket/app"][..],
         &["watch", "--store", "s3://no-such-bucket/app"],
         &["compact", "--store", "s3://no-such-bucket/app"],
+        &["history", "--store", "s3://no-such-bucket/app"],
         &["run", "--store", "s3://no-such-bucket/app", "--", "echo", "elected"],
     ] {
         on(&server, line).fails(69, &["no-such-bucket", "bucket"]);
