@@ -107,6 +107,9 @@ pub use tokio_util::sync::CancellationToken;
 #[cfg(all(doctest, feature = "s3"))]
 #[doc = include_str!("../README.md")]
 struct ReadmeExamples;
+#[cfg(all(doctest, feature = "s3"))]
+#[doc = include_str!("../docs/quick-start.md")]
+struct QuickStart;
 #[cfg(all(doctest, feature = "tower"))]
 #[doc = include_str!("../docs/fencing.md")]
 struct FencingExamples;

@@ -37,7 +37,6 @@ mod rules;
 mod session;
 #[path = "docs/shims.rs"]
 mod shims;
-#[cfg(feature = "s3")]
 mod support;
 
 use std::collections::BTreeMap;
