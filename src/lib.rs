@@ -109,7 +109,10 @@ pub use tokio_util::sync::CancellationToken;
 struct ReadmeExamples;
 #[cfg(all(doctest, feature = "s3"))]
 #[doc = include_str!("../docs/quick-start.md")]
-struct QuickStart;
+struct QuickStartExamples;
+#[cfg(all(doctest, feature = "s3"))]
+#[doc = include_str!("../docs/kubernetes.md")]
+struct KubernetesExamples;
 #[cfg(all(doctest, feature = "tower"))]
 #[doc = include_str!("../docs/fencing.md")]
 struct FencingExamples;
