@@ -8,6 +8,7 @@
 //! | `sh` | run by bash; must end well. A `text` block right after it is its output |
 //! | `console` | `$ ` before commands, the rest is what they print |
 //! | `json`, `yaml` | parsed; a command line of `tenure` in YAML is one that `tenure` takes |
+//! | `promql` | names metrics that the library makes |
 //! | `sql` | carried out, page by page, by SQLite |
 //! | `text` | a picture |
 //!

@@ -32,6 +32,7 @@ fn blocks_that_break_a_rule() {
         ("```yaml\n- a: { args: [tenure, run, --keep, 1, --, x, --y] }\n```\n", "no --keep"),
         ("```rust\nlet a = 1;\n```\n", "never compiled"),
         ("```rust,ignore\nlet a = 1;\n```\n", "not even compiled"),
+        ("```promql\nrate(tenure_no_such_total[5m])\n```\n", "no metric tenure_no_such_total"),
         ("```sql\nSELECT a FROM nowhere;\n```\n", "no such table"),
     ];
     for (text, why) in cases {

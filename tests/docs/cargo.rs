@@ -172,7 +172,8 @@ fn names() -> Vec<(String, String)> {
     names
 }
 
-fn sources(folder: &Path, files: &mut Vec<String>) {
+/// The Rust files below.
+pub fn sources(folder: &Path, files: &mut Vec<String>) {
     for entry in fs::read_dir(root().join(folder)).expect("a folder").flatten() {
         let path = folder.join(entry.file_name());
         if entry.path().is_dir() {

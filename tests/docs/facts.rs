@@ -97,3 +97,20 @@ fn a_variant_without_a_row_is_found() {
         ["Renewed", "AtRisk", "Lost(Loss)"]
     );
 }
+
+/// The features that the front page of the library's documentation leaves out: they are no part of
+/// the API.
+const HIDDEN: [&str; 4] = ["default", "cloud", "internals", "object-store-tests"];
+
+#[test]
+fn the_front_page_has_every_feature() {
+    let manifest = read("Cargo.toml");
+    let (_, features) = manifest.split_once("[features]\n").expect("there are some");
+    let (features, _) = features.split_once("\n[").expect("they end");
+    let names = features.lines().filter_map(|line| line.split_once(" = [")).map(|(name, _)| name);
+    let front = read("src/lib.rs");
+    let (_, table) = front.split_once("//! # Features\n").expect("it has the section");
+    for name in names.filter(|name| !HIDDEN.contains(name)) {
+        assert!(table.contains(&format!("`{name}`")), "{name} is missing");
+    }
+}

@@ -65,11 +65,12 @@ fn the_numbers_in_the_text_are_right() {
         ("docs/tuning.md", format!("at V = 30 s are {thousand} a month")),
         ("docs/tuning.md", format!("V = 120 s (${:.0})", 1000.0 * leader(120.0))),
         ("docs/tuning.md", format!("once a minute: ${:.2} a month", SECONDS / 60.0 * GET)),
+        ("src/lib.rs", format!("${:.2} a month for the leader", leader(30.0))),
         ("docs/comparison.md", format!("{:.0} s on average, {:.0} s at", mean(30.0), worst(30.0))),
         ("docs/comparison.md", format!("${:.2} a month on S3, [$0.17 on D", leader(30.0))),
         ("docs/comparison.md", format!("and ${:.2} or $0.06 for each", follower(30.0))),
         ("docs/comparison.md", format!("every 5 s: ${:.2} a month", SECONDS / 5.0 * 0.625e-6)),
-        ("README.md", format!("about ${:.2} a month for the leader", leader(30.0))),
+        ("README.md", format!("${:.2} a month for the leader", leader(30.0))),
         ("README.md", format!("${:.2} for each follower", follower(30.0))),
     ];
     for (name, words) in expected {

@@ -1,13 +1,23 @@
 //! What each kind of block must be, short of running it.
 
 use std::fs;
+use std::path::Path;
+use std::sync::LazyLock;
 
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, Connection};
 use saphyr::{LoadableYamlNode as _, Yaml};
 
-use super::flags;
 use super::page::{Block, Page, root};
+use super::{cargo, flags};
+
+/// All of the library's.
+static SOURCES: LazyLock<String> = LazyLock::new(|| {
+    let mut files = Vec::new();
+    cargo::sources(Path::new("src"), &mut files);
+    let read = |file: &String| fs::read_to_string(root().join(file)).expect("a source");
+    files.iter().map(read).collect()
+});
 
 pub fn problems(page: &Page) -> Vec<String> {
     let mut problems = Vec::new();
@@ -40,6 +50,7 @@ fn check(page: &Page, block: &Block) -> Result<(), String> {
             let documents = documents.map_err(|error| format!("no YAML: {error}"))?;
             documents.iter().try_for_each(command_lines)
         }
+        "promql" => metrics(&block.text),
         "sh" | "console" | "sql" | "text" => Ok(()),
         other => Err(format!("no rule for blocks of {other:?}")),
     }
@@ -71,6 +82,20 @@ fn command_lines(yaml: &Yaml) -> Result<(), String> {
         None => return Ok(()),
     };
     flags::check_line(&words[verb..])
+}
+
+/// Every metric of ours that a query names is one that the library makes.
+fn metrics(query: &str) -> Result<(), String> {
+    let words = query.split(|c: char| !c.is_alphanumeric() && c != '_');
+    for name in words.filter(|word| word.starts_with("tenure_")) {
+        // What Prometheus makes of a histogram.
+        let stem = ["_bucket", "_count", "_sum"].iter().find_map(|end| name.strip_suffix(end));
+        let made = |name: &str| SOURCES.contains(&format!("\"{name}\""));
+        if !made(name) && !stem.is_some_and(made) {
+            return Err(format!("no metric {name}"));
+        }
+    }
+    Ok(())
 }
 
 /// The statements of a page, one after the other, in one database.
