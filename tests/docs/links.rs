@@ -30,7 +30,7 @@ fn leads_nowhere(page: &Page, pages: &[Page], link: &str) -> Option<&'static str
     }
     let target = if file.is_empty() { Some(page) } else { pages.iter().find(|p| p.path == path) };
     match target {
-        Some(target) if target.anchors.iter().any(|known| known == anchor) => None,
+        Some(target) if target.has(anchor) => None,
         Some(_) => Some("has no such heading"),
         None => Some("is no page with headings"),
     }

@@ -1,4 +1,4 @@
-//! A page, taken apart: its blocks, its inline code, its links and the anchors of its headings.
+//! A page, taken apart: its blocks, its inline code, its links and its headings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ pub struct Page {
     pub blocks: Vec<Block>,
     pub spans: Vec<At<String>>,
     pub links: Vec<At<String>>,
-    pub anchors: Vec<String>,
+    pub headings: Vec<String>,
 }
 
 pub struct At<T> {
@@ -83,10 +83,9 @@ impl Page {
             blocks: Vec::new(),
             spans: Vec::new(),
             links: Vec::new(),
-            anchors: Vec::new(),
+            headings: Vec::new(),
         };
         let line_of = |offset: usize| text[..offset].matches('\n').count() + 1;
-        let mut slugs = BTreeMap::<String, usize>::new();
         let mut heading = None::<String>;
         let mut before = Before::Other;
         let mut in_block = false;
@@ -122,15 +121,7 @@ impl Page {
                     heading = Some(String::new());
                     before = Before::Other;
                 }
-                Event::End(TagEnd::Heading(_)) => {
-                    let slug = slug(&heading.take().unwrap_or_default());
-                    let seen = slugs.entry(slug.clone()).or_default();
-                    page.anchors.push(match *seen {
-                        0 => slug,
-                        more => format!("{slug}-{more}"),
-                    });
-                    *seen += 1;
-                }
+                Event::End(TagEnd::Heading(_)) => page.headings.extend(heading.take()),
                 Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
                     page.links.push(At { line, it: dest_url.to_string() });
                 }
@@ -150,6 +141,20 @@ impl Page {
             }
         }
         page
+    }
+
+    /// Whether GitHub gives a heading this anchor. The second of a name gets `-1`, and so on.
+    pub fn has(&self, anchor: &str) -> bool {
+        let mut seen = BTreeMap::<String, usize>::new();
+        self.headings.iter().any(|heading| {
+            let slug = slug(heading);
+            let times = seen.entry(slug.clone()).or_default();
+            *times += 1;
+            match *times {
+                1 => slug == anchor,
+                more => format!("{slug}-{}", more - 1) == anchor,
+            }
+        })
     }
 
     /// A place on this page, for messages.

@@ -61,7 +61,7 @@ impl Shims {
     pub fn bash(&self) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut bash = Command::new("timeout");
-        bash.args(["--kill-after=5", "60", "bash"])
+        bash.args(["--kill-after=5", "120", "bash"])
             .current_dir(self.path("work"))
             .env_clear()
             .env("PATH", format!("{}:{path}", self.path("bin").display()))
