@@ -12,6 +12,8 @@ mod compact;
 mod dynamodb;
 #[path = "cli/look.rs"]
 mod look;
+#[path = "cli/pages.rs"]
+mod pages;
 #[cfg(feature = "s3")]
 #[path = "cli/s3.rs"]
 mod s3;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use tenure::Layout;
 
+use super::pages::CompletionsArgs;
 use super::store_url::StoreUrl;
 
 /// Leader election on object storage: one leader at a time, a bucket, and nothing else.
@@ -35,6 +36,10 @@ pub enum Verb {
     /// Make the table of a DynamoDB store
     #[command(after_help = EXIT_CODES, disable_help_subcommand = true)]
     Table(TableArgs),
+    /// Write a script to stdout that completes this command's arguments in a shell
+    Completions(CompletionsArgs),
+    /// Write the manual page to stdout, as roff: `tenure man | man -l -`
+    Man,
     /// Kills the group of CMD when its lease ends; started by `run`
     #[command(name = "__guard", hide = true)]
     Guard,
@@ -210,7 +215,7 @@ fn positive_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-const EXIT_CODES: &str = "\
+pub const EXIT_CODES: &str = "\
 Durations are a number and a unit: 500ms, 30s, 10m, 1h.
 Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug.
 

@@ -7,6 +7,7 @@ mod group;
 mod logs;
 mod margins;
 mod open;
+mod pages;
 mod print;
 mod run;
 mod signals;
@@ -68,6 +69,8 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
             Verb::Watch(args) => watch::watch(args).await,
             Verb::Compact(args) => compact::compact(args).await,
             Verb::Table(args) => table::table(args).await,
+            Verb::Completions(args) => pages::completions(&args),
+            Verb::Man => pages::man(),
             Verb::Guard | Verb::Gate(_) => unreachable!("both need no runtime"),
         }
     });
