@@ -14,6 +14,8 @@ mod dynamodb;
 mod look;
 #[path = "cli/pages.rs"]
 mod pages;
+#[path = "cli/probe.rs"]
+mod probe;
 #[cfg(feature = "s3")]
 #[path = "cli/s3.rs"]
 mod s3;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use tenure::Layout;
 
+use super::cost::{AFTER_COST, CostArgs};
 use super::pages::CompletionsArgs;
+use super::probe::{AFTER_PROBE, ProbeArgs};
 use super::store_url::StoreUrl;
 
 /// Leader election on object storage: one leader at a time, a bucket, and nothing else.
@@ -36,6 +38,12 @@ pub enum Verb {
     /// Make the table of a DynamoDB store
     #[command(after_help = EXIT_CODES, disable_help_subcommand = true)]
     Table(TableArgs),
+    /// Is this store safe? Try what elections rest on: about 1,500 requests
+    #[command(after_help = AFTER_PROBE)]
+    Probe(ProbeArgs),
+    /// Say how many requests an election makes in a month, and what they cost
+    #[command(after_help = AFTER_COST)]
+    Cost(CostArgs),
     /// Write a script to stdout that completes this command's arguments in a shell
     Completions(CompletionsArgs),
     /// Write the manual page to stdout, as roff: `tenure man | man -l -`
@@ -208,7 +216,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|error| format!("{error}; write a number and a unit, such as 500ms, 30s, 10m, 1h"))
 }
 
-fn positive_duration(text: &str) -> Result<Duration, String> {
+pub fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("it must be longer than nothing".to_owned()),
         duration => Ok(duration),

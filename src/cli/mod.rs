@@ -2,6 +2,7 @@
 
 mod args;
 mod compact;
+mod cost;
 mod exit;
 mod group;
 mod logs;
@@ -9,6 +10,7 @@ mod margins;
 mod open;
 mod pages;
 mod print;
+mod probe;
 mod run;
 mod signals;
 mod status;
@@ -69,6 +71,8 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
             Verb::Watch(args) => watch::watch(args).await,
             Verb::Compact(args) => compact::compact(args).await,
             Verb::Table(args) => table::table(args).await,
+            Verb::Probe(args) => probe::probe(args).await,
+            Verb::Cost(args) => cost::cost(&args),
             Verb::Completions(args) => pages::completions(&args),
             Verb::Man => pages::man(),
             Verb::Guard | Verb::Gate(_) => unreachable!("both need no runtime"),

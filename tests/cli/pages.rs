@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use super::bench::tenure;
 
-const VERBS: [&str; 7] = ["run", "status", "watch", "compact", "table", "completions", "man"];
+const VERBS: [&str; 9] =
+    ["run", "status", "watch", "compact", "table", "probe", "cost", "completions", "man"];
 
 fn page() -> String {
     let said = tenure(&["man"]);
