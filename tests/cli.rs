@@ -8,6 +8,8 @@ mod bench;
 mod clouds;
 #[path = "cli/compact.rs"]
 mod compact;
+#[path = "cli/cost.rs"]
+mod cost;
 #[path = "cli/dynamodb.rs"]
 mod dynamodb;
 #[path = "cli/look.rs"]

@@ -80,19 +80,22 @@ impl Shape {
     }
 
     /// One takeover from a leader that died: the most expensive way, and few enough not to matter.
-    fn election(&self) -> Requests {
+    pub fn election(&self) -> Requests {
         let others = f64::from(self.candidates.saturating_sub(1));
         match self.layout {
             // The new leader seals, creates and confirms. Each other candidate may try to seal and
-            // to create, and then looks for the new epoch.
+            // to create, and then looks for the new epoch; the old leader starts anew and looks,
+            // too. All look once more when the timer has run out.
             Layout::EpochFiles => Requests {
                 writes: 2.0 + others * 2.0,
-                lists: 1.0 + others,
-                reads: others * 2.0,
+                lists: 1.0 + others * 2.0,
+                reads: 1.0 + others * 3.0,
                 ..Requests::default()
             },
             // One write, over what was there; the others may try, and read who won.
-            _ => Requests { writes: 1.0 + others, reads: others, ..Requests::default() },
+            _ => {
+                Requests { writes: 1.0 + others, reads: 1.0 + others * 3.0, ..Requests::default() }
+            }
         }
     }
 

@@ -50,6 +50,7 @@ pub enum Kind {
     CreateRace,
     ReplaceRace,
     /// Of the bucket's settings.
+    #[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "only S3 is asked"))]
     Settings,
 }
 

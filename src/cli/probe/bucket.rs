@@ -4,7 +4,7 @@ use tenure::store::{
     BucketSettings, LifecycleRule, S3Store, StoreError, StoreErrorKind, Versioning,
 };
 
-use super::report::{Advice, Setting};
+use super::advice::{Advice, Setting};
 
 /// Records are never longer.
 const MOST_BYTES: i64 = 64 * 1024;

@@ -1,5 +1,6 @@
 //! `tenure probe`: whether a store keeps the promises that elections rest on.
 
+mod advice;
 mod ask;
 #[cfg(feature = "s3")]
 mod bucket;
@@ -16,9 +17,10 @@ use nix::sys::signal::Signal;
 use tenure::store::StoreErrorKind;
 use tenure::{CancellationToken, Election};
 
+use self::advice::{Advice, Setting};
 use self::ask::{Asker, Check, Ends, failure};
 use self::races::Tally;
-use self::report::{Advice, Finding, Found, Kept, Report, Setting};
+use self::report::{Finding, Found, Kept, Report};
 use super::args::{LayoutArg, StoreArg};
 use super::cost::prices;
 use super::exit::{self, Failure};

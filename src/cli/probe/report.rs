@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::advice::{self, Advice, Setting};
 use super::ask::{Account, Kind};
 use super::clock::Skew;
 use super::races::{Tally, WRITERS};
@@ -43,33 +44,6 @@ pub enum Kept {
     Yes,
     No,
     Unknown,
-}
-
-/// Something that is no broken promise and yet wants to be changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Advice {
-    pub about: &'static str,
-    pub what: String,
-    pub todo: String,
-}
-
-impl Advice {
-    pub fn new(about: &'static str, what: impl Into<String>, todo: impl Into<String>) -> Advice {
-        Advice { about, what: what.into(), todo: todo.into() }
-    }
-}
-
-/// What a bucket is set to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Setting {
-    pub name: &'static str,
-    pub value: String,
-}
-
-impl Setting {
-    pub fn new(name: &'static str, value: String) -> Setting {
-        Setting { name, value }
-    }
 }
 
 /// How long answers took to requests of one kind.
@@ -127,10 +101,7 @@ impl Report {
         let Found { store, keys, rounds, promises, settings, mut warnings, left_behind, prices } =
             found;
         let skew = Skew::of(&account.sightings);
-        warnings.extend(skew.and_then(clock_advice));
-        warnings.extend(latency_advice(account));
-        warnings.extend(quotes_advice(account));
-        warnings.extend(left_advice(&left_behind));
+        warnings.extend(advice::all(account, skew, &left_behind));
         let (verdict, why) = verdict(&promises, rounds);
         let requests = requests(account);
         let cost_usd = prices.map(|prices| cost(&prices, &requests));
@@ -349,66 +320,9 @@ fn latencies(account: &Account) -> Vec<Latency> {
 }
 
 /// The least of these, in order, that is no less than this part of them.
-fn quantile(sorted: &[Duration], part: f64) -> Duration {
+pub fn quantile(sorted: &[Duration], part: f64) -> Duration {
     let rank = (sorted.len() as f64 * part).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
-}
-
-/// A request may take a fifth of the validity; half of that leaves room for worse days.
-fn latency_advice(account: &Account) -> Option<Advice> {
-    let writes = [Kind::Create, Kind::Replace].iter().filter_map(|kind| account.took.get(kind));
-    let mut took: Vec<_> = writes.flatten().copied().collect();
-    took.sort();
-    let p99 = quantile(&took, 0.99);
-    let validity = p99 * 10;
-    (validity > Duration::from_secs(30)).then(|| {
-        Advice::new(
-            "latency",
-            format!("one write in a hundred takes {} ms or more", p99.as_millis()),
-            format!("use a --validity of {} s or more", validity.as_secs() + 1),
-        )
-    })
-}
-
-fn clock_advice(skew: Skew) -> Option<Advice> {
-    let Skew { ahead, within, .. } = skew;
-    if skew.disagree {
-        return Some(Advice::new(
-            "clock",
-            "no single difference fits all of the store's dates: its servers' clocks differ, or a \
-             clock was set meanwhile",
-            "leave store_clock_margin off; elections without it do not rest on that clock",
-        ));
-    }
-    // Elections compare no clocks; what else goes by them begins at about this.
-    (ahead.abs() - within > 1.0).then(|| {
-        Advice::new(
-            "clock",
-            format!("this machine and the store differ by {ahead:.1} s, ± {within:.1} s"),
-            "set the clock of this machine by NTP. Elections do not rest on it, but S3 refuses \
-             requests from 15 minutes on, and times in records mislead",
-        )
-    })
-}
-
-fn quotes_advice(account: &Account) -> Option<Advice> {
-    account.unquoted.then(|| {
-        Advice::new(
-            "etags",
-            "the store compares ETags without their quotes only, as Ceph 16 does",
-            "nothing: tenure sends them so, once its check of the store has found it out",
-        )
-    })
-}
-
-fn left_advice(left: &[String]) -> Option<Advice> {
-    left.first().map(|first| {
-        Advice::new(
-            "left behind",
-            format!("{} objects could not be deleted, such as {first}", left.len()),
-            "delete them by hand; no election takes notice of them",
-        )
-    })
 }
 
 #[cfg(test)]
