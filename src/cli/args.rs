@@ -38,7 +38,7 @@ pub enum Verb {
     /// Make the table of a DynamoDB store
     #[command(after_help = EXIT_CODES, disable_help_subcommand = true)]
     Table(TableArgs),
-    /// Is this store safe? Try what elections rest on: about 1,500 requests
+    /// Is this store safe? Try what elections rest on: about 1,550 requests
     #[command(after_help = AFTER_PROBE)]
     Probe(ProbeArgs),
     /// Say how many requests an election makes in a month, and what they cost

@@ -9,12 +9,11 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::ask::{Asker, Check, Ends, Kind};
-use super::promises::broken;
 use crate::cli::pause;
 
 pub const WRITERS: usize = 32;
-/// How often the read that settles a round is tried.
-const READS: u32 = 5;
+/// How often the read that settles a round is tried, and what a round needs before.
+const TRIES: u32 = 5;
 
 /// What the rounds of one race came to, writer by writer.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
@@ -128,25 +127,38 @@ pub async fn one_creator_wins(
     nothing_came_later(ask, &doubtful, tally).await
 }
 
-/// 32 replacers with one ETag, released together; the next round's ETag is the winner's.
+/// 32 replacers with one ETag, released together. Each round has an object of its own, made before
+/// all races: some services allow an object one write a second.
 pub async fn one_replacer_wins(ask: &Arc<Asker>, rounds: u32, tally: &mut Tally) -> Check {
-    let key = ask.key("replace-race");
-    ask.created(&key, &ask.body("nobody")).await?;
-    let mut before = ask.found(&key).await?;
-    for round in 0..rounds {
-        let bodies = bodies(ask);
-        let told = race(ask, &key, &bodies, Some(&before.etag)).await?;
-        let (judged, found) = judged(ask, &key, &bodies, Some(&before.body), &told).await?;
-        tally.count(&told, judged);
-        before = match found {
-            Some(found) => found,
-            None => match settled(ask, &key).await? {
-                Some(found) => found,
-                None => return broken(format!("lost an object in round {round} of a race")),
-            },
-        };
+    let mut objects = Vec::new();
+    for _ in 0..rounds {
+        objects.push(an_object(ask).await?);
     }
-    Ok(())
+    let mut doubtful = Vec::new();
+    for (key, before, etag) in objects {
+        let bodies = bodies(ask);
+        let told = race(ask, &key, &bodies, Some(&etag)).await?;
+        let (judged, found) = judged(ask, &key, &bodies, Some(&before), &told).await?;
+        tally.count(&told, judged);
+        if let (Some(found), true) = (found, told.iter().any(Result::is_err)) {
+            doubtful.push((key, found.etag));
+        }
+    }
+    nothing_came_later(ask, &doubtful, tally).await
+}
+
+/// A new object, however often that has to be asked for: each time under another key.
+async fn an_object(ask: &Asker) -> Check<(String, Bytes, ETag)> {
+    let mut asked = 0;
+    loop {
+        asked += 1;
+        let (key, body) = (ask.key("replace-race"), ask.body("nobody"));
+        match ask.created(&key, &body).await {
+            Ok(etag) => return Ok((key, body, etag)),
+            Err(Ends::Unclear(_)) if asked < TRIES => pause(super::AGAIN * asked).await,
+            Err(ends) => return Err(ends),
+        }
+    }
 }
 
 fn bodies(ask: &Asker) -> Vec<Bytes> {
@@ -190,7 +202,7 @@ async fn settled(ask: &Asker, key: &str) -> Check<Option<Object>> {
     loop {
         asked += 1;
         match ask.read(key).await {
-            Err(Ends::Unclear(_)) if asked < READS => pause(super::AGAIN).await,
+            Err(Ends::Unclear(_)) if asked < TRIES => pause(super::AGAIN).await,
             settled => return settled,
         }
     }

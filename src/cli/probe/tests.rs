@@ -111,6 +111,7 @@ async fn listings_out_of_order_are_named_and_do_not_matter_to_a_single_object() 
 async fn a_few_unclear_answers_are_tried_again_and_told() {
     let probed = faulty(|store| {
         store.on(Call::Create).times(2).fault(Fault::FailAfter);
+        store.on(Call::Create).key("replace-race").times(2).fault(Fault::Conflict);
         store.on(Call::Replace).skip(4).times(1).fault(Fault::Conflict);
         store.on(Call::Get).skip(9).times(2).fault(Fault::FailBefore);
     })
