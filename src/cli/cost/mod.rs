@@ -204,7 +204,7 @@ fn grouped(count: f64) -> String {
     let digits = (count.round().max(0.0) as u64).to_string();
     let mut grouped = String::new();
     for (place, digit) in digits.char_indices() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);
