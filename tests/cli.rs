@@ -9,6 +9,8 @@ mod clouds;
 mod command;
 #[path = "cli/compact.rs"]
 mod compact;
+#[path = "cli/cost.rs"]
+mod cost;
 #[path = "cli/dynamodb.rs"]
 mod dynamodb;
 #[path = "cli/health.rs"]
@@ -21,6 +23,10 @@ mod history;
 mod look;
 #[path = "cli/metrics.rs"]
 mod metrics;
+#[path = "cli/pages.rs"]
+mod pages;
+#[path = "cli/probe.rs"]
+mod probe;
 #[cfg(feature = "s3")]
 #[path = "cli/s3.rs"]
 mod s3;

@@ -13,6 +13,8 @@ use tenure::store::{DeleteOutcome, ETag, GetOutcome, Happened, PutOutcome, Store
 mod environment;
 #[path = "s3_store/failures.rs"]
 mod failures;
+#[path = "s3_store/settings.rs"]
+mod settings;
 mod support;
 
 const KEY: &str = "app/lock-0000000001.json";

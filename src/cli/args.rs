@@ -10,6 +10,9 @@ use tenure::Layout;
 use super::health::HealthArg;
 use super::logs::LogFormat;
 use super::metrics::MetricsArg;
+use super::cost::{AFTER_COST, CostArgs};
+use super::pages::CompletionsArgs;
+use super::probe::{AFTER_PROBE, ProbeArgs};
 use super::store_url::StoreUrl;
 
 /// Leader election on object storage: one leader at a time, a bucket, and nothing else.
@@ -44,6 +47,16 @@ pub enum Verb {
     /// Make the table of a DynamoDB store
     #[command(after_help = EXIT_CODES, disable_help_subcommand = true)]
     Table(TableArgs),
+    /// Is this store safe? Try what elections rest on: about 1,550 requests
+    #[command(after_help = AFTER_PROBE)]
+    Probe(ProbeArgs),
+    /// Say how many requests an election makes in a month, and what they cost
+    #[command(after_help = AFTER_COST)]
+    Cost(CostArgs),
+    /// Write a script to stdout that completes this command's arguments in a shell
+    Completions(CompletionsArgs),
+    /// Write the manual page to stdout, as roff: `tenure man | man -l -`
+    Man,
     /// Kills the group of CMD when its lease ends; started by `run`
     #[command(name = "__guard", hide = true)]
     Guard,
@@ -228,7 +241,7 @@ pub fn positive_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-const EXIT_CODES: &str = "\
+pub const EXIT_CODES: &str = "\
 Durations are a number and a unit: 500ms, 30s, 10m, 1h.
 Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
 makes each line a JSON object.

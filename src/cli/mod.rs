@@ -2,6 +2,7 @@
 
 mod args;
 mod compact;
+mod cost;
 mod exit;
 mod group;
 mod health;
@@ -10,7 +11,9 @@ mod logs;
 mod margins;
 mod metrics;
 mod open;
+mod pages;
 mod print;
+mod probe;
 mod run;
 mod serve;
 mod signals;
@@ -81,6 +84,10 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
             Verb::History(args) => history::history(args).await,
             Verb::Compact(args) => compact::compact(args).await,
             Verb::Table(args) => table::table(args).await,
+            Verb::Probe(args) => probe::probe(args).await,
+            Verb::Cost(args) => cost::cost(&args),
+            Verb::Completions(args) => pages::completions(&args),
+            Verb::Man => pages::man(),
             Verb::Guard | Verb::Gate(_) => unreachable!("both need no runtime"),
         }
     });

@@ -25,6 +25,10 @@ use super::{
 
 mod client;
 mod failure;
+mod settings;
+
+#[doc(hidden)]
+pub use settings::{BucketSettings, LifecycleRule, Versioning};
 
 /// How many empty pages of one listing are read past. A versioned bucket answers such pages where
 /// many keys in a row were deleted, up to 1,000 a page.

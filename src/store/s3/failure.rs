@@ -31,6 +31,7 @@ enum Verb {
     Create,
     Replace,
     Delete,
+    Settings,
 }
 
 /// Codes of failures that pass, some of them with a status of 400.
@@ -72,7 +73,7 @@ pub(super) fn of_key(error: &KeyError) -> (String, String) {
 
 impl Verb {
     fn changes(self) -> bool {
-        !matches!(self, Verb::List | Verb::Get)
+        !matches!(self, Verb::List | Verb::Get | Verb::Settings)
     }
 
     /// The permission that the request needs.
@@ -87,6 +88,10 @@ impl Verb {
             Verb::Replace => "replacing needs s3:PutObject and s3:GetObject",
             Verb::Create => "writing needs s3:PutObject",
             Verb::Delete => "deleting needs s3:DeleteObject",
+            Verb::Settings => {
+                "reading the bucket's settings needs s3:GetBucketVersioning and \
+                 s3:GetLifecycleConfiguration"
+            }
         }
     }
 }
@@ -110,6 +115,10 @@ impl<'a> Asked<'a> {
 
     pub(super) fn delete(store: &'a S3Store) -> Asked<'a> {
         Asked { store, verb: Verb::Delete, key: "" }
+    }
+
+    pub(super) fn settings(store: &'a S3Store) -> Asked<'a> {
+        Asked { store, verb: Verb::Settings, key: "" }
     }
 
     pub(super) fn is_replace(self) -> bool {
@@ -176,6 +185,7 @@ impl<'a> Asked<'a> {
             Verb::Create => format!("creating {key:?} in {at}"),
             Verb::Replace => format!("replacing {key:?} in {at}"),
             Verb::Delete => format!("deleting from {at}"),
+            Verb::Settings => format!("reading the settings of {at}"),
         };
         StoreError::new(kind, happened, format!("{what}: {why}"))
     }
@@ -198,6 +208,9 @@ impl<'a> Asked<'a> {
             return self.web_page();
         }
         let mut why = format!("{status} {code}").trim_end().to_owned();
+        if raw.status().is_success() && code.is_empty() {
+            why.push_str(", but the answer makes no sense");
+        }
         if let Some(message) = answer.err().message().filter(|message| !message.is_empty()) {
             let _ = write!(why, ": {}", printable(message));
         }

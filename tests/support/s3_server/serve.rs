@@ -168,11 +168,28 @@ async fn with_fault(
 
 /// What S3 does with the request.
 async fn apply(shared: &Shared, parts: &Parts, body: Bytes) -> io::Result<Answer> {
+    if let Some(answer) = setting(shared, parts) {
+        return Ok(answer);
+    }
     let request = Request::from_parts(parts.clone(), s3s::Body::from(body));
     let answer = shared.service.call(request).await;
     let answer = answer.map_err(|error| io::Error::other(format!("{error:?}")))?;
     Ok(answer.map(|body| body.map_err(io::Error::other).boxed()))
 }
+
+/// The answer to a question for a bucket's versions or lifecycle rules.
+fn setting(shared: &Shared, parts: &Parts) -> Option<Answer> {
+    let query = parts.uri.query().filter(|_| parts.method == http::Method::GET)?;
+    let name = query.split(['&', '=']).next().filter(|name| SETTINGS.contains(name))?;
+    let xml = shared.storage.lock().quirks.settings.get(name).cloned();
+    Some(match xml {
+        Some(xml) => answer(200, "application/xml", xml),
+        None if name == "lifecycle" => error(404, "NoSuchLifecycleConfiguration"),
+        None => answer(200, "application/xml", "<VersioningConfiguration/>".to_owned()),
+    })
+}
+
+const SETTINGS: [&str; 2] = ["versioning", "lifecycle"];
 
 fn apply_later(shared: &Arc<Shared>, parts: &Parts, body: Bytes, delay: Duration) {
     let (shared, parts) = (shared.clone(), parts.clone());
@@ -245,6 +262,6 @@ fn keys_in(body: &[u8]) -> Vec<String> {
 }
 
 #[allow(clippy::disallowed_methods, reason = "the server delays on real time")]
-async fn pause(delay: Duration) {
+pub async fn pause(delay: Duration) {
     tokio::time::sleep(delay).await;
 }

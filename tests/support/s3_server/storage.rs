@@ -47,12 +47,20 @@ pub struct Quirks {
     pub undeletable: Option<String>,
     /// How far the server's clock is ahead, in seconds.
     pub clock_skew: i64,
+    /// Unsafe: this long after a PUT's conditions were checked it is written, whatever came between.
+    pub two_steps: Option<Duration>,
+    /// Unsafe: listings leave out this many of the keys that were written last.
+    pub stale_listings: usize,
+    /// What the bucket answers to `?versioning` and `?lifecycle`, as XML.
+    pub settings: BTreeMap<&'static str, String>,
 }
 
 #[derive(Debug, Default)]
 pub struct State {
     pub buckets: BTreeMap<String, BTreeMap<String, Stored>>,
     pub quirks: Quirks,
+    /// The keys that were written, the last one last.
+    written: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -78,6 +86,7 @@ impl State {
     pub fn write(&mut self, bucket: &str, key: &str, body: Bytes) -> S3Result<String> {
         let stored = Stored { etag: etag(&body), body, last_modified: self.now() };
         let etag = stored.etag.clone();
+        self.written.push(key.to_owned());
         self.bucket(bucket)?.insert(key.to_owned(), stored);
         Ok(etag)
     }
@@ -141,8 +150,11 @@ impl State {
         let max = asked.max_keys.unwrap_or(1000).clamp(0, 1000) as usize;
         let cap = if blank > 0 { 0 } else { quirks.page_cap.unwrap_or(max).min(max) };
         let range = (Bound::Excluded(start), Bound::Unbounded);
+        let seen = self.written.len().saturating_sub(quirks.stale_listings);
+        let unseen = self.written[seen..].to_vec();
         let bucket = self.bucket(asked.bucket.as_str())?;
         let found = bucket.range::<str, _>(range).filter(|(key, _)| key.starts_with(prefix));
+        let found = found.filter(|(key, _)| !unseen.contains(key));
         let mut page: Vec<_> = found.take(cap + 1).collect();
         let is_truncated = page.len() > cap && max > 0;
         page.truncate(cap);
@@ -208,9 +220,17 @@ impl S3 for Storage {
                 body.extend_from_slice(&chunk.map_err(broken)?);
             }
         }
-        let mut state = self.lock();
         let (bucket, key) = (req.input.bucket.as_str(), req.input.key.as_str());
-        state.check_put(bucket, key, if_match.as_deref(), if_none_match.as_deref())?;
+        let gap = self.lock().quirks.two_steps;
+        if let Some(gap) = gap {
+            let (if_match, if_none_match) = (if_match.as_deref(), if_none_match.as_deref());
+            self.lock().check_put(bucket, key, if_match, if_none_match)?;
+            super::serve::pause(gap).await;
+        }
+        let mut state = self.lock();
+        if gap.is_none() {
+            state.check_put(bucket, key, if_match.as_deref(), if_none_match.as_deref())?;
+        }
         let etag = state.write(bucket, key, body.freeze())?;
         let e_tag = Some(ETag::Strong(etag.trim_matches('"').to_owned()));
         Ok(S3Response::new(PutObjectOutput { e_tag, ..PutObjectOutput::default() }))
