@@ -10,12 +10,13 @@ use tokio::sync::broadcast;
 
 use crate::check::check_store;
 use crate::config::{Config, Settings};
-use crate::driver::{Context, Driver, Observer, Patience, Reached};
+use crate::driver::{Context, Driver, Observer, Operator, Patience, Reached};
 use crate::error::Error;
 use crate::keys::Keys;
 use crate::layout::Layout;
 use crate::leader::{CampaignEvent, Leader, Observation, Snapshot, SnapshotState};
 use crate::leadership::Leadership;
+use crate::operator::{Depose, Deposed};
 use crate::process::Process;
 use crate::store::Store;
 
@@ -178,6 +179,30 @@ impl Election {
             Some((next, observer))
         });
         Box::pin(stream.fuse())
+    }
+
+    /// Seals the newest epoch, so that its holder loses it: for operators.
+    ///
+    /// The holder learns of it with its next renewal, and may lead until then; its successor waits
+    /// for the end of its lease. A renewal that comes between is not overwritten: the seal is tried
+    /// again, a few times. May be repeated: an epoch that is sealed is left as it is.
+    ///
+    /// Cost: LIST, GET and PUT; GET and PUT on a single object. A GET and a PUT more each time that
+    /// somebody else was faster, or that the fate of the seal is unknown.
+    ///
+    /// # Errors
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable): the store cannot be reached. Where
+    ///   [`may_have_happened`](Error::may_have_happened) says so, the seal may take effect yet; call
+    ///   it again, which tells.
+    /// - [`AccessDenied`](crate::ErrorKind::AccessDenied),
+    ///   [`NoSuchStore`](crate::ErrorKind::NoSuchStore),
+    ///   [`UnsafeStore`](crate::ErrorKind::UnsafeStore): correct what the message names.
+    /// - [`RecordTooNew`](crate::ErrorKind::RecordTooNew): upgrade. Other records that cannot be
+    ///   read are sealed with [`force`](Depose::force).
+    /// - [`CorruptRecord`](crate::ErrorKind::CorruptRecord), of a single object alone: with its body
+    ///   its token is lost.
+    pub async fn depose(&self, how: Depose) -> Result<Deposed, Error> {
+        Operator::new(&self.cx).depose(how.order()).await
     }
 
     /// What happens during campaigns from now on. A slow reader misses the oldest events.

@@ -44,6 +44,7 @@
 //! - [`Election`] campaigns ([`campaign`](Election::campaign),
 //!   [`try_campaign`](Election::try_campaign)) and watches ([`leader`](Election::leader),
 //!   [`observe`](Election::observe)).
+//!   An operator seals the epoch of a leader that must go ([`depose`](Election::depose)).
 //! - [`Leadership`] gives the token as long as the lease runs, says why it ended ([`Loss`]), and
 //!   resigns.
 //! - [`fencing`] has guards for what the leader writes: they refuse the tokens of leaders of the
@@ -80,6 +81,7 @@ mod layout;
 mod leader;
 mod leadership;
 mod listing;
+mod operator;
 pub mod paths;
 mod process;
 #[cfg(feature = "internals")]
@@ -99,6 +101,7 @@ pub use error::{Error, ErrorKind};
 pub use layout::Layout;
 pub use leader::{CampaignEvent, Leader, Observation, Snapshot, SnapshotState};
 pub use leadership::{Leadership, LeadershipEvent, Loss, Ran};
+pub use operator::{Depose, Deposed};
 pub use process::Process;
 pub use protocol::message::Ended;
 pub use store::Store;

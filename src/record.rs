@@ -70,6 +70,25 @@ pub(crate) enum BadRecord {
 }
 
 impl Record {
+    /// Of somebody of whom nothing is known.
+    pub(crate) fn blank() -> Record {
+        Record {
+            expired: false,
+            expires_at: None,
+            validity_ms: Validity::Absent,
+            format: FORMAT,
+            candidate: None,
+            nonce: None,
+            heartbeat: 0,
+            elected_at: None,
+            renewed_at: None,
+            sealed_at: None,
+            sealed_by: None,
+            ended: None,
+            data: Value::Null,
+        }
+    }
+
     /// Reads a body. `Err` names what is wrong, without the body itself.
     pub(crate) fn parse(body: &[u8]) -> Result<Record, BadRecord> {
         let text = checked_text(body)?;

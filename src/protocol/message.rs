@@ -53,6 +53,15 @@ pub struct Seen {
     pub reclaimable: bool,
 }
 
+impl Seen {
+    /// Whether it is sealed by a word that its holder may not know, so that a successor waits until
+    /// the holder's lease must be over (section 4b).
+    pub fn is_waited_for(&self) -> bool {
+        let resigned_or_lapsed = matches!(self.ended, Some(Ended::Resigned | Ended::Lapsed));
+        self.nonce.is_some() && self.ended.is_some() && !resigned_or_lapsed
+    }
+}
+
 /// An epoch object as it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Sighting {
