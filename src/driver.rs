@@ -9,6 +9,7 @@ mod handle;
 mod lead;
 mod observe;
 mod operator;
+mod restore;
 mod wait;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -70,6 +71,11 @@ impl Context {
     fn knowledge(&self) -> MutexGuard<'_, Knowledge> {
         // Every critical section leaves the knowledge whole.
         self.knowledge.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The greatest epoch that this process has seen.
+    fn greatest(&self) -> Option<Epoch> {
+        self.knowledge().greatest
     }
 
     pub(crate) fn tell(&self, event: CampaignEvent) {

@@ -44,7 +44,8 @@
 //! - [`Election`] campaigns ([`campaign`](Election::campaign),
 //!   [`try_campaign`](Election::try_campaign)) and watches ([`leader`](Election::leader),
 //!   [`observe`](Election::observe)).
-//!   An operator seals the epoch of a leader that must go ([`depose`](Election::depose)).
+//!   An operator seals the epoch of a leader that must go ([`depose`](Election::depose)), or has the
+//!   counting go on after an accident ([`restore`](Election::restore)).
 //! - [`Leadership`] gives the token as long as the lease runs, says why it ended ([`Loss`]), and
 //!   resigns.
 //! - [`fencing`] has guards for what the leader writes: they refuse the tokens of leaders of the
@@ -101,7 +102,7 @@ pub use error::{Error, ErrorKind};
 pub use layout::Layout;
 pub use leader::{CampaignEvent, Leader, Observation, Snapshot, SnapshotState};
 pub use leadership::{Leadership, LeadershipEvent, Loss, Ran};
-pub use operator::{Depose, Deposed};
+pub use operator::{Depose, Deposed, Restored};
 pub use process::Process;
 pub use protocol::message::Ended;
 pub use store::Store;

@@ -69,3 +69,25 @@ pub enum Deposed {
     /// There is no epoch.
     Vacant,
 }
+
+/// What [`Election::restore`](crate::Election::restore) came to. Unless it is `Sealed`, candidates
+/// find the election as it was, or waiting for this to be run again.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Restored {
+    /// The epoch is there and sealed: the next leader gets a greater one.
+    Sealed {
+        /// The epoch.
+        epoch: Epoch,
+        /// How long a successor waits, from when it first sees the seal: for what was asked for, and
+        /// for the leases of those who were deposed by this.
+        wait: Duration,
+    },
+    /// It was restored before, and nobody has been elected since.
+    Already(Epoch),
+    /// There is an epoch as great or greater, so counting goes on above it already.
+    Exists(Leader),
+    /// An epoch below does not say for how long its holder may believe in it. Depose it with
+    /// [`force`](Depose::force) once it is known to be dead, and restore again.
+    NeedsForce(Leader),
+}

@@ -210,6 +210,7 @@ impl<'de> Deserialize<'de> for Ended {
             Some("resigned") => Ended::Resigned,
             Some("lapsed") => Ended::Lapsed,
             Some("deposed") => Ended::Deposed,
+            Some("restored") => Ended::Restored,
             _ => Ended::Unknown,
         })
     }
@@ -221,6 +222,7 @@ impl fmt::Display for Ended {
             Ended::Resigned => "resigned",
             Ended::Lapsed => "lapsed",
             Ended::Deposed => "deposed",
+            Ended::Restored => "restored",
             Ended::Unknown => "unknown",
         })
     }

@@ -3,6 +3,10 @@
 
 #[path = "operator/depose.rs"]
 mod depose;
+#[path = "operator/restore.rs"]
+mod restore;
+#[path = "operator/rival.rs"]
+mod rival;
 #[path = "operator/scene.rs"]
 mod scene;
 mod support;

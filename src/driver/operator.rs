@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt as _};
 
 use super::wait::{bounded, sleep};
 use super::{Context, Driver};
@@ -130,22 +131,31 @@ impl Operator {
     }
 
     fn decide(&self, order: Order, epoch: Option<Epoch>, now: &Standing) -> Result<Verdict, Error> {
-        let key = self.key(now.epoch);
-        let store = self.cx.store.describe();
-        let corrupt = |kind, why: &BadRecord, then| {
-            Err(Error::new(kind, format!("{key} in {store} cannot be read: {why}{then}")))
-        };
+        self.refuse_later_format(now)?;
         let record = match &now.record {
             Ok(record) => Some(record),
-            Err(why @ BadRecord::TooNew(_)) => return corrupt(ErrorKind::RecordTooNew, why, ""),
             // Its token is in the body alone, so nobody can say above which to go on.
             Err(why) if epoch.is_none() => {
-                return corrupt(ErrorKind::CorruptRecord, why, "; restore it above its token");
+                return Err(self.cannot_read(now, ErrorKind::CorruptRecord, why));
             }
             Err(_) => None,
         };
         let seen = record.map(Record::seen);
         Ok(order.decide(now.epoch, seen.as_ref(), record.and_then(Record::validity)))
+    }
+
+    pub(super) fn refuse_later_format(&self, now: &Standing) -> Result<(), Error> {
+        match &now.record {
+            Err(why @ BadRecord::TooNew(_)) => {
+                Err(self.cannot_read(now, ErrorKind::RecordTooNew, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn cannot_read(&self, now: &Standing, kind: ErrorKind, why: &BadRecord) -> Error {
+        let (key, store) = (self.key(now.epoch), self.cx.store.describe());
+        Error::new(kind, format!("{key} in {store} cannot be read: {why}"))
     }
 
     fn deposed(&self, epoch: Epoch, seal: &Record) -> Deposed {
@@ -196,18 +206,14 @@ impl Operator {
     /// Reads an epoch object, or the single object; `None` if there is none.
     pub(super) async fn read(&mut self, epoch: Option<Epoch>) -> Result<Option<Standing>, Error> {
         let key = epoch.map_or_else(|| self.cx.keys.lock(), |epoch| self.cx.keys.epoch(epoch));
-        for attempt in 1.. {
-            let store = Arc::clone(&self.cx.store);
-            let call = async { store.get(&key, None, MAX_READ_BYTES).await };
-            match self.send(call).await {
-                Ok(outcome) => return Ok(Standing::of(epoch, outcome)),
-                Err(error) if error.kind() == StoreErrorKind::Transient && attempt < TRIES => {
-                    self.pause().await;
-                }
-                Err(error) => return Err(self.failed(&format!("reading {key}"), error)),
-            }
-        }
-        unreachable!("the last attempt returns")
+        let store = Arc::clone(&self.cx.store);
+        let doing = format!("reading {key}");
+        let call = || {
+            let (store, key) = (Arc::clone(&store), key.clone());
+            async move { store.get(&key, None, MAX_READ_BYTES).await }.boxed()
+        };
+        let outcome = self.ask(&doing, call).await?;
+        Ok(Standing::of(epoch, outcome))
     }
 
     /// Overwrites what had this ETag.
@@ -244,6 +250,24 @@ impl Operator {
                 if unknown { Ok(Wrote::Unknown(error.maybe())) } else { Err(error) }
             }
         }
+    }
+
+    /// Asks what changes nothing, a few times.
+    pub(super) async fn ask<T>(
+        &mut self,
+        doing: &str,
+        call: impl Fn() -> BoxFuture<'static, Result<T, StoreError>>,
+    ) -> Result<T, Error> {
+        for attempt in 1.. {
+            match self.send(call()).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) if error.kind() == StoreErrorKind::Transient && attempt < TRIES => {
+                    self.pause().await;
+                }
+                Err(error) => return Err(self.failed(doing, error)),
+            }
+        }
+        unreachable!("the last attempt returns")
     }
 
     pub(super) async fn send<T>(
@@ -305,6 +329,6 @@ impl Standing {
 }
 
 /// What a write may have done is told before why it cannot be found out.
-pub(super) fn instead(open: &Option<(ETag, Error)>, error: Error) -> Error {
+fn instead(open: &Option<(ETag, Error)>, error: Error) -> Error {
     open.as_ref().map_or(error, |(_, unknown)| unknown.clone())
 }

@@ -37,6 +37,8 @@ pub enum Ended {
     Lapsed,
     /// An operator deposed its leader.
     Deposed,
+    /// An operator made the epoch, so that counting goes on above it. Nobody was granted it.
+    Restored,
     /// The record does not say, or says a word that this version does not know.
     Unknown,
 }
