@@ -28,6 +28,7 @@ pub(super) struct Run<'a> {
     report: Report,
     batch: Vec<Listed>,
     in_flight: FuturesUnordered<BoxFuture<'static, Deletion>>,
+    progress: Box<dyn FnMut(&Report) + Send + 'a>,
 }
 
 /// A deletion that was answered.
@@ -37,22 +38,54 @@ struct Deletion {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(compactor: &'a Compactor) -> Run<'a> {
+    pub(super) fn new(
+        compactor: &'a Compactor,
+        progress: impl FnMut(&Report) + Send + 'a,
+    ) -> Run<'a> {
         Run {
             compactor,
             plan: Compaction::new(compactor.keep_epochs, compactor.min_age),
             report: Report { dry_run: compactor.dry_run, ..Report::default() },
             batch: Vec::new(),
             in_flight: FuturesUnordered::new(),
+            progress: Box::new(progress),
         }
     }
 
-    pub(super) async fn run(mut self) -> Result<Report, Error> {
-        let outcome = self.compact().await;
-        self.report.newest = self.plan.newest();
-        self.report.kept = self.report.listed - self.report.deleted - self.report.failed;
+    pub(super) async fn run(mut self, stop: impl Future<Output = ()>) -> Result<Report, Error> {
+        let outcome = tokio::select! {
+            biased;
+            outcome = self.compact() => Some(outcome),
+            () = stop => None,
+        };
+        let outcome = match outcome {
+            Some(outcome) => outcome,
+            None => {
+                self.settle().await;
+                Ok(())
+            }
+        };
+        self.tell();
         self.log(outcome.as_ref().err());
         outcome.map(|()| self.report)
+    }
+
+    /// Waits for the deletions that were sent, so that what is told to be deleted is all that is.
+    async fn settle(&mut self) {
+        self.report.interrupted = true;
+        while let Some(deletion) = self.in_flight.next().await {
+            let size = deletion.batch.len() as u64;
+            if let Err(error) = self.count(deletion) {
+                self.report.failed += size;
+                self.report.first_failure.get_or_insert_with(|| error.to_string());
+            }
+        }
+    }
+
+    fn tell(&mut self) {
+        self.report.newest = self.plan.newest();
+        self.report.kept = self.report.listed - self.report.deleted - self.report.failed;
+        (self.progress)(&self.report);
     }
 
     async fn compact(&mut self) -> Result<(), Error> {
@@ -70,6 +103,7 @@ impl<'a> Run<'a> {
                     self.delete_batch().await?;
                 }
             }
+            self.tell();
             next = page.rest;
         }
         self.delete_batch().await?;
@@ -169,6 +203,7 @@ impl<'a> Run<'a> {
             let first = failed.into_iter().next();
             self.report.first_failure = first.map(|(key, reason)| format!("{key}: {reason}"));
         }
+        self.tell();
         Ok(())
     }
 
@@ -201,7 +236,9 @@ impl<'a> Run<'a> {
                 )
             };
         }
-        if error.is_some() {
+        if self.report.interrupted {
+            event!(info, "interrupted", "compaction interrupted");
+        } else if error.is_some() {
             event!(warn, "error", "compaction ended early");
         } else if failed > 0 {
             event!(warn, "incomplete", "some epochs could not be deleted");
