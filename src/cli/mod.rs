@@ -2,12 +2,15 @@
 
 mod args;
 mod compact;
+mod depose;
 mod exit;
 mod group;
 mod logs;
 mod margins;
 mod open;
 mod print;
+mod progress;
+mod restore;
 mod run;
 mod signals;
 mod status;
@@ -66,6 +69,8 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
             Verb::Run(args) => run::run(args).await,
             Verb::Status(args) => status::status(args).await,
             Verb::Watch(args) => watch::watch(args).await,
+            Verb::Depose(args) => depose::depose(args).await,
+            Verb::Restore(args) => restore::restore(args).await,
             Verb::Compact(args) => compact::compact(args).await,
             Verb::Table(args) => table::table(args).await,
             Verb::Guard | Verb::Gate(_) => unreachable!("both need no runtime"),
