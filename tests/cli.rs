@@ -10,8 +10,13 @@ mod clouds;
 mod compact;
 #[path = "cli/dynamodb.rs"]
 mod dynamodb;
+#[cfg(feature = "s3")]
+#[path = "cli/interrupt.rs"]
+mod interrupt;
 #[path = "cli/look.rs"]
 mod look;
+#[path = "cli/operator.rs"]
+mod operator;
 #[cfg(feature = "s3")]
 #[path = "cli/s3.rs"]
 mod s3;
@@ -19,5 +24,7 @@ mod s3;
 mod single;
 #[cfg(any(feature = "s3", feature = "dynamodb", feature = "gcs"))]
 mod support;
+#[path = "cli/terminal.rs"]
+mod terminal;
 #[path = "cli/usage.rs"]
 mod usage;
