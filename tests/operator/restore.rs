@@ -10,7 +10,7 @@ use tenure::{Epoch, SnapshotState, Store};
 use crate::rival::Interposed;
 use crate::scene::{LAYOUTS, Scene, epoch, is_sealed};
 use crate::support::fault_store::{Call, Fault};
-use crate::support::time::{millis, secs, timed, wait};
+use crate::support::time::{millis, secs, timed, wait, within};
 use crate::support::world::{VALIDITY, elect};
 
 const NO_WAIT: Duration = Duration::ZERO;
@@ -224,8 +224,8 @@ async fn what_was_interrupted_is_finished_by_running_it_again() {
     let rival = scene.leader("rival").await;
     scene.store.on(Call::Replace).key("41").always().fault(Fault::Hang);
     let ann = scene.election("ann");
-    let killed = tokio::time::timeout(secs(1), ann.restore(epoch(41), NO_WAIT)).await;
-    assert!(killed.is_err());
+    let killed = within(secs(1), ann.restore(epoch(41), NO_WAIT)).await;
+    assert!(killed.is_none());
     let b = scene.election("b");
     let follow = tokio::spawn(async move { elect(&b).await });
     wait(secs(120)).await;
@@ -266,8 +266,8 @@ async fn one_rival(layout: Layout, below: bool, cut_off: bool, before: usize) {
         let led = Arc::clone(&led);
         Box::pin(async move {
             // It may find the epoch held, and then it is not elected.
-            let elected = tokio::time::timeout(secs(1), rival.campaign()).await;
-            *led.lock().unwrap() = elected.ok().map(|elected| elected.unwrap());
+            let elected = within(secs(1), rival.campaign()).await;
+            *led.lock().unwrap() = elected.map(|elected| elected.unwrap());
             if cut_off {
                 way.always(Fault::Hang);
             }
