@@ -89,6 +89,8 @@ pub enum Mark {
     Superseded,
     /// Its own candidate sealed it before it was of use.
     GivenUp,
+    /// Nobody led it: an operator had the counting go on above it.
+    Restored,
     /// It is not known.
     Unknown,
 }
@@ -182,6 +184,7 @@ impl Mark {
             Mark::Crashed => "crashed",
             Mark::Superseded => "superseded",
             Mark::GivenUp => "given up",
+            Mark::Restored => "restored",
             Mark::Unknown => "end not known",
         }
     }

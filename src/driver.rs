@@ -8,6 +8,8 @@ mod exchange;
 mod handle;
 mod lead;
 mod observe;
+mod operator;
+mod restore;
 pub(crate) mod spans;
 mod wait;
 
@@ -21,6 +23,7 @@ use tokio::sync::broadcast;
 pub(crate) use campaign::{FAILURES_BEFORE_GIVING_UP, Patience, Reached};
 pub(crate) use handle::{Command, Lead, Status};
 pub(crate) use observe::Observer;
+pub(crate) use operator::Operator;
 pub(crate) use wait::{bounded, pause, sleep, within};
 
 use crate::config::Config;
@@ -98,6 +101,11 @@ impl Context {
         self.knowledge().answered = Some(now);
     }
 
+    /// The greatest epoch that this process has seen.
+    fn greatest(&self) -> Option<Epoch> {
+        self.knowledge().greatest
+    }
+
     pub(crate) fn tell(&self, event: CampaignEvent) {
         // Nobody need be listening.
         let _ = self.events.send(event);
@@ -155,6 +163,14 @@ impl Driver {
 
     pub(crate) fn observer(cx: &Arc<Context>) -> Driver {
         Driver::new(cx, true)
+    }
+
+    /// An observer to whom what this process has seen is nothing.
+    fn without_memory(cx: &Arc<Context>) -> Driver {
+        let mut driver = Driver::new(cx, true);
+        let rules = Rules { observer: true, verify_renewals: false, takeover_delay: false };
+        driver.machine = Machine::new(cx.config.layout, rules, None);
+        driver
     }
 
     fn new(cx: &Arc<Context>, observer: bool) -> Driver {

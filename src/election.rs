@@ -11,12 +11,14 @@ use tracing::{Instrument as _, Span};
 
 use crate::check::check_store;
 use crate::config::{Config, Settings};
-use crate::driver::{Context, Driver, Observer, Patience, Reached, spans};
+use crate::driver::{Context, Driver, Observer, Operator, Patience, Reached, spans};
+use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::keys::Keys;
 use crate::layout::Layout;
 use crate::leader::{CampaignEvent, Leader, Observation, Snapshot, SnapshotState};
 use crate::leadership::Leadership;
+use crate::operator::{Depose, Deposed, Restored};
 use crate::process::Process;
 use crate::store::Store;
 
@@ -185,6 +187,53 @@ impl Election {
             Some((next, observer))
         });
         Box::pin(stream.fuse())
+    }
+
+    /// Seals the newest epoch, so that its holder loses it: for operators.
+    ///
+    /// The holder learns of it with its next renewal, and may lead until then; its successor waits
+    /// for the end of its lease. A renewal that comes between is not overwritten: the seal is tried
+    /// again, a few times. May be repeated: an epoch that is sealed is left as it is.
+    ///
+    /// Cost: LIST, GET and PUT; GET and PUT on a single object. A GET and a PUT more each time that
+    /// somebody else was faster, or that the fate of the seal is unknown.
+    ///
+    /// # Errors
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable): the store cannot be reached. Where
+    ///   [`may_have_happened`](Error::may_have_happened) says so, the seal may take effect yet; call
+    ///   it again, which tells.
+    /// - [`AccessDenied`](crate::ErrorKind::AccessDenied),
+    ///   [`NoSuchStore`](crate::ErrorKind::NoSuchStore),
+    ///   [`UnsafeStore`](crate::ErrorKind::UnsafeStore): correct what the message names.
+    /// - [`RecordTooNew`](crate::ErrorKind::RecordTooNew): upgrade. Other records that cannot be
+    ///   read are sealed with [`force`](Depose::force).
+    /// - [`CorruptRecord`](crate::ErrorKind::CorruptRecord), of a single object alone: with its body
+    ///   its token is lost.
+    pub async fn depose(&self, how: Depose) -> Result<Deposed, Error> {
+        Operator::new(&self.cx).depose(how.order()).await
+    }
+
+    /// Makes the counting go on above `epoch` after the epoch objects were lost: for operators.
+    ///
+    /// `epoch` must be at least the greatest token that any guarded resource has seen, and the
+    /// greatest that any process remembers
+    /// ([`NewestDeleted`](crate::ErrorKind::NewestDeleted) names it): below, the next leaders' tokens
+    /// are refused, or repeat. Whoever leads in a lower epoch is deposed, and its successor waits for
+    /// the end of its lease. A leader of before the accident, whose epoch object is gone, learns of it
+    /// with its next renewal; `wait`, up to 24 h, is how long successors wait for it: nothing, or its
+    /// validity if it may still run. May be repeated.
+    ///
+    /// Cost: LIST, PUT, GET, LIST, PUT on an empty prefix, and GET, GET, PUT for each lower epoch
+    /// that is left at its end; GET and PUT on a single object.
+    ///
+    /// # Errors
+    /// Those of [`depose`](Election::depose). After one, or a crash in between, candidates may wait
+    /// until it is run again.
+    /// [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted) for [`Epoch::MAX`],
+    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for a longer `wait` or an epoch below one
+    /// that this process has seen.
+    pub async fn restore(&self, epoch: Epoch, wait: Duration) -> Result<Restored, Error> {
+        Operator::new(&self.cx).restore(epoch, wait).await
     }
 
     /// What happens during campaigns from now on. A slow reader misses the oldest events.

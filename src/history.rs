@@ -117,6 +117,8 @@ pub enum End {
     /// the grant came too late to be used. A process that is told that its name is unique and is
     /// restarted at once leaves the same.
     GivenUp,
+    /// Nobody led it: an operator made it, so that counting goes on above it.
+    Restored,
     /// It was never sealed, and there is a greater one: made by a peer that does not seal.
     Superseded,
     /// It is sealed, and the record does not say why.
@@ -161,6 +163,7 @@ impl End {
             End::Lapsed => "lapsed",
             End::Deposed => "deposed",
             End::GivenUp => "given_up",
+            End::Restored => "restored",
             End::Superseded => "superseded",
             End::Sealed => "sealed",
             End::Unreadable => "unreadable",
@@ -188,7 +191,7 @@ impl Span {
 
     /// Whether somebody led under it, as far as its object tells.
     fn is_of_a_leader(&self) -> bool {
-        !matches!(self.end, End::GivenUp | End::Unreadable)
+        !matches!(self.end, End::GivenUp | End::Restored | End::Unreadable)
     }
 }
 

@@ -76,6 +76,8 @@
 //! - [`Election`] campaigns ([`campaign`](Election::campaign),
 //!   [`try_campaign`](Election::try_campaign)) and follows ([`observe`](Election::observe),
 //!   [`leader`](Election::leader)); [`ElectionBuilder`] has every setting, with its bounds.
+//!   An operator seals the epoch of a leader that must go ([`depose`](Election::depose)), or has the
+//!   counting go on after an accident ([`restore`](Election::restore)).
 //! - [`Leadership`] gives the token as long as the lease runs, says why it ended ([`Loss`]), and
 //!   resigns.
 //! - [`fencing`] has guards that refuse the tokens of leaders of the past.
@@ -126,6 +128,7 @@ mod layout;
 mod leader;
 mod leadership;
 mod listing;
+mod operator;
 pub mod paths;
 mod process;
 #[cfg(feature = "internals")]
@@ -146,6 +149,7 @@ pub use error::{Error, ErrorKind};
 pub use layout::Layout;
 pub use leader::{CampaignEvent, Leader, Observation, Snapshot, SnapshotState};
 pub use leadership::{Leadership, LeadershipEvent, Lease, Loss, Ran};
+pub use operator::{Depose, Deposed, Restored};
 pub use process::Process;
 pub use protocol::message::Ended;
 pub use store::Store;

@@ -15,14 +15,19 @@ mod cost;
 mod dynamodb;
 #[path = "cli/health.rs"]
 mod health;
-#[path = "cli/logs.rs"]
-mod logs;
 #[path = "cli/history.rs"]
 mod history;
+#[cfg(feature = "s3")]
+#[path = "cli/interrupt.rs"]
+mod interrupt;
+#[path = "cli/logs.rs"]
+mod logs;
 #[path = "cli/look.rs"]
 mod look;
 #[path = "cli/metrics.rs"]
 mod metrics;
+#[path = "cli/operator.rs"]
+mod operator;
 #[path = "cli/pages.rs"]
 mod pages;
 #[path = "cli/probe.rs"]
@@ -33,5 +38,7 @@ mod s3;
 #[path = "cli/single.rs"]
 mod single;
 mod support;
+#[path = "cli/terminal.rs"]
+mod terminal;
 #[path = "cli/usage.rs"]
 mod usage;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use tenure::Layout;
 
+use super::cost::{AFTER_COST, CostArgs};
 use super::health::HealthArg;
 use super::logs::LogFormat;
 use super::metrics::MetricsArg;
-use super::cost::{AFTER_COST, CostArgs};
 use super::pages::CompletionsArgs;
 use super::probe::{AFTER_PROBE, ProbeArgs};
 use super::store_url::StoreUrl;
@@ -41,6 +41,12 @@ pub enum Verb {
     /// Tell who led when, how each epoch ended, and how long nobody led
     #[command(after_help = EXIT_CODES)]
     History(super::history::HistoryArgs),
+    /// Seal the current epoch, so that its leader loses it
+    #[command(after_help = EXIT_CODES)]
+    Depose(super::depose::DeposeArgs),
+    /// After an accident: count on above an epoch
+    #[command(after_help = EXIT_CODES)]
+    Restore(super::restore::RestoreArgs),
     /// Delete superseded epoch objects, never the newest
     #[command(after_help = EXIT_CODES)]
     Compact(CompactArgs),
@@ -222,14 +228,14 @@ pub fn default_name() -> String {
     format!("{host}-{}", std::process::id())
 }
 
-fn name(text: &str) -> Result<String, String> {
+pub fn name(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Err("a name has at least one character".to_owned());
     }
     Ok(text.to_owned())
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|error| format!("{error}; write a number and a unit, such as 500ms, 30s, 10m, 1h"))
 }
@@ -252,8 +258,10 @@ Exit codes:
   69  store unreachable or missing, or some epochs could not be deleted
   70  store unsafe, or an object in it corrupt
   71  the operating system refused something, such as starting a process
+  73  the election is not as it would have to be; nothing was changed
   75  lost the lease
-  77  access denied by the store";
+  77  access denied by the store
+ 130  ended by SIGINT before its end, 143 by SIGTERM; what was done is told";
 
 const AFTER_RUN: &str = "\
 CMD runs in a process group of its own, with TENURE_EPOCH (the fencing token), TENURE_NAME and

@@ -3,6 +3,7 @@
 mod args;
 mod compact;
 mod cost;
+mod depose;
 mod exit;
 mod group;
 mod health;
@@ -14,6 +15,8 @@ mod open;
 mod pages;
 mod print;
 mod probe;
+mod progress;
+mod restore;
 mod run;
 mod serve;
 mod signals;
@@ -82,6 +85,8 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
             Verb::Status(args) => status::status(args).await,
             Verb::Watch(args) => watch::watch(args).await,
             Verb::History(args) => history::history(args).await,
+            Verb::Depose(args) => depose::depose(args).await,
+            Verb::Restore(args) => restore::restore(args).await,
             Verb::Compact(args) => compact::compact(args).await,
             Verb::Table(args) => table::table(args).await,
             Verb::Probe(args) => probe::probe(args).await,

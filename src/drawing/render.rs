@@ -324,7 +324,7 @@ impl<'a> Page<'a> {
             }
         };
         let bar = |class| bar_of(class, 10.0);
-        if marks.iter().any(|mark| *mark != Mark::GivenUp) {
+        if marks.iter().any(|mark| !matches!(mark, Mark::GivenUp | Mark::Restored)) {
             item(&bar("i"), "leads; the number is its epoch");
         }
         let doubt = |i: &Interval| i.perhaps_from < i.from || i.perhaps_until > i.until;

@@ -55,6 +55,7 @@ pub(super) fn shape(mark: Mark, x: f64, y: f64, size: f64) -> String {
         Mark::Crashed => lines("M0 -5.5V5.5M-4.8 -2.8L4.8 2.8M-4.8 2.8L4.8 -2.8"),
         Mark::Superseded => lines("M-4 -4.5L0 0L-4 4.5M1 -4.5L5 0L1 4.5"),
         Mark::GivenUp => path("k", "M0 -6L6 0L0 6L-6 0Z"),
+        Mark::Restored => path("k", "M-2 -6H2V-2H6V2H2V6H-2V2H-6V-2H-2Z"),
         Mark::Unknown => {
             format!("<text class=\"q\" {at} y=\"4.2\" text-anchor=\"middle\">?</text>")
         }

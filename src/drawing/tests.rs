@@ -7,7 +7,7 @@ use roxmltree::{Document, Node};
 
 use super::*;
 
-const MARKS: [Mark; 9] = [
+const MARKS: [Mark; 10] = [
     Mark::GoesOn,
     Mark::Resigned,
     Mark::Lapsed,
@@ -16,6 +16,7 @@ const MARKS: [Mark; 9] = [
     Mark::Crashed,
     Mark::Superseded,
     Mark::GivenUp,
+    Mark::Restored,
     Mark::Unknown,
 ];
 

@@ -28,7 +28,7 @@ pub(super) fn spans(found: Vec<Found>, now: DateTime<Utc>) -> Vec<Span> {
     let mut sealed = None;
     for (number, found) in found.into_iter().enumerate() {
         let span = span(found, sealed, number == newest, now);
-        if matches!(span.end, End::Resigned | End::Lapsed | End::Deposed) {
+        if matches!(span.end, End::Resigned | End::Lapsed | End::Deposed | End::Restored) {
             sealed = span.written_at.max(sealed);
         }
         spans.push(span);
@@ -100,6 +100,8 @@ fn span(
 fn end(record: &Record, newest: bool) -> End {
     let by_itself = record.candidate.is_some() && record.candidate == record.sealed_by;
     match (record.expired, record.ended) {
+        // Also while it is held and not yet sealed.
+        (_, Some(Ended::Restored)) => End::Restored,
         (false, _) if newest => End::Held,
         (false, _) => End::Superseded,
         (true, Some(Ended::Resigned)) => End::Resigned,
@@ -119,7 +121,9 @@ fn until(record: &Record, end: End, times: &Times, from: &When) -> When {
         at?.checked_add_signed(validity)
     };
     let until = match end {
-        End::Resigned | End::Deposed | End::Sealed | End::GivenUp => When::exactly(sealed),
+        End::Resigned | End::Deposed | End::Sealed | End::GivenUp | End::Restored => {
+            When::exactly(sealed)
+        }
         End::Lapsed => {
             let sign = renewed.map(|sign| sealed.map_or(sign, |sealed| sign.min(sealed)));
             let lease_end = after_validity(sign);

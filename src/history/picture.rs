@@ -65,6 +65,7 @@ fn interval(
         End::Resigned => Mark::Resigned,
         End::Deposed => Mark::Deposed,
         End::GivenUp => Mark::GivenUp,
+        End::Restored => Mark::Restored,
         End::Superseded => Mark::Superseded,
         End::Sealed | End::Unreadable => Mark::Unknown,
     };

@@ -141,6 +141,16 @@ fn who_leads_has_no_end_and_who_is_silent_may_have_lapsed() {
 }
 
 #[test]
+fn what_was_restored_was_led_by_nobody() {
+    let times = json!({
+        "sealed_at": 20.0, "sealed_by": "operator", "expired": true, "ended": "restored",
+    });
+    let history = history(vec![resigned(1, 0.0, 10.0, 0.0), object(9, 20.0, 0.0, times)], 30.0);
+    let span = &history.spans[1];
+    assert_eq!((span.end, span.led(history.now)), (End::Restored, None));
+}
+
+#[test]
 fn what_was_given_up_neither_leads_nor_ends_a_gap() {
     let times = json!({
         "elected_at": 12.0, "renewed_at": 12.0, "sealed_at": 13.0, "heartbeat": 2,

@@ -98,7 +98,7 @@ fn end(span: &Span) -> String {
         End::Unreadable => {
             format!("unreadable: {}", plain(span.unreadable.as_deref().unwrap_or_default()))
         }
-        End::Resigned | End::Deposed => format!("{}{by}", span.end.name()),
+        End::Resigned | End::Deposed | End::Restored => format!("{}{by}", span.end.name()),
         _ => span.end.name().to_owned(),
     }
 }
