@@ -178,8 +178,8 @@ impl Verb {
     /// What the library warns of, the command says in its own words.
     pub fn default_log_level(&self) -> &'static str {
         match self {
-            Verb::Run(_) => "warn,tenure=error,tenure::cli=info",
-            _ => "warn,tenure=error",
+            Verb::Run(_) => "warn,tenure=error,tenure::store=warn,tenure::cli=info",
+            _ => "warn,tenure=error,tenure::store=warn",
         }
     }
 }

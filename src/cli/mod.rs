@@ -9,6 +9,7 @@ mod margins;
 mod open;
 mod print;
 mod run;
+mod s3_options;
 mod signals;
 mod status;
 mod store_url;

@@ -276,7 +276,7 @@ async fn another_owner_than_expected_is_access_denied() {
     let store = server.store(BUCKET).with_expected_bucket_owner(OWNER);
     done(store.create(KEY, body("one")).await);
     let store = server.store(BUCKET).with_expected_bucket_owner("999999999999");
-    let (kind, words) = (StoreErrorKind::AccessDenied, ["expected owner"]);
+    let (kind, words) = (StoreErrorKind::AccessDenied, ["expected owner 999999999999"]);
     expect(store.list("app/", "", 1).await, kind, Happened::No, &words);
     expect(store.get(KEY, None, MAX).await, kind, Happened::No, &words);
     expect(store.create("new", body("")).await, kind, Happened::No, &words);

@@ -21,7 +21,7 @@ use percent_encoding::percent_decode_str;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::{Fault, Op, Seen, Shared};
+use super::{Fault, Op, Seen, Shared, Users};
 
 type Answer = Response<BoxBody<Bytes, io::Error>>;
 
@@ -94,6 +94,10 @@ async fn respond(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<
     if shared.users.denies(&seen) {
         shared.seen().push(seen);
         return Ok(dated(&shared, error(403, "AccessDenied")));
+    }
+    if Users::expired(&seen) {
+        shared.seen().push(seen);
+        return Ok(dated(&shared, error(400, "ExpiredToken")));
     }
     let fault = shared.faults.meet(op, &seen.key);
     shared.seen().push(seen);

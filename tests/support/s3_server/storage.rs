@@ -45,6 +45,10 @@ pub struct Quirks {
     pub empty_pages: usize,
     /// Keys that contain this are not deleted, each with an `AccessDenied` of its own.
     pub undeletable: Option<String>,
+    /// The bucket encrypts with a key in KMS: an ETag is no hash of the body, and never the same.
+    pub opaque_etags: bool,
+    /// KMS lets nobody use the key that the bucket encrypts with.
+    pub key_denied: bool,
     /// How far the server's clock is ahead, in seconds.
     pub clock_skew: i64,
 }
@@ -76,7 +80,8 @@ impl State {
     }
 
     pub fn write(&mut self, bucket: &str, key: &str, body: Bytes) -> S3Result<String> {
-        let stored = Stored { etag: etag(&body), body, last_modified: self.now() };
+        let etag = if self.quirks.opaque_etags { opaque_etag() } else { etag(&body) };
+        let stored = Stored { etag, body, last_modified: self.now() };
         let etag = stored.etag.clone();
         self.bucket(bucket)?.insert(key.to_owned(), stored);
         Ok(etag)
@@ -97,6 +102,15 @@ impl State {
         let current =
             if self.quirks.unquoted_etags { stored.etag.trim_matches('"') } else { &stored.etag };
         tag == current || tag == "*"
+    }
+
+    fn check_key(&self, action: &str) -> S3Result<()> {
+        if !self.quirks.key_denied {
+            return Ok(());
+        }
+        let why =
+            format!("User: arn:aws:iam::{OWNER}:user/a is not authorized to perform: {action}");
+        Err(S3Error::with_message(S3ErrorCode::AccessDenied, why))
     }
 
     fn check_put(
@@ -210,7 +224,11 @@ impl S3 for Storage {
         }
         let mut state = self.lock();
         let (bucket, key) = (req.input.bucket.as_str(), req.input.key.as_str());
+        state.check_key("kms:GenerateDataKey")?;
         state.check_put(bucket, key, if_match.as_deref(), if_none_match.as_deref())?;
+        if header(&req.headers, "x-amz-server-side-encryption").as_deref() == Some("aws:kms") {
+            state.quirks.opaque_etags = true;
+        }
         let etag = state.write(bucket, key, body.freeze())?;
         let e_tag = Some(ETag::Strong(etag.trim_matches('"').to_owned()));
         Ok(S3Response::new(PutObjectOutput { e_tag, ..PutObjectOutput::default() }))
@@ -223,6 +241,7 @@ impl S3 for Storage {
         check_owner(req.input.expected_bucket_owner.as_deref())?;
         let mut state = self.lock();
         let stored = state.object(req.input.bucket.as_str(), &req.input.key)?;
+        state.check_key("kms:Decrypt")?;
         let unless = header(&req.headers, "if-none-match");
         if unless.is_some_and(|tag| state.matches(&stored, &tag)) {
             return Err(S3Error::new(S3ErrorCode::NotModified));
@@ -317,6 +336,10 @@ fn etag(body: &[u8]) -> String {
     let digest = md5::Md5::digest(body);
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("\"{hex}\"")
+}
+
+fn opaque_etag() -> String {
+    format!("\"{:032x}\"", tenure::Entropy::unique(&tenure::SystemEntropy))
 }
 
 fn encoded(key: &str) -> String {
