@@ -52,6 +52,8 @@ pub struct Seen {
     pub deletes: Vec<String>,
     pub uri: Uri,
     pub headers: HeaderMap,
+    /// Whether the object was there.
+    pub exists: bool,
 }
 
 pub struct S3Server {

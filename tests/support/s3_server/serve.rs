@@ -90,7 +90,10 @@ async fn respond(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<
     let op = Op::of(&parts);
     let key = key(op, &parts);
     let deletes = if op == Op::Delete { keys_in(&body) } else { Vec::new() };
-    let seen = Seen { op, key, deletes, uri: parts.uri.clone(), headers: parts.headers.clone() };
+    let bucket = parts.uri.path().split('/').nth(1).unwrap_or_default();
+    let exists = shared.storage.lock().buckets.get(bucket).is_some_and(|it| it.contains_key(&key));
+    let (uri, headers) = (parts.uri.clone(), parts.headers.clone());
+    let seen = Seen { op, key, deletes, uri, headers, exists };
     if shared.users.denies(&seen) {
         shared.seen().push(seen);
         return Ok(dated(&shared, error(403, "AccessDenied")));
