@@ -211,3 +211,111 @@ impl From<Failed> for CredentialsError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Answers with credentials of the next number after each of these times; then never again.
+    #[derive(Debug, Clone)]
+    struct Provider {
+        takes: &'static [u64],
+        life: Duration,
+        asked: Arc<AtomicUsize>,
+    }
+
+    impl Provider {
+        fn keeper(takes: &'static [u64], life: u64) -> (Keeper, Arc<AtomicUsize>) {
+            let life = Duration::from_secs(life);
+            let provider = Provider { takes, life, asked: Arc::default() };
+            let source = SharedCredentialsProvider::new(provider.clone());
+            (Keeper { source, state: Arc::default() }, provider.asked)
+        }
+
+        async fn answer(&self) -> provider::Result {
+            let number = self.asked.fetch_add(1, Ordering::SeqCst);
+            let Some(takes) = self.takes.get(number) else { return std::future::pending().await };
+            pause(Duration::from_secs(*takes)).await;
+            let end = SystemTime::UNIX_EPOCH + SystemClock.now().wall + self.life;
+            let token = Some(number.to_string());
+            Ok(Credentials::new("key", "secret", token, Some(end), "test"))
+        }
+    }
+
+    impl ProvideCredentials for Provider {
+        fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+        where
+            Self: 'a,
+        {
+            future::ProvideCredentials::new(self.answer())
+        }
+    }
+
+    /// The number of the credentials, if they come within so many seconds.
+    async fn within(seconds: u64, keeper: &Keeper) -> Option<String> {
+        tokio::select! {
+            biased;
+            credentials = keeper.credentials() => {
+                Some(credentials.ok()?.session_token()?.to_owned())
+            }
+            () = pause(Duration::from_secs(seconds)) => None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fetching_goes_on_when_its_caller_gives_up() {
+        let (keeper, asked) = Provider::keeper(&[5], 3_600);
+        for _ in 0..4 {
+            assert_eq!(within(1, &keeper).await, None);
+        }
+        assert_eq!(within(2, &keeper).await.as_deref(), Some("0"));
+        assert_eq!(within(0, &keeper).await.as_deref(), Some("0"));
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_hangs_is_asked_again() {
+        let (keeper, asked) = Provider::keeper(&[3_600, 1], 3_600);
+        assert_eq!(within(60, &keeper).await, None, "an error");
+        assert_eq!(within(2, &keeper).await.as_deref(), Some("1"));
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nears_its_end_is_used_while_others_are_fetched() {
+        let (keeper, asked) = Provider::keeper(&[0, 5], 3_600);
+        assert_eq!(within(1, &keeper).await.as_deref(), Some("0"));
+        let now = SystemClock.now().wall;
+        if let Some(held) = keeper.state().held.as_mut() {
+            (held.fetched, held.until) = (now - AHEAD * 10, now + AHEAD / 2);
+        }
+        assert_eq!(within(0, &keeper).await.as_deref(), Some("0"));
+        assert_eq!(within(0, &keeper).await.as_deref(), Some("0"));
+        pause(Duration::from_secs(6)).await;
+        assert_eq!(within(0, &keeper).await.as_deref(), Some("1"));
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_ended_is_not_used() {
+        let (keeper, _) = Provider::keeper(&[0, 5], 3_600);
+        assert_eq!(within(1, &keeper).await.as_deref(), Some("0"));
+        keeper.state().held.as_mut().unwrap().until = SystemClock.now().wall;
+        assert_eq!(within(1, &keeper).await, None);
+        assert_eq!(within(5, &keeper).await.as_deref(), Some("1"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_service_that_calls_them_expired_is_asked_again_only_if_it_has_taken_them() {
+        let (keeper, _) = Provider::keeper(&[0, 0, 0], 3_600);
+        assert_eq!(within(1, &keeper).await.as_deref(), Some("0"));
+        assert!(!keeper.expired());
+        assert!(keeper.expired(), "another request has said so already");
+        assert_eq!(within(1, &keeper).await.as_deref(), Some("1"));
+        keeper.taken();
+        assert!(keeper.expired());
+        assert_eq!(within(1, &keeper).await.as_deref(), Some("2"));
+    }
+}
