@@ -45,6 +45,8 @@ pub struct Quirks {
     pub empty_pages: usize,
     /// Keys that contain this are not deleted, each with an `AccessDenied` of its own.
     pub undeletable: Option<String>,
+    /// Or with this code.
+    pub undeletable_because: Option<&'static str>,
     /// The bucket encrypts with a key in KMS: an ETag is no hash of the body, and never the same.
     pub opaque_etags: bool,
     /// KMS lets nobody use the key that the bucket encrypts with.
@@ -291,6 +293,7 @@ impl S3 for Storage {
         check_owner(req.input.expected_bucket_owner.as_deref())?;
         let mut state = self.lock();
         let undeletable = state.quirks.undeletable.clone();
+        let because = state.quirks.undeletable_because.unwrap_or("AccessDenied");
         let bucket = state.bucket(req.input.bucket.as_str())?;
         let asked = req.input.delete;
         if asked.objects.len() > 1_000 {
@@ -302,7 +305,7 @@ impl S3 for Storage {
         for object in asked.objects {
             let key = Some(object.key.clone());
             if kept(&object.key) {
-                let code = Some("AccessDenied".to_owned());
+                let code = Some(because.to_owned());
                 let message = Some("Access Denied".to_owned());
                 errors.push(Error { key, code, message, version_id: None });
             } else {
