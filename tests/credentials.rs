@@ -13,6 +13,8 @@ use support::s3_server::*;
 use tempfile::TempDir;
 use tenure::{Clock as _, SystemClock};
 
+#[path = "credentials/roles.rs"]
+mod roles;
 mod support;
 
 /// A leader whose credentials come from a script.
