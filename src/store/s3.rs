@@ -43,7 +43,7 @@ const EMPTY_PAGES: usize = 100;
 /// [`from_env`](S3Store::from_env) give up connecting after 3.1 s.
 ///
 /// The credentials need `s3:GetObject`, `s3:PutObject` and `s3:ListBucket`, and a compactor
-/// `s3:DeleteObject`. Directory buckets (S3 Express One Zone) are refused, as their listings have
+/// `s3:DeleteObject` (docs/permissions.md has a policy for each role). Directory buckets (S3 Express One Zone) are refused, as their listings have
 /// no order, and so are multi-region access points, as their regions agree only after a while.
 pub struct S3Store {
     client: Client,
@@ -86,14 +86,16 @@ impl S3Store {
     /// `AWS_REQUEST_CHECKSUM_CALCULATION` or `AWS_RESPONSE_CHECKSUM_VALIDATION` say otherwise.
     ///
     /// No request to the bucket. A missing region or missing credentials show in the first call.
-    /// All stores of a process that were made so share one pool of connections.
+    /// All stores of a process that were made so share one pool of connections. Credentials are
+    /// fetched anew ahead of their end, on a task of their own, and once S3 calls them expired.
     pub async fn from_env(bucket: impl Into<String>) -> S3Store {
         let (client, endpoint, keeper) = client::from_env().await;
         S3Store { endpoint, keeper, ..S3Store::new(client, bucket) }
     }
 
     /// Has S3 refuse every request unless the bucket belongs to this account (12 digits): guards
-    /// against a bucket that was deleted and created again by somebody else.
+    /// against a bucket that was deleted and created again by somebody else. Another owner is
+    /// `AccessDenied`, with this account in the message.
     #[must_use]
     pub fn with_expected_bucket_owner(mut self, account: impl Into<String>) -> S3Store {
         self.owner = Some(account.into());
