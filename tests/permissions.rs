@@ -195,7 +195,7 @@ async fn a_compactor_needs_its_policy_and_neither_reads_nor_writes() {
     let store = store(&server, "COMPACTOR", &[&policy]);
     compacts(store.clone()).await.unwrap();
     let newest = format!("{PREFIX}/lock-0000000005.json");
-    assert_eq!(server.keys(), [newest.clone()]);
+    assert_eq!(server.keys(), std::slice::from_ref(&newest));
     needs_each(&policy, async |server| put_epochs(server, 5), compacts).await;
     assert_eq!(
         store.get(&newest, None, 1_000).await.unwrap_err().kind(),
