@@ -1,6 +1,7 @@
 //! Objects as items of an Amazon DynamoDB table, or of a store that speaks its API.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::Client;
@@ -61,6 +62,8 @@ pub struct DynamoStore {
     date: StoreDate,
     /// Set once the table was seen to fit.
     looked: OnceCell<()>,
+    /// Whether DynamoDB has taken any credentials yet.
+    spoken: AtomicBool,
     /// Of a client from the environment.
     keeper: Option<Keeper>,
 }
@@ -76,6 +79,7 @@ impl DynamoStore {
             endpoint: None,
             date: StoreDate::default(),
             looked: OnceCell::new(),
+            spoken: AtomicBool::new(false),
             keeper: None,
         }
     }
@@ -104,6 +108,7 @@ impl DynamoStore {
 
     /// DynamoDB has taken the credentials.
     fn taken(&self) {
+        self.spoken.store(true, Ordering::Relaxed);
         if let Some(keeper) = &self.keeper {
             keeper.taken();
         }
@@ -114,7 +119,7 @@ impl DynamoStore {
     fn expired(&self) -> bool {
         match &self.keeper {
             Some(keeper) => keeper.expired(),
-            None => self.looked.initialized(),
+            None => self.spoken.load(Ordering::Relaxed),
         }
     }
 

@@ -343,3 +343,14 @@ async fn buckets_are_addressed_in_the_path_and_nothing_secret_is_shown() {
     let debug = format!("{store:?}");
     assert!(debug.contains(BUCKET) && !debug.contains(ACCESS_KEY) && !debug.contains(SECRET_KEY));
 }
+
+#[tokio::test]
+async fn an_expired_session_passes_once_the_store_has_taken_it() {
+    let (server, store) = start().await;
+    done(store.create(KEY, body("one")).await);
+    let etag = ETag::new(server.object(KEY).unwrap().etag);
+    server.fault(Fault::Answer(400, "ExpiredToken"));
+    let (kind, no) = (StoreErrorKind::Transient, Happened::No);
+    expect(store.replace(KEY, body("two"), etag).await, kind, no, &["400 ExpiredToken"]);
+    expect(store.get(KEY, None, MAX).await, kind, no, &["400 ExpiredToken"]);
+}
