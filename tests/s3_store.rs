@@ -9,6 +9,8 @@ use support::s3_server::*;
 use tenure::store::S3Store;
 use tenure::store::{DeleteOutcome, ETag, GetOutcome, Happened, PutOutcome, Store, StoreErrorKind};
 
+#[path = "s3_store/encryption.rs"]
+mod encryption;
 #[path = "s3_store/environment.rs"]
 mod environment;
 #[path = "s3_store/failures.rs"]

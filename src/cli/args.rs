@@ -174,7 +174,8 @@ pub struct StoreArg {
     /// Where the election lives: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
     /// dynamodb://TABLE/PREFIX, or file:///PATH for the processes of one machine. Settings come from
     /// the usual environment and files of the service (AWS_PROFILE, AWS_ENDPOINT_URL,
-    /// GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …)
+    /// GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …). s3:// also takes ?sse=AES256 or
+    /// ?sse=aws:kms, kms-key-id=KEY, bucket-key=true, expected-bucket-owner=ACCOUNT
     #[arg(long, value_name = "URL")]
     pub store: StoreUrl,
     /// How the election lies there. All who take part in it must say the same
@@ -214,9 +215,9 @@ impl Verb {
     /// What the library warns of, the command says in its own words.
     pub fn default_log_level(&self) -> &'static str {
         match self {
-            Verb::Run(_) => "warn,tenure=error,tenure::cli=info",
+            Verb::Run(_) => "warn,tenure=error,tenure::store=warn,tenure::cli=info",
             // Where they serve, if they were asked to.
-            _ => "warn,tenure=error,tenure::cli::serve=info",
+            _ => "warn,tenure=error,tenure::store=warn,tenure::cli::serve=info",
         }
     }
 }

@@ -13,6 +13,7 @@ use super::args::{StoreArg, positive_duration};
 use super::exit::{self, Failure};
 use super::open::{Missing, Opened, open, refuse_other_layout};
 use super::print::{Reader as Audience, print, print_json};
+use super::progress::Progress;
 
 #[derive(Debug, clap::Args)]
 pub struct HistoryArgs {
@@ -41,8 +42,10 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     if let Some(since) = args.since {
         reader = reader.since(since);
     }
-    // Progress: a bar for many epochs is to hang here, told how many of how many are read.
-    let history = reader.read_with(|_read, _of| {}).await?;
+    let history = {
+        let progress = Progress::of("reading epochs");
+        reader.read_with(|read, of| progress.at(read, of)).await?
+    };
     if history.spans.is_empty() {
         refuse_other_layout(&store, &prefix, layout).await?;
     }

@@ -18,6 +18,7 @@ mod probe;
 mod progress;
 mod restore;
 mod run;
+mod s3_options;
 mod serve;
 mod signals;
 mod status;

@@ -20,11 +20,10 @@ impl Progress {
         Progress::new(ProgressBar::no_length(), "{spinner} {prefix} [{elapsed}] {msg}", what)
     }
 
-    /// Of work with so many steps: `probing [####----] 12/40 [3s] delete`.
-    #[allow(dead_code, reason = "for verbs that know how much there is to do")]
-    pub fn of(what: &str, steps: u64) -> Progress {
+    /// Of work whose steps are known once it has begun: `probing [####----] 12/40 [3s] delete`.
+    pub fn of(what: &str) -> Progress {
         let template = "{prefix} [{bar:30}] {pos}/{len} [{elapsed}] {msg}";
-        Progress::new(ProgressBar::new(steps), template, what)
+        Progress::new(ProgressBar::new(0), template, what)
     }
 
     /// What is being done, or how far it is.
@@ -32,9 +31,9 @@ impl Progress {
         self.0.set_message(message.to_owned());
     }
 
-    /// So many steps are done.
-    #[allow(dead_code, reason = "for verbs that know how much there is to do")]
-    pub fn at(&self, done: u64) {
+    /// So many of so many steps are done.
+    pub fn at(&self, done: u64, of: u64) {
+        self.0.set_length(of);
         self.0.set_position(done);
     }
 

@@ -173,6 +173,45 @@ fn wrong_credentials_give_77() {
 }
 
 #[test]
+fn an_expired_session_gives_77_at_once() {
+    let server = S3Server::start_blocking();
+    let mut env = server.env();
+    env.push(("AWS_SESSION_TOKEN", "until-1".to_owned()));
+    let run = [&["run"][..], &STORE, &["--", "echo", "elected"]].concat();
+    for line in [&[&["status"][..], &STORE].concat(), &run] {
+        with(&env, line).fails(77, &["400 ExpiredToken", "check the credentials"]);
+    }
+}
+
+#[test]
+fn the_url_says_how_to_encrypt_and_whose_the_bucket_is() {
+    let server = S3Server::start_blocking();
+    let url = |owner: &str| {
+        let key = "arn:aws:kms:us-east-1:111122223333:key/1234";
+        format!(
+            "s3://tenure-test/app?sse=aws:kms&kms-key-id={key}&bucket-key=true&\
+             expected-bucket-owner={owner}"
+        )
+    };
+    for _ in 0..3 {
+        let said = on(&server, &["run", "--store", &url(OWNER), "--", "echo", "elected"]);
+        assert_eq!((said.code, said.out.as_str()), (0, "elected\n"), "{said:?}");
+    }
+    let compaction = ["--min-age", "0s", "--keep", "1"];
+    on(&server, &[&["compact", "--store", &url(OWNER)][..], &compaction].concat());
+    assert_eq!(server.keys(), ["app/.tenure-check", "app/lock-0000000003.json"]);
+    for seen in server.requests() {
+        assert_eq!(seen.headers["x-amz-expected-bucket-owner"], OWNER, "{seen:?}");
+        let encryption = seen.headers.get("x-amz-server-side-encryption");
+        assert_eq!(encryption.is_some(), seen.op == Op::Put, "{seen:?}");
+    }
+    on(&server, &["status", "--store", &url("999999999999")]).fails(77, &["owner 999999999999"]);
+    let line = ["status", "--store", "s3://tenure-test/app?see=AES256"];
+    let said = on(&server, &line);
+    assert!(said.code == 64 && said.err.contains("`?see` is unknown"), "{said:?}");
+}
+
+#[test]
 fn a_missing_region_gives_64() {
     let server = S3Server::start_blocking();
     let mut env = server.env();

@@ -94,6 +94,14 @@ impl Verb {
             }
         }
     }
+
+    /// The permission that it needs on a key in KMS.
+    fn needs_of_the_key(self) -> &'static str {
+        match self {
+            Verb::Get => "reading needs kms:Decrypt on the key, too",
+            _ => "writing needs kms:GenerateDataKey on the key, too",
+        }
+    }
 }
 
 impl<'a> Asked<'a> {
@@ -218,7 +226,11 @@ impl<'a> Asked<'a> {
             why.push_str(" (a web page, not an answer of S3)");
         }
         let region = region(raw);
-        let (kind, happened, advice) = self.meaning(status, code, region.as_deref());
+        let (kind, happened, mut advice) = self.meaning(status, code, region.as_deref());
+        // S3 asks KMS in the name of whoever asks S3, and passes its refusal on as its own.
+        if kind == StoreErrorKind::AccessDenied && why.contains("kms:") {
+            advice = self.verb.needs_of_the_key().to_owned();
+        }
         if !advice.is_empty() {
             let _ = write!(why, "; {advice}");
         }
@@ -253,10 +265,16 @@ impl<'a> Asked<'a> {
             (301 | 302 | 308, _) => no(NoSuchStore, &elsewhere(region)),
             // While the name of a new bucket spreads, S3 redirects for some hours.
             (307, _) => (Transient, self.maybe(), elsewhere(region)),
+            (400, code) if code.starts_with("KMS.") => {
+                no(Invalid, "look at the key in KMS that the bucket or this store encrypts with")
+            }
             (405 | 501, _) | (_, "NotImplemented") => {
                 no(Unsupported, "the store cannot do that; use one with conditional writes")
             }
             (304 | 408 | 425 | 429 | 500.., _) => unknown,
+            (_, "ExpiredToken" | "TokenRefreshRequired") if self.store.expired() => {
+                no(Transient, "others are fetched with the next request")
+            }
             (_, "AccessDenied") | (401 | 403, "") => {
                 no(AccessDenied, &format!("{}{}", self.verb.needs(), self.owner_advice()))
             }
@@ -268,8 +286,11 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn owner_advice(self) -> &'static str {
-        if self.store.owner.is_some() { ", and the bucket the expected owner" } else { "" }
+    fn owner_advice(self) -> String {
+        let owner = self.store.owner.as_ref();
+        owner.map_or_else(String::new, |owner| {
+            format!(", and the bucket the expected owner {owner}")
+        })
     }
 }
 

@@ -21,7 +21,7 @@ use percent_encoding::percent_decode_str;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::{Fault, Op, Seen, Shared};
+use super::{Fault, Op, Seen, Shared, Users};
 
 type Answer = Response<BoxBody<Bytes, io::Error>>;
 
@@ -90,10 +90,17 @@ async fn respond(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<
     let op = Op::of(&parts);
     let key = key(op, &parts);
     let deletes = if op == Op::Delete { keys_in(&body) } else { Vec::new() };
-    let seen = Seen { op, key, deletes, uri: parts.uri.clone(), headers: parts.headers.clone() };
+    let bucket = parts.uri.path().split('/').nth(1).unwrap_or_default();
+    let exists = shared.storage.lock().buckets.get(bucket).is_some_and(|it| it.contains_key(&key));
+    let (uri, headers) = (parts.uri.clone(), parts.headers.clone());
+    let seen = Seen { op, key, deletes, uri, headers, exists };
     if shared.users.denies(&seen) {
         shared.seen().push(seen);
         return Ok(dated(&shared, error(403, "AccessDenied")));
+    }
+    if Users::expired(&seen) {
+        shared.seen().push(seen);
+        return Ok(dated(&shared, error(400, "ExpiredToken")));
     }
     let fault = shared.faults.meet(op, &seen.key);
     shared.seen().push(seen);

@@ -45,6 +45,12 @@ pub struct Quirks {
     pub empty_pages: usize,
     /// Keys that contain this are not deleted, each with an `AccessDenied` of its own.
     pub undeletable: Option<String>,
+    /// Or with this code.
+    pub undeletable_because: Option<&'static str>,
+    /// The bucket encrypts with a key in KMS: an ETag is no hash of the body, and never the same.
+    pub opaque_etags: bool,
+    /// KMS lets nobody use the key that the bucket encrypts with.
+    pub key_denied: bool,
     /// How far the server's clock is ahead, in seconds.
     pub clock_skew: i64,
     /// Unsafe: this long after a PUT's conditions were checked it is written, whatever came between.
@@ -84,7 +90,8 @@ impl State {
     }
 
     pub fn write(&mut self, bucket: &str, key: &str, body: Bytes) -> S3Result<String> {
-        let stored = Stored { etag: etag(&body), body, last_modified: self.now() };
+        let etag = if self.quirks.opaque_etags { opaque_etag() } else { etag(&body) };
+        let stored = Stored { etag, body, last_modified: self.now() };
         let etag = stored.etag.clone();
         self.written.push(key.to_owned());
         self.bucket(bucket)?.insert(key.to_owned(), stored);
@@ -106,6 +113,15 @@ impl State {
         let current =
             if self.quirks.unquoted_etags { stored.etag.trim_matches('"') } else { &stored.etag };
         tag == current || tag == "*"
+    }
+
+    fn check_key(&self, action: &str) -> S3Result<()> {
+        if !self.quirks.key_denied {
+            return Ok(());
+        }
+        let why =
+            format!("User: arn:aws:iam::{OWNER}:user/a is not authorized to perform: {action}");
+        Err(S3Error::with_message(S3ErrorCode::AccessDenied, why))
     }
 
     fn check_put(
@@ -228,8 +244,12 @@ impl S3 for Storage {
             super::serve::pause(gap).await;
         }
         let mut state = self.lock();
+        state.check_key("kms:GenerateDataKey")?;
         if gap.is_none() {
             state.check_put(bucket, key, if_match.as_deref(), if_none_match.as_deref())?;
+        }
+        if header(&req.headers, "x-amz-server-side-encryption").as_deref() == Some("aws:kms") {
+            state.quirks.opaque_etags = true;
         }
         let etag = state.write(bucket, key, body.freeze())?;
         let e_tag = Some(ETag::Strong(etag.trim_matches('"').to_owned()));
@@ -243,6 +263,7 @@ impl S3 for Storage {
         check_owner(req.input.expected_bucket_owner.as_deref())?;
         let mut state = self.lock();
         let stored = state.object(req.input.bucket.as_str(), &req.input.key)?;
+        state.check_key("kms:Decrypt")?;
         let unless = header(&req.headers, "if-none-match");
         if unless.is_some_and(|tag| state.matches(&stored, &tag)) {
             return Err(S3Error::new(S3ErrorCode::NotModified));
@@ -292,6 +313,7 @@ impl S3 for Storage {
         check_owner(req.input.expected_bucket_owner.as_deref())?;
         let mut state = self.lock();
         let undeletable = state.quirks.undeletable.clone();
+        let because = state.quirks.undeletable_because.unwrap_or("AccessDenied");
         let bucket = state.bucket(req.input.bucket.as_str())?;
         let asked = req.input.delete;
         if asked.objects.len() > 1_000 {
@@ -303,7 +325,7 @@ impl S3 for Storage {
         for object in asked.objects {
             let key = Some(object.key.clone());
             if kept(&object.key) {
-                let code = Some("AccessDenied".to_owned());
+                let code = Some(because.to_owned());
                 let message = Some("Access Denied".to_owned());
                 errors.push(Error { key, code, message, version_id: None });
             } else {
@@ -337,6 +359,10 @@ fn etag(body: &[u8]) -> String {
     let digest = md5::Md5::digest(body);
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("\"{hex}\"")
+}
+
+fn opaque_etag() -> String {
+    format!("\"{:032x}\"", tenure::Entropy::unique(&tenure::SystemEntropy))
 }
 
 fn encoded(key: &str) -> String {
