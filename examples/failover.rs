@@ -4,6 +4,7 @@
 //! ```text
 //! cargo run --example failover                          # on a temporary directory
 //! cargo run --example failover -- s3://bucket/prefix    # on S3, settings as for the AWS CLI
+//! cargo run --example failover -- --svg docs/history.svg    # and draw it
 //! ```
 //!
 //! Look for how long nobody leads. After a crash that is about the validity, since the others must
@@ -17,11 +18,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use tenure::drawing::{Drawing, Interval, Mark};
 use tenure::{CampaignEvent, Election, Epoch, LeadershipEvent, Loss};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-use support::{Place, Result, Timeline, fail};
+use support::{Place, Result, Timeline, fail, svg_file};
 
 mod support;
 
@@ -71,12 +73,16 @@ async fn main() -> Result<()> {
                 let crashed = alive.remove(leader).expect("the leader is alive");
                 crashed.task.abort();
                 timeline.say(leader, "CRASHES, and cannot tell anybody");
-                terms.ended(leader, timeline.now(), "crashed");
+                terms.ended(leader, timeline.now(), Mark::Crashed);
             }
             _ => alive[leader].resign.notify_one(),
         }
     }
     terms.print();
+    if let Some(file) = svg_file()? {
+        std::fs::write(&file, terms.drawing().svg())?;
+        println!("\nThe same as a picture: {}", file.display());
+    }
     terms.check()
 }
 
@@ -184,7 +190,7 @@ struct Term {
     epoch: Epoch,
     leader: &'static str,
     from: Duration,
-    end: Option<(Duration, &'static str)>,
+    end: Option<(Duration, Mark)>,
     renewals: usize,
 }
 
@@ -203,13 +209,13 @@ impl Terms {
                     term.renewals += 1;
                 }
             }
-            What::Resigns => self.ended(name, now, "resigned"),
-            What::Lost(_) => self.ended(name, now, "lost it"),
+            What::Resigns => self.ended(name, now, Mark::Resigned),
+            What::Lost(_) => self.ended(name, now, Mark::Lost),
             What::Resigned | What::Trouble(_) | What::Failed(_) => {}
         }
     }
 
-    fn ended(&mut self, name: &str, now: Duration, how: &'static str) {
+    fn ended(&mut self, name: &str, now: Duration, how: Mark) {
         if let Some(term) = self.terms.iter_mut().rfind(|term| term.leader == name) {
             term.end.get_or_insert((now, how));
         }
@@ -236,17 +242,34 @@ impl Terms {
                 Some(next) => format!("{:.2} s", next.from.saturating_sub(end).as_secs_f64()),
                 None => "(the end)".to_owned(),
             };
+            let how = how.name();
             println!("{:>8}  {:<8}  {led:>5.2} s  {how:<9}  {gap}", term.epoch, term.leader);
         }
     }
 
+    fn drawing(&self) -> Drawing {
+        let interval = |term: &Term| {
+            let (until, how) = term.end?;
+            let epoch = term.epoch.to_string();
+            Some(Interval::new(term.leader, epoch, term.from, until, how))
+        };
+        let mut drawing = Drawing::new("Three candidates, one leader");
+        drawing.subtitle =
+            "one crashes, and after its lease another takes over; that one resigns, \
+                            and the third takes over at once"
+                .to_owned();
+        drawing.intervals = self.terms.iter().filter_map(interval).collect();
+        drawing.find_bands();
+        drawing
+    }
+
     fn check(&self) -> Result<()> {
         let grow = self.terms.windows(2).all(|two| two[0].epoch < two[1].epoch);
-        let ended = |how| {
+        let ended = |how: Mark| {
             let so = |term: &&Term| term.end.is_some_and(|end| end.1 == how);
             self.terms.iter().filter(so).count()
         };
-        if !grow || ended("crashed") != 1 || ended("resigned") != 2 {
+        if !grow || ended(Mark::Crashed) != 1 || ended(Mark::Resigned) != 2 {
             return fail("one should have crashed and two resigned, under growing epochs");
         }
         println!("\nEvery epoch is greater than the one before: it is the fencing token.");

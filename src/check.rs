@@ -6,6 +6,7 @@
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use tokio::sync::OnceCell;
+use tracing::Instrument as _;
 
 use crate::driver::{Context, FAILURES_BEFORE_GIVING_UP, Patience, bounded, sleep};
 use crate::error::{Error, ErrorKind};
@@ -203,7 +204,8 @@ impl Check<'_> {
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, Error> {
         let limit = self.cx.config.request_timeout;
-        let outcome = bounded(&self.cx.process, limit, call).await;
+        let span = tracing::debug_span!("request", op = "check", doing, key = self.key);
+        let outcome = bounded(&self.cx.process, limit, call.instrument(span)).await;
         let outcome = outcome
             .unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))));
         outcome.map_err(|error| {

@@ -1,10 +1,13 @@
 //! Deletes superseded epoch objects, never the newest.
 
 use std::fmt;
+use std::future;
 use std::num::NonZeroUsize;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tracing::Instrument as _;
 
 use crate::driver::pause;
 use crate::error::{Error, ErrorKind};
@@ -89,7 +92,27 @@ impl Compactor {
     /// - [`ErrorKind::AccessDenied`], [`ErrorKind::NoSuchStore`]: correct the permissions or the
     ///   address.
     pub async fn run_once(&self) -> Result<Report, Error> {
-        run::Run::new(self).run().await
+        self.run_until(future::pending(), |_| {}).await
+    }
+
+    /// The same, until `stop` is ready, and telling `progress` how far it is: after each page of the
+    /// listing and each deletion, so once for some 1,000 epochs.
+    ///
+    /// Once told to stop it sends nothing more, waits for the deletions that were sent, a request
+    /// timeout at most, and returns what was done with [`Report::interrupted`] set. The oldest go
+    /// first, so the next run goes on where this one stopped.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`run_once`](Self::run_once). A deletion that fails once it was told to stop counts
+    /// in [`Report::failed`] instead; it may have taken effect.
+    pub async fn run_until(
+        &self,
+        stop: impl Future<Output = ()>,
+        progress: impl FnMut(&Report) + Send,
+    ) -> Result<Report, Error> {
+        let span = tracing::info_span!("compaction", election = self.keys.prefix());
+        run::Run::new(self, progress).run(stop).instrument(span).await
     }
 
     /// Runs now, and again `interval` after the end of each run, until `shutdown` is ready; a run

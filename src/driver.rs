@@ -8,7 +8,10 @@ mod exchange;
 mod handle;
 mod lead;
 mod observe;
+mod operator;
 mod recent;
+mod restore;
+pub(crate) mod spans;
 mod stand_back;
 mod wait;
 
@@ -22,6 +25,7 @@ use tokio::sync::{broadcast, watch};
 pub(crate) use campaign::{FAILURES_BEFORE_GIVING_UP, Patience, Reached};
 pub(crate) use handle::{Command, Lead, Status};
 pub(crate) use observe::Observer;
+pub(crate) use operator::Operator;
 use recent::Recent;
 pub(crate) use wait::{bounded, pause, sleep, within};
 
@@ -60,6 +64,8 @@ pub(crate) struct Context {
 struct Knowledge {
     greatest: Option<Epoch>,
     timer: Option<LapseTimer>,
+    /// When the store last gave an answer from which something is known, on the boot clock.
+    answered: Option<Duration>,
 }
 
 impl Context {
@@ -88,6 +94,22 @@ impl Context {
     fn knowledge(&self) -> MutexGuard<'_, Knowledge> {
         // Every critical section leaves the knowledge whole.
         self.knowledge.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long ago the store last gave an answer; `None` if it never did.
+    pub(crate) fn since_last_answer(&self) -> Option<Duration> {
+        let answered = self.knowledge().answered?;
+        Some(self.process.now().boot.saturating_sub(answered))
+    }
+
+    fn answered(&self) {
+        let now = self.process.now().boot;
+        self.knowledge().answered = Some(now);
+    }
+
+    /// The greatest epoch that this process has seen.
+    fn greatest(&self) -> Option<Epoch> {
+        self.knowledge().greatest
     }
 
     pub(crate) fn tell(&self, event: CampaignEvent) {
@@ -159,6 +181,14 @@ impl Driver {
 
     pub(crate) fn observer(cx: &Arc<Context>) -> Driver {
         Driver::new(cx, true)
+    }
+
+    /// An observer to whom what this process has seen is nothing.
+    fn without_memory(cx: &Arc<Context>) -> Driver {
+        let mut driver = Driver::new(cx, true);
+        let rules = Rules { observer: true, verify_renewals: false, takeover_delay: false };
+        driver.machine = Machine::new(cx.config.layout, rules, None);
+        driver
     }
 
     fn new(cx: &Arc<Context>, observer: bool) -> Driver {

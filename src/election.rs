@@ -7,15 +7,18 @@ use std::time::Duration;
 use futures::stream::{self, Stream, StreamExt as _};
 use serde_json::Value;
 use tokio::sync::broadcast;
+use tracing::{Instrument as _, Span};
 
 use crate::check::check_store;
 use crate::config::{Config, Polling, Settings};
-use crate::driver::{Context, Driver, Observer, Patience, Reached};
+use crate::driver::{Context, Driver, Observer, Operator, Patience, Reached, spans};
+use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::keys::Keys;
 use crate::layout::Layout;
 use crate::leader::{CampaignEvent, Leader, Observation, Snapshot, SnapshotState};
 use crate::leadership::Leadership;
+use crate::operator::{Depose, Deposed, Restored};
 use crate::process::Process;
 use crate::store::Store;
 
@@ -81,6 +84,9 @@ impl Election {
     /// GET every poll interval. On a [single object](Layout::SingleObject): GET, PUT, and a PUT to
     /// take over. The first campaign on a store adds 5 requests to check it.
     ///
+    /// It runs in a span `campaign`, and the leadership in a span `leadership` beside it: both are
+    /// below the span that this is first polled in, which is not over before they are.
+    ///
     /// # Errors
     /// Those that waiting does not mend: [`AccessDenied`](crate::ErrorKind::AccessDenied),
     /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore),
@@ -89,19 +95,19 @@ impl Election {
     /// [`RecordTooNew`](crate::ErrorKind::RecordTooNew),
     /// [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted),
     /// [`NewestDeleted`](crate::ErrorKind::NewestDeleted).
-    #[tracing::instrument(
-        name = "campaign",
-        skip_all,
-        fields(election = self.cx.keys.prefix(), candidate = self.config.name)
-    )]
     pub async fn campaign(&self) -> Result<Leadership, Error> {
-        check_store(&self.cx, Patience::Wait).await?;
-        let mut driver = Driver::candidate(&self.cx);
-        loop {
-            if let Reached::Elected = driver.campaign(Patience::Wait).await? {
-                return Ok(self.elected(driver));
+        let caller = Span::current();
+        let campaign = async {
+            check_store(&self.cx, Patience::Wait).await.map_err(failed)?;
+            let mut driver = Driver::candidate(&self.cx);
+            loop {
+                let reached = driver.campaign(Patience::Wait).await.map_err(failed)?;
+                if let Reached::Elected = reached {
+                    return Ok(self.elected(driver, &caller));
+                }
             }
-        }
+        };
+        campaign.instrument(spans::campaign(&self.cx.keys, &self.config)).await
     }
 
     /// One attempt: elected, or somebody else holds the newest epoch. Costs what
@@ -113,23 +119,26 @@ impl Election {
     /// # Errors
     /// Those of [`campaign`](Election::campaign), and [`Unavailable`](crate::ErrorKind::Unavailable)
     /// after three failures in a row: an epoch object may have been created then, which lapses.
-    #[tracing::instrument(
-        name = "try_campaign",
-        skip_all,
-        fields(election = self.cx.keys.prefix(), candidate = self.config.name)
-    )]
     pub async fn try_campaign(&self) -> Result<Attempt, Error> {
-        check_store(&self.cx, Patience::Once).await?;
-        let mut driver = Driver::candidate(&self.cx);
-        match driver.campaign(Patience::Once).await? {
-            Reached::Elected => Ok(Attempt::Elected(self.elected(driver))),
-            Reached::Held(leader) => Ok(Attempt::Held(leader)),
-        }
+        let caller = Span::current();
+        let campaign = async {
+            check_store(&self.cx, Patience::Once).await.map_err(failed)?;
+            let mut driver = Driver::candidate(&self.cx);
+            match driver.campaign(Patience::Once).await.map_err(failed)? {
+                Reached::Elected => Ok(Attempt::Elected(self.elected(driver, &caller))),
+                Reached::Held(leader) => {
+                    Span::current().record("outcome", "held");
+                    Ok(Attempt::Held(leader))
+                }
+            }
+        };
+        campaign.instrument(spans::campaign(&self.cx.keys, &self.config)).await
     }
 
-    fn elected(&self, driver: Driver) -> Leadership {
-        let leadership = Leadership::start(driver, Arc::clone(&self.config));
+    fn elected(&self, driver: Driver, caller: &Span) -> Leadership {
+        let leadership = Leadership::start(driver, Arc::clone(&self.config), caller);
         let epoch = leadership.epoch();
+        Span::current().record("epoch", epoch.get()).record("outcome", "elected");
         tracing::info!(
             election = self.cx.keys.prefix(),
             candidate = self.config.name,
@@ -190,6 +199,53 @@ impl Election {
         self.cx.refresh();
     }
 
+    /// Seals the newest epoch, so that its holder loses it: for operators.
+    ///
+    /// The holder learns of it with its next renewal, and may lead until then; its successor waits
+    /// for the end of its lease. A renewal that comes between is not overwritten: the seal is tried
+    /// again, a few times. May be repeated: an epoch that is sealed is left as it is.
+    ///
+    /// Cost: LIST, GET and PUT; GET and PUT on a single object. A GET and a PUT more each time that
+    /// somebody else was faster, or that the fate of the seal is unknown.
+    ///
+    /// # Errors
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable): the store cannot be reached. Where
+    ///   [`may_have_happened`](Error::may_have_happened) says so, the seal may take effect yet; call
+    ///   it again, which tells.
+    /// - [`AccessDenied`](crate::ErrorKind::AccessDenied),
+    ///   [`NoSuchStore`](crate::ErrorKind::NoSuchStore),
+    ///   [`UnsafeStore`](crate::ErrorKind::UnsafeStore): correct what the message names.
+    /// - [`RecordTooNew`](crate::ErrorKind::RecordTooNew): upgrade. Other records that cannot be
+    ///   read are sealed with [`force`](Depose::force).
+    /// - [`CorruptRecord`](crate::ErrorKind::CorruptRecord), of a single object alone: with its body
+    ///   its token is lost.
+    pub async fn depose(&self, how: Depose) -> Result<Deposed, Error> {
+        Operator::new(&self.cx).depose(how.order()).await
+    }
+
+    /// Makes the counting go on above `epoch` after the epoch objects were lost: for operators.
+    ///
+    /// `epoch` must be at least the greatest token that any guarded resource has seen, and the
+    /// greatest that any process remembers
+    /// ([`NewestDeleted`](crate::ErrorKind::NewestDeleted) names it): below, the next leaders' tokens
+    /// are refused, or repeat. Whoever leads in a lower epoch is deposed, and its successor waits for
+    /// the end of its lease. A leader of before the accident, whose epoch object is gone, learns of it
+    /// with its next renewal; `wait`, up to 24 h, is how long successors wait for it: nothing, or its
+    /// validity if it may still run. May be repeated.
+    ///
+    /// Cost: LIST, PUT, GET, LIST, PUT on an empty prefix, and GET, GET, PUT for each lower epoch
+    /// that is left at its end; GET and PUT on a single object.
+    ///
+    /// # Errors
+    /// Those of [`depose`](Election::depose). After one, or a crash in between, candidates may wait
+    /// until it is run again.
+    /// [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted) for [`Epoch::MAX`],
+    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for a longer `wait` or an epoch below one
+    /// that this process has seen.
+    pub async fn restore(&self, epoch: Epoch, wait: Duration) -> Result<Restored, Error> {
+        Operator::new(&self.cx).restore(epoch, wait).await
+    }
+
     /// What happens during campaigns from now on. A slow reader misses the oldest events.
     pub fn events(&self) -> impl Stream<Item = CampaignEvent> + Send + Unpin + use<> {
         let stream = stream::unfold(self.cx.events.subscribe(), |mut events| async {
@@ -204,11 +260,27 @@ impl Election {
         Box::pin(stream.fuse())
     }
 
+    /// How long ago the store last answered a request of this election, whether of a campaign, of a
+    /// leadership or of an observer; `None` if it never did. No request.
+    ///
+    /// An answer is what something is known from, a refused condition too; a 5xx, a 409 or a timeout
+    /// is none. In a campaign or a leadership that goes well the time stays below the longer of the
+    /// poll and the renew interval, and the time of one request.
+    #[must_use]
+    pub fn since_last_answer(&self) -> Option<Duration> {
+        self.cx.since_last_answer()
+    }
+
     /// The display name of this candidate.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.config.name
     }
+}
+
+fn failed(error: Error) -> Error {
+    Span::current().record("outcome", "failed");
+    error
 }
 
 impl ElectionBuilder {

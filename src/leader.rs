@@ -57,7 +57,7 @@ impl Leader {
 }
 
 /// Nothing past the dates that there are.
-fn time_of_day(seconds: f64) -> Option<DateTime<Utc>> {
+pub(crate) fn time_of_day(seconds: f64) -> Option<DateTime<Utc>> {
     // Casts of floats saturate, and such dates do not exist.
     DateTime::from_timestamp_millis((seconds * 1e3) as i64)
 }

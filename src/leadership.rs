@@ -1,5 +1,7 @@
 //! Leadership: the lease that is kept, the token it gives, and how it is lost.
 
+mod lease;
+
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -9,6 +11,9 @@ use futures::stream::{self, Stream, StreamExt as _};
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
+
+pub use lease::Lease;
 
 use crate::clock::Moment;
 use crate::config::Config;
@@ -102,11 +107,12 @@ pub struct Ran<T> {
 }
 
 impl Leadership {
-    pub(crate) fn start(driver: Driver, config: Arc<Config>) -> Leadership {
+    pub(crate) fn start(driver: Driver, config: Arc<Config>, caller: &Span) -> Leadership {
         let lead = driver.lead_handle();
         let (commands, receiver) = mpsc::unbounded_channel();
+        let span = driver.leadership_span(lead.epoch, caller);
         let task = driver.lead(Arc::clone(&lead), receiver, config.resign_on_drop);
-        lead.process.spawn(task);
+        lead.process.spawn(task.instrument(span));
         Leadership { lead, paths: Arc::default(), config, commands }
     }
 
@@ -150,6 +156,12 @@ impl Leadership {
     #[must_use]
     pub fn lease_end(&self) -> Moment {
         self.lead.end()
+    }
+
+    /// A view of the lease, for those who only look at it. No request.
+    #[must_use]
+    pub fn lease(&self) -> Lease {
+        Lease(Arc::clone(&self.lead))
     }
 
     /// Waits until the leadership is over, and says why. Cancel-safe.

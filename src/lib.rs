@@ -1,21 +1,21 @@
 //! Leader election on object storage: one writer, a bucket, and nothing else.
 //!
+//! Each leadership is an *epoch*: a new object under one key prefix, created on the condition that
+//! there is none yet. The newest epoch object says who leads, and its number, the [`Epoch`], is the
+//! *fencing token* that the leader sends with every write. There is no server to run.
+//!
+//! **For** stream processors, compactors, indexers and other single writers on a store with
+//! conditional writes: S3, Cloud Storage, Azure, DynamoDB, a directory. A dead leader is succeeded
+//! in about the [validity](ElectionBuilder::validity) of its lease, 30 s by default; one that
+//! resigns, at the next poll.
+//!
+//! **Not for** takeovers within a second, nor for locks around single operations.
+//!
 //! # What it does not promise
 //!
 //! A leader that is paused between a check and a write may write after its lease has ended: no lock
-//! service can prevent that. So the guarded resource must refuse old tokens. The token is the
-//! [`Epoch`]: send it with each write, and let the resource remember the greatest it has seen.
-//!
-//! # What it promises
-//!
-//! Each epoch is granted to at most one campaign, and grants only grow, under any clocks, pauses,
-//! crashes, and lost, delayed or repeated requests. And at any moment at most one process believes
-//! that it leads, as long as the rates of any two machines' clocks differ by less than
-//! [`clock_drift_max`](ElectionBuilder::clock_drift_max). No machine compares its clock with
-//! another's. It asks strong consistency and atomic conditional writes of the store, as S3 has
-//! them, and that nobody deletes the newest epoch object. The protocol, its invariants and the
-//! reasons are in `docs/protocol.md`; the idea is Gunnar Morling's (*Leader Election With S3
-//! Conditional Writes*, 2024).
+//! service can prevent that. So the guarded resource must refuse old tokens: it remembers the
+//! greatest that it has seen. [`fencing`] has guards for objects, logs, folders and services.
 //!
 //! # Use
 //!
@@ -41,23 +41,66 @@
 //! # }
 //! ```
 //!
+//! A lost race is a value; an [`Error`] has a [kind](ErrorKind) that says what to do; a lost
+//! leadership says [why](Loss).
+//!
+//! # What it promises
+//!
+//! - Each epoch is granted to at most one campaign, and grants only grow, under any clocks, pauses,
+//!   crashes, and lost, delayed or repeated requests.
+//! - At any moment at most one process believes that it leads, as long as the rates of any two
+//!   machines' clocks differ by less than [`clock_drift_max`](ElectionBuilder::clock_drift_max), 1 %
+//!   by default. No machine compares its clock with another's.
+//! - A lease ends on time, also when the machine was suspended. No token is handed out at or after
+//!   its end.
+//!
+//! It asks strong consistency and atomic conditional writes of the store, and that nobody deletes the
+//! newest epoch object. The first campaign checks what can be checked. The protocol, its invariants
+//! and the reasons are in `docs/protocol.md`; the idea is Gunnar Morling's (*Leader Election With S3
+//! Conditional Writes*, 2024).
+//!
+//! # What it costs
+//!
+//! | step | requests |
+//! | --- | --- |
+//! | leading | a PUT every third of the validity, a GET every validity |
+//! | following | a GET every sixth of the validity |
+//! | taking over from a dead leader that was followed | PUT, PUT, LIST |
+//! | the first campaign of a process | up to 4, and 5 to check the store |
+//!
+//! At the default validity and S3's list prices $1.33 a month for the leader and $0.21 for each
+//! follower. On a [single object](Layout::SingleObject) a takeover is one PUT.
+//!
+//! # Where next
+//!
 //! - [`Election`] campaigns ([`campaign`](Election::campaign),
-//!   [`try_campaign`](Election::try_campaign)) and watches ([`leader`](Election::leader),
-//!   [`observe`](Election::observe)).
+//!   [`try_campaign`](Election::try_campaign)) and follows ([`observe`](Election::observe),
+//!   [`leader`](Election::leader)); [`ElectionBuilder`] has every setting, with its bounds.
+//!   An operator seals the epoch of a leader that must go ([`depose`](Election::depose)), or has the
+//!   counting go on after an accident ([`restore`](Election::restore)).
 //! - [`Leadership`] gives the token as long as the lease runs, says why it ended ([`Loss`]), and
 //!   resigns.
-//! - [`fencing`] has guards for what the leader writes: they refuse the tokens of leaders of the
-//!   past.
-//! - [`Compactor`] deletes the epoch objects of the past.
+//! - [`fencing`] has guards that refuse the tokens of leaders of the past.
+//! - [`Compactor`] deletes the epoch objects of the past; [`history`] reads what is left of them.
+//! - [`store`] has the stores, and the trait for others.
 //! - [`paths`] has locks on pseudo-folders for the tasks of the leader's process.
-//! - [`store`] has the stores: S3 (feature `s3`, default), Cloud Storage (`gcs`), Azure (`azure`),
-//!   any `object_store` (`object-store`), DynamoDB (`dynamodb`), a local directory, memory; and the
-//!   trait for others.
 //!
-//! With the feature `metrics` it tells the recorder of the crate metrics what happens: install one
-//! before the election is built. `docs/observability.md` has the table.
+//! The guide (`docs/README.md`) has a quick start, how to choose the validity, what can go wrong, and
+//! comparisons.
 //!
-//! A lost race is a value; an [`Error`] has a [kind](ErrorKind) that says what to do.
+//! # Features
+//!
+//! | feature | what it brings |
+//! | --- | --- |
+//! | `s3` (default) | `store::S3Store`, on the AWS SDK |
+//! | `dynamodb` | `store::DynamoStore` |
+//! | `object-store` | `store::AnyObjectStore`: any store of the crate `object_store` 0.14 |
+//! | `gcs`, `azure` | the same, with clients for Google Cloud Storage and Azure Blob Storage |
+//! | `tower` | `fencing::http`: layers that send the token and refuse stale ones |
+//! | `metrics` | tells the recorder of the crate `metrics` what happens; `docs/observability.md` has the table |
+//! | `cli` | the command `tenure` |
+//!
+//! Without any of them: memory, a local directory, and stores of your own.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -72,17 +115,20 @@ mod check;
 mod clock;
 mod compactor;
 mod config;
+pub mod drawing;
 mod driver;
 mod election;
 mod entropy;
 mod epoch;
 mod error;
 pub mod fencing;
+pub mod history;
 mod keys;
 mod layout;
 mod leader;
 mod leadership;
 mod listing;
+mod operator;
 pub mod paths;
 mod process;
 #[cfg(feature = "internals")]
@@ -102,7 +148,8 @@ pub use epoch::{Epoch, ParseEpochError};
 pub use error::{Error, ErrorKind};
 pub use layout::Layout;
 pub use leader::{CampaignEvent, Leader, Observation, Snapshot, SnapshotState};
-pub use leadership::{Leadership, LeadershipEvent, Loss, Ran};
+pub use leadership::{Leadership, LeadershipEvent, Lease, Loss, Ran};
+pub use operator::{Depose, Deposed, Restored};
 pub use process::Process;
 pub use protocol::message::Ended;
 pub use store::Store;
@@ -111,3 +158,16 @@ pub use tokio_util::sync::CancellationToken;
 #[cfg(all(doctest, feature = "s3"))]
 #[doc = include_str!("../README.md")]
 struct ReadmeExamples;
+#[cfg(all(doctest, feature = "s3"))]
+#[doc = include_str!("../docs/quick-start.md")]
+struct QuickStartExamples;
+#[cfg(all(doctest, feature = "s3"))]
+#[doc = include_str!("../docs/kubernetes.md")]
+struct KubernetesExamples;
+#[cfg(all(doctest, feature = "tower"))]
+#[doc = include_str!("../docs/fencing.md")]
+struct FencingExamples;
+
+#[cfg(all(doctest, feature = "s3"))]
+#[doc = include_str!("../docs/observability.md")]
+struct ObservabilityExamples;

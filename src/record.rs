@@ -73,6 +73,26 @@ pub(crate) enum BadRecord {
 }
 
 impl Record {
+    /// Of somebody of whom nothing is known.
+    pub(crate) fn blank() -> Record {
+        Record {
+            expired: false,
+            expires_at: None,
+            validity_ms: Validity::Absent,
+            format: FORMAT,
+            candidate: None,
+            nonce: None,
+            heartbeat: 0,
+            elected_at: None,
+            renewed_at: None,
+            sealed_at: None,
+            sealed_by: None,
+            ended: None,
+            successor: None,
+            data: Value::Null,
+        }
+    }
+
     /// Reads a body. `Err` names what is wrong, without the body itself.
     pub(crate) fn parse(body: &[u8]) -> Result<Record, BadRecord> {
         let text = checked_text(body)?;
@@ -195,6 +215,7 @@ impl<'de> Deserialize<'de> for Ended {
             Some("resigned") => Ended::Resigned,
             Some("lapsed") => Ended::Lapsed,
             Some("deposed") => Ended::Deposed,
+            Some("restored") => Ended::Restored,
             _ => Ended::Unknown,
         })
     }
@@ -206,6 +227,7 @@ impl fmt::Display for Ended {
             Ended::Resigned => "resigned",
             Ended::Lapsed => "lapsed",
             Ended::Deposed => "deposed",
+            Ended::Restored => "restored",
             Ended::Unknown => "unknown",
         })
     }

@@ -36,7 +36,10 @@ pub use dir::DirStore;
 pub use dynamodb::{DynamoStore, TableState};
 pub use memory::MemoryStore;
 #[cfg(feature = "s3")]
-pub use s3::S3Store;
+#[doc(hidden)]
+pub use s3::{BucketSettings, LifecycleRule, Versioning};
+#[cfg(feature = "s3")]
+pub use s3::{S3Encryption, S3Store};
 
 /// An ETag made of the content alone, as S3's are: 128 bits of its SHA-256, in quotes.
 pub(crate) fn content_etag(body: &[u8]) -> ETag {

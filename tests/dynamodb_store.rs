@@ -89,7 +89,11 @@ async fn what_a_person_must_mend_is_said() {
             AccessDenied,
             ["dynamodb:PutItem", "creating"],
         ),
-        (Fault::Answer(400, "ExpiredTokenException"), AccessDenied, ["check the credentials", KEY]),
+        (
+            Fault::Answer(400, "UnrecognizedClientException"),
+            AccessDenied,
+            ["check the credentials", KEY],
+        ),
         (
             Fault::Answer(400, "ResourceNotFoundException"),
             NoSuchStore,
@@ -109,6 +113,20 @@ async fn what_a_person_must_mend_is_said() {
     server.fault(Fault::Html, "DescribeTable");
     let read = store.get(KEY, None, MAX).await;
     expect(read, Unsupported, Happened::No, &["a web page", "is the endpoint a DynamoDB?"]);
+}
+
+#[tokio::test]
+async fn an_expired_session_is_denied_unless_it_was_taken_before() {
+    let (server, store) = start();
+    server.fault(Fault::Answer(400, "ExpiredTokenException"), "DescribeTable");
+    server.fault(Fault::Answer(400, "ExpiredTokenException"), "PutItem");
+    let denied = StoreErrorKind::AccessDenied;
+    expect(store.create(KEY, body("one")).await, denied, Happened::No, &["the credentials"]);
+    let (server, store) = start();
+    done(store.create(KEY, body("one")).await);
+    server.fault(Fault::Answer(400, "ExpiredTokenException"), "PutItem");
+    let passing = store.create("app/lock-0000000002.json", body("two")).await;
+    expect(passing, StoreErrorKind::Transient, Happened::No, &["ExpiredTokenException"]);
 }
 
 #[tokio::test]

@@ -19,6 +19,23 @@ fn failover() {
 }
 
 #[test]
+fn failover_is_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("failover.svg");
+    let mut command = Command::new(built("failover"));
+    command.arg("--svg").arg(&file);
+    shows_failover(&run(command));
+    let svg = std::fs::read_to_string(file).unwrap();
+    let document = roxmltree::Document::parse(&svg).expect("XML");
+    let texts: Vec<&str> = document.descendants().filter_map(|node| node.text()).collect();
+    for told in ["anna", "ben", "cleo", "crashed", "resigned", "nobody leads"] {
+        assert!(texts.contains(&told), "{told} is not in {texts:?}");
+    }
+    let errors = Command::new(built("failover")).arg("--svg").timeout(PATIENCE).assert().failure();
+    assert_shows(&String::from_utf8_lossy(&errors.get_output().stderr), &["--svg takes a file"]);
+}
+
+#[test]
 fn stream_processor() {
     shows_stream_processor(&on_disk("stream_processor"));
 }
@@ -43,6 +60,11 @@ fn fenced_sqlite() {
 fn fenced_api() {
     let shown = on_disk("fenced_api");
     assert_shows(&shown, &["PAUSED", "412, the token 1 is refused", "epoch 2: ben's first"]);
+}
+
+#[test]
+fn traced() {
+    shows_traced(&on_disk("traced"));
 }
 
 #[test]
@@ -87,6 +109,11 @@ mod s3 {
         shows_rename_folder(&on_s3("rename_folder"));
     }
 
+    #[test]
+    fn traced() {
+        shows_traced(&on_s3("traced"));
+    }
+
     fn on_s3(name: &str) -> String {
         let server = S3Server::start_blocking();
         let mut command = Command::new(built(name));
@@ -121,6 +148,34 @@ fn shows_manifest_writer(shown: &str) {
 fn shows_compact_job(shown: &str) {
     assert_shows(shown, &["would delete 1991 of 2001", "deleted 1991 of 2001"]);
     assert_shows(shown, &["deleted 0 of 10", "leads epoch 2002"]);
+}
+
+fn shows_traced(shown: &str) {
+    let lines: Vec<_> = shown.lines().collect();
+    // The trace that went over HTTP, and the one that all spans have.
+    let sent =
+        lines.iter().find_map(|line| line.split_once("traceparent: Some(\"00-")).expect("one").1;
+    let (sent, _) = sent.split_once('-').expect("a trace and a span");
+    let all = shown.split_once("One trace, ").expect("only one").1;
+    assert!(sent.len() == 32 && all.starts_with(sent), "{shown}");
+    let depth = |name: &str| {
+        let line = lines.iter().find(|line| line.trim_start().starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("{name:?} is missing in:\n{shown}"));
+        line.len() - line.trim_start().len()
+    };
+    for (name, spaces) in [
+        ("job", 0),
+        ("campaign  epoch=1  outcome=elected", 2),
+        ("request  op=create  epoch=1  outcome=done", 4),
+        ("leadership  epoch=1  outcome=resigned", 2),
+        ("renewal  epoch=1  outcome=renewed", 4),
+        ("request  op=renew  epoch=1  outcome=done", 6),
+        ("request  op=seal  epoch=1  outcome=done", 4),
+        ("write", 2),
+        ("put board  epoch=1", 4),
+    ] {
+        assert_eq!(depth(name), spaces, "{name}:\n{shown}");
+    }
 }
 
 fn shows_rename_folder(shown: &str) {

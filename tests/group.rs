@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 
 use command::{TENURE, eventually, in_ms, number_in, runs, state};
-use group::{Deadlines, Group, Stop};
+use group::{Deadlines, Group, Stop, Tenure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::sync::Mutex;
@@ -41,7 +41,8 @@ async fn start_command(command: &[&OsStr], deadlines: Deadlines) -> Group {
     let _starting = STARTING.lock().await;
     let command: Vec<OsString> = command.iter().map(OsString::from).collect();
     let environment = [("TENURE_EPOCH", "7".to_owned())];
-    Group::start(Path::new(TENURE), &command, &environment, deadlines).await.expect("it starts")
+    let tenure = Tenure { binary: TENURE.into(), options: &[] };
+    Group::start(&tenure, &command, &environment, deadlines).await.expect("it starts")
 }
 
 /// The guard of the group of this shell: the last one that was started before it.

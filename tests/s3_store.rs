@@ -9,10 +9,14 @@ use support::s3_server::*;
 use tenure::store::S3Store;
 use tenure::store::{DeleteOutcome, ETag, GetOutcome, Happened, PutOutcome, Store, StoreErrorKind};
 
+#[path = "s3_store/encryption.rs"]
+mod encryption;
 #[path = "s3_store/environment.rs"]
 mod environment;
 #[path = "s3_store/failures.rs"]
 mod failures;
+#[path = "s3_store/settings.rs"]
+mod settings;
 mod support;
 
 const KEY: &str = "app/lock-0000000001.json";

@@ -5,6 +5,8 @@
 //!   range, `SEED=7` one; with `--nocapture` the summary shows.
 //! - A failure prints its seed and the end of its timeline; with `SEED` all of it.
 
+#[path = "simulation/drawn.rs"]
+mod drawn;
 #[path = "support/if_match.rs"]
 #[allow(dead_code, reason = "shared with tests/if_match.rs, which uses the rest")]
 mod if_match;
@@ -223,12 +225,18 @@ fn seeds() -> Range<u64> {
 fn explain(outcome: &Outcome) -> ! {
     let violation = outcome.violation.as_ref().expect("only failures are explained");
     let again = run(Plan { traced: true, ..outcome.plan.clone() });
+    let drawing = sim::picture::save(outcome);
     let lines: Vec<&str> = again.trace.lines().collect();
     let shown = if std::env::var("SEED").is_ok() { lines.len() } else { SHOWN_LINES };
     println!("{:#?}", outcome.plan);
     println!("{}", lines[lines.len().saturating_sub(shown)..].join("\n"));
     panic!(
-        "seed {}: {} at {:?}: {} (SEED={} shows the whole timeline)",
-        outcome.seed, violation.checker, violation.at, violation.what, outcome.seed
+        "seed {}: {} at {:?}: {} (SEED={} shows the whole timeline; {} who believed to lead)",
+        outcome.seed,
+        violation.checker,
+        violation.at,
+        violation.what,
+        outcome.seed,
+        drawing.display()
     );
 }

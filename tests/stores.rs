@@ -57,6 +57,16 @@ async fn s3_over_http() {
     conformance::run(Arc::new(server.store(BUCKET)), "app/").await;
 }
 
+/// As in a bucket that encrypts with KMS.
+#[cfg(feature = "s3")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn s3_whose_etags_are_no_hashes() {
+    use support::s3_server::{BUCKET, S3Server};
+    let server = S3Server::start().await;
+    server.quirks(|quirks| quirks.opaque_etags = true);
+    conformance::run(Arc::new(server.store(BUCKET)), "app/").await;
+}
+
 #[cfg(feature = "dynamodb")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn dynamodb_over_http() {

@@ -1,15 +1,64 @@
 # Runs `tenure compact` on Fargate every hour, started by EventBridge Scheduler.
 
-variable "bucket" { type = string }
-variable "prefix" { type = string }
-variable "image" { type = string }
-variable "cluster_arn" { type = string }
-variable "subnets" { type = list(string) }
-variable "region" { type = string }
+terraform {
+  required_version = ">= 1.5"
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = ">= 5.0"
+    }
+  }
+}
+
+variable "bucket" {
+  type        = string
+  description = "The bucket of the election"
+}
+
+variable "prefix" {
+  type        = string
+  description = "The prefix of the election in it, without a slash at its end"
+}
+
+variable "region" {
+  type        = string
+  description = "The region of the bucket"
+}
+
+variable "account" {
+  type        = string
+  description = "The account that owns the bucket: requests to another's are refused"
+}
+
+variable "image" {
+  type        = string
+  description = "The image of deploy/container, with its tag or digest"
+}
+
+variable "repository_arn" {
+  type        = string
+  description = "The ARN of the repository in ECR that the image is in"
+}
+
+variable "cluster_arn" {
+  type        = string
+  description = "The ECS cluster to run in"
+}
+
+variable "subnets" {
+  type        = list(string)
+  description = "Subnets that reach S3, ECR and CloudWatch Logs: by VPC endpoints or a NAT gateway"
+}
+
+variable "security_groups" {
+  type        = list(string)
+  description = "Security groups that let HTTPS out; nothing has to come in"
+}
 
 locals {
   policy = replace(replace(file("${path.module}/../iam/compactor.json"),
   "BUCKET", var.bucket), "PREFIX", var.prefix)
+  store = "s3://${var.bucket}/${var.prefix}?expected-bucket-owner=${var.account}"
 }
 
 data "aws_iam_policy_document" "assume_by_tasks" {
@@ -18,6 +67,11 @@ data "aws_iam_policy_document" "assume_by_tasks" {
     principals {
       type        = "Service"
       identifiers = ["ecs-tasks.amazonaws.com"]
+    }
+    condition {
+      test     = "StringEquals"
+      variable = "aws:SourceAccount"
+      values   = [split(":", var.cluster_arn)[4]]
     }
   }
 }
@@ -39,9 +93,29 @@ resource "aws_iam_role" "execution" {
   assume_role_policy = data.aws_iam_policy_document.assume_by_tasks.json
 }
 
-resource "aws_iam_role_policy_attachment" "execution" {
-  role       = aws_iam_role.execution.name
-  policy_arn = "arn:aws:iam::aws:policy/service-role/AmazonECSTaskExecutionRolePolicy"
+data "aws_iam_policy_document" "execution" {
+  statement {
+    # It takes no resource.
+    actions   = ["ecr:GetAuthorizationToken"]
+    resources = ["*"]
+  }
+  statement {
+    actions = [
+      "ecr:BatchCheckLayerAvailability",
+      "ecr:BatchGetImage",
+      "ecr:GetDownloadUrlForLayer",
+    ]
+    resources = [var.repository_arn]
+  }
+  statement {
+    actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
+    resources = ["${aws_cloudwatch_log_group.compactor.arn}:*"]
+  }
+}
+
+resource "aws_iam_role_policy" "execution" {
+  role   = aws_iam_role.execution.id
+  policy = data.aws_iam_policy_document.execution.json
 }
 
 resource "aws_cloudwatch_log_group" "compactor" {
@@ -61,7 +135,7 @@ resource "aws_ecs_task_definition" "compactor" {
   container_definitions = jsonencode([{
     name                   = "compact"
     image                  = var.image
-    command                = ["compact", "--store", "s3://${var.bucket}/${var.prefix}", "--json"]
+    command                = ["compact", "--store", local.store, "--json"]
     user                   = "65532"
     readonlyRootFilesystem = true
     environment            = [{ name = "AWS_REGION", value = var.region }]
@@ -83,6 +157,11 @@ data "aws_iam_policy_document" "assume_by_scheduler" {
       type        = "Service"
       identifiers = ["scheduler.amazonaws.com"]
     }
+    condition {
+      test     = "StringEquals"
+      variable = "aws:SourceAccount"
+      values   = [split(":", var.cluster_arn)[4]]
+    }
   }
 }
 
@@ -94,11 +173,21 @@ resource "aws_iam_role" "scheduler" {
 data "aws_iam_policy_document" "start_the_task" {
   statement {
     actions   = ["ecs:RunTask"]
-    resources = [aws_ecs_task_definition.compactor.arn_without_revision, "${aws_ecs_task_definition.compactor.arn_without_revision}:*"]
+    resources = ["${aws_ecs_task_definition.compactor.arn_without_revision}:*"]
+    condition {
+      test     = "ArnEquals"
+      variable = "ecs:cluster"
+      values   = [var.cluster_arn]
+    }
   }
   statement {
     actions   = ["iam:PassRole"]
     resources = [aws_iam_role.compactor.arn, aws_iam_role.execution.arn]
+    condition {
+      test     = "StringEquals"
+      variable = "iam:PassedToService"
+      values   = ["ecs-tasks.amazonaws.com"]
+    }
   }
 }
 
@@ -124,11 +213,12 @@ resource "aws_scheduler_schedule" "compactor" {
       task_definition_arn = aws_ecs_task_definition.compactor.arn
       launch_type         = "FARGATE"
       network_configuration {
-        subnets = var.subnets
+        subnets         = var.subnets
+        security_groups = var.security_groups
       }
     }
 
-    # What is left over the next run deletes.
+    # What is left over the next run deletes. A run that overlaps another is harmless.
     retry_policy {
       maximum_retry_attempts = 0
     }

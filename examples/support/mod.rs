@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every example uses its own part of this")]
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,9 +23,9 @@ pub struct Place {
 }
 
 impl Place {
-    /// A temporary directory, or the bucket that the first argument names.
+    /// A temporary directory, or the bucket that an argument names.
     pub async fn from_args(example: &str) -> Result<Place> {
-        match std::env::args().nth(1) {
+        match arguments()?.0 {
             None => Place::on_disk(example),
             Some(url) => Place::on_s3(&url, example).await,
         }
@@ -63,6 +64,24 @@ impl Place {
             folder: None,
         })
     }
+}
+
+/// Where to draw what has happened: `--svg FILE`.
+pub fn svg_file() -> Result<Option<PathBuf>> {
+    Ok(arguments()?.1)
+}
+
+fn arguments() -> Result<(Option<String>, Option<PathBuf>)> {
+    let (mut place, mut svg) = (None, None);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match (argument.as_str(), arguments.len()) {
+            ("--svg", 0) => return fail("--svg takes a file: --svg history.svg"),
+            ("--svg", _) => svg = arguments.next().map(PathBuf::from),
+            _ => place = place.or(Some(argument)),
+        }
+    }
+    Ok((place, svg))
 }
 
 #[cfg(feature = "s3")]

@@ -7,7 +7,12 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use tenure::Layout;
 
+use super::cost::{AFTER_COST, CostArgs};
+use super::health::HealthArg;
+use super::logs::LogFormat;
 use super::metrics::MetricsArg;
+use super::pages::CompletionsArgs;
+use super::probe::{AFTER_PROBE, ProbeArgs};
 use super::store_url::StoreUrl;
 
 /// Leader election on object storage: one leader at a time, a bucket, and nothing else.
@@ -17,6 +22,9 @@ use super::store_url::StoreUrl;
 pub struct Args {
     #[command(subcommand)]
     pub verb: Verb,
+    /// What the logs on stderr look like, and whatever else is said there
+    #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
+    pub log_format: LogFormat,
 }
 
 #[derive(Debug, Subcommand)]
@@ -30,12 +38,31 @@ pub enum Verb {
     /// Follow who leads: one line per change
     #[command(after_help = EXIT_CODES)]
     Watch(WatchArgs),
+    /// Tell who led when, how each epoch ended, and how long nobody led
+    #[command(after_help = EXIT_CODES)]
+    History(super::history::HistoryArgs),
+    /// Seal the current epoch, so that its leader loses it
+    #[command(after_help = EXIT_CODES)]
+    Depose(super::depose::DeposeArgs),
+    /// After an accident: count on above an epoch
+    #[command(after_help = EXIT_CODES)]
+    Restore(super::restore::RestoreArgs),
     /// Delete superseded epoch objects, never the newest
     #[command(after_help = EXIT_CODES)]
     Compact(CompactArgs),
     /// Make the table of a DynamoDB store
     #[command(after_help = EXIT_CODES, disable_help_subcommand = true)]
     Table(TableArgs),
+    /// Is this store safe? Try what elections rest on: about 1,550 requests
+    #[command(after_help = AFTER_PROBE)]
+    Probe(ProbeArgs),
+    /// Say how many requests an election makes in a month, and what they cost
+    #[command(after_help = AFTER_COST)]
+    Cost(CostArgs),
+    /// Write a script to stdout that completes this command's arguments in a shell
+    Completions(CompletionsArgs),
+    /// Write the manual page to stdout, as roff: `tenure man | man -l -`
+    Man,
     /// Kills the group of CMD when its lease ends; started by `run`
     #[command(name = "__guard", hide = true)]
     Guard,
@@ -65,6 +92,8 @@ pub struct RunArgs {
     /// Campaign again when the lease was lost, instead of exiting with 75
     #[arg(long)]
     pub forever: bool,
+    #[command(flatten)]
+    pub health: HealthArg,
     #[command(flatten)]
     pub metrics: MetricsArg,
     /// The command to run while leading, and its arguments
@@ -145,7 +174,8 @@ pub struct StoreArg {
     /// Where the election lives: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
     /// dynamodb://TABLE/PREFIX, or file:///PATH for the processes of one machine. Settings come from
     /// the usual environment and files of the service (AWS_PROFILE, AWS_ENDPOINT_URL,
-    /// GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …)
+    /// GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …). s3:// also takes ?sse=AES256 or
+    /// ?sse=aws:kms, kms-key-id=KEY, bucket-key=true, expected-bucket-owner=ACCOUNT
     #[arg(long, value_name = "URL")]
     pub store: StoreUrl,
     /// How the election lies there. All who take part in it must say the same
@@ -185,9 +215,9 @@ impl Verb {
     /// What the library warns of, the command says in its own words.
     pub fn default_log_level(&self) -> &'static str {
         match self {
-            Verb::Run(_) => "warn,tenure=error,tenure::cli=info",
+            Verb::Run(_) => "warn,tenure=error,tenure::store=warn,tenure::cli=info",
             // Where they serve, if they were asked to.
-            _ => "warn,tenure=error,tenure::cli::serve=info",
+            _ => "warn,tenure=error,tenure::store=warn,tenure::cli::serve=info",
         }
     }
 }
@@ -199,28 +229,29 @@ pub fn default_name() -> String {
     format!("{host}-{}", std::process::id())
 }
 
-fn name(text: &str) -> Result<String, String> {
+pub fn name(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Err("a name has at least one character".to_owned());
     }
     Ok(text.to_owned())
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|error| format!("{error}; write a number and a unit, such as 500ms, 30s, 10m, 1h"))
 }
 
-fn positive_duration(text: &str) -> Result<Duration, String> {
+pub fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("it must be longer than nothing".to_owned()),
         duration => Ok(duration),
     }
 }
 
-const EXIT_CODES: &str = "\
+pub const EXIT_CODES: &str = "\
 Durations are a number and a unit: 500ms, 30s, 10m, 1h.
-Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug.
+Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
+makes each line a JSON object.
 
 Exit codes:
    0  done
@@ -228,8 +259,10 @@ Exit codes:
   69  store unreachable or missing, or some epochs could not be deleted
   70  store unsafe, or an object in it corrupt
   71  the operating system refused something, such as starting a process
+  73  the election is not as it would have to be; nothing was changed
   75  lost the lease
-  77  access denied by the store";
+  77  access denied by the store
+ 130  ended by SIGINT before its end, 143 by SIGTERM; what was done is told";
 
 const AFTER_RUN: &str = "\
 CMD runs in a process group of its own, with TENURE_EPOCH (the fencing token), TENURE_NAME and
@@ -247,10 +280,15 @@ What the guard cannot reach: a daemon that leaves the group with setsid, a proce
 another user, and a machine that is paused as a whole. There only the token protects: hand
 TENURE_EPOCH to the resource that CMD writes, and let it refuse lower ones.
 
+With --health-addr, /livez is 200 while `tenure` itself works, whatever the store does; /readyz while
+the store has answered lately; and /leader, with JSON, while this candidate leads and CMD runs. A
+200 is true for that moment only: what comes after it still needs the token.
+
 CMD is not in the foreground of a terminal, and is stopped when it reads from one.
 
 Durations are a number and a unit: 500ms, 30s, 10m, 1h.
-Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug.
+Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
+makes each line a JSON object.
 
 Exit codes:
    N  CMD's own exit code, if the lease was valid when it ended; 128+N if signal N ended it,

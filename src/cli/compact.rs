@@ -1,17 +1,20 @@
 //! `tenure compact`: deletes superseded epoch objects, once or again and again.
 
+use std::pin::pin;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use tenure::{Compactor, Error, ErrorKind, Report};
+use tenure::{CancellationToken, Compactor, Error, ErrorKind, Report};
 
 use super::args::{CompactArgs, LayoutArg};
 use super::exit::{self, Failure};
 use super::open::{Missing, Opened, open};
 use super::print::{Reader, plain, print, print_json};
+use super::progress::Progress;
 use super::serve::Sites;
-use super::signals::Signals;
-use super::{complain, pause};
+use super::signals::{Signals, exit_code};
+use super::{complain, logs, pause};
 
 pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
     if args.store.layout == LayoutArg::SingleObject {
@@ -23,35 +26,77 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
     let mut sites = Sites::default();
     args.metrics.add_to(&mut sites)?;
     let _serving = sites.start()?;
-    let Opened { store, prefix } = open(&args.store.store, Missing::Refuse).await?;
+    let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM])?;
+    let Opened { store, prefix } = tokio::select! {
+        biased;
+        signal = signals.next() => return Ok(exit_code(signal)),
+        opened = open(&args.store.store, Missing::Refuse) => opened?,
+    };
     let compactor = Compactor::builder(store, prefix)
         .keep_epochs(usize::try_from(args.keep).unwrap_or(usize::MAX))
         .min_age(args.min_age)
         .dry_run(args.dry_run)
         .build()?;
     match args.every {
-        Some(interval) => again_and_again(&compactor, interval, args.json).await,
+        Some(interval) => again_and_again(&compactor, &mut signals, interval, args.json).await,
         None => {
-            let report = compactor.run_once().await?;
+            let (outcome, signal) = run_once(&compactor, &mut signals).await;
+            let report = outcome?;
             let _ = tell(&report, args.json)?;
-            not_deleted(&report).map_or(Ok(0), Err)
+            match signal.filter(|_| report.interrupted) {
+                Some(signal) => Ok(exit_code(signal)),
+                None => not_deleted(&report).map_or(Ok(0), Err),
+            }
+        }
+    }
+}
+
+/// One run, until a signal asks it to stop; a second one does not wait for the deletions that were
+/// sent.
+async fn run_once(
+    compactor: &Compactor,
+    signals: &mut Signals,
+) -> (Result<Report, Error>, Option<Signal>) {
+    let progress = Progress::counting("compacting");
+    let so_far = Mutex::new(Report::default());
+    let stop = CancellationToken::new();
+    let note = |report: &Report| {
+        progress.say(&format!("deleted {} of {} epochs", report.deleted, report.listed));
+        // A poisoned report is whole: it is only ever replaced.
+        so_far.lock().unwrap_or_else(PoisonError::into_inner).clone_from(report);
+    };
+    let mut run = pin!(compactor.run_until(stop.cancelled(), note));
+    let mut ended_by = None;
+    loop {
+        tokio::select! {
+            biased;
+            outcome = &mut run => return (outcome, ended_by),
+            signal = signals.next() => match ended_by {
+                None => {
+                    progress.say("stopping; again to stop at once");
+                    ended_by = Some(signal);
+                    stop.cancel();
+                }
+                Some(_) => {
+                    let mut report =
+                        so_far.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    report.interrupted = true;
+                    return (Ok(report), ended_by);
+                }
+            },
         }
     }
 }
 
 async fn again_and_again(
     compactor: &Compactor,
+    signals: &mut Signals,
     interval: Duration,
     json: bool,
 ) -> Result<u8, Failure> {
-    let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM])?;
     loop {
-        let outcome = tokio::select! {
-            biased;
-            _ = signals.next() => return Ok(0),
-            outcome = compactor.run_once() => outcome,
-        };
-        if told(outcome, json)? == Reader::HasLeft {
+        let (outcome, signal) = run_once(compactor, signals).await;
+        if told(outcome, json)? == Reader::HasLeft || signal.is_some() {
             return Ok(0);
         }
         tokio::select! {
@@ -74,7 +119,7 @@ fn told(outcome: Result<Report, Error>, json: bool) -> Result<Reader, Failure> {
     };
     let reader = tell(&report, json)?;
     if let Some(failure) = not_deleted(&report) {
-        complain(&failure.why);
+        logs::complain_of(&failure);
     }
     Ok(reader)
 }

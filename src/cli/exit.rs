@@ -11,6 +11,8 @@ pub const UNAVAILABLE: u8 = 69;
 pub const UNSAFE: u8 = 70;
 /// The operating system refused something, such as starting a process.
 pub const OS: u8 = 71;
+/// The election is not as the order would have it; nothing was changed.
+pub const REFUSED: u8 = 73;
 /// The lease was lost or at risk, and CMD was stopped for it.
 pub const LEASE_LOST: u8 = 75;
 /// The store denied access.
@@ -61,7 +63,9 @@ pub fn code_of(kind: ErrorKind) -> u8 {
 fn remedy(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Unavailable => "; see that the store can be reached, and try again",
-        ErrorKind::CorruptRecord => "; nobody is elected until it is mended or sealed by hand",
+        ErrorKind::CorruptRecord => {
+            "; nobody is elected until it is mended, or deposed with --force"
+        }
         ErrorKind::RecordTooNew => "; use the version of tenure that wrote it, or a later one",
         ErrorKind::EpochsExhausted => "; go on under another prefix, with guarded resources reset",
         _ => "",

@@ -2,15 +2,23 @@
 
 mod args;
 mod compact;
+mod cost;
+mod depose;
 mod exit;
 mod group;
+mod health;
+mod history;
 mod logs;
 mod margins;
 mod metrics;
 mod open;
+mod pages;
 mod print;
+mod probe;
+mod progress;
+mod restore;
 mod run;
-#[allow(dead_code, reason = "the first verb to serve anything comes next")]
+mod s3_options;
 mod serve;
 mod signals;
 mod status;
@@ -18,7 +26,7 @@ mod store_url;
 mod table;
 mod watch;
 
-use std::io::{self, Write as _};
+use std::ffi::OsStr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -27,17 +35,25 @@ use tokio::runtime;
 
 use args::{Args, Verb};
 use exit::Failure;
+use logs::{LogFormat, complain};
 
 /// Runs the command with the arguments of this process.
 pub fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
+        Err(error) if error.use_stderr() && asked_for_json() => {
+            LogFormat::Json.choose();
+            let why = error.render().to_string();
+            logs::complain_of(&Failure::new(exit::USAGE, why.trim_end()));
+            return ExitCode::from(exit::USAGE);
+        }
         Err(error) => {
             // Nothing is left to tell it to when the terminal is gone.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });
         }
     };
+    args.log_format.choose();
     let outcome = match args.verb {
         // These two stay free of threads, logs and a runtime: the guard must not fail for them.
         Verb::Guard => group::run_guard()
@@ -53,7 +69,7 @@ pub fn main() -> ExitCode {
         }
     };
     ExitCode::from(outcome.unwrap_or_else(|failure| {
-        complain(&failure.why);
+        logs::complain_of(&failure);
         failure.code
     }))
 }
@@ -69,8 +85,15 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
             Verb::Run(args) => run::run(args).await,
             Verb::Status(args) => status::status(args).await,
             Verb::Watch(args) => watch::watch(args).await,
+            Verb::History(args) => history::history(args).await,
+            Verb::Depose(args) => depose::depose(args).await,
+            Verb::Restore(args) => restore::restore(args).await,
             Verb::Compact(args) => compact::compact(args).await,
             Verb::Table(args) => table::table(args).await,
+            Verb::Probe(args) => probe::probe(args).await,
+            Verb::Cost(args) => cost::cost(&args),
+            Verb::Completions(args) => pages::completions(&args),
+            Verb::Man => pages::man(),
             Verb::Guard | Verb::Gate(_) => unreachable!("both need no runtime"),
         }
     });
@@ -79,9 +102,10 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
     outcome
 }
 
-/// Says something on stderr, in one line. `eprintln!` would panic where stderr is closed.
-fn complain(what: &str) {
-    let _ = writeln!(io::stderr(), "tenure: {}", print::plain(what));
+/// Whether they do although the arguments as a whole are wrong.
+fn asked_for_json() -> bool {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    LogFormat::asked(arguments.iter().map(OsStr::new)) == LogFormat::Json
 }
 
 #[allow(clippy::disallowed_methods, reason = "the command is not simulated, and has no driver")]

@@ -9,6 +9,9 @@ use tenure::{Election, SnapshotState};
 
 use super::args::LayoutArg;
 use super::exit::{self, Failure};
+use super::s3_options::S3Options;
+#[cfg(feature = "s3")]
+use super::s3_options::Sse;
 use super::store_url::{Place, Service, StoreUrl};
 
 /// What becomes of a directory that does not exist. A bucket or a table is never made.
@@ -30,9 +33,9 @@ pub struct Opened {
 pub async fn open(url: &StoreUrl, missing: Missing) -> Result<Opened, Failure> {
     match url.place() {
         Place::Dir { path } => dir(path, url, missing),
-        Place::Bucket { service, bucket, prefix } => {
+        Place::Bucket { service, bucket, prefix, options } => {
             let store = match service {
-                Service::S3 => s3(bucket).await,
+                Service::S3 => s3(bucket, options).await,
                 Service::CloudStorage => gcs(bucket),
                 Service::Azure => azure(bucket),
             };
@@ -87,12 +90,28 @@ fn dir(path: &Path, url: &StoreUrl, missing: Missing) -> Result<Opened, Failure>
 type Built = Option<Result<Arc<dyn Store>, StoreError>>;
 
 #[cfg(feature = "s3")]
-async fn s3(bucket: &str) -> Built {
-    Some(Ok(Arc::new(tenure::store::S3Store::from_env(bucket).await)))
+async fn s3(bucket: &str, options: &S3Options) -> Built {
+    let mut store = tenure::store::S3Store::from_env(bucket).await;
+    if let Some(sse) = &options.sse {
+        store = store.with_encryption(encryption(sse));
+    }
+    if let Some(owner) = &options.expected_bucket_owner {
+        store = store.with_expected_bucket_owner(owner);
+    }
+    Some(Ok(Arc::new(store)))
+}
+
+#[cfg(feature = "s3")]
+fn encryption(sse: &Sse) -> tenure::store::S3Encryption {
+    use tenure::store::S3Encryption;
+    match sse.clone() {
+        Sse::S3Managed => S3Encryption::S3Managed,
+        Sse::Kms { key, bucket_key } => S3Encryption::Kms { key, bucket_key },
+    }
 }
 
 #[cfg(not(feature = "s3"))]
-async fn s3(_bucket: &str) -> Built {
+async fn s3(_bucket: &str, _options: &S3Options) -> Built {
     None
 }
 

@@ -1,8 +1,11 @@
 //! What goes to stdout, and how it is made fit for a terminal.
 
-use std::fmt::Write as _;
-use std::io::{self, ErrorKind, Write as _};
+use std::fmt::{Display, Write as _};
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
+use anstream::adapter::strip_str;
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::exit::{self, Failure};
@@ -25,6 +28,31 @@ pub fn print(lines: &str) -> Result<Reader, Failure> {
         Err(error) => Err(Failure::new(exit::OS, format!("cannot write to stdout: {error}"))),
     }
 }
+
+/// Whether a person most likely reads stdout, so that lines may be laid out for the eye.
+pub fn is_for_the_eye() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Writes lines to stdout at once, in colour where that is wanted: on a terminal, unless `NO_COLOR`
+/// is set or `TERM` is `dumb`, and elsewhere with `CLICOLOR_FORCE`.
+pub fn print_styled(lines: &str) -> Result<Reader, Failure> {
+    match AutoStream::choice(&io::stdout()) {
+        ColorChoice::Never => print(&strip_str(lines).to_string()),
+        _ => print(lines),
+    }
+}
+
+/// This text in this style.
+pub fn styled(style: Style, text: impl Display) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// Of what goes well, what wants attention, what only explains, and a name.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+pub const ATTENTION: Style = AnsiColor::Yellow.on_default();
+pub const FAINT: Style = Style::new().dimmed();
+pub const NAME: Style = Style::new().bold();
 
 /// Writes one line of JSON to stdout at once.
 pub fn print_json(value: &impl Serialize) -> Result<Reader, Failure> {

@@ -14,35 +14,51 @@ use tenure::store::{MemoryStore, Store};
 use tenure::{
     CampaignEvent, Clock as _, Election, ElectionBuilder, Error, Leadership, SystemClock,
 };
-use tracing::{info, warn};
+use tracing::{Instrument as _, error_span, info, warn};
 
 use super::args::{RunArgs, default_name};
 use super::exit::{self, Failure};
+use super::group::Tenure;
+use super::health::Health;
 use super::margins::Margins;
 use super::open::{Missing, Opened, open, prefix};
 use super::print::plain;
 use super::serve::Sites;
 use super::signals::{self, Signals};
-use super::{args, group};
+use super::{args, group, logs};
 use lead::{Job, Outcome};
 
 /// While the store fails, it is said again this often.
 const SAY_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 pub async fn run(args: RunArgs) -> Result<u8, Failure> {
-    let url = &args.store.store;
     let name = args.name.clone().unwrap_or_else(default_name);
+    // As long as anything is said at all, it is said of whom.
+    let span = error_span!("run", store = %args.store.store, candidate = name);
     let margins = Margins::new(args.validity, args.grace)
         .map_err(|no_room| Failure::new(exit::USAGE, no_room.to_string()))?;
     // A directory is made when it is opened, so the settings are checked beforehand.
-    election(&args, &name, Arc::new(MemoryStore::new()), prefix(url)).build()?;
+    election(&args, &name, Arc::new(MemoryStore::new()), prefix(&args.store.store)).build()?;
+    let health = Arc::new(Health::new(&name, args.validity, args.poll, margins));
+    health.of(run_as(&args, &name, margins, &health)).instrument(span).await
+}
+
+async fn run_as(
+    args: &RunArgs,
+    name: &str,
+    margins: Margins,
+    health: &Arc<Health>,
+) -> Result<u8, Failure> {
+    let url = &args.store.store;
     let job = Job {
-        binary: binary()?,
+        tenure: Tenure { binary: binary()?, options: logs::format().options() },
         command: args.command.clone(),
-        environment: [("TENURE_NAME", name.clone()), ("TENURE_STORE", url.to_string())],
+        environment: [("TENURE_NAME", name.to_owned()), ("TENURE_STORE", url.to_string())],
         margins,
+        health: Arc::clone(health),
     };
     let mut sites = Sites::default();
+    args.health.add_to(&mut sites, health);
     args.metrics.add_to(&mut sites)?;
     let _serving = sites.start()?;
     let mut signals = Signals::listen(&SIGNALS)?;
@@ -51,19 +67,22 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
         signal = signals.next() => return Ok(signals::exit_code(signal)),
         opened = open(url, Missing::Make) => opened?,
     };
-    let election = election(&args, &name, store, &prefix).build()?;
+    let election = election(args, name, store, &prefix).build()?;
+    health.opened(&election);
     loop {
-        info!("campaigning as {} in {}", plain(&name), plain(&url.to_string()));
-        let leadership = match campaign(&election, &mut signals).await? {
+        let place = plain(&url.to_string());
+        info!(outcome = "campaigning", "campaigning as {} in {place}", plain(name));
+        let leadership = match campaign(&election, &mut signals, health).await? {
             Campaign::Elected(leadership) => leadership,
             Campaign::Signalled(signal) => return Ok(signals::exit_code(signal)),
         };
-        match lead::lead(&job, leadership, &mut signals).await? {
+        let span = error_span!("lead", epoch = leadership.epoch().get());
+        match lead::lead(&job, leadership, &mut signals).instrument(span).await? {
             Outcome::Done(code) => return Ok(code),
             Outcome::Lost { why, told_to_end } if told_to_end || !args.forever => {
                 return Err(Failure::new(exit::LEASE_LOST, why));
             }
-            Outcome::Lost { why, .. } => warn!("{why}"),
+            Outcome::Lost { why, .. } => warn!(outcome = "lost", "{why}"),
         }
     }
 }
@@ -99,7 +118,12 @@ enum Campaign {
 }
 
 /// Waits until elected, or until told to end: then what was written lapses within a validity.
-async fn campaign(election: &Election, signals: &mut Signals) -> Result<Campaign, Failure> {
+async fn campaign(
+    election: &Election,
+    signals: &mut Signals,
+    health: &Health,
+) -> Result<Campaign, Failure> {
+    health.campaigning();
     let mut events = election.events();
     let mut campaign = pin!(election.campaign());
     let mut failing = Failing::default();
@@ -110,7 +134,9 @@ async fn campaign(election: &Election, signals: &mut Signals) -> Result<Campaign
             elected = &mut campaign => return Ok(Campaign::Elected(elected?)),
             Some(event) = events.next() => match event {
                 CampaignEvent::Following(leader) => {
-                    info!("waiting: {} leads epoch {}", plain(leader.name()), leader.epoch);
+                    health.following(&leader);
+                    let (name, epoch) = (plain(leader.name()), leader.epoch);
+                    info!(outcome = "following", "waiting: {name} leads epoch {epoch}");
                 }
                 CampaignEvent::StoreFailed(error) => failing.say(&error),
                 _ => {}
@@ -130,7 +156,8 @@ impl Failing {
         let now = SystemClock.now().boot;
         if self.said_at.is_none_or(|at| now.saturating_sub(at) >= SAY_AGAIN_AFTER) {
             self.said_at = Some(now);
-            warn!("the store fails, trying again: {}", plain(&error.to_string()));
+            let why = plain(&error.to_string());
+            warn!(outcome = "store_failed", "the store fails, trying again: {why}");
         }
     }
 }

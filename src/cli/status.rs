@@ -11,7 +11,7 @@ use tenure::{Election, Ended, Leader, Snapshot, SnapshotState};
 use super::args::StatusArgs;
 use super::exit::Failure;
 use super::open::{Missing, Opened, open, refuse_other_layout};
-use super::print::{plain, print, print_json};
+use super::print::{ATTENTION, FAINT, GOOD, NAME, plain, print_json, print_styled, styled};
 
 /// What is shown of the data; it can have 48 KiB.
 const SHOWN_DATA_CHARS: usize = 200;
@@ -25,7 +25,8 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
         refuse_other_layout(&store, &prefix, layout).await?;
     }
     let status = Status::of(&snapshot);
-    let _ = if args.json { print_json(&status)? } else { print(&status.for_people(&snapshot))? };
+    let _ =
+        if args.json { print_json(&status)? } else { print_styled(&status.for_people(&snapshot))? };
     Ok(0)
 }
 
@@ -84,15 +85,16 @@ impl Status {
                 let state = format!("sealed: {ended}{by}; nobody leads");
                 lines(&state, "last", leader, snapshot.age)
             }
-            _ => "state      vacant: nobody has led yet".to_owned(),
+            _ => line("state", &styled(ATTENTION, "vacant: nobody has led yet")),
         }
     }
 }
 
 fn lines(state: &str, role: &str, leader: &Leader, age: Option<Duration>) -> String {
+    let colour = if state == "held" { GOOD } else { ATTENTION };
     let mut lines = vec![
-        ("state", state.to_owned()),
-        (role, plain(leader.name())),
+        ("state", styled(colour, state)),
+        (role, styled(NAME, plain(leader.name()))),
         ("epoch", leader.epoch.to_string()),
         ("validity", validity(leader)),
     ];
@@ -109,8 +111,12 @@ fn lines(state: &str, role: &str, leader: &Leader, age: Option<Duration>) -> Str
     if !leader.data.is_null() {
         lines.push(("data", data(&leader.data)));
     }
-    let lines = lines.iter().map(|(name, value)| format!("{name:<10} {value}"));
+    let lines = lines.iter().map(|(name, value)| line(name, value));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+fn line(name: &str, value: &str) -> String {
+    styled(FAINT, format_args!("{name:<10}")) + " " + value
 }
 
 fn validity(leader: &Leader) -> String {

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use url::{ParseError, Url};
 
+use super::s3_options::S3Options;
+
 /// A store and a place in it, as given on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreUrl {
@@ -17,7 +19,7 @@ pub struct StoreUrl {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// A bucket, and the key prefix in it; the election normalises and checks the prefix.
-    Bucket { service: Service, bucket: String, prefix: String },
+    Bucket { service: Service, bucket: String, prefix: String, options: S3Options },
     /// A table, and the key prefix in it.
     DynamoDb { table: String, prefix: String },
     /// A directory of this machine. The election has the empty prefix in it.
@@ -102,7 +104,8 @@ impl FromStr for StoreUrl {
             ParseError::EmptyHost => format!("it names no bucket; write {FORMS}"),
             error => format!("{error}; write {FORMS}"),
         })?;
-        if url.query().is_some() || url.fragment().is_some() {
+        let of_s3 = url.scheme() == "s3";
+        if (url.query().is_some() && !of_s3) || url.fragment().is_some() {
             return Err("a store takes no `?` or `#` part; settings come from the environment of \
                         the service (AWS_…, GOOGLE_…, AZURE_…)"
                 .to_owned());
@@ -131,8 +134,13 @@ impl FromStr for StoreUrl {
 }
 
 fn bucket(service: Service, url: &Url, text: &str) -> Result<Place, String> {
-    let (bucket, prefix) = named(service.host(), url, text)?;
-    Ok(Place::Bucket { service, bucket, prefix })
+    let (place, query) = match text.split_once('?') {
+        Some((place, query)) => (place, Some(query)),
+        None => (text, None),
+    };
+    let (bucket, prefix) = named(service.host(), url, place)?;
+    let options = query.map(S3Options::parse).transpose()?.unwrap_or_default();
+    Ok(Place::Bucket { service, bucket, prefix, options })
 }
 
 fn dynamodb(url: &Url, text: &str) -> Result<Place, String> {
@@ -233,7 +241,8 @@ mod tests {
     }
 
     fn in_bucket(service: Service, bucket: &str, prefix: &str) -> Place {
-        Place::Bucket { service, bucket: bucket.to_owned(), prefix: prefix.to_owned() }
+        let options = S3Options::default();
+        Place::Bucket { service, bucket: bucket.to_owned(), prefix: prefix.to_owned(), options }
     }
 
     #[test]
@@ -258,6 +267,20 @@ mod tests {
         assert_eq!(place("s3://jobs"), s3("jobs", ""));
         assert_eq!(place("s3://jobs/"), s3("jobs", ""));
         assert_eq!(place("s3://My_old.Bucket/x"), s3("My_old.Bucket", "x"));
+    }
+
+    #[test]
+    fn a_bucket_of_s3_takes_options_and_keeps_its_prefix() {
+        let owner = Some("111122223333".to_owned());
+        let options = S3Options { expected_bucket_owner: owner, ..S3Options::default() };
+        let bucket = |prefix: &str| Place::Bucket {
+            service: Service::S3,
+            bucket: "jobs".to_owned(),
+            prefix: prefix.to_owned(),
+            options: options.clone(),
+        };
+        assert_eq!(place("s3://jobs/a/b?expected-bucket-owner=111122223333"), bucket("a/b"));
+        assert_eq!(place("s3://jobs?expected-bucket-owner=111122223333"), bucket(""));
     }
 
     #[test]
@@ -318,8 +341,11 @@ mod tests {
 
     #[test]
     fn parts_that_would_be_lost_are_refused() {
-        for text in ["s3://b/p?region=eu-west-1", "s3://b/p#x", "file:///tmp/x?y", "s3://b?x"] {
+        for text in ["s3://b/p#x", "file:///tmp/x?y", "dynamodb://t/p?x", "az://b/p?sse=AES256"] {
             assert!(refused(text).contains("no `?` or `#`"), "{text}");
+        }
+        for text in ["s3://b/p?region=eu-west-1", "s3://b?x", "s3://b/p?sse=%61"] {
+            assert!(!refused(text).is_empty());
         }
         assert!(refused("s3://minio:9000/p").contains("AWS_ENDPOINT_URL"));
         assert!(refused("s3://b/a%20b").contains("percent"));

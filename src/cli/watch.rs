@@ -12,7 +12,8 @@ use tenure::{Clock as _, Election, Leader, Observation, SystemClock};
 use super::args::WatchArgs;
 use super::exit::{self, Failure};
 use super::open::{Missing, Opened, open, refuse_other_layout};
-use super::print::{Reader, plain, print, print_json};
+use super::print::{ATTENTION, FAINT, GOOD, NAME, Reader, is_for_the_eye, plain, print_json};
+use super::print::{print_styled, styled};
 use super::serve::Sites;
 use super::signals::Signals;
 use super::status::millis;
@@ -54,7 +55,11 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
         };
         let Some(change) = change else { return Ok(0) };
         let change = Change::of(&change?);
-        let reader = if args.json { print_json(&change)? } else { print(&change.for_people())? };
+        let reader = if args.json {
+            print_json(&change)?
+        } else {
+            print_styled(&change.for_people(is_for_the_eye()))?
+        };
         if reader == Reader::HasLeft {
             return Ok(0);
         }
@@ -90,14 +95,23 @@ impl Change {
         }
     }
 
-    fn for_people(&self) -> String {
-        let at = &self.at;
+    /// For the eye in columns, otherwise as a sentence.
+    fn for_people(&self, eye: bool) -> String {
+        let at = styled(FAINT, &self.at);
+        let name = self.candidate.as_deref().map_or("-".to_owned(), plain);
         match (self.state, self.epoch) {
-            (_, Some(epoch)) => {
-                let name = self.candidate.as_deref().map_or("-".to_owned(), plain);
-                format!("{at}  {name} leads epoch {epoch}")
+            (_, Some(epoch)) if eye => {
+                let (state, name) = (styled(GOOD, "held   "), styled(NAME, name));
+                format!("{at}  {state}  epoch {epoch:>10}  {name}")
+            }
+            (_, Some(epoch)) => format!("{at}  {name} leads epoch {epoch}"),
+            ("nobody", _) if eye => {
+                format!("{at}  {}  nobody leads", styled(ATTENTION, "vacant "))
             }
             ("nobody", _) => format!("{at}  nobody leads"),
+            _ if eye => {
+                format!("{at}  {}  the store does not answer", styled(ATTENTION, "unknown"))
+            }
             _ => format!("{at}  unknown: the store does not answer"),
         }
     }

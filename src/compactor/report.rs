@@ -26,11 +26,14 @@ pub struct Report {
     pub bytes: u64,
     /// Requests sent, as the [`Store`](crate::store::Store) counts them.
     pub requests: u64,
-    /// The newest epoch seen; `None` where there is no epoch object. With [`Epoch::MAX`] nothing
+    /// The newest epoch seen, so far where it was interrupted; `None` where there is no epoch object. With [`Epoch::MAX`] nothing
     /// is deleted, and the epochs below it are not listed.
     pub newest: Option<Epoch>,
     /// Whether nothing was to be deleted.
     pub dry_run: bool,
+    /// Whether it was told to stop before its end. What was not yet deleted counts as `kept`, and
+    /// epochs that were not yet listed do not count; the next run goes on with the oldest left.
+    pub interrupted: bool,
     /// The key of the first of `failed`, with the store's reason.
     pub first_failure: Option<String>,
 }
@@ -40,6 +43,10 @@ impl fmt::Display for Report {
         let Report { listed, deleted, kept, failed, bytes, requests, .. } = self;
         let would = if self.dry_run { "would delete" } else { "deleted" };
         match self.newest {
+            _ if self.interrupted => write!(
+                f,
+                "interrupted: {would} {deleted} of the {listed} epochs listed so far ({bytes} bytes)"
+            )?,
             None => write!(f, "no epochs")?,
             Some(Epoch::MAX) if *deleted == 0 => {
                 write!(f, "{would} nothing: the newest is the last epoch, {}", Epoch::MAX)?;
@@ -55,7 +62,8 @@ impl fmt::Display for Report {
         if let Some(first) = &self.first_failure {
             write!(f, " (first: {first})")?;
         }
-        write!(f, "; {requests} requests")
+        write!(f, "; {requests} requests")?;
+        if self.interrupted { write!(f, "; run it again to go on") } else { Ok(()) }
     }
 }
 
@@ -75,6 +83,7 @@ mod tests {
             requests: 3,
             newest: Epoch::new(40),
             dry_run: false,
+            interrupted: false,
             first_failure: Some("app/lock-0000000001.json: InternalError".to_owned()),
         }
     }
@@ -89,6 +98,12 @@ mod tests {
         let dry = Report { failed: 0, first_failure: None, dry_run: true, ..report() };
         assert!(dry.to_string().starts_with("would delete 17 of 30 epochs"));
         assert_eq!(Report::default().to_string(), "no epochs; 0 requests");
+        let stopped = Report { failed: 0, first_failure: None, interrupted: true, ..report() };
+        assert_eq!(
+            stopped.to_string(),
+            "interrupted: deleted 17 of the 30 epochs listed so far (900 bytes); 3 requests; run it \
+             again to go on"
+        );
         let last = Report { newest: Some(Epoch::MAX), requests: 1, ..Report::default() };
         assert_eq!(
             last.to_string(),

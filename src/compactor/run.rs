@@ -28,6 +28,7 @@ pub(super) struct Run<'a> {
     report: Report,
     batch: Vec<Listed>,
     in_flight: FuturesUnordered<BoxFuture<'static, Deletion>>,
+    progress: Box<dyn FnMut(&Report) + Send + 'a>,
 }
 
 /// A deletion that was answered.
@@ -37,24 +38,56 @@ struct Deletion {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(compactor: &'a Compactor) -> Run<'a> {
+    pub(super) fn new(
+        compactor: &'a Compactor,
+        progress: impl FnMut(&Report) + Send + 'a,
+    ) -> Run<'a> {
         Run {
             compactor,
             plan: Compaction::new(compactor.keep_epochs, compactor.min_age),
             report: Report { dry_run: compactor.dry_run, ..Report::default() },
             batch: Vec::new(),
             in_flight: FuturesUnordered::new(),
+            progress: Box::new(progress),
         }
     }
 
-    pub(super) async fn run(mut self) -> Result<Report, Error> {
-        let outcome = self.compact().await;
-        self.report.newest = self.plan.newest();
-        self.report.kept = self.report.listed - self.report.deleted - self.report.failed;
+    pub(super) async fn run(mut self, stop: impl Future<Output = ()>) -> Result<Report, Error> {
+        let outcome = tokio::select! {
+            biased;
+            outcome = self.compact() => Some(outcome),
+            () = stop => None,
+        };
+        let outcome = match outcome {
+            Some(outcome) => outcome,
+            None => {
+                self.settle().await;
+                Ok(())
+            }
+        };
+        self.tell();
         let word = self.outcome(outcome.as_ref().err());
         self.log(word, outcome.as_ref().err());
         self.compactor.meter.compacted(word, self.backlog(word));
         outcome.map(|()| self.report)
+    }
+
+    /// Waits for the deletions that were sent, so that what is told to be deleted is all that is.
+    async fn settle(&mut self) {
+        self.report.interrupted = true;
+        while let Some(deletion) = self.in_flight.next().await {
+            let size = deletion.batch.len() as u64;
+            if let Err(error) = self.count(deletion) {
+                self.report.failed += size;
+                self.report.first_failure.get_or_insert_with(|| error.to_string());
+            }
+        }
+    }
+
+    fn tell(&mut self) {
+        self.report.newest = self.plan.newest();
+        self.report.kept = self.report.listed - self.report.deleted - self.report.failed;
+        (self.progress)(&self.report);
     }
 
     async fn compact(&mut self) -> Result<(), Error> {
@@ -72,6 +105,7 @@ impl<'a> Run<'a> {
                     self.delete_batch().await?;
                 }
             }
+            self.tell();
             next = page.rest;
         }
         self.delete_batch().await?;
@@ -172,6 +206,7 @@ impl<'a> Run<'a> {
             let first = failed.into_iter().next();
             self.report.first_failure = first.map(|(key, reason)| format!("{key}: {reason}"));
         }
+        self.tell();
         Ok(())
     }
 
@@ -185,6 +220,7 @@ impl<'a> Run<'a> {
     fn outcome(&self, error: Option<&Error>) -> &'static str {
         match error {
             Some(_) => "error",
+            None if self.report.interrupted => "interrupted",
             None if self.report.failed > 0 => "incomplete",
             None if self.plan.stopped() => "last_epoch",
             None if self.report.deleted > 0 => "compacted",
@@ -198,7 +234,7 @@ impl<'a> Run<'a> {
         let Report { listed, deleted, dry_run, .. } = self.report;
         let gone = if dry_run { 0 } else { deleted };
         let keep = self.compactor.keep_epochs.get() as u64;
-        let known = !matches!(outcome, "error" | "last_epoch");
+        let known = !matches!(outcome, "error" | "interrupted" | "last_epoch");
         known.then(|| (listed - gone).saturating_sub(keep))
     }
 
@@ -229,6 +265,7 @@ impl<'a> Run<'a> {
             "error" => event!(warn, "compaction ended early"),
             "incomplete" => event!(warn, "some epochs could not be deleted"),
             "last_epoch" => event!(warn, "stopped: the newest is the last epoch"),
+            "interrupted" => event!(info, "compaction interrupted"),
             "compacted" => event!(info, "compacted"),
             _ => event!(debug, "nothing to compact"),
         }

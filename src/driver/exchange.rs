@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use tracing::Instrument as _;
 
-use super::Driver;
 use super::wait::bounded;
+use super::{Driver, spans};
 use crate::clock::Moment;
 use crate::epoch::Epoch;
 use crate::error::Error;
@@ -26,7 +27,21 @@ const LAST: usize = 4;
 impl Driver {
     /// Sends one request, for `limit` at most, and says what came of it.
     pub(super) async fn perform(&mut self, request: &Request, limit: Duration) -> Answer {
-        let answer = match request {
+        let span = spans::request(&self.cx, request);
+        let answer = self.exchange(request, limit).instrument(span.clone()).await;
+        span.record("outcome", spans::outcome(&answer));
+        match answer {
+            Answer::Unknown | Answer::Denied | Answer::Unsafe => self.failures += 1,
+            _ => self.failures = 0,
+        }
+        if !matches!(answer, Answer::Unknown) {
+            self.cx.answered();
+        }
+        answer
+    }
+
+    async fn exchange(&mut self, request: &Request, limit: Duration) -> Answer {
+        match request {
             Request::List(after) => self.list(after, limit).await,
             Request::Get { epoch, unless } => self.get(*epoch, unless.clone(), limit).await,
             Request::Look { unless } => self.look(unless.clone(), limit).await,
@@ -61,12 +76,7 @@ impl Driver {
                 };
                 self.replace("sealing", *epoch, etag.clone(), body, limit).await
             }
-        };
-        match answer {
-            Answer::Unknown | Answer::Denied | Answer::Unsafe => self.failures += 1,
-            _ => self.failures = 0,
         }
-        answer
     }
 
     async fn send<T>(
@@ -314,7 +324,7 @@ impl Driver {
         tracing::warn!(
             election = self.cx.keys.prefix(),
             candidate = self.cx.config.name,
-            outcome = ?answer,
+            outcome = spans::outcome(&answer),
             %error,
             "a request failed"
         );

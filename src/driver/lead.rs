@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tracing::{Instrument as _, Span};
 
-use super::Driver;
 use super::handle::{Command, Lead};
 use super::wait::sleep;
+use super::{Driver, spans};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::leadership::Loss;
 use crate::protocol::candidate::{Event, Input};
-use crate::protocol::message::{Lost, Step, Wait};
+use crate::protocol::message::{Lost, Request, Step, Wait};
 
 /// Requests of the application that wait for a write.
 #[derive(Debug, Default)]
@@ -20,8 +21,20 @@ struct Pending {
     /// Each with the first heartbeat whose body carries the data.
     proclaims: Vec<(u64, oneshot::Sender<Result<(), Error>>)>,
     resign: Option<oneshot::Sender<Result<(), Error>>>,
+    /// The renewal on its way, from its first request to its last.
+    renewal: Option<Span>,
     /// The application has let go of its leadership.
     dropped: bool,
+}
+
+impl Pending {
+    /// The span for a request: that of a renewal from its first request on.
+    fn span_of(&mut self, request: &Request, new: impl FnOnce() -> Span) -> Span {
+        if matches!(request, Request::Renew { .. }) {
+            self.renewal.get_or_insert_with(new);
+        }
+        self.renewal.clone().unwrap_or_else(Span::current)
+    }
 }
 
 impl Driver {
@@ -33,6 +46,10 @@ impl Driver {
         let process = self.cx.process.clone();
         let leading = self.cx.meter.elected();
         Arc::new(Lead::new(epoch, config.name.clone(), config.validity, process, end, leading))
+    }
+
+    pub(crate) fn leadership_span(&self, epoch: Epoch, caller: &Span) -> Span {
+        spans::leadership(&self.cx, epoch, caller)
     }
 
     /// Leads until the leadership is over.
@@ -57,10 +74,11 @@ impl Driver {
                     let left = self.lease.remaining(self.now());
                     let limit = self.patience(&request, left);
                     let sent = self.now().boot;
+                    let within = pending.span_of(&request, || spans::renewal(&self.cx, lead.epoch));
                     // A request that hangs must not keep the news of a risk back.
                     let answer = tokio::select! {
                         biased;
-                        answer = self.perform(&request, limit) => answer,
+                        answer = self.perform(&request, limit).instrument(within) => answer,
                         () = lead.watch() => continue,
                     };
                     let now = self.now().boot;
@@ -181,6 +199,9 @@ impl Driver {
             outcome = "renewed",
             "renewed the lease"
         );
+        if let Some(renewal) = pending.renewal.take() {
+            renewal.record("outcome", "renewed");
+        }
         let waiting = std::mem::take(&mut pending.proclaims);
         for (first, reply) in waiting {
             if first <= heartbeat {
@@ -200,13 +221,10 @@ impl Driver {
         self.remember();
         let loss = self.loss(lost, lead);
         lead.lose(loss.clone());
-        tracing::info!(
-            election = self.cx.keys.prefix(),
-            candidate = self.cx.config.name,
-            epoch = lead.epoch.get(),
-            outcome = loss.outcome(),
-            "the leadership is over: {loss}"
-        );
+        self.log_the_end(lead, &loss);
+        for span in [Some(Span::current()), pending.renewal].into_iter().flatten() {
+            span.record("outcome", loss.outcome());
+        }
         let over = |doing: &str| {
             let message = format!("{doing} epoch {}: the leadership is over: {loss}", lead.epoch);
             Err(Error::new(ErrorKind::LeadershipLost, message).maybe())
@@ -220,6 +238,24 @@ impl Driver {
                 (Loss::LeaseEnded { .. }, Some(error)) => Err(error),
                 _ => over("resigning"),
             });
+        }
+    }
+
+    fn log_the_end(&self, lead: &Lead, loss: &Loss) {
+        macro_rules! event {
+            ($level:ident) => {
+                tracing::$level!(
+                    election = self.cx.keys.prefix(),
+                    candidate = self.cx.config.name,
+                    epoch = lead.epoch.get(),
+                    outcome = loss.outcome(),
+                    "the leadership is over: {loss}"
+                )
+            };
+        }
+        match loss {
+            Loss::Resigned => event!(info),
+            _ => event!(warn),
         }
     }
 

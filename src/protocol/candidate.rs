@@ -370,16 +370,15 @@ impl Candidate {
     fn enter(&mut self, sighting: Sighting) -> State {
         let epoch = sighting.epoch;
         self.saw(epoch);
-        let Seen { nonce, ended, reclaimable, .. } = sighting.seen;
+        let Seen { ended, reclaimable, .. } = sighting.seen;
         match ended {
             None if self.rules.observer => State::Follow { sighting },
             Some(_) if self.rules.observer => State::Vacant,
             None if reclaimable => State::Seal { sighting },
             None => State::Follow { sighting },
             Some(Ended::Resigned) => self.succeed(Some(epoch)),
-            Some(Ended::Lapsed) => self.take_over(epoch),
-            Some(_) if nonce.is_none() => self.take_over(epoch),
-            Some(Ended::Deposed | Ended::Unknown) => State::Deposed { epoch },
+            Some(_) if sighting.seen.is_waited_for() => State::Deposed { epoch },
+            Some(_) => self.take_over(epoch),
         }
     }
 

@@ -37,6 +37,8 @@ pub enum Ended {
     Lapsed,
     /// An operator deposed its leader.
     Deposed,
+    /// An operator made the epoch, so that counting goes on above it. Nobody was granted it.
+    Restored,
     /// The record does not say, or says a word that this version does not know.
     Unknown,
 }
@@ -51,6 +53,15 @@ pub struct Seen {
     pub ended: Option<Ended>,
     /// Written by a process of this candidate's unique name that no longer lives.
     pub reclaimable: bool,
+}
+
+impl Seen {
+    /// Whether it is sealed by a word that its holder may not know, so that a successor waits until
+    /// the holder's lease must be over (section 4b).
+    pub fn is_waited_for(&self) -> bool {
+        let resigned_or_lapsed = matches!(self.ended, Some(Ended::Resigned | Ended::Lapsed));
+        self.nonce.is_some() && self.ended.is_some() && !resigned_or_lapsed
+    }
 }
 
 /// An epoch object as it was read.

@@ -7,6 +7,7 @@
 
 pub mod candidate;
 pub mod compaction;
+pub mod depose;
 #[cfg(test)]
 mod explorer;
 pub mod find;

@@ -243,16 +243,17 @@ impl Candidate {
 
     /// What the object asks for.
     fn enter(&mut self, sighting: Sighting) -> State {
-        let Seen { nonce, ended, reclaimable, .. } = sighting.seen;
+        let Seen { ended, reclaimable, .. } = sighting.seen;
         match ended {
             None if self.rules.observer => State::Follow { sighting },
             Some(_) if self.rules.observer => State::Vacant,
             None if reclaimable => take(&sighting),
             None => State::Follow { sighting },
             Some(Ended::Resigned) => take(&sighting),
-            Some(Ended::Lapsed) => self.take_over(sighting),
-            Some(_) if nonce.is_none() => take(&sighting),
-            Some(Ended::Deposed | Ended::Unknown) => State::Deposed { sighting },
+            Some(_) if sighting.seen.is_waited_for() => State::Deposed { sighting },
+            // Of the post's two fields it is not known to have been a deposition.
+            Some(ended) if ended != Ended::Lapsed => take(&sighting),
+            Some(_) => self.take_over(sighting),
         }
     }
 

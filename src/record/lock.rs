@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    BadRecord, FORMAT, Record, Validity, checked_text, first_format, for_people, if_text,
-    where_not_what,
+    BadRecord, Record, Validity, checked_text, first_format, for_people, if_text, where_not_what,
 };
 use crate::epoch::Epoch;
 use crate::protocol::message::{Ended, Nonce};
@@ -130,19 +129,9 @@ impl Record {
         Record {
             expired: released,
             expires_at: Some(fields.expires_at),
-            validity_ms: Validity::Absent,
-            format: FORMAT,
-            candidate: None,
-            nonce: None,
-            heartbeat: 0,
-            elected_at: None,
-            renewed_at: None,
-            sealed_at: None,
-            sealed_by: None,
             // In the post nobody but the holder releases a lock.
             ended: released.then_some(Ended::Resigned),
-            successor: None,
-            data: Value::Null,
+            ..Record::blank()
         }
     }
 }

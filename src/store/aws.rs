@@ -1,18 +1,26 @@
-//! What the stores on Amazon's SDK share: settings, the one HTTPS connector of the process, what a
-//! call leaves out of its result, and words for what went wrong.
+//! What the stores on Amazon's SDK share: settings, the one HTTPS connector of the process,
+//! credentials, what a call leaves out of its result, and words for what went wrong.
 
 use std::sync::OnceLock;
 
-use aws_config::SdkConfig;
+use aws_config::{BehaviorVersion, SdkConfig};
 use aws_smithy_http_client::proxy::ProxyConfig;
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use aws_smithy_runtime_api::client::http::{SharedHttpClient, SharedHttpConnector, http_client_fn};
 use aws_types::service_config::ServiceConfigKey;
 
+mod credentials;
 mod witness;
 pub(super) mod words;
 
+pub(super) use credentials::Keeper;
 pub(super) use witness::Witness;
+
+/// What the environment and its files say, and who keeps the credentials.
+pub(super) async fn load() -> (SdkConfig, Option<Keeper>) {
+    let loader = aws_config::defaults(BehaviorVersion::latest());
+    credentials::keep(loader.http_client(https()).load().await)
+}
 
 /// What the environment or the profile says of a setting, for one service or for all.
 ///
@@ -30,7 +38,7 @@ pub(super) fn setting(
 
 /// Built with the first request and then shared: loading the system's root certificates takes
 /// between 20 ms and seconds.
-pub(super) fn https() -> SharedHttpClient {
+fn https() -> SharedHttpClient {
     static CONNECTOR: OnceLock<SharedHttpConnector> = OnceLock::new();
     http_client_fn(|settings, components| {
         // Every caller comes from a `from_env`, so the settings, a connect timeout, are the same.

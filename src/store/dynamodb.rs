@@ -1,6 +1,7 @@
 //! Objects as items of an Amazon DynamoDB table, or of a store that speaks its API.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::Client;
@@ -14,7 +15,7 @@ use tokio::sync::OnceCell;
 use self::date::StoreDate;
 use self::failure::{Asked, Verb, code};
 use self::key::Place;
-use super::aws::Witness;
+use super::aws::{Keeper, Witness};
 use super::words::without_secrets;
 use super::{DeleteOutcome, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
 use crate::entropy::{Entropy, SystemEntropy};
@@ -61,6 +62,10 @@ pub struct DynamoStore {
     date: StoreDate,
     /// Set once the table was seen to fit.
     looked: OnceCell<()>,
+    /// Whether DynamoDB has taken any credentials yet.
+    spoken: AtomicBool,
+    /// Of a client from the environment.
+    keeper: Option<Keeper>,
 }
 
 impl DynamoStore {
@@ -74,6 +79,8 @@ impl DynamoStore {
             endpoint: None,
             date: StoreDate::default(),
             looked: OnceCell::new(),
+            spoken: AtomicBool::new(false),
+            keeper: None,
         }
     }
 
@@ -85,8 +92,8 @@ impl DynamoStore {
     /// missing region or missing credentials show in the first call. All stores of a process that
     /// were made so share one pool of connections.
     pub async fn from_env(table: impl Into<String>) -> DynamoStore {
-        let (client, endpoint) = client::from_env().await;
-        DynamoStore { endpoint, ..DynamoStore::new(client, table) }
+        let (client, endpoint, keeper) = client::from_env().await;
+        DynamoStore { endpoint, keeper, ..DynamoStore::new(client, table) }
     }
 
     /// The table and, if custom, its endpoint.
@@ -96,6 +103,23 @@ impl DynamoStore {
             Some(endpoint) => {
                 format!("dynamodb://{} at {}", self.table, without_secrets(endpoint))
             }
+        }
+    }
+
+    /// DynamoDB has taken the credentials.
+    fn taken(&self) {
+        self.spoken.store(true, Ordering::Relaxed);
+        if let Some(keeper) = &self.keeper {
+            keeper.taken();
+        }
+    }
+
+    /// DynamoDB calls the credentials expired. Whether to ask again makes sense, as it has taken
+    /// them before: whoever keeps them fetches others.
+    fn expired(&self) -> bool {
+        match &self.keeper {
+            Some(keeper) => keeper.expired(),
+            None => self.spoken.load(Ordering::Relaxed),
         }
     }
 
@@ -127,7 +151,10 @@ impl DynamoStore {
         let outcome = call.send().await;
         self.date.heard(witness.served_at());
         match outcome {
-            Ok(_) => Ok(Put::Done(version)),
+            Ok(_) => {
+                self.taken();
+                Ok(Put::Done(version))
+            }
             Err(error) if code(&error) == Some("ConditionalCheckFailedException") => {
                 let shown = match error.as_service_error() {
                     Some(PutItemError::ConditionalCheckFailedException(failed)) => {
@@ -157,7 +184,9 @@ impl DynamoStore {
             .interceptor(witness.clone());
         let output = call.send().await;
         self.date.heard(witness.served_at());
-        output.map(|output| output.item).map_err(|error| asked.failed(&error, &witness))
+        let output = output.map_err(|error| asked.failed(&error, &witness))?;
+        self.taken();
+        Ok(output.item)
     }
 }
 

@@ -16,7 +16,7 @@ use chrono::{DateTime, Utc};
 use percent_encoding::percent_decode_str;
 
 use self::failure::{Asked, answered};
-use super::aws::Witness;
+use super::aws::{Keeper, Witness};
 use super::words::without_secrets;
 use super::{
     DeleteOutcome, ETag, Entry, GetOutcome, Happened, Object, Page, PutOutcome, Store, StoreError,
@@ -24,7 +24,14 @@ use super::{
 };
 
 mod client;
+mod encryption;
 mod failure;
+mod settings;
+
+#[doc(hidden)]
+pub use settings::{BucketSettings, LifecycleRule, Versioning};
+
+pub use self::encryption::S3Encryption;
 
 /// How many empty pages of one listing are read past. A versioned bucket answers such pages where
 /// many keys in a row were deleted, up to 1,000 a page.
@@ -40,17 +47,20 @@ const EMPTY_PAGES: usize = 100;
 /// [`from_env`](S3Store::from_env) give up connecting after 3.1 s.
 ///
 /// The credentials need `s3:GetObject`, `s3:PutObject` and `s3:ListBucket`, and a compactor
-/// `s3:DeleteObject`. Directory buckets (S3 Express One Zone) are refused, as their listings have
+/// `s3:DeleteObject` (docs/permissions.md has a policy for each role). Directory buckets (S3 Express One Zone) are refused, as their listings have
 /// no order, and so are multi-region access points, as their regions agree only after a while.
 pub struct S3Store {
     client: Client,
     bucket: String,
     endpoint: Option<String>,
     owner: Option<String>,
+    encryption: Option<S3Encryption>,
     unquoted: AtomicBool,
     /// Whether an answer of S3's kind has come yet. A web page before it means a wrong endpoint, a
     /// web page after it something in between.
     spoken: AtomicBool,
+    /// Of a client from the environment.
+    keeper: Option<Keeper>,
 }
 
 impl S3Store {
@@ -64,8 +74,10 @@ impl S3Store {
             bucket: bucket.into(),
             endpoint: None,
             owner: None,
+            encryption: None,
             unquoted: AtomicBool::new(false),
             spoken: AtomicBool::new(false),
+            keeper: None,
         }
     }
 
@@ -78,17 +90,27 @@ impl S3Store {
     /// `AWS_REQUEST_CHECKSUM_CALCULATION` or `AWS_RESPONSE_CHECKSUM_VALIDATION` say otherwise.
     ///
     /// No request to the bucket. A missing region or missing credentials show in the first call.
-    /// All stores of a process that were made so share one pool of connections.
+    /// All stores of a process that were made so share one pool of connections. Credentials are
+    /// fetched anew ahead of their end, on a task of their own, and once S3 calls them expired.
     pub async fn from_env(bucket: impl Into<String>) -> S3Store {
-        let (client, endpoint) = client::from_env().await;
-        S3Store { endpoint, ..S3Store::new(client, bucket) }
+        let (client, endpoint, keeper) = client::from_env().await;
+        S3Store { endpoint, keeper, ..S3Store::new(client, bucket) }
     }
 
     /// Has S3 refuse every request unless the bucket belongs to this account (12 digits): guards
-    /// against a bucket that was deleted and created again by somebody else.
+    /// against a bucket that was deleted and created again by somebody else. Another owner is
+    /// `AccessDenied`, with this account in the message.
     #[must_use]
     pub fn with_expected_bucket_owner(mut self, account: impl Into<String>) -> S3Store {
         self.owner = Some(account.into());
+        self
+    }
+
+    /// Asks S3 to encrypt what is written so, whatever the bucket's default. Reading needs no such
+    /// setting, and members of one election may differ in it.
+    #[must_use]
+    pub fn with_encryption(mut self, encryption: S3Encryption) -> S3Store {
+        self.encryption = Some(encryption);
         self
     }
 
@@ -133,6 +155,18 @@ impl S3Store {
 
     fn heard(&self) {
         self.spoken.store(true, Ordering::Relaxed);
+        if let Some(keeper) = &self.keeper {
+            keeper.taken();
+        }
+    }
+
+    /// S3 calls the credentials expired. Whether to ask again makes sense, as it has taken them
+    /// before: whoever keeps them fetches others.
+    fn expired(&self) -> bool {
+        match &self.keeper {
+            Some(keeper) => keeper.expired(),
+            None => self.spoken.load(Ordering::Relaxed),
+        }
     }
 
     async fn put(
@@ -152,6 +186,7 @@ impl S3Store {
         if asked.key.ends_with(".json") {
             put = put.content_type("application/json");
         }
+        put = S3Encryption::on(self.encryption.as_ref(), put);
         // Sent again by the SDK, a write that took effect would be answered by a refusal.
         let once = aws_sdk_s3::config::Builder::new().retry_config(RetryConfig::disabled());
         let witness = Witness::default();

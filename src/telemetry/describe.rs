@@ -13,8 +13,8 @@ pub(super) const LOSSES: [&str; 7] =
 /// States of `tenure_observed`.
 pub(super) const OBSERVED: [&str; 3] = ["leader", "nobody", "unknown"];
 /// Outcomes of `tenure_compactions_total`.
-pub(super) const COMPACTIONS: [&str; 5] =
-    ["compacted", "nothing", "incomplete", "last_epoch", "error"];
+pub(super) const COMPACTIONS: [&str; 6] =
+    ["compacted", "nothing", "incomplete", "interrupted", "last_epoch", "error"];
 
 /// Tells the recorder what the names mean. A recorder keeps it, so it may be told any number of
 /// times.

@@ -165,8 +165,13 @@ pub(crate) struct Leading {
 impl Leading {
     /// So much is left of its lease.
     pub(crate) fn remains(&self, left: Duration) {
-        if !self.over.load(Ordering::SeqCst) {
-            self.set_left(left);
+        if self.is_over() {
+            return;
+        }
+        self.set_left(left);
+        // It may have ended meanwhile, on another thread.
+        if self.is_over() {
+            self.set_left(Duration::ZERO);
         }
     }
 
@@ -184,6 +189,10 @@ impl Leading {
             self.set_left(Duration::ZERO);
             self.meter.leaders().decrement(1.0);
         }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
     }
 
     fn set_left(&self, left: Duration) {

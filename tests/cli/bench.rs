@@ -84,7 +84,8 @@ fn own_settings() -> impl Iterator<Item = String> {
     let names = std::env::vars().map(|(name, _)| name);
     let of_services = ["AWS_", "GOOGLE_", "STORAGE_EMULATOR_", "AZURE_", "AZURITE_"];
     names.filter(move |name| {
-        of_services.iter().any(|start| name.starts_with(start)) || name == "RUST_LOG"
+        let colours = ["RUST_LOG", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TERM"];
+        of_services.iter().any(|start| name.starts_with(start)) || colours.contains(&name.as_str())
     })
 }
 

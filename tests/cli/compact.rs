@@ -42,7 +42,7 @@ fn a_report_is_one_json_object() {
     let said = bench.run("compact", &["--keep", "1", "--min-age", "0s", "--dry-run", "--json"]);
     let bytes = 4 * RECORD.len();
     let line = format!(
-        r#"{{"listed":5,"deleted":4,"kept":1,"failed":0,"bytes":{bytes},"requests":2,"newest":5,"dry_run":true,"first_failure":null}}"#
+        r#"{{"listed":5,"deleted":4,"kept":1,"failed":0,"bytes":{bytes},"requests":2,"newest":5,"dry_run":true,"interrupted":false,"first_failure":null}}"#
     );
     assert_eq!((said.code, said.out, said.err.as_str()), (0, format!("{line}\n"), ""));
     assert_eq!(bench.objects().len(), 5);

@@ -145,7 +145,15 @@ fn the_last_epoch_ends_the_election_with_70() {
 #[test]
 fn a_reader_that_has_left_is_no_error() {
     let bench = Bench::new();
-    for line in [&["status"][..], &["status", "--json"], &["watch"], &["compact"]] {
+    bench.epoch(1, HELD);
+    for line in [
+        &["status"][..],
+        &["status", "--json"],
+        &["watch"],
+        &["compact"],
+        &["history"],
+        &["history", "--json"],
+    ] {
         let url = bench.url();
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"));
         command.args(line).args(["--store", &url]).env_remove("RUST_LOG");

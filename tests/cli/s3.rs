@@ -50,6 +50,41 @@ fn every_verb_works_on_s3() {
 }
 
 #[test]
+fn the_history_of_real_elections_on_s3() {
+    let server = S3Server::start_blocking();
+    for name in ["anna", "ben & <co>"] {
+        let options = ["--name", name, "--", "true"];
+        assert_eq!(on(&server, &[&["run"][..], &STORE, &options].concat()).code, 0);
+    }
+    server.put_raw("app/lock-0000000003.json", "{}");
+    let drawn = tempfile::tempdir().expect("a directory");
+    let svg = drawn.path().join("history.svg");
+    let file = svg.to_str().expect("UTF-8");
+    server.forget_requests();
+    let said = on(&server, &[&["history", "--json", "--svg", file][..], &STORE].concat());
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    assert_eq!((server.count(Op::List), server.count(Op::Get)), (1, 3));
+    let lines: Vec<serde_json::Value> =
+        said.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let told: Vec<_> = lines.iter().map(|line| (&line["candidate"], &line["end"])).collect();
+    assert_eq!(
+        told[..3],
+        [
+            (&"anna".into(), &"resigned".into()),
+            (&"ben & <co>".into(), &"resigned".into()),
+            (&serde_json::Value::Null, &"unreadable".into()),
+        ]
+    );
+    assert_eq!(lines[0]["until"]["exact"], true);
+    assert_eq!((&lines[3]["kind"], &lines[3]["requests"]), (&"summary".into(), &4.into()));
+    let svg = std::fs::read_to_string(svg).expect("it is drawn");
+    roxmltree::Document::parse(&svg).expect("XML");
+    assert!(svg.contains("ben &amp; &lt;co&gt;"), "{svg}");
+    server.fault(Fault::AccessDenied).on(Op::Get);
+    on(&server, &[&["history"][..], &STORE].concat()).fails(77, &["GetObject"]);
+}
+
+#[test]
 fn a_single_object_works_on_s3() {
     let server = S3Server::start_blocking();
     let single = ["--layout", "single-object"];
@@ -103,6 +138,7 @@ fn a_missing_bucket_gives_69() {
         &["status", "--store", "s3://no-such-bucket/app"][..],
         &["watch", "--store", "s3://no-such-bucket/app"],
         &["compact", "--store", "s3://no-such-bucket/app"],
+        &["history", "--store", "s3://no-such-bucket/app"],
         &["run", "--store", "s3://no-such-bucket/app", "--", "echo", "elected"],
     ] {
         on(&server, line).fails(69, &["no-such-bucket", "bucket"]);
@@ -134,6 +170,45 @@ fn wrong_credentials_give_77() {
     with(&env, &[&["status"][..], &STORE].concat()).fails(77, &["tenure-test"]);
     env.retain(|(name, _)| !name.starts_with("AWS_ACCESS") && !name.starts_with("AWS_SECRET"));
     with(&env, &[&["status"][..], &STORE].concat()).fails(77, &["no credentials"]);
+}
+
+#[test]
+fn an_expired_session_gives_77_at_once() {
+    let server = S3Server::start_blocking();
+    let mut env = server.env();
+    env.push(("AWS_SESSION_TOKEN", "until-1".to_owned()));
+    let run = [&["run"][..], &STORE, &["--", "echo", "elected"]].concat();
+    for line in [&[&["status"][..], &STORE].concat(), &run] {
+        with(&env, line).fails(77, &["400 ExpiredToken", "check the credentials"]);
+    }
+}
+
+#[test]
+fn the_url_says_how_to_encrypt_and_whose_the_bucket_is() {
+    let server = S3Server::start_blocking();
+    let url = |owner: &str| {
+        let key = "arn:aws:kms:us-east-1:111122223333:key/1234";
+        format!(
+            "s3://tenure-test/app?sse=aws:kms&kms-key-id={key}&bucket-key=true&\
+             expected-bucket-owner={owner}"
+        )
+    };
+    for _ in 0..3 {
+        let said = on(&server, &["run", "--store", &url(OWNER), "--", "echo", "elected"]);
+        assert_eq!((said.code, said.out.as_str()), (0, "elected\n"), "{said:?}");
+    }
+    let compaction = ["--min-age", "0s", "--keep", "1"];
+    on(&server, &[&["compact", "--store", &url(OWNER)][..], &compaction].concat());
+    assert_eq!(server.keys(), ["app/.tenure-check", "app/lock-0000000003.json"]);
+    for seen in server.requests() {
+        assert_eq!(seen.headers["x-amz-expected-bucket-owner"], OWNER, "{seen:?}");
+        let encryption = seen.headers.get("x-amz-server-side-encryption");
+        assert_eq!(encryption.is_some(), seen.op == Op::Put, "{seen:?}");
+    }
+    on(&server, &["status", "--store", &url("999999999999")]).fails(77, &["owner 999999999999"]);
+    let line = ["status", "--store", "s3://tenure-test/app?see=AES256"];
+    let said = on(&server, &line);
+    assert!(said.code == 64 && said.err.contains("`?see` is unknown"), "{said:?}");
 }
 
 #[test]
@@ -239,4 +314,37 @@ fn compactions_go_on_when_one_fails() {
     let said = child.wait_with_output().expect("it is a child");
     let said = String::from_utf8_lossy(&said.stderr);
     assert!(said.contains("the next run tries again"), "{said}");
+}
+
+/// Over real HTTP, in both layouts: a seal that nobody answered is found by reading.
+#[test]
+fn operators_work_on_s3_through_faults() {
+    for layout in [&[][..], &["--layout", "single-object"]] {
+        for fault in [Fault::ErrorBefore, Fault::ErrorAfter, Fault::Conflict, Fault::CutAfter] {
+            let server = S3Server::start_blocking();
+            let verb =
+                |verb, rest: &[&str]| on(&server, &[&[verb][..], &STORE, layout, rest].concat());
+            server.fault(fault.clone()).on(Op::Put).times(1);
+            let said = verb("restore", &["--epoch", "41"]);
+            assert_eq!(said.code, 0, "{fault:?}: {said:?}");
+            assert_eq!(verb("run", &["--", "true"]).code, 0);
+            let said = verb("depose", &["--epoch", "42"]);
+            assert!(said.out.contains("epoch 42") && said.out.contains("resigned"), "{said:?}");
+            let mut leader = spawn(
+                &server.env(),
+                &[&["run"][..], &STORE, layout, &["--", "sh", "-c", "echo on; exec sleep 300"]]
+                    .concat(),
+            );
+            let mut line = String::new();
+            let out = leader.stdout.as_mut().expect("it is piped");
+            BufReader::new(out).read_line(&mut line).expect("text");
+            server.clear_faults();
+            server.fault(fault.clone()).on(Op::Put).times(1);
+            let said = verb("depose", &["--epoch", "43"]);
+            assert!(said.out.contains("from epoch 43; a successor waits"), "{fault:?}: {said:?}");
+            server.clear_faults();
+            // It is told at its next renewal.
+            assert_eq!(leader.wait().expect("it ends").code(), Some(75), "{fault:?}");
+        }
+    }
 }

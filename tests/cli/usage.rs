@@ -12,7 +12,9 @@ fn help(line: &[&str]) -> String {
 #[test]
 fn help_says_what_there_is() {
     let all = help(&["--help"]);
-    for verb in ["run", "status", "watch", "compact", "table"] {
+    for verb in
+        ["run", "status", "watch", "compact", "table", "probe", "cost", "completions", "man"]
+    {
         assert!(all.contains(&format!("\n  {verb} ")), "{verb} is not in {all}");
     }
     assert!(!all.contains("__g"), "the guard is nobody's business: {all}");
@@ -35,6 +37,8 @@ fn the_help_of_run_says_what_the_guard_cannot_do() {
         "SIGKILL",
         "--grace",
         "--forever",
+        "--health-addr",
+        "--log-format",
         "128+N",
         "VALIDITY/20",
     ] {

@@ -1,6 +1,10 @@
 //! What an action makes of a state.
 
+use std::time::Duration;
+
+use tenure::Epoch;
 use tenure::protocol::candidate::{Event, Input};
+use tenure::protocol::depose::{Order, Verdict};
 use tenure::protocol::find::{After, Listing};
 use tenure::protocol::message::{Answer, Ended, Request, Step};
 
@@ -46,10 +50,14 @@ impl Game {
                 self.copy_stays(&mut world, message);
             }
             Action::Compacts(which, page) => self.compacts(&mut world, which, page)?,
-            Action::Depose(epoch) => {
+            Action::Depose(epoch, force) => {
                 world.left.depositions -= 1;
                 let tag = world.store.get(epoch)?;
-                let body = tag.sealed(u64::from(tag.heartbeat) + 1, Ended::Deposed);
+                let order = Order { only: None, force };
+                let number = Epoch::new(u64::from(epoch)).expect("0 is no slot of an object");
+                let verdict = order.decide(number, Some(&tag.seen()), Some(Duration::MAX));
+                let Verdict::Seal { heartbeat, ended } = verdict else { return None };
+                let body = tag.sealed(heartbeat, ended);
                 self.carry_out(&mut world, Message::new(Wire::Replace { epoch, tag, body }));
             }
             Action::PeerDecides => {

@@ -60,7 +60,7 @@ impl Body {
         Body { nonce: nonce - b'!', heartbeat: heartbeat - b'!', word: word - b'!' }
     }
 
-    fn seen(self) -> Seen {
+    pub fn seen(self) -> Seen {
         let nonce = (self.nonce > 0).then(|| nonce_of(self.nonce));
         let heartbeat = u64::from(self.heartbeat);
         Seen { nonce, heartbeat, ended: self.ended(), reclaimable: false }

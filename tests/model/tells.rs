@@ -36,7 +36,8 @@ impl Game {
                 format!("late, and once more later: {}", tell(world.wires[*which].wire))
             }
             Action::Compacts(which, page) => format!("compactor {which} lists: {page:?} page"),
-            Action::Depose(epoch) => format!("the operator deposes {epoch}"),
+            Action::Depose(epoch, false) => format!("the operator deposes {epoch}"),
+            Action::Depose(epoch, true) => format!("the operator forces {epoch}"),
             Action::PeerDecides => "Morling's peer finds the newest expired".to_owned(),
             Action::PeerCreates => "Morling's peer creates".to_owned(),
             Action::PeerTouches(epoch) => format!("Morling's peer touches {epoch}"),

@@ -75,7 +75,8 @@ pub enum Action {
     /// It arrives, and a copy is still under way.
     ArrivesTwice(usize),
     Compacts(usize, Page),
-    Depose(Number),
+    /// An operator's order, with force or without.
+    Depose(Number, bool),
     PeerDecides,
     PeerCreates,
     PeerTouches(Number),
@@ -233,8 +234,13 @@ impl Game {
             }
         }
         if world.left.depositions > 0 {
-            let unsealed = world.store.epochs().filter(|(_, body)| body.ended().is_none());
-            actions.extend(unsealed.map(|(epoch, _)| Action::Depose(epoch)));
+            for (epoch, body) in world.store.epochs() {
+                let unsealed = body.ended().is_none();
+                actions.extend(unsealed.then_some(Action::Depose(epoch, false)));
+                // Of a deposed epoch it ends the wait.
+                let waited_for = body.seen().is_waited_for();
+                actions.extend((unsealed || waited_for).then_some(Action::Depose(epoch, true)));
+            }
         }
         if self.setting.morling != Morling::Absent {
             if world.morling.about.is_some() {

@@ -1,5 +1,8 @@
 //! As much of IAM's policy language as `deploy/iam` uses.
 
+#[cfg(feature = "dynamodb")]
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::support::s3_server::{Op, Seen};
@@ -37,18 +40,53 @@ pub struct Who {
     pub arn: String,
 }
 
+/// What a request needs to be allowed.
+struct Needed {
+    action: &'static str,
+    resource: String,
+    /// With which `s3:prefix`, if any.
+    prefix: Option<String>,
+}
+
 /// A deny wins, and what nothing allows is denied.
 pub fn allows(policies: &[Policy], who: &Who, seen: &Seen) -> bool {
-    let keys: Vec<&str> = match seen.deletes.as_slice() {
-        [] => vec![seen.key.as_str()],
-        several => several.iter().map(String::as_str).collect(),
-    };
-    keys.into_iter().all(|key| {
+    needed(seen).into_iter().all(|needed| {
         let statements = policies.iter().flat_map(|policy| &policy.0);
         let mut matching =
-            statements.filter(|statement| statement.matches(who, seen, key)).peekable();
+            statements.filter(|statement| statement.matches(who, seen, &needed)).peekable();
         matching.peek().is_some() && matching.all(|statement| statement.allow)
     })
+}
+
+fn needed(seen: &Seen) -> Vec<Needed> {
+    let bucket = seen.uri.path().split('/').nth(1).unwrap_or_default();
+    let bucket = format!("arn:aws:s3:::{bucket}");
+    let of_bucket = |action, prefix| Needed { action, resource: bucket.clone(), prefix };
+    let of_key =
+        |action, key: &str| Needed { action, resource: format!("{bucket}/{key}"), prefix: None };
+    match seen.op {
+        Op::List => vec![of_bucket("s3:ListBucket", Some(seen.key.clone()))],
+        Op::Bucket => vec![of_bucket("s3:GetBucketLocation", None)],
+        Op::Get | Op::Head => {
+            let mut needed = vec![of_key("s3:GetObject", &seen.key)];
+            // Whoever may not list is not told that a key is missing. A GET has no prefix.
+            if !seen.exists {
+                needed.push(of_bucket("s3:ListBucket", None));
+            }
+            needed
+        }
+        Op::Put => {
+            let mut needed = vec![of_key("s3:PutObject", &seen.key)];
+            if seen.headers.contains_key("if-match") {
+                needed.push(of_key("s3:GetObject", &seen.key));
+            }
+            needed
+        }
+        Op::Delete => {
+            let keys = seen.deletes.iter();
+            keys.map(|key| of_key("s3:DeleteObject", key)).collect()
+        }
+    }
 }
 
 impl Policy {
@@ -68,7 +106,23 @@ impl Policy {
         Policy(vec![Statement { allow: true, actions: star(), resources: star(), conditions }])
     }
 
-    /// This policy, without one of its actions each.
+    /// The actions of a policy, whatever its conditions.
+    #[cfg(feature = "dynamodb")]
+    pub fn actions_of(text: &str) -> BTreeSet<String> {
+        let policy: Value = serde_json::from_str(text).expect("it is JSON");
+        let actions = array(&policy["Statement"]).flat_map(|statement| array(&statement["Action"]));
+        actions.map(self::text).collect()
+    }
+
+    /// Nothing but this action.
+    pub fn only(mut self, action: &str) -> Policy {
+        for statement in &mut self.0 {
+            statement.actions.retain(|its| its == action);
+        }
+        self
+    }
+
+    /// This policy, each time without one of its actions or one of its resources.
     pub fn with_one_less(&self) -> Vec<(Policy, String)> {
         let mut all = Vec::new();
         for (place, statement) in self.0.iter().enumerate() {
@@ -76,6 +130,12 @@ impl Policy {
                 let mut less = self.clone();
                 less.0[place].actions.remove(which);
                 all.push((less, action.clone()));
+            }
+            // Without its last resource a statement is as good as without its actions.
+            for (which, resource) in statement.resources.iter().enumerate().skip(1) {
+                let mut less = self.clone();
+                less.0[place].resources.remove(which);
+                all.push((less, resource.clone()));
             }
         }
         all
@@ -119,30 +179,26 @@ impl Statement {
         }
     }
 
-    fn matches(&self, who: &Who, seen: &Seen, key: &str) -> bool {
-        let bucket = seen.uri.path().split('/').nth(1).unwrap_or_default();
-        let (action, resource) = match seen.op {
-            Op::List => ("s3:ListBucket", format!("arn:aws:s3:::{bucket}")),
-            Op::Get | Op::Head => ("s3:GetObject", format!("arn:aws:s3:::{bucket}/{key}")),
-            Op::Put => ("s3:PutObject", format!("arn:aws:s3:::{bucket}/{key}")),
-            Op::Delete => ("s3:DeleteObject", format!("arn:aws:s3:::{bucket}/{key}")),
-            Op::Bucket => ("s3:GetBucketLocation", format!("arn:aws:s3:::{bucket}")),
-        };
-        self.actions.iter().any(|pattern| like(pattern, action))
-            && self.resources.iter().any(|pattern| like(pattern, &resource))
-            && self.conditions.iter().all(|condition| condition.holds(who, seen))
+    fn matches(&self, who: &Who, seen: &Seen, needed: &Needed) -> bool {
+        self.actions.iter().any(|pattern| like(pattern, needed.action))
+            && self.resources.iter().any(|pattern| like(pattern, &needed.resource))
+            && self.conditions.iter().all(|condition| condition.holds(who, seen, needed))
     }
 }
 
 impl Condition {
-    fn holds(&self, who: &Who, seen: &Seen) -> bool {
+    fn holds(&self, who: &Who, seen: &Seen, needed: &Needed) -> bool {
         let header = |name| seen.headers.get(name).and_then(|value| value.to_str().ok());
+        let query = seen.uri.query().unwrap_or_default();
         let value = match self.key.as_str() {
-            "s3:prefix" => (seen.op == Op::List).then_some(seen.key.as_str()),
+            "s3:prefix" => needed.prefix.as_deref(),
             "s3:if-none-match" => header("if-none-match"),
             "s3:if-match" => header("if-match"),
-            // No part of an upload in parts.
-            "s3:ObjectCreationOperation" => Some("true"),
+            // The first and the middle requests of an upload in parts make no object yet.
+            "s3:ObjectCreationOperation" => {
+                let in_between = query.contains("partNumber=") || query.starts_with("uploads");
+                Some(if in_between { "false" } else { "true" })
+            }
             "aws:PrincipalArn" => Some(who.arn.as_str()),
             key => panic!("no such key here: {key}"),
         };

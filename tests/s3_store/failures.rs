@@ -276,7 +276,7 @@ async fn another_owner_than_expected_is_access_denied() {
     let store = server.store(BUCKET).with_expected_bucket_owner(OWNER);
     done(store.create(KEY, body("one")).await);
     let store = server.store(BUCKET).with_expected_bucket_owner("999999999999");
-    let (kind, words) = (StoreErrorKind::AccessDenied, ["expected owner"]);
+    let (kind, words) = (StoreErrorKind::AccessDenied, ["expected owner 999999999999"]);
     expect(store.list("app/", "", 1).await, kind, Happened::No, &words);
     expect(store.get(KEY, None, MAX).await, kind, Happened::No, &words);
     expect(store.create("new", body("")).await, kind, Happened::No, &words);
@@ -342,4 +342,15 @@ async fn buckets_are_addressed_in_the_path_and_nothing_secret_is_shown() {
     assert_eq!(store.describe(), format!("s3://{BUCKET}"));
     let debug = format!("{store:?}");
     assert!(debug.contains(BUCKET) && !debug.contains(ACCESS_KEY) && !debug.contains(SECRET_KEY));
+}
+
+#[tokio::test]
+async fn an_expired_session_passes_once_the_store_has_taken_it() {
+    let (server, store) = start().await;
+    done(store.create(KEY, body("one")).await);
+    let etag = ETag::new(server.object(KEY).unwrap().etag);
+    server.fault(Fault::Answer(400, "ExpiredToken"));
+    let (kind, no) = (StoreErrorKind::Transient, Happened::No);
+    expect(store.replace(KEY, body("two"), etag).await, kind, no, &["400 ExpiredToken"]);
+    expect(store.get(KEY, None, MAX).await, kind, no, &["400 ExpiredToken"]);
 }

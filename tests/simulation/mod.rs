@@ -8,6 +8,7 @@ pub mod faults;
 pub mod gate;
 pub mod network;
 pub mod peers;
+pub mod picture;
 pub mod plan;
 pub mod process;
 pub mod spoil;
@@ -27,6 +28,7 @@ use calm::{Recovery, calm};
 use faults::{Slot, inject};
 use plan::{Broken, Plan};
 use tenure::Layout;
+use tenure::drawing::Drawing;
 use world::{Counts, Violation, World, now};
 
 /// What a run came to.
@@ -35,6 +37,8 @@ pub struct Outcome {
     pub seed: u64,
     pub counts: Counts,
     pub violation: Option<Violation>,
+    /// Who believed to lead when; only of a failure.
+    pub drawing: Option<Drawing>,
     pub trace: String,
     pub plan: Plan,
     /// How long after the faults somebody led.
@@ -60,8 +64,10 @@ pub fn run(plan: Plan) -> Outcome {
     });
     drop(runtime);
     let mut state = world.state();
+    let drawing = picture::of_failure(seed, &state);
     Outcome {
         seed,
+        drawing,
         counts: std::mem::take(&mut state.counts),
         violation: state.violation.take(),
         trace: state.trace.text().to_owned(),

@@ -7,12 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tenure::store::{GetOutcome, PutOutcome};
-use tenure::{Layout, Store as _};
+use tenure::{Depose, Deposed, Epoch, Layout, Store as _};
 
 use super::bucket::{LOCK, PREFIX, epoch_of, key_of};
 use crate::if_match::Node;
 
-use super::process::{join, machine, spawn};
+use super::process::{join, machine, operators, spawn};
 use super::store::SimStore;
 use super::world::{Who, World, now, sleep};
 
@@ -24,7 +24,7 @@ pub fn join_operator(world: &Arc<World>) -> Who {
     who
 }
 
-/// The operator deposes whoever holds the newest epoch. Of a holder that is dead it says `lapsed`.
+/// The operator deposes whoever holds the newest epoch, with the shipped code. Of a holder that is dead it says `lapsed`.
 pub fn depose(world: &Arc<World>, operator: Who) {
     let store = SimStore::new(world, operator);
     let its_world = Arc::clone(world);
@@ -33,7 +33,7 @@ pub fn depose(world: &Arc<World>, operator: Who) {
         let single = its_world.plan.layout == Layout::SingleObject;
         let key = if single { LOCK.to_owned() } else { key_of(epoch) };
         let Ok(GetOutcome::Found(object)) = store.get(&key, None, 1 << 16).await else { return };
-        let mut record: Value = serde_json::from_slice(&object.body).expect("peers write records");
+        let record: Value = serde_json::from_slice(&object.body).expect("peers write records");
         // A deposition is a fault.
         let sealed = record["expired"] == true || record["expires_at"].as_f64() == Some(0.0);
         if sealed || record["nonce"].is_null() || !its_world.state().faults {
@@ -42,16 +42,10 @@ pub fn depose(world: &Arc<World>, operator: Who) {
         // It may hold a greater one by now.
         let epoch = record["token"].as_u64().unwrap_or(epoch);
         let dead = its_world.is_dead(epoch, record["nonce"].as_str());
-        if single {
-            record["expires_at"] = 0.into();
-        } else {
-            record["expired"] = true.into();
-        }
-        record["ended"] = if dead { "lapsed" } else { "deposed" }.into();
-        record["heartbeat"] = (record["heartbeat"].as_u64().unwrap_or_default() + 1).into();
-        record["sealed_by"] = "operator".into();
-        let sealed = store.replace(&key, Bytes::from(record.to_string()), object.etag).await;
-        if let Ok(PutOutcome::Done { .. }) = sealed {
+        let Some(only) = Epoch::new(epoch) else { return };
+        let how = Depose::default().only(only).force(dead);
+        // An error leaves it unknown, and the operator does not care.
+        if let Ok(Deposed::Sealed { .. }) = operators(store).depose(how).await {
             its_world.count(if dead { "dead leaders deposed" } else { "depositions" });
         }
     });

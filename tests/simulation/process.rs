@@ -85,6 +85,13 @@ fn process(world: &Arc<World>, who: Who) -> Process {
     process.with_spawner(move |task| spawn(&world, who, 1, task))
 }
 
+/// The election as an operator has it: nothing depends on its settings.
+pub fn operators(store: Arc<SimStore>) -> Election {
+    let (world, who) = (Arc::clone(&store.world), store.who);
+    let builder = Election::builder(store, "app").layout(world.plan.layout).name("operator");
+    builder.process(process(&world, who)).build().expect("the settings fit together")
+}
+
 fn election(world: &Arc<World>, who: Who, knobs: &Knobs) -> Election {
     election_at(SimStore::new(world, who), knobs)
 }

@@ -244,7 +244,8 @@ impl World {
         if born_sealed {
             state.count("granted though sealed");
         }
-        let lead = Lead { id, who, epoch, nonce, born_sealed, over: None };
+        let (began, over, outcome) = (now(), None, "");
+        let lead = Lead { id, who, epoch, nonce, born_sealed, began, over, outcome };
         state.book.leads.push(lead);
         self.leads_in(&mut state);
         id
@@ -292,7 +293,7 @@ impl World {
         if state.book.leads[id].over.is_some() {
             return;
         }
-        state.book.leads[id].over = Some(now());
+        (state.book.leads[id].over, state.book.leads[id].outcome) = (Some(now()), outcome);
         let lead = state.book.leads[id].clone();
         state.note(lead.who, &format!("epoch {} is over: {outcome}", lead.epoch));
         state.count(loss_count(outcome));

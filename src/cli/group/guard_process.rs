@@ -1,12 +1,12 @@
 //! The guard as `tenure` sees it: a child with a pipe in each direction.
 
 use std::io;
-use std::path::Path;
 use std::process::Stdio;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+use super::Tenure;
 use super::orders::{Order, Report};
 
 /// Dropping it without [`GuardProcess::dismiss`] ends the guard's stdin, and so kills the group.
@@ -20,10 +20,11 @@ pub struct GuardProcess {
 impl GuardProcess {
     /// Starts the guard from this binary, in a process group of its own, so that the signals of a
     /// terminal do not reach it.
-    pub fn spawn(binary: &Path) -> io::Result<GuardProcess> {
-        let mut child = Command::new(binary)
+    pub fn spawn(tenure: &Tenure) -> io::Result<GuardProcess> {
+        let mut child = Command::new(&tenure.binary)
             .arg0("tenure")
             .arg("__guard")
+            .args(tenure.options)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0)

@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ use tenure::Moment;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tracing::Instrument as _;
 
 use guard_process::GuardProcess;
 use id::GroupId;
@@ -38,6 +39,15 @@ pub use guard::run as run_guard;
 pub use vigil::Deadlines;
 
 const KILL_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// This command itself, as guard and gate are started of it.
+#[derive(Debug)]
+pub struct Tenure {
+    /// See [`own_binary`].
+    pub binary: PathBuf,
+    /// What they get besides their own arguments.
+    pub options: &'static [&'static str],
+}
 
 /// A running CMD and its process group, under guard.
 ///
@@ -79,12 +89,12 @@ enum Phase {
 
 impl Group {
     /// Starts the command, with these variables added to its environment, once a guard watches
-    /// over it. `binary` is this command's own ([`own_binary`]).
+    /// over it.
     ///
     /// CMD that cannot be executed is no error here: it ends with 126 or 127, as in a shell.
     /// Dropping the future leaves nothing that runs.
     pub async fn start(
-        binary: &Path,
+        tenure: &Tenure,
         command: &[OsString],
         environment: &[(&str, String)],
         deadlines: Deadlines,
@@ -94,9 +104,9 @@ impl Group {
         };
         // Whoever started `tenure` may have had SIGCHLD ignored, and then exit statuses are lost.
         drop(signal(SignalKind::child()).map_err(|error| failed("handle SIGCHLD", error))?);
-        let guard = GuardProcess::spawn(binary).map_err(|error| failed("start a guard", error))?;
+        let guard = GuardProcess::spawn(tenure).map_err(|error| failed("start a guard", error))?;
         let (go, mut open) = io::pipe().map_err(|error| failed("create a pipe", error))?;
-        let gate = spawn_gate(binary, &go, command, environment)
+        let gate = spawn_gate(tenure, &go, command, environment)
             .map_err(|error| failed("start a process for CMD", error))?;
         drop(go);
         let id = gate
@@ -110,7 +120,7 @@ impl Group {
             return Err(io::Error::other("the guard died before it watched over CMD"));
         }
         open_gate(&mut open);
-        tokio::spawn(tender.tend());
+        tokio::spawn(tender.tend().in_current_span());
         Ok(Group { id, deadlines, phase })
     }
 
@@ -196,7 +206,7 @@ pub fn own_binary() -> io::Result<PathBuf> {
 /// The child leads a new group from its first moment, and inherits `go` besides the three standard
 /// files.
 fn spawn_gate(
-    binary: &Path,
+    tenure: &Tenure,
     go: &PipeReader,
     command: &[OsString],
     environment: &[(&str, String)],
@@ -204,10 +214,11 @@ fn spawn_gate(
     // Another thread that starts a process right now leaks the reading end to it, which does no
     // harm: what counts is that nobody else has the writing end.
     fcntl(go, FcntlArg::F_SETFD(FdFlag::empty()))?;
-    Command::new(binary)
+    Command::new(&tenure.binary)
         .arg0("tenure")
         .args(["__gate", "--fd"])
         .arg(go.as_raw_fd().to_string())
+        .args(tenure.options)
         .arg("--")
         .args(command)
         .envs(environment.iter().map(|(name, value)| (name, value)))

@@ -184,15 +184,15 @@ impl Tender {
             Some(Report::Watching) => self.unanswered = false,
             Some(Report::Pong) => self.ponged = true,
             Some(Report::Terminated) => {
-                warn!(group = %self.group, "the group of CMD was told to end (SIGTERM)");
+                warn!(outcome = "terminated", group = %self.group, "the group of CMD was told to end (SIGTERM)");
                 self.stop = self.stop.or(Some(Stop::Terminated));
             }
             Some(Report::Killed) => {
-                error!(group = %self.group, "the group of CMD was killed (SIGKILL)");
+                error!(outcome = "killed", group = %self.group, "the group of CMD was killed (SIGKILL)");
                 self.stop = Some(Stop::Killed);
             }
             None => {
-                error!(group = %self.group, "the guard has died: killing the group");
+                error!(outcome = "unguarded", group = %self.group, "the guard has died: killing the group");
                 self.guard_lost = true;
                 // What it had already done for the lease stays the reason.
                 self.stop = self.stop.or(Some(Stop::Unguarded));

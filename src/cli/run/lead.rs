@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 use std::future::Future;
-use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
@@ -14,7 +14,8 @@ use tracing::{info, warn};
 
 use super::shown;
 use crate::cli::exit::{self, Failure};
-use crate::cli::group::{Deadlines, Group, GroupEnd, Stop};
+use crate::cli::group::{Deadlines, Group, GroupEnd, Stop, Tenure};
+use crate::cli::health::Health;
 use crate::cli::margins::Margins;
 use crate::cli::pause;
 use crate::cli::print::plain;
@@ -27,11 +28,12 @@ const HURRIED_RESIGNATION: Duration = Duration::from_secs(1);
 
 /// What to run, and how.
 pub struct Job {
-    pub binary: PathBuf,
+    pub tenure: Tenure,
     pub command: Vec<OsString>,
     /// For CMD, besides the epoch.
     pub environment: [(&'static str, String); 2],
     pub margins: Margins,
+    pub health: Arc<Health>,
 }
 
 /// How one leadership ended.
@@ -54,7 +56,8 @@ pub async fn lead(
     signals: &mut Signals,
 ) -> Result<Outcome, Failure> {
     let epoch = leadership.epoch();
-    info!("elected: epoch {epoch}; running {}", shown(&job.command));
+    job.health.elected(leadership.lease());
+    info!(outcome = "elected", "elected: epoch {epoch}; running {}", shown(&job.command));
     let group = match start(job, &leadership, signals).await {
         Started::Running(group) => group,
         Started::Signalled(signal) => {
@@ -71,7 +74,9 @@ pub async fn lead(
         }
     };
     let mut watch = Watch::over(job, &leadership, &group, signals);
+    job.health.leading(leadership.lease());
     let end = watch.until(group.wait()).await;
+    job.health.ending(leadership.lease());
     let at_the_end = leadership.check();
     watch.end_the_rest(end).await;
     let told_to_end = watch.told_to_end;
@@ -107,7 +112,7 @@ async fn start(job: &Job, leadership: &Leadership, signals: &mut Signals) -> Sta
         biased;
         signal = signals.next() => Started::Signalled(signal),
         loss = leadership.lost() => Started::Lost(loss),
-        group = Group::start(&job.binary, &job.command, &environment, deadlines) => match group {
+        group = Group::start(&job.tenure, &job.command, &environment, deadlines) => match group {
             Ok(group) => Started::Running(group),
             Err(error) => Started::Failed(Failure::new(exit::OS, error.to_string())),
         },
@@ -117,6 +122,7 @@ async fn start(job: &Job, leadership: &Leadership, signals: &mut Signals) -> Sta
 /// Watches over a group: passes on signals and new ends of the lease.
 struct Watch<'a, E> {
     margins: Margins,
+    health: &'a Health,
     leadership: &'a Leadership,
     group: &'a Group,
     events: E,
@@ -133,7 +139,7 @@ struct Watch<'a, E> {
 
 impl<'a> Watch<'a, ()> {
     fn over(
-        job: &Job,
+        job: &'a Job,
         leadership: &'a Leadership,
         group: &'a Group,
         signals: &'a mut Signals,
@@ -144,6 +150,7 @@ impl<'a> Watch<'a, ()> {
         group.set_deadlines(margins.deadlines(leadership.lease_end()));
         Watch {
             margins,
+            health: &job.health,
             leadership,
             group,
             events,
@@ -176,7 +183,7 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
             LeadershipEvent::Renewed { .. } if !self.lost => {
                 self.group.set_deadlines(self.margins.deadlines(self.leadership.lease_end()));
                 if std::mem::take(&mut self.at_risk) {
-                    info!("the lease is renewed again");
+                    info!(outcome = "renewed", "the lease is renewed again");
                 }
             }
             LeadershipEvent::AtRisk { remaining, last_error } => {
@@ -184,7 +191,11 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
                 let margins = self.margins.grace + self.margins.kill_margin;
                 let left = remaining.saturating_sub(margins).as_millis();
                 let error = last_error.map_or_else(String::new, |error| format!(": {error}"));
-                warn!("the lease is at risk, CMD is told to end in {left} ms{}", plain(&error));
+                let error = plain(&error);
+                warn!(
+                    outcome = "at_risk",
+                    "the lease is at risk, CMD is told to end in {left} ms{error}"
+                );
             }
             _ => {}
         }
@@ -193,14 +204,15 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
     /// Ends the group as fast as the loss demands.
     fn lose(&mut self, loss: &Loss) {
         self.lost = true;
+        self.health.ending(self.leadership.lease());
         if let Loss::Sealed { ended: Ended::Deposed, .. } = loss {
             // Whoever comes next waits for the end of the lease, so there is time to end well.
-            warn!("{}: CMD is told to end", said(loss));
+            warn!(outcome = loss.outcome(), "{}: CMD is told to end", said(loss));
             let term_at = Moment { boot: Duration::ZERO, wall: Duration::ZERO };
             let Deadlines { kill_at, .. } = self.margins.deadlines(self.leadership.lease_end());
             self.group.set_deadlines(Deadlines { term_at, kill_at });
         } else {
-            warn!("{}: CMD is killed", said(loss));
+            warn!(outcome = loss.outcome(), "{}: CMD is killed", said(loss));
             self.group.kill();
         }
     }
@@ -209,7 +221,10 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
         info!("passing {signal} on to CMD");
         self.group.forward(signal);
         self.sent = true;
-        self.told_to_end |= signal != Signal::SIGHUP;
+        if signal != Signal::SIGHUP {
+            self.told_to_end = true;
+            self.health.ending(self.leadership.lease());
+        }
     }
 
     /// CMD has ended: sees to the end of the other processes of its group.
@@ -256,12 +271,16 @@ async fn resign(leadership: Leadership, signals: &mut Signals) {
     let why = tokio::select! {
         biased;
         outcome = leadership.resign() => match outcome {
-            Ok(()) => return info!("resigned epoch {epoch}"),
+            Ok(()) => return info!(outcome = "resigned", "resigned epoch {epoch}"),
             Err(error) => error.to_string(),
         },
         signal = hurried => signal.to_string(),
     };
-    warn!("epoch {epoch} is not resigned, others wait until its lease lapses: {}", plain(&why));
+    let why = plain(&why);
+    warn!(
+        outcome = "not_resigned",
+        "epoch {epoch} is not resigned, others wait until its lease lapses: {why}"
+    );
 }
 
 fn said(loss: &Loss) -> String {

@@ -192,3 +192,24 @@ async fn a_run_dropped_anywhere_leaves_nothing_to_repair() {
     }
     assert!((10..20).contains(&unfinished), "{unfinished}");
 }
+
+/// Stopped anywhere, what is told to be deleted is what is gone, the oldest first, and the next run
+/// goes on from there.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_stopped_tells_what_is_gone() {
+    for after in (0..30).step_by(3).chain([1_000]) {
+        let store = Watched::with_epochs(3_500, 5 * MILLISECOND).await;
+        let compactor = compactor(Arc::clone(&store) as _, 10);
+        let mut told = Report::default();
+        let stop = pause(after * MILLISECOND);
+        let run = compactor.run_until(stop, |report| told = report.clone());
+        let report = run.await.unwrap();
+        assert_eq!(told, report, "the last that was told is what came of it");
+        assert_eq!(report.interrupted, after < 1_000, "{after} ms: {report}");
+        assert_eq!(report.deleted + report.kept, report.listed);
+        assert_eq!(store.keys().await, locks(report.deleted + 1..=3_500), "{after} ms: {report}");
+        let rest = compactor.run_once().await.unwrap();
+        assert_eq!((rest.deleted, rest.interrupted), (3_490 - report.deleted, false));
+        assert_eq!(store.keys().await, locks(3_491..=3_500));
+    }
+}

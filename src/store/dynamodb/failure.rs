@@ -200,6 +200,9 @@ impl<'a> Asked<'a> {
             (_, "InvalidSignatureException") if said.contains("expired") => {
                 no(Invalid, "this machine's clock is wrong by minutes; set it")
             }
+            (_, "ExpiredTokenException") if self.store.expired() => {
+                no(Transient, "others are fetched with the next request")
+            }
             (_, code) if CREDENTIALS.contains(&code) => {
                 no(AccessDenied, "check the credentials and the region")
             }

@@ -31,6 +31,7 @@ enum Verb {
     Create,
     Replace,
     Delete,
+    Settings,
 }
 
 /// Codes of failures that pass, some of them with a status of 400.
@@ -72,7 +73,7 @@ pub(super) fn of_key(error: &KeyError) -> (String, String) {
 
 impl Verb {
     fn changes(self) -> bool {
-        !matches!(self, Verb::List | Verb::Get)
+        !matches!(self, Verb::List | Verb::Get | Verb::Settings)
     }
 
     /// The permission that the request needs.
@@ -87,6 +88,18 @@ impl Verb {
             Verb::Replace => "replacing needs s3:PutObject and s3:GetObject",
             Verb::Create => "writing needs s3:PutObject",
             Verb::Delete => "deleting needs s3:DeleteObject",
+            Verb::Settings => {
+                "reading the bucket's settings needs s3:GetBucketVersioning and \
+                 s3:GetLifecycleConfiguration"
+            }
+        }
+    }
+
+    /// The permission that it needs on a key in KMS.
+    fn needs_of_the_key(self) -> &'static str {
+        match self {
+            Verb::Get => "reading needs kms:Decrypt on the key, too",
+            _ => "writing needs kms:GenerateDataKey on the key, too",
         }
     }
 }
@@ -110,6 +123,10 @@ impl<'a> Asked<'a> {
 
     pub(super) fn delete(store: &'a S3Store) -> Asked<'a> {
         Asked { store, verb: Verb::Delete, key: "" }
+    }
+
+    pub(super) fn settings(store: &'a S3Store) -> Asked<'a> {
+        Asked { store, verb: Verb::Settings, key: "" }
     }
 
     pub(super) fn is_replace(self) -> bool {
@@ -176,6 +193,7 @@ impl<'a> Asked<'a> {
             Verb::Create => format!("creating {key:?} in {at}"),
             Verb::Replace => format!("replacing {key:?} in {at}"),
             Verb::Delete => format!("deleting from {at}"),
+            Verb::Settings => format!("reading the settings of {at}"),
         };
         StoreError::new(kind, happened, format!("{what}: {why}"))
     }
@@ -198,6 +216,9 @@ impl<'a> Asked<'a> {
             return self.web_page();
         }
         let mut why = format!("{status} {code}").trim_end().to_owned();
+        if raw.status().is_success() && code.is_empty() {
+            why.push_str(", but the answer makes no sense");
+        }
         if let Some(message) = answer.err().message().filter(|message| !message.is_empty()) {
             let _ = write!(why, ": {}", printable(message));
         }
@@ -205,7 +226,11 @@ impl<'a> Asked<'a> {
             why.push_str(" (a web page, not an answer of S3)");
         }
         let region = region(raw);
-        let (kind, happened, advice) = self.meaning(status, code, region.as_deref());
+        let (kind, happened, mut advice) = self.meaning(status, code, region.as_deref());
+        // S3 asks KMS in the name of whoever asks S3, and passes its refusal on as its own.
+        if kind == StoreErrorKind::AccessDenied && why.contains("kms:") {
+            advice = self.verb.needs_of_the_key().to_owned();
+        }
         if !advice.is_empty() {
             let _ = write!(why, "; {advice}");
         }
@@ -240,10 +265,16 @@ impl<'a> Asked<'a> {
             (301 | 302 | 308, _) => no(NoSuchStore, &elsewhere(region)),
             // While the name of a new bucket spreads, S3 redirects for some hours.
             (307, _) => (Transient, self.maybe(), elsewhere(region)),
+            (400, code) if code.starts_with("KMS.") => {
+                no(Invalid, "look at the key in KMS that the bucket or this store encrypts with")
+            }
             (405 | 501, _) | (_, "NotImplemented") => {
                 no(Unsupported, "the store cannot do that; use one with conditional writes")
             }
             (304 | 408 | 425 | 429 | 500.., _) => unknown,
+            (_, "ExpiredToken" | "TokenRefreshRequired") if self.store.expired() => {
+                no(Transient, "others are fetched with the next request")
+            }
             (_, "AccessDenied") | (401 | 403, "") => {
                 no(AccessDenied, &format!("{}{}", self.verb.needs(), self.owner_advice()))
             }
@@ -255,8 +286,11 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn owner_advice(self) -> &'static str {
-        if self.store.owner.is_some() { ", and the bucket the expected owner" } else { "" }
+    fn owner_advice(self) -> String {
+        let owner = self.store.owner.as_ref();
+        owner.map_or_else(String::new, |owner| {
+            format!(", and the bucket the expected owner {owner}")
+        })
     }
 }
 

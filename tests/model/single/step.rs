@@ -1,6 +1,10 @@
 //! What an action makes of a state.
 
+use std::time::Duration;
+
+use tenure::Epoch;
 use tenure::protocol::candidate::{Event, Input};
+use tenure::protocol::depose::{Order, Verdict};
 use tenure::protocol::message::{Answer, Ended, Request, Step};
 
 use super::Broken;
@@ -46,10 +50,14 @@ impl Game {
                 world.left.twice -= 1;
                 world.carry_out(world.wires[which]);
             }
-            Action::Depose => {
+            Action::Depose(force) => {
                 world.left.depositions -= 1;
                 let tag = world.store.object?;
-                let body = tag.released(u64::from(tag.heartbeat) + 1, Ended::Deposed);
+                let seen = tag.sighting().seen;
+                let order = Order { only: None, force };
+                let verdict = order.decide(Epoch::FIRST, Some(&seen), Some(Duration::MAX));
+                let Verdict::Seal { heartbeat, ended } = verdict else { return None };
+                let body = tag.released(heartbeat, ended);
                 world.carry_out(Message { wire: Wire::Replace { tag, body }, since: None });
             }
             Action::PeerReads => {

@@ -67,7 +67,7 @@ impl Body {
         Body::from_etag(&sighting.etag)
     }
 
-    fn sighting(self) -> Sighting {
+    pub fn sighting(self) -> Sighting {
         let nonce = (self.nonce > 0).then(|| nonce_of(self.nonce));
         let heartbeat = u64::from(self.heartbeat);
         let seen = Seen { nonce, heartbeat, ended: self.ended(), reclaimable: false };

@@ -58,7 +58,8 @@ pub enum Action {
     Crash(usize),
     Arrives(usize),
     ArrivesTwice(usize),
-    Depose,
+    /// An operator's order, with force or without.
+    Depose(bool),
     PeerReads,
     PeerTakes,
     PeerRenews,
@@ -144,9 +145,12 @@ impl Game {
                 }
             }
         }
-        let held = world.store.object.is_some_and(|body| body.ended().is_none());
-        if world.left.depositions > 0 && held {
-            actions.push(Action::Depose);
+        if let Some(body) = world.store.object.filter(|_| world.left.depositions > 0) {
+            let held = body.ended().is_none();
+            actions.extend(held.then_some(Action::Depose(false)));
+            // Of a deposed epoch it ends the wait.
+            let waited_for = body.sighting().seen.is_waited_for();
+            actions.extend((held || waited_for).then_some(Action::Depose(true)));
         }
         if world.left.foreign_creates > 0 && world.peer.about.is_none() {
             actions.push(Action::PeerReads);

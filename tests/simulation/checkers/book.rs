@@ -44,7 +44,10 @@ pub struct Lead {
     pub nonce: String,
     /// The epoch object had been sealed before the LIST that confirmed the grant.
     pub born_sealed: bool,
+    pub began: Duration,
     pub over: Option<Duration>,
+    /// What its application was told then, in one word.
+    pub outcome: &'static str,
 }
 
 /// Who ended an epoch, and at which of the store's steps.

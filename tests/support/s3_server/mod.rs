@@ -25,6 +25,7 @@ use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{S3Result, s3_error};
 use tenure::store::S3Store;
+use tenure::{Clock as _, SystemClock};
 use tokio::sync::{oneshot, watch};
 
 mod serve;
@@ -51,6 +52,8 @@ pub struct Seen {
     pub deletes: Vec<String>,
     pub uri: Uri,
     pub headers: HeaderMap,
+    /// Whether the object was there.
+    pub exists: bool,
 }
 
 pub struct S3Server {
@@ -298,6 +301,14 @@ impl Users {
         let Some((_, rest)) = authorization.split_once("Credential=") else { return false };
         let user = rest.split('/').next().and_then(|access_key| users.get(access_key));
         user.is_some_and(|user| !(user.allows)(seen))
+    }
+
+    /// Whether its session token says that it has ended: `until-SECONDS…`, since the Unix epoch.
+    fn expired(seen: &Seen) -> bool {
+        let token = seen.headers.get("x-amz-security-token").and_then(|it| it.to_str().ok());
+        let until = token.and_then(|token| token.strip_prefix("until-"));
+        let until = until.and_then(|until| until.split('-').next()?.parse::<f64>().ok());
+        until.is_some_and(|until| until < SystemClock.now().wall.as_secs_f64())
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, User>> {

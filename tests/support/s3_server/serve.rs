@@ -21,7 +21,7 @@ use percent_encoding::percent_decode_str;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::{Fault, Op, Seen, Shared};
+use super::{Fault, Op, Seen, Shared, Users};
 
 type Answer = Response<BoxBody<Bytes, io::Error>>;
 
@@ -90,10 +90,17 @@ async fn respond(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<
     let op = Op::of(&parts);
     let key = key(op, &parts);
     let deletes = if op == Op::Delete { keys_in(&body) } else { Vec::new() };
-    let seen = Seen { op, key, deletes, uri: parts.uri.clone(), headers: parts.headers.clone() };
+    let bucket = parts.uri.path().split('/').nth(1).unwrap_or_default();
+    let exists = shared.storage.lock().buckets.get(bucket).is_some_and(|it| it.contains_key(&key));
+    let (uri, headers) = (parts.uri.clone(), parts.headers.clone());
+    let seen = Seen { op, key, deletes, uri, headers, exists };
     if shared.users.denies(&seen) {
         shared.seen().push(seen);
         return Ok(dated(&shared, error(403, "AccessDenied")));
+    }
+    if Users::expired(&seen) {
+        shared.seen().push(seen);
+        return Ok(dated(&shared, error(400, "ExpiredToken")));
     }
     let fault = shared.faults.meet(op, &seen.key);
     shared.seen().push(seen);
@@ -168,11 +175,28 @@ async fn with_fault(
 
 /// What S3 does with the request.
 async fn apply(shared: &Shared, parts: &Parts, body: Bytes) -> io::Result<Answer> {
+    if let Some(answer) = setting(shared, parts) {
+        return Ok(answer);
+    }
     let request = Request::from_parts(parts.clone(), s3s::Body::from(body));
     let answer = shared.service.call(request).await;
     let answer = answer.map_err(|error| io::Error::other(format!("{error:?}")))?;
     Ok(answer.map(|body| body.map_err(io::Error::other).boxed()))
 }
+
+/// The answer to a question for a bucket's versions or lifecycle rules.
+fn setting(shared: &Shared, parts: &Parts) -> Option<Answer> {
+    let query = parts.uri.query().filter(|_| parts.method == http::Method::GET)?;
+    let name = query.split(['&', '=']).next().filter(|name| SETTINGS.contains(name))?;
+    let xml = shared.storage.lock().quirks.settings.get(name).cloned();
+    Some(match xml {
+        Some(xml) => answer(200, "application/xml", xml),
+        None if name == "lifecycle" => error(404, "NoSuchLifecycleConfiguration"),
+        None => answer(200, "application/xml", "<VersioningConfiguration/>".to_owned()),
+    })
+}
+
+const SETTINGS: [&str; 2] = ["versioning", "lifecycle"];
 
 fn apply_later(shared: &Arc<Shared>, parts: &Parts, body: Bytes, delay: Duration) {
     let (shared, parts) = (shared.clone(), parts.clone());
@@ -245,6 +269,6 @@ fn keys_in(body: &[u8]) -> Vec<String> {
 }
 
 #[allow(clippy::disallowed_methods, reason = "the server delays on real time")]
-async fn pause(delay: Duration) {
+pub async fn pause(delay: Duration) {
     tokio::time::sleep(delay).await;
 }

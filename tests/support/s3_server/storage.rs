@@ -45,14 +45,28 @@ pub struct Quirks {
     pub empty_pages: usize,
     /// Keys that contain this are not deleted, each with an `AccessDenied` of its own.
     pub undeletable: Option<String>,
+    /// Or with this code.
+    pub undeletable_because: Option<&'static str>,
+    /// The bucket encrypts with a key in KMS: an ETag is no hash of the body, and never the same.
+    pub opaque_etags: bool,
+    /// KMS lets nobody use the key that the bucket encrypts with.
+    pub key_denied: bool,
     /// How far the server's clock is ahead, in seconds.
     pub clock_skew: i64,
+    /// Unsafe: this long after a PUT's conditions were checked it is written, whatever came between.
+    pub two_steps: Option<Duration>,
+    /// Unsafe: listings leave out this many of the keys that were written last.
+    pub stale_listings: usize,
+    /// What the bucket answers to `?versioning` and `?lifecycle`, as XML.
+    pub settings: BTreeMap<&'static str, String>,
 }
 
 #[derive(Debug, Default)]
 pub struct State {
     pub buckets: BTreeMap<String, BTreeMap<String, Stored>>,
     pub quirks: Quirks,
+    /// The keys that were written, the last one last.
+    written: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -76,8 +90,10 @@ impl State {
     }
 
     pub fn write(&mut self, bucket: &str, key: &str, body: Bytes) -> S3Result<String> {
-        let stored = Stored { etag: etag(&body), body, last_modified: self.now() };
+        let etag = if self.quirks.opaque_etags { opaque_etag() } else { etag(&body) };
+        let stored = Stored { etag, body, last_modified: self.now() };
         let etag = stored.etag.clone();
+        self.written.push(key.to_owned());
         self.bucket(bucket)?.insert(key.to_owned(), stored);
         Ok(etag)
     }
@@ -97,6 +113,15 @@ impl State {
         let current =
             if self.quirks.unquoted_etags { stored.etag.trim_matches('"') } else { &stored.etag };
         tag == current || tag == "*"
+    }
+
+    fn check_key(&self, action: &str) -> S3Result<()> {
+        if !self.quirks.key_denied {
+            return Ok(());
+        }
+        let why =
+            format!("User: arn:aws:iam::{OWNER}:user/a is not authorized to perform: {action}");
+        Err(S3Error::with_message(S3ErrorCode::AccessDenied, why))
     }
 
     fn check_put(
@@ -141,8 +166,11 @@ impl State {
         let max = asked.max_keys.unwrap_or(1000).clamp(0, 1000) as usize;
         let cap = if blank > 0 { 0 } else { quirks.page_cap.unwrap_or(max).min(max) };
         let range = (Bound::Excluded(start), Bound::Unbounded);
+        let seen = self.written.len().saturating_sub(quirks.stale_listings);
+        let unseen = self.written[seen..].to_vec();
         let bucket = self.bucket(asked.bucket.as_str())?;
         let found = bucket.range::<str, _>(range).filter(|(key, _)| key.starts_with(prefix));
+        let found = found.filter(|(key, _)| !unseen.contains(key));
         let mut page: Vec<_> = found.take(cap + 1).collect();
         let is_truncated = page.len() > cap && max > 0;
         page.truncate(cap);
@@ -208,9 +236,21 @@ impl S3 for Storage {
                 body.extend_from_slice(&chunk.map_err(broken)?);
             }
         }
-        let mut state = self.lock();
         let (bucket, key) = (req.input.bucket.as_str(), req.input.key.as_str());
-        state.check_put(bucket, key, if_match.as_deref(), if_none_match.as_deref())?;
+        let gap = self.lock().quirks.two_steps;
+        if let Some(gap) = gap {
+            let (if_match, if_none_match) = (if_match.as_deref(), if_none_match.as_deref());
+            self.lock().check_put(bucket, key, if_match, if_none_match)?;
+            super::serve::pause(gap).await;
+        }
+        let mut state = self.lock();
+        state.check_key("kms:GenerateDataKey")?;
+        if gap.is_none() {
+            state.check_put(bucket, key, if_match.as_deref(), if_none_match.as_deref())?;
+        }
+        if header(&req.headers, "x-amz-server-side-encryption").as_deref() == Some("aws:kms") {
+            state.quirks.opaque_etags = true;
+        }
         let etag = state.write(bucket, key, body.freeze())?;
         let e_tag = Some(ETag::Strong(etag.trim_matches('"').to_owned()));
         Ok(S3Response::new(PutObjectOutput { e_tag, ..PutObjectOutput::default() }))
@@ -223,6 +263,7 @@ impl S3 for Storage {
         check_owner(req.input.expected_bucket_owner.as_deref())?;
         let mut state = self.lock();
         let stored = state.object(req.input.bucket.as_str(), &req.input.key)?;
+        state.check_key("kms:Decrypt")?;
         let unless = header(&req.headers, "if-none-match");
         if unless.is_some_and(|tag| state.matches(&stored, &tag)) {
             return Err(S3Error::new(S3ErrorCode::NotModified));
@@ -272,6 +313,7 @@ impl S3 for Storage {
         check_owner(req.input.expected_bucket_owner.as_deref())?;
         let mut state = self.lock();
         let undeletable = state.quirks.undeletable.clone();
+        let because = state.quirks.undeletable_because.unwrap_or("AccessDenied");
         let bucket = state.bucket(req.input.bucket.as_str())?;
         let asked = req.input.delete;
         if asked.objects.len() > 1_000 {
@@ -283,7 +325,7 @@ impl S3 for Storage {
         for object in asked.objects {
             let key = Some(object.key.clone());
             if kept(&object.key) {
-                let code = Some("AccessDenied".to_owned());
+                let code = Some(because.to_owned());
                 let message = Some("Access Denied".to_owned());
                 errors.push(Error { key, code, message, version_id: None });
             } else {
@@ -317,6 +359,10 @@ fn etag(body: &[u8]) -> String {
     let digest = md5::Md5::digest(body);
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("\"{hex}\"")
+}
+
+fn opaque_etag() -> String {
+    format!("\"{:032x}\"", tenure::Entropy::unique(&tenure::SystemEntropy))
 }
 
 fn encoded(key: &str) -> String {

@@ -1,0 +1,157 @@
+//! How many requests an election makes. `tests.rs` compares it with the requests of the driver.
+
+use std::ops::{Add, Mul};
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure::Layout;
+
+use super::prices::Prices;
+
+/// A month has 30 days.
+pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+pub const DAYS: f64 = 30.0;
+
+/// What an election is like.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    pub layout: Layout,
+    /// The leader and its followers.
+    pub candidates: u32,
+    /// Those who only watch.
+    pub observers: u32,
+    pub validity: Duration,
+    pub poll: Duration,
+    /// Takeovers, whatever ended the leader before.
+    pub elections_per_day: f64,
+    pub compactions_per_day: f64,
+}
+
+/// Requests, or parts of them, over some time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Requests {
+    pub writes: f64,
+    pub lists: f64,
+    pub reads: f64,
+    pub deletes: f64,
+    /// Keys in the deletions.
+    pub deleted_keys: f64,
+}
+
+/// What each role sends in a time.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Roles {
+    pub leader: Requests,
+    /// One of the followers.
+    pub follower: Requests,
+    /// One of the observers.
+    pub observer: Requests,
+    /// All that the candidates send for the elections, beyond their roles.
+    pub elections: Requests,
+    pub compactor: Requests,
+    /// Everybody together.
+    pub all: Requests,
+}
+
+impl Shape {
+    /// What is sent in so much time. A `poll` or a `validity` of nothing is the caller's error.
+    pub fn requests(&self, time: Duration) -> Roles {
+        let seconds = time.as_secs_f64();
+        let epoch_files = self.layout == Layout::EpochFiles;
+        let per = |interval: Duration| seconds / interval.as_secs_f64();
+        let leader = Requests {
+            // A renewal every third of the validity, and a look at the next epoch once in it.
+            writes: per(self.validity) * 3.0,
+            reads: if epoch_files { per(self.validity) } else { 0.0 },
+            ..Requests::default()
+        };
+        let follower = Requests { reads: per(self.poll), ..Requests::default() };
+        let observer = follower;
+        let elections = self.election() * (self.elections_per_day * seconds / DAY.as_secs_f64());
+        let compactor = self.compactions(seconds);
+        let followers = f64::from(self.candidates.saturating_sub(1));
+        let lead = if self.candidates == 0 { 0.0 } else { 1.0 };
+        let all = leader * lead
+            + follower * followers
+            + observer * f64::from(self.observers)
+            + elections
+            + compactor;
+        Roles { leader, follower, observer, elections, compactor, all }
+    }
+
+    /// One takeover from a leader that died: the most expensive way, and few enough not to matter.
+    pub fn election(&self) -> Requests {
+        let others = f64::from(self.candidates.saturating_sub(1));
+        match self.layout {
+            // The new leader seals, creates and confirms. Each other candidate may try to seal and
+            // to create, and then looks for the new epoch; the old leader starts anew and looks,
+            // too. All look once more when the timer has run out.
+            Layout::EpochFiles => Requests {
+                writes: 2.0 + others * 2.0,
+                lists: 1.0 + others * 2.0,
+                reads: 1.0 + others * 3.0,
+                ..Requests::default()
+            },
+            // One write, over what was there; the others may try, and read who won.
+            _ => {
+                Requests { writes: 1.0 + others, reads: 1.0 + others * 3.0, ..Requests::default() }
+            }
+        }
+    }
+
+    fn compactions(&self, seconds: f64) -> Requests {
+        if self.layout != Layout::EpochFiles {
+            return Requests::default();
+        }
+        let days = seconds / DAY.as_secs_f64();
+        let (runs, epochs) = (self.compactions_per_day * days, self.elections_per_day * days);
+        Requests {
+            // A look for the last epoch there can be, and a listing.
+            lists: runs * 2.0,
+            // A run that finds nothing deletes nothing.
+            deletes: runs.min(epochs),
+            deleted_keys: if runs > 0.0 { epochs } else { 0.0 },
+            ..Requests::default()
+        }
+    }
+}
+
+impl Requests {
+    /// What they cost, in the currency of the prices.
+    pub fn cost(&self, prices: &Prices) -> f64 {
+        let deletes = if prices.delete_by_key { self.deleted_keys } else { self.deletes };
+        (self.writes * prices.write
+            + self.lists * prices.list
+            + self.reads * prices.read
+            + deletes * prices.delete)
+            / 1e6
+    }
+}
+
+impl Add for Requests {
+    type Output = Requests;
+
+    fn add(self, other: Requests) -> Requests {
+        Requests {
+            writes: self.writes + other.writes,
+            lists: self.lists + other.lists,
+            reads: self.reads + other.reads,
+            deletes: self.deletes + other.deletes,
+            deleted_keys: self.deleted_keys + other.deleted_keys,
+        }
+    }
+}
+
+impl Mul<f64> for Requests {
+    type Output = Requests;
+
+    fn mul(self, by: f64) -> Requests {
+        Requests {
+            writes: self.writes * by,
+            lists: self.lists * by,
+            reads: self.reads * by,
+            deletes: self.deletes * by,
+            deleted_keys: self.deleted_keys * by,
+        }
+    }
+}

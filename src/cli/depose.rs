@@ -1,0 +1,138 @@
+//! `tenure depose`: seals the epoch of a leader that must go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use humantime::format_duration;
+use serde::Serialize;
+use tenure::{Depose, Deposed, Election, Ended, Epoch, Leader};
+
+use super::args::{LayoutArg, StoreArg, default_name, name};
+use super::exit::{self, Failure};
+use super::open::{Missing, Opened, open, refuse_other_layout};
+use super::print::{plain, print, print_json};
+use super::status::millis;
+
+#[derive(Debug, clap::Args)]
+pub struct DeposeArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+    /// Only if this is still the newest epoch
+    #[arg(long, value_name = "EPOCH")]
+    pub epoch: Option<Epoch>,
+    /// The leader is known to be dead: its successor does not wait for its lease. If it lives after
+    /// all, two lead for up to its validity
+    #[arg(long)]
+    pub force: bool,
+    /// Who deposes it, for people [default: HOSTNAME-PID]
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub name: Option<String>,
+    /// One JSON object instead of a line for people
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The object that `--json` prints.
+#[derive(Debug, Serialize)]
+struct Told {
+    /// `deposed`, or `already`: it was sealed before.
+    outcome: &'static str,
+    epoch: u64,
+    candidate: Option<String>,
+    ended: Ended,
+    /// How long a successor waits at most; null if nothing was sealed.
+    wait_ms: Option<u64>,
+}
+
+pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
+    let Opened { store, prefix } = open(&args.store.store, Missing::Refuse).await?;
+    let election = Election::builder(Arc::clone(&store), prefix.as_str())
+        .layout(args.store.layout.into())
+        .name(args.name.unwrap_or_else(default_name))
+        .build()?;
+    let how = args.epoch.map_or(Depose::default(), |epoch| Depose::default().only(epoch));
+    let deposed = election.depose(how.force(args.force)).await.map_err(unknown)?;
+    let (line, told) = match deposed {
+        Deposed::Sealed { leader, wait } => {
+            let line =
+                format!("deposed {} from epoch {}; {}", who(&leader), leader.epoch, then(wait));
+            let ended = if args.force { Ended::Lapsed } else { Ended::Deposed };
+            (line, Told::of("deposed", &leader, ended, Some(wait)))
+        }
+        Deposed::Already { leader, ended } => {
+            let line =
+                format!("epoch {} of {} is sealed already: {ended}", leader.epoch, who(&leader));
+            (line, Told::of("already", &leader, ended, None))
+        }
+        refused => {
+            if refused == Deposed::Vacant {
+                refuse_other_layout(&store, &prefix, args.store.layout).await?;
+            }
+            return Err(Failure::new(exit::REFUSED, why_not(&refused, args.store.layout)));
+        }
+    };
+    let _ = if args.json { print_json(&told)? } else { print(&line)? };
+    Ok(0)
+}
+
+/// What to do where nobody knows whether it happened.
+pub fn unknown(error: tenure::Error) -> Failure {
+    let maybe = error.may_have_happened();
+    let mut failure = Failure::from(error);
+    if maybe {
+        failure.why += ". It is not known whether it took effect: run it again, which tells";
+    }
+    failure
+}
+
+/// Whose epoch it is, fit for a terminal.
+pub fn who(leader: &Leader) -> String {
+    leader.candidate.as_deref().map_or("somebody without a name".to_owned(), plain)
+}
+
+/// What successors do.
+pub fn then(wait: Duration) -> String {
+    // By how little a validity differs from nothing.
+    if wait < Duration::from_millis(10) {
+        return "a successor need not wait".to_owned();
+    }
+    let wait = Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
+    format!("a successor waits up to {} for the old lease to end", format_duration(wait))
+}
+
+/// Why an epoch needs force.
+pub fn needs_force(leader: &Leader) -> String {
+    format!(
+        "the record of epoch {} does not say for how long its holder may believe in it; once that \
+         is known to be dead, use `tenure depose --epoch {} --force`",
+        leader.epoch, leader.epoch
+    )
+}
+
+fn why_not(refused: &Deposed, layout: LayoutArg) -> String {
+    match refused {
+        Deposed::NotCurrent(leader) => {
+            format!("the newest epoch is {}, of {}: nothing was changed", leader.epoch, who(leader))
+        }
+        Deposed::NeedsForce(leader) => needs_force(leader),
+        Deposed::Renewed(leader) => format!(
+            "{} renewed epoch {} each time before it could be sealed; try again",
+            who(leader),
+            leader.epoch
+        ),
+        _ if layout == LayoutArg::SingleObject => "there is no lock.json: nobody leads".to_owned(),
+        _ => "there is no epoch: nobody leads".to_owned(),
+    }
+}
+
+impl Told {
+    fn of(outcome: &'static str, leader: &Leader, ended: Ended, wait: Option<Duration>) -> Told {
+        Told {
+            outcome,
+            epoch: leader.epoch.get(),
+            candidate: leader.candidate.clone(),
+            ended,
+            wait_ms: wait.map(millis),
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! `--health-addr`: how it stands with this candidate, for probes and load balancers.
+//!
+//! Nothing here asks the store: what is answered is what the campaign and the leadership know anyway.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use humantime::format_duration;
+use serde::Serialize;
+use tenure::{Clock, Election, Epoch, Leader, Lease, SystemClock};
+
+use super::margins::Margins;
+use super::pause;
+use super::serve::{self, Reply, Routes, Sites};
+
+/// A task that has not run for so long does not come back by itself: it should every second.
+const STUCK_AFTER: Duration = Duration::from_secs(30);
+const EVERY_TURN: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct HealthArg {
+    /// Answer at http://ADDR: /livez, /readyz, and /leader, which is 200 only while this candidate
+    /// leads. The log tells the port that is taken for port 0
+    #[arg(long, value_name = "ADDR", value_parser = serve::address)]
+    pub health_addr: Option<SocketAddr>,
+}
+
+impl HealthArg {
+    pub fn add_to(self, sites: &mut Sites, health: &Arc<Health>) {
+        if let Some(address) = self.health_addr {
+            sites.add(address, "health", health.routes());
+        }
+    }
+}
+
+/// How it stands with one `tenure run`.
+#[derive(Debug)]
+pub struct Health {
+    candidate: String,
+    margins: Margins,
+    /// How old the last answer of the store may be.
+    recent: Duration,
+    clock: Arc<dyn Clock>,
+    /// When the task that campaigns and watches over CMD last ran, on the boot clock.
+    turned: Mutex<Duration>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Clone)]
+struct State {
+    /// Once the store is open.
+    election: Option<Election>,
+    phase: Phase,
+}
+
+#[derive(Debug, Clone)]
+enum Phase {
+    Starting,
+    /// Nobody is known to lead.
+    Campaigning,
+    Following {
+        leader: Option<String>,
+        epoch: Epoch,
+    },
+    /// CMD does not run yet.
+    Elected(Lease),
+    /// CMD runs.
+    Leading(Lease),
+    /// CMD has ended, or is told to.
+    Ending(Lease),
+}
+
+/// What `/leader` says.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+struct View {
+    state: &'static str,
+    this_candidate_leads: bool,
+    candidate: String,
+    /// Who holds the newest epoch that this candidate knows of; null if nobody, or a nameless peer.
+    leader: Option<String>,
+    epoch: Option<u64>,
+    /// Of this candidate's lease.
+    lease_remaining_ms: Option<u128>,
+    store_answered_ms_ago: Option<u128>,
+}
+
+impl Health {
+    pub fn new(
+        candidate: &str,
+        validity: Duration,
+        poll: Option<Duration>,
+        margins: Margins,
+    ) -> Health {
+        Health::by(Arc::new(SystemClock), candidate, validity, poll, margins)
+    }
+
+    fn by(
+        clock: Arc<dyn Clock>,
+        candidate: &str,
+        validity: Duration,
+        poll: Option<Duration>,
+        margins: Margins,
+    ) -> Health {
+        // The longest regular pause between two requests, and two requests' timeouts.
+        let between = poll.unwrap_or_default().max(validity / 3);
+        let recent = between.saturating_add(validity.saturating_mul(2) / 5);
+        let turned = Mutex::new(clock.now().boot);
+        let state = Mutex::new(State { election: None, phase: Phase::Starting });
+        Health { candidate: candidate.to_owned(), margins, recent, clock, turned, state }
+    }
+
+    /// The store is open.
+    pub fn opened(&self, election: &Election) {
+        lock(&self.state).election = Some(election.clone());
+    }
+
+    pub fn campaigning(&self) {
+        self.enter(Phase::Campaigning);
+    }
+
+    pub fn following(&self, leader: &Leader) {
+        let Leader { candidate, epoch, .. } = leader;
+        self.enter(Phase::Following { leader: candidate.clone(), epoch: *epoch });
+    }
+
+    pub fn elected(&self, lease: Lease) {
+        self.enter(Phase::Elected(lease));
+    }
+
+    /// CMD runs.
+    pub fn leading(&self, lease: Lease) {
+        self.enter(Phase::Leading(lease));
+    }
+
+    /// CMD has ended, or is told to.
+    pub fn ending(&self, lease: Lease) {
+        self.enter(Phase::Ending(lease));
+    }
+
+    fn enter(&self, phase: Phase) {
+        lock(&self.state).phase = phase;
+    }
+
+    /// Does what the process is there for, and takes note that its task runs.
+    pub async fn of<T>(&self, task: impl Future<Output = T>) -> T {
+        let mut task = std::pin::pin!(task);
+        loop {
+            *lock(&self.turned) = self.clock.now().boot;
+            tokio::select! {
+                biased;
+                value = &mut task => return value,
+                () = pause(EVERY_TURN) => {}
+            }
+        }
+    }
+
+    fn routes(self: &Arc<Health>) -> Routes {
+        let health = Arc::clone(self);
+        Box::new(move |path| match path {
+            "/livez" => Some(health.livez()),
+            "/readyz" => Some(health.readyz()),
+            "/leader" => {
+                let view = health.view();
+                Some(Reply::json(if view.this_candidate_leads { 200 } else { 503 }, &view))
+            }
+            _ => None,
+        })
+    }
+
+    /// Not whether the store answers: a restart mends no store, and would cost a leader its lease.
+    fn livez(&self) -> Reply {
+        let stuck = self.clock.now().boot.saturating_sub(*lock(&self.turned));
+        if stuck < STUCK_AFTER {
+            return Reply::text(200, "ok");
+        }
+        Reply::text(503, &format!("the main task has not run for {}", in_seconds(stuck)))
+    }
+
+    fn readyz(&self) -> Reply {
+        let view = self.view();
+        let refuse = |why: &str| Reply::text(503, why);
+        if let "starting" | "ending" = view.state {
+            return refuse(view.state);
+        }
+        match view.store_answered_ms_ago {
+            None => refuse("the store has not answered yet"),
+            Some(ago) if ago > self.recent.as_millis() => {
+                let ago = Duration::from_millis(u64::try_from(ago).unwrap_or(u64::MAX));
+                refuse(&format!("the store has not answered for {}", in_seconds(ago)))
+            }
+            Some(_) => Reply::text(200, view.state),
+        }
+    }
+
+    fn view(&self) -> View {
+        let State { election, phase } = lock(&self.state).clone();
+        let mut view = View {
+            state: "starting",
+            this_candidate_leads: false,
+            candidate: self.candidate.clone(),
+            leader: None,
+            epoch: None,
+            lease_remaining_ms: None,
+            store_answered_ms_ago: election
+                .and_then(|election| election.since_last_answer())
+                .map(|ago| ago.as_millis()),
+        };
+        let lease = match phase {
+            Phase::Starting => return view,
+            Phase::Campaigning => {
+                view.state = "campaigning";
+                return view;
+            }
+            Phase::Following { leader, epoch } => {
+                view.state = "following";
+                view.leader = leader;
+                view.epoch = Some(epoch.get());
+                return view;
+            }
+            Phase::Elected(lease) => {
+                view.state = "elected";
+                lease
+            }
+            Phase::Leading(lease) => {
+                view.state = "leading";
+                lease
+            }
+            Phase::Ending(lease) => {
+                view.state = "ending";
+                lease
+            }
+        };
+        if lease.check().is_err() {
+            // The main task is about to hear of it.
+            view.state = "ending";
+            return view;
+        }
+        let now = self.clock.now();
+        let told_to_end = self.margins.deadlines(lease.end()).term_at;
+        if now.boot >= told_to_end.boot || now.wall >= told_to_end.wall {
+            view.state = "ending";
+        }
+        view.this_candidate_leads = view.state == "leading";
+        view.leader = Some(self.candidate.clone());
+        view.epoch = Some(lease.epoch().get());
+        view.lease_remaining_ms = Some(lease.remaining().as_millis());
+        view
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every critical section leaves it whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn in_seconds(duration: Duration) -> String {
+    format_duration(Duration::from_secs(duration.as_secs())).to_string()
+}
+
+#[cfg(test)]
+#[path = "health/tests.rs"]
+mod tests;

@@ -1,0 +1,162 @@
+//! The objects that `--json` prints: one for each epoch, then one for all. What does not apply or is
+//! not known is null. What was recorded, and what is worked out from it, have fields of their own.
+
+use std::time::Duration;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serialize;
+use tenure::history::{Extent, Gap, History, Hole, Span, When};
+
+use super::super::status::millis;
+
+#[derive(Debug, Serialize)]
+pub struct Line<'a> {
+    kind: &'static str,
+    epoch: u64,
+    candidate: Option<&'a str>,
+    end: &'static str,
+    lapsed: bool,
+    sealed_by: Option<&'a str>,
+    from: Bounds,
+    until: Bounds,
+    /// By the best guesses; of one that leads still, until now.
+    led_ms: Option<u64>,
+    validity_ms: Option<u64>,
+    heartbeat: u64,
+    recorded: Recorded,
+    unreadable: Option<&'a str>,
+}
+
+/// As it stands in the record and the store; each time by the clock of its writer.
+#[derive(Debug, Serialize)]
+struct Recorded {
+    elected_at: Option<String>,
+    renewed_at: Option<String>,
+    sealed_at: Option<String>,
+    /// By the store's clock.
+    written_at: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Bounds {
+    at: Option<String>,
+    exact: bool,
+    earliest: Option<String>,
+    latest: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Lengths {
+    about_ms: u64,
+    at_least_ms: u64,
+    at_most_ms: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Longest {
+    after: u64,
+    before: Option<u64>,
+    from: String,
+    until: String,
+    #[serde(flatten)]
+    length: Lengths,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    kind: &'static str,
+    epochs: usize,
+    left_out: u64,
+    /// Pairs of the first and the last epoch without an object.
+    missing: Vec<[u64; 2]>,
+    now: String,
+    time_ms: u64,
+    led_ms: u64,
+    nobody_led: Lengths,
+    /// Of the time that is known, 0 to 1, by the best guess.
+    nobody_share: Option<f64>,
+    unknown_ms: u64,
+    longest_gap: Option<Longest>,
+    requests: u64,
+}
+
+impl<'a> Line<'a> {
+    pub fn of(span: &'a Span, history: &History) -> Line<'a> {
+        Line {
+            kind: "epoch",
+            epoch: span.epoch.get(),
+            candidate: span.candidate.as_deref(),
+            end: span.end.name(),
+            lapsed: span.lapsed,
+            sealed_by: span.sealed_by.as_deref(),
+            from: Bounds::of(&span.from),
+            until: Bounds::of(&span.until),
+            led_ms: span.led(history.now).map(millis),
+            validity_ms: span.validity.map(millis),
+            heartbeat: span.heartbeat,
+            recorded: Recorded {
+                elected_at: span.elected_at.map(time),
+                renewed_at: span.renewed_at.map(time),
+                sealed_at: span.sealed_at.map(time),
+                written_at: span.written_at.map(time),
+            },
+            unreadable: span.unreadable.as_deref(),
+        }
+    }
+}
+
+impl Summary {
+    pub fn of(history: &History) -> Summary {
+        let totals = history.totals();
+        let pair = |hole: &Hole| [hole.first.get(), hole.last.get()];
+        Summary {
+            kind: "summary",
+            epochs: history.spans.len(),
+            left_out: history.left_out,
+            missing: history.holes.iter().map(pair).collect(),
+            now: time(history.now),
+            time_ms: millis(totals.time),
+            led_ms: millis(totals.led),
+            nobody_led: Lengths::of(totals.nobody),
+            nobody_share: totals.nobody_share(),
+            unknown_ms: millis(totals.unknown),
+            longest_gap: totals.longest_gap.map(Longest::of),
+            requests: history.requests,
+        }
+    }
+}
+
+impl Bounds {
+    fn of(when: &When) -> Bounds {
+        let (at, earliest, latest) =
+            (when.at.map(time), when.earliest.map(time), when.latest.map(time));
+        Bounds { at, exact: when.is_exact(), earliest, latest }
+    }
+}
+
+impl Lengths {
+    fn of(extent: Extent) -> Lengths {
+        let ms = |duration: Duration| millis(duration);
+        Lengths {
+            about_ms: ms(extent.about),
+            at_least_ms: ms(extent.at_least),
+            at_most_ms: ms(extent.at_most),
+        }
+    }
+}
+
+impl Longest {
+    fn of(gap: Gap) -> Longest {
+        Longest {
+            after: gap.after.get(),
+            before: gap.before.map(|epoch| epoch.get()),
+            from: time(gap.from),
+            until: time(gap.until),
+            length: Lengths::of(gap.length),
+        }
+    }
+}
+
+fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}

@@ -1,0 +1,176 @@
+//! The table for people.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use humantime::format_duration;
+use tenure::Layout;
+use tenure::history::{End, Extent, Gap, History, Hole, Span, When};
+
+use super::super::print::plain;
+use super::super::status::millis;
+
+/// Holes past this many are only counted.
+const SHOWN_HOLES: usize = 5;
+const LONGEST_NAME: usize = 40;
+
+pub fn of(history: &History) -> String {
+    let mut lines = Vec::new();
+    if history.spans.is_empty() {
+        lines.push("nobody has led yet".to_owned());
+        return lines.join("\n");
+    }
+    rows(history, &mut lines);
+    lines.push(String::new());
+    summary(history, &mut lines);
+    lines.join("\n")
+}
+
+fn rows(history: &History, lines: &mut Vec<String>) {
+    let names: Vec<String> = history.spans.iter().map(name).collect();
+    let wide = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(6);
+    lines.push(format!(
+        "{:>6}  {:<wide$}  {:<21}  {:<21}  {:<9}  end",
+        "epoch", "leader", "from", "until", "led"
+    ));
+    let gaps = history.gaps();
+    let mut gaps = gaps.iter().peekable();
+    for (span, name) in history.spans.iter().zip(names) {
+        while let Some(gap) = gaps.next_if(|gap| gap.before == Some(span.epoch)) {
+            lines.extend(gap_line(gap));
+        }
+        let led = match span.led(history.now) {
+            None => "-".to_owned(),
+            Some(led) if span.until.is_exact() || (span.end == End::Held && !span.lapsed) => {
+                brief(led)
+            }
+            Some(led) => format!("~{}", brief(led)),
+        };
+        lines.push(format!(
+            "{:>6}  {name:<wide$}  {:<21}  {:<21}  {led:<9}  {}",
+            span.epoch,
+            when(&span.from, span.elected_at.is_none()),
+            when(&span.until, false),
+            end(span),
+        ));
+    }
+    lines.extend(gaps.filter_map(gap_line));
+}
+
+fn gap_line(gap: &Gap) -> Option<String> {
+    if gap.length.about.is_zero() {
+        return None;
+    }
+    let since = if gap.before.is_none() { " since then" } else { "" };
+    let Extent { about, at_least, at_most, .. } = gap.length;
+    let doubt = match (at_least == at_most, at_most > about) {
+        (true, _) => String::new(),
+        (false, true) => format!(", at most {}", brief(at_most)),
+        (false, false) => " or less".to_owned(),
+    };
+    Some(format!("{:>6}  nobody leads for {}{doubt}{since}", "", brief(about)))
+}
+
+/// `~` stands before what is not exact.
+fn when(when: &When, unknown: bool) -> String {
+    let time = |at: DateTime<Utc>| at.format("%F %TZ").to_string();
+    match when.at {
+        None => "-".to_owned(),
+        Some(at) if when.is_exact() => time(at),
+        Some(at) if unknown => format!("?{}", time(at)),
+        Some(at) => format!("~{}", time(at)),
+    }
+}
+
+fn end(span: &Span) -> String {
+    let by = match span.sealed_by.as_deref() {
+        Some(by) if Some(by) != span.candidate.as_deref() => format!(" by {}", shown(by)),
+        Some(_) if span.end == End::Lapsed => " by itself".to_owned(),
+        _ => String::new(),
+    };
+    match span.end {
+        End::Held if span.lapsed => "held, but lapsed".to_owned(),
+        End::Held => "leads".to_owned(),
+        End::Lapsed => format!("lapsed; sealed{by}"),
+        End::GivenUp => "given up before it led".to_owned(),
+        End::Superseded => "superseded without a seal".to_owned(),
+        End::Sealed => format!("sealed{by}, no reason given"),
+        End::Unreadable => {
+            format!("unreadable: {}", plain(span.unreadable.as_deref().unwrap_or_default()))
+        }
+        End::Resigned | End::Deposed | End::Restored => format!("{}{by}", span.end.name()),
+        _ => span.end.name().to_owned(),
+    }
+}
+
+fn summary(history: &History, lines: &mut Vec<String>) {
+    let totals = history.totals();
+    let mut line = |what: &str, text: String| lines.push(format!("{what:<12} {text}"));
+    let share = totals.nobody_share().map_or(String::new(), |share| {
+        format!(", {:.1} % of {}", share * 100.0, brief(totals.time.saturating_sub(totals.unknown)))
+    });
+    line("nobody led", format!("{}{share}", extent(totals.nobody)));
+    if let Some(gap) = totals.longest_gap {
+        line("longest gap", format!("{}, after epoch {}", extent(gap.length), gap.after));
+    }
+    if !totals.unknown.is_zero() {
+        line("not known", format!("{}: epochs are missing or unreadable", brief(totals.unknown)));
+    }
+    if history.layout == Layout::SingleObject {
+        let why = "a single object keeps no history: this is the epoch that stands in it";
+        line("note", why.to_owned());
+    } else if !history.holes.is_empty() {
+        line("compacted", holes(&history.holes));
+    }
+    if history.left_out > 0 {
+        line("left out", format!("{} older epochs; see --limit and --since", history.left_out));
+    }
+    line("requests", history.requests.to_string());
+}
+
+fn holes(holes: &[Hole]) -> String {
+    let each = holes.iter().take(SHOWN_HOLES).map(|hole| match hole.first == hole.last {
+        true => format!("epoch {}", hole.first),
+        false => format!("epochs {} to {}", hole.first, hole.last),
+    });
+    let each = each.collect::<Vec<_>>().join(", ");
+    let are = if holes.len() == 1 && holes[0].first == holes[0].last { "is" } else { "are" };
+    match holes.len().saturating_sub(SHOWN_HOLES) {
+        0 => format!("{each} {are} not there any more"),
+        more => format!("{each} and {more} more stretches are not there any more"),
+    }
+}
+
+fn extent(extent: Extent) -> String {
+    if extent.at_least == extent.at_most {
+        return brief(extent.about);
+    }
+    let (least, most) = (brief(extent.at_least), brief(extent.at_most));
+    format!("~{} (at least {least}, at most {most})", brief(extent.about))
+}
+
+/// In about two units.
+fn brief(duration: Duration) -> String {
+    let whole = match duration.as_secs() {
+        0 => 1,
+        1..10 => 100,
+        10..3_600 => 1_000,
+        3_600..86_400 => 60_000,
+        86_400..2_630_016 => 3_600_000,
+        _ => 86_400_000,
+    };
+    let rounded = millis(duration) / whole * whole;
+    format_duration(Duration::from_millis(rounded)).to_string()
+}
+
+fn name(span: &Span) -> String {
+    shown(span.name())
+}
+
+fn shown(name: &str) -> String {
+    let name = plain(name);
+    match name.char_indices().nth(LONGEST_NAME) {
+        None => name,
+        Some((end, _)) => format!("{}…", &name[..end]),
+    }
+}

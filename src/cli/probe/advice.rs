@@ -1,0 +1,105 @@
+//! What is no broken promise and yet wants to be changed, each with what to do.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::ask::{Account, Kind};
+use super::clock::Skew;
+use super::report::quantile;
+
+/// Something that is no broken promise and yet wants to be changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    pub about: &'static str,
+    pub what: String,
+    pub todo: String,
+}
+
+impl Advice {
+    pub fn new(about: &'static str, what: impl Into<String>, todo: impl Into<String>) -> Advice {
+        Advice { about, what: what.into(), todo: todo.into() }
+    }
+}
+
+/// What a bucket is set to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Setting {
+    pub name: &'static str,
+    pub value: String,
+}
+
+#[cfg(feature = "s3")]
+impl Setting {
+    pub fn new(name: &'static str, value: String) -> Setting {
+        Setting { name, value }
+    }
+}
+
+/// What this probe's own account asks for.
+pub fn all(account: &Account, skew: Option<Skew>, left_behind: &[String]) -> Vec<Advice> {
+    let all = [
+        skew.and_then(clock_advice),
+        latency_advice(account),
+        quotes_advice(account),
+        left_advice(left_behind),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// A request may take a fifth of the validity; half of that leaves room for worse days.
+fn latency_advice(account: &Account) -> Option<Advice> {
+    let writes = [Kind::Create, Kind::Replace].iter().filter_map(|kind| account.took.get(kind));
+    let mut took: Vec<_> = writes.flatten().copied().collect();
+    took.sort();
+    let p99 = quantile(&took, 0.99);
+    let validity = p99 * 10;
+    (validity > Duration::from_secs(30)).then(|| {
+        Advice::new(
+            "latency",
+            format!("one write in a hundred takes {} ms or more", p99.as_millis()),
+            format!("use a --validity of {} s or more", validity.as_secs() + 1),
+        )
+    })
+}
+
+fn clock_advice(skew: Skew) -> Option<Advice> {
+    let Skew { ahead, within, .. } = skew;
+    if skew.disagree {
+        return Some(Advice::new(
+            "clock",
+            "no single difference fits all of the store's dates: its servers' clocks differ, or a \
+             clock was set meanwhile",
+            "leave store_clock_margin off; elections without it do not rest on that clock",
+        ));
+    }
+    // Elections compare no clocks; what else goes by them begins at about this.
+    (ahead.abs() - within > 1.0).then(|| {
+        Advice::new(
+            "clock",
+            format!("this machine and the store differ by {ahead:.1} s, ± {within:.1} s"),
+            "set the clock of this machine by NTP. Elections do not rest on it, but S3 refuses \
+             requests from 15 minutes on, and times in records mislead",
+        )
+    })
+}
+
+fn quotes_advice(account: &Account) -> Option<Advice> {
+    account.unquoted.then(|| {
+        Advice::new(
+            "etags",
+            "the store compares ETags without their quotes only, as Ceph 16 does",
+            "nothing: tenure sends them so, once its check of the store has found it out",
+        )
+    })
+}
+
+fn left_advice(left: &[String]) -> Option<Advice> {
+    left.first().map(|first| {
+        Advice::new(
+            "left behind",
+            format!("{} objects could not be deleted, such as {first}", left.len()),
+            "delete them by hand; no election takes notice of them",
+        )
+    })
+}

@@ -1,0 +1,138 @@
+//! What a bucket's versions and lifecycle rules mean for the elections under a prefix.
+
+use tenure::store::{
+    BucketSettings, LifecycleRule, S3Store, StoreError, StoreErrorKind, Versioning,
+};
+
+use super::advice::{Advice, Setting};
+
+/// Records are never longer.
+const MOST_BYTES: i64 = 64 * 1024;
+/// Records are never shorter than `{"expired":false}`.
+const LEAST_BYTES: i64 = 17;
+
+/// The settings, and what to do about them.
+pub async fn look(store: &S3Store, prefix: &str) -> (Vec<Setting>, Vec<Advice>) {
+    judge(&store.bucket_settings().await, prefix)
+}
+
+fn judge(settings: &BucketSettings, prefix: &str) -> (Vec<Setting>, Vec<Advice>) {
+    // Keys of epoch objects and of the single object alike start with this.
+    let lock = format!("{prefix}lock");
+    let (mut lines, mut advice) = (Vec::new(), Vec::new());
+    let rules = settings
+        .lifecycle
+        .as_ref()
+        .map(|rules| rules.iter().filter(|rule| touches(rule, &lock)).collect::<Vec<_>>());
+    let expires_noncurrent =
+        rules.as_ref().is_ok_and(|rules| rules.iter().any(|rule| rule.expires_noncurrent));
+    lines.push(Setting::new(
+        "versioning",
+        match &settings.versioning {
+            Ok(Versioning::Off) => "off".to_owned(),
+            Ok(Versioning::On) if expires_noncurrent => "on, and old versions expire".to_owned(),
+            Ok(Versioning::On) => {
+                advice.push(keeps_every_renewal(rules.is_ok()));
+                "on".to_owned()
+            }
+            Ok(Versioning::Suspended) => "suspended; new writes leave no version".to_owned(),
+            Err(error) => not_seen(error),
+        },
+    ));
+    lines.push(Setting::new(
+        "lifecycle",
+        match &rules {
+            Ok(rules) => {
+                advice.extend(rules.iter().flat_map(|rule| against(rule, &lock)));
+                told(rules, &lock)
+            }
+            Err(error) => not_seen(error),
+        },
+    ));
+    (lines, advice)
+}
+
+/// Whether the rule is for objects that an election writes; these have no tags.
+fn touches(rule: &LifecycleRule, lock: &str) -> bool {
+    let LifecycleRule { prefix, tagged, larger_than, smaller_than, .. } = rule;
+    let by_key = lock.starts_with(prefix.as_str()) || prefix.starts_with(lock);
+    let by_size = larger_than.is_none_or(|bytes| bytes < MOST_BYTES)
+        && smaller_than.is_none_or(|bytes| bytes > LEAST_BYTES);
+    by_key && by_size && !tagged
+}
+
+fn told(rules: &[&LifecycleRule], lock: &str) -> String {
+    let told: Vec<_> = rules.iter().map(|rule| format!("{} {}", named(rule), does(rule))).collect();
+    if told.is_empty() {
+        return format!("no rule is for {lock}…");
+    }
+    told.join("; ")
+}
+
+fn named(rule: &LifecycleRule) -> String {
+    match (rule.id.as_str(), rule.prefix.as_str()) {
+        ("", "") => "the rule for all keys".to_owned(),
+        ("", prefix) => format!("the rule for {prefix}…"),
+        (id, _) => format!("the rule {id:?}"),
+    }
+}
+
+fn does(rule: &LifecycleRule) -> String {
+    let effects = [
+        (rule.expires_current, "deletes current versions"),
+        (rule.archives, "archives current versions"),
+        (rule.expires_noncurrent, "deletes old versions"),
+    ];
+    let effects: Vec<_> =
+        effects.into_iter().filter(|(does, _)| *does).map(|(_, what)| what).collect();
+    if effects.is_empty() { "does no harm".to_owned() } else { effects.join(" and ") }
+}
+
+fn against(rule: &LifecycleRule, lock: &str) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    let name = named(rule);
+    if rule.expires_current {
+        advice.push(Advice::new(
+            "lifecycle",
+            format!(
+                "{name} would delete the newest epoch of an election that rests: nobody's epoch \
+                 would grow any more, or tokens would start again"
+            ),
+            format!("have it leave out {lock}…, and delete old epochs with `tenure compact`"),
+        ));
+    }
+    if rule.archives {
+        advice.push(Advice::new(
+            "lifecycle",
+            format!("{name} would move the newest epoch to where it cannot be read"),
+            format!("have it leave out {lock}…"),
+        ));
+    }
+    advice
+}
+
+fn keeps_every_renewal(rules_seen: bool) -> Advice {
+    let what = match rules_seen {
+        true => "no rule expires old versions: every renewal leaves one, 8,640 a day and leader",
+        false => {
+            "every renewal leaves a version, 8,640 a day and leader, unless a rule that may \
+                  not be looked at expires them"
+        }
+    };
+    let todo = "add a lifecycle rule for the prefix with NoncurrentVersionExpiration of 1 day and \
+                ExpiredObjectDeleteMarker";
+    Advice::new("versioning", what, todo)
+}
+
+fn not_seen(error: &StoreError) -> String {
+    match error.kind() {
+        StoreErrorKind::AccessDenied => {
+            "not allowed to look (s3:GetBucketVersioning, s3:GetLifecycleConfiguration)".to_owned()
+        }
+        StoreErrorKind::Transient => format!("not seen: {error}"),
+        _ => "the store does not say".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

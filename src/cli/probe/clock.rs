@@ -1,0 +1,113 @@
+//! The difference between the local clock and the store's, as each answer bounds it.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+/// By how many seconds the store's clock is ahead, at least and at most, by one answer: its date
+/// was read between sending and receiving. A date in whole seconds may be up to one second older
+/// than the moment that it stands for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sighting {
+    least: f64,
+    most: f64,
+}
+
+/// What all answers together say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Skew {
+    /// By how many seconds the store's clock is ahead of the local one.
+    pub ahead: f64,
+    /// By how much that may be wrong, either way.
+    pub within: f64,
+    pub answers: usize,
+    /// No single difference fits all answers: several servers answered, or a clock was set.
+    pub disagree: bool,
+}
+
+impl Sighting {
+    /// Of an answer, by the local wall clock; `None` if it was set back meanwhile.
+    pub fn new(sent: Duration, received: Duration, date: DateTime<Utc>) -> Option<Sighting> {
+        if received < sent {
+            return None;
+        }
+        let nanos = date.timestamp_subsec_nanos();
+        let date = date.timestamp() as f64 + f64::from(nanos) / 1e9;
+        // Nothing but a clock that is read directly shows parts of a second.
+        let coarse = if nanos == 0 { 1.0 } else { 0.0 };
+        Some(Sighting {
+            least: date - received.as_secs_f64(),
+            most: date + coarse - sent.as_secs_f64(),
+        })
+    }
+}
+
+impl Skew {
+    /// `None` if no answer was dated.
+    pub fn of(sightings: &[Sighting]) -> Option<Skew> {
+        let least = sightings.iter().map(|one| one.least).reduce(f64::max)?;
+        let most = sightings.iter().map(|one| one.most).reduce(f64::min)?;
+        Some(Skew {
+            ahead: f64::midpoint(least, most),
+            within: (most - least).abs() / 2.0,
+            answers: sightings.len(),
+            disagree: least > most,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sighting(sent_ms: u64, received_ms: u64, date_ms: i64) -> Sighting {
+        let date = DateTime::from_timestamp_millis(date_ms).expect("a date");
+        let (sent, received) = (Duration::from_millis(sent_ms), Duration::from_millis(received_ms));
+        Sighting::new(sent, received, date).expect("in order")
+    }
+
+    fn close(one: f64, other: f64) -> bool {
+        (one - other).abs() < 1e-6
+    }
+
+    #[test]
+    fn one_answer_in_whole_seconds_bounds_to_half_a_second_and_half_the_round_trip() {
+        let skew = Skew::of(&[sighting(100_200, 100_300, 100_000)]).expect("an answer");
+        assert!(close(skew.within, 0.55) && close(skew.ahead, 0.25), "{skew:?}");
+        // The truth, no difference at all, is within.
+        assert!(skew.ahead - skew.within <= 0.0 && 0.0 <= skew.ahead + skew.within);
+    }
+
+    #[test]
+    fn many_answers_bound_it_further_and_always_around_the_truth() {
+        for ahead_ms in [-3_700_i64, -400, 0, 250, 61_003] {
+            let sightings: Vec<_> = (0..40)
+                .map(|i| {
+                    let sent = 100_000 + i * 137;
+                    // Read by the store 3 ms into a round trip of 10.
+                    let date = (sent as i64 + 3 + ahead_ms).div_euclid(1_000) * 1_000;
+                    sighting(sent, sent + 10, date)
+                })
+                .collect();
+            let skew = Skew::of(&sightings).expect("answers");
+            let truth = ahead_ms as f64 / 1_000.0;
+            assert!((skew.ahead - truth).abs() <= skew.within + 1e-6, "{ahead_ms}: {skew:?}");
+            assert!(skew.within < 0.05 && !skew.disagree, "{ahead_ms}: {skew:?}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_shows_fractions_is_taken_at_its_word() {
+        let skew = Skew::of(&[sighting(100_000, 100_010, 102_005)]).expect("an answer");
+        assert!(close(skew.ahead, 2.0) && close(skew.within, 0.005), "{skew:?}");
+    }
+
+    #[test]
+    fn servers_that_disagree_are_told() {
+        let sightings = [sighting(100_000, 100_010, 99_000), sighting(101_000, 101_010, 109_000)];
+        assert!(Skew::of(&sightings).expect("answers").disagree);
+        assert_eq!(Skew::of(&[]), None);
+        let date = DateTime::from_timestamp_millis(1).expect("a date");
+        assert_eq!(Sighting::new(Duration::from_secs(2), Duration::from_secs(1), date), None);
+    }
+}

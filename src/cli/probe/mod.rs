@@ -1,0 +1,303 @@
+//! `tenure probe`: whether a store keeps the promises that elections rest on.
+
+mod advice;
+mod ask;
+#[cfg(feature = "s3")]
+mod bucket;
+mod clock;
+mod promises;
+mod races;
+mod report;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tenure::store::StoreErrorKind;
+use tenure::{CancellationToken, Election};
+
+use self::advice::{Advice, Setting};
+use self::ask::{Asker, Check, Ends, failure};
+use self::races::Tally;
+use self::report::{Finding, Found, Kept, Report};
+use super::args::{LayoutArg, StoreArg};
+use super::cost::prices;
+use super::exit::{self, Failure};
+use super::open::{Missing, Opened, open, prefix};
+use super::print::{print, print_json};
+use super::signals::{self, Signals};
+use super::store_url::Place;
+use super::{complain, pause};
+
+/// How often a promise is tried where an answer is unclear.
+const ATTEMPTS: u32 = 5;
+/// How long after an unclear answer.
+pub(super) const AGAIN: Duration = Duration::from_millis(200);
+
+#[derive(Debug, clap::Args)]
+pub struct ProbeArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+    /// Rounds of each race. More see what goes wrong more rarely: 20 rounds one failure in 7 of
+    /// them, 300 one in 100
+    #[arg(long, value_name = "COUNT", default_value = "20")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub rounds: u32,
+    /// One JSON object instead of tables for people
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub const AFTER_PROBE: &str = "\
+What it does: one writer tries creates, replaces, reads, listings and deletions, each right after
+the other; then 32 writers at once race for one key, --rounds times to create it and --rounds times
+to replace it. Exactly one may win. Stores that check a condition and write in two steps show only
+there. An answer that says nothing (a timeout, 409, 5xx) counts for nobody; what is stored then tells
+who won. On S3 it also asks for versions and lifecycle rules.
+
+What it costs: 68 requests a round and about 190 beside, so about 1,550 in 20 rounds. Most are writes:
+$0.007 on S3.
+
+What it leaves: nothing. It writes keys PREFIX/probe-…, which no election takes notice of, and deletes
+them in the end, also on failure and on SIGINT, SIGTERM and SIGHUP. If it was killed, delete them by
+hand. It needs the rights of a candidate and of a compactor; to look at the bucket's settings also
+s3:GetBucketVersioning and s3:GetLifecycleConfiguration.
+
+Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug.
+
+Exit codes:
+   0  safe; see to the warnings, if any
+  64  wrong usage or settings
+  69  store unreachable or missing, too few clear answers, or something could not be deleted
+  70  UNSAFE: a promise is broken
+  77  access denied by the store
+ 128+N  signal N stopped it";
+
+pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
+    let url = &args.store.store;
+    // Refuses a prefix that no election can have.
+    let normalised = normalised(prefix(url));
+    let Opened { store, prefix } = open(url, Missing::Refuse).await?;
+    Election::builder(Arc::clone(&store), prefix).build()?;
+    let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])?;
+    let stop = CancellationToken::new();
+    let asker = Arc::new(Asker::new(store, &normalised, stop.clone()));
+    let mut probing = pin!(ask_all(&asker, args.rounds, args.store.layout));
+    let mut signal = None;
+    let promises = tokio::select! {
+        biased;
+        promises = &mut probing => promises,
+        by = signals.next() => {
+            signal = Some(by);
+            stop.cancel();
+            complain("stopping: what is on its way is waited for, and what was written deleted");
+            // What is on its way has to come back first, or it would be written after the cleaning.
+            probing.await
+        }
+    };
+    let mut cleaning = pin!(asker.clean_up());
+    let left_behind = loop {
+        tokio::select! {
+            biased;
+            left = &mut cleaning => break left,
+            // Whoever asks once waits for the cleaning; whoever asks again does not.
+            by = signals.next() => if signal.replace(by).is_some() {
+                break vec![format!("{}…", asker.start())];
+            },
+        }
+    };
+    if let Some(signal) = signal {
+        return Ok(stopped(signal, &left_behind));
+    }
+    let promises = match promises {
+        Ok(promises) => promises,
+        Err(Ends::Failed(error) | Ends::Unclear(error)) => {
+            return Err(failed(&asker, error, &left_behind));
+        }
+        Err(Ends::Broken(what)) => return Err(Failure::new(exit::UNSAFE, what)),
+        Err(Ends::Stopped) => unreachable!("nothing but a signal stops it"),
+    };
+    let (settings, warnings) = settings(url.place(), &normalised, &asker).await;
+    let found = Found {
+        store: asker.store().describe(),
+        keys: asker.start().to_owned(),
+        rounds: args.rounds,
+        promises,
+        settings,
+        warnings,
+        left_behind,
+        prices: prices::of(url.place()),
+    };
+    let report = Report::new(found, &asker.account());
+    let _ = if args.json { print_json(&report)? } else { print(&report.for_people())? };
+    Ok(report.exit_code())
+}
+
+/// As the election takes it: empty, or with a slash at its end.
+fn normalised(prefix: &str) -> String {
+    match prefix.strip_suffix('/').unwrap_or(prefix) {
+        "" => String::new(),
+        prefix => format!("{prefix}/"),
+    }
+}
+
+fn stopped(signal: Signal, left: &[String]) -> u8 {
+    match left.first() {
+        None => complain("stopped; what the probe wrote is deleted"),
+        Some(first) => complain(&format!("stopped; delete by hand what is left, such as {first}")),
+    }
+    signals::exit_code(signal)
+}
+
+fn failed(asker: &Asker, error: tenure::store::StoreError, left: &[String]) -> Failure {
+    let mut failure = failure(asker, error);
+    if let Some(first) = left.first() {
+        failure.why.push_str(&format!("; delete by hand what is left, such as {first}"));
+    }
+    failure
+}
+
+/// Every promise, one after the other; the races last, as they cost the most.
+async fn ask_all(ask: &Arc<Asker>, rounds: u32, layout: LayoutArg) -> Check<Vec<Finding>> {
+    may_delete(ask).await?;
+    let listings = layout == LayoutArg::EpochFiles;
+    let mut findings = Vec::new();
+    macro_rules! promise {
+        ($name:literal, $promise:literal, $needed:expr, $check:expr) => {
+            findings.push(tried($name, $promise, $needed, async || $check.await).await?)
+        };
+    }
+    promise!(
+        "create",
+        "creates what is not there, and only then",
+        true,
+        promises::creates_once(ask)
+    );
+    promise!(
+        "replace",
+        "replaces by the current ETag",
+        true,
+        promises::replaces_the_current_etag(ask)
+    );
+    promise!("stale", "refuses a stale ETag", true, promises::refuses_a_stale_etag(ask));
+    promise!(
+        "missing",
+        "refuses to replace what is not there",
+        true,
+        promises::refuses_to_replace_what_is_missing(ask)
+    );
+    promise!(
+        "read-after-write",
+        "a read shows what was written before",
+        true,
+        promises::reads_its_writes(ask, rounds.min(20))
+    );
+    promise!("poll", "a poll shows a change", true, promises::shows_changes_to_a_poll(ask));
+    promise!(
+        "list-after-write",
+        "a listing shows what was written before, in order",
+        listings,
+        promises::lists_what_was_written(ask)
+    );
+    promise!(
+        "list-after",
+        "a listing starts where asked, and pages are whole",
+        listings,
+        promises::lists_from_a_place_and_in_pages(ask)
+    );
+    promise!(
+        "delete",
+        "what was deleted is gone, also from a listing",
+        listings,
+        promises::forgets_what_was_deleted(ask)
+    );
+    races::warm_up(ask).await?;
+    let mut tally = Tally::default();
+    let ends = races::one_creator_wins(ask, rounds, listings, &mut tally).await;
+    findings.push(raced("create-race", "of 32 creators at once one wins", tally, ends)?);
+    let mut tally = Tally::default();
+    let ends = races::one_replacer_wins(ask, rounds, &mut tally).await;
+    findings.push(raced("replace-race", "of 32 replacers at once one wins", tally, ends)?);
+    Ok(findings)
+}
+
+/// Before anything is written: whoever may not delete could not clean up.
+async fn may_delete(ask: &Asker) -> Check {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match ask.delete(&[ask.key("nothing")]).await {
+            Err(Ends::Unclear(error)) if error.kind() != StoreErrorKind::Transient => {
+                return Err(Ends::Failed(error));
+            }
+            Err(Ends::Unclear(_)) if attempts < ATTEMPTS => pause(AGAIN * attempts).await,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Tries a promise, again if an answer is unclear: each time on keys of its own.
+async fn tried(
+    name: &'static str,
+    promise: &'static str,
+    needed: bool,
+    mut check: impl AsyncFnMut() -> Check,
+) -> Check<Finding> {
+    let mut unclear = 0;
+    let (kept, seen) = loop {
+        match check().await {
+            Ok(()) => break (Kept::Yes, None),
+            Err(Ends::Broken(what)) => break (Kept::No, Some(what)),
+            Err(Ends::Unclear(error)) => {
+                unclear += 1;
+                if unclear == ATTEMPTS {
+                    break (Kept::Unknown, Some(error.to_string()));
+                }
+                pause(AGAIN * unclear).await;
+            }
+            Err(ends) => return Err(ends),
+        }
+    };
+    Ok(Finding { name, promise, kept, seen, needed, unclear, race: None })
+}
+
+fn raced(name: &'static str, promise: &'static str, tally: Tally, ends: Check) -> Check<Finding> {
+    let (kept, seen) = match ends {
+        _ if tally.broken > 0 => {
+            let first = tally.first.as_deref().unwrap_or_default();
+            let seen = format!(
+                "breaks its promise in {} of {} races: {first}",
+                tally.broken, tally.rounds
+            );
+            (Kept::No, Some(seen))
+        }
+        Ok(()) if tally.is_clear() => (Kept::Yes, None),
+        Ok(()) => (Kept::Unknown, Some("too few writers had a clear answer".to_owned())),
+        Err(Ends::Broken(what)) => (Kept::No, Some(what)),
+        Err(Ends::Unclear(error)) => (Kept::Unknown, Some(error.to_string())),
+        Err(ends) => return Err(ends),
+    };
+    Ok(Finding { name, promise, kept, seen, needed: true, unclear: 0, race: Some(tally) })
+}
+
+#[cfg(feature = "s3")]
+async fn settings(place: &Place, prefix: &str, ask: &Asker) -> (Vec<Setting>, Vec<Advice>) {
+    use super::store_url::Service;
+    match place {
+        Place::Bucket { service: Service::S3, bucket, .. } => {
+            *ask.account().requests.entry(ask::Kind::Settings).or_default() += 2;
+            let store = tenure::store::S3Store::from_env(bucket).await;
+            bucket::look(&store, prefix).await
+        }
+        _ => Default::default(),
+    }
+}
+
+#[cfg(not(feature = "s3"))]
+async fn settings(_: &Place, _: &str, _: &Asker) -> (Vec<Setting>, Vec<Advice>) {
+    Default::default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+use tenure::store::StoreErrorKind;
+
+use super::*;
+
+fn etag(text: &str) -> ETag {
+    ETag::new(text)
+}
+
+fn done() -> Told {
+    Ok(PutOutcome::Done { etag: Some(etag("new")) })
+}
+
+fn refused() -> Told {
+    Ok(PutOutcome::Refused)
+}
+
+fn unknown(happened: Happened) -> Told {
+    Err(StoreError::new(StoreErrorKind::Transient, happened, "409"))
+}
+
+/// Three writers, and who wrote what is there: one of them, or (`None`) what was there before.
+fn of(told: [Told; 3], wrote: Option<usize>) -> Judged {
+    let bodies: Vec<_> = (0..3).map(|writer| Bytes::from(format!("{writer}"))).collect();
+    let before = Bytes::from("before");
+    let (body, etag) = match wrote {
+        Some(writer) => (bodies[writer].clone(), etag("new")),
+        None => (before.clone(), etag("old")),
+    };
+    let found = Object { body, etag, last_modified: None, served_at: None };
+    judge(&bodies, Some(&before), &told, Some(&found))
+}
+
+fn breaks(told: [Told; 3], wrote: Option<usize>) -> String {
+    match of(told, wrote) {
+        Judged::Broken(what) => what,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn one_winner_whose_write_is_there() {
+    assert_eq!(of([refused(), done(), refused()], Some(1)), Judged::Decided);
+    assert!(breaks([done(), done(), refused()], Some(1)).contains("2 of 3 writers"));
+    assert!(breaks([refused(), done(), refused()], Some(2)).contains("is not there"));
+    assert!(breaks([refused(), done(), refused()], None).contains("is not there"));
+    assert!(breaks([refused(), refused(), refused()], None).contains("nobody won"));
+    assert!(breaks([refused(), refused(), refused()], Some(0)).contains("refused is there"));
+    let missing = Ok(PutOutcome::Missing);
+    assert!(breaks([missing, done(), refused()], Some(1)).contains("missing"));
+    let other = Ok(PutOutcome::Done { etag: Some(etag("other")) });
+    assert!(breaks([other, refused(), refused()], Some(0)).contains("other"));
+}
+
+#[test]
+fn an_unclear_answer_is_settled_by_what_is_there() {
+    let maybe = || unknown(Happened::Maybe);
+    assert_eq!(of([maybe(), refused(), refused()], Some(0)), Judged::Decided);
+    assert_eq!(of([maybe(), done(), refused()], Some(1)), Judged::Decided);
+    assert_eq!(of([maybe(), maybe(), maybe()], None), Judged::Undecided);
+    assert!(breaks([maybe(), done(), refused()], Some(0)).contains("is not there"));
+    assert!(breaks([maybe(), refused(), refused()], None).contains("nobody won"));
+    let never = unknown(Happened::No);
+    assert!(breaks([never, refused(), refused()], Some(0)).contains("refused is there"));
+}
+
+#[test]
+fn a_race_is_clear_while_most_writers_have_an_answer() {
+    let mut tally = Tally::default();
+    tally.count(&[done(), refused(), unknown(Happened::Maybe)], Judged::Decided);
+    assert!(tally.is_clear());
+    assert_eq!((tally.done, tally.refused, tally.unknown), (1, 1, 1));
+    let unclear = || unknown(Happened::Maybe);
+    tally.count(&[unclear(), unclear(), unclear()], Judged::Decided);
+    assert!(!tally.is_clear());
+}

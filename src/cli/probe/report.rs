@@ -1,0 +1,346 @@
+//! What a probe has found, for people and as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::advice::{self, Advice, Setting};
+use super::ask::{Account, Kind};
+use super::clock::Skew;
+use super::races::{Tally, WRITERS};
+use crate::cli::cost::prices::Prices;
+use crate::cli::exit;
+use crate::cli::print::plain;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    Safe,
+    Unsafe,
+    Inconclusive,
+}
+
+/// One promise, and what became of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    pub name: &'static str,
+    pub promise: &'static str,
+    pub kept: Kept,
+    /// What was seen instead, or why it is not known.
+    pub seen: Option<String>,
+    /// Whether an election in this layout rests on it.
+    pub needed: bool,
+    /// Attempts that ended in an unclear answer.
+    pub unclear: u32,
+    /// Only of a race.
+    pub race: Option<Tally>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kept {
+    Yes,
+    No,
+    Unknown,
+}
+
+/// How long answers took to requests of one kind.
+#[derive(Debug, Clone, Serialize)]
+struct Latency {
+    request: &'static str,
+    answers: usize,
+    p50_ms: f64,
+    p99_ms: f64,
+    max_ms: f64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Clock {
+    /// By how much the store's clock is ahead of the local one.
+    ahead_ms: f64,
+    within_ms: f64,
+    answers: usize,
+}
+
+/// The object that `--json` prints.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub verdict: Verdict,
+    /// The verdict in words, and what to do.
+    pub why: String,
+    store: String,
+    keys: String,
+    rounds: u32,
+    writers: usize,
+    pub promises: Vec<Finding>,
+    latency: Vec<Latency>,
+    clock: Option<Clock>,
+    settings: Vec<Setting>,
+    pub warnings: Vec<Advice>,
+    requests: BTreeMap<&'static str, u64>,
+    cost_usd: Option<f64>,
+    pub left_behind: Vec<String>,
+}
+
+/// What a report is made of.
+pub struct Found {
+    pub store: String,
+    pub keys: String,
+    pub rounds: u32,
+    pub promises: Vec<Finding>,
+    pub settings: Vec<Setting>,
+    pub warnings: Vec<Advice>,
+    pub left_behind: Vec<String>,
+    pub prices: Option<Prices>,
+}
+
+impl Report {
+    pub fn new(found: Found, account: &Account) -> Report {
+        let Found { store, keys, rounds, promises, settings, mut warnings, left_behind, prices } =
+            found;
+        let skew = Skew::of(&account.sightings);
+        warnings.extend(advice::all(account, skew, &left_behind));
+        let (verdict, why) = verdict(&promises, rounds);
+        let requests = requests(account);
+        let cost_usd = prices.map(|prices| cost(&prices, &requests));
+        let ms = |seconds: f64| (seconds * 1e4).round() / 10.0;
+        let clock = skew.map(|skew| Clock {
+            ahead_ms: ms(skew.ahead),
+            within_ms: ms(skew.within),
+            answers: skew.answers,
+        });
+        let latency = latencies(account);
+        let writers = WRITERS;
+        Report {
+            verdict,
+            why,
+            store,
+            keys,
+            rounds,
+            writers,
+            promises,
+            latency,
+            clock,
+            settings,
+            warnings,
+            requests,
+            cost_usd,
+            left_behind,
+        }
+    }
+
+    pub fn exit_code(&self) -> u8 {
+        match self.verdict {
+            Verdict::Unsafe => exit::UNSAFE,
+            Verdict::Inconclusive => exit::UNAVAILABLE,
+            Verdict::Safe if !self.left_behind.is_empty() => exit::UNAVAILABLE,
+            Verdict::Safe => 0,
+        }
+    }
+
+    pub fn for_people(&self) -> String {
+        let mut text = format!(
+            "{}, keys {}…, {} rounds of {} writers\n\n",
+            plain(&self.store),
+            plain(&self.keys),
+            self.rounds,
+            self.writers
+        );
+        self.add_promises(&mut text);
+        self.add_latency(&mut text);
+        if let Some(clock) = &self.clock {
+            let (way, ahead) = if clock.ahead_ms < 0.0 {
+                ("behind", -clock.ahead_ms)
+            } else {
+                ("ahead of", clock.ahead_ms)
+            };
+            let _ = writeln!(
+                text,
+                "{:<12} the store's is {ahead} ms {way} the local one, ± {} ms ({} answers)",
+                "clock", clock.within_ms, clock.answers
+            );
+        }
+        for Setting { name, value } in &self.settings {
+            let _ = writeln!(text, "{name:<12} {}", plain(value));
+        }
+        let _ = writeln!(text, "{:<12} {}", "requests", self.costs());
+        for Advice { about, what, todo } in &self.warnings {
+            let _ = writeln!(text, "\nwarning: {about}: {}\n  to do: {}", plain(what), plain(todo));
+        }
+        let _ = write!(text, "\n{}", plain(&self.why));
+        text
+    }
+
+    fn add_promises(&self, text: &mut String) {
+        let _ = writeln!(text, "{:<50} {:<8} seen", "promise", "kept");
+        for Finding { promise, kept, seen, needed, unclear, race, .. } in &self.promises {
+            let kept = match (kept, needed) {
+                (Kept::Yes, _) => "yes",
+                (Kept::No, true) => "NO",
+                (Kept::No, false) => "no",
+                (Kept::Unknown, _) => "unknown",
+            };
+            let mut notes = Vec::new();
+            if let Some(race) = race {
+                let Tally { rounds, done, refused, unknown, undecided, .. } = race;
+                let open = match undecided {
+                    0 => String::new(),
+                    rounds => format!(", {rounds} rounds undecided"),
+                };
+                notes.push(format!(
+                    "{rounds} rounds: {done} done, {refused} refused, {unknown} unknown{open}"
+                ));
+            }
+            notes.extend(seen.as_ref().map(|seen| plain(seen)));
+            if *unclear > 0 && seen.is_none() {
+                notes.push(format!("{unclear} unclear answers, tried again"));
+            }
+            if !needed {
+                notes.push("not needed in this layout".to_owned());
+            }
+            let line = format!("{promise:<50} {kept:<8} {}", notes.join("; "));
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        text.push('\n');
+    }
+
+    fn add_latency(&self, text: &mut String) {
+        let _ = writeln!(
+            text,
+            "{:<26} {:>7} {:>9} {:>9} {:>9}",
+            "latency, ms", "answers", "p50", "p99", "most"
+        );
+        for Latency { request, answers, p50_ms, p99_ms, max_ms } in &self.latency {
+            let _ = writeln!(
+                text,
+                "{request:<26} {answers:>7} {p50_ms:>9.1} {p99_ms:>9.1} {max_ms:>9.1}"
+            );
+        }
+        text.push('\n');
+    }
+
+    fn costs(&self) -> String {
+        let all: u64 = self.requests.values().sum();
+        let each = self.requests.iter().map(|(kind, count)| format!("{count} {kind}"));
+        let money = match self.cost_usd {
+            Some(usd) => format!("; about ${usd:.3} at list prices"),
+            None => String::new(),
+        };
+        format!("{all}: {}{money}", each.collect::<Vec<_>>().join(", "))
+    }
+}
+
+fn verdict(promises: &[Finding], rounds: u32) -> (Verdict, String) {
+    let of = |kept| promises.iter().filter(move |one| one.needed && one.kept == kept);
+    let words = |one: &Finding| one.seen.clone().unwrap_or_default();
+    if let Some(first) = of(Kept::No).next() {
+        let seen: Vec<_> = of(Kept::No).map(words).collect();
+        let more = match seen.len() {
+            1 => String::new(),
+            all => format!(" ({all} promises are broken, see above)"),
+        };
+        let why = format!(
+            "UNSAFE: do not hold elections on this store: it {}{more}. Two leaders, or none, may \
+             come of it; use a store that keeps its promises",
+            words(first)
+        );
+        return (Verdict::Unsafe, why);
+    }
+    if let Some(first) = of(Kept::Unknown).next() {
+        let why = format!(
+            "inconclusive: too few clear answers about: {} ({}). See that the store can be reached \
+             and is not overloaded, and probe again",
+            first.promise,
+            words(first)
+        );
+        return (Verdict::Inconclusive, why);
+    }
+    let seen = one_in(rounds);
+    let why = format!(
+        "safe: every promise was kept. {rounds} rounds show, with 95 % certainty, a store that \
+         fails in one round of {seen} or more often; --rounds 300 one of 100"
+    );
+    (Verdict::Safe, why)
+}
+
+/// A store that fails in one round of so many, or more often, fails in `rounds` with 95 %.
+fn one_in(rounds: u32) -> u64 {
+    let fails = 1.0 - 0.05_f64.powf(1.0 / f64::from(rounds.max(1)));
+    // At least 1, and far below what a u64 holds.
+    (1.0 / fails).floor().max(1.0) as u64
+}
+
+fn requests(account: &Account) -> BTreeMap<&'static str, u64> {
+    let mut requests = BTreeMap::new();
+    for (kind, count) in &account.requests {
+        let name = match kind {
+            Kind::Create | Kind::Replace | Kind::CreateRace | Kind::ReplaceRace => "writes",
+            Kind::Read => "reads",
+            Kind::List => "lists",
+            Kind::Delete => "deletes",
+            Kind::Settings => "settings",
+        };
+        *requests.entry(name).or_default() += count;
+    }
+    requests
+}
+
+fn cost(prices: &Prices, requests: &BTreeMap<&'static str, u64>) -> f64 {
+    let of = |name| requests.get(name).copied().unwrap_or(0) as f64;
+    let usd = of("writes") * prices.write
+        + of("lists") * prices.list
+        + (of("reads") + of("settings")) * prices.read
+        + of("deletes") * prices.delete;
+    (usd / 1e6 * 1e5).round() / 1e5
+}
+
+fn latencies(account: &Account) -> Vec<Latency> {
+    let mut latencies = Vec::new();
+    for (kind, took) in &account.took {
+        let request = match kind {
+            Kind::Create => "create",
+            Kind::Replace => "replace",
+            Kind::Read => "read",
+            Kind::List => "list",
+            Kind::Delete => "delete",
+            Kind::CreateRace => "create, 32 at once",
+            Kind::ReplaceRace => "replace, 32 at once",
+            Kind::Settings => continue,
+        };
+        let mut took = took.clone();
+        took.sort();
+        let ms = |part| (quantile(&took, part).as_secs_f64() * 1e4).round() / 10.0;
+        let answers = took.len();
+        let (p50_ms, p99_ms, max_ms) = (ms(0.5), ms(0.99), ms(1.0));
+        latencies.push(Latency { request, answers, p50_ms, p99_ms, max_ms });
+    }
+    latencies
+}
+
+/// The least of these, in order, that is no less than this part of them.
+pub fn quantile(sorted: &[Duration], part: f64) -> Duration {
+    let rank = (sorted.len() as f64 * part).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_certainty_is_that_of_so_many_rounds() {
+        assert_eq!([1, 20, 300].map(one_in), [1, 7, 100]);
+    }
+
+    #[test]
+    fn quantiles_are_values_that_were_measured() {
+        let took: Vec<_> = (1..=200).map(Duration::from_millis).collect();
+        assert_eq!(quantile(&took, 0.5), Duration::from_millis(100));
+        assert_eq!(quantile(&took, 0.99), Duration::from_millis(198));
+        assert_eq!(quantile(&took, 1.0), Duration::from_millis(200));
+        assert_eq!(quantile(&took[..1], 0.5), Duration::from_millis(1));
+        assert_eq!(quantile(&[], 0.99), Duration::ZERO);
+    }
+}

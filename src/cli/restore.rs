@@ -1,0 +1,86 @@
+//! `tenure restore`: after an accident counting goes on above an epoch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure::{Election, Epoch, Restored};
+
+use super::args::{StoreArg, default_name, duration, name};
+use super::depose::{needs_force, then, unknown, who};
+use super::exit::{self, Failure};
+use super::open::{Missing, Opened, open, refuse_other_layout};
+use super::print::{print, print_json};
+use super::status::millis;
+
+#[derive(Debug, clap::Args)]
+pub struct RestoreArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+    /// The epoch to count on above: at least the greatest token that any guarded resource has seen,
+    /// and the greatest that any process remembers. Lower, and the next leaders' tokens are refused,
+    /// or repeat
+    #[arg(long, value_name = "EPOCH")]
+    pub epoch: Epoch,
+    /// How long successors wait for a leader of before the accident that may still run: its validity
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub wait: Duration,
+    /// Who restores it, for people [default: HOSTNAME-PID]
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub name: Option<String>,
+    /// One JSON object instead of a line for people
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The object that `--json` prints.
+#[derive(Debug, Serialize)]
+struct Told {
+    /// `restored`, or `already`: it was restored before, and nobody was elected since.
+    outcome: &'static str,
+    epoch: Epoch,
+    /// How long a successor waits at most; null if nothing was written.
+    wait_ms: Option<u64>,
+}
+
+pub async fn restore(args: RestoreArgs) -> Result<u8, Failure> {
+    // A directory that was lost is made again: its election is known to have been there.
+    let Opened { store, prefix } = open(&args.store.store, Missing::Make).await?;
+    refuse_other_layout(&store, &prefix, args.store.layout).await?;
+    let election = Election::builder(Arc::clone(&store), prefix.as_str())
+        .layout(args.store.layout.into())
+        .name(args.name.unwrap_or_else(default_name))
+        .build()?;
+    let epoch = args.epoch;
+    let next = epoch.next().map_or_else(String::new, |next| format!("the next leader has {next}"));
+    let caution =
+        format!("{epoch} must be at least the greatest token that any guarded resource has seen");
+    let (line, told) = match election.restore(epoch, args.wait).await.map_err(unknown)? {
+        Restored::Sealed { wait, .. } => {
+            let line = format!("restored epoch {epoch}: {next}; {}. {caution}", then(wait));
+            (line, Told { outcome: "restored", epoch, wait_ms: Some(millis(wait)) })
+        }
+        Restored::Already(_) => {
+            let line = format!("epoch {epoch} was restored already: {next}. {caution}");
+            (line, Told { outcome: "already", epoch, wait_ms: None })
+        }
+        Restored::Exists(leader) => {
+            let why = format!(
+                "there is epoch {}, of {}, so counting goes on above {epoch} already: nothing was \
+                 changed. {caution}",
+                leader.epoch,
+                who(&leader)
+            );
+            return Err(Failure::new(exit::REFUSED, why));
+        }
+        Restored::NeedsForce(leader) => {
+            let why = format!("{}, then restore again", needs_force(&leader));
+            return Err(Failure::new(exit::REFUSED, why));
+        }
+        other => {
+            return Err(Failure::new(exit::REFUSED, format!("nothing was changed: {other:?}")));
+        }
+    };
+    let _ = if args.json { print_json(&told)? } else { print(&line)? };
+    Ok(0)
+}

@@ -1,0 +1,129 @@
+//! What follows `?` in the URL of a bucket of S3: encryption, and whose bucket it must be.
+
+/// Settings of a bucket of S3 that no variable of AWS's has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "read by the store that is not built"))]
+pub struct S3Options {
+    pub sse: Option<Sse>,
+    /// The account that must own the bucket: twelve digits.
+    pub expected_bucket_owner: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "read by the store that is not built"))]
+pub enum Sse {
+    S3Managed,
+    Kms { key: Option<String>, bucket_key: Option<bool> },
+}
+
+const KNOWN: &str = "sse=AES256 or sse=aws:kms, kms-key-id=KEY, bucket-key=true or false, \
+                     expected-bucket-owner=ACCOUNT";
+
+impl S3Options {
+    /// `name=value` pairs, taken as they are written.
+    pub fn parse(query: &str) -> Result<S3Options, String> {
+        let (mut sse, mut key, mut bucket_key, mut owner) = (None, None, None, None);
+        for pair in query.split('&') {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let slot = match name {
+                "sse" => &mut sse,
+                "kms-key-id" => &mut key,
+                "bucket-key" => &mut bucket_key,
+                "expected-bucket-owner" => &mut owner,
+                _ => return Err(unknown(name)),
+            };
+            if value.contains('%') {
+                return Err("percent-encoding is not decoded; write the characters".to_owned());
+            }
+            if value.is_empty() {
+                return Err(format!("`?{name}=` needs a value"));
+            }
+            if slot.replace(value).is_some() {
+                return Err(format!("`{name}` stands there twice"));
+            }
+        }
+        let bucket_key = match bucket_key {
+            None => None,
+            Some("true") => Some(true),
+            Some("false") => Some(false),
+            Some(_) => return Err("`bucket-key` is true or false".to_owned()),
+        };
+        let sse = match sse {
+            Some("aws:kms") => Some(Sse::Kms { key: key.map(str::to_owned), bucket_key }),
+            _ if key.is_some() || bucket_key.is_some() => {
+                return Err("`kms-key-id` and `bucket-key` go with sse=aws:kms".to_owned());
+            }
+            Some("AES256") => Some(Sse::S3Managed),
+            None => None,
+            Some(other) => return Err(format!("sse={other}: write AES256 or aws:kms")),
+        };
+        let digits = |owner: &str| owner.len() == 12 && owner.bytes().all(|b| b.is_ascii_digit());
+        if let Some(owner) = owner.filter(|owner| !digits(owner)) {
+            return Err(format!(
+                "expected-bucket-owner={owner}: an account of AWS has twelve digits"
+            ));
+        }
+        Ok(S3Options { sse, expected_bucket_owner: owner.map(str::to_owned) })
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let elsewhere = match name {
+        "region" => "; the region comes from AWS_REGION",
+        "endpoint" | "endpoint_url" | "endpoint-url" => {
+            "; the endpoint comes from AWS_ENDPOINT_URL"
+        }
+        "profile" => "; the profile comes from AWS_PROFILE",
+        _ => "",
+    };
+    format!("`?{name}` is unknown; a bucket of S3 takes {KNOWN}{elsewhere}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(query: &str, word: &str) {
+        let why = S3Options::parse(query).expect_err(query);
+        assert!(why.contains(word), "{query}: {why}");
+    }
+
+    #[test]
+    fn encryption_and_owner_are_read() {
+        let parsed = S3Options::parse(
+            "sse=aws:kms&kms-key-id=arn:aws:kms:eu-central-1:111122223333:key/1234-ab&\
+             bucket-key=true&expected-bucket-owner=111122223333",
+        );
+        let key = Some("arn:aws:kms:eu-central-1:111122223333:key/1234-ab".to_owned());
+        let expected = S3Options {
+            sse: Some(Sse::Kms { key, bucket_key: Some(true) }),
+            expected_bucket_owner: Some("111122223333".to_owned()),
+        };
+        assert_eq!(parsed, Ok(expected));
+        let managed = S3Options { sse: Some(Sse::S3Managed), ..S3Options::default() };
+        assert_eq!(S3Options::parse("sse=AES256"), Ok(managed));
+        let account_key = Sse::Kms { key: None, bucket_key: None };
+        let account_key = S3Options { sse: Some(account_key), ..S3Options::default() };
+        assert_eq!(S3Options::parse("sse=aws:kms"), Ok(account_key));
+    }
+
+    #[test]
+    fn what_would_be_lost_is_refused() {
+        refused("region=eu-west-1", "AWS_REGION");
+        refused("endpoint=http://localhost", "AWS_ENDPOINT_URL");
+        refused("x", "`?x` is unknown");
+        refused("", "is unknown");
+        refused("sse=AES256&", "is unknown");
+        refused("SSE=AES256", "is unknown");
+        refused("sse=aws:kms&kms-key-id=a%3Ab", "percent");
+        refused("sse", "needs a value");
+        refused("sse=aws:kms&sse=AES256", "twice");
+        refused("sse=aws:kms:dsse", "write AES256 or aws:kms");
+        refused("kms-key-id=abc", "go with sse=aws:kms");
+        refused("sse=AES256&kms-key-id=abc", "go with sse=aws:kms");
+        refused("sse=AES256&bucket-key=true", "go with sse=aws:kms");
+        refused("sse=aws:kms&bucket-key=yes", "true or false");
+        refused("expected-bucket-owner=1111-2222-3333", "twelve digits");
+        refused("sse-customer-key=abc", "is unknown");
+    }
+}

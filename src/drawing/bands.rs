@@ -1,0 +1,45 @@
+//! The times at which nobody, or more than one, led.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::text::short;
+use super::{Band, BandKind, Interval};
+
+/// Sweeps over the solid parts of the intervals.
+pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
+    let solid = || intervals.iter().filter(|interval| interval.until > interval.from);
+    let edges: BTreeSet<Duration> = solid().flat_map(|i| [i.from, i.until]).collect();
+    let edges: Vec<Duration> = edges.into_iter().collect();
+    let mut by_begin: Vec<&Interval> = solid().collect();
+    by_begin.sort_by_key(|interval| interval.from);
+    let (mut next, mut leading) = (0, Vec::new());
+    let mut bands: Vec<(BandKind, Duration, Duration, String)> = Vec::new();
+    for two in edges.windows(2) {
+        leading.retain(|interval: &&Interval| interval.until > two[0]);
+        while let Some(interval) = by_begin.get(next).filter(|i| i.from <= two[0]) {
+            leading.push(interval);
+            next += 1;
+        }
+        let kind = match leading.len() {
+            0 => BandKind::Nobody,
+            1 => continue,
+            _ => BandKind::Several,
+        };
+        let who = |i: &&Interval| format!("{} (epoch {})", i.lane, i.label);
+        let who = leading.iter().map(who).collect::<Vec<_>>().join(", ");
+        match bands.last_mut() {
+            Some(last) if (last.0, last.2) == (kind, two[0]) && last.3 == who => last.2 = two[1],
+            _ => bands.push((kind, two[0], two[1], who)),
+        }
+    }
+    let band = |(kind, from, until, who): (BandKind, Duration, Duration, String)| {
+        let length = short(until - from);
+        let tip = match kind {
+            BandKind::Several => format!("{who} lead at once for {length}"),
+            _ => format!("nobody leads for {length}"),
+        };
+        Band { kind, from, until, tip }
+    };
+    bands.into_iter().map(band).collect()
+}

@@ -1,0 +1,67 @@
+//! What is too narrow to be seen alone is drawn together.
+
+/// A stretch of pixels in one lane, made of one interval or of several.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Block {
+    pub(super) from: f64,
+    pub(super) until: f64,
+    /// Which of the lane's intervals: the first, and how many that follow each other.
+    pub(super) first: usize,
+    pub(super) count: usize,
+    /// How much of it they fill, together.
+    filled: f64,
+}
+
+/// Of those that are drawn together no more than this, so that one sees where there are many.
+const BIN: f64 = 12.0;
+
+/// Narrower than this, in pixels, an interval may be drawn with its neighbours.
+const NARROW: f64 = 5.0;
+/// And if no more than this lies between.
+const NEAR: f64 = 4.0;
+
+/// The blocks of stretches in ascending order.
+pub(super) fn blocks(stretches: impl IntoIterator<Item = (f64, f64)>) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    for (number, (from, until)) in stretches.into_iter().enumerate() {
+        let narrow = until - from < NARROW;
+        if let Some(last) = blocks.last_mut() {
+            let small = last.count > 1 || last.until - last.from < NARROW;
+            if narrow && small && from - last.until < NEAR && until - last.from < BIN {
+                last.until = last.until.max(until);
+                last.count += 1;
+                last.filled += until - from;
+                continue;
+            }
+        }
+        blocks.push(Block { from, until, first: number, count: 1, filled: until - from });
+    }
+    blocks
+}
+
+impl Block {
+    /// Which part of it is filled, 0 to 1: the height of its bar.
+    pub(super) fn share(&self) -> f64 {
+        if self.count == 1 || self.until <= self.from {
+            return 1.0;
+        }
+        (self.filled / (self.until - self.from)).clamp(0.0, 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn narrow_neighbours_are_drawn_together_and_nothing_is_lost() {
+        let all = [(0.0, 1.0), (2.0, 3.0), (8.0, 40.0), (41.0, 42.0), (42.5, 43.0), (50.0, 51.0)];
+        let told: Vec<_> = blocks(all).iter().map(|block| (block.first, block.count)).collect();
+        assert_eq!(told, [(0, 2), (2, 1), (3, 2), (5, 1)]);
+        let shares: Vec<_> = blocks(all).iter().map(Block::share).collect();
+        assert_eq!(shares, [2.0 / 3.0, 1.0, 0.75, 1.0]);
+        let many = (0..1_000).map(|at| (f64::from(at) / 10.0, f64::from(at) / 10.0 + 0.1));
+        let widths: Vec<_> = blocks(many).iter().map(|block| block.until - block.from).collect();
+        assert!(widths.len() == 9 && widths.iter().all(|width| *width < BIN), "{widths:?}");
+    }
+}

@@ -1,0 +1,353 @@
+//! From lanes and blocks to the text of the SVG.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::axis::Axis;
+use super::blocks::{Block, blocks};
+use super::lanes::{Lane, lanes};
+use super::style::{PATTERNS, STYLE, class, shape};
+use super::text::{cut, escaped, short, width};
+use super::{Band, BandKind, Drawing, Interval, Mark};
+
+const WIDTH: f64 = 1_000.0;
+const EDGE: f64 = 16.0;
+/// Of one column of text, in pixels. A guess on the safe side.
+const COLUMN: f64 = 7.0;
+const LONGEST_NAME: usize = 26;
+/// Two marks nearer than this would hide each other.
+const MARK_ROOM: f64 = 12.0;
+const AXIS_HEIGHT: f64 = 40.0;
+const LEGEND_LINE: f64 = 22.0;
+
+pub(super) fn svg(drawing: &Drawing) -> String {
+    Page::new(drawing).svg()
+}
+
+/// Where everything lies.
+struct Page<'a> {
+    drawing: &'a Drawing,
+    lanes: Vec<Lane<'a>>,
+    kinds: Vec<BandKind>,
+    axis: Axis,
+    left: f64,
+    top: f64,
+    lane_height: f64,
+    out: String,
+}
+
+impl<'a> Page<'a> {
+    fn new(drawing: &'a Drawing) -> Page<'a> {
+        let lanes = lanes(&drawing.intervals);
+        let kinds: BTreeSet<BandKind> = drawing.bands.iter().map(|band| band.kind).collect();
+        let names = lanes.iter().map(|lane| width(&cut(&lane.name, LONGEST_NAME)));
+        let bands = kinds.iter().map(|kind| width(kind.name()));
+        let columns = names.chain(bands).max().unwrap_or(0).max(6);
+        let left = EDGE + columns as f64 * COLUMN + 10.0;
+        let axis = Axis::new(range(drawing), drawing.origin, (left + 8.0, WIDTH - EDGE - 10.0));
+        let notes = if drawing.notes.is_empty() { 0.0 } else { 20.0 };
+        let top = if drawing.subtitle.is_empty() { 46.0 } else { 64.0 } + notes;
+        let lane_height = match lanes.len() {
+            0..=12 => 30.0,
+            13..=25 => 24.0,
+            _ => 19.0,
+        };
+        let kinds = kinds.into_iter().collect();
+        Page { drawing, lanes, kinds, axis, left, top, lane_height, out: String::new() }
+    }
+
+    fn svg(mut self) -> String {
+        let rows = (self.lanes.len() + self.kinds.len()).max(1) as f64;
+        let bottom = self.top + rows * self.lane_height;
+        let legend = self.legend(bottom + AXIS_HEIGHT);
+        let height = legend.1;
+        self.head(height);
+        self.stripes();
+        self.grid(bottom);
+        self.tints();
+        for row in 0..self.lanes.len() {
+            self.lane(row);
+        }
+        for (number, kind) in self.kinds.clone().into_iter().enumerate() {
+            self.band_lane(self.lanes.len() + number, kind);
+        }
+        self.notes(bottom);
+        self.out.push_str(&legend.0);
+        self.out.push_str("</svg>\n");
+        self.out
+    }
+
+    fn put(&mut self, what: std::fmt::Arguments<'_>) {
+        // Writing to a String cannot fail.
+        let _ = self.out.write_fmt(what);
+        self.out.push('\n');
+    }
+
+    fn head(&mut self, height: f64) {
+        let Drawing { title, subtitle, .. } = self.drawing;
+        let (title, subtitle) = (escaped(title), escaped(subtitle));
+        self.put(format_args!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"tenure\" role=\"img\" \
+             aria-label=\"{title}\" width=\"{WIDTH}\" height=\"{height}\" \
+             viewBox=\"0 0 {WIDTH} {height}\">\n<title>{title}</title>\n\
+             <desc>{subtitle}</desc>\n<style>{STYLE}</style>\n{PATTERNS}\n\
+             <rect class=\"bg\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
+             <text class=\"h\" x=\"{EDGE}\" y=\"28\">{title}</text>"
+        ));
+        if !subtitle.is_empty() {
+            self.put(format_args!("<text class=\"m\" x=\"{EDGE}\" y=\"48\">{subtitle}</text>"));
+        }
+    }
+
+    fn row(&self, row: usize) -> f64 {
+        self.top + row as f64 * self.lane_height
+    }
+
+    fn stripes(&mut self) {
+        let rows = self.lanes.len() + self.kinds.len();
+        for row in (0..rows.max(1)).step_by(2) {
+            let (y, height, width) = (self.row(row), self.lane_height, WIDTH - 2.0 * EDGE);
+            self.put(format_args!(
+                "<rect class=\"l\" x=\"{EDGE}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>"
+            ));
+        }
+        if rows == 0 {
+            let (x, y) = (self.left, self.top + 20.0);
+            self.put(format_args!(
+                "<text class=\"m\" x=\"{x}\" y=\"{y}\">nobody has led yet</text>"
+            ));
+        }
+    }
+
+    fn grid(&mut self, bottom: f64) {
+        if self.lanes.is_empty() && self.kinds.is_empty() {
+            return;
+        }
+        let top = self.top;
+        for tick in self.axis.ticks() {
+            let (x, text, below) = (tick.x, tick.text, tick.below);
+            let (first, second) = (bottom + 16.0, bottom + 30.0);
+            let end = bottom + 4.0;
+            self.put(format_args!(
+                "<path class=\"g\" d=\"M{x:.1} {top}V{end}\"/>\
+                 <text class=\"m\" x=\"{x:.1}\" y=\"{first}\" text-anchor=\"middle\">{text}</text>"
+            ));
+            if !below.is_empty() {
+                self.put(format_args!(
+                    "<text class=\"m\" x=\"{x:.1}\" y=\"{second}\" text-anchor=\"middle\">{below}</text>"
+                ));
+            }
+        }
+    }
+
+    /// The bands, faintly, behind all lanes.
+    fn tints(&mut self) {
+        let (top, height) = (self.top, self.lanes.len() as f64 * self.lane_height);
+        for band in &self.drawing.bands {
+            let (from, until) = (self.axis.x(band.from), self.axis.x(band.until));
+            if band.kind == BandKind::Unknown || until - from < 2.0 {
+                continue;
+            }
+            let (class, width) = (class(band.kind), until - from);
+            self.put(format_args!(
+                "<rect class=\"{class} t\" x=\"{from:.1}\" y=\"{top}\" width=\"{width:.1}\" \
+                 height=\"{height}\"/>"
+            ));
+        }
+    }
+
+    fn name(&mut self, row: usize, name: &str) {
+        let (x, y) = (self.left, self.row(row) + self.lane_height / 2.0 + 4.0);
+        let (short, whole) = (escaped(&cut(name, LONGEST_NAME)), escaped(name));
+        self.put(format_args!(
+            "<text x=\"{x}\" y=\"{y}\" text-anchor=\"end\"><title>{whole}</title>{short}</text>"
+        ));
+    }
+
+    fn lane(&mut self, row: usize) {
+        let name = self.lanes[row].name.clone();
+        self.name(row, &name);
+        let intervals = self.lanes[row].intervals.clone();
+        let stretch = |interval: &&Interval| {
+            (self.axis.x(interval.perhaps_from), self.axis.x(interval.perhaps_until))
+        };
+        let blocks = blocks(intervals.iter().map(stretch));
+        for block in &blocks {
+            match &intervals[block.first..block.first + block.count] {
+                [interval] => self.interval(row, interval),
+                several => self.together(row, block, several),
+            }
+        }
+        // Marks lie on top of all bars of their lane.
+        let y = self.row(row) + self.lane_height / 2.0;
+        let size = if self.lane_height < 24.0 { 0.75 } else { 1.0 };
+        let mut free_from = f64::NEG_INFINITY;
+        for block in blocks.iter().filter(|block| block.count == 1) {
+            let interval = intervals[block.first];
+            // A mark as wide as the bar would hide it, so it stands behind.
+            let (length, end) = (block.until - block.from, self.axis.x(interval.perhaps_until));
+            let x = if length > 0.0 && length < MARK_ROOM { end + 6.0 * size } else { end };
+            if x >= free_from {
+                self.put(format_args!("{}", shape(interval.end, x, y, size)));
+                free_from = x + MARK_ROOM * size;
+            }
+        }
+    }
+
+    fn interval(&mut self, row: usize, interval: &Interval) {
+        let (y, height) = (self.row(row) + 5.0, self.lane_height - 10.0);
+        let x = |at: Duration| self.axis.x(at);
+        let (from, until) = (x(interval.from), x(interval.until));
+        let (first, last) = (x(interval.perhaps_from), x(interval.perhaps_until));
+        let (wide, width) = ((last - first).max(2.0), (until - from).max(2.0));
+        let label = escaped(&interval.label);
+        let tip = if interval.tip.is_empty() {
+            let length = short(interval.until - interval.from);
+            format!("{}: {}, {length}, {}", interval.label, interval.lane, interval.end.name())
+        } else {
+            interval.tip.clone()
+        };
+        self.put(format_args!("<g><title>{}</title>", escaped(&tip)));
+        if interval.perhaps_from < interval.from || interval.perhaps_until > interval.until {
+            self.put(format_args!(
+                "<rect class=\"p\" x=\"{first:.1}\" y=\"{y}\" width=\"{wide:.1}\" height=\"{height}\"/>"
+            ));
+        }
+        // Of a moment alone the mark is all that there is to see.
+        if interval.until > interval.from {
+            self.put(format_args!(
+                "<rect class=\"i\" x=\"{from:.1}\" y=\"{y}\" width=\"{width:.1}\" \
+                 height=\"{height}\" rx=\"2\"/>"
+            ));
+        }
+        // The mark at the end takes some of the room.
+        if width > self::width(&interval.label) as f64 * COLUMN + 18.0 {
+            let (x, y) = (from + 8.0, y + height / 2.0 + 4.0);
+            self.put(format_args!("<text class=\"e\" x=\"{x:.1}\" y=\"{y}\">{label}</text>"));
+        }
+        self.put(format_args!("</g>"));
+    }
+
+    /// Many short intervals as one bar, which says what it is made of.
+    fn together(&mut self, row: usize, block: &Block, several: &[&Interval]) {
+        let (y, height) = (self.row(row) + 5.0, self.lane_height - 10.0);
+        let (x, width) = (block.from, (block.until - block.from).max(2.0));
+        let ends: BTreeSet<Mark> = several.iter().map(|interval| interval.end).collect();
+        let ends = ends.into_iter().map(|end| {
+            let count = several.iter().filter(|interval| interval.end == end).count();
+            format!("{count} {}", end.name())
+        });
+        let ends = ends.collect::<Vec<_>>().join(", ");
+        let (first, last) = (&several[0].label, &several[several.len() - 1].label);
+        let tip = escaped(&format!("{} epochs, {first} to {last}: {ends}", several.len()));
+        // Lower than a single epoch, and the lower the more of the time is not theirs.
+        let tall = (height * block.share()).max(2.0).min(height - 3.0);
+        let y = y + height - tall;
+        self.put(format_args!(
+            "<g><title>{tip}</title><rect class=\"i\" x=\"{x:.1}\" y=\"{y:.1}\" \
+             width=\"{width:.1}\" height=\"{tall:.1}\"/></g>"
+        ));
+    }
+
+    fn band_lane(&mut self, row: usize, kind: BandKind) {
+        self.name(row, kind.name());
+        let mut bands: Vec<&Band> =
+            self.drawing.bands.iter().filter(|band| band.kind == kind).collect();
+        bands.sort_by_key(|band| (band.from, band.until));
+        let (y, height) = (self.row(row) + 8.0, self.lane_height - 16.0);
+        let class = class(kind);
+        let stretch = |band: &&Band| (self.axis.x(band.from), self.axis.x(band.until));
+        for block in blocks(bands.iter().map(stretch)) {
+            let several = &bands[block.first..block.first + block.count];
+            let tip = match several {
+                [band] => band.tip.clone(),
+                _ => {
+                    let each = several.iter().map(|band| band.until.saturating_sub(band.from));
+                    let all = each.fold(Duration::ZERO, Duration::saturating_add);
+                    format!("{} times, {} together: {}", several.len(), short(all), kind.name())
+                }
+            };
+            let (x, width, tip) = (block.from, (block.until - block.from).max(2.0), escaped(&tip));
+            let tall = (height * block.share()).max(1.5);
+            let y = y + height - tall;
+            self.put(format_args!(
+                "<g><title>{tip}</title><rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" \
+                 width=\"{width:.1}\" height=\"{tall:.1}\"/></g>"
+            ));
+        }
+    }
+
+    fn notes(&mut self, bottom: f64) {
+        for note in &self.drawing.notes {
+            let (x, top) = (self.axis.x(note.at), self.top);
+            let (anchor, y) = (if x > WIDTH / 2.0 { "end" } else { "start" }, top - 7.0);
+            let (start, text) = (top - 4.0, escaped(&cut(&note.text, 110)));
+            self.put(format_args!(
+                "<path class=\"w\" d=\"M{x:.1} {start}V{bottom}\"/>\
+                 <text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"{anchor}\">{text}</text>"
+            ));
+        }
+    }
+
+    /// Whether anything is drawn together.
+    fn dense(&self) -> bool {
+        let stretch = |i: &&Interval| (self.axis.x(i.perhaps_from), self.axis.x(i.perhaps_until));
+        let mut lanes = self.lanes.iter();
+        lanes.any(|lane| blocks(lane.intervals.iter().map(stretch)).iter().any(|b| b.count > 1))
+    }
+
+    /// What the signs mean: those that there are. With the height of the page.
+    fn legend(&self, top: f64) -> (String, f64) {
+        let intervals = &self.drawing.intervals;
+        let marks: BTreeSet<Mark> = intervals.iter().map(|interval| interval.end).collect();
+        let (mut x, mut y) = (EDGE + 8.0, top + 8.0);
+        let mut out = String::new();
+        let mut item = |sign: &dyn Fn(f64, f64) -> String, name: &str| {
+            let room = 24.0 + width(name) as f64 * 6.3 + 16.0;
+            if x + room > WIDTH - EDGE {
+                (x, y) = (EDGE + 8.0, y + LEGEND_LINE);
+            }
+            let (text, base) = (x + 22.0, y + 4.0);
+            let sign = sign(x, y);
+            let _ =
+                writeln!(out, "{sign}<text class=\"m\" x=\"{text:.1}\" y=\"{base}\">{name}</text>");
+            x += room;
+        };
+        let bar_of = |class: &'static str, height: f64| {
+            move |x: f64, y: f64| {
+                let (x, y) = (x - 2.0, y + 5.0 - height);
+                format!(
+                    "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y}\" width=\"18\" \
+                     height=\"{height}\"/>"
+                )
+            }
+        };
+        let bar = |class| bar_of(class, 10.0);
+        if marks.iter().any(|mark| !matches!(mark, Mark::GivenUp | Mark::Restored)) {
+            item(&bar("i"), "leads; the number is its epoch");
+        }
+        let doubt = |i: &Interval| i.perhaps_from < i.from || i.perhaps_until > i.until;
+        if intervals.iter().any(doubt) {
+            item(&bar("p"), "may lead: not known when it began or ended");
+        }
+        if self.dense() {
+            item(&bar_of("i", 4.0), "many short ones: as high as their share of the time");
+        }
+        for mark in marks {
+            item(&move |x, y| shape(mark, x + 7.0, y, 1.0), mark.name());
+        }
+        for kind in &self.kinds {
+            item(&bar(class(*kind)), kind.name());
+        }
+        (out, y + 18.0)
+    }
+}
+
+/// From the first to the last moment of anything.
+fn range(drawing: &Drawing) -> (Duration, Duration) {
+    let intervals = drawing.intervals.iter().flat_map(|i| [i.perhaps_from, i.perhaps_until]);
+    let bands = drawing.bands.iter().flat_map(|band| [band.from, band.until]);
+    let all = || intervals.clone().chain(bands.clone()).chain(drawing.notes.iter().map(|n| n.at));
+    (all().min().unwrap_or_default(), all().max().unwrap_or_default())
+}

@@ -1,0 +1,231 @@
+//! What is drawn, read back by a strict parser of XML.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use roxmltree::{Document, Node};
+
+use super::*;
+
+const MARKS: [Mark; 10] = [
+    Mark::GoesOn,
+    Mark::Resigned,
+    Mark::Lapsed,
+    Mark::Deposed,
+    Mark::Lost,
+    Mark::Crashed,
+    Mark::Superseded,
+    Mark::GivenUp,
+    Mark::Restored,
+    Mark::Unknown,
+];
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn titles<'a>(svg: &'a Document<'_>) -> Vec<&'a str> {
+    let titles =
+        svg.descendants().filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "title")));
+    titles.filter_map(|node| node.text()).collect()
+}
+
+fn number(node: &Node<'_, '_>, name: &str) -> Option<f64> {
+    node.attribute(name)?.parse().ok()
+}
+
+/// Whatever is drawn lies on the page, and says no `NaN`.
+#[track_caller]
+fn parsed(svg: &str) -> Document<'_> {
+    let document = Document::parse(svg).unwrap_or_else(|error| panic!("{error}:\n{svg}"));
+    let height = number(&document.root_element(), "height").expect("a height");
+    for node in document.descendants() {
+        assert!(
+            node.attributes().all(|a| !a.value().contains("NaN") && !a.value().contains("inf"))
+        );
+        let (Some(x), Some(y)) = (number(&node, "x"), number(&node, "y")) else { continue };
+        assert!((0.0..=1_000.0).contains(&x) && (0.0..=height).contains(&y), "{node:?}");
+        let width = number(&node, "width").unwrap_or_default();
+        assert!((0.0..=1_002.0).contains(&(x + width)), "{node:?}");
+    }
+    document
+}
+
+/// So many epochs over so many lanes, each led for 4 s of 5.
+fn many(lanes: usize, epochs: usize) -> Drawing {
+    let mut drawing = Drawing::new("Many");
+    for epoch in 0..epochs {
+        let from = secs(5 * epoch as u64);
+        let (lane, mark) = (format!("worker-{}", epoch * 7 % lanes), MARKS[epoch % MARKS.len()]);
+        let interval = Interval::new(lane, (epoch + 1).to_string(), from, from + secs(4), mark);
+        drawing.intervals.push(interval);
+    }
+    drawing.find_bands();
+    drawing
+}
+
+#[test]
+fn any_number_of_lanes_and_epochs_is_xml_of_a_bounded_size() {
+    for lanes in [1, 3, 50, 51, 700] {
+        for epochs in [0, 1, 5, 2_000, 20_000] {
+            let drawing = many(lanes, epochs);
+            let svg = drawing.svg();
+            parsed(&svg);
+            assert!(svg.len() < 2_000_000, "{lanes} lanes, {epochs} epochs: {}", svg.len());
+            assert_eq!(svg, drawing.svg());
+        }
+    }
+}
+
+#[test]
+fn many_short_epochs_are_drawn_together_and_counted() {
+    let svg = many(1, 2_000).svg();
+    let svg = parsed(&svg);
+    let told = titles(&svg);
+    let sum = |of: &str| -> usize {
+        let counts = told.iter().filter_map(|title| title.split_once(of));
+        counts.map(|(count, _)| count.parse::<usize>().expect("a number")).sum()
+    };
+    assert_eq!((sum(" epochs, "), sum(" times, ")), (2_000, 1_999));
+    // Between long ones, too, and none is lost.
+    let mut drawing = Drawing::new("");
+    let mut from = secs(0);
+    for (number, length) in [1_000, 1, 1, 1, 1_000].into_iter().enumerate() {
+        let label = (number + 1).to_string();
+        drawing.intervals.push(Interval::new("a", label, from, from + secs(length), Mark::Lapsed));
+        from += secs(length);
+    }
+    let svg = drawing.svg();
+    let svg = parsed(&svg);
+    let told = titles(&svg);
+    assert_eq!(
+        told[1..],
+        ["1: a, 16m 40s, lapsed", "3 epochs, 2 to 4: 3 lapsed", "5: a, 16m 40s, lapsed"]
+    );
+}
+
+#[test]
+fn more_lanes_than_can_be_told_apart_share_the_last() {
+    let svg = many(60, 600).svg();
+    let svg = parsed(&svg);
+    let titles = titles(&svg);
+    let lanes =
+        titles.iter().filter(|title| title.starts_with("worker-") || title.ends_with(" others"));
+    assert_eq!(lanes.count(), 50);
+    assert!(titles.contains(&"11 others"), "{titles:?}");
+}
+
+#[test]
+fn names_are_escaped_cut_and_keep_their_direction() {
+    let long = "x".repeat(300);
+    let names = [
+        "<script>alert(1)</script>",
+        "]]>&amp;\"'",
+        "\u{202e}gpj.exe",
+        "\u{1b}[2J\u{0}\u{fffe}",
+        "שלום עולם",
+        &long,
+    ];
+    let mut drawing = Drawing::new(names[0]);
+    names[1].clone_into(&mut drawing.subtitle);
+    for (number, name) in names.into_iter().enumerate() {
+        let at = secs(number as u64);
+        let interval = Interval::new(name, name, at, at + secs(1), Mark::Resigned);
+        drawing.intervals.push(interval.tip(name));
+        drawing.notes.push(Note { at, text: name.to_owned() });
+        let tip = name.to_owned();
+        drawing.bands.push(Band { kind: BandKind::Several, from: at, until: at, tip });
+    }
+    let svg = drawing.svg();
+    let document = parsed(&svg);
+    let elements = document.descendants().filter(|node| node.tag_name().name() == "script");
+    assert_eq!(elements.count(), 0);
+    let titles = titles(&document);
+    for shown in ["<script>alert(1)</script>", "]]>&amp;\"'", "\\u{202e}gpj.exe", "שלום עולם"]
+    {
+        assert!(titles.contains(&shown), "{shown}: {titles:?}");
+    }
+    assert!(titles.contains(&"\\u{1b}[2J\\u{0}\\u{fffe}"), "{titles:?}");
+    let texts = document.descendants().filter(|node| node.tag_name().name() == "text");
+    let longest = texts.filter_map(|node| node.last_child()?.text()).map(|t| t.chars().count());
+    assert!(longest.max().is_some_and(|longest| longest <= 110));
+}
+
+#[test]
+fn every_end_has_a_shape_of_its_own_and_a_word_in_the_legend() {
+    let mut shapes: Vec<String> =
+        MARKS.iter().map(|mark| style::shape(*mark, 0.0, 0.0, 1.0)).collect();
+    shapes.sort();
+    shapes.dedup();
+    assert_eq!(shapes.len(), MARKS.len());
+    let svg = many(3, 9).svg();
+    for mark in MARKS {
+        assert!(svg.contains(&format!(">{}</text>", mark.name())), "{mark:?}");
+    }
+    let plain = many(1, 1).svg();
+    assert!(!plain.contains(">lapsed</text>") && !plain.contains(">nobody leads</text>"));
+}
+
+#[test]
+fn nobody_and_several_are_found() {
+    let interval = |lane: &str, label: &str, from, until| {
+        Interval::new(lane, label, secs(from), secs(until), Mark::Lost)
+    };
+    let mut drawing = Drawing::new("");
+    drawing.intervals = vec![
+        interval("a", "1", 0, 5),
+        interval("b", "2", 4, 9),
+        interval("c", "3", 12, 15),
+        interval("d", "4", 3, 3),
+    ];
+    drawing.find_bands();
+    let told: Vec<_> = drawing.bands.iter().map(|b| (b.kind, b.from, b.until, &*b.tip)).collect();
+    assert_eq!(
+        told,
+        [
+            (BandKind::Several, secs(4), secs(5), "a (epoch 1), b (epoch 2) lead at once for 1s"),
+            (BandKind::Nobody, secs(9), secs(12), "nobody leads for 3s"),
+        ]
+    );
+}
+
+#[test]
+fn what_is_in_doubt_is_hatched() {
+    let mut interval = Interval::new("a", "1", secs(0), secs(5), Mark::Lapsed);
+    interval.perhaps_until = secs(9);
+    let mut drawing = Drawing::new("");
+    drawing.intervals.push(interval);
+    let svg = drawing.svg();
+    assert_eq!(svg.matches("class=\"p\"").count(), 2, "the interval, and the legend");
+    drawing.intervals[0].perhaps_until = secs(5);
+    assert_eq!(drawing.svg().matches("class=\"p\"").count(), 0);
+}
+
+#[test]
+fn times_at_the_ends_of_time_are_drawn() {
+    let mut drawing = Drawing::new("");
+    drawing.origin = Some(DateTime::<Utc>::MAX_UTC);
+    drawing.intervals.push(Interval::new("a", "1", secs(0), Duration::MAX, Mark::Lapsed));
+    parsed(&drawing.svg());
+    drawing.origin = Some(DateTime::<Utc>::MIN_UTC);
+    parsed(&drawing.svg());
+    drawing.intervals[0].from = Duration::MAX;
+    drawing.intervals[0].perhaps_from = Duration::MAX;
+    parsed(&drawing.svg());
+}
+
+#[test]
+fn light_and_dark_have_the_same_variables() {
+    let (light, dark) =
+        style::STYLE.split_once("@media (prefers-color-scheme:dark)").expect("both");
+    let names = |text: &str| {
+        let names = text.split("--").skip(1).filter_map(|rest| rest.split_once(":#"));
+        names.map(|(name, _)| name.to_owned()).collect::<BTreeSet<_>>()
+    };
+    let dark = dark.split_once("}}").expect("its end").0;
+    assert_eq!(names(light), names(dark));
+    let used = style::STYLE.split("var(--").skip(1).filter_map(|rest| rest.split_once(')'));
+    for (name, _) in used {
+        assert!(names(light).contains(name), "{name}");
+    }
+}

@@ -1,0 +1,334 @@
+//! What an operator does to an election by hand: the requests around [`Order::decide`].
+//!
+//! A write whose fate is unknown is read back, and said to have happened only where the very body
+//! that was sent is found. As each write has the ETag of the last reading as its condition, one that
+//! comes late takes effect only where it would have in time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt as _};
+
+use super::wait::{bounded, sleep};
+use super::{Context, Driver};
+use crate::epoch::Epoch;
+use crate::error::{Error, ErrorKind};
+use crate::layout::Layout;
+use crate::leader::Leader;
+use crate::operator::Deposed;
+use crate::protocol::candidate::Input;
+use crate::protocol::depose::{Order, Verdict};
+use crate::protocol::message::{Ended, Request, Step, Wait};
+use crate::record::{BadRecord, Lock, MAX_READ_BYTES, Record};
+use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind};
+
+/// How often a write is tried: each time somebody else was faster, or its fate is not known.
+pub(super) const ATTEMPTS: u32 = 5;
+/// How often what only reads is tried.
+const TRIES: u32 = 3;
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// An operator at work on one election.
+#[derive(Debug)]
+pub(crate) struct Operator {
+    pub(super) cx: Arc<Context>,
+    /// Requests that failed in a row.
+    failures: u32,
+}
+
+/// An epoch as it was read.
+#[derive(Debug)]
+pub(super) struct Standing {
+    pub(super) epoch: Epoch,
+    pub(super) etag: ETag,
+    /// `None`: too long to be read.
+    pub(super) body: Option<Bytes>,
+    pub(super) record: Result<Record, BadRecord>,
+}
+
+/// What became of a conditional write.
+#[derive(Debug)]
+pub(super) enum Wrote {
+    Done,
+    Refused,
+    /// The error tells why nobody knows.
+    Unknown(Error),
+}
+
+impl Operator {
+    pub(crate) fn new(cx: &Arc<Context>) -> Operator {
+        Operator { cx: Arc::clone(cx), failures: 0 }
+    }
+
+    /// Carries out the order on the newest epoch, or on the one in the single object.
+    pub(crate) async fn depose(&mut self, order: Order) -> Result<Deposed, Error> {
+        match self.cx.config.layout {
+            Layout::SingleObject => self.depose_at(None, order).await,
+            Layout::EpochFiles => {
+                let mut deposed = Deposed::Vacant;
+                // What is gone when it is read was compacted, so there is a greater one.
+                for _ in 0..TRIES {
+                    let Some(newest) = self.newest().await? else { break };
+                    deposed = self.depose_at(Some(newest), order).await?;
+                    if deposed != Deposed::Vacant {
+                        break;
+                    }
+                }
+                Ok(deposed)
+            }
+        }
+    }
+
+    /// Carries out the order on this epoch object, or on the single object.
+    pub(super) async fn depose_at(
+        &mut self,
+        epoch: Option<Epoch>,
+        mut order: Order,
+    ) -> Result<Deposed, Error> {
+        let mut sent: Vec<(Bytes, Record)> = Vec::new();
+        // An attempt that may yet take effect, as long as this ETag is there.
+        let mut open: Option<(ETag, Error)> = None;
+        let mut attempt = 0;
+        loop {
+            let now = self.read(epoch).await.map_err(|error| instead(&open, error))?;
+            let Some(now) = now else {
+                return open.map_or(Ok(Deposed::Vacant), |(_, error)| Err(error));
+            };
+            open = open.filter(|(over, _)| *over == now.etag);
+            if let Some((_, seal)) = sent.iter().find(|(body, _)| now.body.as_ref() == Some(body)) {
+                return Ok(self.deposed(now.epoch, seal));
+            }
+            let blank = Record::blank();
+            let record = now.record.as_ref().unwrap_or(&blank);
+            let leader = Leader::new(now.epoch, record);
+            let (heartbeat, ended) = match self.decide(order, epoch, &now)? {
+                Verdict::Seal { .. } if attempt == ATTEMPTS => {
+                    return open.map_or(Ok(Deposed::Renewed(leader)), |(_, error)| Err(error));
+                }
+                Verdict::Seal { heartbeat, ended } => (heartbeat, ended),
+                Verdict::Sealed(ended) => return Ok(Deposed::Already { leader, ended }),
+                Verdict::NotCurrent => return Ok(Deposed::NotCurrent(leader)),
+                Verdict::NeedsForce => return Ok(Deposed::NeedsForce(leader)),
+            };
+            // Whoever has taken over meanwhile is not the one that was meant.
+            order.only = Some(now.epoch);
+            let at = self.cx.process.now().time_of_day();
+            let seal = record.sealed(ended, heartbeat, &self.cx.config.name, at);
+            let body = self.encode(now.epoch, &seal);
+            let wrote = self.replace("sealing", now.epoch, body.clone(), now.etag.clone()).await;
+            match wrote.map_err(|error| instead(&open, error))? {
+                Wrote::Done => return Ok(self.deposed(now.epoch, &seal)),
+                Wrote::Refused => {}
+                Wrote::Unknown(error) => {
+                    sent.push((body, seal));
+                    open = Some((now.etag, error));
+                }
+            }
+            attempt += 1;
+            self.pause().await;
+        }
+    }
+
+    fn decide(&self, order: Order, epoch: Option<Epoch>, now: &Standing) -> Result<Verdict, Error> {
+        self.refuse_later_format(now)?;
+        let record = match &now.record {
+            Ok(record) => Some(record),
+            // Its token is in the body alone, so nobody can say above which to go on.
+            Err(why) if epoch.is_none() => {
+                return Err(self.cannot_read(now, ErrorKind::CorruptRecord, why));
+            }
+            Err(_) => None,
+        };
+        let seen = record.map(Record::seen);
+        Ok(order.decide(now.epoch, seen.as_ref(), record.and_then(Record::validity)))
+    }
+
+    pub(super) fn refuse_later_format(&self, now: &Standing) -> Result<(), Error> {
+        match &now.record {
+            Err(why @ BadRecord::TooNew(_)) => {
+                Err(self.cannot_read(now, ErrorKind::RecordTooNew, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn cannot_read(&self, now: &Standing, kind: ErrorKind, why: &BadRecord) -> Error {
+        let (key, store) = (self.key(now.epoch), self.cx.store.describe());
+        Error::new(kind, format!("{key} in {store} cannot be read: {why}"))
+    }
+
+    fn deposed(&self, epoch: Epoch, seal: &Record) -> Deposed {
+        let wait = match seal.ended {
+            Some(Ended::Deposed) => seal.validity().map(|v| self.cx.config.drift.stretch(v)),
+            _ => None,
+        };
+        let leader = Leader::new(epoch, seal);
+        tracing::info!(
+            election = self.cx.keys.prefix(),
+            candidate = self.cx.config.name,
+            epoch = epoch.get(),
+            leader = leader.name(),
+            outcome = "deposed",
+            "deposed"
+        );
+        Deposed::Sealed { leader, wait: wait.unwrap_or_default() }
+    }
+
+    /// The newest epoch object there is. What this process has seen before is not asked of it: it
+    /// may be what was lost.
+    pub(super) async fn newest(&mut self) -> Result<Option<Epoch>, Error> {
+        let mut observer = Driver::without_memory(&self.cx);
+        loop {
+            match observer.machine.step() {
+                Step::Request(Request::Get { epoch, .. }) => return Ok(Some(epoch)),
+                Step::Request(request) => {
+                    let limit = self.cx.config.request_timeout;
+                    let answer = observer.perform(&request, limit).await;
+                    observer.machine.handle(Input::Answer(answer));
+                }
+                Step::Failed(failure) => return Err(observer.explain(failure)),
+                Step::Wait(Wait::Retry) => {
+                    self.failures += 1;
+                    if let Some(error) =
+                        observer.last_error.take().filter(|_| self.failures >= TRIES)
+                    {
+                        return Err(error);
+                    }
+                    self.pause().await;
+                    observer.machine.handle(Input::Resume);
+                }
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    /// Reads an epoch object, or the single object; `None` if there is none.
+    pub(super) async fn read(&mut self, epoch: Option<Epoch>) -> Result<Option<Standing>, Error> {
+        let key = epoch.map_or_else(|| self.cx.keys.lock(), |epoch| self.cx.keys.epoch(epoch));
+        let store = Arc::clone(&self.cx.store);
+        let doing = format!("reading {key}");
+        let call = || {
+            let (store, key) = (Arc::clone(&store), key.clone());
+            async move { store.get(&key, None, MAX_READ_BYTES).await }.boxed()
+        };
+        let outcome = self.ask(&doing, call).await?;
+        Ok(Standing::of(epoch, outcome))
+    }
+
+    /// Overwrites what had this ETag.
+    pub(super) async fn replace(
+        &mut self,
+        doing: &str,
+        epoch: Epoch,
+        body: Bytes,
+        etag: ETag,
+    ) -> Result<Wrote, Error> {
+        let key = self.key(epoch);
+        let store = Arc::clone(&self.cx.store);
+        let outcome = self.send(async { store.replace(&key, body, etag).await }).await;
+        self.wrote(doing, &key, outcome)
+    }
+
+    pub(super) fn wrote(
+        &self,
+        doing: &str,
+        key: &str,
+        outcome: Result<PutOutcome, StoreError>,
+    ) -> Result<Wrote, Error> {
+        match outcome {
+            Ok(PutOutcome::Done { etag: Some(_) }) => Ok(Wrote::Done),
+            // So answers what is no store, such as a proxy with a page of its own.
+            Ok(PutOutcome::Done { etag: None }) => {
+                let error = StoreError::timed_out("the answer has no ETag");
+                Ok(Wrote::Unknown(self.failed(&format!("{doing} {key}"), error).maybe()))
+            }
+            Ok(PutOutcome::Refused | PutOutcome::Missing) => Ok(Wrote::Refused),
+            Err(error) => {
+                let unknown = error.kind() == StoreErrorKind::Transient;
+                let error = self.failed(&format!("{doing} {key}"), error);
+                if unknown { Ok(Wrote::Unknown(error.maybe())) } else { Err(error) }
+            }
+        }
+    }
+
+    /// Asks what changes nothing, a few times.
+    pub(super) async fn ask<T>(
+        &mut self,
+        doing: &str,
+        call: impl Fn() -> BoxFuture<'static, Result<T, StoreError>>,
+    ) -> Result<T, Error> {
+        for attempt in 1.. {
+            match self.send(call()).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) if error.kind() == StoreErrorKind::Transient && attempt < TRIES => {
+                    self.pause().await;
+                }
+                Err(error) => return Err(self.failed(doing, error)),
+            }
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    pub(super) async fn send<T>(
+        &mut self,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let limit = self.cx.config.request_timeout;
+        let outcome = bounded(&self.cx.process, limit, call).await;
+        let outcome = outcome
+            .unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))));
+        self.failures = if outcome.is_ok() { 0 } else { self.failures + 1 };
+        outcome
+    }
+
+    fn failed(&self, doing: &str, error: StoreError) -> Error {
+        Error::from_store(&format!("{doing} in {}", self.cx.store.describe()), error)
+    }
+
+    pub(super) async fn pause(&self) {
+        sleep(&self.cx.process, self.cx.retry_delay(self.failures, LONGEST_PAUSE)).await;
+    }
+
+    pub(super) fn key(&self, epoch: Epoch) -> String {
+        self.cx.keys.of(self.cx.config.layout, epoch)
+    }
+
+    /// The body of an epoch that has ended.
+    pub(super) fn encode(&self, epoch: Epoch, record: &Record) -> Bytes {
+        match self.cx.config.layout {
+            Layout::EpochFiles => record.to_bytes().into(),
+            Layout::SingleObject => Lock::to_bytes(epoch, record, Duration::ZERO).into(),
+        }
+    }
+}
+
+impl Standing {
+    fn of(epoch: Option<Epoch>, outcome: GetOutcome) -> Option<Standing> {
+        // Of a single object that cannot be read the token is not known.
+        let unknown = epoch.unwrap_or(Epoch::FIRST);
+        Some(match outcome {
+            GetOutcome::Found(Object { etag, body, .. }) => {
+                let read = match epoch {
+                    Some(epoch) => Record::parse(&body).map(|record| (epoch, record)),
+                    None => Lock::parse(&body).map(|Lock { token, record }| (token, record)),
+                };
+                let (epoch, record) = match read {
+                    Ok((epoch, record)) => (epoch, Ok(record)),
+                    Err(why) => (unknown, Err(why)),
+                };
+                Standing { epoch, etag, body: Some(body), record }
+            }
+            GetOutcome::TooLarge { etag, len } => {
+                let record = Err(BadRecord::TooLarge(len));
+                Standing { epoch: unknown, etag, body: None, record }
+            }
+            GetOutcome::Missing | GetOutcome::NotModified => return None,
+        })
+    }
+}
+
+/// What a write may have done is told before why it cannot be found out.
+fn instead(open: &Option<(ETag, Error)>, error: Error) -> Error {
+    open.as_ref().map_or(error, |(_, unknown)| unknown.clone())
+}

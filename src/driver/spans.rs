@@ -1,0 +1,84 @@
+//! The spans of an election: `campaign`, `leadership`, `renewal`, and a `request` for each call of
+//! the store. What is read or written is never in them.
+
+use tracing::{Span, debug_span, info_span};
+
+use super::Context;
+use crate::config::Config;
+use crate::epoch::Epoch;
+use crate::keys::Keys;
+use crate::protocol::message::{Answer, Request};
+
+/// One campaign. Its epoch is recorded once it is elected.
+pub(crate) fn campaign(keys: &Keys, config: &Config) -> Span {
+    info_span!(
+        "campaign",
+        election = keys.prefix(),
+        candidate = config.name,
+        epoch = tracing::field::Empty,
+        outcome = tracing::field::Empty,
+    )
+}
+
+/// One leadership, below the span in which the application campaigned. It is not below the campaign:
+/// a span is not over before those below it are, and a campaign ends with the election.
+pub(crate) fn leadership(cx: &Context, epoch: Epoch, caller: &Span) -> Span {
+    let span = info_span!(
+        parent: caller,
+        "leadership",
+        election = cx.keys.prefix(),
+        candidate = cx.config.name,
+        epoch = epoch.get(),
+        outcome = tracing::field::Empty,
+    );
+    span.follows_from(Span::current());
+    span
+}
+
+/// One renewal, with all the requests that it takes until the lease is extended or lost.
+pub(super) fn renewal(cx: &Context, epoch: Epoch) -> Span {
+    debug_span!(
+        "renewal",
+        election = cx.keys.prefix(),
+        candidate = cx.config.name,
+        epoch = epoch.get(),
+        outcome = tracing::field::Empty,
+    )
+}
+
+/// One call of the store.
+pub(super) fn request(cx: &Context, request: &Request) -> Span {
+    let (op, epoch) = match request {
+        Request::List(_) => ("list", None),
+        Request::Get { epoch, .. } => ("get", Some(epoch)),
+        Request::Look { .. } => ("get", None),
+        Request::Create { epoch, .. } => ("create", Some(epoch)),
+        Request::Take { epoch, .. } => ("take", Some(epoch)),
+        Request::Renew { epoch, .. } => ("renew", Some(epoch)),
+        Request::Seal { epoch, .. } => ("seal", Some(epoch)),
+    };
+    debug_span!(
+        "request",
+        election = cx.keys.prefix(),
+        candidate = cx.config.name,
+        op,
+        epoch = epoch.map(|epoch| epoch.get()),
+        outcome = tracing::field::Empty,
+    )
+}
+
+/// What came of a request, in one stable word.
+pub(super) fn outcome(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Done { .. } => "done",
+        Answer::Listed(_) => "listed",
+        Answer::Found { .. } | Answer::Lock(_) => "found",
+        Answer::NotModified => "not_modified",
+        Answer::Missing => "missing",
+        Answer::Refused => "refused",
+        Answer::Unreadable => "unreadable",
+        Answer::Unknown => "unknown",
+        Answer::Denied => "denied",
+        Answer::Unsafe => "unsafe",
+    }
+}

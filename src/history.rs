@@ -1,0 +1,210 @@
+//! Who led when, how each epoch ended, and how long nobody led: read from the epoch objects that the
+//! compactor has left.
+//!
+//! The store keeps what was written last: when that was, by its own clock, and the record with the
+//! times that its writers noted, each by a clock of its own. So the end of a sealed epoch is known
+//! ([`When::is_exact`]), unless its leader died: then it led at least until its last renewal, and at
+//! most until its lease ended. Begins are worked out from the leader's own clock, and lie between the
+//! seal of the epoch before and the last write. Nothing here decides anything.
+
+mod build;
+mod picture;
+mod read;
+#[cfg(test)]
+mod tests;
+mod totals;
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use crate::epoch::Epoch;
+use crate::layout::Layout;
+
+pub use read::Reader;
+pub use totals::{Extent, Gap, Totals};
+
+/// What the epoch objects of an election tell.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct History {
+    /// How the election lies in its store. A [single object](Layout::SingleObject) keeps no history:
+    /// it tells of one epoch only.
+    pub layout: Layout,
+    /// The epochs that were read, in ascending order.
+    pub spans: Vec<Span>,
+    /// Epochs that have no object, in ascending order: compacted away, or overwritten in a single
+    /// object. Those among the epochs that were left out are not told.
+    pub holes: Vec<Hole>,
+    /// How many older epochs are there, but were not asked for.
+    pub left_out: u64,
+    /// The store's clock in the end; that of this machine where the store has none.
+    pub now: DateTime<Utc>,
+    /// How many requests it took.
+    pub requests: u64,
+}
+
+/// Epochs that have no object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Hole {
+    /// The first of them.
+    pub first: Epoch,
+    /// The last of them.
+    pub last: Epoch,
+}
+
+/// One epoch, by its object.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Span {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// Who held it; `None` in a record of a foreign peer, or one that cannot be read.
+    pub candidate: Option<String>,
+    /// When its leader began.
+    pub from: When,
+    /// Until when it led. No [`at`](When::at) while it leads.
+    pub until: When,
+    /// How it ended.
+    pub end: End,
+    /// Only of one that is [`Held`](End::Held): by the store's clock its lease is over.
+    pub lapsed: bool,
+    /// Who sealed it, if it is sealed and says so.
+    pub sealed_by: Option<String>,
+    /// How long its lease lasts without a renewal; `None` if it never lapses or does not say.
+    pub validity: Option<Duration>,
+    /// The counter that every write raises.
+    pub heartbeat: u64,
+    /// As recorded, by the leader's clock: when it created the epoch.
+    pub elected_at: Option<DateTime<Utc>>,
+    /// As recorded, by the leader's clock: when it last renewed.
+    pub renewed_at: Option<DateTime<Utc>>,
+    /// As recorded, by the clock of whoever sealed it.
+    pub sealed_at: Option<DateTime<Utc>>,
+    /// When the object was last written, by the store's clock.
+    pub written_at: Option<DateTime<Utc>>,
+    /// Why the object cannot be read; of such an epoch nothing else is known.
+    pub unreadable: Option<String>,
+}
+
+/// A moment, and how well it is known. All three by the store's clock, as far as that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct When {
+    /// The best guess.
+    pub at: Option<DateTime<Utc>>,
+    /// Not before this.
+    pub earliest: Option<DateTime<Utc>>,
+    /// Not after this.
+    pub latest: Option<DateTime<Utc>>,
+}
+
+/// How an epoch ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum End {
+    /// It has not: it is the newest, and not sealed. See [`Span::lapsed`].
+    Held,
+    /// Its leader resigned.
+    Resigned,
+    /// Its lease ran out, and somebody sealed it.
+    Lapsed,
+    /// An operator deposed its leader. That learned of it at its next renewal, or when its lease
+    /// ended.
+    Deposed,
+    /// Its own candidate sealed it as lapsed before any renewal: most likely it was never granted, or
+    /// the grant came too late to be used. A process that is told that its name is unique and is
+    /// restarted at once leaves the same.
+    GivenUp,
+    /// Nobody led it: an operator made it, so that counting goes on above it.
+    Restored,
+    /// It was never sealed, and there is a greater one: made by a peer that does not seal.
+    Superseded,
+    /// It is sealed, and the record does not say why.
+    Sealed,
+    /// The object cannot be read.
+    Unreadable,
+}
+
+impl When {
+    /// Whether the best guess is what happened, to the resolution of the store's clock: a second on
+    /// most.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.at.is_some() && self.earliest == self.at && self.latest == self.at
+    }
+
+    fn exactly(at: Option<DateTime<Utc>>) -> When {
+        When { at, earliest: at, latest: at }
+    }
+
+    /// The best guess between its bounds, as far as there are any. Bounds that contradict each other
+    /// come from clocks that do, and are no bounds.
+    fn between(
+        at: Option<DateTime<Utc>>,
+        earliest: Option<DateTime<Utc>>,
+        latest: Option<DateTime<Utc>>,
+    ) -> When {
+        let earliest = earliest.filter(|earliest| latest.is_none_or(|latest| *earliest <= latest));
+        let at = at.map(|at| earliest.map_or(at, |earliest| at.max(earliest)));
+        let at = at.map(|at| latest.map_or(at, |latest| at.min(latest)));
+        When { at, earliest, latest }
+    }
+}
+
+impl End {
+    /// The word for it, as the command prints it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            End::Held => "held",
+            End::Resigned => "resigned",
+            End::Lapsed => "lapsed",
+            End::Deposed => "deposed",
+            End::GivenUp => "given_up",
+            End::Restored => "restored",
+            End::Superseded => "superseded",
+            End::Sealed => "sealed",
+            End::Unreadable => "unreadable",
+        }
+    }
+}
+
+impl Span {
+    /// The candidate's name, or a dash.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.candidate.as_deref().unwrap_or("-")
+    }
+
+    /// How long it led, by the best guesses; up to `now` if it still does. `None` if the begin is not
+    /// known, or if it most likely never led.
+    #[must_use]
+    pub fn led(&self, now: DateTime<Utc>) -> Option<Duration> {
+        if !self.is_of_a_leader() {
+            return None;
+        }
+        let until = self.until.at.unwrap_or(now);
+        Some((until - self.from.at?).to_std().unwrap_or_default())
+    }
+
+    /// Whether somebody led under it, as far as its object tells.
+    fn is_of_a_leader(&self) -> bool {
+        !matches!(self.end, End::GivenUp | End::Restored | End::Unreadable)
+    }
+}
+
+impl Hole {
+    /// How many epochs are missing.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.last.get() - self.first.get() + 1
+    }
+
+    /// Never: a hole has at least one epoch.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,199 @@
+//! From objects to spans: what each record and the store's dates say of begin and end.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{End, Hole, Span, When};
+use crate::epoch::Epoch;
+use crate::leader::time_of_day;
+use crate::protocol::message::Ended;
+use crate::record::Record;
+
+/// Longer names are cut: a foreign record may have one of 64 KiB, and thousands are kept.
+const LONGEST_NAME: usize = 1_024;
+
+/// An epoch object, as it was read.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) epoch: Epoch,
+    /// By the store's clock.
+    pub(super) written_at: Option<DateTime<Utc>>,
+    pub(super) body: Result<Record, String>,
+}
+
+/// The spans of objects in ascending order, the newest epoch among them as the last.
+pub(super) fn spans(found: Vec<Found>, now: DateTime<Utc>) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::with_capacity(found.len());
+    let newest = found.len().saturating_sub(1);
+    // The last seal before: nobody creates an epoch before the one below it is sealed.
+    let mut sealed = None;
+    for (number, found) in found.into_iter().enumerate() {
+        let span = span(found, sealed, number == newest, now);
+        if matches!(span.end, End::Resigned | End::Lapsed | End::Deposed | End::Restored) {
+            sealed = span.written_at.max(sealed);
+        }
+        spans.push(span);
+    }
+    superseded_at_the_latest(&mut spans);
+    spans
+}
+
+/// The epochs between those found, and those before the first: they have no object.
+pub(super) fn holes(first: Option<Epoch>, found: &[Epoch]) -> Vec<Hole> {
+    let between = |below: u64, above: Epoch| {
+        let (first, last) = (Epoch::new(below + 1)?, Epoch::new(above.get().checked_sub(1)?)?);
+        (first <= last).then_some(Hole { first, last })
+    };
+    let before = first.and_then(|first| between(0, first));
+    let later = found.windows(2).filter_map(|two| between(two[0].get(), two[1]));
+    before.into_iter().chain(later).collect()
+}
+
+fn span(
+    Found { epoch, written_at, body }: Found,
+    sealed: Option<DateTime<Utc>>,
+    newest: bool,
+    now: DateTime<Utc>,
+) -> Span {
+    let mut span = Span {
+        epoch,
+        candidate: None,
+        from: When::default(),
+        until: When::default(),
+        end: End::Unreadable,
+        lapsed: false,
+        sealed_by: None,
+        validity: None,
+        heartbeat: 0,
+        elected_at: None,
+        renewed_at: None,
+        sealed_at: None,
+        written_at,
+        unreadable: None,
+    };
+    let record = match body {
+        Ok(record) => record,
+        Err(why) => {
+            span.unreadable = Some(why);
+            (span.from, span.until) = (When::between(None, sealed, written_at), When::default());
+            return span;
+        }
+    };
+    let times = Times::of(&record, written_at);
+    span.end = end(&record, newest);
+    // Without a word of the leader's it may have begun at any time since the seal before.
+    let begin = times.elected.or(sealed).or(written_at);
+    span.from = When::between(begin, sealed, times.latest_begin.or(written_at));
+    span.until = until(&record, span.end, &times, &span.from);
+    if span.end == End::Held {
+        span.lapsed = span.until.latest.is_some_and(|latest| latest < now);
+        span.until.at = span.until.latest.filter(|_| span.lapsed);
+    }
+    span.validity = record.validity();
+    span.heartbeat = record.heartbeat;
+    (span.elected_at, span.renewed_at) = (record.elected_at, record.renewed_at);
+    span.sealed_at = record.sealed_at.filter(|_| record.expired);
+    span.sealed_by = record.sealed_by.filter(|_| record.expired).map(cut);
+    span.candidate = record.candidate.map(cut);
+    span
+}
+
+fn end(record: &Record, newest: bool) -> End {
+    let by_itself = record.candidate.is_some() && record.candidate == record.sealed_by;
+    match (record.expired, record.ended) {
+        // Also while it is held and not yet sealed.
+        (_, Some(Ended::Restored)) => End::Restored,
+        (false, _) if newest => End::Held,
+        (false, _) => End::Superseded,
+        (true, Some(Ended::Resigned)) => End::Resigned,
+        // Its create and its seal are all that was ever written.
+        (true, Some(Ended::Lapsed)) if by_itself && record.heartbeat <= 2 => End::GivenUp,
+        (true, Some(Ended::Lapsed)) => End::Lapsed,
+        (true, Some(Ended::Deposed)) => End::Deposed,
+        (true, Some(Ended::Unknown) | None) => End::Sealed,
+    }
+}
+
+fn until(record: &Record, end: End, times: &Times, from: &When) -> When {
+    let Times { renewed, written, .. } = *times;
+    let sealed = written.or(record.sealed_at);
+    let after_validity = |at: Option<DateTime<Utc>>| {
+        let validity = TimeDelta::from_std(record.validity()?).ok()?;
+        at?.checked_add_signed(validity)
+    };
+    let until = match end {
+        End::Resigned | End::Deposed | End::Sealed | End::GivenUp | End::Restored => {
+            When::exactly(sealed)
+        }
+        End::Lapsed => {
+            let sign = renewed.map(|sign| sealed.map_or(sign, |sealed| sign.min(sealed)));
+            let lease_end = after_validity(sign);
+            let latest = [lease_end, sealed].into_iter().flatten().min();
+            When::between(latest, sign.or(from.earliest), latest)
+        }
+        End::Held | End::Superseded => {
+            let latest = after_validity(written).or(record.expires_at.and_then(time_of_day));
+            When::between(latest.filter(|_| end == End::Superseded), written, latest)
+        }
+        End::Unreadable => When::default(),
+    };
+    match (until.at, from.at) {
+        // The clocks of a begin and of an end may disagree.
+        (Some(at), Some(from)) if at < from => When { at: Some(from), ..until },
+        _ => until,
+    }
+}
+
+/// Times that the leader noted, by the store's clock.
+struct Times {
+    /// The last that it noted came no later than the last write, whatever its clock says.
+    latest_begin: Option<DateTime<Utc>>,
+    elected: Option<DateTime<Utc>>,
+    renewed: Option<DateTime<Utc>>,
+    written: Option<DateTime<Utc>>,
+}
+
+impl Times {
+    /// If the leader wrote last, it noted when by its own clock, and the store by its: that is how
+    /// far the two clocks are apart. Otherwise they are taken to agree.
+    fn of(record: &Record, written: Option<DateTime<Utc>>) -> Times {
+        let own = match record.expired {
+            false => record.renewed_at.or(record.elected_at),
+            true if record.sealed_by == record.candidate => record.sealed_at,
+            true => None,
+        };
+        let apart = written.zip(own).map_or(TimeDelta::zero(), |(store, own)| store - own);
+        let by_the_store = |at: DateTime<Utc>| at.checked_add_signed(apart);
+        let last = own.or(record.renewed_at).or(record.elected_at);
+        let led = last.zip(record.elected_at).map(|(last, begin)| last - begin);
+        let led = led.filter(|led| *led >= TimeDelta::zero());
+        Times {
+            latest_begin: written.zip(led).and_then(|(at, led)| at.checked_sub_signed(led)),
+            elected: record.elected_at.and_then(by_the_store),
+            renewed: record.renewed_at.or(record.elected_at).and_then(by_the_store),
+            written,
+        }
+    }
+}
+
+/// Where nobody seals, an epoch ends with the begin of the next at the latest.
+fn superseded_at_the_latest(spans: &mut [Span]) {
+    for number in 1..spans.len() {
+        let next = spans[number].from;
+        let span = &mut spans[number - 1];
+        if span.end != End::Superseded {
+            continue;
+        }
+        let latest = [span.until.latest, next.latest].into_iter().flatten().min();
+        let at = [span.until.at, next.at].into_iter().flatten().min();
+        span.until = When::between(at, span.until.earliest, latest);
+        // A last touch after the successor's begin is a zombie's.
+        if let (Some(at), Some(from)) = (span.until.at, span.from.at) {
+            span.until.at = Some(at.max(from));
+        }
+    }
+}
+
+fn cut(mut name: String) -> String {
+    name.truncate(name.floor_char_boundary(LONGEST_NAME));
+    name
+}

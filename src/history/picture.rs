@@ -1,0 +1,123 @@
+//! The history as a drawing.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use super::totals::Between;
+use super::{End, History, Span};
+use crate::drawing::text::short;
+use crate::drawing::{Band, BandKind, Drawing, Interval, Mark};
+
+impl History {
+    /// The timeline under this heading: a lane per candidate, an interval per epoch, how each ended,
+    /// and the times without a leader. [`Drawing::svg`] gives the picture.
+    #[must_use]
+    pub fn drawing(&self, title: &str) -> Drawing {
+        let mut drawing = Drawing::new(title);
+        let first = |span: &Span| [span.from.at, span.written_at].into_iter().flatten().min();
+        let Some(origin) = self.spans.iter().filter_map(first).min() else { return drawing };
+        drawing.origin = Some(origin);
+        drawing.subtitle = self.subtitle(origin);
+        let at = |time: DateTime<Utc>| (time - origin).to_std().unwrap_or_default();
+        drawing.intervals =
+            self.spans.iter().filter_map(|span| interval(span, self.now, &at)).collect();
+        for between in self.between() {
+            drawing.bands.extend(band(between, &at));
+        }
+        drawing
+    }
+
+    fn subtitle(&self, origin: DateTime<Utc>) -> String {
+        let totals = self.totals();
+        let (Some(first), Some(last)) = (self.spans.first(), self.spans.last()) else {
+            return String::new();
+        };
+        let share = totals.nobody_share().unwrap_or_default() * 100.0;
+        format!(
+            "epochs {} to {}, {} to {} UTC; nobody led for about {} ({share:.1} %)",
+            first.epoch,
+            last.epoch,
+            origin.format("%F %T"),
+            self.now.format("%F %T"),
+            short(totals.nobody.about),
+        )
+    }
+}
+
+fn interval(
+    span: &Span,
+    now: DateTime<Utc>,
+    at: &impl Fn(DateTime<Utc>) -> Duration,
+) -> Option<Interval> {
+    let from = span.from.at.or(span.written_at)?;
+    // Solid as far as there was a sign of life; the rest of its lease is in doubt.
+    let perhaps = span.until.at.unwrap_or(now).max(from);
+    let sure = match span.end {
+        End::Lapsed | End::Superseded => span.until.earliest.unwrap_or(from).clamp(from, perhaps),
+        End::Held if span.lapsed => span.until.earliest.unwrap_or(from).clamp(from, perhaps),
+        End::Unreadable => from,
+        _ => perhaps,
+    };
+    let end = match span.end {
+        End::Held if !span.lapsed => Mark::GoesOn,
+        End::Held | End::Lapsed => Mark::Lapsed,
+        End::Resigned => Mark::Resigned,
+        End::Deposed => Mark::Deposed,
+        End::GivenUp => Mark::GivenUp,
+        End::Restored => Mark::Restored,
+        End::Superseded => Mark::Superseded,
+        End::Sealed | End::Unreadable => Mark::Unknown,
+    };
+    let lane = if span.unreadable.is_some() { "(unreadable)" } else { span.name() };
+    let mut interval = Interval::new(lane, span.epoch.to_string(), at(from), at(sure), end);
+    // Of one that was given up or cannot be read, the moment is all that is known.
+    if span.is_of_a_leader() {
+        interval.perhaps_until = at(perhaps);
+    } else {
+        (interval.until, interval.perhaps_until) = (interval.from, interval.from);
+    }
+    if span.elected_at.is_none() {
+        let latest = span.written_at.unwrap_or(from).clamp(from, perhaps);
+        interval.from = at(latest);
+        interval.until = interval.until.max(interval.from);
+    }
+    Some(interval.tip(tip(span, from, now)))
+}
+
+fn tip(span: &Span, from: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    let mut tip = format!("epoch {}: {}, from {}", span.epoch, span.name(), from.format("%F %TZ"));
+    if let Some(led) = span.led(now) {
+        let about = if span.until.is_exact() { "for" } else { "for about" };
+        tip += &format!(", {about} {}", short(led));
+    }
+    tip += &format!(", {}", span.end.name().replace('_', " "));
+    if let Some(by) = span.sealed_by.as_deref().filter(|by| Some(*by) != span.candidate.as_deref())
+    {
+        tip += &format!(" by {by}");
+    }
+    if let Some(why) = &span.unreadable {
+        tip += &format!(": {why}");
+    }
+    tip
+}
+
+fn band(between: Between, at: &impl Fn(DateTime<Utc>) -> Duration) -> Option<Band> {
+    let (kind, from, until, tip) = match between {
+        Between::Unknown { from, until } => {
+            let tip = "not known: epochs in it are missing or cannot be read".to_owned();
+            (BandKind::Unknown, from, until, tip)
+        }
+        Between::Gap(gap) => {
+            let length = gap.length;
+            let bounds = if length.at_least == length.at_most {
+                String::new()
+            } else {
+                format!(" (at least {}, at most {})", short(length.at_least), short(length.at_most))
+            };
+            let tip = format!("nobody leads for {}{bounds}", short(length.about));
+            (BandKind::Nobody, gap.from, gap.until, tip)
+        }
+    };
+    (from < until).then(|| Band { kind, from: at(from), until: at(until), tip })
+}

@@ -1,0 +1,287 @@
+//! Records and dates in, spans and gaps out.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::{Value, json};
+
+use super::build::{Found, holes, spans};
+use super::*;
+use crate::drawing::{BandKind, Mark};
+use crate::record::Record;
+
+const START: &str = "2026-11-20T12:00:00Z";
+
+fn at(seconds: f64) -> DateTime<Utc> {
+    let start: DateTime<Utc> = START.parse().expect("a time");
+    start + TimeDelta::milliseconds((seconds * 1e3) as i64)
+}
+
+fn when(when: &When) -> [Option<f64>; 3] {
+    let seconds = |at: DateTime<Utc>| (at - self::at(0.0)).as_seconds_f64();
+    [when.at.map(seconds), when.earliest.map(seconds), when.latest.map(seconds)]
+}
+
+fn secs(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+/// An epoch object: what was noted, by a clock that is this far ahead, and when it was last written.
+fn object(epoch: u64, written: f64, ahead: f64, change: Value) -> Found {
+    let mut body = json!({
+        "expired": false, "validity_ms": 30_000, "format": 1, "candidate": "a",
+        "nonce": "0123456789abcdef0123456789abcdef", "heartbeat": 9,
+    });
+    for (name, value) in change.as_object().expect("fields") {
+        body[name] = match value.as_f64().filter(|_| name.ends_with("_at")) {
+            Some(seconds) => json!(at(seconds + ahead)),
+            None => value.clone(),
+        };
+    }
+    let body = Record::parse(body.to_string().as_bytes()).map_err(|why| why.to_string());
+    Found { epoch: Epoch::new(epoch).expect("an epoch"), written_at: Some(at(written)), body }
+}
+
+fn resigned(epoch: u64, from: f64, until: f64, ahead: f64) -> Found {
+    let times = json!({
+        "elected_at": from, "renewed_at": until - 4.0, "sealed_at": until,
+        "expired": true, "ended": "resigned", "sealed_by": "a",
+    });
+    object(epoch, until, ahead, times)
+}
+
+/// It died right after its last renewal, and was sealed after its lease.
+fn lapsed(epoch: u64, from: f64, renewed: f64, sealed: f64) -> Found {
+    let times = json!({
+        "elected_at": from, "renewed_at": renewed, "sealed_at": sealed,
+        "expired": true, "ended": "lapsed", "sealed_by": "b",
+    });
+    object(epoch, sealed, 0.0, times)
+}
+
+fn held(epoch: u64, from: f64, renewed: f64) -> Found {
+    object(epoch, renewed, 0.0, json!({ "elected_at": from, "renewed_at": renewed }))
+}
+
+fn history(found: Vec<Found>, now: f64) -> History {
+    let epochs: Vec<Epoch> = found.iter().map(|found| found.epoch).collect();
+    let holes = holes(epochs.first().copied(), &epochs);
+    let (layout, now) = (Layout::EpochFiles, at(now));
+    History { layout, spans: spans(found, now), holes, left_out: 0, now, requests: 0 }
+}
+
+#[test]
+fn a_resignation_is_dated_by_the_store() {
+    let history = history(vec![resigned(1, 0.0, 50.0, 0.0)], 60.0);
+    let span = &history.spans[0];
+    assert_eq!((span.end, span.name()), (End::Resigned, "a"));
+    assert_eq!(when(&span.until), [Some(50.0); 3]);
+    assert!(span.until.is_exact() && !span.from.is_exact());
+    assert_eq!(when(&span.from), [Some(0.0), None, Some(0.0)]);
+    assert_eq!(span.led(history.now), Some(secs(50.0)));
+}
+
+#[test]
+fn a_leader_whose_clock_is_wrong_is_put_right_by_the_store() {
+    for ahead in [-7_200.0, 7_200.0] {
+        let history =
+            history(vec![resigned(1, 0.0, 9.0, 0.0), resigned(2, 10.0, 50.0, ahead)], 60.0);
+        let span = &history.spans[1];
+        assert_eq!(when(&span.from), [Some(10.0), Some(9.0), Some(10.0)], "{ahead}");
+        assert_eq!(span.elected_at, Some(at(10.0 + ahead)), "as recorded");
+        assert_eq!(history.gaps()[0].length.about, secs(1.0));
+    }
+}
+
+#[test]
+fn a_begin_lies_between_the_seal_before_and_what_its_own_leader_needed() {
+    // By its own clock it led for 30 s until its last renewal, and the seal came at 85.
+    for (ahead, begin) in [(0.0, 12.0), (-500.0, 10.0), (500.0, 55.0)] {
+        let times = json!({
+            "elected_at": 12.0, "renewed_at": 42.0, "expired": true, "ended": "deposed",
+            "sealed_by": "operator",
+        });
+        let second = object(2, 85.0, ahead, times);
+        let history = history(vec![resigned(1, 0.0, 10.0, 0.0), second], 100.0);
+        let span = &history.spans[1];
+        assert_eq!(when(&span.from), [Some(begin), Some(10.0), Some(55.0)], "{ahead}");
+        assert_eq!((span.end, when(&span.until)), (End::Deposed, [Some(85.0); 3]));
+    }
+}
+
+#[test]
+fn who_dies_led_until_its_last_renewal_at_least_and_its_lease_at_most() {
+    let history = history(vec![lapsed(1, 0.0, 40.0, 72.0), held(2, 73.0, 80.0)], 90.0);
+    let span = &history.spans[0];
+    assert_eq!(when(&span.until), [Some(70.0), Some(40.0), Some(70.0)]);
+    let gap = history.gaps()[0];
+    let length = gap.length;
+    assert_eq!((length.about, length.at_least, length.at_most), (secs(3.0), secs(2.0), secs(33.0)));
+    assert_eq!((gap.after, gap.before), (Epoch::FIRST, Epoch::new(2)));
+    // An operator vouched that it was dead: the lease had not ended.
+    let history = self::history(vec![lapsed(1, 0.0, 40.0, 45.0), held(2, 46.0, 80.0)], 90.0);
+    assert_eq!(when(&history.spans[0].until), [Some(45.0), Some(40.0), Some(45.0)]);
+}
+
+#[test]
+fn who_leads_has_no_end_and_who_is_silent_may_have_lapsed() {
+    let leads = history(vec![held(1, 0.0, 40.0)], 50.0);
+    let span = &leads.spans[0];
+    assert_eq!((span.end, span.lapsed), (End::Held, false));
+    assert_eq!(when(&span.until), [None, Some(40.0), Some(70.0)]);
+    assert_eq!((span.led(leads.now), leads.totals().nobody.at_most), (Some(secs(50.0)), secs(0.0)));
+    let silent = history(vec![held(1, 0.0, 40.0)], 100.0);
+    let span = &silent.spans[0];
+    assert_eq!((span.end, span.lapsed), (End::Held, true));
+    assert_eq!(when(&span.until), [Some(70.0), Some(40.0), Some(70.0)]);
+    let nobody = silent.totals().nobody;
+    assert_eq!(
+        (nobody.about, nobody.at_least, nobody.at_most),
+        (secs(30.0), secs(30.0), secs(60.0))
+    );
+    assert_eq!(silent.gaps()[0].before, None);
+}
+
+#[test]
+fn what_was_restored_was_led_by_nobody() {
+    let times = json!({
+        "sealed_at": 20.0, "sealed_by": "operator", "expired": true, "ended": "restored",
+    });
+    let history = history(vec![resigned(1, 0.0, 10.0, 0.0), object(9, 20.0, 0.0, times)], 30.0);
+    let span = &history.spans[1];
+    assert_eq!((span.end, span.led(history.now)), (End::Restored, None));
+}
+
+#[test]
+fn what_was_given_up_neither_leads_nor_ends_a_gap() {
+    let times = json!({
+        "elected_at": 12.0, "renewed_at": 12.0, "sealed_at": 13.0, "heartbeat": 2,
+        "expired": true, "ended": "lapsed", "sealed_by": "a",
+    });
+    let given_up = object(2, 13.0, 0.0, times);
+    let found = vec![resigned(1, 0.0, 10.0, 0.0), given_up, held(3, 20.0, 25.0)];
+    let history = history(found, 30.0);
+    assert_eq!(history.spans[1].end, End::GivenUp);
+    assert_eq!(history.spans[1].led(history.now), None);
+    let gaps = history.gaps();
+    assert_eq!((gaps.len(), gaps[0].length.about), (1, secs(10.0)));
+    // The same seal of an epoch that was renewed is that of a process that was restarted.
+    let times = json!({
+        "elected_at": 0.0, "renewed_at": 5.0, "sealed_at": 6.0, "heartbeat": 3,
+        "expired": true, "ended": "lapsed", "sealed_by": "a",
+    });
+    let restarted = self::history(vec![object(1, 6.0, 0.0, times)], 7.0);
+    assert_eq!(restarted.spans[0].end, End::Lapsed);
+}
+
+#[test]
+fn peers_that_do_not_seal_are_superseded_and_say_little() {
+    let foreign = |epoch, written| {
+        let body = Record::parse(br#"{"validity_ms": 10000, "expired": false}"#);
+        let body = body.map_err(|why| why.to_string());
+        Found { epoch: Epoch::new(epoch).expect("an epoch"), written_at: Some(at(written)), body }
+    };
+    let history = history(vec![foreign(1, 5.0), foreign(2, 12.0), foreign(3, 40.0)], 41.0);
+    let ends: Vec<End> = history.spans.iter().map(|span| span.end).collect();
+    assert_eq!(ends, [End::Superseded, End::Superseded, End::Held]);
+    assert_eq!(when(&history.spans[0].until), [Some(12.0), Some(5.0), Some(12.0)]);
+    assert_eq!(when(&history.spans[1].until), [Some(22.0), Some(12.0), Some(22.0)]);
+    assert_eq!(history.spans[2].name(), "-");
+    // `{}` is no record of his, either.
+    let mut found = vec![foreign(1, 5.0), foreign(2, 12.0)];
+    found[0].body = Record::parse(b"{}").map_err(|why| why.to_string());
+    let history = self::history(found, 13.0);
+    assert_eq!(history.spans[0].end, End::Unreadable);
+    assert!(
+        history.spans[0].unreadable.as_ref().is_some_and(|why| why.contains("a field is missing"))
+    );
+}
+
+#[test]
+fn holes_are_told_and_are_no_gaps() {
+    let found =
+        vec![resigned(91, 0.0, 10.0, 0.0), resigned(95, 60.0, 70.0, 0.0), held(96, 71.0, 75.0)];
+    let history = history(found, 80.0);
+    let holes: Vec<_> =
+        history.holes.iter().map(|h| (h.first.get(), h.last.get(), h.len())).collect();
+    assert_eq!(holes, [(1, 90, 90), (92, 94, 3)]);
+    let totals = history.totals();
+    assert_eq!((totals.time, totals.unknown), (secs(80.0), secs(50.0)));
+    assert_eq!((totals.nobody.about, totals.led), (secs(1.0), secs(29.0)));
+    assert_eq!(totals.nobody_share(), Some(1.0 / 30.0));
+    // Nor is it known who led in an epoch that cannot be read.
+    let mut found = vec![resigned(1, 0.0, 10.0, 0.0), held(2, 11.0, 12.0), held(3, 20.0, 25.0)];
+    found[1].body = Err("its body is empty".to_owned());
+    let history = self::history(found, 30.0);
+    assert_eq!((history.totals().unknown, history.gaps()), (secs(10.0), vec![]));
+}
+
+#[test]
+fn nothing_is_drawn_of_nothing() {
+    let history = history(Vec::new(), 10.0);
+    assert_eq!((history.totals(), history.gaps()), (Totals::default(), vec![]));
+    assert!(history.drawing("x").svg().contains("nobody has led yet"));
+}
+
+/// Records may say anything, as may the dates of a store.
+#[test]
+fn no_times_are_too_wild() {
+    let wild =
+        ["1970-01-01T00:00:00Z", "+262142-12-31T23:59:59Z", "-262143-01-01T00:00:00Z", START];
+    let pick = |number: usize| json!(wild[number % wild.len()]);
+    let ended = ["resigned", "lapsed", "deposed", "?"];
+    let validity = [1, 30_000, 31_000_000_000_u64];
+    for seed in 0..256 {
+        let record = |digit: usize| {
+            let times = json!({
+                "elected_at": pick(seed >> (2 * digit)), "renewed_at": pick(seed >> (2 * digit + 2)),
+                "sealed_at": pick(seed >> (digit + 1)), "sealed_by": (seed % 2 == 0).then_some("a"),
+                "expired": digit != 2 && seed % 3 != 0, "heartbeat": seed % 4,
+                "ended": ended[(seed + digit) % 4], "validity_ms": validity[seed % 3],
+            });
+            let mut found = object(digit as u64 + 1, 0.0, 0.0, times);
+            let text = wild[(seed >> digit) % wild.len()];
+            found.written_at = if seed % 5 == 0 { None } else { text.parse().ok() };
+            found
+        };
+        let history = history((0..3).map(record).collect(), 0.0);
+        for span in &history.spans {
+            for when in [span.from, span.until] {
+                let bounds = [when.earliest, when.at, when.latest];
+                let known: Vec<_> = bounds.into_iter().flatten().collect();
+                assert!(
+                    known.is_sorted() || span.until.at == span.from.at,
+                    "seed {seed}: {span:?}"
+                );
+            }
+        }
+        let nobody = history.totals().nobody;
+        assert!(nobody.at_least <= nobody.at_most, "seed {seed}: {history:?}");
+        roxmltree::Document::parse(&history.drawing("wild").svg()).expect("XML");
+    }
+}
+
+#[test]
+fn the_drawing_shows_what_is_known_and_what_is_in_doubt() {
+    let found = vec![lapsed(2, 0.0, 40.0, 72.0), resigned(3, 75.0, 90.0, 0.0), held(6, 95.0, 99.0)];
+    let drawing = history(found, 100.0).drawing("a < b");
+    let told: Vec<_> = drawing
+        .intervals
+        .iter()
+        .map(|i| (&*i.label, i.from, i.until, i.perhaps_until, i.end))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("2", secs(0.0), secs(40.0), secs(70.0), Mark::Lapsed),
+            ("3", secs(75.0), secs(90.0), secs(90.0), Mark::Resigned),
+            ("6", secs(95.0), secs(100.0), secs(100.0), Mark::GoesOn),
+        ]
+    );
+    let bands: Vec<_> = drawing.bands.iter().map(|b| (b.kind, b.from, b.until)).collect();
+    let expected =
+        [(BandKind::Nobody, secs(70.0), secs(75.0)), (BandKind::Unknown, secs(90.0), secs(95.0))];
+    assert_eq!(bands, expected);
+    assert_eq!(
+        drawing.intervals[0].tip,
+        "epoch 2: a, from 2026-11-20 12:00:00Z, for about 1m 10s, lapsed by b"
+    );
+}

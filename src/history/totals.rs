@@ -1,0 +1,182 @@
+//! How long nobody led.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use super::{End, History, Span};
+use crate::epoch::Epoch;
+
+/// A duration, and how well it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[non_exhaustive]
+pub struct Extent {
+    /// The best guess.
+    pub about: Duration,
+    /// No less than this.
+    pub at_least: Duration,
+    /// No more than this.
+    pub at_most: Duration,
+}
+
+/// A time without a leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Gap {
+    /// The last epoch that had a leader.
+    pub after: Epoch,
+    /// The next that had; `None` if nobody has led since.
+    pub before: Option<Epoch>,
+    /// Its begin, by the best guess.
+    pub from: DateTime<Utc>,
+    /// Its end, by the best guess.
+    pub until: DateTime<Utc>,
+    /// How long it is.
+    pub length: Extent,
+}
+
+/// What all epochs come to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Totals {
+    /// From the first begin that is known until now, or until the last lease ends.
+    pub time: Duration,
+    /// How much of it nobody led.
+    pub nobody: Extent,
+    /// How much of it is not known: epochs in it are compacted or cannot be read.
+    pub unknown: Duration,
+    /// How much of it somebody led, by the best guess: the rest.
+    pub led: Duration,
+    /// The longest time without a leader.
+    pub longest_gap: Option<Gap>,
+}
+
+impl Extent {
+    fn add(&mut self, other: Extent) {
+        self.about = self.about.saturating_add(other.about);
+        self.at_least = self.at_least.saturating_add(other.at_least);
+        self.at_most = self.at_most.saturating_add(other.at_most);
+    }
+}
+
+impl Totals {
+    /// Which part of the time that is known nobody led, 0 to 1; `None` if none is known.
+    #[must_use]
+    pub fn nobody_share(&self) -> Option<f64> {
+        let known = self.time.saturating_sub(self.unknown);
+        (!known.is_zero()).then(|| self.nobody.about.div_duration_f64(known).min(1.0))
+    }
+}
+
+/// What lies between two leaders.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Between {
+    Gap(Gap),
+    Unknown { from: DateTime<Utc>, until: DateTime<Utc> },
+}
+
+impl History {
+    /// The times without a leader, in ascending order. Where epochs are missing between two, nothing
+    /// is known, so that is no gap; an epoch that was given up does not end one.
+    #[must_use]
+    pub fn gaps(&self) -> Vec<Gap> {
+        let gap = |between| match between {
+            Between::Gap(gap) => Some(gap),
+            Between::Unknown { .. } => None,
+        };
+        self.between().into_iter().filter_map(gap).collect()
+    }
+
+    /// What all epochs come to.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        let leaders = || self.spans.iter().filter(|span| span.is_of_a_leader());
+        let Some(from) = leaders().filter_map(|span| span.from.at).min() else { return totals };
+        let until = self.now.max(leaders().filter_map(|span| span.until.at).max().unwrap_or(from));
+        totals.time = length(from, until);
+        for between in self.between() {
+            match between {
+                Between::Unknown { from, until } => {
+                    totals.unknown = totals.unknown.saturating_add(length(from, until));
+                }
+                Between::Gap(gap) => {
+                    totals.nobody.add(gap.length);
+                    let longest = totals.longest_gap.map(|longest| longest.length.about);
+                    if longest < Some(gap.length.about) {
+                        totals.longest_gap = Some(gap);
+                    }
+                }
+            }
+        }
+        totals.led = totals.time.saturating_sub(totals.nobody.about).saturating_sub(totals.unknown);
+        totals
+    }
+
+    pub(super) fn between(&self) -> Vec<Between> {
+        let mut between = Vec::new();
+        let mut before: Option<&Span> = None;
+        // Since `before`, an epoch that cannot be read may have had a leader.
+        let mut unreadable = false;
+        for span in &self.spans {
+            unreadable |= span.end == End::Unreadable;
+            if !span.is_of_a_leader() {
+                continue;
+            }
+            if let Some(before) = before {
+                let known = !unreadable && !self.misses(before.epoch, span.epoch);
+                between.extend(between_two(before, span, known));
+            }
+            (before, unreadable) = (Some(span), false);
+        }
+        if let Some(last) = before {
+            between.extend(self.since(last, !unreadable));
+        }
+        between
+    }
+
+    fn misses(&self, after: Epoch, before: Epoch) -> bool {
+        let starts = self.holes.partition_point(|hole| hole.first < after);
+        self.holes.get(starts).is_some_and(|hole| hole.first < before)
+    }
+
+    /// From the end of the last leader until now.
+    fn since(&self, last: &Span, known: bool) -> Option<Between> {
+        let from = last.until.at.filter(|at| *at < self.now)?;
+        if !known {
+            return Some(Between::Unknown { from, until: self.now });
+        }
+        let length = Extent {
+            about: length(from, self.now),
+            at_least: length(last.until.latest.unwrap_or(from), self.now),
+            at_most: length(last.until.earliest.unwrap_or(from), self.now),
+        };
+        let (after, until) = (last.epoch, self.now);
+        Some(Between::Gap(Gap { after, before: None, from, until, length }))
+    }
+}
+
+fn between_two(before: &Span, next: &Span, known: bool) -> Option<Between> {
+    let (from, until) = (before.until.at?, next.from.at?);
+    let gap = Extent {
+        about: length(from, until),
+        at_least: length(before.until.latest.unwrap_or(from), next.from.earliest.unwrap_or(until)),
+        at_most: length(before.until.earliest.unwrap_or(from), next.from.latest.unwrap_or(until)),
+    };
+    if !known {
+        return (from < until).then_some(Between::Unknown { from, until });
+    }
+    let (after, before) = (before.epoch, Some(next.epoch));
+    // A gap that may be there, but is not by the best guess, counts in the bounds alone.
+    (gap != Extent::default()).then_some(Between::Gap(Gap {
+        after,
+        before,
+        from,
+        until: until.max(from),
+        length: gap,
+    }))
+}
+
+fn length(from: DateTime<Utc>, until: DateTime<Utc>) -> Duration {
+    (until - from).to_std().unwrap_or_default()
+}

@@ -1,0 +1,66 @@
+//! A view of a lease.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Loss;
+use crate::clock::Moment;
+use crate::driver::Lead;
+use crate::epoch::Epoch;
+
+/// The lease of a [`Leadership`](super::Leadership), for those who ask about it but do not hold it:
+/// the handlers of a service, a health check. Clones are cheap and see the same lease.
+///
+/// It does not keep the leadership: once that is resigned, lost or dropped, [`check`](Lease::check)
+/// fails. Nothing here sends a request.
+#[derive(Clone)]
+pub struct Lease(pub(super) Arc<Lead>);
+
+impl Lease {
+    /// The epoch, which is the fencing token while [`check`](Lease::check) says so.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.0.epoch
+    }
+
+    /// The display name under which it was won.
+    #[must_use]
+    pub fn candidate(&self) -> &str {
+        &self.0.candidate
+    }
+
+    /// The token, if the lease still runs at this moment; see
+    /// [`Leadership::check`](super::Leadership::check).
+    ///
+    /// # Errors
+    /// The reason of the loss, for ever after.
+    pub fn check(&self) -> Result<Epoch, Loss> {
+        self.0.check()
+    }
+
+    /// What is left of it, by the smaller of the boot clock and the wall clock; zero once lost.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        match self.check() {
+            Ok(_) => self.0.remaining(),
+            Err(_) => Duration::ZERO,
+        }
+    }
+
+    /// When it ends unless it is renewed, on both clocks of this machine.
+    #[must_use]
+    pub fn end(&self) -> Moment {
+        self.0.end()
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("epoch", &self.0.epoch)
+            .field("candidate", &self.0.candidate)
+            .field("end", &self.0.end())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,93 @@
+//! What operators do to an election by hand, and what came of it.
+
+use std::time::Duration;
+
+use crate::epoch::Epoch;
+use crate::leader::Leader;
+use crate::protocol::depose::Order;
+use crate::protocol::message::Ended;
+
+/// How [`Election::depose`](crate::Election::depose) is meant. The default: whoever leads now, who
+/// may be alive.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Depose {
+    only: Option<Epoch>,
+    force: bool,
+}
+
+impl Depose {
+    /// Only if this is still the newest epoch, so that nobody else is deposed who was elected
+    /// meanwhile.
+    pub fn only(mut self, epoch: Epoch) -> Depose {
+        self.only = Some(epoch);
+        self
+    }
+
+    /// Vouches that the holder is dead: its successor does not wait for its lease. If it lives after
+    /// all, two believe that they lead, for up to its validity; only the tokens tell them apart.
+    pub fn force(mut self, force: bool) -> Depose {
+        self.force = force;
+        self
+    }
+
+    pub(crate) fn order(self) -> Order {
+        Order { only: self.only, force: self.force }
+    }
+}
+
+/// What [`Election::depose`](crate::Election::depose) came to. Only with `Sealed` has anything been
+/// written.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Deposed {
+    /// The epoch is sealed. Its holder learns of it with its next renewal
+    /// ([`Loss::Sealed`](crate::Loss::Sealed)).
+    Sealed {
+        /// Who held it.
+        leader: Leader,
+        /// How long a successor waits, from when it first sees the seal: the holder's lease by its
+        /// record, and the drift. It waits less if it has watched the holder. Nothing with
+        /// [`force`](Depose::force).
+        wait: Duration,
+    },
+    /// It was sealed before; nothing was to be done.
+    Already {
+        /// Who held it.
+        leader: Leader,
+        /// How it ended.
+        ended: Ended,
+    },
+    /// The newest epoch is not the one that was meant, but this.
+    NotCurrent(Leader),
+    /// The record does not say for how long its holder may believe in it: it is a foreign peer's,
+    /// has no validity, or cannot be read. Once it is known to be dead, use
+    /// [`force`](Depose::force).
+    NeedsForce(Leader),
+    /// The holder renewed its lease each time before the seal came. Try again.
+    Renewed(Leader),
+    /// There is no epoch.
+    Vacant,
+}
+
+/// What [`Election::restore`](crate::Election::restore) came to. Unless it is `Sealed`, candidates
+/// find the election as it was, or waiting for this to be run again.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Restored {
+    /// The epoch is there and sealed: the next leader gets a greater one.
+    Sealed {
+        /// The epoch.
+        epoch: Epoch,
+        /// How long a successor waits, from when it first sees the seal: for what was asked for, and
+        /// for the leases of those who were deposed by this.
+        wait: Duration,
+    },
+    /// It was restored before, and nobody has been elected since.
+    Already(Epoch),
+    /// There is an epoch as great or greater, so counting goes on above it already.
+    Exists(Leader),
+    /// An epoch below does not say for how long its holder may believe in it. Depose it with
+    /// [`force`](Depose::force) once it is known to be dead, and restore again.
+    NeedsForce(Leader),
+}

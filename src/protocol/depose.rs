@@ -1,0 +1,130 @@
+//! What an operator's order does to an epoch (docs/protocol.md, section 4, **Depose**).
+//!
+//! It decides on what was just read; the write that it asks for has that reading's ETag as its
+//! condition. So a renewal in between makes the store refuse it, and it is decided anew.
+
+use std::time::Duration;
+
+use super::message::{Ended, Seen};
+use crate::epoch::Epoch;
+
+/// What the operator wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Order {
+    /// Only this epoch: nothing happens to another.
+    pub only: Option<Epoch>,
+    /// The operator vouches that the holder is dead, so nobody need wait for its lease.
+    pub force: bool,
+}
+
+/// What the order comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Overwrite it with its sealed record, `If-Match`.
+    Seal { heartbeat: u64, ended: Ended },
+    /// It is sealed, and nothing is left to do.
+    Sealed(Ended),
+    /// It is another epoch than the one that the order is about.
+    NotCurrent,
+    /// The record does not say for how long its holder may believe in it, so successors would wait
+    /// for ever, or not at all.
+    NeedsForce,
+}
+
+impl Order {
+    /// Decides on an epoch as it was read; `seen` is `None` where its body is not a record.
+    pub fn decide(self, epoch: Epoch, seen: Option<&Seen>, validity: Option<Duration>) -> Verdict {
+        if self.only.is_some_and(|only| only != epoch) {
+            return Verdict::NotCurrent;
+        }
+        let ended = if self.force { Ended::Lapsed } else { Ended::Deposed };
+        let Some(seen) = seen else {
+            let seal = Verdict::Seal { heartbeat: 1, ended };
+            return if self.force { seal } else { Verdict::NeedsForce };
+        };
+        // By one, so that who saw the last renewal knows that it was the last (section 4b).
+        let seal = Verdict::Seal { heartbeat: seen.heartbeat.saturating_add(1), ended };
+        match seen.ended {
+            Some(_) if self.force && seen.is_waited_for() => seal,
+            Some(ended) => Verdict::Sealed(ended),
+            None if self.force => seal,
+            None if seen.nonce.is_none() || validity.is_none() => Verdict::NeedsForce,
+            None => seal,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::message::Nonce;
+
+    const VALIDITY: Option<Duration> = Some(Duration::from_secs(30));
+    const PLAIN: Order = Order { only: None, force: false };
+    const FORCE: Order = Order { only: None, force: true };
+
+    fn epoch(number: u64) -> Epoch {
+        Epoch::new(number).unwrap()
+    }
+
+    fn seen(nonce: u128, ended: Option<Ended>) -> Seen {
+        let nonce = (nonce != 0).then(|| Nonce::from_bits(nonce));
+        Seen { nonce, heartbeat: 4, ended, reclaimable: false }
+    }
+
+    fn decide(order: Order, seen: Seen, validity: Option<Duration>) -> Verdict {
+        order.decide(epoch(3), Some(&seen), validity)
+    }
+
+    #[test]
+    fn a_held_epoch_is_sealed_one_heartbeat_on() {
+        let seal = |ended| Verdict::Seal { heartbeat: 5, ended };
+        assert_eq!(decide(PLAIN, seen(7, None), VALIDITY), seal(Ended::Deposed));
+        assert_eq!(decide(FORCE, seen(7, None), VALIDITY), seal(Ended::Lapsed));
+        let mut last = seen(7, None);
+        last.heartbeat = u64::MAX;
+        let seal = Verdict::Seal { heartbeat: u64::MAX, ended: Ended::Deposed };
+        assert_eq!(decide(PLAIN, last, VALIDITY), seal);
+    }
+
+    #[test]
+    fn only_the_epoch_that_was_named() {
+        for (only, other) in [(3, false), (2, true), (4, true)] {
+            for force in [false, true] {
+                let order = Order { only: Some(epoch(only)), force };
+                let verdict = decide(order, seen(7, None), VALIDITY);
+                assert_eq!(verdict == Verdict::NotCurrent, other, "{order:?}: {verdict:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_waited_for_needs_force() {
+        let seal = |heartbeat| Verdict::Seal { heartbeat, ended: Ended::Lapsed };
+        for (nonce, validity) in [(7, None), (0, VALIDITY), (0, None)] {
+            assert_eq!(decide(PLAIN, seen(nonce, None), validity), Verdict::NeedsForce);
+            assert_eq!(decide(FORCE, seen(nonce, None), validity), seal(5));
+        }
+        assert_eq!(PLAIN.decide(epoch(3), None, None), Verdict::NeedsForce);
+        assert_eq!(FORCE.decide(epoch(3), None, None), seal(1));
+    }
+
+    /// With force the wait after a seal is called off, too; without, a seal is left as it is.
+    #[test]
+    fn a_sealed_epoch_is_sealed_again_only_to_end_a_wait() {
+        let words = [Ended::Resigned, Ended::Lapsed, Ended::Deposed, Ended::Unknown];
+        for ended in words {
+            for nonce in [0, 7] {
+                let seen = seen(nonce, Some(ended));
+                assert_eq!(decide(PLAIN, seen, VALIDITY), Verdict::Sealed(ended));
+                let expected = match ended {
+                    Ended::Deposed | Ended::Unknown if nonce != 0 => {
+                        Verdict::Seal { heartbeat: 5, ended: Ended::Lapsed }
+                    }
+                    _ => Verdict::Sealed(ended),
+                };
+                assert_eq!(decide(FORCE, seen, VALIDITY), expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `tenure cost`: what it prints, and which prices it refuses.
+
+use super::bench::{Bench, tenure};
+
+fn cost(options: &[&str]) -> serde_json::Value {
+    let said = tenure(&[&["cost", "--json"][..], options].concat());
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    serde_json::from_str(&said.out).expect("one JSON object")
+}
+
+#[test]
+fn every_role_and_every_service_has_a_line() {
+    let said = tenure(&["cost", "--observers", "2"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    for line in [
+        "the leader                    259,200            0       86,400            0",
+        "a follower, of 2                    0            0      518,400            0",
+        "an observer, of 2                   0            0      518,400            0",
+        "the compactor                       0        1,440            0           30",
+        "S3 Standard, USD              1.33      0.21",
+        "S3 Express, USD",
+        "Cloud Storage, USD",
+        "Azure Blob, USD",
+        "DynamoDB, USD",
+        "https://aws.amazon.com/s3/pricing/",
+    ] {
+        assert!(said.out.contains(line), "{line:?} is not in {}", said.out);
+    }
+}
+
+#[test]
+fn the_settings_are_reckoned_with() {
+    let base = cost(&[]);
+    let reads = |report: &serde_json::Value| report["requests"]["all"]["reads"].as_f64();
+    assert!(reads(&cost(&["--candidates", "10"])) > reads(&base));
+    assert!(reads(&cost(&["--poll", "1s"])) > reads(&base));
+    let slow = cost(&["--validity", "60s", "--poll", "5s"]);
+    assert_eq!(slow["requests"]["leader"]["writes"], 129_600.0);
+    let single = cost(&["--layout", "single-object"]);
+    assert_eq!(single["requests"]["leader"]["reads"], 0.0);
+    assert_eq!(single["requests"]["compactor"]["lists"], 0.0);
+    assert_eq!(single["layout"], "single-object");
+    let alone = tenure(&["cost", "--candidates", "1", "--layout", "single-object"]).out;
+    assert!(!alone.contains("a follower,") && !alone.contains("the compactor"), "{alone}");
+    tenure(&["cost", "--poll", "31s"]).fails(64, &["31s", "30s"]);
+    assert_eq!(tenure(&["cost", "--candidates", "0"]).code, 64);
+    assert_eq!(tenure(&["cost", "--elections-per-day", "NaN"]).code, 64);
+}
+
+#[test]
+fn prices_come_from_a_file() {
+    let bench = Bench::new();
+    let file = bench.path("prices.json");
+    let name = file.to_str().expect("UTF-8");
+    // As the help shows it.
+    let help = tenure(&["cost", "--help"]).out;
+    let start = help.find("{\"name\"").expect("an example");
+    let end = start + help[start..].find('}').expect("its end") + 1;
+    std::fs::write(&file, &help[start..end]).expect("a file");
+    let costs = cost(&["--prices", name])["costs"].clone();
+    assert_eq!((costs[0]["prices"]["name"].as_str(), costs[1].is_null()), (Some("ours"), true));
+    std::fs::write(&file, r#"{"name":"x","write":1,"lists":2}"#).expect("a file");
+    tenure(&["cost", "--prices", name]).fails(64, &[name, "unknown field `lists`", "`list`"]);
+    tenure(&["cost", "--prices", "/no/such/file"]).fails(64, &["/no/such/file", "No such file"]);
+}

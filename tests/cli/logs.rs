@@ -1,0 +1,134 @@
+//! `--log-format json`: nothing on stderr but JSON, whatever happens.
+
+use serde_json::Value;
+
+use super::bench::{Bench, Said, command, said, tenure};
+
+/// Its lines, each an object as a collector wants it.
+#[track_caller]
+fn lines(said: &Said) -> Vec<Value> {
+    let parse = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap_or_else(|why| {
+            panic!("{why}: a line that is no JSON: {line:?}\nin {said:?}");
+        });
+        for (name, part) in [("timestamp", "T"), ("level", ""), ("target", "tenure")] {
+            let text = line[name].as_str().unwrap_or_else(|| panic!("no {name} in {line}"));
+            assert!(text.contains(part), "{name} in {line}");
+        }
+        assert!(line["fields"]["message"].is_string(), "{line}");
+        line
+    };
+    said.err.lines().map(parse).collect()
+}
+
+#[track_caller]
+fn outcomes(said: &Said) -> Vec<String> {
+    let word = |line: Value| line["fields"]["outcome"].as_str().unwrap_or("-").to_owned();
+    lines(said).into_iter().map(word).collect()
+}
+
+fn of_span(line: &Value, field: &str) -> Value {
+    let spans = line["spans"].as_array().expect("spans");
+    spans.iter().map(|span| span[field].clone()).find(|value| !value.is_null()).unwrap_or_default()
+}
+
+#[test]
+fn a_run_that_ends_well() {
+    let bench = Bench::new();
+    let name = "größe \"7\"";
+    let said = bench.run("run", &["--log-format", "json", "--name", name, "--", "true"]);
+    assert_eq!((said.code, said.out.as_str()), (0, ""));
+    assert_eq!(outcomes(&said), ["campaigning", "elected", "resigned"]);
+    for line in lines(&said) {
+        assert_eq!(of_span(&line, "candidate"), name);
+        assert_eq!(of_span(&line, "store"), *bench.url());
+    }
+    assert_eq!(of_span(&lines(&said)[1], "epoch"), 1);
+}
+
+#[test]
+fn a_run_that_loses_its_lease() {
+    let deaf = "trap '' TERM; while :; do sleep 1; done";
+    for (then, expected) in [("exec sleep 60", "terminated"), (deaf, "killed")] {
+        let bench = Bench::new();
+        let gone = format!("rm -r '{}'; {then}", bench.path("store").display());
+        let options = ["--log-format=json", "--validity", "2s", "--", "sh", "-c", &gone];
+        let said = bench.run("run", &options);
+        assert_eq!(said.code, 75, "{said:?}");
+        let outcomes = outcomes(&said);
+        assert_eq!(outcomes[..2], ["campaigning", "elected"], "{said:?}");
+        assert_eq!(outcomes.last().map(String::as_str), Some("failed"), "{said:?}");
+        assert!(outcomes.iter().any(|word| word == expected), "{said:?}");
+        let all = lines(&said);
+        assert_eq!(all.last().expect("a line")["fields"]["exit_code"], 75);
+        assert!(all[2..all.len() - 1].iter().all(|line| of_span(line, "epoch") == 1), "{said:?}");
+    }
+}
+
+/// What the other processes say of `run`, the library's own events, and all the spans.
+#[test]
+fn all_that_the_library_says_of_a_run_whose_command_is_not_there() {
+    let bench = Bench::new();
+    let url = bench.url();
+    let line = ["run", "--log-format", "json", "--store", &url, "--", "tenure-test-none"];
+    let mut command = command(&line);
+    let said = said(command.env("RUST_LOG", "trace").output().expect("it runs"));
+    assert_eq!(said.code, 127);
+    let failed: Vec<_> = lines(&said)
+        .into_iter()
+        .filter(|line| line["fields"]["exit_code"] == 127)
+        .map(|line| line["fields"]["message"].to_string())
+        .collect();
+    assert!(failed.len() == 1 && failed[0].contains("tenure-test-none"), "{failed:?}");
+    let elected = lines(&said).into_iter().find(|line| line["target"] == "tenure::election");
+    assert_eq!(elected.expect("the library has said so")["fields"]["epoch"], 1);
+}
+
+#[test]
+fn what_is_refused_is_one_line_of_json() {
+    let bench = Bench::new();
+    let url = bench.url();
+    let store = ["--store", &url];
+    for (code, line) in [
+        (64, &["--log-format", "json"][..]),
+        (64, &["--log-format", "json", "lead"]),
+        (64, &["status", "--log-format=json", "--store", "ftp://b/p"]),
+        (64, &[&["run", "--log-format", "json"][..], &store, &["--validity", "30"]].concat()),
+        (
+            64,
+            &[&["run", "--log-format", "json", "--validity", "1s"][..], &store, &["--", "true"]]
+                .concat(),
+        ),
+        (69, &["status", "--log-format", "json", "--store", "file:///nowhere/at/all"]),
+    ] {
+        let said = tenure(line);
+        let all = lines(&said);
+        assert_eq!((said.code, said.out.as_str(), all.len()), (code, "", 1), "{line:?}: {said:?}");
+        assert_eq!(all[0]["fields"]["exit_code"], code, "{line:?}");
+        assert_eq!(all[0]["level"], "ERROR");
+    }
+    // What belongs to CMD asks for nothing.
+    let said = tenure(&["run", "--store", "ftp://b/p", "--", "x", "--log-format", "json"]);
+    assert!(said.code == 64 && said.err.starts_with("error: "), "{said:?}");
+}
+
+#[test]
+fn a_filter_that_makes_no_sense_is_named_in_json_too() {
+    let bench = Bench::new();
+    let mut command = command(&["status", "--log-format", "json", "--store", &bench.url()]);
+    let said = said(command.env("RUST_LOG", "tenure=loud").output().expect("it runs"));
+    let all = lines(&said);
+    assert_eq!((said.code, all.len()), (0, 1));
+    assert!(all[0]["fields"]["message"].as_str().is_some_and(|text| text.contains("tenure=loud")));
+}
+
+#[test]
+fn text_is_the_default_and_has_no_words_for_machines() {
+    let bench = Bench::new();
+    for options in [&["--", "true"][..], &["--log-format", "text", "--", "true"]] {
+        let said = bench.run("run", options);
+        assert_eq!(said.code, 0);
+        assert!(said.err.contains("Z tenure: elected: epoch "), "{said:?}");
+        assert!(!said.err.contains("outcome") && !said.err.contains('{'), "{said:?}");
+    }
+}

@@ -1,0 +1,86 @@
+//! What the pages say of the command's verbs and flags, held against its own help.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::LazyLock;
+
+use super::cargo;
+use super::page::Page;
+
+/// The help of each verb; of `table create`, too.
+static HELP: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
+    let mut known = BTreeMap::new();
+    for verb in verbs(&help(&[])) {
+        let text = help(&[&verb]);
+        for second in verbs(&text) {
+            known.insert(format!("{verb} {second}"), help(&[&verb, &second]));
+        }
+        known.insert(verb, text);
+    }
+    assert!(known.len() > 4, "found only {:?}", known.keys());
+    known
+});
+
+pub fn problems(page: &Page) -> Vec<String> {
+    let spans = page.spans.iter();
+    let wrong = spans.filter_map(|span| {
+        let words: Vec<_> = span.it.split_whitespace().collect();
+        let why = match words[..] {
+            ["tenure", _, ..] => check_line(&words[1..]).err(),
+            [verb, flag, ..] if flag.starts_with("--") && HELP.contains_key(verb) => {
+                check_line(&words).err()
+            }
+            [flag, ..] if flag.len() > 2 && flag.starts_with("--") => {
+                (!anybody_has(name(flag))).then(|| format!("nobody has {flag}"))
+            }
+            _ => None,
+        };
+        Some(format!("{}: `{}`: {}", page.at(span.line), span.it, why?))
+    });
+    wrong.collect()
+}
+
+/// A verb and its flags, up to a `--`.
+pub fn check_line(line: &[&str]) -> Result<(), String> {
+    let line = line.split(|word| *word == "--").next().unwrap_or_default();
+    let Some(first) = line.first() else { return Ok(()) };
+    if first.starts_with("--") && anybody_has(name(first)) {
+        return Ok(());
+    }
+    let two = line.get(1).map(|second| format!("{first} {second}"));
+    let verb = two.filter(|two| HELP.contains_key(two)).unwrap_or_else(|| (*first).to_owned());
+    let Some(help) = HELP.get(&verb) else { return Err(format!("no verb {first:?}")) };
+    let flags = line.iter().map(|word| name(word)).filter(|word| word.starts_with("--"));
+    let unknown = flags.filter(|flag| !has(help, flag)).collect::<Vec<_>>();
+    if unknown.is_empty() { Ok(()) } else { Err(format!("{verb} has no {}", unknown.join(", "))) }
+}
+
+fn anybody_has(flag: &str) -> bool {
+    flag == "--version"
+        || cargo::OPTIONS.iter().chain(cargo::VALUES).chain(cargo::HARNESS).any(|own| *own == flag)
+        || HELP.values().any(|help| has(help, flag))
+}
+
+fn has(help: &str, flag: &str) -> bool {
+    help.split(|c: char| c.is_whitespace() || ",=".contains(c)).any(|word| word == flag)
+}
+
+/// A flag alone: of `[--json]` and `--poll=5s`, too.
+fn name(word: &str) -> &str {
+    let word = word.trim_matches(['[', ']', '(', ')', ',', '.']);
+    word.split_once('=').map_or(word, |(name, _)| name)
+}
+
+fn help(verb: &[&str]) -> String {
+    let tenure = Command::new(env!("CARGO_BIN_EXE_tenure")).args(verb).arg("--help").output();
+    String::from_utf8(tenure.expect("the command runs").stdout).expect("help is text")
+}
+
+/// The verbs that a help lists.
+fn verbs(help: &str) -> Vec<String> {
+    let listed = help.split_once("\nCommands:\n").map_or("", |(_, rest)| rest);
+    let lines = listed.lines().take_while(|line| !line.is_empty());
+    // What is wrapped is indented further.
+    let lines = lines.filter_map(|line| line.strip_prefix("  ").filter(|l| !l.starts_with(' ')));
+    lines.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}

@@ -1,0 +1,88 @@
+//! A folder with stand-ins for `cargo` and for the repository's scripts, which note how they are
+//! called, and with `tenure` itself. So bash reads the commands of the pages, not we.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::page::root;
+
+pub struct Shims {
+    dir: TempDir,
+}
+
+/// How `cargo` was called, and where a page says so.
+pub struct Called {
+    pub at: String,
+    pub words: Vec<String>,
+}
+
+/// `cargo run -- …` of the command is the command, as built already; nothing else of cargo's runs.
+const CARGO: &str = r#"#!/bin/bash
+{ printf '%s\n' "${AT:-}" "$@"; printf '\036\n'; } >>"$SHIMS/calls"
+[ -z "${LOOK_ONLY:-}" ] && [ "$1" = run ] && [[ " $* " != *" --example "* ]] &&
+    [[ " $* " != *" --manifest-path "* ]] || exit 0
+until [ $# = 0 ] || [ "$1" = -- ]; do shift; done
+shift
+exec tenure "$@"
+"#;
+
+/// A script that starts a server runs what follows `--`.
+const SCRIPT: &str = r#"#!/bin/bash
+until [ $# = 0 ] || [ "$1" = -- ]; do shift; done
+shift || exit 0
+exec "$@"
+"#;
+
+impl Shims {
+    pub fn new() -> Shims {
+        let shims = Shims { dir: tempfile::tempdir().expect("a directory") };
+        for folder in ["bin", "work/scripts", "work/tmp"] {
+            fs::create_dir_all(shims.path(folder)).expect("a new folder");
+        }
+        executable(&shims.path("bin/cargo"), CARGO);
+        symlink(env!("CARGO_BIN_EXE_tenure"), shims.path("bin/tenure")).expect("a new link");
+        // The pages say NAME.sh where any of them will do.
+        executable(&shims.path("work/scripts/NAME.sh"), SCRIPT);
+        for script in fs::read_dir(root().join("scripts")).expect("a folder").flatten() {
+            executable(&shims.path("work/scripts").join(script.file_name()), SCRIPT);
+        }
+        shims
+    }
+
+    pub fn path(&self, below: &str) -> PathBuf {
+        self.dir.path().join(below)
+    }
+
+    /// bash, in the work folder, with nothing of this user's but the path.
+    pub fn bash(&self) -> Command {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut bash = Command::new("timeout");
+        bash.args(["--kill-after=5", "120", "bash"])
+            .current_dir(self.path("work"))
+            .env_clear()
+            .env("PATH", format!("{}:{path}", self.path("bin").display()))
+            .env("HOME", self.path("work"))
+            .env("HOSTNAME", "worker-7")
+            .env("LANG", "C.UTF-8")
+            .env("SHIMS", self.dir.path());
+        bash
+    }
+
+    pub fn calls(&self) -> Vec<Called> {
+        let calls = fs::read_to_string(self.path("calls")).unwrap_or_default();
+        let calls = calls.split_terminator("\u{1e}\n").map(|call| {
+            let mut words = call.lines().map(str::to_owned);
+            Called { at: words.next().unwrap_or_default(), words: words.collect() }
+        });
+        calls.collect()
+    }
+}
+
+fn executable(path: &Path, script: &str) {
+    fs::write(path, script).expect("a new file");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+}

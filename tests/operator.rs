@@ -1,0 +1,12 @@
+//! What operators do by hand: `depose` and `restore`, in both layouts, on several stores, through
+//! faults and races.
+
+#[path = "operator/depose.rs"]
+mod depose;
+#[path = "operator/restore.rs"]
+mod restore;
+#[path = "operator/rival.rs"]
+mod rival;
+#[path = "operator/scene.rs"]
+mod scene;
+mod support;

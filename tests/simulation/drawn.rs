@@ -1,0 +1,64 @@
+//! The drawing of a failure shows it.
+
+use std::time::Duration;
+
+use roxmltree::Document;
+use tenure::drawing::{BandKind, Interval};
+
+use crate::sim::picture::save;
+use crate::sim::plan::{Broken, Plan};
+use crate::sim::{Outcome, run_all};
+
+fn failure(broken: Broken) -> Outcome {
+    let only: &[&str] = &["I8"];
+    let outcomes = run_all(0..100, |seed| Plan { only, ..Plan::draw(seed, broken) });
+    let failed = outcomes.into_iter().find(|outcome| outcome.violation.is_some());
+    failed.unwrap_or_else(|| panic!("{broken:?} is not caught by I8"))
+}
+
+/// Those who believe to lead at a moment.
+fn leading(outcome: &Outcome, at: Duration) -> Vec<Interval> {
+    let drawing = outcome.drawing.as_ref().expect("a failure is drawn");
+    let leading = drawing.intervals.iter().filter(|i| i.from <= at && at <= i.until);
+    leading.cloned().collect()
+}
+
+#[test]
+fn a_failure_is_drawn_with_both_who_lead_at_once() {
+    // A leader that ignores the loss of its lease, and one whose clock stands still.
+    for broken in [Broken::TokenKept, Broken::RefusalIgnored, Broken::ClockStopsInSuspend] {
+        let outcome = failure(broken);
+        let violation = outcome.violation.as_ref().expect("it failed");
+        let both = leading(&outcome, violation.at);
+        assert!(both.len() >= 2, "{broken:?}: {violation:?}: {both:#?}");
+        let path = save(&outcome);
+        let svg = std::fs::read_to_string(&path).expect("it was written");
+        let document = Document::parse(&svg).expect("XML");
+        let titles: Vec<_> = document.descendants().filter_map(|node| node.text()).collect();
+        for interval in &both {
+            assert!(titles.contains(&interval.tip.as_str()), "{broken:?}: {}", interval.tip);
+            assert!(
+                violation.what.contains(&format!("epoch {}", interval.label))
+                    || violation.what.contains(&format!("token {}", interval.label))
+                    || both.len() > 2,
+                "{violation:?} is not about {interval:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_overlap_of_some_length_is_a_band() {
+    let outcome = failure(Broken::TokenKept);
+    let drawing = outcome.drawing.as_ref().expect("a failure is drawn");
+    let several = drawing.bands.iter().filter(|band| band.kind == BandKind::Several);
+    let at = outcome.violation.as_ref().expect("it failed").at;
+    let longest = several.filter(|band| band.until == at).map(|band| band.until - band.from).max();
+    assert!(longest > Some(Duration::ZERO), "{:?}", drawing.bands);
+}
+
+#[test]
+fn a_run_that_holds_is_not_drawn() {
+    let outcomes = run_all(0..4, |seed| Plan::draw(seed, Broken::Nothing));
+    assert!(outcomes.iter().all(|outcome| outcome.drawing.is_none()));
+}
