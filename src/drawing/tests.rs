@@ -158,7 +158,7 @@ fn every_end_has_a_shape_of_its_own_and_a_word_in_the_legend() {
     shapes.sort();
     shapes.dedup();
     assert_eq!(shapes.len(), MARKS.len());
-    let svg = many(3, 9).svg();
+    let svg = many(3, MARKS.len()).svg();
     for mark in MARKS {
         assert!(svg.contains(&format!(">{}</text>", mark.name())), "{mark:?}");
     }
