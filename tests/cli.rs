@@ -13,6 +13,8 @@ mod compact;
 mod cost;
 #[path = "cli/dynamodb.rs"]
 mod dynamodb;
+#[path = "cli/hand_over.rs"]
+mod hand_over;
 #[path = "cli/health.rs"]
 mod health;
 #[path = "cli/history.rs"]

@@ -92,6 +92,14 @@ pub struct RunArgs {
     /// Campaign again when the lease was lost, instead of exiting with 75
     #[arg(long)]
     pub forever: bool,
+    /// The candidate that is to lead next: when CMD has ended the others let it go first, for one
+    /// poll
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub successor: Option<String>,
+    /// The priority: how much longer than others to wait before taking over. Those with 0s lead when
+    /// they can; for others it should be longer than the poll interval
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub priority_delay: Duration,
     #[command(flatten)]
     pub health: HealthArg,
     #[command(flatten)]

@@ -38,7 +38,12 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let margins = Margins::new(args.validity, args.grace)
         .map_err(|no_room| Failure::new(exit::USAGE, no_room.to_string()))?;
     // A directory is made when it is opened, so the settings are checked beforehand.
-    election(&args, &name, Arc::new(MemoryStore::new()), prefix(&args.store.store)).build()?;
+    let unused = || Arc::new(MemoryStore::new());
+    election(&args, &name, unused(), prefix(&args.store.store)).build()?;
+    if let Some(successor) = &args.successor {
+        // Refuses a name that no candidate can have.
+        Election::builder(unused(), "").name(successor).build()?;
+    }
     let health = Arc::new(Health::new(&name, args.validity, args.poll, margins));
     health.of(run_as(&args, &name, margins, &health)).instrument(span).await
 }
@@ -56,6 +61,7 @@ async fn run_as(
         environment: [("TENURE_NAME", name.to_owned()), ("TENURE_STORE", url.to_string())],
         margins,
         health: Arc::clone(health),
+        successor: args.successor.clone(),
     };
     let mut sites = Sites::default();
     args.health.add_to(&mut sites, health);
@@ -99,7 +105,8 @@ fn election(
     let builder = Election::builder(store, prefix)
         .layout(args.store.layout.into())
         .name(name)
-        .validity(args.validity);
+        .validity(args.validity)
+        .priority_delay(args.priority_delay);
     match args.poll {
         Some(poll) => builder.poll_interval(poll),
         None => builder,

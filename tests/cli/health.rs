@@ -75,10 +75,11 @@ fn a_load_balancer_finds_the_leader_and_its_successor() {
 fn who_is_told_to_end_is_drained_while_its_command_still_runs() {
     let scene = Scene::new();
     let script = "trap 'touch told; while [ ! -e go ]; do sleep 0.05; done; exit 0' TERM
-                  while :; do sleep 0.05; done";
+                  touch ready; while :; do sleep 0.05; done";
     let mut a = scene.script("a", &OPTIONS, script);
     let address = address(&a);
-    eventually("a leads", || status(address, "/leader") == 200);
+    // Before its trap is set the signal would end it.
+    eventually("a leads", || scene.exists("ready") && status(address, "/leader") == 200);
     a.signal(Signal::SIGTERM);
     eventually("the command is told", || scene.exists("told"));
     assert_eq!((status(address, "/leader"), status(address, "/readyz")), (503, 503));

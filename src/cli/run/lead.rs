@@ -34,6 +34,8 @@ pub struct Job {
     pub environment: [(&'static str, String); 2],
     pub margins: Margins,
     pub health: Arc<Health>,
+    /// Who is to go first after this candidate, by name.
+    pub successor: Option<String>,
 }
 
 /// How one leadership ended.
@@ -61,7 +63,7 @@ pub async fn lead(
     let group = match start(job, &leadership, signals).await {
         Started::Running(group) => group,
         Started::Signalled(signal) => {
-            resign(leadership, signals).await;
+            resign(job, leadership, signals).await;
             return Ok(Outcome::Done(signals::exit_code(signal)));
         }
         Started::Lost(loss) => {
@@ -69,7 +71,7 @@ pub async fn lead(
             return Ok(Outcome::Lost { why, told_to_end: false });
         }
         Started::Failed(failure) => {
-            resign(leadership, signals).await;
+            resign(job, leadership, signals).await;
             return Err(failure);
         }
     };
@@ -82,7 +84,7 @@ pub async fn lead(
     let told_to_end = watch.told_to_end;
     let loss = leadership.check().err();
     if loss.is_none() {
-        resign(leadership, signals).await;
+        resign(job, leadership, signals).await;
     }
     let why = match (end.stop, at_the_end, loss) {
         (None, Ok(_), _) => return Ok(Outcome::Done(end.exit_code())),
@@ -262,15 +264,21 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
 }
 
 /// Gives up the epoch. Only called once no process of the group is left.
-async fn resign(leadership: Leadership, signals: &mut Signals) {
+async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) {
     let epoch = leadership.epoch();
     let hurried = async {
         pause(HURRIED_RESIGNATION).await;
         signals.next().await
     };
+    let resigned = async {
+        match &job.successor {
+            Some(name) => leadership.resign_to(name).await,
+            None => leadership.resign().await,
+        }
+    };
     let why = tokio::select! {
         biased;
-        outcome = leadership.resign() => match outcome {
+        outcome = resigned => match outcome {
             Ok(()) => return info!(outcome = "resigned", "resigned epoch {epoch}"),
             Err(error) => error.to_string(),
         },
