@@ -38,7 +38,8 @@ async fn main() -> Result<()> {
 
     let election = Election::builder(Arc::clone(&place.store), &place.prefix)
         .name("anna")
-        .validity(place.validity)
+        // The compaction takes the disk for a while, and the leader has to get in between.
+        .validity(place.validity.max(Duration::from_secs(10)))
         .build()?;
     let leadership = election.campaign().await?;
     timeline.say("anna", format_args!("leads epoch {}", leadership.epoch()));
