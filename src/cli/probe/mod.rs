@@ -26,6 +26,7 @@ use super::cost::prices;
 use super::exit::{self, Failure};
 use super::open::{Missing, Opened, open, prefix};
 use super::print::{print, print_json};
+use super::progress::Progress;
 use super::signals::{self, Signals};
 use super::store_url::Place;
 use super::{complain, pause};
@@ -85,17 +86,26 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     let asker = Arc::new(Asker::new(store, &normalised, stop.clone()));
     let mut probing = pin!(ask_all(&asker, args.rounds, args.store.layout));
     let mut signal = None;
-    let promises = tokio::select! {
-        biased;
-        promises = &mut probing => promises,
-        by = signals.next() => {
-            signal = Some(by);
-            stop.cancel();
-            complain("stopping: what is on its way is waited for, and what was written deleted");
-            // What is on its way has to come back first, or it would be written after the cleaning.
-            probing.await
+    let progress = Progress::of("probing");
+    let promises = loop {
+        tokio::select! {
+            biased;
+            promises = &mut probing => break promises,
+            by = signals.next() => {
+                signal = Some(by);
+                stop.cancel();
+                complain("stopping: what is on its way is waited for, and what was written deleted");
+                // What is on its way has to come back first, or it would be written after the
+                // cleaning.
+                break probing.await;
+            }
+            () = pause(LOOK) => {
+                let sent: u64 = asker.account().requests.values().sum();
+                progress.at(sent, about(args.rounds).max(sent));
+            }
         }
     };
+    drop(progress);
     let mut cleaning = pin!(asker.clean_up());
     let left_behind = loop {
         tokio::select! {
@@ -132,6 +142,14 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     let report = Report::new(found, &asker.account());
     let _ = if args.json { print_json(&report)? } else { print(&report.for_people())? };
     Ok(report.exit_code())
+}
+
+/// How often the progress is told.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The requests of so many rounds, as the help has them.
+fn about(rounds: u32) -> u64 {
+    190 + 68 * u64::from(rounds)
 }
 
 /// As the election takes it: empty, or with a slash at its end.
