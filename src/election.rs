@@ -324,8 +324,9 @@ impl ElectionBuilder {
     /// How often a follower looks: one GET each; at most the validity. Default: validity / 6.
     ///
     /// `None`: only when the lease would lapse, so about once a validity. That is the least that
-    /// following can cost, and a dead leader is followed as soon; but a resignation is noticed only
-    /// then, unless somebody calls [`refresh`](Election::refresh).
+    /// following can cost. But a resignation is noticed only then, unless somebody calls
+    /// [`refresh`](Election::refresh), and so is the last renewal of a leader that dies: it is followed
+    /// within two validities of that, and the drift, in place of one and a poll.
     pub fn poll_interval(mut self, interval: impl Into<Option<Duration>>) -> ElectionBuilder {
         self.settings.polling = interval.into().map_or(Polling::AtLapse, Polling::Every);
         self

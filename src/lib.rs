@@ -77,16 +77,18 @@
 //!   [`try_campaign`](Election::try_campaign)) and follows ([`observe`](Election::observe),
 //!   [`leader`](Election::leader)); [`ElectionBuilder`] has every setting, with its bounds.
 //!   An operator seals the epoch of a leader that must go ([`depose`](Election::depose)), or has the
-//!   counting go on after an accident ([`restore`](Election::restore)).
+//!   counting go on after an accident ([`restore`](Election::restore)). Candidates may go first or last
+//!   ([`priority_delay`](ElectionBuilder::priority_delay), [`resign_to`](Leadership::resign_to)).
 //! - [`Leadership`] gives the token as long as the lease runs, says why it ended ([`Loss`]), and
 //!   resigns.
 //! - [`fencing`] has guards that refuse the tokens of leaders of the past.
-//! - [`Compactor`] deletes the epoch objects of the past; [`history`] reads what is left of them.
+//! - [`Compactor`] deletes the epoch objects of the past; [`history`] reads what is left of them, and
+//!   [`drawing`] draws it.
 //! - [`store`] has the stores, and the trait for others.
 //! - [`paths`] has locks on pseudo-folders for the tasks of the leader's process.
 //!
-//! The guide (`docs/README.md`) has a quick start, how to choose the validity, what can go wrong, and
-//! comparisons.
+//! The guide (`docs/README.md`) has a quick start, how to choose the validity, what can go wrong,
+//! permissions, logs and metrics, and comparisons.
 //!
 //! # Features
 //!
@@ -98,7 +100,7 @@
 //! | `gcs`, `azure` | the same, with clients for Google Cloud Storage and Azure Blob Storage |
 //! | `tower` | `fencing::http`: layers that send the token and refuse stale ones |
 //! | `metrics` | tells the recorder of the crate `metrics` what happens; `docs/observability.md` has the table |
-//! | `cli` | the command `tenure` |
+//! | `cli` | the command `tenure`, with `metrics` |
 //!
 //! Without any of them: memory, a local directory, and stores of your own.
 #![forbid(unsafe_code)]

@@ -11,6 +11,8 @@ mod bucket;
 mod dynamodb;
 #[path = "permissions/fencing.rs"]
 mod fencing;
+#[path = "permissions/operator.rs"]
+mod operator;
 #[path = "permissions/policy.rs"]
 mod policy;
 

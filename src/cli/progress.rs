@@ -17,7 +17,10 @@ const TICK: Duration = Duration::from_millis(250);
 impl Progress {
     /// Of work whose end is not known: `compacting [12s] deleted 3000 of 4000 epochs`.
     pub fn counting(what: &str) -> Progress {
-        Progress::new(ProgressBar::no_length(), "{spinner} {prefix} [{elapsed}] {msg}", what)
+        let bar = ProgressBar::no_length();
+        let progress = Progress::new(bar, "{spinner} {prefix} [{elapsed}] {msg}", what);
+        progress.0.enable_steady_tick(TICK);
+        progress
     }
 
     /// Of work whose steps are known once it has begun: `probing [####----] 12/40 [3s] delete`.
@@ -44,7 +47,6 @@ impl Progress {
         }
         let style = ProgressStyle::with_template(template).expect("the templates above are right");
         let bar = bar.with_style(style.progress_chars("##-")).with_prefix(what.to_owned());
-        bar.enable_steady_tick(TICK);
         Progress(bar)
     }
 }
