@@ -7,6 +7,7 @@ mod costs;
 mod exchange;
 mod handle;
 mod lead;
+mod listeners;
 mod observe;
 mod recent;
 mod stand_back;
@@ -17,10 +18,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 
 pub(crate) use campaign::{FAILURES_BEFORE_GIVING_UP, Patience, Reached};
 pub(crate) use handle::{Command, Lead, Status};
+pub(crate) use listeners::Listeners;
 pub(crate) use observe::Observer;
 use recent::Recent;
 pub(crate) use wait::{bounded, pause, sleep, within};
@@ -46,7 +48,7 @@ pub(crate) struct Context {
     pub(crate) keys: Keys,
     pub(crate) config: Config,
     pub(crate) process: Process,
-    pub(crate) events: broadcast::Sender<CampaignEvent>,
+    pub(crate) events: Listeners<CampaignEvent>,
     refresh: watch::Sender<()>,
     knowledge: Mutex<Knowledge>,
 }
@@ -65,9 +67,16 @@ impl Context {
         config: Config,
         process: Process,
     ) -> Context {
-        let (events, _) = broadcast::channel(64);
         let (refresh, _) = watch::channel(());
-        Context { store, keys, config, process, events, refresh, knowledge: Mutex::default() }
+        Context {
+            store,
+            keys,
+            config,
+            process,
+            events: Listeners::default(),
+            refresh,
+            knowledge: Mutex::default(),
+        }
     }
 
     fn knowledge(&self) -> MutexGuard<'_, Knowledge> {
@@ -76,8 +85,7 @@ impl Context {
     }
 
     pub(crate) fn tell(&self, event: CampaignEvent) {
-        // Nobody need be listening.
-        let _ = self.events.send(event);
+        self.events.tell(event);
     }
 
     /// All who follow look now.

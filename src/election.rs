@@ -137,8 +137,7 @@ impl Election {
             outcome = "elected",
             "elected"
         );
-        // Nobody need be listening.
-        let _ = self.cx.events.send(CampaignEvent::Elected(epoch));
+        self.cx.tell(CampaignEvent::Elected(epoch));
         leadership
     }
 
@@ -325,6 +324,15 @@ impl ElectionBuilder {
     /// Only for work that cannot outlive it. Default: false.
     pub fn resign_on_drop(mut self, resign: bool) -> ElectionBuilder {
         self.settings.resign_on_drop = resign;
+        self
+    }
+
+    /// Whether a renewal that takes unusually long is given up for another while the lease is at
+    /// stake: to measure what that is worth. Default: true.
+    #[cfg(feature = "internals")]
+    #[doc(hidden)]
+    pub fn hedged_renewals(mut self, hedged: bool) -> ElectionBuilder {
+        self.settings.hedged_renewals = hedged;
         self
     }
 
