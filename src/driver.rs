@@ -46,7 +46,7 @@ use crate::store::Store;
 pub(crate) struct Context {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) keys: Keys,
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
     pub(crate) process: Process,
     pub(crate) events: Listeners<CampaignEvent>,
     refresh: watch::Sender<()>,
@@ -64,7 +64,7 @@ impl Context {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         keys: Keys,
-        config: Config,
+        config: Arc<Config>,
         process: Process,
     ) -> Context {
         let (refresh, _) = watch::channel(());

@@ -348,9 +348,9 @@ impl ElectionBuilder {
     /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig), with the numbers. Nothing is sent.
     pub fn build(self) -> Result<Election, Error> {
         let keys = Keys::new(&self.prefix)?;
-        let config = Config::new(self.settings)?;
+        let config = Arc::new(Config::new(self.settings)?);
         let cx = Context::new(self.store, keys, config.clone(), self.process);
-        Ok(Election { cx: Arc::new(cx), config: Arc::new(config) })
+        Ok(Election { cx: Arc::new(cx), config })
     }
 }
 
