@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) priority_delay: Duration,
     pub(crate) check_store: bool,
     pub(crate) resign_on_drop: bool,
+    /// Off in measurements alone.
+    pub(crate) hedged_renewals: bool,
     pub(crate) data: Value,
 }
 
@@ -71,6 +73,7 @@ impl Default for Settings {
             priority_delay: Duration::ZERO,
             check_store: true,
             resign_on_drop: false,
+            hedged_renewals: true,
             data: Value::Null,
         }
     }
@@ -95,6 +98,8 @@ pub(crate) struct Config {
     pub(crate) priority_delay: Duration,
     pub(crate) check_store: bool,
     pub(crate) resign_on_drop: bool,
+    /// Off in measurements alone.
+    pub(crate) hedged_renewals: bool,
     pub(crate) data: Value,
 }
 
@@ -121,6 +126,7 @@ impl Config {
             priority_delay: settings.priority_delay,
             check_store: settings.check_store,
             resign_on_drop: settings.resign_on_drop,
+            hedged_renewals: settings.hedged_renewals,
             data: settings.data,
         };
         config.check_name()?;

@@ -7,6 +7,7 @@ mod costs;
 mod exchange;
 mod handle;
 mod lead;
+mod listeners;
 mod observe;
 mod operator;
 mod recent;
@@ -20,10 +21,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 
 pub(crate) use campaign::{FAILURES_BEFORE_GIVING_UP, Patience, Reached};
 pub(crate) use handle::{Command, Lead, Status};
+pub(crate) use listeners::Listeners;
 pub(crate) use observe::Observer;
 pub(crate) use operator::Operator;
 use recent::Recent;
@@ -52,9 +54,9 @@ pub(crate) struct Context {
     pub(crate) given: Arc<dyn Store>,
     pub(crate) meter: Meter,
     pub(crate) keys: Keys,
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
     pub(crate) process: Process,
-    pub(crate) events: broadcast::Sender<CampaignEvent>,
+    pub(crate) events: Listeners<CampaignEvent>,
     refresh: watch::Sender<()>,
     knowledge: Mutex<Knowledge>,
 }
@@ -72,10 +74,9 @@ impl Context {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         keys: Keys,
-        config: Config,
+        config: Arc<Config>,
         process: Process,
     ) -> Context {
-        let (events, _) = broadcast::channel(64);
         let (refresh, _) = watch::channel(());
         let meter = Meter::new(&*store, &keys);
         Context {
@@ -85,7 +86,7 @@ impl Context {
             keys,
             config,
             process,
-            events,
+            events: Listeners::default(),
             refresh,
             knowledge: Mutex::default(),
         }
@@ -113,8 +114,7 @@ impl Context {
     }
 
     pub(crate) fn tell(&self, event: CampaignEvent) {
-        // Nobody need be listening.
-        let _ = self.events.send(event);
+        self.events.tell(event);
     }
 
     /// All who follow look now.

@@ -146,8 +146,7 @@ impl Election {
             outcome = "elected",
             "elected"
         );
-        // Nobody need be listening.
-        let _ = self.cx.events.send(CampaignEvent::Elected(epoch));
+        self.cx.tell(CampaignEvent::Elected(epoch));
         leadership
     }
 
@@ -401,6 +400,15 @@ impl ElectionBuilder {
         self
     }
 
+    /// Whether a renewal that takes unusually long is given up for another while the lease is at
+    /// stake: to measure what that is worth. Default: true.
+    #[cfg(feature = "internals")]
+    #[doc(hidden)]
+    pub fn hedged_renewals(mut self, hedged: bool) -> ElectionBuilder {
+        self.settings.hedged_renewals = hedged;
+        self
+    }
+
     /// Where time and random numbers come from: for simulations. Default: [`Process::system`].
     pub fn process(mut self, process: Process) -> ElectionBuilder {
         self.process = process;
@@ -413,9 +421,9 @@ impl ElectionBuilder {
     /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig), with the numbers. Nothing is sent.
     pub fn build(self) -> Result<Election, Error> {
         let keys = Keys::new(&self.prefix)?;
-        let config = Config::new(self.settings)?;
+        let config = Arc::new(Config::new(self.settings)?);
         let cx = Context::new(self.store, keys, config.clone(), self.process);
-        Ok(Election { cx: Arc::new(cx), config: Arc::new(config) })
+        Ok(Election { cx: Arc::new(cx), config })
     }
 }
 

@@ -153,7 +153,8 @@ async fn a_higher_priority_goes_first_and_a_lower_one_only_waits_longer() {
 async fn a_look_that_is_asked_for_comes_at_once() {
     for layout in LAYOUTS {
         let world = World::new();
-        let node = |name| world.node(name).layout(layout).poll_interval(VALIDITY).build().unwrap();
+        // Nobody looks by itself before the lapse.
+        let node = |name| world.node(name).layout(layout).poll_interval(None).build().unwrap();
         let a = elect(&node("a")).await;
         let (b, observer) = (node("b"), node("observer"));
         let follow = follow(&b);

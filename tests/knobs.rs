@@ -279,3 +279,30 @@ async fn a_drop_never_blocks_whatever_the_store_does() {
         }
     }
 }
+
+/// Those who begin to follow at the same moment do not all seal at the same moment, whether the
+/// leader renewed meanwhile or not.
+#[tokio::test(start_paused = true)]
+async fn candidates_that_start_together_do_not_seal_together() {
+    // Polls less frequent than a tenth of the validity, and more frequent.
+    for (poll, renews) in [VALIDITY / 6, VALIDITY / 50].map(|p| [(p, false), (p, true)]).concat() {
+        let world = World::new();
+        let leader = world.leader("a").await;
+        let names: Vec<_> = (0..20).map(|number| format!("b{number}")).collect();
+        let nodes = names.iter().map(|name| world.node(name).poll_interval(poll).build().unwrap());
+        let campaigns: Vec<_> =
+            nodes.map(|election| tokio::spawn(async move { elect(&election).await })).collect();
+        wait(if renews { VALIDITY } else { millis(1) }).await;
+        drop(leader);
+        let (mut all, mut at_once) = (0, 0);
+        for _ in 0..TAKEOVER.as_millis() / 10 {
+            world.store.take_calls();
+            wait(millis(10)).await;
+            let calls = world.store.take_calls();
+            let seals = calls.iter().filter(|call| **call == Call::Replace).count();
+            (all, at_once) = (all + seals, at_once.max(seals));
+        }
+        assert!(all > 0 && at_once <= 5, "{at_once} of {all} at once, {poll:?}, {renews}");
+        campaigns.iter().for_each(|campaign| campaign.abort());
+    }
+}

@@ -81,16 +81,21 @@ impl Driver {
 
     async fn take_answer(&mut self, answer: Answer) -> Option<Reached> {
         let failed = matches!(answer, Answer::Unknown);
-        let followed = self.machine.followed().map(|sighting| sighting.epoch);
+        let followed = self.machine.followed().map(|it| (it.epoch, it.etag.clone()));
         let event = self.machine.handle(Input::Answer(answer));
         self.remember();
         if failed && let Some(error) = &self.last_error {
             self.cx.tell(CampaignEvent::StoreFailed(error.clone()));
         }
-        if let Some(sighting) = self.machine.followed()
-            && followed != Some(sighting.epoch)
-        {
-            self.started_following();
+        if let Some(sighting) = self.machine.followed() {
+            match followed {
+                Some((epoch, etag)) if epoch == sighting.epoch => {
+                    if etag != sighting.etag {
+                        self.draw_lapse_jitter(self.poll_spread());
+                    }
+                }
+                _ => self.started_following(),
+            }
         }
         match event {
             Some(Event::Granted { heartbeat, .. }) => {
@@ -178,13 +183,29 @@ impl Driver {
             "somebody else leads"
         );
         self.cx.tell(CampaignEvent::Following(leader));
-        self.draw_lapse_jitter();
+        // Whoever saw this first may have seen it at the same moment as all others.
+        self.draw_lapse_jitter(Duration::ZERO);
+        self.draw_phase();
     }
 
-    /// Up to a tenth of the leader's validity, so that candidates do not all seal at once.
-    fn draw_lapse_jitter(&mut self) {
+    /// Up to a tenth of the leader's validity, less what candidates are spread over already, so that
+    /// they do not all seal at once.
+    fn draw_lapse_jitter(&mut self, spread: Duration) {
         let validity = self.cx.knowledge().timer.as_ref().and_then(|timer| timer.validity());
-        self.lapse_jitter = self.cx.process.jitter(validity.unwrap_or_default() / 10);
+        let most = (validity.unwrap_or_default() / 10).saturating_sub(spread);
+        self.lapse_jitter = self.cx.process.jitter(most);
+    }
+
+    /// Over how long candidates see one renewal, each by its own polls.
+    fn poll_spread(&self) -> Duration {
+        let config = &self.cx.config;
+        if config.poll_at_lapse { Duration::ZERO } else { config.poll_interval }
+    }
+
+    /// Those who begin to follow together, such as the losers of one race, do not poll together.
+    fn draw_phase(&mut self) {
+        let early = self.cx.process.jitter(self.poll_spread());
+        self.polled = self.polled.saturating_sub(early);
     }
 
     /// For a call that does not wait: what it answers instead of waiting for this.
@@ -299,7 +320,7 @@ impl Driver {
             "the leader showed no sign of life for its whole validity"
         );
         let pause = self.retry_delay(self.cx.config.poll_interval);
-        self.draw_lapse_jitter();
+        self.draw_lapse_jitter(Duration::ZERO);
         self.seal_again = self.now().boot.saturating_add(pause.max(self.lapse_jitter));
     }
 

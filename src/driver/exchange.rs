@@ -23,6 +23,8 @@ use crate::store::{ETag, GetOutcome, Happened, Object, PutOutcome, StoreError, S
 const PAGE: usize = 1_000;
 /// Keys asked for from the end of a listing: the newest epoch, and a few foreign keys behind it.
 const LAST: usize = 4;
+/// What a replacement that ends an epoch is called in messages.
+const SEALING: &str = "sealing";
 
 impl Driver {
     /// Sends one request, for `limit` at most, and says what came of it.
@@ -46,8 +48,7 @@ impl Driver {
             Request::Get { epoch, unless } => self.get(*epoch, unless.clone(), limit).await,
             Request::Look { unless } => self.look(unless.clone(), limit).await,
             Request::Create { epoch, write } => {
-                let body = self.first_body(write);
-                let body = self.encode(*epoch, &body);
+                let body = self.first_body(*epoch, write);
                 let key = self.key(*epoch);
                 let store = self.cx.store.clone();
                 let call = async move { store.create(&key, body).await };
@@ -55,14 +56,14 @@ impl Driver {
                 self.written("creating", *epoch, outcome)
             }
             Request::Take { epoch, etag, write } => {
-                let body = self.first_body(write);
+                let body = self.first_body(*epoch, write);
                 self.replace("taking over with", *epoch, etag.clone(), body, limit).await
             }
             Request::Renew { epoch, etag, write } => {
                 self.sending(write.heartbeat);
                 let sent = self.now().boot;
                 self.renewing_since.get_or_insert(sent);
-                let body = self.body(write);
+                let body = self.next_body(*epoch, write);
                 let answer = self.replace("renewing", *epoch, etag.clone(), body, limit).await;
                 if let Answer::Done { .. } = answer {
                     self.recent.took(self.now().boot.saturating_sub(sent));
@@ -71,10 +72,10 @@ impl Driver {
                 answer
             }
             Request::Seal { epoch, etag, nonce, heartbeat, ended } => {
-                let Some(body) = self.sealed(*epoch, *nonce, *heartbeat, *ended) else {
+                let Some(body) = self.sealed_body(*epoch, *nonce, *heartbeat, *ended) else {
                     return Answer::Unknown;
                 };
-                self.replace("sealing", *epoch, etag.clone(), body, limit).await
+                self.replace(SEALING, *epoch, etag.clone(), body, limit).await
             }
         }
     }
@@ -212,13 +213,31 @@ impl Driver {
     }
 
     /// The body of an attempt to be elected. The first of an epoch forgets those of others.
-    fn first_body(&mut self, write: &Write) -> Record {
+    fn first_body(&mut self, epoch: Epoch, write: &Write) -> Bytes {
         if write.heartbeat == 1 {
             self.lease.reset();
             self.elected_at = None;
         }
         self.sending(write.heartbeat);
-        self.body(write)
+        self.next_body(epoch, write)
+    }
+
+    // These are bytes before they are sent, as whoever waits for the answer would keep the record:
+    // a process may follow thousands of elections.
+    fn next_body(&mut self, epoch: Epoch, write: &Write) -> Bytes {
+        let record = self.body(write);
+        self.encode(epoch, &record)
+    }
+
+    fn sealed_body(
+        &mut self,
+        epoch: Epoch,
+        nonce: Option<Nonce>,
+        heartbeat: u64,
+        ended: Ended,
+    ) -> Option<Bytes> {
+        let record = self.sealed(epoch, nonce, heartbeat, ended)?;
+        Some(self.encode(epoch, &record))
     }
 
     /// As it lies in the store. For peers of the If-Match post the lease ends no earlier than for
@@ -274,15 +293,14 @@ impl Driver {
         doing: &str,
         epoch: Epoch,
         etag: ETag,
-        body: Record,
+        body: Bytes,
         limit: Duration,
     ) -> Answer {
         let key = self.key(epoch);
         let store = self.cx.store.clone();
-        let bytes = self.encode(epoch, &body);
-        let call = async { store.replace(&key, bytes, etag).await };
+        let call = async move { store.replace(&key, body, etag).await };
         let outcome = self.send(limit, call).await;
-        if let (Ok(PutOutcome::Done { .. }), true) = (&outcome, body.expired) {
+        if let (Ok(PutOutcome::Done { .. }), SEALING) = (&outcome, doing) {
             self.sealed_here(epoch);
         }
         self.written(doing, epoch, outcome)

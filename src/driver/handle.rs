@@ -5,8 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::{broadcast, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
+use super::listeners::Listeners;
 use super::wait::{LOOK, Pulse, pause};
 use crate::clock::Moment;
 use crate::epoch::Epoch;
@@ -39,7 +40,7 @@ pub(crate) struct Lead {
     pub(crate) validity: Duration,
     pub(crate) process: Process,
     pub(crate) status: watch::Sender<Status>,
-    pub(crate) events: broadcast::Sender<LeadershipEvent>,
+    pub(crate) events: Listeners<LeadershipEvent>,
     lease: Mutex<Held>,
     leading: Leading,
 }
@@ -62,9 +63,9 @@ impl Lead {
         leading: Leading,
     ) -> Lead {
         let (status, _) = watch::channel(Status::Safe);
-        let (events, _) = broadcast::channel(64);
         let pulse = Pulse::new(process.now());
         let lease = Mutex::new(Held { end, pulse, last_error: None });
+        let events = Listeners::default();
         Lead { epoch, candidate, validity, process, status, events, lease, leading }
     }
 
@@ -200,8 +201,7 @@ impl Lead {
         });
         if news {
             self.leading.lost(loss.outcome());
-            // Nobody need be listening.
-            let _ = self.events.send(LeadershipEvent::Lost(loss));
+            self.events.tell(LeadershipEvent::Lost(loss));
         }
     }
 
@@ -217,7 +217,7 @@ impl Lead {
         });
         self.leading.remains(self.remaining());
         if self.loss().is_none() {
-            let _ = self.events.send(LeadershipEvent::Renewed { remaining: self.remaining() });
+            self.events.tell(LeadershipEvent::Renewed { remaining: self.remaining() });
         }
     }
 
@@ -232,7 +232,7 @@ impl Lead {
         if news {
             self.leading.at_risk();
             let last_error = self.held().last_error.clone();
-            let _ = self.events.send(LeadershipEvent::AtRisk { remaining, last_error });
+            self.events.tell(LeadershipEvent::AtRisk { remaining, last_error });
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Observing: follows who leads, without campaigning.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ pub(crate) struct Observer {
     unanswered: Option<Duration>,
     /// When a request was last answered, on the boot clock.
     answered: Duration,
-    ready: VecDeque<Result<Observation, Error>>,
+    ready: Option<Result<Observation, Error>>,
     over: bool,
     sight: Sight,
 }
@@ -33,7 +32,7 @@ impl Observer {
             told: None,
             unanswered: None,
             answered: Duration::ZERO,
-            ready: VecDeque::new(),
+            ready: None,
             over: false,
             sight: cx.meter.observer(),
         }
@@ -42,7 +41,7 @@ impl Observer {
     /// The next change. An error is the last that is told.
     pub(crate) async fn next(&mut self) -> Option<Result<Observation, Error>> {
         loop {
-            if let Some(ready) = self.ready.pop_front() {
+            if let Some(ready) = self.ready.take() {
                 return Some(ready);
             }
             if self.over {
@@ -63,7 +62,7 @@ impl Observer {
             }
             Step::Failed(failure) => {
                 self.over = true;
-                self.ready.push_back(Err(self.driver.explain(failure)));
+                self.ready = Some(Err(self.driver.explain(failure)));
             }
             Step::Wait(wait) => self.wait(&wait).await,
             // An observer creates nothing.
@@ -129,7 +128,7 @@ impl Observer {
             }
         };
         // Told first, waited afterwards: `next` comes back here for the wait.
-        if self.ready.is_empty() {
+        if self.ready.is_none() {
             let follows = matches!(wait, Wait::Follow | Wait::Vacant);
             let refreshed = if follows {
                 self.driver.sleep_unless_refreshed(delay).await
@@ -165,7 +164,7 @@ impl Observer {
         if !same {
             self.sight.sees(&observation);
             self.told = Some(observation.clone());
-            self.ready.push_back(Ok(observation));
+            self.ready = Some(Ok(observation));
         }
     }
 }

@@ -13,32 +13,35 @@ const ENOUGH: usize = 20;
 const SHORTEST: Duration = Duration::from_millis(50);
 
 /// How long the last renewals took that were answered.
-#[derive(Debug, Clone)]
+///
+/// Memory is taken with the first: those who only follow never renew.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Recent {
-    took: [Duration; REMEMBERED],
-    count: usize,
-}
-
-impl Default for Recent {
-    fn default() -> Recent {
-        Recent { took: [Duration::ZERO; REMEMBERED], count: 0 }
-    }
+    took: Vec<Duration>,
+    /// Where the oldest is, once there are as many as are remembered.
+    oldest: usize,
 }
 
 impl Recent {
     pub(super) fn took(&mut self, duration: Duration) {
-        self.took[self.count % REMEMBERED] = duration;
-        self.count += 1;
+        if self.took.len() < REMEMBERED {
+            self.took.reserve_exact(REMEMBERED - self.took.len());
+            self.took.push(duration);
+        } else {
+            self.took[self.oldest] = duration;
+            self.oldest = (self.oldest + 1) % REMEMBERED;
+        }
     }
 
     /// What 99 of 100 of them did not exceed; `None` while there are too few.
     pub(super) fn p99(&self) -> Option<Duration> {
-        let known = self.count.min(REMEMBERED);
+        let known = self.took.len();
         if known < ENOUGH {
             return None;
         }
-        let mut sorted = self.took;
+        let mut sorted = [Duration::ZERO; REMEMBERED];
         let sorted = &mut sorted[..known];
+        sorted.copy_from_slice(&self.took);
         sorted.sort_unstable();
         Some(sorted[(known * 99).div_ceil(100) - 1])
     }
@@ -54,7 +57,8 @@ impl Driver {
         let most = self.cx.config.request_timeout.min(left);
         let renews =
             matches!(request, Request::Renew { .. } | Request::Get { .. } | Request::Look { .. });
-        if !renews || left >= self.cx.config.validity / 2 {
+        let config = &self.cx.config;
+        if !renews || !config.hedged_renewals || left >= config.validity / 2 {
             return most;
         }
         match self.recent.p99() {

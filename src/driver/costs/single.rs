@@ -40,7 +40,7 @@ async fn a_campaign_on_a_released_object() {
 async fn a_follower_polls_and_has_just_seen_the_release() {
     let world = World::new();
     let leader = world.single_leader().await;
-    let script = [Get(LOCK), Poll(LOCK), Poll(LOCK), Poll(LOCK), Replace(LOCK)];
+    let script = [Get(LOCK), Poll(LOCK), Poll(LOCK), Poll(LOCK), Poll(LOCK), Replace(LOCK)];
     let election = world.single(1, &script);
     let follow = tokio::spawn(async move { election.campaign().await });
     wait(secs(10)).await;
@@ -52,7 +52,7 @@ async fn a_follower_polls_and_has_just_seen_the_release() {
 async fn a_follower_whose_timer_lapsed_on_a_single_object() {
     let world = World::new();
     end(world.single_leader().await).await;
-    let script = [Get(LOCK), Poll(LOCK), Poll(LOCK), Replace(LOCK)];
+    let script = [Get(LOCK), Poll(LOCK), Poll(LOCK), Poll(LOCK), Replace(LOCK)];
     end(world.single(1, &script).campaign().await.unwrap()).await;
 }
 

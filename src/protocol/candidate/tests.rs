@@ -153,7 +153,13 @@ fn every_attempt_has_a_nonce_of_its_own() {
 
 #[test]
 fn somebody_elses_create_is_followed_whatever_its_name() {
-    for answer in [held(7, 1, "x"), foreign("x", false, false), sealed(1, Ended::Lapsed)] {
+    let mut play = Play::creating();
+    play.creates(2, 1, 1, Answer::Refused);
+    play.gets(2, held(7, 1, "x"));
+    assert_eq!(play.machine.greatest(), Some(e(2)));
+    play.waits(Wait::Follow);
+    // What says nothing of whether it is the newest is no reason to follow it.
+    for answer in [foreign("x", false, false), sealed(1, Ended::Lapsed)] {
         let mut play = Play::creating();
         play.creates(2, 1, 1, Answer::Refused);
         play.gets(2, answer);

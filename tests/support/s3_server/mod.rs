@@ -12,8 +12,10 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::retry::RetryConfig;
@@ -74,7 +76,12 @@ struct Shared {
     held: watch::Sender<usize>,
     /// Whether connections are cut and refused.
     away: watch::Sender<bool>,
+    /// How long the next request takes, before it takes effect.
+    latency: Mutex<Option<Latency>>,
+    connections: AtomicUsize,
 }
+
+type Latency = Box<dyn FnMut() -> Duration + Send>;
 
 /// Who may sign, and what each may do.
 #[derive(Clone, Default)]
@@ -112,6 +119,8 @@ impl S3Server {
             released: watch::Sender::new(0),
             held: watch::Sender::new(0),
             away: watch::Sender::new(false),
+            latency: Mutex::default(),
+            connections: AtomicUsize::new(0),
         });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
@@ -175,6 +184,17 @@ impl S3Server {
     /// What is stored stays.
     pub fn go_away(&self, away: bool) {
         self.shared.away.send_replace(away);
+    }
+
+    /// From now on every request waits for so long before it takes effect, faults or not.
+    pub fn latency(&self, latency: impl FnMut() -> Duration + Send + 'static) {
+        *self.shared.latency.lock().expect("no step under the lock panics") =
+            Some(Box::new(latency));
+    }
+
+    /// How many connections have been opened.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
     }
 
     /// Changes how the server differs from S3.
@@ -270,7 +290,7 @@ impl Drop for S3Server {
 
 /// The settings of a client for any endpoint that wants the bucket in the path.
 pub fn config(endpoint: &str, access_key: &str, secret_key: &str) -> aws_sdk_s3::config::Builder {
-    let retries = RetryConfig::standard().with_initial_backoff(std::time::Duration::from_millis(1));
+    let retries = RetryConfig::standard().with_initial_backoff(Duration::from_millis(1));
     aws_sdk_s3::Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new(REGION))
@@ -282,6 +302,11 @@ pub fn config(endpoint: &str, access_key: &str, secret_key: &str) -> aws_sdk_s3:
 }
 
 impl Shared {
+    fn draw_latency(&self) -> Duration {
+        let mut latency = self.latency.lock().expect("no step under the lock panics");
+        latency.as_mut().map_or(Duration::ZERO, |draw| draw())
+    }
+
     fn seen(&self) -> MutexGuard<'_, Vec<Seen>> {
         self.seen.lock().expect("no step under the lock panics")
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use aws_sdk_s3::config::SharedHttpClient;
@@ -64,6 +65,9 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             tokio::select! {
                 accepted = bound.accept() => {
                     let Ok((stream, _)) = accepted else { continue };
+                    shared.connections.fetch_add(1, Ordering::Relaxed);
+                    // An answer is sent at once, whatever the client has acknowledged.
+                    let _ = stream.set_nodelay(true);
                     connections.spawn(serve(stream, shared.clone()));
                 }
                 Some(_) = connections.join_next() => {}
@@ -104,8 +108,12 @@ async fn respond(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<
     }
     let fault = shared.faults.meet(op, &seen.key);
     shared.seen().push(seen);
+    let latency = shared.draw_latency();
     // On its own task a request takes effect even if the client goes away meanwhile.
     let task = tokio::spawn(async move {
+        if !latency.is_zero() {
+            pause(latency).await;
+        }
         let answer = with_fault(&shared, fault, &parts, body).await;
         answer.map(|answer| dated(&shared, answer))
     });
