@@ -82,8 +82,8 @@ fn tracing_changes_nothing() {
 
 #[test]
 fn broken_lease_from_the_answer_is_caught() {
-    caught(Broken::LeaseFromAnswer, 20, &["I7"]);
-    caught(Broken::LeaseFromAnswer, 100, &["I8"]);
+    caught(Broken::LeaseFromAnswer, 100, &["I7"]);
+    caught(Broken::LeaseFromAnswer, 200, &["I8"]);
 }
 
 #[test]
@@ -152,8 +152,8 @@ fn broken_store_that_refuses_seals_is_caught() {
 
 #[test]
 fn broken_clock_that_runs_is_caught() {
-    caught(Broken::ClockRuns, 20, &["stability"]);
-    caught(Broken::ClockRuns, 20, &["I8"]);
+    caught(Broken::ClockRuns, 100, &["stability"]);
+    caught(Broken::ClockRuns, 100, &["I8"]);
 }
 
 #[test]

@@ -24,11 +24,11 @@ fn follower(validity: f64) -> f64 {
 
 /// From a crash to the next leader.
 fn worst(validity: f64) -> f64 {
-    validity * (DRIFT + 1.0 / 6.0 + 1.0 / 10.0)
+    validity * (DRIFT + 1.0 / 6.0)
 }
 
 fn mean(validity: f64) -> f64 {
-    validity * (DRIFT - 1.0 / 6.0 + 1.0 / 12.0 + 1.0 / 20.0)
+    validity * (DRIFT - 1.0 / 6.0 + 1.0 / 12.0)
 }
 
 fn page(name: &str) -> String {

@@ -85,10 +85,12 @@ fn process(world: &Arc<World>, who: Who) -> Process {
     process.with_spawner(move |task| spawn(&world, who, 1, task))
 }
 
-/// The election as an operator has it: nothing depends on its settings.
+/// The election as an operator has it. What it began ends soon after the faults do: a deposition is
+/// one of them.
 pub fn operators(store: Arc<SimStore>) -> Election {
     let (world, who) = (Arc::clone(&store.world), store.who);
     let builder = Election::builder(store, "app").layout(world.plan.layout).name("operator");
+    let builder = builder.validity(world.plan.longest_validity() / 4);
     builder.process(process(&world, who)).build().expect("the settings fit together")
 }
 
