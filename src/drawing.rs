@@ -27,6 +27,9 @@ mod style;
 mod tests;
 pub(crate) mod text;
 
+#[doc(hidden)]
+pub use text::plain;
+
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};

@@ -270,7 +270,8 @@ Exit codes:
   73  the election is not as it would have to be; nothing was changed
   75  lost the lease
   77  access denied by the store
- 130  ended by SIGINT before its end, 143 by SIGTERM; what was done is told";
+ 130  ended by SIGINT before its end, 143 by SIGTERM; what was done is told. What goes on for ever,
+      `watch` and `compact --every`, has no such end: 0";
 
 const AFTER_RUN: &str = "\
 CMD runs in a process group of its own, with TENURE_EPOCH (the fencing token), TENURE_NAME and

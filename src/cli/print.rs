@@ -1,6 +1,6 @@
 //! What goes to stdout, and how it is made fit for a terminal.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
 use anstream::adapter::strip_str;
@@ -62,19 +62,9 @@ pub fn print_json(value: &impl Serialize) -> Result<Reader, Failure> {
 }
 
 /// Text of others, such as the name of a candidate: control characters would let it rewrite the
-/// terminal, or pass for lines of its own.
-pub fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() {
-            // Writing to a String cannot fail.
-            let _ = write!(plain, "{}", character.escape_default());
-        } else {
-            plain.push(character);
-        }
-    }
-    plain
-}
+/// terminal or pass for lines of its own, and those that turn the direction of writing let one name
+/// pass for another.
+pub use tenure::drawing::plain;
 
 #[cfg(test)]
 mod tests {
@@ -84,5 +74,12 @@ mod tests {
     fn control_characters_are_shown_not_obeyed() {
         assert_eq!(plain("worker-7 größe 漢"), "worker-7 größe 漢");
         assert_eq!(plain("a\nb\x1b[2J\u{9b}c"), "a\\nb\\u{1b}[2J\\u{9b}c");
+    }
+
+    /// Found by reading: the text of a terminal with bidi support showed the name backwards.
+    #[test]
+    fn regression_a_name_cannot_turn_the_direction_of_its_line() {
+        assert_eq!(plain("a\u{202e}b\u{2066}c\u{2028}d"), "a\\u{202e}b\\u{2066}c\\u{2028}d");
+        assert_eq!(plain("שלום"), "שלום", "letters stay as they are");
     }
 }

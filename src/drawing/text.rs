@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Text fit for XML and for one line: what controls a terminal or the direction of writing, and what
 /// XML cannot hold, is shown by its number.
-pub(crate) fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for character in text.chars() {
         let steers = matches!(character,
