@@ -35,7 +35,8 @@ pub fn is_for_the_eye() -> bool {
 }
 
 /// Writes lines to stdout at once, in colour where that is wanted: on a terminal, unless `NO_COLOR`
-/// is set or `TERM` is `dumb`, and elsewhere with `CLICOLOR_FORCE`.
+/// is set or `TERM` is `dumb` (without `CI`, whose logs show colours), and elsewhere with
+/// `CLICOLOR_FORCE`.
 pub fn print_styled(lines: &str) -> Result<Reader, Failure> {
     match AutoStream::choice(&io::stdout()) {
         ColorChoice::Never => print(&strip_str(lines).to_string()),

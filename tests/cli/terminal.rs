@@ -18,7 +18,8 @@ const SEALED: &str = r#"{"expired":true,"validity_ms":30000}"#;
 fn on_terminal(bench: &Bench, verb: &str, options: &[&str], env: &[(&str, &str)]) -> (Child, File) {
     let pty = openpty(None, None).expect("a terminal");
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
-    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "RUST_LOG"] {
+    // With `CI` every terminal is taken for one that shows colours.
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI", "RUST_LOG"] {
         command.env_remove(name);
     }
     command.env("TERM", "xterm").envs(env.iter().copied());
