@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::keys::Keys;
 use crate::process::Process;
 use crate::store::Store;
-use crate::telemetry::Meter;
+use crate::telemetry::{Counted, Meter};
 
 mod report;
 mod run;
@@ -53,7 +53,7 @@ const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// ```
 #[derive(Debug, Clone)]
 pub struct Compactor {
-    store: Arc<dyn Store>,
+    store: Arc<Counted>,
     meter: Meter,
     keys: Keys,
     keep_epochs: NonZeroUsize,

@@ -44,12 +44,12 @@ use crate::protocol::machine::Machine;
 use crate::protocol::message::Failure;
 use crate::record::{BadRecord, Record};
 use crate::store::Store;
-use crate::telemetry::Meter;
+use crate::telemetry::{Counted, Meter};
 
 /// What all campaigns and observers of one `Election` share.
 #[derive(Debug)]
 pub(crate) struct Context {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<Counted>,
     /// The store as it was given: the same for all elections that were given it.
     pub(crate) given: Arc<dyn Store>,
     pub(crate) meter: Meter,

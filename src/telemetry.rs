@@ -5,6 +5,8 @@
 
 #[cfg(feature = "metrics")]
 mod describe;
+#[cfg(feature = "metrics")]
+mod kept;
 #[cfg(not(feature = "metrics"))]
 mod off;
 #[cfg(feature = "metrics")]
@@ -13,6 +15,6 @@ mod on;
 mod requests;
 
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{Leading, Meter, Sight};
+pub(crate) use off::{Counted, Leading, Meter, Sight};
 #[cfg(feature = "metrics")]
-pub(crate) use on::{Leading, Meter, Sight};
+pub(crate) use on::{Counted, Leading, Meter, Sight};

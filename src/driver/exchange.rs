@@ -51,8 +51,7 @@ impl Driver {
                 let body = self.first_body(*epoch, write);
                 let key = self.key(*epoch);
                 let store = self.cx.store.clone();
-                let call = async move { store.create(&key, body).await };
-                let outcome = self.send(limit, call).await;
+                let outcome = self.send(limit, store.create(&key, body)).await;
                 self.written("creating", *epoch, outcome)
             }
             Request::Take { epoch, etag, write } => {
@@ -153,8 +152,7 @@ impl Driver {
         limit: Duration,
     ) -> Result<Object, Answer> {
         let store = self.cx.store.clone();
-        let call = async { store.get(&key, unless, MAX_READ_BYTES).await };
-        match self.send(limit, call).await {
+        match self.send(limit, store.get(&key, unless, MAX_READ_BYTES)).await {
             Ok(GetOutcome::Found(object)) => Ok(object),
             Ok(GetOutcome::NotModified) => Err(Answer::NotModified),
             Ok(GetOutcome::Missing) => Err(Answer::Missing),
@@ -298,8 +296,7 @@ impl Driver {
     ) -> Answer {
         let key = self.key(epoch);
         let store = self.cx.store.clone();
-        let call = async move { store.replace(&key, body, etag).await };
-        let outcome = self.send(limit, call).await;
+        let outcome = self.send(limit, store.replace(&key, body, etag)).await;
         if let (Ok(PutOutcome::Done { .. }), SEALING) = (&outcome, doing) {
             self.sealed_here(epoch);
         }

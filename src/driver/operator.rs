@@ -226,7 +226,7 @@ impl Operator {
     ) -> Result<Wrote, Error> {
         let key = self.key(epoch);
         let store = Arc::clone(&self.cx.store);
-        let outcome = self.send(async { store.replace(&key, body, etag).await }).await;
+        let outcome = self.send(store.replace(&key, body, etag)).await;
         self.wrote(doing, &key, outcome)
     }
 

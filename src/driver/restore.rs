@@ -192,7 +192,7 @@ impl Operator {
     async fn create(&mut self, epoch: Epoch, body: Bytes) -> Result<Wrote, Error> {
         let key = self.key(epoch);
         let store = Arc::clone(&self.cx.store);
-        let outcome = self.send(async { store.create(&key, body).await }).await;
+        let outcome = self.send(store.create(&key, body)).await;
         self.wrote("creating", &key, outcome)
     }
 

@@ -10,6 +10,8 @@ use crate::process::Process;
 use crate::protocol::message::Answer;
 use crate::store::Store;
 
+pub(crate) type Counted = dyn Store;
+
 #[derive(Debug, Clone)]
 pub(crate) struct Meter;
 
@@ -23,7 +25,7 @@ impl Meter {
     pub(crate) fn new(_: &dyn Store, _: &Keys) -> Meter {
         Meter
     }
-    pub(crate) fn counted(&self, store: &Arc<dyn Store>, _: &Process) -> Arc<dyn Store> {
+    pub(crate) fn counted(&self, store: &Arc<dyn Store>, _: &Process) -> Arc<Counted> {
         Arc::clone(store)
     }
     pub(crate) fn candidate(&self, _: &str, _: Duration) {}

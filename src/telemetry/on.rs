@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use metrics::{Gauge, SharedString, counter, gauge, histogram};
+use metrics::{Gauge, gauge};
 
 use super::describe::{ELECTIONS, LOSSES, OBSERVED, RENEWALS, describe};
-use super::requests::{Counted, Role};
+use super::kept::Kept;
+pub(crate) use super::requests::Counted;
+use super::requests::Role;
 use crate::epoch::Epoch;
 use crate::keys::Keys;
 use crate::leader::Observation;
@@ -20,7 +22,7 @@ use crate::store::Store;
 /// Counts for one election of this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Meter {
-    election: Arc<str>,
+    kept: Arc<Kept>,
 }
 
 impl Meter {
@@ -32,16 +34,16 @@ impl Meter {
         let store = store.split_once(" at ").map_or(store.as_str(), |(store, _)| store);
         let prefix = keys.prefix().trim_end_matches('/');
         let separator = if prefix.is_empty() { "" } else { "/" };
-        Meter { election: format!("{store}{separator}{prefix}").into() }
+        Meter { kept: Arc::new(Kept::new(format!("{store}{separator}{prefix}"))) }
     }
 
     /// The same store, whose requests are counted and timed.
-    pub(crate) fn counted(&self, store: &Arc<dyn Store>, process: &Process) -> Arc<dyn Store> {
+    pub(crate) fn counted(&self, store: &Arc<dyn Store>, process: &Process) -> Arc<Counted> {
         Arc::new(Counted::new(Arc::clone(store), self.clone(), process.clone()))
     }
 
-    pub(super) fn election(&self) -> SharedString {
-        SharedString::from_shared(Arc::clone(&self.election))
+    pub(super) fn kept(&self) -> &Kept {
+        &self.kept
     }
 
     /// Somebody campaigns under this name.
@@ -56,19 +58,19 @@ impl Meter {
         for reason in LOSSES {
             self.count("tenure_losses_total", "reason", reason, 0);
         }
-        counter!("tenure_lease_at_risk_total", "election" => self.election()).increment(0);
-        counter!("tenure_polls_total", "election" => self.election()).increment(0);
+        self.kept.counter("tenure_lease_at_risk_total", &[]).increment(0);
+        self.kept.counter("tenure_polls_total", &[]).increment(0);
         self.leaders().increment(0.0);
         let candidate = name.to_owned();
-        gauge!("tenure_candidate_info", "election" => self.election(), "candidate" => candidate)
-            .set(1.0);
-        gauge!("tenure_validity_seconds", "election" => self.election()).set(validity);
+        let election = self.kept.election();
+        gauge!("tenure_candidate_info", "election" => election, "candidate" => candidate).set(1.0);
+        self.kept.gauge("tenure_validity_seconds", &[]).set(validity);
         Role::Candidate.register(self);
     }
 
     /// Somebody observes.
     pub(crate) fn observer(&self) -> Sight {
-        counter!("tenure_polls_total", "election" => self.election()).increment(0);
+        self.kept.counter("tenure_polls_total", &[]).increment(0);
         Role::Observer.register(self);
         for state in OBSERVED {
             self.observers(state).increment(0.0);
@@ -94,6 +96,7 @@ impl Meter {
 
     /// This process leads, until it says otherwise.
     pub(crate) fn elected(&self) -> Leading {
+        self.kept.leads();
         self.leaders().increment(1.0);
         Leading { meter: self.clone(), over: AtomicBool::new(false) }
     }
@@ -102,12 +105,13 @@ impl Meter {
     pub(crate) fn knows(&self, greatest: Option<Epoch>) {
         if let Some(epoch) = greatest {
             // The last epoch has ten digits, and a float is exact up to fifteen.
-            gauge!("tenure_epoch", "election" => self.election()).set(epoch.get() as f64);
+            self.kept.gauge("tenure_epoch", &[]).set(epoch.get() as f64);
         }
     }
 
     pub(crate) fn polled(&self) {
-        counter!("tenure_polls_total", "election" => self.election()).increment(1);
+        self.kept.polls();
+        self.kept.counter("tenure_polls_total", &[]).increment(1);
     }
 
     /// The write of a renewal was answered, or was not.
@@ -124,34 +128,34 @@ impl Meter {
 
     /// A renewal has extended the lease, of which this had been left until then.
     pub(crate) fn renewed(&self, took: Duration, left: Duration, validity: Duration) {
-        histogram!("tenure_renewal_seconds", "election" => self.election()).record(took);
-        histogram!("tenure_lease_least_ratio", "election" => self.election())
+        self.kept.histogram("tenure_renewal_seconds", &[]).record(took);
+        self.kept
+            .histogram("tenure_lease_least_ratio", &[])
             .record(left.as_secs_f64() / validity.as_secs_f64());
     }
 
     pub(crate) fn deleted(&self, epochs: usize) {
-        counter!("tenure_epochs_compacted_total", "election" => self.election())
-            .increment(epochs as u64);
+        self.kept.counter("tenure_epochs_compacted_total", &[]).increment(epochs as u64);
     }
 
     /// How a run ended, and how many superseded epochs it has left beyond those to be kept.
     pub(crate) fn compacted(&self, outcome: &'static str, backlog: Option<u64>) {
         self.count("tenure_compactions_total", "outcome", outcome, 1);
         if let Some(backlog) = backlog {
-            gauge!("tenure_epochs_backlog", "election" => self.election()).set(backlog as f64);
+            self.kept.gauge("tenure_epochs_backlog", &[]).set(backlog as f64);
         }
     }
 
     fn count(&self, name: &'static str, label: &'static str, word: &'static str, by: u64) {
-        counter!(name, "election" => self.election(), label => word).increment(by);
+        self.kept.counter(name, &[(label, word)]).increment(by);
     }
 
     fn leaders(&self) -> Gauge {
-        gauge!("tenure_leader", "election" => self.election())
+        self.kept.gauge("tenure_leader", &[])
     }
 
     fn observers(&self, state: &'static str) -> Gauge {
-        gauge!("tenure_observed", "election" => self.election(), "state" => state)
+        self.kept.gauge("tenure_observed", &[("state", state)])
     }
 }
 
@@ -176,7 +180,7 @@ impl Leading {
     }
 
     pub(crate) fn at_risk(&self) {
-        counter!("tenure_lease_at_risk_total", "election" => self.meter.election()).increment(1);
+        self.meter.kept.counter("tenure_lease_at_risk_total", &[]).increment(1);
     }
 
     pub(crate) fn lost(&self, reason: &'static str) {
@@ -196,7 +200,7 @@ impl Leading {
     }
 
     fn set_left(&self, left: Duration) {
-        gauge!("tenure_lease_remaining_seconds", "election" => self.meter.election()).set(left);
+        self.meter.kept.gauge("tenure_lease_remaining_seconds", &[]).set(left);
     }
 }
 

@@ -1,12 +1,13 @@
-//! Counts the requests of an election, each once: a store around the one that was given.
+//! Counts the requests of an election, each once.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use metrics::{counter, gauge, histogram};
+use futures::future::BoxFuture;
 
 use super::on::Meter;
 use crate::clock::Moment;
@@ -39,15 +40,17 @@ impl Role {
         };
         for (kind, outcomes) in kinds {
             for outcome in *outcomes {
-                count(meter, kind, outcome, 0);
+                let labels = [("kind", *kind), ("outcome", *outcome)];
+                meter.kept().counter("tenure_requests_total", &labels).increment(0);
             }
         }
     }
 }
 
-/// A store that counts and times what it is asked.
+/// A store that counts and times what it is asked: the calls of [`Store`], which cost no allocation
+/// more than the store's own.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(crate) struct Counted {
     inner: Arc<dyn Store>,
     meter: Meter,
     process: Process,
@@ -58,63 +61,202 @@ impl Counted {
         Counted { inner, meter, process }
     }
 
-    fn send(&self, kind: &'static str) -> Sent<'_> {
-        Sent { store: self, kind, at: self.process.now(), answered: false }
+    pub(crate) fn list<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: &'a str,
+        limit: usize,
+    ) -> Sending<'a, Page> {
+        self.send("list", self.inner.list(prefix, after, limit))
+    }
+
+    pub(crate) fn list_last<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: &'a str,
+        limit: usize,
+    ) -> Sending<'a, Option<Page>> {
+        self.send("list", self.inner.list_last(prefix, after, limit))
+    }
+
+    pub(crate) fn get<'a>(
+        &'a self,
+        key: &'a str,
+        unless: Option<ETag>,
+        max_len: usize,
+    ) -> Sending<'a, GetOutcome> {
+        self.send("get", self.inner.get(key, unless, max_len))
+    }
+
+    pub(crate) fn create<'a>(&'a self, key: &'a str, body: Bytes) -> Sending<'a, PutOutcome> {
+        self.send("create", self.inner.create(key, body))
+    }
+
+    pub(crate) fn replace<'a>(
+        &'a self,
+        key: &'a str,
+        body: Bytes,
+        etag: ETag,
+    ) -> Sending<'a, PutOutcome> {
+        self.send("replace", self.inner.replace(key, body, etag))
+    }
+
+    pub(crate) fn delete(&self, keys: Vec<String>) -> Sending<'_, DeleteOutcome> {
+        self.send("delete", self.inner.delete(keys))
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    pub(crate) fn send_unquoted_etags(&self) -> bool {
+        self.inner.send_unquoted_etags()
+    }
+
+    fn send<'a, T>(
+        &'a self,
+        kind: &'static str,
+        call: BoxFuture<'a, Result<T, StoreError>>,
+    ) -> Sending<'a, T> {
+        Sending { call, sent: Sent { store: self, kind, at: None } }
     }
 }
 
-/// A request on its way. Dropped before its answer, nobody knows what becomes of it.
+/// A request, counted once it is answered.
+#[must_use]
+pub(crate) struct Sending<'a, T> {
+    call: BoxFuture<'a, Result<T, StoreError>>,
+    sent: Sent<'a>,
+}
+
+impl<T: Answer> Future for Sending<'_, T> {
+    type Output = Result<T, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.sent.begins();
+        let answer = ready!(self.call.as_mut().poll(cx));
+        match &answer {
+            Ok(answer) => match answer.outcome() {
+                Some(outcome) => self.sent.ends(outcome, answer.date()),
+                None => self.sent.was_none(),
+            },
+            Err(error) => self.sent.ends(failed(error), None),
+        }
+        Poll::Ready(answer)
+    }
+}
+
+/// What is known of a request on its way. Dropped before its answer, nobody knows what becomes of it.
 struct Sent<'a> {
     store: &'a Counted,
     kind: &'static str,
-    at: Moment,
-    answered: bool,
+    /// When, while it is on its way.
+    at: Option<Moment>,
 }
 
 impl Sent<'_> {
-    fn answered(self, outcome: &'static str) {
-        self.dated(outcome, None);
-    }
-
-    /// The answer says what time it is at the store.
-    fn dated(mut self, outcome: &'static str, date: Option<DateTime<Utc>>) {
-        let now = self.store.process.now();
-        if let Some(date) = date {
-            let skew = least_skew(date.timestamp(), self.at.wall, now.wall);
-            let election = self.store.meter.election();
-            gauge!("tenure_store_clock_skew_seconds", "election" => election).set(skew);
-        }
-        self.ends(outcome, now);
+    fn begins(&mut self) {
+        let process = &self.store.process;
+        self.at.get_or_insert_with(|| process.now());
     }
 
     /// It was none: the store has no such call.
-    fn was_none(mut self) {
-        self.answered = true;
+    fn was_none(&mut self) {
+        self.at = None;
     }
 
-    fn ends(&mut self, outcome: &'static str, now: Moment) {
-        self.answered = true;
-        let meter = &self.store.meter;
-        count(meter, self.kind, outcome, 1);
-        let took = now.boot.saturating_sub(self.at.boot);
-        let election = meter.election();
-        histogram!("tenure_request_seconds", "election" => election, "kind" => self.kind)
-            .record(took);
+    /// The answer may say what time it is at the store.
+    fn ends(&mut self, outcome: &'static str, date: Option<DateTime<Utc>>) {
+        let Some(at) = self.at.take() else { return };
+        let Sent { store, kind, .. } = *self;
+        let (now, kept) = (store.process.now(), store.meter.kept());
+        if let Some(date) = date {
+            let skew = least_skew(date.timestamp(), at.wall, now.wall);
+            kept.gauge("tenure_store_clock_skew_seconds", &[]).set(skew);
+        }
+        let labels = [("kind", kind), ("outcome", outcome)];
+        kept.counter("tenure_requests_total", &labels).increment(1);
+        let took = now.boot.saturating_sub(at.boot);
+        kept.histogram("tenure_request_seconds", &[("kind", kind)]).record(took);
     }
 }
 
 impl Drop for Sent<'_> {
     fn drop(&mut self) {
-        if !self.answered {
-            self.ends("unknown", self.store.process.now());
+        self.ends("unknown", None);
+    }
+}
+
+/// What an answer is counted as.
+pub(crate) trait Answer {
+    /// `None` if nothing was asked.
+    fn outcome(&self) -> Option<&'static str>;
+
+    /// What time it was at the store.
+    fn date(&self) -> Option<DateTime<Utc>> {
+        None
+    }
+}
+
+impl Answer for Page {
+    fn outcome(&self) -> Option<&'static str> {
+        Some("done")
+    }
+
+    fn date(&self) -> Option<DateTime<Utc>> {
+        self.served_at
+    }
+}
+
+impl Answer for Option<Page> {
+    fn outcome(&self) -> Option<&'static str> {
+        self.as_ref().and_then(Page::outcome)
+    }
+
+    fn date(&self) -> Option<DateTime<Utc>> {
+        self.as_ref().and_then(Page::date)
+    }
+}
+
+impl Answer for GetOutcome {
+    fn outcome(&self) -> Option<&'static str> {
+        Some(match self {
+            GetOutcome::Found(_) | GetOutcome::TooLarge { .. } => "done",
+            GetOutcome::NotModified => "not_modified",
+            GetOutcome::Missing => "missing",
+        })
+    }
+
+    fn date(&self) -> Option<DateTime<Utc>> {
+        match self {
+            GetOutcome::Found(object) => object.served_at,
+            _ => None,
         }
     }
 }
 
-fn count(meter: &Meter, kind: &'static str, outcome: &'static str, by: u64) {
-    let election = meter.election();
-    counter!("tenure_requests_total", "election" => election, "kind" => kind, "outcome" => outcome)
-        .increment(by);
+impl Answer for PutOutcome {
+    fn outcome(&self) -> Option<&'static str> {
+        Some(match self {
+            PutOutcome::Done { etag: Some(_) } => "done",
+            PutOutcome::Done { etag: None } => "unknown",
+            PutOutcome::Refused => "refused",
+            PutOutcome::Missing => "missing",
+        })
+    }
+}
+
+impl Answer for DeleteOutcome {
+    fn outcome(&self) -> Option<&'static str> {
+        Some("done")
+    }
+}
+
+fn failed(error: &StoreError) -> &'static str {
+    match error.happened() {
+        Happened::No => "failed",
+        Happened::Maybe => "unknown",
+    }
 }
 
 /// By how much the store's clock is ahead of this machine's at the least, in seconds.
@@ -133,100 +275,6 @@ fn least_skew(date: i64, sent: Duration, received: Duration) -> f64 {
         most
     } else {
         0.0
-    }
-}
-
-fn failed(error: &StoreError) -> &'static str {
-    match error.happened() {
-        Happened::No => "failed",
-        Happened::Maybe => "unknown",
-    }
-}
-
-fn written(answer: &Result<PutOutcome, StoreError>) -> &'static str {
-    match answer {
-        Ok(PutOutcome::Done { etag: Some(_) }) => "done",
-        Ok(PutOutcome::Done { etag: None }) => "unknown",
-        Ok(PutOutcome::Refused) => "refused",
-        Ok(PutOutcome::Missing) => "missing",
-        Err(error) => failed(error),
-    }
-}
-
-// Every call of the trait stands here, those with a default too: they are the inner store's.
-#[async_trait]
-impl Store for Counted {
-    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
-        let sent = self.send("list");
-        let answer = self.inner.list(prefix, after, limit).await;
-        match &answer {
-            Ok(page) => sent.dated("done", page.served_at),
-            Err(error) => sent.answered(failed(error)),
-        }
-        answer
-    }
-
-    async fn list_last(
-        &self,
-        prefix: &str,
-        after: &str,
-        limit: usize,
-    ) -> Result<Option<Page>, StoreError> {
-        let sent = self.send("list");
-        let answer = self.inner.list_last(prefix, after, limit).await;
-        match &answer {
-            Ok(Some(page)) => sent.dated("done", page.served_at),
-            Ok(None) => sent.was_none(),
-            Err(error) => sent.answered(failed(error)),
-        }
-        answer
-    }
-
-    async fn get(
-        &self,
-        key: &str,
-        unless: Option<ETag>,
-        max_len: usize,
-    ) -> Result<GetOutcome, StoreError> {
-        let sent = self.send("get");
-        let answer = self.inner.get(key, unless, max_len).await;
-        match &answer {
-            Ok(GetOutcome::Found(object)) => sent.dated("done", object.served_at),
-            Ok(GetOutcome::TooLarge { .. }) => sent.answered("done"),
-            Ok(GetOutcome::NotModified) => sent.answered("not_modified"),
-            Ok(GetOutcome::Missing) => sent.answered("missing"),
-            Err(error) => sent.answered(failed(error)),
-        }
-        answer
-    }
-
-    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
-        let sent = self.send("create");
-        let answer = self.inner.create(key, body).await;
-        sent.answered(written(&answer));
-        answer
-    }
-
-    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
-        let sent = self.send("replace");
-        let answer = self.inner.replace(key, body, etag).await;
-        sent.answered(written(&answer));
-        answer
-    }
-
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
-        let sent = self.send("delete");
-        let answer = self.inner.delete(keys).await;
-        sent.answered(answer.as_ref().map_or_else(failed, |_| "done"));
-        answer
-    }
-
-    fn describe(&self) -> String {
-        self.inner.describe()
-    }
-
-    fn send_unquoted_etags(&self) -> bool {
-        self.inner.send_unquoted_etags()
     }
 }
 
@@ -257,9 +305,9 @@ mod tests {
     fn an_unknown_write_is_not_a_failed_one() {
         let error = |happened| {
             let kind = crate::store::StoreErrorKind::Transient;
-            written(&Err(StoreError::new(kind, happened, "")))
+            failed(&StoreError::new(kind, happened, ""))
         };
         assert_eq!((error(Happened::No), error(Happened::Maybe)), ("failed", "unknown"));
-        assert_eq!(written(&Ok(PutOutcome::Done { etag: None })), "unknown");
+        assert_eq!(PutOutcome::Done { etag: None }.outcome(), Some("unknown"));
     }
 }

@@ -23,12 +23,7 @@ pub mod still;
 pub mod tails;
 
 /// What does not hold although it was asked for, and is explained in the notes of the page.
-pub const KNOWN: &[&str] = &[
-    "steady state, money beside Morling as posted",
-    // Since the command, and so whatever is built beside it, counts its requests.
-    "allocations of a follower's poll beyond the request's own",
-    "allocations of a leader's renewal beyond the request's own",
-];
+pub const KNOWN: &[&str] = &["steady state, money beside Morling as posted"];
 
 /// How much of everything.
 #[derive(Debug)]
