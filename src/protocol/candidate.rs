@@ -4,25 +4,15 @@
 //! of it. At most one request is under way at a time. That a lease lapsed or ended is an input, so
 //! the machine is right under any clock; the driver owns time, jitter and retries.
 
+mod state;
+
+pub use state::{Event, Input, Rules};
+pub(super) use state::{State, Suspect};
+
 use super::find::{Beyond, Listing, Progress, Search, Told};
 use super::leader::{Doing, Held};
-use super::message::{
-    Answer, Ended, Failure, Lost, Nonce, Request, Seen, Sighting, Step, Wait, Write,
-};
+use super::message::{Answer, Ended, Failure, Nonce, Request, Seen, Sighting, Step, Wait, Write};
 use crate::epoch::Epoch;
-
-/// What kind of participant this is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Rules {
-    /// Follows only: never writes.
-    pub observer: bool,
-    /// A renewal counts only after a LIST that shows nothing greater.
-    pub verify_renewals: bool,
-    /// There is a delay between the seal and the create, unless the epoch before ended by
-    /// resignation.
-    pub takeover_delay: bool,
-}
-
 /// The state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Candidate {
@@ -30,122 +20,6 @@ pub struct Candidate {
     /// The greatest epoch seen to exist: nothing at or below it is ever created or granted.
     pub(super) greatest: Option<Epoch>,
     pub(super) state: State,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum State {
-    /// LIST. `suspect` is an epoch whose GET was denied, or the known newest that did not show.
-    Find {
-        search: Search,
-        suspect: Option<Suspect>,
-    },
-    /// GET the newest.
-    Read {
-        epoch: Epoch,
-    },
-    /// Wait for the lapse, or for the next poll.
-    Follow {
-        sighting: Sighting,
-    },
-    Poll {
-        sighting: Sighting,
-    },
-    /// Lapsed, but foreign: its touch does not change the ETag, so the condition of the seal would
-    /// not notice it. Look once more.
-    LookAgain {
-        sighting: Sighting,
-    },
-    Seal {
-        sighting: Sighting,
-    },
-    /// Wait until the holder of a deposed epoch cannot believe in its lease any more.
-    Deposed {
-        epoch: Epoch,
-    },
-    Takeover {
-        epoch: Epoch,
-    },
-    /// About to create; these nonces were sent for this epoch already.
-    NeedNonce {
-        epoch: Epoch,
-        tried: Vec<Nonce>,
-    },
-    Create {
-        epoch: Epoch,
-        tried: Vec<Nonce>,
-    },
-    /// The create was refused: was that my own earlier attempt?
-    ReadOwn {
-        epoch: Epoch,
-        tried: Vec<Nonce>,
-    },
-    Confirm {
-        held: Held,
-        beyond: Beyond,
-    },
-    /// Lost before it was granted: seal the own object, best effort.
-    SealOwn {
-        held: Held,
-    },
-    Lead {
-        held: Held,
-        doing: Doing,
-        resigning: bool,
-    },
-    /// An observer without a leader.
-    Vacant,
-    /// Try again what failed.
-    Pause(Box<State>),
-    Failed(Failure),
-    Over,
-}
-
-/// Why a search is made with suspicion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Suspect {
-    Denied(Epoch),
-    Gone,
-}
-
-/// What the driver tells the machine.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Input {
-    /// To [`Step::Request`].
-    Answer(Answer),
-    /// To [`Step::Nonce`].
-    Nonce(Nonce),
-    /// After [`Wait::Retry`].
-    Resume,
-    /// It is time to look at the followed epoch again.
-    PollDue,
-    /// By this observer's clock the lease is over.
-    Lapsed,
-    /// The takeover delay is over.
-    TakeoverOver,
-    /// The epoch was granted, but too little of the lease is left to use it.
-    Abandon,
-    /// It is time to renew, or there is something to proclaim.
-    RenewDue,
-    /// It is time to look whether a peer that does not seal has superseded this leader.
-    LookDue,
-    /// The lease has ended by the leader's clock.
-    LeaseEnded,
-    Resign,
-}
-
-/// What an input brought about, beyond the next step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Event {
-    /// The epoch was granted to the create attempt with this heartbeat.
-    Granted {
-        epoch: Epoch,
-        heartbeat: u64,
-    },
-    /// The write with this heartbeat extended the lease.
-    Extended {
-        heartbeat: u64,
-    },
-    Lost(Lost),
 }
 
 /// Past this many unanswered creates of one epoch the candidate looks for the newest again.
@@ -465,13 +339,5 @@ impl Candidate {
         State::Find { search: Search::new(self.greatest), suspect: None }
     }
 }
-
-impl State {
-    /// The same after a short pause, so that no store can make the machine spin.
-    fn paused(self) -> State {
-        State::Pause(Box::new(self))
-    }
-}
-
 #[cfg(test)]
 mod tests;
