@@ -11,6 +11,7 @@ mod listeners;
 mod observe;
 mod operator;
 mod recent;
+mod refresh;
 mod restore;
 pub(crate) mod spans;
 mod stand_back;
@@ -21,7 +22,6 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use tokio::sync::watch;
 
 pub(crate) use campaign::{FAILURES_BEFORE_GIVING_UP, Patience, Reached};
 pub(crate) use handle::{Command, Lead, Status};
@@ -29,6 +29,7 @@ pub(crate) use listeners::Listeners;
 pub(crate) use observe::Observer;
 pub(crate) use operator::Operator;
 use recent::Recent;
+use refresh::Refresh;
 pub(crate) use wait::{bounded, pause, sleep, within};
 
 use crate::config::Config;
@@ -57,7 +58,7 @@ pub(crate) struct Context {
     pub(crate) config: Arc<Config>,
     pub(crate) process: Process,
     pub(crate) events: Listeners<CampaignEvent>,
-    refresh: watch::Sender<()>,
+    refresh: Refresh,
     knowledge: Mutex<Knowledge>,
 }
 
@@ -77,7 +78,6 @@ impl Context {
         config: Arc<Config>,
         process: Process,
     ) -> Context {
-        let (refresh, _) = watch::channel(());
         let meter = Meter::new(&*store, &keys);
         Context {
             store: meter.counted(&store, &process),
@@ -87,7 +87,7 @@ impl Context {
             config,
             process,
             events: Listeners::default(),
-            refresh,
+            refresh: Refresh::default(),
             knowledge: Mutex::default(),
         }
     }
@@ -119,7 +119,7 @@ impl Context {
 
     /// All who follow look now.
     pub(crate) fn refresh(&self) {
-        self.refresh.send_replace(());
+        self.refresh.ring();
     }
 
     /// A pause before a request is tried again after so many failures: doubling up to `cap`, with
@@ -165,7 +165,8 @@ pub(crate) struct Driver {
     stood_back: Option<Epoch>,
     /// How long the last renewals took.
     recent: Recent,
-    refreshed: watch::Receiver<()>,
+    /// The refreshes it has heard of.
+    refreshed: u64,
     /// From the grant on: what is read then is no observation of somebody else's lease.
     leading: bool,
 }
@@ -218,7 +219,7 @@ impl Driver {
             successor: None,
             stood_back: None,
             recent: Recent::default(),
-            refreshed: cx.refresh.subscribe(),
+            refreshed: cx.refresh.rung(),
             leading: false,
             cx: Arc::clone(cx),
         }

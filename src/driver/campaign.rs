@@ -274,12 +274,11 @@ impl Driver {
 
     /// Waits; true if somebody asked for a look before that was over.
     pub(super) async fn sleep_unless_refreshed(&mut self, delay: Duration) -> bool {
-        let process = self.cx.process.clone();
+        let Driver { cx, refreshed, .. } = self;
         tokio::select! {
             biased;
-            // The sender lives in the context, so an error cannot be.
-            changed = self.refreshed.changed() => changed.is_ok(),
-            () = sleep(&process, delay) => false,
+            () = cx.refresh.after(refreshed) => true,
+            () = sleep(&cx.process, delay) => false,
         }
     }
 

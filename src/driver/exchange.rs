@@ -101,7 +101,8 @@ impl Driver {
         let store = self.cx.store.clone();
         let start = key_of(&keys, after);
         let from_the_end = self.machine.looks_for_the_newest();
-        let call = async {
+        // Boxed: it is rare, and would make the future of every poll larger.
+        let call = Box::pin(async {
             // What is found so may be older than a listing from the start would show, which a
             // campaign does not mind; its confirmation is always such a listing.
             if from_the_end
@@ -112,7 +113,7 @@ impl Driver {
             }
             let page = store.list(keys.lock_prefix(), &start, PAGE).await?;
             EpochsOfPage::of(&keys, after, &page)
-        };
+        });
         match self.send(limit, call).await {
             Ok(page) => Answer::Listed(page.listing()),
             Err(error) => self.failed("listing the epochs", error),
