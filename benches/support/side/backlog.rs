@@ -196,15 +196,15 @@ pub fn compacting(size: &Size) -> Section {
     section.text = format!(
         "Over HTTP, every request 20 ms at the server. {} epochs in one run took {} requests, {:.1} s, and \
          {} KiB more than the process had. Beside a bare loop of LIST and DeleteObjects with as many \
-         deletions on their way ({IN_FLIGHT}), in turns on {} epochs each: {:.0} epochs a second beside \
-         {:.0}, ratios {}.\n\n",
+         deletions on their way ({IN_FLIGHT}), in turns on {} epochs each: {} epochs a second beside \
+         {}, ratios {}.\n\n",
         grouped(epochs),
         grouped(whole.requests),
         whole.millis as f64 / 1e3,
         grouped(whole.kib),
         grouped(size.compacted),
-        median(own) * 1e3,
-        median(bare) * 1e3,
+        grouped((median(own) * 1e3) as u64),
+        grouped((median(bare) * 1e3) as u64),
         each.join(", "),
     );
     let what = format!("compacting {} epochs", grouped(epochs));

@@ -23,10 +23,11 @@ pub fn write(path: &Path, sections: &[Section]) {
         "# Performance\n\nMeasured on {} by `cargo bench --bench side_by_side -- --write \
          docs/performance.md`, which writes this page; {}. Figures are counts, or ratios within this \
          one run. Everything over HTTP goes to the S3 server of the tests, in a process of its own on \
-         the loopback.\n\n{}\n\n{NOTES}\n",
+         the loopback.\n\n{}\n\n{}\n",
         SystemClock.now().time_of_day().format("%Y-%m-%d"),
         machine(),
         claims(sections).trim_end(),
+        NOTES.trim_end(),
     );
     for section in sections {
         text += &format!("\n## {}\n\n{}\n", section.title, section.text.trim_end());
