@@ -103,8 +103,7 @@ impl Context {
         Some(self.process.now().boot.saturating_sub(answered))
     }
 
-    fn answered(&self) {
-        let now = self.process.now().boot;
+    fn answered(&self, now: Duration) {
         self.knowledge().answered = Some(now);
     }
 
@@ -151,6 +150,8 @@ pub(crate) struct Driver {
     failures: u32,
     /// When the followed epoch was last looked at, on the boot clock.
     polled: Duration,
+    /// When the store last gave an answer, on the boot clock.
+    answered: Duration,
     /// How long after the lapse this candidate seals, so that not all do at once.
     lapse_jitter: Duration,
     /// When the renewal that is on its way was first sent, on the boot clock.
@@ -193,6 +194,7 @@ impl Driver {
     }
 
     fn new(cx: &Arc<Context>, observer: bool) -> Driver {
+        cx.meter.knows(cx.knowledge().greatest);
         let config = &cx.config;
         let rules = Rules {
             observer,
@@ -212,6 +214,7 @@ impl Driver {
             last_error: None,
             failures: 0,
             polled: now.boot,
+            answered: Duration::ZERO,
             lapse_jitter: Duration::ZERO,
             renewing_since: None,
             seal_again: Duration::ZERO,

@@ -20,6 +20,11 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// own. Clones are the same process.
 #[derive(Debug, Clone)]
 pub struct Process {
+    parts: Arc<Parts>,
+}
+
+#[derive(Debug, Clone)]
+struct Parts {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     /// Nonces that this process has sent: an epoch object with one of them was not left by a
@@ -38,14 +43,15 @@ impl Process {
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Process {
         let spawner = Spawner(Arc::new(|task| drop(tokio::spawn(task))));
-        Process { clock, entropy, nonces: Arc::default(), campaigned: Arc::default(), spawner }
+        let (nonces, campaigned) = Default::default();
+        Process { parts: Arc::new(Parts { clock, entropy, nonces, campaigned, spawner }) }
     }
 
     /// The same process, whose background tasks (one for each leadership) are handed to `spawn`
     /// instead of to tokio: a simulation stops them together with the rest of the process.
     #[must_use]
     pub fn with_spawner(mut self, spawn: impl Fn(Task) + Send + Sync + 'static) -> Process {
-        self.spawner = Spawner(Arc::new(spawn));
+        Arc::make_mut(&mut self.parts).spawner = Spawner(Arc::new(spawn));
         self
     }
 
@@ -58,37 +64,37 @@ impl Process {
     }
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        (self.spawner.0)(Box::pin(task));
+        (self.parts.spawner.0)(Box::pin(task));
     }
 
     pub(crate) fn now(&self) -> Moment {
-        self.clock.now()
+        self.parts.clock.now()
     }
 
     pub(crate) fn unique(&self) -> u128 {
-        self.entropy.unique()
+        self.parts.entropy.unique()
     }
 
     /// A fresh nonce, remembered as this process's own.
     pub(crate) fn nonce(&self) -> Nonce {
-        let nonce = Nonce::from_bits(self.entropy.unique());
-        self.nonces.lock().unwrap_or_else(PoisonError::into_inner).insert(nonce);
+        let nonce = Nonce::from_bits(self.parts.entropy.unique());
+        self.parts.nonces.lock().unwrap_or_else(PoisonError::into_inner).insert(nonce);
         nonce
     }
 
     pub(crate) fn has_sent(&self, nonce: Nonce) -> bool {
-        self.nonces.lock().unwrap_or_else(PoisonError::into_inner).contains(&nonce)
+        self.parts.nonces.lock().unwrap_or_else(PoisonError::into_inner).contains(&nonce)
     }
 
     /// Whether no campaign of this process has been made in this election before.
     pub(crate) fn first_campaign(&self, store: &str, prefix: &str) -> bool {
-        let mut campaigned = self.campaigned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut campaigned = self.parts.campaigned.lock().unwrap_or_else(PoisonError::into_inner);
         campaigned.insert((store.to_owned(), prefix.to_owned()))
     }
 
     /// A random part of `most`.
     pub(crate) fn jitter(&self, most: Duration) -> Duration {
-        most.mul_f64(self.entropy.fraction().clamp(0.0, 1.0))
+        most.mul_f64(self.parts.entropy.fraction().clamp(0.0, 1.0))
     }
 }
 

@@ -223,6 +223,34 @@ async fn polls_at_the_lapse_alone_cost_a_get_a_validity_and_follow_as_soon() {
     }
 }
 
+/// A look that is not answered was taken for one that shows no sign of life. The leader was safe, as
+/// the seal's condition was refused.
+#[tokio::test(start_paused = true)]
+async fn regression_a_look_at_the_lapse_that_fails_shows_nothing() {
+    for layout in LAYOUTS {
+        for fault in [Fault::FailBefore, Fault::Hang] {
+            let world = World::new();
+            let node = |name| world.node(name).layout(layout);
+            let way = world.another_way();
+            let a = world.node_behind(&way, &world.clock, "a").layout(layout).build().unwrap();
+            let a = elect(&a).await;
+            let b = node("b").poll_interval(None).build().unwrap();
+            let _following = follow(&b);
+            wait(millis(100)).await;
+            world.store.take_log();
+            world.store.on(Call::Get).times(3).fault(fault);
+            wait(VALIDITY * 5).await;
+            let calls = world.store.take_calls();
+            assert!(
+                calls.iter().all(|call| *call == Call::Get),
+                "{layout:?}, {fault:?}: {calls:?}"
+            );
+            assert!((7..12).contains(&calls.len()), "three in vain, one a validity: {calls:?}");
+            assert!(a.check().is_ok());
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_observer_that_polls_at_the_lapse_alone_sees_a_death() {
     let world = World::new();

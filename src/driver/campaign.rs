@@ -168,8 +168,11 @@ impl Driver {
 
     pub(super) fn remember(&mut self) {
         let mut knowledge = self.cx.knowledge();
-        knowledge.greatest = knowledge.greatest.max(self.machine.greatest());
-        self.cx.meter.knows(knowledge.greatest);
+        let known = knowledge.greatest.max(self.machine.greatest());
+        if known != knowledge.greatest {
+            knowledge.greatest = known;
+            self.cx.meter.knows(known);
+        }
     }
 
     fn started_following(&mut self) {
@@ -232,7 +235,7 @@ impl Driver {
         let poll_in = poll.saturating_sub(since_poll);
         let (delay, input) = match wait {
             Wait::Follow => match self.seals_in() {
-                Some(left) if self.cx.config.poll_at_lapse => match self.asked_since_lapse() {
+                Some(left) if self.cx.config.poll_at_lapse => match self.answered_since_lapse() {
                     true => (left, Input::Lapsed),
                     false => (left, Input::PollDue),
                 },
@@ -266,10 +269,10 @@ impl Driver {
         self.machine.handle(input);
     }
 
-    /// Whether the store was asked after the lease had lapsed: only then does a follower that polls
+    /// Whether the store has answered after the lease had lapsed: only then does a follower that polls
     /// at the lapse alone know that there was no sign of life.
-    fn asked_since_lapse(&self) -> bool {
-        self.lapses_at().is_some_and(|lapse| self.polled >= lapse)
+    fn answered_since_lapse(&self) -> bool {
+        self.lapses_at().is_some_and(|lapse| self.answered >= lapse)
     }
 
     /// Waits; true if somebody asked for a look before that was over.

@@ -37,7 +37,8 @@ impl Driver {
             _ => self.failures = 0,
         }
         if !matches!(answer, Answer::Unknown) {
-            self.cx.answered();
+            self.answered = self.now().boot;
+            self.cx.answered(self.answered);
         }
         answer
     }
@@ -51,7 +52,7 @@ impl Driver {
                 let body = self.first_body(*epoch, write);
                 let key = self.key(*epoch);
                 let store = self.cx.store.clone();
-                let outcome = self.send(limit, store.create(&key, body)).await;
+                let outcome = self.send(limit, &mut store.create(&key, body)).await;
                 self.written("creating", *epoch, outcome)
             }
             Request::Take { epoch, etag, write } => {
@@ -82,11 +83,10 @@ impl Driver {
     async fn send<T>(
         &mut self,
         limit: Duration,
-        call: impl Future<Output = Result<T, StoreError>>,
+        call: &mut (impl Future<Output = Result<T, StoreError>> + Unpin),
     ) -> Result<T, StoreError> {
-        let process = self.cx.process.clone();
-        let outcome = bounded(&process, limit, call).await;
-        self.polled = process.now().boot;
+        let outcome = bounded(&self.cx.process, limit, call).await;
+        self.polled = self.now().boot;
         outcome.unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))))
     }
 
@@ -102,7 +102,7 @@ impl Driver {
         let start = key_of(&keys, after);
         let from_the_end = self.machine.looks_for_the_newest();
         // Boxed: it is rare, and would make the future of every poll larger.
-        let call = Box::pin(async {
+        let mut call = Box::pin(async {
             // What is found so may be older than a listing from the start would show, which a
             // campaign does not mind; its confirmation is always such a listing.
             if from_the_end
@@ -114,7 +114,7 @@ impl Driver {
             let page = store.list(keys.lock_prefix(), &start, PAGE).await?;
             EpochsOfPage::of(&keys, after, &page)
         });
-        match self.send(limit, call).await {
+        match self.send(limit, &mut call).await {
             Ok(page) => Answer::Listed(page.listing()),
             Err(error) => self.failed("listing the epochs", error),
         }
@@ -153,7 +153,7 @@ impl Driver {
         limit: Duration,
     ) -> Result<Object, Answer> {
         let store = self.cx.store.clone();
-        match self.send(limit, store.get(&key, unless, MAX_READ_BYTES)).await {
+        match self.send(limit, &mut store.get(&key, unless, MAX_READ_BYTES)).await {
             Ok(GetOutcome::Found(object)) => Ok(object),
             Ok(GetOutcome::NotModified) => Err(Answer::NotModified),
             Ok(GetOutcome::Missing) => Err(Answer::Missing),
@@ -297,7 +297,7 @@ impl Driver {
     ) -> Answer {
         let key = self.key(epoch);
         let store = self.cx.store.clone();
-        let outcome = self.send(limit, store.replace(&key, body, etag)).await;
+        let outcome = self.send(limit, &mut store.replace(&key, body, etag)).await;
         if let (Ok(PutOutcome::Done { .. }), SEALING) = (&outcome, doing) {
             self.sealed_here(epoch);
         }

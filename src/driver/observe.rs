@@ -18,9 +18,9 @@ pub(crate) struct Observer {
     told: Option<Observation>,
     /// Since when no request has been answered, on the boot clock.
     unanswered: Option<Duration>,
-    /// When a request was last answered, on the boot clock.
-    answered: Duration,
-    ready: Option<Result<Observation, Error>>,
+    /// Whether that is still to be told.
+    ready: bool,
+    failed: Option<Box<Error>>,
     over: bool,
     sight: Sight,
 }
@@ -31,8 +31,8 @@ impl Observer {
             driver: Driver::observer(cx),
             told: None,
             unanswered: None,
-            answered: Duration::ZERO,
-            ready: None,
+            ready: false,
+            failed: None,
             over: false,
             sight: cx.meter.observer(),
         }
@@ -41,8 +41,11 @@ impl Observer {
     /// The next change. An error is the last that is told.
     pub(crate) async fn next(&mut self) -> Option<Result<Observation, Error>> {
         loop {
-            if let Some(ready) = self.ready.take() {
-                return Some(ready);
+            if std::mem::take(&mut self.ready) {
+                return self.told.clone().map(Ok);
+            }
+            if let Some(error) = self.failed.take() {
+                return Some(Err(*error));
             }
             if self.over {
                 return None;
@@ -62,7 +65,7 @@ impl Observer {
             }
             Step::Failed(failure) => {
                 self.over = true;
-                self.ready = Some(Err(self.driver.explain(failure)));
+                self.failed = Some(Box::new(self.driver.explain(failure)));
             }
             Step::Wait(wait) => self.wait(&wait).await,
             // An observer creates nothing.
@@ -78,7 +81,6 @@ impl Observer {
             }
             _ => {
                 self.unanswered = None;
-                self.answered = now;
             }
         }
     }
@@ -91,7 +93,7 @@ impl Observer {
         let poll_in = poll.saturating_sub(since_poll);
         let lapses_in = driver.lapses_in();
         let lapsed = lapses_in.is_some_and(|left| left.is_zero());
-        let asked_since = driver.lapses_at().is_some_and(|lapse| self.answered >= lapse);
+        let asked_since = driver.lapses_at().is_some_and(|lapse| driver.answered >= lapse);
         let (delay, input) = match wait {
             // It may have been suspended, or nobody may have asked it for long: of a lapse nothing
             // is said before the store has been asked.
@@ -128,7 +130,7 @@ impl Observer {
             }
         };
         // Told first, waited afterwards: `next` comes back here for the wait.
-        if self.ready.is_none() {
+        if !self.ready {
             let follows = matches!(wait, Wait::Follow | Wait::Vacant);
             let refreshed = if follows {
                 self.driver.sleep_unless_refreshed(delay).await
@@ -163,8 +165,8 @@ impl Observer {
         };
         if !same {
             self.sight.sees(&observation);
-            self.told = Some(observation.clone());
-            self.ready = Some(Ok(observation));
+            self.told = Some(observation);
+            self.ready = true;
         }
     }
 }

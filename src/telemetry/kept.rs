@@ -17,16 +17,14 @@ const METADATA: Metadata<'static> =
 pub(super) type Labels<'a> = &'a [(&'static str, &'static str)];
 
 /// What is counted at each poll that finds nothing new.
-const POLL: [(&str, Labels<'static>); 4] = [
+const POLL: [(&str, Labels<'static>); 3] = [
     ("tenure_polls_total", &[]),
-    ("tenure_epoch", &[]),
     ("tenure_requests_total", &[("kind", "get"), ("outcome", "not_modified")]),
     ("tenure_request_seconds", &[("kind", "get")]),
 ];
 
 /// What is counted at each renewal that goes well, with the leader's looks at the next epoch.
-const RENEWAL: [(&str, Labels<'static>); 9] = [
-    ("tenure_epoch", &[]),
+const RENEWAL: [(&str, Labels<'static>); 8] = [
     ("tenure_renewals_total", &[("outcome", "done")]),
     ("tenure_renewal_seconds", &[]),
     ("tenure_lease_least_ratio", &[]),
