@@ -67,7 +67,7 @@ impl Election {
     /// [`events`](Election::events).
     ///
     /// Cost: LIST, PUT, LIST on an empty prefix, and a GET more on a sealed epoch; while following, one
-    /// GET every poll interval. On a [single object](Layout::SingleObject): GET, PUT, and a PUT to
+    /// GET every poll interval. On a [single object](crate::Layout::SingleObject): GET, PUT, and a PUT to
     /// take over. The first campaign on a store adds 5 requests to check it.
     ///
     /// It runs in a span `campaign`, and the leadership in a span `leadership` beside it: both are

@@ -218,7 +218,9 @@ impl Leadership {
     /// first: they wait one poll interval of their own after they have seen it. So a rolling
     /// deployment hands over in one poll of the successor and two requests (on a single object, one).
     ///
-    /// It is a wish: if no candidate has the name, the others go ahead after that poll interval.
+    /// It is a wish: if no candidate has the name, the others go ahead after that poll interval. Of
+    /// those that look at the lapse alone it is a sixth of their validity, and such a successor comes
+    /// only when it looks: [`refresh`](crate::Election::refresh) it.
     ///
     /// # Errors
     /// Those of [`resign`](Leadership::resign), and [`InvalidConfig`](ErrorKind::InvalidConfig) for a

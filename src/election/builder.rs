@@ -72,7 +72,7 @@ impl ElectionBuilder {
     /// `None`: only when the lease would lapse, so about once a validity. That is the least that
     /// following can cost. But a resignation is noticed only then, unless somebody calls
     /// [`refresh`](Election::refresh), and so is the last renewal of a leader that dies: it is followed
-    /// within two validities of that, and the drift, in place of one and a poll.
+    /// within 2.2 validities of that, and the drift, in place of one and a poll.
     pub fn poll_interval(mut self, interval: impl Into<Option<Duration>>) -> ElectionBuilder {
         self.settings.polling = interval.into().map_or(Polling::AtLapse, Polling::Every);
         self
@@ -140,8 +140,8 @@ impl ElectionBuilder {
         self
     }
 
-    /// Whether a dropped [`Leadership`] resigns in the background instead of letting its lease lapse.
-    /// Only for work that cannot outlive it. Default: false.
+    /// Whether a dropped [`Leadership`](crate::Leadership) resigns in the background instead of letting
+    /// its lease lapse. Only for work that cannot outlive it. Default: false.
     pub fn resign_on_drop(mut self, resign: bool) -> ElectionBuilder {
         self.settings.resign_on_drop = resign;
         self

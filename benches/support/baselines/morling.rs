@@ -18,12 +18,13 @@ use super::{Candidate, Renew, wait};
 use crate::side::requests::{Condition, Failed};
 
 const PREFIX: &str = "morling/lock-";
-const ROUNDING: Duration = Duration::from_secs(1);
+/// What makes it safe while all clocks agree.
+pub const ROUNDING: Duration = Duration::from_secs(1);
 
-/// Steps 1 to 7 of the post.
-pub async fn run(me: Candidate) {
+/// Steps 1 to 7 of the post; a follower waits for so much more than the validity.
+pub async fn run(me: Candidate, rounding: Duration) {
     loop {
-        if let Ok(Some((lock, sent))) = step(&me).await {
+        if let Ok(Some((lock, sent))) = step(&me, rounding).await {
             me.lead(sent, lock).await;
         } else {
             wait(me.settings.poll).await;
@@ -32,11 +33,11 @@ pub async fn run(me: Candidate) {
 }
 
 /// The lock file, if one could be created.
-async fn step(me: &Candidate) -> Result<Option<(Lock, Duration)>, Failed> {
+async fn step(me: &Candidate, rounding: Duration) -> Result<Option<(Lock, Duration)>, Failed> {
     loop {
         let epoch = match latest(me, PREFIX).await? {
             None => 1,
-            Some(latest) if is_over(me, latest).await? => latest + 1,
+            Some(latest) if is_over(me, latest, rounding).await? => latest + 1,
             Some(_) => return Ok(None),
         };
         let (sent, key) = (me.now(), key(epoch));
@@ -64,7 +65,7 @@ pub async fn latest(me: &Candidate, prefix: &str) -> Result<Option<u64>, Failed>
     }
 }
 
-async fn is_over(me: &Candidate, epoch: u64) -> Result<bool, Failed> {
+async fn is_over(me: &Candidate, epoch: u64, rounding: Duration) -> Result<bool, Failed> {
     let GetOutcome::Found(file) = me.ask(me.requests.get(&key(epoch), None)).await? else {
         return Ok(false);
     };
@@ -72,7 +73,7 @@ async fn is_over(me: &Candidate, epoch: u64) -> Result<bool, Failed> {
     let validity = Duration::from_millis(json["validity_ms"].as_u64().expect("a number"));
     let modified = file.last_modified.ok_or(Failed)?.timestamp_millis();
     let age = i128::from(me.clock.now().wall.as_millis() as u64) - i128::from(modified);
-    Ok(json["expired"] == true || age > (validity + ROUNDING).as_millis() as i128)
+    Ok(json["expired"] == true || age > (validity + rounding).as_millis() as i128)
 }
 
 /// Its key.

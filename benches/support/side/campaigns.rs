@@ -204,8 +204,8 @@ pub async fn campaigns(size: &Size) -> Section {
         );
     }
     section.text = format!(
-        "Over HTTP, every request 20 ms at the server, on open connections; medians of {} ({} for the \
-         lapse, as that waits for one), taken in turns with the same requests by aws-sdk-s3 alone. The \
+        "Over HTTP, every request 20 ms at the server, on open connections; medians of {} taken in turns \
+         with the same requests by aws-sdk-s3 alone (of the lapse {}, and the raw ones after them). The \
          poll that shows the seal is in both times and not among the 2 requests. The lapse counts from \
          the seal.\n\n{}",
         size.campaigns,
@@ -283,8 +283,8 @@ pub async fn idle(size: &Size) -> Section {
     leadership.proclaim("still here").await.expect("written");
     let opened = bench.server.connections() - before;
     section.text = format!(
-        "A leader that sends nothing for {:?} and then renews: what the pool keeps, TLS and all, is \
-         used again. It keeps idle connections for 90 s; the defaults renew every 10 s. A server that \
+        "A leader that sends nothing for {:?} and then renews: what the pool keeps is used again, \
+         over plain HTTP here. It keeps idle connections for 90 s; the defaults renew every 10 s. A server that \
          closes them sooner is not in the client's hands.\n\n",
         size.idle
     );

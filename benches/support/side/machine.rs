@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tenure::protocol::candidate::{Candidate, Event, Input, Rules};
 use tenure::protocol::find::Listing;
@@ -89,19 +90,31 @@ fn per_step(rounds: u64, mut call: impl FnMut()) -> (f64, f64) {
     (nanos / steps, allocations as f64 / steps)
 }
 
+fn election(store: Still) -> Election {
+    Election::builder(Arc::new(store), "app")
+        .name("worker-7")
+        .validity(VALIDITY)
+        .check_store(false)
+        .process(process(&TestClock::new(), 1))
+        .build()
+        .expect("these settings fit together")
+}
+
+/// The record of another, which never lapses while this runs.
+fn led() -> (String, Bytes) {
+    let record = json!({
+        "expired": false, "validity_ms": 86_400_000, "format": 1, "candidate": "worker-8",
+        "nonce": "5f0c5f0c5f0c5f0c5f0c5f0c5f0c5f0c", "heartbeat": 1,
+    });
+    (KEY.to_owned(), Bytes::from(record.to_string()))
+}
+
 /// Allocations a request of an election on a store that allocates nothing.
 fn driver(store: Still, interval: Duration, lead: bool) -> f64 {
     let requests = 1_000;
     let runtime = super::paused();
     let (election, leadership) = runtime.block_on(async {
-        let clock = TestClock::new();
-        let election = Election::builder(Arc::new(store), "app")
-            .name("worker-7")
-            .validity(VALIDITY)
-            .check_store(false)
-            .process(process(&clock, 1))
-            .build()
-            .expect("these settings fit together");
+        let election = election(store);
         let campaign = tokio::spawn({
             let election = election.clone();
             async move { election.campaign().await.expect("nothing is wrong") }
@@ -122,6 +135,24 @@ fn driver(store: Still, interval: Duration, lead: bool) -> f64 {
     assert!(leadership.as_ref().is_none_or(|it| it.check().is_ok()));
     drop((election, leadership));
     info.count_total as f64 / f64::from(requests)
+}
+
+/// Bytes that an election which is followed keeps from its first poll on.
+pub fn kept_by_polls() -> i64 {
+    let etag = ETag::new("\"5f0c5f0c5f0c5f0c5f0c5f0c5f0c5f0c\"");
+    let runtime = super::paused();
+    let mut observations = runtime.block_on(async {
+        let mut observations = election(Still { led: Some(led()), etag }).observe();
+        drop(observations.next().await);
+        observations
+    });
+    let info = allocation_counter::measure(|| {
+        runtime.block_on(async {
+            let polls = tokio::time::timeout(POLL * 100, observations.next());
+            assert!(polls.await.is_err(), "nothing changes");
+        });
+    });
+    info.bytes_current
 }
 
 /// Allocations of the same requests without an election around them.
@@ -145,20 +176,13 @@ pub fn measure(size: &Size) -> Section {
     let mut leading = Machine::leading(&etag);
     let renewed = per_step(size.steps, || black_box(&mut leading).renew(&etag));
 
-    let record = json!({
-        "expired": false, "validity_ms": 86_400_000, "format": 1, "candidate": "worker-8",
-        "nonce": "5f0c5f0c5f0c5f0c5f0c5f0c5f0c5f0c", "heartbeat": 1,
-    });
-    let still = |led: bool| Still {
-        led: led.then(|| (KEY.to_owned(), Bytes::from(record.to_string()))),
-        etag: etag.clone(),
-    };
+    let still = |is_led: bool| Still { led: is_led.then(led), etag: etag.clone() };
     let poll = driver(still(true), POLL, false);
     let renewal = driver(still(false), VALIDITY / 3, true);
-    let (led, alone) = (still(true), still(false));
+    let (followed, alone) = (still(true), still(false));
     let bare_poll = bare(async || {
         let key = format!("app/lock-{:010}.json", black_box(1));
-        black_box(led.get(&key, Some(etag.clone()), 1 << 16).await.expect("it answers"));
+        black_box(followed.get(&key, Some(etag.clone()), 1 << 16).await.expect("it answers"));
     });
     let whole: Value = serde_json::from_str(super::server::LONG_LED).expect("JSON");
     let name = String::from("worker-7");
@@ -183,7 +207,7 @@ pub fn measure(size: &Size) -> Section {
         table(
             &["allocations", "tenure", "the bare request"],
             &[
-                row("a follower's poll", poll, bare_poll),
+                row("a follower's poll that shows nothing new", poll, bare_poll),
                 row(
                     "a leader's renewal, and a third of a look",
                     renewal,
@@ -208,7 +232,7 @@ pub fn measure(size: &Size) -> Section {
     );
     let beyond = (poll - bare_poll).max(0.0);
     section.exact(
-        "allocations of a follower's poll beyond the request's own",
+        "allocations of a follower's poll that shows nothing new, beyond the request's own",
         format!("{beyond:.2}"),
         "0",
         beyond < 0.01,

@@ -64,12 +64,12 @@ async fn follow(store: Recorded, count: u64, poll: Duration, window: Duration) {
     let followed: Vec<_> = followed.buffer_unordered(AT_ONCE).collect().await;
     // What is remembered of the requests is not the elections'.
     drop(store.sent());
-    let (resident, threads) = (resident(), status("Threads"));
+    let (resident, threads) = (resident().saturating_sub(before), status("Threads"));
     let start = cpu();
     tokio::time::sleep(window).await;
     let (used, polls) = (cpu() - start, store.sent().len() as u64);
     assert!(followed.iter().all(|task| !task.is_finished()), "all are followed to the end");
-    say(&[resident.saturating_sub(before), threads, used, polls]);
+    say(&[resident, threads, used, polls]);
 }
 
 async fn poll_bare(raw: Raw, count: u64, poll: Duration, window: Duration) {
@@ -109,9 +109,11 @@ pub fn measure(size: &Size) -> Section {
         server.counts();
         numbers
     };
-    let [kib, threads, ..] = run("follow", DAY, Duration::ZERO)[..] else { panic!("numbers") };
-    let each = kib as f64 / size.elections as f64;
     let (poll, window) = (size.follower_poll, size.follower_window);
+    // Before any polls, as those on their way take the client's memory, and what they leave.
+    let [kib, threads, ..] = run("follow", DAY, Duration::ZERO)[..] else { panic!("numbers") };
+    let kept = super::machine::kept_by_polls();
+    let each = kib as f64 / size.elections as f64 + kept as f64 / 1024.0;
     let (mut own, mut bare, mut ratios, mut polls) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for _ in 0..size.follower_rounds {
         let [_, _, used, sent] = run("follow", poll, window)[..] else { panic!("numbers") };
@@ -128,9 +130,9 @@ pub fn measure(size: &Size) -> Section {
         "{} elections, each led by somebody else, followed by one process with one client and one \
          thread. Processor time is the thread's, over {window:?} with a poll every {poll:?} each: {own:.0} µs \
          a poll beside {bare:.0} µs for a conditional GET by aws-sdk-s3 alone, by as many tasks; medians of \
-         {} runs in turns ({} requests in all), ratios {}. The memory is that of elections that were \
-         read once. With the feature `metrics`, as here, each takes some 600 bytes more from its first poll \
-         on: the keys of what a poll counts.\n\n",
+         {} runs in turns ({} requests in all), ratios {}. The memory is what each takes once \
+         it has been read, and the {kept} bytes that polls leave with the feature `metrics`: the keys of what \
+         they count.\n\n",
         grouped(size.elections),
         size.follower_rounds,
         grouped(polls),

@@ -1,6 +1,7 @@
 //! The schemes that are compared, each as candidates that run until they are aborted.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure::{Clock, Election, Layout, Process, Store};
 use tokio::sync::mpsc::UnboundedSender;
@@ -16,6 +17,8 @@ pub enum Scheme {
     TenureAtLapse,
     TenureSingleObject,
     Morling,
+    /// By the validity alone, although the store's dates have whole seconds.
+    MorlingTooEarly,
     ListOnRenewal,
     SingleObject,
 }
@@ -36,6 +39,7 @@ impl Scheme {
             Scheme::TenureAtLapse => "tenure, polls at the lapse alone",
             Scheme::TenureSingleObject => "tenure, single object",
             Scheme::Morling => "Morling as posted",
+            Scheme::MorlingTooEarly => "the same without a second for rounded dates",
             Scheme::ListOnRenewal => "list on every renewal",
             Scheme::SingleObject => "single object with If-Match",
         }
@@ -63,7 +67,8 @@ impl Place {
             elected: self.elected.clone(),
         };
         match scheme {
-            Scheme::Morling => spawn(morling::run(candidate())),
+            Scheme::Morling => spawn(morling::run(candidate(), morling::ROUNDING)),
+            Scheme::MorlingTooEarly => spawn(morling::run(candidate(), Duration::ZERO)),
             Scheme::ListOnRenewal => spawn(list_on_renewal::run(candidate())),
             Scheme::SingleObject => spawn(single_object::run(candidate())),
             Scheme::Tenure | Scheme::TenureAtLapse | Scheme::TenureSingleObject => {

@@ -20,11 +20,11 @@ pub struct Rules {
 /// What the driver tells the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// To [`Step::Request`].
+    /// To [`Step::Request`](crate::protocol::message::Step::Request).
     Answer(Answer),
-    /// To [`Step::Nonce`].
+    /// To [`Step::Nonce`](crate::protocol::message::Step::Nonce).
     Nonce(Nonce),
-    /// After [`Wait::Retry`].
+    /// After [`Wait::Retry`](crate::protocol::message::Wait::Retry).
     Resume,
     /// It is time to look at the followed epoch again.
     PollDue,
