@@ -71,6 +71,15 @@ struct Knowledge {
     answered: Option<Duration>,
 }
 
+impl Knowledge {
+    fn learn(&mut self, seen: Option<Epoch>, meter: &Meter) {
+        if seen > self.greatest {
+            self.greatest = seen;
+            meter.knows(seen);
+        }
+    }
+}
+
 impl Context {
     pub(crate) fn new(
         store: Arc<dyn Store>,

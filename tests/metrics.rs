@@ -42,6 +42,7 @@ tell! {
     an_abandoned_grant,
     campaigns_that_fail,
     an_observer,
+    regression_an_epoch_that_was_read_is_known,
     a_compaction,
     a_skewed_clock,
 }

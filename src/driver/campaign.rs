@@ -167,12 +167,7 @@ impl Driver {
     }
 
     pub(super) fn remember(&mut self) {
-        let mut knowledge = self.cx.knowledge();
-        let known = knowledge.greatest.max(self.machine.greatest());
-        if known != knowledge.greatest {
-            knowledge.greatest = known;
-            self.cx.meter.knows(known);
-        }
+        self.cx.knowledge().learn(self.machine.greatest(), &self.cx.meter);
     }
 
     fn started_following(&mut self) {

@@ -201,7 +201,7 @@ impl Driver {
         if knowledge.timer.as_ref().is_some_and(|timer| timer.epoch() > sighting.epoch) {
             return false;
         }
-        knowledge.greatest = knowledge.greatest.max(Some(sighting.epoch));
+        knowledge.learn(Some(sighting.epoch), &self.cx.meter);
         LapseTimer::observe(&mut knowledge.timer, &reading, config.drift)
     }
 

@@ -7,13 +7,14 @@ use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
+use serde_json::{Value, json};
 use tenure::store::MemoryStore;
-use tenure::{Attempt, Compactor, Leadership, Observation};
+use tenure::{Attempt, Compactor, Layout, Leadership, Observation};
 
 use crate::support::fault_store::{Call, Fault, FaultStore};
 use crate::support::prometheus::Scrape;
 use crate::support::time::{TestClock, millis, secs, wait, within};
-use crate::support::world::{VALIDITY, World, elect, held};
+use crate::support::world::{VALIDITY, World, elect, held, name};
 
 const APP: (&str, &str) = ("election", "a store with faults/app");
 
@@ -194,6 +195,36 @@ pub async fn campaigns_that_fail(recorder: &Recorder) {
     let now = recorder.scrape();
     assert_eq!(total(&now, "elections", "outcome", "failed"), 2.0);
     assert_eq!(now.sum("tenure_elections_total", &[]), 2.0);
+}
+
+/// Of an epoch that is learned by reading it, not by a listing or a create of one's own.
+pub async fn regression_an_epoch_that_was_read_is_known(recorder: &Recorder) {
+    let epoch = || recorder.scrape().value("tenure_epoch", &[APP]);
+    let written = |more: Value| {
+        let mut record = json!({ "expired": false, "validity_ms": 30_000 });
+        record.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        record.to_string()
+    };
+    let nonce = |digit: &str| json!({ "format": 1, "nonce": digit.repeat(32), "heartbeat": 1 });
+    // Lost to somebody who creates it between the sight of the seal and the own create.
+    let world = World::new();
+    world.put(&name(1), written(nonce("a"))).await;
+    let b = world.node("b").build().unwrap();
+    let following = tokio::spawn(async move { b.campaign().await });
+    wait(secs(1)).await;
+    assert_eq!(epoch(), 1.0);
+    world.put(&name(2), written(nonce("b"))).await;
+    world.seal(1, "resigned").await;
+    wait(secs(3)).await;
+    assert_eq!(epoch(), 2.0);
+    following.abort();
+    // A single object is never listed.
+    let world = World::new();
+    let body = written(json!({ "token": 7, "epoch": 7, "expires_at": 9e9 }));
+    world.put("lock.json", body).await;
+    let observer = world.node("o").layout(Layout::SingleObject).build().unwrap();
+    assert!(matches!(observer.observe().next().await, Some(Ok(Observation::Leader(_)))));
+    assert_eq!(epoch(), 7.0);
 }
 
 /// An observer of an election that begins, ends, and cannot be reached.
