@@ -195,18 +195,26 @@ async fn many_calls_for_a_look_are_one_look() {
     assert_eq!(world.store.take_calls(), [Call::Get]);
 }
 
+/// A leader behind a way of its own to the store, and one who looks at the lapse alone. The log and the
+/// faults of the world's store are the follower's.
+async fn followed_at_the_lapse(
+    layout: Layout,
+) -> (World, Leadership, JoinHandle<(Duration, Leadership)>) {
+    let world = World::new();
+    let way = world.another_way();
+    let a = world.node_behind(&way, &world.clock, "a").layout(layout).build().unwrap();
+    let a = elect(&a).await;
+    let b = world.node("b").layout(layout).poll_interval(None).build().unwrap();
+    let follow = follow(&b);
+    wait(millis(100)).await;
+    world.store.take_log();
+    (world, a, follow)
+}
+
 #[tokio::test(start_paused = true)]
 async fn polls_at_the_lapse_alone_cost_a_get_a_validity_and_follow_as_soon() {
     for layout in LAYOUTS {
-        let world = World::new();
-        let node = |name| world.node(name).layout(layout);
-        let way = world.another_way();
-        let a = world.node_behind(&way, &world.clock, "a").layout(layout).build().unwrap();
-        let a = elect(&a).await;
-        let b = node("b").poll_interval(None).build().unwrap();
-        let follow = follow(&b);
-        wait(millis(100)).await;
-        world.store.take_log();
+        let (world, a, follow) = followed_at_the_lapse(layout).await;
         wait(VALIDITY * 20).await;
         let calls = world.store.take_calls();
         assert!(calls.iter().all(|call| *call == Call::Get), "{calls:?}");
@@ -229,15 +237,7 @@ async fn polls_at_the_lapse_alone_cost_a_get_a_validity_and_follow_as_soon() {
 async fn regression_a_look_at_the_lapse_that_fails_shows_nothing() {
     for layout in LAYOUTS {
         for fault in [Fault::FailBefore, Fault::Hang] {
-            let world = World::new();
-            let node = |name| world.node(name).layout(layout);
-            let way = world.another_way();
-            let a = world.node_behind(&way, &world.clock, "a").layout(layout).build().unwrap();
-            let a = elect(&a).await;
-            let b = node("b").poll_interval(None).build().unwrap();
-            let _following = follow(&b);
-            wait(millis(100)).await;
-            world.store.take_log();
+            let (world, a, _follow) = followed_at_the_lapse(layout).await;
             world.store.on(Call::Get).times(3).fault(fault);
             wait(VALIDITY * 5).await;
             let calls = world.store.take_calls();

@@ -1,6 +1,5 @@
 //! A leader crashes: how long until somebody else leads.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::unbounded_channel;
@@ -41,13 +40,7 @@ fn trial(scheme: Scheme, seed: u64) -> Trial {
         let bucket = Bucket::new(&clock, Latency::USUAL, seed);
         let mut rng = fastrand::Rng::with_seed(seed);
         let (elected, mut leads) = unbounded_channel();
-        let place = Place {
-            store: Arc::new(bucket.clone()),
-            requests: Arc::new(bucket.clone()),
-            clock: Arc::new(clock.clone()),
-            settings: Settings::of(VALIDITY),
-            elected,
-        };
+        let place = Place::simulated(&bucket, &clock, VALIDITY, elected);
         let mut tasks = Vec::new();
         for id in 0..3 {
             tasks.push(place.start(scheme, id, process(&clock, seed * 3 + id as u64)));

@@ -8,7 +8,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::{JoinHandle, spawn};
 
 use super::requests::Requests;
+use super::simulated::Bucket;
 use crate::baselines::{Candidate, Settings, list_on_renewal, morling, single_object};
+use crate::tests::time::TestClock;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
@@ -57,6 +59,21 @@ pub struct Place {
 }
 
 impl Place {
+    pub fn simulated(
+        bucket: &Bucket,
+        clock: &TestClock,
+        validity: Duration,
+        elected: UnboundedSender<usize>,
+    ) -> Place {
+        Place {
+            store: Arc::new(bucket.clone()),
+            requests: Arc::new(bucket.clone()),
+            clock: Arc::new(clock.clone()),
+            settings: Settings::of(validity),
+            elected,
+        }
+    }
+
     /// A candidate in a process of its own.
     pub fn start(&self, scheme: Scheme, id: usize, process: Process) -> JoinHandle<()> {
         let candidate = || Candidate {

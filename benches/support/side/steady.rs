@@ -31,13 +31,7 @@ fn simulated_hour(scheme: Scheme) -> Counts {
         let clock = TestClock::new();
         let bucket = Bucket::new(&clock, Latency::USUAL, 1);
         let (elected, _kept) = unbounded_channel();
-        let place = Place {
-            store: Arc::new(bucket.clone()),
-            requests: Arc::new(bucket.clone()),
-            clock: Arc::new(clock.clone()),
-            settings: Settings::of(VALIDITY),
-            elected,
-        };
+        let place = Place::simulated(&bucket, &clock, VALIDITY, elected);
         let mut tasks = Vec::new();
         for id in 0..CANDIDATES {
             tasks.push(place.start(scheme, id, process(&clock, id as u64)));
