@@ -84,14 +84,13 @@ impl Lead {
         self.lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The end of the lease, on both clocks.
+    /// The end of the lease, on each clock.
     pub(crate) fn end(&self) -> Moment {
         self.held().end
     }
 
     pub(crate) fn remaining(&self) -> Duration {
-        let (end, now) = (self.end(), self.process.now());
-        end.boot.saturating_sub(now.boot).min(end.wall.saturating_sub(now.wall))
+        self.process.now().until(self.end())
     }
 
     /// The loss, if there was one.

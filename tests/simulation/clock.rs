@@ -74,7 +74,7 @@ impl SimClock {
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock().unwrap();
         let now = now();
-        let Moment { boot, wall } = state.show(now);
+        let Moment { boot, wall, .. } = state.show(now);
         *state = State { at: now, boot, wall, ..*state };
         change(&mut state);
     }
@@ -83,10 +83,8 @@ impl SimClock {
 impl State {
     fn show(&self, now: Duration) -> Moment {
         let local = scale(now - self.at, self.rate);
-        Moment {
-            boot: if self.boot_stands { self.boot } else { self.boot + local },
-            wall: self.wall + local,
-        }
+        let boot = if self.boot_stands { self.boot } else { self.boot + local };
+        Moment { boot, raw: boot, wall: self.wall + local }
     }
 }
 
@@ -94,10 +92,10 @@ impl Clock for SimClock {
     fn now(&self) -> Moment {
         let state = self.state.lock().unwrap();
         let now = now();
-        let Moment { boot, wall } = state.show(now);
+        let shown = state.show(now);
         let instant = state.behind_at.filter(|(at, _)| *at == now);
         let behind = state.behind.max(instant.map_or(Duration::ZERO, |(_, by)| by));
-        Moment { boot: boot.saturating_sub(behind), wall: wall.saturating_sub(behind) }
+        shown.minus(behind)
     }
 }
 
