@@ -224,9 +224,10 @@ impl Driver {
             takeover_delay: !config.takeover_delay.is_zero(),
         };
         let now = cx.process.now();
+        let lease = Lease::new(config.validity);
         Driver {
             machine: Machine::new(config.layout, rules, cx.knowledge().greatest),
-            lease: Lease::new(config.validity),
+            lease: if config.never_paused { lease.without_wall_clock() } else { lease },
             record: None,
             unreadable: None,
             age: None,

@@ -68,6 +68,15 @@ pub enum Loss {
         /// How long nothing ran.
         gap: Duration,
     },
+    /// The wall clock moved so far ahead of the boot and raw clocks that the lease ran out by it
+    /// alone. The clock was set forward, or the virtual machine was paused: the two look alike, so
+    /// the lease is over.
+    /// [`machine_is_never_paused`](crate::ElectionBuilder::machine_is_never_paused) rules out the
+    /// second.
+    WallClockAhead {
+        /// How far ahead it moved since the lease was last extended.
+        by: Duration,
+    },
     /// The epoch object is gone: somebody deleted it.
     Vanished,
     /// The epoch object holds something that this leader never wrote.
@@ -142,8 +151,7 @@ impl Leadership {
         self.check().ok()
     }
 
-    /// What is left of the lease, by the smaller of the boot clock and the wall clock; zero once
-    /// lost. No request.
+    /// What is left of the lease, by the clock that says the least; zero once lost. No request.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         match self.check() {
@@ -152,7 +160,8 @@ impl Leadership {
         }
     }
 
-    /// When the lease ends unless it is renewed, on both clocks of this machine. No request.
+    /// When the lease ends unless it is renewed, on each clock of this machine: at whichever comes
+    /// first. No request.
     #[must_use]
     pub fn lease_end(&self) -> Moment {
         self.lead.end()
@@ -319,6 +328,14 @@ impl fmt::Debug for Leadership {
 }
 
 impl Loss {
+    /// Whether the lease ended without anybody's doing.
+    pub(crate) fn is_by_the_clock(&self) -> bool {
+        matches!(
+            self,
+            Loss::LeaseEnded { .. } | Loss::Suspended { .. } | Loss::WallClockAhead { .. }
+        )
+    }
+
     /// One stable word, for logs and metrics.
     #[must_use]
     pub fn outcome(&self) -> &'static str {
@@ -327,6 +344,7 @@ impl Loss {
             Loss::Sealed { .. } => "sealed",
             Loss::LeaseEnded { .. } => "lease_ended",
             Loss::Suspended { .. } => "suspended",
+            Loss::WallClockAhead { .. } => "wall_clock_ahead",
             Loss::Vanished => "vanished",
             Loss::Tampered => "tampered",
             Loss::Resigned => "resigned",
@@ -350,6 +368,13 @@ impl fmt::Display for Loss {
             }
             Loss::Suspended { gap } => {
                 write!(f, "the process did not run for {gap:.1?}, and the lease ran out")
+            }
+            Loss::WallClockAhead { by } => {
+                write!(
+                    f,
+                    "the wall clock moved {by:.1?} ahead of the other clocks, and the lease ran out \
+                     by it: the clock was set forward, or the machine was paused"
+                )
             }
             Loss::Vanished => f.write_str("somebody deleted the epoch object"),
             Loss::Tampered => f.write_str("the epoch object holds what this leader never wrote"),

@@ -127,9 +127,8 @@ impl Lead {
     /// Whether the lease has run out, or had when somebody looked: a clock set back since revives
     /// nothing.
     pub(crate) fn has_ended(&self) -> bool {
-        let ended = |status: &Status| {
-            matches!(status, Status::Lost(Loss::LeaseEnded { .. } | Loss::Suspended { .. }))
-        };
+        let ended =
+            |status: &Status| matches!(status, Status::Lost(loss) if loss.is_by_the_clock());
         self.remaining().is_zero() || ended(&self.status.borrow())
     }
 
@@ -140,7 +139,7 @@ impl Lead {
         let left = self.remaining();
         self.leading.remains(left);
         if left.is_zero() {
-            self.lose(self.why_ended());
+            self.lose(self.why_ended(now));
         } else if left <= self.risk_margin() {
             self.at_risk(left);
         }
@@ -175,9 +174,16 @@ impl Lead {
         }
     }
 
-    /// Why a lease that was not renewed in time was not.
-    pub(crate) fn why_ended(&self) -> Loss {
+    /// Why a lease that has ended by `now` was not renewed in time.
+    pub(crate) fn why_ended(&self, now: Moment) -> Loss {
+        if let Some(loss) = self.loss().filter(Loss::is_by_the_clock) {
+            // Found before; the clocks may have been set since.
+            return loss;
+        }
         let held = self.held();
+        if let Some(by) = wall_clock_ahead(held.end, now) {
+            return Loss::WallClockAhead { by };
+        }
         let gap = held.pulse.longest_gap();
         if gap > self.look_interval() + self.validity / 5 {
             return Loss::Suspended { gap };
@@ -234,4 +240,12 @@ impl Lead {
             self.events.tell(LeadershipEvent::AtRisk { remaining, last_error });
         }
     }
+}
+
+/// By how much the wall clock is ahead of the others, if it alone has come to the end.
+fn wall_clock_ahead(end: Moment, now: Moment) -> Option<Duration> {
+    let overrun = now.wall.checked_sub(end.wall)?;
+    let boot = end.boot.checked_sub(now.boot)?;
+    let left = boot.min(end.raw.checked_sub(now.raw)?);
+    (!left.is_zero()).then(|| left.saturating_add(overrun))
 }

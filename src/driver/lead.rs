@@ -270,7 +270,7 @@ impl Driver {
                 let by = self.record.as_ref().and_then(|(_, record)| record.sealed_by.clone());
                 Loss::Sealed { by, ended }
             }
-            Lost::LeaseEnded => lead.why_ended(),
+            Lost::LeaseEnded => lead.why_ended(self.now()),
         }
     }
 }

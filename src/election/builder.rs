@@ -53,6 +53,19 @@ impl ElectionBuilder {
         self
     }
 
+    /// States that the machine is never paused from outside, as a virtual machine is for a live
+    /// migration or a snapshot: then no step of the wall clock ends a lease. Default: false.
+    ///
+    /// After such a pause only the wall clock may show that time has passed, so a wall clock that
+    /// moves ahead of the other clocks by what is left of the lease ends it
+    /// ([`Loss::WallClockAhead`](crate::Loss::WallClockAhead)). A clock that is set forward looks the
+    /// same. Elsewhere than on Linux the machine must not sleep either: the other clocks stand still
+    /// then.
+    pub fn machine_is_never_paused(mut self, never: bool) -> ElectionBuilder {
+        self.settings.never_paused = never;
+        self
+    }
+
     /// How long a lease lasts without a renewal: 100 ms to 24 h, in whole milliseconds. A dead leader
     /// is followed after about this time. Default: 30 s.
     pub fn validity(mut self, validity: Duration) -> ElectionBuilder {

@@ -181,6 +181,8 @@ impl LapseTimer {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Lease {
     validity: Duration,
+    /// Whether the wall clock can end it.
+    by_wall_clock: bool,
     /// When the write that the lease counts from was sent.
     start: Option<Moment>,
     /// The attempts whose fate is not known: their heartbeat, and when they were sent.
@@ -189,7 +191,12 @@ pub struct Lease {
 
 impl Lease {
     pub fn new(validity: Duration) -> Lease {
-        Lease { validity, start: None, attempts: Vec::new() }
+        Lease { validity, by_wall_clock: true, start: None, attempts: Vec::new() }
+    }
+
+    /// The same on a machine that is never paused: no step of the wall clock ends it.
+    pub fn without_wall_clock(self) -> Lease {
+        Lease { by_wall_clock: false, ..self }
     }
 
     /// A write is about to be sent; `now` was read before.
@@ -216,9 +223,11 @@ impl Lease {
         self.end().map_or(Duration::ZERO, |end| now.until(end))
     }
 
-    /// The end of the lease on each clock; `None` before the first write took effect.
+    /// The end of the lease on each clock, never on one that cannot end it; `None` before the first
+    /// write took effect.
     pub fn end(&self) -> Option<Moment> {
-        self.start.map(|start| start.plus(self.validity))
+        let end = self.start?.plus(self.validity);
+        Some(if self.by_wall_clock { end } else { Moment { wall: Duration::MAX, ..end } })
     }
 
     /// How long until a renewal is due, `interval` after the start of the lease.
@@ -391,6 +400,17 @@ mod tests {
         let suspended = Moment { raw: at(1).raw, ..at(60) };
         assert_eq!(lease.remaining(suspended), Duration::ZERO);
         // Slewed to run slow: the raw clock did not follow.
+        let slewed = Moment { raw: at(60).raw, ..at(1) };
+        assert_eq!(lease.remaining(slewed), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_step_of_the_wall_clock_ends_no_lease_on_a_machine_that_is_never_paused() {
+        let mut lease = Lease::new(VALIDITY).without_wall_clock();
+        lease.sending(1, at(0));
+        lease.extended(1);
+        let stepped = Moment { wall: at(3_600).wall, ..at(4) };
+        assert_eq!(lease.remaining(stepped), Duration::from_secs(6));
         let slewed = Moment { raw: at(60).raw, ..at(1) };
         assert_eq!(lease.remaining(slewed), Duration::ZERO);
     }
