@@ -258,8 +258,9 @@ impl Driver {
             }
         };
         match input {
-            // It has waited by one clock; the lapse is only due once the others agree.
+            // It has waited by one clock; the end is only due once the others agree.
             Input::Lapsed if !self.lapse_is_due(&wait) => return,
+            Input::TakeoverOver if !self.takeover_in().is_zero() => return,
             Input::Lapsed => self.lapsed(),
             Input::PollDue => self.cx.meter.polled(),
             _ => {}
@@ -344,8 +345,14 @@ impl Driver {
         timer.lapses_in(delay, self.cx.config.drift, now)
     }
 
+    /// The takeover delay counts from the first sight of the seal; after a deposition from the lapse,
+    /// if that is later, as until then its holder may believe that it leads.
     fn takeover_in(&self) -> Duration {
-        let delay = self.cx.config.takeover_delay;
-        self.timer.as_ref().map_or(delay, |timer| timer.takeover_in(delay, self.now()))
+        let (delay, now) = (self.cx.config.takeover_delay, self.now());
+        let after_seal = self.timer.as_ref().map_or(delay, |timer| timer.takeover_in(delay, now));
+        let waited_for =
+            self.record.as_ref().is_some_and(|(_, record)| record.seen().is_waited_for());
+        let after_lapse = if waited_for { self.lapses_after(delay, now) } else { None };
+        after_seal.max(after_lapse.unwrap_or_default())
     }
 }

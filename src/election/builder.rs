@@ -121,9 +121,11 @@ impl ElectionBuilder {
         self
     }
 
-    /// An extra wait between the seal (of a single object: the lapse) and the create when the epoch
-    /// before did not end by resignation, for guarded resources that cannot check tokens; at most
-    /// 24 h. Every candidate must agree on it. Default: 0.
+    /// An extra wait before the create when the epoch before did not end by resignation, for guarded
+    /// resources that cannot check tokens; at most 24 h. It counts from the first sight of the seal
+    /// (of a single object: from the lapse). After a deposition or a restoration it counts from the
+    /// end of the lease that is waited for, if that is later. Every candidate must agree on it.
+    /// Default: 0.
     pub fn takeover_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.takeover_delay = delay;
         self
