@@ -267,6 +267,7 @@ impl Driver {
         let since = self.renewing_since.take().unwrap_or(now.boot);
         let (took, left) = (now.boot.saturating_sub(since), self.lease.remaining(now));
         self.cx.meter.renewed(took, left, self.cx.config.validity);
+        self.recent.extended();
         self.lease.extended(heartbeat);
     }
 

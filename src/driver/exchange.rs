@@ -67,9 +67,6 @@ impl Driver {
                 self.renewing_since.get_or_insert(sent);
                 let body = self.next_body(*epoch, write);
                 let answer = self.replace("renewing", *epoch, etag.clone(), body, limit).await;
-                if let Answer::Done { .. } = answer {
-                    self.recent.took(self.now().boot.saturating_sub(sent));
-                }
                 self.cx.meter.renewal(&answer);
                 answer
             }

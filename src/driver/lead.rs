@@ -13,7 +13,7 @@ use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::leadership::Loss;
 use crate::protocol::candidate::{Event, Input};
-use crate::protocol::message::{Lost, Request, Step, Wait};
+use crate::protocol::message::{Answer, Lost, Request, Step, Wait};
 
 /// Requests of the application that wait for a write.
 #[derive(Debug, Default)]
@@ -82,8 +82,13 @@ impl Driver {
                         () = lead.watch() => continue,
                     };
                     let now = self.now().boot;
-                    let given_up =
-                        limit < self.cx.config.request_timeout && now.saturating_sub(sent) >= limit;
+                    let took = now.saturating_sub(sent);
+                    let given_up = limit < self.cx.config.request_timeout && took >= limit;
+                    if given_up {
+                        self.recent.gave_up();
+                    } else if !matches!(answer, Answer::Unknown) {
+                        self.recent.took(&request, took);
+                    }
                     // What was given up for another attempt has had its pause.
                     retry_at = given_up.then_some(now);
                     lead.failed(self.last_error.as_ref());

@@ -162,8 +162,8 @@ impl ElectionBuilder {
         self
     }
 
-    /// Whether a renewal that takes unusually long is given up for another while the lease is at
-    /// stake: to measure what that is worth. Default: true.
+    /// Whether a renewal that takes unusually long is given up for another once half of the lease is
+    /// gone: to measure what that is worth. Default: true.
     #[cfg(feature = "internals")]
     #[doc(hidden)]
     pub fn hedged_renewals(mut self, hedged: bool) -> ElectionBuilder {
