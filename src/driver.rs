@@ -24,7 +24,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 pub(crate) use campaign::{FAILURES_BEFORE_GIVING_UP, Patience, Reached};
-pub(crate) use handle::{Command, Lead, Status};
+pub(crate) use handle::{Command, Lead};
 pub(crate) use listeners::Listeners;
 pub(crate) use observe::Observer;
 pub(crate) use operator::Operator;

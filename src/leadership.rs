@@ -1,23 +1,23 @@
 //! Leadership: the lease that is kept, the token it gives, and how it is lost.
 
 mod lease;
+mod run;
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, Stream, StreamExt as _};
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 
 pub use lease::Lease;
+pub use run::{Cancellation, RunOutcome};
 
 use crate::clock::Moment;
 use crate::config::Config;
-use crate::driver::{Command, Driver, Lead, Status};
+use crate::driver::{Command, Driver, Lead};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::paths::LockTable;
@@ -103,16 +103,6 @@ pub enum LeadershipEvent {
     },
     /// The leadership is over.
     Lost(Loss),
-}
-
-/// What [`Leadership::run`] came to.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Ran<T> {
-    /// What the work returned.
-    pub value: T,
-    /// How the leadership ended before the work did; `None` if it was held to the end.
-    pub lost: Option<Loss>,
 }
 
 impl Leadership {
@@ -250,41 +240,13 @@ impl Leadership {
             Err(_) => Err(over("resigning", &self.lost().await).maybe()),
         }
     }
+}
 
-    /// Does `work` while leading, then resigns.
-    ///
-    /// The work gets the token, and a `CancellationToken` that is cancelled when the lease is at
-    /// risk (less than a quarter of the validity is left) or lost: it should return then. The epoch
-    /// is given up only once the work has returned. Dropping the future drops the work, then the
-    /// leadership.
-    pub async fn run<F, W, T>(self, work: F) -> Ran<T>
-    where
-        F: FnOnce(Epoch, CancellationToken) -> W,
-        W: Future<Output = T>,
-    {
-        let cancelled = CancellationToken::new();
-        let mut status = self.lead.status.subscribe();
-        let value = {
-            let mut work = std::pin::pin!(work(self.epoch(), cancelled.clone()));
-            loop {
-                if !matches!(*status.borrow_and_update(), Status::Safe) {
-                    cancelled.cancel();
-                    break work.await;
-                }
-                tokio::select! {
-                    biased;
-                    value = &mut work => break value,
-                    () = self.lead.news(&mut status) => {}
-                }
-            }
-        };
-        let lost = self.check().err();
-        if lost.is_none()
-            && let Err(error) = self.resign().await
-        {
-            tracing::warn!(%error, "could not resign; the lease lapses");
-        }
-        Ran { value, lost }
+impl Drop for Leadership {
+    /// Whoever looks at the lease sees its end at once, although the driver may be waiting for the
+    /// store.
+    fn drop(&mut self) {
+        self.lead.lose(Loss::Resigned);
     }
 }
 

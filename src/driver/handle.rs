@@ -1,11 +1,12 @@
 //! What the application and the driver of one leadership share: the end of the lease, and how it
 //! stands with it. Either side may be the first to notice an end.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::listeners::Listeners;
 use super::wait::{LOOK, Pulse, pause};
@@ -42,6 +43,8 @@ pub(crate) struct Lead {
     pub(crate) status: watch::Sender<Status>,
     pub(crate) events: Listeners<LeadershipEvent>,
     lease: Mutex<Held>,
+    /// Cancels the work that is done under this leadership, if there is any.
+    work: OnceLock<CancellationToken>,
     leading: Leading,
 }
 
@@ -66,7 +69,8 @@ impl Lead {
         let pulse = Pulse::new(process.now());
         let lease = Mutex::new(Held { end, pulse, last_error: None });
         let events = Listeners::default();
-        Lead { epoch, candidate, validity, process, status, events, lease, leading }
+        let work = OnceLock::new();
+        Lead { epoch, candidate, validity, process, status, events, lease, work, leading }
     }
 
     /// From when on a lease is at risk: a renewal and its retry have failed by then.
@@ -145,6 +149,30 @@ impl Lead {
         }
     }
 
+    /// As [`look`](Lead::look), but costs next to nothing unless the lease is at risk by the clocks.
+    pub(crate) fn look_for_risk(&self) {
+        if self.remaining() <= self.risk_margin() {
+            self.look();
+        }
+    }
+
+    /// The token of the work that begins: cancelled once the lease is at risk or lost, by whichever
+    /// task notices first.
+    pub(crate) fn begin_work(&self) -> CancellationToken {
+        let token = self.work.get_or_init(CancellationToken::new).clone();
+        // A risk that was noticed before found no token to cancel.
+        if !matches!(*self.status.borrow(), Status::Safe) {
+            token.cancel();
+        }
+        token
+    }
+
+    fn cancel_work(&self) {
+        if let Some(token) = self.work.get() {
+            token.cancel();
+        }
+    }
+
     /// How long until the lease is at risk or ends, or the clocks are looked at again.
     pub(crate) fn until_look(&self) -> Duration {
         let left = self.remaining();
@@ -205,6 +233,7 @@ impl Lead {
             news
         });
         if news {
+            self.cancel_work();
             self.leading.lost(loss.outcome());
             self.events.tell(LeadershipEvent::Lost(loss));
         }
@@ -235,6 +264,7 @@ impl Lead {
             news
         });
         if news {
+            self.cancel_work();
             self.leading.at_risk();
             let last_error = self.held().last_error.clone();
             self.events.tell(LeadershipEvent::AtRisk { remaining, last_error });

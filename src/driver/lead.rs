@@ -179,8 +179,8 @@ impl Driver {
                 if pending.resign.is_some() {
                     return false;
                 }
-                let lost = lead.loss().is_some();
-                lead.lose(Loss::Resigned);
+                // The drop itself reads as a resignation; any other loss came before it.
+                let lost = !matches!(lead.loss(), Some(Loss::Resigned));
                 if !resign_on_drop || lost {
                     return true;
                 }

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use tenure::{
-    Attempt, Compactor, Election, Entropy, Epoch, Error, ErrorKind, Leadership, LeadershipEvent,
-    Loss, Observation, Process,
+    Attempt, Cancellation, Compactor, Election, Entropy, Epoch, Error, ErrorKind, Leadership,
+    LeadershipEvent, Loss, Observation, Process,
 };
-use tokio_util::sync::CancellationToken;
 
 use super::clock::SimClock;
 use super::gate::{Gate, Pausable, TaskEnd};
@@ -301,17 +300,18 @@ impl Candidate {
     /// As [`Leadership::run`] does it.
     async fn run(&self, leadership: Leadership, id: usize) {
         let until = self.term();
-        let ran = leadership
+        let outcome = leadership
             .run(|token, cancelled| async move {
                 self.work(token, cancelled, until).await;
                 // It resigns now.
                 self.world.over(id, "ran");
             })
             .await;
-        self.world.count(if ran.lost.is_some() { "runs cut short" } else { "runs to the end" });
+        let lost = outcome.loss().is_some();
+        self.world.count(if lost { "runs cut short" } else { "runs to the end" });
     }
 
-    async fn work(&self, token: Epoch, cancelled: CancellationToken, until: Duration) {
+    async fn work(&self, token: Epoch, cancelled: Cancellation, until: Duration) {
         loop {
             self.write(token).await;
             tokio::select! {
