@@ -11,10 +11,9 @@ use std::fs;
 use std::path::Path;
 
 use command::{TENURE, eventually, in_ms, number_in, runs, state};
-use group::{Deadlines, Group, Stop, Tenure};
+use group::{Deadlines, Group, GroupEnd, Left, Stop, Tenure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tokio::sync::Mutex;
 
 const HOUR: u64 = 3_600_000;
 
@@ -36,26 +35,23 @@ async fn start_with(script: &str, argument: &Path, deadlines: Deadlines) -> Grou
 }
 
 async fn start_command(command: &[&OsStr], deadlines: Deadlines) -> Group {
-    // One at a time, so that no other guard starts between a guard and its group.
-    static STARTING: Mutex<()> = Mutex::const_new(());
-    let _starting = STARTING.lock().await;
     let command: Vec<OsString> = command.iter().map(OsString::from).collect();
     let environment = [("TENURE_EPOCH", "7".to_owned())];
     let tenure = Tenure { binary: TENURE.into(), options: &[] };
     Group::start(&tenure, &command, &environment, deadlines).await.expect("it starts")
 }
 
-/// The guard of the group of this shell: the last one that was started before it.
+async fn gone(group: &Group) -> GroupEnd {
+    let (end, left) = group.gone().await;
+    assert_eq!(left, Left::Nothing);
+    end
+}
+
+/// The guard of the group of this shell.
 fn guard_of(leader: u32) -> u32 {
-    let ours = std::process::id();
-    let children = fs::read_dir("/proc").expect("a /proc").flatten().filter_map(|entry| {
-        let number: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let command_line = fs::read(entry.path().join("cmdline")).ok()?;
-        let parent = fs::read_to_string(entry.path().join("stat")).ok()?;
-        let parent: u32 = parent.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
-        (parent == ours && command_line == b"tenure\0__guard\0").then_some(number)
-    });
-    children.filter(|number| *number < leader).max().expect("the group has a guard")
+    let stat = fs::read_to_string(format!("/proc/{leader}/stat")).expect("the shell runs");
+    let parent = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(1));
+    parent.and_then(|parent| parent.parse().ok()).expect("a line of proc(5)")
 }
 
 fn pid(number: u32) -> Pid {
@@ -73,7 +69,7 @@ async fn a_command_ends_by_itself() {
     let group = start(r#"echo $TENURE_EPOCH > "$1"; exit 3"#, &file).await;
     let end = group.wait().await;
     assert_eq!((end.exit_code(), end.stop), (3, None));
-    assert_eq!(group.gone().await, end);
+    assert_eq!(gone(&group).await, end);
     assert_eq!(fs::read_to_string(&file).expect("it was written"), "7\n");
     // A number that was given up is not signalled: this must do nothing.
     group.kill();
@@ -82,7 +78,7 @@ async fn a_command_ends_by_itself() {
 #[tokio::test]
 async fn a_signal_gives_128_and_its_number() {
     let group = start("kill -KILL $$", Path::new("")).await;
-    let end = group.gone().await;
+    let end = gone(&group).await;
     assert_eq!((end.exit_code(), end.stop), (137, None));
 }
 
@@ -94,7 +90,7 @@ async fn signals_reach_the_whole_group() {
     let group = start(script, &file).await;
     let child = number_in(&file);
     group.forward(Signal::SIGTERM);
-    let end = group.gone().await;
+    let end = gone(&group).await;
     assert_eq!((end.exit_code(), end.stop), (143, None));
     assert!(!runs(child));
 }
@@ -120,16 +116,54 @@ async fn the_group_is_not_gone_while_a_child_of_the_command_lives() {
 }
 
 #[tokio::test]
-async fn zombies_that_nobody_reaps_do_not_hold_the_group() {
+async fn regression_the_group_is_not_gone_while_a_descendant_lives_elsewhere() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
-    // A process that leaves the group and never reaps the child that it has left behind.
-    let script = r#"(sleep 0.1 & exec setsid sleep 1000) & echo $! > "$1""#;
+    let script = r#"(exec setsid sleep 1000) & echo $! > "$1""#;
     let group = start(script, &file).await;
     let outside = number_in(&file);
-    group.gone().await;
-    assert!(runs(outside), "whoever leaves the group is out of reach");
-    kill(pid(outside), Signal::SIGKILL).expect("it lives");
+    assert_eq!(group.wait().await.exit_code(), 0);
+    let gone = group.gone();
+    tokio::pin!(gone);
+    tokio::select! {
+        _ = &mut gone => panic!("a descendant lives"),
+        () = pause(300) => {}
+    }
+    assert!(runs(outside));
+    group.end_rest();
+    assert_eq!(gone.await.1, Left::Nothing);
+    assert!(!runs(outside));
+}
+
+#[tokio::test]
+async fn when_guard_and_standby_are_killed_nobody_says_that_all_are_gone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = format!(r#"echo $$ > "$1.leader"; {STUBBORN}"#);
+    let group = start(&script, &file).await;
+    let child = number_in(&file);
+    let guard = guard_of(number_in(&dir.path().join("pid.leader")));
+    let standby = guard_of(guard);
+    for process in [standby, guard] {
+        kill(pid(process), Signal::SIGKILL).expect("it lives");
+    }
+    let (end, left) = group.gone().await;
+    assert_eq!((end.exit_code(), end.stop, left), (137, Some(Stop::Unguarded), Left::Unknown));
+    assert!(!runs(child), "the group is known");
+}
+
+#[tokio::test]
+async fn the_guard_ends_all_when_its_standby_dies() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = format!(r#"echo $$ > "$1.leader"; {STUBBORN}"#);
+    let group = start(&script, &file).await;
+    let child = number_in(&file);
+    let standby = guard_of(guard_of(number_in(&dir.path().join("pid.leader"))));
+    kill(pid(standby), Signal::SIGKILL).expect("it lives");
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));
+    assert!(!runs(child));
 }
 
 #[tokio::test]
@@ -139,7 +173,7 @@ async fn a_lease_at_risk_terminates_then_kills() {
     let group = start(STUBBORN, &file).await;
     let child = number_in(&file);
     group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(300) });
-    let end = group.gone().await;
+    let end = gone(&group).await;
     assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));
     assert!(!runs(child));
 }
@@ -152,7 +186,7 @@ async fn a_command_that_obeys_is_only_terminated() {
     let group = start(script, &file).await;
     number_in(&file);
     group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(HOUR) });
-    let end = group.gone().await;
+    let end = gone(&group).await;
     assert_eq!((end.exit_code(), end.stop), (0, Some(Stop::Terminated)));
 }
 
@@ -162,7 +196,7 @@ async fn a_lease_that_ended_before_the_start_runs_nothing() {
     let file = dir.path().join("ran");
     let past = Deadlines { term_at: in_ms(0), kill_at: in_ms(0) };
     let group = start_with(r#"echo > "$1""#, &file, past).await;
-    let end = group.gone().await;
+    let end = gone(&group).await;
     assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));
     assert!(!file.exists());
 }
@@ -176,7 +210,7 @@ async fn the_group_dies_with_its_guard() {
     let child = number_in(&file);
     let leader = number_in(&dir.path().join("pid.leader"));
     kill(pid(guard_of(leader)), Signal::SIGKILL).expect("the guard lives");
-    let end = group.gone().await;
+    let end = gone(&group).await;
     assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Unguarded)));
     assert!(!runs(child));
 }
@@ -192,7 +226,7 @@ async fn a_stopped_guard_does_not_save_the_group() {
     kill(pid(guard), Signal::SIGSTOP).expect("the guard lives");
     eventually("the guard is stopped", || state(guard) == Some('T'));
     group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(200) });
-    let end = group.gone().await;
+    let end = gone(&group).await;
     assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));
     assert!(!runs(guard), "a stopped guard is left behind");
 }
@@ -212,7 +246,7 @@ async fn dropping_the_group_kills_it() {
 #[tokio::test]
 async fn a_command_that_does_not_exist_ends_with_127() {
     let group = start_command(&["tenure-no-such-command".as_ref()], far()).await;
-    assert_eq!(group.gone().await.exit_code(), 127);
+    assert_eq!(gone(&group).await.exit_code(), 127);
 }
 
 #[allow(clippy::disallowed_methods, reason = "polls real processes")]

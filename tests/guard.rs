@@ -1,122 +1,34 @@
-//! The guard and the gate as processes, driven by hand in the place of `tenure run`.
+//! Guard, standby and gate as processes, driven by hand in the place of `tenure run`.
 #![cfg(all(feature = "cli", target_os = "linux"))]
 
+#[path = "guard/bench.rs"]
+mod bench;
 mod command;
+#[path = "guard/gate.rs"]
+mod gate;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, PipeWriter, Write as _};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use command::{TENURE, Victim, eventually, in_ms, now, number_in, pause, runs, state};
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use bench::{COUNTING, ESCAPING, Guard, POLITE, STUBBORN, escaped, lines, reached};
+use command::{eventually, in_ms, now, number_in, runs, state};
+use nix::sys::signal::Signal;
 use tenure::Moment;
 
 const HOUR: u64 = 3_600_000;
-
-struct Guard {
-    child: Child,
-    orders: Option<ChildStdin>,
-    reports: BufReader<ChildStdout>,
-}
-
-impl Guard {
-    fn start() -> Guard {
-        let mut child = Command::new(TENURE)
-            .arg("__guard")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the guard starts");
-        let orders = child.stdin.take();
-        let reports = BufReader::new(child.stdout.take().expect("it was asked for as a pipe"));
-        Guard { child, orders, reports }
-    }
-
-    /// A guard that watches over this group already.
-    fn over(victim: &Victim, term_at: Moment, kill_at: Moment) -> Guard {
-        let mut guard = Guard::start();
-        guard.tell(&format!("watch {} {}", victim.id(), deadlines(term_at, kill_at)));
-        guard
-    }
-
-    fn tell(&mut self, line: &str) {
-        let orders = self.orders.as_mut().expect("the pipe is open");
-        writeln!(orders, "{line}").expect("the guard lives");
-    }
-
-    fn hear(&mut self) -> String {
-        let mut line = String::new();
-        self.reports.read_line(&mut line).expect("the guard writes text");
-        line.trim_end().to_owned()
-    }
-
-    fn hang_up(&mut self) {
-        self.orders = None;
-    }
-
-    fn leaves(&mut self) {
-        assert!(self.child.wait().expect("it is a child").success());
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(pid(self.child.id()), signal).expect("the guard lives");
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn pid(number: u32) -> Pid {
-    Pid::from_raw(i32::try_from(number).expect("process numbers are small"))
-}
-
-fn deadlines(term_at: Moment, kill_at: Moment) -> String {
-    let [a, b] = [term_at, kill_at].map(|m| format!("{} {}", m.boot.as_nanos(), m.wall.as_nanos()));
-    format!("{a} {b}")
-}
-
-fn reached(moment: Moment) -> bool {
-    let now = now();
-    now.boot >= moment.boot || now.wall >= moment.wall
-}
-
-/// Ignores SIGTERM, and so does its child; both are ready once the file has the child's number.
-const STUBBORN: &str = r#"trap '' TERM; sleep 1000 & echo $! > "$1"; wait; sleep 1000"#;
-/// Writes down each SIGTERM, and goes on.
-const COUNTING: &str =
-    r#"trap 'echo term >> "$1"' TERM; echo ready > "$1"; while :; do sleep 0.02; done"#;
-
-fn lines(path: &Path) -> Vec<String> {
-    fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
-}
 
 #[test]
 fn the_whole_group_dies_at_kill_at_and_not_before() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
-    let victim = Victim::shell(STUBBORN, &file);
+    let mut guard = Guard::over(STUBBORN, &file);
     let child = number_in(&file);
     let kill_at = in_ms(400);
-    let mut guard = Guard::over(&victim, in_ms(0), kill_at);
+    guard.lease(in_ms(0), kill_at);
     // SIGTERM was due when the guard looked first, so before it answered.
-    assert_eq!(guard.hear(), "terminated");
-    assert_eq!(guard.hear(), "watching");
-    assert_eq!(guard.hear(), "killed");
+    guard.hears(&["terminated", "watching", "killed"]);
     assert!(reached(kill_at), "killed while the lease was valid");
-    // Nobody reaps the shell yet, as if `tenure` were stopped.
-    eventually("the shell is a zombie", || state(victim.id()) == Some('Z'));
-    eventually("its child is dead", || !runs(child));
-    guard.tell("done");
+    guard.hears(&["ended 9", "gone"]);
+    assert!(!runs(child) && !runs(guard.command));
     guard.leaves();
 }
 
@@ -124,49 +36,48 @@ fn the_whole_group_dies_at_kill_at_and_not_before() {
 fn it_waits_for_the_later_lease() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
-    let victim = Victim::shell(STUBBORN, &file);
+    let mut guard = Guard::over(STUBBORN, &file);
     number_in(&file);
     let first = in_ms(1_500);
-    let mut guard = Guard::over(&victim, in_ms(HOUR), first);
-    assert_eq!(guard.hear(), "watching");
-    guard.tell(&format!("lease {}", deadlines(in_ms(HOUR), in_ms(HOUR))));
-    assert_eq!(guard.hear(), "watching");
+    guard.lease(in_ms(HOUR), first);
+    guard.hears(&["watching"]);
+    guard.lease(in_ms(HOUR), in_ms(HOUR));
+    guard.hears(&["watching"]);
     assert!(!reached(first), "the machine is too slow for this test");
     eventually("the first lease has ended", || reached(first));
-    guard.tell("ping");
-    assert_eq!(guard.hear(), "pong");
-    assert!(runs(victim.id()));
+    guard.lease(in_ms(HOUR), in_ms(HOUR));
+    guard.hears(&["watching"]);
+    assert!(runs(guard.command));
 }
 
 #[test]
 fn the_wall_clock_alone_ends_a_lease() {
     let dir = tempfile::tempdir().expect("a directory");
-    let victim = Victim::shell(STUBBORN, &dir.path().join("pid"));
+    let file = dir.path().join("pid");
+    let mut guard = Guard::over(STUBBORN, &file);
+    number_in(&file);
     let by_wall = Moment { wall: now().wall, ..in_ms(HOUR) };
-    let mut guard = Guard::over(&victim, in_ms(HOUR), by_wall);
-    assert_eq!(guard.hear(), "killed");
-    eventually("the shell is dead", || !runs(victim.id()));
+    guard.lease(in_ms(HOUR), by_wall);
+    guard.hears(&["killed", "watching", "ended 9", "gone"]);
 }
 
 #[test]
 fn each_risk_terminates_once() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("log");
-    let victim = Victim::shell(COUNTING, &file);
+    let mut guard = Guard::over(COUNTING, &file);
     eventually("the trap is set", || lines(&file) == ["ready"]);
-    let mut guard = Guard::over(&victim, in_ms(0), in_ms(HOUR));
-    assert_eq!(guard.hear(), "terminated");
-    assert_eq!(guard.hear(), "watching");
+    guard.lease(in_ms(0), in_ms(HOUR));
+    guard.hears(&["terminated", "watching"]);
     eventually("the shell saw it", || lines(&file) == ["ready", "term"]);
     // Still at risk: it was told already.
-    guard.tell(&format!("lease {}", deadlines(now(), in_ms(HOUR))));
-    assert_eq!(guard.hear(), "watching");
+    guard.lease(now(), in_ms(HOUR));
+    guard.hears(&["watching"]);
     // Renewed, then at risk again.
-    guard.tell(&format!("lease {}", deadlines(in_ms(HOUR), in_ms(HOUR))));
-    assert_eq!(guard.hear(), "watching");
-    guard.tell(&format!("lease {}", deadlines(now(), in_ms(HOUR))));
-    assert_eq!(guard.hear(), "terminated");
-    assert_eq!(guard.hear(), "watching");
+    guard.lease(in_ms(HOUR), in_ms(HOUR));
+    guard.hears(&["watching"]);
+    guard.lease(now(), in_ms(HOUR));
+    guard.hears(&["terminated", "watching"]);
     eventually("the shell saw it", || lines(&file) == ["ready", "term", "term"]);
 }
 
@@ -174,160 +85,213 @@ fn each_risk_terminates_once() {
 fn a_stopped_group_is_woken_to_end() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("log");
-    let victim = Victim::shell(COUNTING, &file);
+    let mut guard = Guard::over(COUNTING, &file);
     eventually("the trap is set", || lines(&file) == ["ready"]);
-    kill(pid(victim.id()), Signal::SIGSTOP).expect("the shell lives");
-    eventually("the shell is stopped", || state(victim.id()) == Some('T'));
-    let _guard = Guard::over(&victim, in_ms(0), in_ms(HOUR));
+    let command = guard.command;
+    bench::signal(command, Signal::SIGSTOP);
+    eventually("the shell is stopped", || state(command) == Some('T'));
+    guard.lease(in_ms(0), in_ms(HOUR));
     eventually("the shell saw it", || lines(&file) == ["ready", "term"]);
 }
 
 #[test]
-fn the_end_of_tenure_kills_at_once() {
+fn regression_the_end_of_tenure_leaves_the_grace() {
     let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("pid");
-    let mut victim = Victim::shell(STUBBORN, &file);
-    let child = number_in(&file);
-    let mut guard = Guard::over(&victim, in_ms(HOUR), in_ms(HOUR));
-    assert_eq!(guard.hear(), "watching");
+    let file = dir.path().join("log");
+    let mut guard = Guard::over(COUNTING, &file);
+    eventually("the trap is set", || lines(&file) == ["ready"]);
+    // An hour is left of the lease, and two seconds of them are the grace.
+    guard.lease(in_ms(HOUR - 2_000), in_ms(HOUR));
+    guard.hears(&["watching"]);
+    let killed = in_ms(2_000);
     guard.hang_up();
-    assert_eq!(victim.0.wait().expect("it is a child").signal(), Some(Signal::SIGKILL as i32));
-    eventually("its child is dead", || !runs(child));
-    guard.leaves();
+    eventually("the shell saw SIGTERM", || lines(&file) == ["ready", "term"]);
+    assert!(runs(guard.command), "killed without its grace");
+    let command = guard.command;
+    eventually("the shell is dead", || !runs(command));
+    assert!(reached(killed), "killed before the end of the grace");
+    let said = guard.says();
+    for words in ["tenure has died", "SIGTERM", "SIGKILL", "all processes of CMD have ended"] {
+        assert!(said.contains(words), "{words:?} is not in {said}");
+    }
 }
 
 #[test]
-fn a_line_that_makes_no_sense_kills() {
+fn the_end_of_tenure_leaves_no_more_than_the_lease() {
     let dir = tempfile::tempdir().expect("a directory");
-    for line in ["lease 1 2 3", "watch 4711 1 2 3 4", "\u{0}"] {
-        let mut victim = Victim::shell(STUBBORN, &dir.path().join("pid"));
-        let mut guard = Guard::over(&victim, in_ms(HOUR), in_ms(HOUR));
-        assert_eq!(guard.hear(), "watching");
+    let file = dir.path().join("pid");
+    let mut guard = Guard::over(STUBBORN, &file);
+    let child = number_in(&file);
+    // It was at risk long ago.
+    guard.lease(now(), in_ms(500));
+    guard.hears(&["terminated", "watching"]);
+    guard.hang_up();
+    eventually("all are dead", || !runs(child));
+    let said = guard.says();
+    assert!(said.contains("killed (SIGKILL)"), "{said}");
+}
+
+#[test]
+fn a_line_that_makes_no_sense_is_the_end_of_tenure() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for line in ["lease 1 2 3", "watch 1 2 3 4", "start", "\u{0}"] {
+        let file = dir.path().join("pid");
+        let _ = fs::remove_file(&file);
+        let mut guard = Guard::over(STUBBORN, &file);
+        number_in(&file);
         guard.tell(line);
-        assert_eq!(victim.0.wait().expect("it is a child").signal(), Some(9), "{line:?}");
+        // Its deadlines leave no grace.
+        guard.hears(&["killed", "ended 9", "gone"]);
         guard.leaves();
     }
 }
 
 #[test]
-fn a_guard_that_was_told_to_leave_leaves_the_group_alone() {
+fn without_a_start_the_command_does_not_run() {
     let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("pid");
-    let victim = Victim::shell(STUBBORN, &file);
-    let child = number_in(&file);
-    let mut guard = Guard::over(&victim, in_ms(HOUR), in_ms(HOUR));
-    assert_eq!(guard.hear(), "watching");
-    guard.tell("done");
-    guard.leaves();
-    assert!(runs(victim.id()) && runs(child));
-}
-
-#[test]
-fn a_guard_without_a_group_leaves_with_tenure() {
-    let mut guard = Guard::start();
-    guard.hang_up();
-    guard.leaves();
+    let file = dir.path().join("ran");
+    for watch in [false, true] {
+        let mut guard = Guard::waiting("__guard", &["sh", "-c", r#"echo > "$0""#], &file);
+        if watch {
+            guard.tell(&format!("watch {}", bench::deadlines(in_ms(HOUR), in_ms(HOUR))));
+            guard.hears(&["watching"]);
+        }
+        guard.hang_up();
+        guard.leaves();
+        assert!(!file.exists());
+    }
 }
 
 #[test]
 fn signals_do_not_reach_the_guard() {
     let dir = tempfile::tempdir().expect("a directory");
-    let victim = Victim::shell(STUBBORN, &dir.path().join("pid"));
-    let mut guard = Guard::over(&victim, in_ms(HOUR), in_ms(HOUR));
-    assert_eq!(guard.hear(), "watching");
+    let file = dir.path().join("pid");
+    let mut guard = Guard::over(STUBBORN, &file);
+    number_in(&file);
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1] {
         guard.signal(signal);
     }
-    guard.tell("ping");
-    assert_eq!(guard.hear(), "pong");
-    assert!(runs(victim.id()));
+    guard.lease(in_ms(HOUR), in_ms(HOUR));
+    guard.hears(&["watching"]);
+    assert!(runs(guard.command));
 }
 
 #[test]
-fn a_group_that_is_gone_is_never_signalled_again() {
+fn regression_killed_is_said_only_of_what_lived() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut victim = Victim::shell("exit 0", dir.path());
-    victim.0.wait().expect("it is a child");
-    let mut guard = Guard::over(&victim, in_ms(0), in_ms(0));
-    // No `killed` comes before it.
-    assert_eq!(guard.hear(), "watching");
-    guard.tell("done");
+    let file = dir.path().join("pid");
+    let mut guard = Guard::over(r#"echo $$ > "$1"; trap 'exit 5' TERM; sleep 1000 & wait"#, &file);
+    number_in(&file);
+    guard.lease(now(), in_ms(HOUR));
+    // The status of exit(5).
+    guard.hears(&["terminated", "watching", "ended 1280", "gone"]);
     guard.leaves();
 }
 
-/// A gate that waits; `sh` script and argument are CMD.
-fn gate(script: &str, argument: &Path) -> (Child, PipeWriter, String) {
-    gate_for(&["sh", "-c", script, "sh", argument.to_str().expect("it is UTF-8")])
-}
-
-/// The gate, what opens it, and what a link to its pipe looks like in /proc.
-fn gate_for(command: &[&str]) -> (Child, PipeWriter, String) {
-    let (reader, writer) = std::io::pipe().expect("a pipe");
-    let link =
-        fs::read_link(format!("/proc/self/fd/{}", reader.as_raw_fd())).expect("an open file");
-    fcntl(&reader, FcntlArg::F_SETFD(FdFlag::empty())).expect("an open file");
-    let child = Command::new(TENURE)
-        .args(["__gate", "--fd", &reader.as_raw_fd().to_string(), "--"])
-        .args(command)
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the gate starts");
-    (child, writer, link.to_string_lossy().into_owned())
-}
-
-fn open(mut gate: PipeWriter) {
-    gate.write_all(b"g").expect("the gate waits");
-}
-
 #[test]
-fn without_go_the_command_does_not_run() {
+fn a_real_time_signal_is_a_status_like_any_other() {
     let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("ran");
-    let (mut child, go, _) = gate(r#"echo > "$1""#, &file);
-    drop(go);
-    assert_eq!(child.wait().expect("it is a child").code(), Some(126));
-    assert!(!file.exists());
+    let mut guard = Guard::over("kill -34 $$; sleep 1000", dir.path());
+    guard.hears(&["ended 34", "gone"]);
+}
+
+/// By process group, session, and the orphan of a double fork.
+#[test]
+fn regression_descendants_that_leave_the_group_are_killed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let stubborn = ESCAPING.replace("ON_TERM", "");
+    let mut guard = Guard::over(&stubborn, dir.path());
+    let escaped = escaped(dir.path());
+    guard.lease(now(), in_ms(300));
+    // CMD obeys, and is gone only when the others are.
+    guard.hears(&["terminated", "watching", "ended 15", "killed", "gone"]);
+    assert!(!escaped.iter().any(|one| runs(*one)), "{escaped:?}");
+    guard.leaves();
 }
 
 #[test]
-fn the_gate_waits_for_go() {
+fn regression_descendants_that_leave_the_group_are_told_to_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let polite = ESCAPING.replace("ON_TERM", POLITE);
+    let mut guard = Guard::over(&polite, dir.path());
+    let escaped = escaped(dir.path());
+    guard.lease(now(), in_ms(HOUR));
+    guard.hears(&["terminated", "watching", "ended 15", "gone"]);
+    assert!(!escaped.iter().any(|one| runs(*one)), "{escaped:?}");
+    for name in bench::ESCAPES {
+        assert!(dir.path().join(format!("{name}.term")).exists(), "{name}");
+    }
+}
+
+/// A supervisor shuts its children down in an order of its own.
+#[test]
+fn a_child_outside_of_the_group_is_its_parents_to_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = r#"trap 'sleep 0.5; kill -USR1 $(cat "$1"); wait; exit 0' TERM
+        setsid sh -c 'trap "exit 3" TERM; trap "exit 0" USR1
+            echo $$ > "$0"; while :; do sleep 0.02; done; ' "$1" &
+        wait $!; echo $? > "$1.code"; wait $!; echo $? > "$1.code""#;
+    let file = dir.path().join("pid");
+    let mut guard = Guard::over(script, &file);
+    number_in(&file);
+    guard.lease(now(), in_ms(HOUR));
+    guard.hears(&["terminated", "watching", "ended 0", "gone"]);
+    assert!(!dir.path().join("pid.code").exists(), "it ended before its parent told it to");
+}
+
+#[test]
+fn what_cmd_leaves_behind_is_told_to_end_on_order() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let polite = ESCAPING.replace("ON_TERM", POLITE);
+    let mut guard = Guard::over(&polite.replace("wait", "exit 4"), dir.path());
+    let escaped = escaped(dir.path());
+    guard.hears(&["ended 1024"]);
+    assert!(escaped.iter().all(|one| runs(*one)), "{escaped:?}");
+    guard.tell("end-rest");
+    guard.hears(&["gone"]);
+    assert!(dir.path().join("daemon.term").exists());
+}
+
+/// Each generation forks the next one and ends.
+#[test]
+fn a_process_that_forks_and_ends_again_and_again_is_caught() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
-    let (mut child, go, _) = gate(r#"echo $$ > "$1"; exit 7"#, &file);
-    // Long enough for a gate that does not wait to show itself, most of the time.
-    pause(300);
-    assert!(!file.exists());
-    open(go);
-    assert_eq!(child.wait().expect("it is a child").code(), Some(7));
-    assert_eq!(number_in(&file), child.id(), "CMD has another number than the gate");
+    let script = r#"f=$1; next() { ( [ -s "$f" ] || echo $$ > "$f"; next ) & exit; }; next"#;
+    let mut guard = Guard::over(script, &file);
+    number_in(&file);
+    guard.hears(&["ended 0"]);
+    guard.lease(now(), now());
+    // A look may miss it, or catch it.
+    let heard = guard.hears_until("gone");
+    assert!(heard.contains(&"killed".to_owned()), "{heard:?}");
+    guard.leaves();
 }
 
 #[test]
-fn the_command_inherits_no_pipe_of_ours() {
+fn regression_the_standby_ends_all_when_the_guard_dies() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let stubborn = ESCAPING.replace("ON_TERM", "");
+    let mut standby = Guard::of("__standby", &stubborn, dir.path());
+    let escaped = escaped(dir.path());
+    let guard = command::scene::guard_of(standby.id()).expect("it runs");
+    bench::signal(guard, Signal::SIGKILL);
+    standby.leaves();
+    assert!(!runs(standby.command));
+    assert!(!escaped.iter().any(|one| runs(*one)), "{escaped:?}");
+    let said = standby.says();
+    assert!(said.contains("the guard has died"), "{said}");
+}
+
+#[test]
+fn regression_the_command_dies_when_guard_and_standby_do() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
-    let (mut child, go, link) = gate(r#"echo $$ > "$1"; exec sleep 1000"#, &file);
-    open(go);
-    let cmd = number_in(&file);
-    let open_files = fs::read_dir(format!("/proc/{cmd}/fd")).expect("the command runs");
-    for open_file in open_files.flatten() {
-        let target = fs::read_link(open_file.path()).unwrap_or_default();
-        assert_ne!(target.to_string_lossy(), link, "inherited as {:?}", open_file.file_name());
-    }
-    child.kill().expect("it is a child");
-    child.wait().expect("it is a child");
-}
-
-#[test]
-fn a_command_that_cannot_be_executed_gives_the_codes_of_a_shell() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("not-executable");
-    fs::write(&file, "x").expect("a file");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("it is ours");
-    let file = file.to_str().expect("it is UTF-8");
-    for (command, code) in [("tenure-no-such-command", 127), ("/no/such/file", 127), (file, 126)] {
-        let (mut child, go, _) = gate_for(&[command]);
-        open(go);
-        assert_eq!(child.wait().expect("it is a child").code(), Some(code), "{command}");
-    }
+    let standby = Guard::of("__standby", STUBBORN, &file);
+    number_in(&file);
+    let guard = command::scene::guard_of(standby.id()).expect("it runs");
+    standby.signal(Signal::SIGKILL);
+    bench::signal(guard, Signal::SIGKILL);
+    eventually("the command is dead", || !runs(standby.command));
+    bench::signal(number_in(&file), Signal::SIGKILL);
 }

@@ -1,13 +1,13 @@
 //! The arguments of the command.
 
 use std::ffi::OsString;
-use std::os::fd::RawFd;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use tenure::Layout;
 
 use super::cost::{AFTER_COST, CostArgs};
+use super::group::Pipes;
 use super::health::HealthArg;
 use super::logs::LogFormat;
 use super::metrics::MetricsArg;
@@ -63,10 +63,13 @@ pub enum Verb {
     Completions(CompletionsArgs),
     /// Write the manual page to stdout, as roff: `tenure man | man -l -`
     Man,
-    /// Kills the group of CMD when its lease ends; started by `run`
+    /// Starts the guard, and takes over if it dies; started by `run`
+    #[command(name = "__standby", hide = true)]
+    Standby(GuardArgs),
+    /// Runs CMD, and ends it and its descendants when its lease ends; started by the standby
     #[command(name = "__guard", hide = true)]
-    Guard,
-    /// Becomes CMD once it is guarded; started by `run`
+    Guard(GuardArgs),
+    /// Becomes CMD; started by the guard
     #[command(name = "__gate", hide = true)]
     Gate(GateArgs),
 }
@@ -214,10 +217,18 @@ impl From<LayoutArg> for Layout {
 }
 
 #[derive(Debug, clap::Args)]
+pub struct GuardArgs {
+    #[command(flatten)]
+    pub pipes: Pipes,
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Args)]
 pub struct GateArgs {
-    /// The inherited end of the pipe that says go.
+    /// The number of the guard.
     #[arg(long)]
-    pub fd: RawFd,
+    pub parent: i32,
     #[arg(last = true, required = true)]
     pub command: Vec<OsString>,
 }

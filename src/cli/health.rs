@@ -238,7 +238,7 @@ impl Health {
         }
         let now = self.clock.now();
         let told_to_end = self.margins.deadlines(lease.end()).term_at;
-        if now.boot >= told_to_end.boot || now.wall >= told_to_end.wall {
+        if now.until(told_to_end).is_zero() {
             view.state = "ending";
         }
         view.this_candidate_leads = view.state == "leading";

@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::exit::Failure;
 use super::print::plain;
+use super::stderr::{self, Stderr};
 
 /// How a line on stderr looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -56,6 +57,7 @@ impl LogFormat {
                 let message = panic.payload_as_str().unwrap_or("a panic without words");
                 let place = panic.location().map(ToString::to_string);
                 say_json(&json!({ "message": message, "outcome": "panicked", "place": place }));
+                stderr::flush();
             }));
         }
     }
@@ -89,7 +91,7 @@ pub fn start(default_level: &str) {
     };
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
+        .with_writer(|| Stderr)
         // It would panic where stderr is closed, and take the lease along.
         .log_internal_errors(false);
     match format() {
@@ -98,13 +100,19 @@ pub fn start(default_level: &str) {
     }
 }
 
-/// Says something on stderr, in one line. `eprintln!` would panic where stderr is closed.
+/// Says something on stderr, in one line.
 pub fn complain(what: &str) {
     match format() {
-        LogFormat::Text => {
-            let _ = writeln!(io::stderr(), "tenure: {}", plain(what));
-        }
+        LogFormat::Text => stderr::write(format!("tenure: {}\n", plain(what)).into_bytes()),
         LogFormat::Json => say_json(&json!({ "message": what })),
+    }
+}
+
+/// Says what was done, where no logs are started: `outcome` is the word for machines.
+pub fn say(outcome: &'static str, what: &str) {
+    match format() {
+        LogFormat::Text => stderr::write(format!("{}tenure: {what}\n", time()).into_bytes()),
+        LogFormat::Json => say_json(&json!({ "message": what, "outcome": outcome })),
     }
 }
 
@@ -119,12 +127,28 @@ pub fn complain_of(failure: &Failure) {
     }
 }
 
+/// The line in the place of others that nobody read in time.
+pub fn left_out(lines: u64) -> String {
+    let what = format!("{lines} lines are left out here: nobody read stderr");
+    match format() {
+        LogFormat::Text => format!("{}tenure: WARN {what}\n", time()),
+        LogFormat::Json => json_line("WARN", &json!({ "message": what })),
+    }
+}
+
 /// As `tracing_subscriber` does: these lines come where it is not started, or its filter would hide
 /// them.
 fn say_json(fields: &Value) {
-    let timestamp = now();
-    let line = json!({ "timestamp": timestamp, "level": "ERROR", "target": OWN, "fields": fields });
-    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+    stderr::write(json_line("ERROR", fields).into_bytes());
+}
+
+fn json_line(level: &str, fields: &Value) -> String {
+    let line = json!({ "timestamp": now(), "level": level, "target": OWN, "fields": fields });
+    format!("{line}\n")
+}
+
+fn time() -> impl fmt::Display {
+    SystemClock.now().time_of_day().format("%FT%TZ ")
 }
 
 fn now() -> String {
@@ -155,7 +179,7 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let metadata = event.metadata();
-        write!(writer, "{} tenure: ", SystemClock.now().time_of_day().format("%FT%TZ"))?;
+        write!(writer, "{}tenure: ", time())?;
         if *metadata.level() != Level::INFO {
             write!(writer, "{} ", metadata.level())?;
         }

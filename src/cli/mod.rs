@@ -22,19 +22,22 @@ mod s3_options;
 mod serve;
 mod signals;
 mod status;
+mod stderr;
 mod store_url;
 mod table;
 mod watch;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser as _;
 use tokio::runtime;
 
-use args::{Args, Verb};
+use args::{Args, GuardArgs, Verb};
 use exit::Failure;
+use group::{Pipes, Tenure};
 use logs::{LogFormat, complain};
 
 /// Runs the command with the arguments of this process.
@@ -55,12 +58,11 @@ pub fn main() -> ExitCode {
     };
     args.log_format.choose();
     let outcome = match args.verb {
-        // These two stay free of threads, logs and a runtime: the guard must not fail for them.
-        Verb::Guard => group::run_guard()
-            .map(|()| 0)
-            .map_err(|error| Failure::new(exit::OS, format!("cannot guard: {error}"))),
+        // These stay free of logs and a runtime: the guard must not fail for them.
+        Verb::Standby(args) => guard(&args, group::run_standby),
+        Verb::Guard(args) => guard(&args, group::run_guard),
         Verb::Gate(gate) => {
-            let not_run = group::run_gate(gate.fd, &gate.command);
+            let not_run = group::run_gate(gate.parent, &gate.command);
             Err(Failure::new(not_run.exit_code, not_run.why))
         }
         verb => {
@@ -68,10 +70,23 @@ pub fn main() -> ExitCode {
             carry_out(verb)
         }
     };
-    ExitCode::from(outcome.unwrap_or_else(|failure| {
+    let code = outcome.unwrap_or_else(|failure| {
         logs::complain_of(&failure);
         failure.code
-    }))
+    });
+    stderr::flush();
+    ExitCode::from(code)
+}
+
+/// Runs one of the two processes that guard CMD.
+fn guard(
+    args: &GuardArgs,
+    run: impl FnOnce(&Tenure, Pipes, &[OsString], fn(&'static str, &str)) -> io::Result<()>,
+) -> Result<u8, Failure> {
+    let failed = |error| Failure::new(exit::OS, format!("cannot guard CMD: {error}"));
+    let tenure = run::own().map_err(failed)?;
+    run(&tenure, args.pipes, &args.command, logs::say).map_err(failed)?;
+    Ok(0)
 }
 
 fn carry_out(verb: Verb) -> Result<u8, Failure> {
@@ -94,7 +109,9 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
             Verb::Cost(args) => cost::cost(&args),
             Verb::Completions(args) => pages::completions(&args),
             Verb::Man => pages::man(),
-            Verb::Guard | Verb::Gate(_) => unreachable!("both need no runtime"),
+            Verb::Standby(_) | Verb::Guard(_) | Verb::Gate(_) => {
+                unreachable!("they need no runtime")
+            }
         }
     });
     // A call to a directory on a disk that hangs must not keep the process from ending.

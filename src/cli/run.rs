@@ -1,9 +1,10 @@
 //! `tenure run`: campaigns, runs CMD while leading, and resigns.
 
 mod lead;
+mod lookup;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,7 @@ use super::serve::Sites;
 use super::signals::{self, Signals};
 use super::{args, group, logs};
 use lead::{Job, Outcome};
+use lookup::look_up;
 
 /// While the store fails, it is said again this often.
 const SAY_AGAIN_AFTER: Duration = Duration::from_secs(60);
@@ -44,6 +46,8 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
         // Refuses a name that no candidate can have.
         Election::builder(unused(), "").name(successor).build()?;
     }
+    let program = args.command.first().expect("clap requires a CMD");
+    look_up(program, std::env::var_os("PATH").as_deref())?;
     let health = Arc::new(Health::new(&name, args.validity, args.poll, margins));
     health.of(run_as(&args, &name, margins, &health)).instrument(span).await
 }
@@ -56,7 +60,9 @@ async fn run_as(
 ) -> Result<u8, Failure> {
     let url = &args.store.store;
     let job = Job {
-        tenure: Tenure { binary: binary()?, options: logs::format().options() },
+        tenure: own().map_err(|error| {
+            Failure::new(exit::OS, format!("cannot find the file of this command: {error}"))
+        })?,
         command: args.command.clone(),
         environment: [("TENURE_NAME", name.to_owned()), ("TENURE_STORE", url.to_string())],
         margins,
@@ -114,10 +120,9 @@ fn election(
     }
 }
 
-fn binary() -> Result<PathBuf, Failure> {
-    group::own_binary().map_err(|error| {
-        Failure::new(exit::OS, format!("cannot find the file of this command: {error}"))
-    })
+/// This command, for the processes that are started of it.
+pub fn own() -> io::Result<Tenure> {
+    Ok(Tenure { binary: group::own_binary()?, options: logs::format().options() })
 }
 
 enum Campaign {

@@ -4,12 +4,16 @@
 pub mod scene;
 
 use std::fs;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ExitStatus, Output};
+use std::sync::Once;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tenure::{Clock as _, Moment, SystemClock};
+use tokio::signal::unix::{self, SignalKind};
 
 /// The command under test.
 pub const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
@@ -66,25 +70,50 @@ pub fn number_in(path: &Path) -> u32 {
     number.expect("the poll ends once there is a number")
 }
 
-/// A shell that leads a process group of its own; killed and reaped in the end.
-pub struct Victim(pub Child);
-
-impl Victim {
-    pub fn shell(script: &str, argument: &Path) -> Victim {
-        let mut command = Command::new("sh");
-        command.args(["-c", script, "sh"]).arg(argument).process_group(0);
-        Victim(command.stdin(Stdio::null()).spawn().expect("a shell starts"))
-    }
-
-    pub fn id(&self) -> u32 {
-        self.0.id()
-    }
+/// Runs `wait`, which waits for this child; kills the child if that takes too long.
+pub fn with_deadline<T>(child: u32, wait: impl FnOnce() -> T) -> T {
+    let child = Pid::from_raw(i32::try_from(child).expect("a small number"));
+    let (done, is_done) = mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        if is_done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("gave up waiting for the process {child}");
+            // Not reaped yet, as `wait` still waits for it.
+            let _ = kill(child, Signal::SIGKILL);
+        }
+    });
+    let outcome = wait();
+    drop(done);
+    watch.join().expect("it does not panic");
+    outcome
 }
 
-impl Drop for Victim {
-    fn drop(&mut self) {
-        let group = nix::unistd::Pid::from_raw(i32::try_from(self.id()).expect("a small number"));
-        let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
-        let _ = self.0.wait();
-    }
+/// The output of a child that is to end.
+pub fn output(child: Child) -> Output {
+    with_deadline(child.id(), || child.wait_with_output()).expect("it is a child")
+}
+
+/// The status of a child that is to end.
+pub fn status(child: &mut Child) -> ExitStatus {
+    with_deadline(child.id(), || child.wait()).expect("it is a child")
+}
+
+/// From now on children start with the default disposition of the signals that ask processes to
+/// end. A shell makes its background jobs ignore SIGINT and SIGQUIT, and `nohup` SIGHUP, and that
+/// is inherited; a signal with a handler is not.
+pub fn default_signals() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let _inside = runtime.enter();
+        for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
+            if mask & (1 << (signal as i32 - 1)) != 0 {
+                // The handler stays when its stream is dropped.
+                drop(unix::signal(SignalKind::from_raw(signal as i32)).expect("a handler"));
+            }
+        }
+    });
 }

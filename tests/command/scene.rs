@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use super::{TENURE, eventually, now, pause, runs};
+use super::{TENURE, default_signals, eventually, now, pause, runs};
 
 /// A directory with a store in it, and the files of the commands beside it.
 pub struct Scene {
@@ -68,6 +68,13 @@ impl Scene {
         let log = self.path(&format!("{name}.log"));
         let open = || File::options().create(true).append(true).open(&log).expect("a new file");
         command.stdout(open()).stderr(open());
+        self.start_as_it_is(name, command)
+    }
+
+    /// With the command's own stdout and stderr.
+    pub fn start_as_it_is(&self, name: &str, mut command: Command) -> Candidate {
+        let log = self.path(&format!("{name}.log"));
+        default_signals();
         let child = command.spawn().expect("the command starts");
         Candidate { child, log, ended: None }
     }
@@ -166,10 +173,17 @@ impl Candidate {
     pub fn guard(&self) -> u32 {
         let mut guard = None;
         eventually("a candidate has a guard", || {
-            guard = children(self.id()).find(|(_, line)| line == b"tenure\0__guard\0");
+            let mut standby = standbys(self.id());
+            guard = standby.next().and_then(guard_of);
             guard.is_some()
         });
-        guard.expect("the poll ends once there is one").0
+        guard.expect("the poll ends once there is one")
+    }
+
+    /// The parent of the guard.
+    pub fn standby(&self) -> u32 {
+        self.guard();
+        standbys(self.id()).next().expect("a guard has a standby")
     }
 
     fn look(&mut self) -> Option<ExitStatus> {
@@ -182,10 +196,10 @@ impl Candidate {
 
 impl Drop for Candidate {
     fn drop(&mut self) {
-        let guards: Vec<u32> = children(self.id()).map(|(number, _)| number).collect();
+        let guards: Vec<u32> = standbys(self.id()).collect();
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // The guard takes what is left with it.
+        // It ends only when nothing of the command is left.
         eventually("the processes of a candidate are gone", || !guards.iter().any(|g| runs(*g)));
         if std::thread::panicking() {
             eprintln!("--- {}\n{}", self.log.display(), self.said());
@@ -209,7 +223,18 @@ pub fn pid(number: u32) -> Pid {
     Pid::from_raw(i32::try_from(number).expect("process numbers are small"))
 }
 
-fn children(parent: u32) -> impl Iterator<Item = (u32, Vec<u8>)> {
+fn standbys(tenure: u32) -> impl Iterator<Item = u32> {
+    let is_standby = |line: &[u8]| line.starts_with(b"tenure\0__standby\0");
+    children(tenure).filter(move |(_, line)| is_standby(line)).map(|(number, _)| number)
+}
+
+/// The guard of this standby.
+pub fn guard_of(standby: u32) -> Option<u32> {
+    let is_guard = |line: &[u8]| line.starts_with(b"tenure\0__guard\0");
+    children(standby).find(|(_, line)| is_guard(line)).map(|(number, _)| number)
+}
+
+pub fn children(parent: u32) -> impl Iterator<Item = (u32, Vec<u8>)> {
     fs::read_dir("/proc").expect("a /proc").flatten().filter_map(move |entry| {
         let number: u32 = entry.file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;

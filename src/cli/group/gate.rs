@@ -1,22 +1,15 @@
-//! The gate: the process that becomes CMD once the guard watches over it.
-//!
-//! Its number is the number of the group from the start, so the guard can be told before CMD runs.
+//! The gate: the process that becomes CMD, after it has tied its life to that of the guard.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::os::fd::RawFd;
+use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use nix::unistd::close;
+use nix::sys::signal::SigSet;
 
-/// What `tenure` writes to open the gate.
-pub const GO: u8 = b'g';
-
-/// As a shell says it.
-const NOT_FOUND: u8 = 127;
-const NOT_EXECUTABLE: u8 = 126;
+/// As a shell has it.
+pub const NOT_FOUND: u8 = 127;
+pub const NOT_EXECUTABLE: u8 = 126;
 
 /// Why CMD was not run, and what the process exits with.
 pub struct NotRun {
@@ -24,19 +17,13 @@ pub struct NotRun {
     pub why: String,
 }
 
-/// Waits on the inherited pipe until told to go, then becomes the command. Returns only if it does
-/// not.
-pub fn run(pipe: RawFd, command: &[OsString]) -> NotRun {
-    match may_go(pipe) {
-        Ok(true) => {}
-        Ok(false) => {
-            let why = "tenure has died before CMD was guarded; it was not run".to_owned();
-            return NotRun { exit_code: NOT_EXECUTABLE, why };
-        }
-        Err(error) => {
-            let why = format!("cannot read from the pipe {pipe}: {error}");
-            return NotRun { exit_code: NOT_EXECUTABLE, why };
-        }
+/// Becomes the command, which the kernel kills if the guard `parent` dies. Returns only if the
+/// command cannot be run.
+pub fn run(parent: i32, command: &[OsString]) -> NotRun {
+    // The guard has blocked all signals, and its children inherit that.
+    let unblocked = SigSet::all().thread_unblock().map_err(io::Error::from);
+    if let Err(error) = unblocked.and_then(|()| die_with(parent)) {
+        return NotRun { exit_code: NOT_EXECUTABLE, why: format!("CMD was not run: {error}") };
     }
     let Some((program, arguments)) = command.split_first() else {
         return NotRun { exit_code: NOT_EXECUTABLE, why: "CMD is empty".to_owned() };
@@ -47,17 +34,20 @@ pub fn run(pipe: RawFd, command: &[OsString]) -> NotRun {
     NotRun { exit_code, why: format!("{}: {error}", program.to_string_lossy()) }
 }
 
-/// Whether `tenure` said go. It has died, or changed its mind, if the pipe ends instead.
-fn may_go(pipe: RawFd) -> io::Result<bool> {
-    let mut word = [0];
-    // Opened anew by its path, as safe code cannot take over a bare number.
-    let mut reader = File::open(format!("{OPEN_FILES}/{pipe}"))?;
-    // Otherwise CMD would inherit it.
-    close(pipe)?;
-    Ok(reader.read(&mut word)? == 1 && word == [GO])
+#[cfg(target_os = "linux")]
+fn die_with(parent: i32) -> io::Result<()> {
+    use nix::sys::prctl::set_pdeathsig;
+    use nix::sys::signal::Signal;
+    use nix::unistd::getppid;
+    set_pdeathsig(Signal::SIGKILL)?;
+    // The guard may have died before: the kernel sends nothing then.
+    if getppid().as_raw() == parent {
+        return Ok(());
+    }
+    Err(io::Error::other("the guard has died"))
 }
 
-#[cfg(target_os = "linux")]
-const OPEN_FILES: &str = "/proc/self/fd";
 #[cfg(not(target_os = "linux"))]
-const OPEN_FILES: &str = "/dev/fd";
+fn die_with(_: i32) -> io::Result<()> {
+    Ok(())
+}

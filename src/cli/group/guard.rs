@@ -1,133 +1,338 @@
-//! The guard: a process that ends the group when its lease does, whatever becomes of `tenure`.
+//! The guard: the parent of CMD, and of every orphan among its descendants. It ends them all when
+//! the lease does, whatever happens to `tenure`.
 //!
-//! It runs no async code and opens nothing, so that little can keep it from its one task.
+//! It runs no async code, so that little can keep it from its one task.
 
-use std::io::{self, Write as _};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::signal::{SigSet, Signal};
+use humantime::format_duration;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
+use rustix::io::Errno;
+use rustix::process::WaitOptions;
 use tenure::{Clock as _, SystemClock};
 
-use super::KILL_AGAIN_AFTER;
+use super::deadlines::{DeadlineTimer, Deadlines, Due, LOOK_AT_LEAST_EVERY};
+use super::descendants::{self, Living};
 use super::id::GroupId;
-use super::orders::{Order, Report};
-use super::vigil::{Due, LOOK_AT_LEAST_EVERY, Vigil};
+use super::ipc::{Order, Report};
+use super::pipes::Pipes;
+use super::{ADOPTS, KillPace, Tenure, adopt_orphans};
 
-/// SIGKILL lets no process of the group run or fork again; what is left after these rounds, five
-/// seconds, is in the kernel's hands or waits for somebody to reap it.
-const LAST_ROUNDS: usize = 50;
+/// How often to look for new orphans while the descendants of CMD are told to end. Nothing reports
+/// an adoption.
+const LOOK_FOR_ORPHANS_EVERY: Duration = Duration::from_millis(100);
+/// What CMD ends with if the system cannot start a process for it: EX_OSERR of sysexits.h.
+const CANNOT_START: i32 = 71;
 
-/// Guards the group that the first order on stdin names, until the order to leave or the end of
-/// stdin, which means that `tenure` has died and that the group must too.
-pub fn run() -> io::Result<()> {
-    // Only `tenure` may end the guard. Blocked signals, unlike handlers, leave no moment open.
+/// Runs CMD on the order of `tenure`, and returns once none of its descendants is left. The end of
+/// the orders means that `tenure` has died: then CMD is told to end.
+pub fn run(
+    tenure: &Tenure,
+    pipes: Pipes,
+    command: &[OsString],
+    say: impl Fn(&'static str, &str),
+) -> io::Result<()> {
+    // Only SIGKILL ends the guard. Blocked signals, unlike handlers, leave no moment open.
     SigSet::all().thread_block()?;
-    let orders = read_orders()?;
-    let Ok(Order::Watch(group, deadlines)) = orders.recv() else {
-        return Ok(());
-    };
-    let mut guard = Guard { group, vigil: Vigil::new(deadlines), killed: false, gone: false };
-    guard.watch(&orders);
+    adopt_orphans()?;
+    let (orders, reports) = pipes.open()?;
+    let (events, received) = mpsc::channel();
+    read_orders(orders, events.clone())?;
+    let Ok(Event::Order(Order::Watch(deadlines))) = received.recv() else { return Ok(()) };
+    report(&reports, Report::Watching);
+    let Ok(Event::Order(Order::Start)) = received.recv() else { return Ok(()) };
+    let timer = DeadlineTimer::new(deadlines);
+    let mut guard = Guard::new(timer, reports, say);
+    if guard.start(tenure, command) {
+        reap_children(events.clone())?;
+        guard.watch(&received);
+    }
     Ok(())
 }
 
-struct Guard {
-    group: GroupId,
-    vigil: Vigil,
-    killed: bool,
-    /// Seen once, it holds for ever: the number may belong to another group by then.
-    gone: bool,
+/// What the guard's threads tell its main thread.
+enum Event {
+    Order(Order),
+    /// The orders have ended, or one makes no sense.
+    HungUp,
+    Reaped(Pid, i32),
+    /// There is no child any more; so, where orphans are adopted, no descendant either.
+    Childless,
 }
 
-impl Guard {
-    fn watch(&mut self, orders: &Receiver<Order>) {
-        let mut answer = Some(Report::Watching);
+struct Guard<S> {
+    timer: DeadlineTimer,
+    reports: File,
+    say: S,
+    group: Option<GroupId>,
+    /// Orphans outside of the group of CMD that have been sent SIGTERM.
+    told: HashSet<Pid>,
+    /// Whether the group has been sent a signal that asks it to end. SIGHUP does not: many a daemon
+    /// goes on with new settings.
+    asked: bool,
+    /// CMD has ended by itself, and the rest is told to end.
+    ending: bool,
+    hung_up: bool,
+    killed: bool,
+    pace: KillPace,
+    childless: bool,
+}
+
+impl<S: Fn(&'static str, &str)> Guard<S> {
+    fn new(timer: DeadlineTimer, reports: File, say: S) -> Guard<S> {
+        Guard {
+            timer,
+            reports,
+            say,
+            group: None,
+            told: HashSet::new(),
+            asked: false,
+            ending: false,
+            hung_up: false,
+            killed: false,
+            pace: KillPace::default(),
+            childless: false,
+        }
+    }
+
+    /// Starts CMD, unless its lease has ended already; false if nothing runs.
+    fn start(&mut self, tenure: &Tenure, command: &[OsString]) -> bool {
+        if self.timer.due(SystemClock.now()) == Some(Due::Kill) {
+            self.report(Report::TooLate);
+            self.report(Report::Gone);
+            return false;
+        }
+        let gate = Command::new(&tenure.binary)
+            .arg0("tenure")
+            .args(["__gate", "--parent", &std::process::id().to_string()])
+            .args(tenure.options)
+            .arg("--")
+            .args(command)
+            .process_group(0)
+            .spawn();
+        let id = gate.and_then(|gate| {
+            let id = i32::try_from(gate.id()).ok().and_then(GroupId::new);
+            id.ok_or_else(|| io::Error::other("a process with an impossible number"))
+        });
+        match id {
+            Ok(id) => {
+                self.group = Some(id);
+                self.report(Report::Started(id));
+                true
+            }
+            Err(error) => {
+                (self.say)("failed", &format!("cannot start a process for CMD: {error}"));
+                self.report(Report::Ended(CANNOT_START << 8));
+                self.report(Report::Gone);
+                false
+            }
+        }
+    }
+
+    /// Returns once no descendant is left.
+    fn watch(&mut self, events: &Receiver<Event>) {
+        let mut answer = false;
         loop {
             let pause = self.look();
             // Answered only now: an order to watch a lease that has ended is carried out by then.
-            if let Some(report) = answer.take() {
-                say(report);
+            if std::mem::take(&mut answer) {
+                self.report(Report::Watching);
             }
-            match orders.recv_timeout(pause) {
-                Ok(Order::Lease(deadlines)) => {
-                    self.vigil.set(deadlines);
-                    answer = Some(Report::Watching);
-                }
-                Ok(Order::Ping) => answer = Some(Report::Pong),
-                Ok(Order::Done) => return,
-                Err(RecvTimeoutError::Timeout) => {}
-                // A second group for one guard is as garbled as any line.
-                Ok(Order::Watch(..)) | Err(RecvTimeoutError::Disconnected) => {
-                    return self.kill_without_tenure();
-                }
+            if self.is_gone() {
+                break;
+            }
+            let mut event = events.recv_timeout(pause).ok();
+            while let Some(one) = event {
+                answer |= matches!(one, Event::Order(Order::Lease(_)));
+                self.handle(one);
+                event = events.try_recv().ok();
             }
         }
+        self.report(Report::Gone);
+        if self.hung_up {
+            (self.say)("gone", "all processes of CMD have ended");
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Order(Order::Lease(deadlines)) if !self.hung_up => self.set(deadlines),
+            Event::Order(Order::Signal(signal)) => {
+                self.asked |= signal != Signal::SIGHUP;
+                self.signal_group(signal, &self.living());
+            }
+            Event::Order(Order::EndRest) => {
+                self.ending = true;
+                self.ask_to_end();
+            }
+            Event::Reaped(pid, status) => {
+                self.told.remove(&pid);
+                if self.group.is_some_and(|group| group.leader() == pid) {
+                    self.report(Report::Ended(status));
+                }
+            }
+            Event::Childless => self.childless = true,
+            // A second start is as garbled as any line.
+            Event::HungUp | Event::Order(_) => self.hang_up(),
+        }
+    }
+
+    fn set(&mut self, deadlines: Deadlines) {
+        self.timer.set(deadlines);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.childless && (ADOPTS || !self.group.is_some_and(GroupId::exists))
     }
 
     /// Does what is due, and says when to look again.
     fn look(&mut self) -> Duration {
-        self.gone = self.gone || !self.group.exists();
-        if self.gone {
+        if self.is_gone() {
             return LOOK_AT_LEAST_EVERY;
         }
         let now = SystemClock.now();
-        let due = if self.killed { Some(Due::Kill) } else { self.vigil.due(now) };
-        match due {
-            Some(Due::Kill) => {
-                self.group.signal(Signal::SIGKILL);
-                if !self.killed {
-                    say(Report::Killed);
-                }
-                // Again and again, in case a process joined the group meanwhile.
-                self.killed = true;
-                return KILL_AGAIN_AFTER;
-            }
+        match self.timer.due(now) {
+            Some(Due::Kill) => return self.kill(),
             Some(Due::Term) => {
-                self.group.signal(Signal::SIGTERM);
-                say(Report::Terminated);
+                // A renewal may have come since they were asked; but not once `tenure` is dead.
+                if !self.hung_up && !self.ending {
+                    self.told.clear();
+                    self.asked = false;
+                }
+                self.ask_to_end();
+                self.report(Report::Terminated);
             }
             None => {}
         }
-        self.vigil.next_look(now)
+        let pause = self.timer.next_look(now);
+        if self.ending || self.timer.is_at_risk() {
+            self.ask_orphans_to_end(&self.living());
+            return pause.min(LOOK_FOR_ORPHANS_EVERY);
+        }
+        pause
     }
 
-    fn kill_without_tenure(&mut self) {
-        for _ in 0..LAST_ROUNDS {
-            self.gone = self.gone || !self.group.exists();
-            if self.gone {
-                return;
+    /// Sends SIGKILL to all, again and again, as a process may fork at any moment.
+    fn kill(&mut self) -> Duration {
+        if descendants::kill_all(&self.living(), self.group) && !self.killed {
+            self.killed = true;
+            self.report(Report::Killed);
+            if self.hung_up {
+                (self.say)("killed", "the processes of CMD were killed (SIGKILL)");
             }
-            self.group.signal(Signal::SIGKILL);
-            sleep(KILL_AGAIN_AFTER);
         }
+        self.pace.next()
+    }
+
+    /// Sends SIGTERM to the group of CMD, unless it was asked already, and to the orphans.
+    fn ask_to_end(&mut self) {
+        let living = self.living();
+        // Two of them mean "at once" to many a program.
+        if !std::mem::replace(&mut self.asked, true) {
+            self.signal_group(Signal::SIGTERM, &living);
+        }
+        self.ask_orphans_to_end(&living);
+    }
+
+    /// Sends SIGTERM once to each process outside of the group whose parent has ended. The others
+    /// are their parents' to end: they may shut down in an order of their own.
+    fn ask_orphans_to_end(&mut self, living: &[Living]) {
+        let own = Pid::this();
+        let group = self.group.map(GroupId::leader);
+        for one in living {
+            if one.parent == own && Some(one.group) != group && self.told.insert(one.pid) {
+                // An error says that it has ended, or belongs to another user.
+                let _ = kill(one.pid, Signal::SIGTERM);
+                let _ = kill(one.pid, Signal::SIGCONT);
+            }
+        }
+    }
+
+    fn signal_group(&self, signal: Signal, living: &[Living]) {
+        let group = self.group.filter(|group| living.iter().any(|one| one.group == group.leader()));
+        if let Some(group) = group {
+            group.signal(signal);
+        }
+    }
+
+    fn living(&self) -> Vec<Living> {
+        descendants::living(Pid::this(), self.group)
+    }
+
+    /// `tenure` has died: there is no renewal any more.
+    fn hang_up(&mut self) {
+        if std::mem::replace(&mut self.hung_up, true) {
+            return;
+        }
+        let now = SystemClock.now();
+        self.timer.end_now(now);
+        let left = format_duration(Duration::from_millis(
+            u64::try_from(self.timer.until_kill(now).as_millis()).unwrap_or(u64::MAX),
+        ));
+        self.look();
+        if !self.killed {
+            (self.say)(
+                "terminated",
+                &format!(
+                    "tenure has died: CMD is told to end (SIGTERM), and killed (SIGKILL) in {left}"
+                ),
+            );
+        }
+    }
+
+    fn report(&self, what: Report) {
+        report(&self.reports, what);
     }
 }
 
-/// The orders from stdin. The channel ends with the pipe, or with the first line that makes no
-/// sense.
-fn read_orders() -> io::Result<Receiver<Order>> {
-    let (sender, receiver) = mpsc::channel();
+/// The pipe never fills, as there is about one report per order. If nobody listens any more, the
+/// orders end too.
+fn report(mut to: &File, what: Report) {
+    let _ = to.write_all(format!("{what}\n").as_bytes());
+}
+
+/// Passes the orders on. They end with the pipe, or with the first line that makes no sense.
+fn read_orders(from: File, events: Sender<Event>) -> io::Result<()> {
     thread::Builder::new().name("orders".to_owned()).spawn(move || {
-        for line in io::stdin().lines() {
+        for line in BufReader::new(from).lines() {
             match line.ok().and_then(|line| line.parse().ok()) {
-                Some(order) if sender.send(order).is_ok() => {}
-                _ => return,
+                Some(order) if events.send(Event::Order(order)).is_ok() => {}
+                _ => break,
+            }
+        }
+        let _ = events.send(Event::HungUp);
+    })?;
+    Ok(())
+}
+
+/// Reaps all children, adopted ones too, and tells when there are none any more.
+fn reap_children(events: Sender<Event>) -> io::Result<()> {
+    thread::Builder::new().name("reaper".to_owned()).spawn(move || {
+        loop {
+            // nix has no status for the death by a real-time signal.
+            let event = match rustix::process::wait(WaitOptions::empty()) {
+                Ok(Some((pid, status))) => {
+                    Event::Reaped(Pid::from_raw(pid.as_raw_nonzero().get()), status.as_raw())
+                }
+                Err(Errno::CHILD) => {
+                    let _ = events.send(Event::Childless);
+                    return;
+                }
+                Ok(None) | Err(_) => continue,
+            };
+            if events.send(event).is_err() {
+                return;
             }
         }
     })?;
-    Ok(receiver)
-}
-
-/// The pipe never fills, as there is about one report per order. If nobody listens any more, stdin
-/// says so too.
-fn say(report: Report) {
-    let mut stdout = io::stdout().lock();
-    let _ = writeln!(stdout, "{report}").and_then(|()| stdout.flush());
-}
-
-#[allow(clippy::disallowed_methods, reason = "a process of its own, with nothing else to do")]
-fn sleep(pause: Duration) {
-    thread::sleep(pause);
+    Ok(())
 }

@@ -1,38 +1,64 @@
-//! The guard as `tenure` sees it: a child with a pipe in each direction.
+//! Guard and standby as `tenure` sees them: a child with a pipe in each direction.
 
-use std::io;
-use std::process::Stdio;
+use std::ffi::OsString;
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::process::ExitStatus;
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
 
 use super::Tenure;
-use super::orders::{Order, Report};
+use super::ipc::{Order, Report};
+use super::pipes::Pipes;
 
-/// Dropping it without [`GuardProcess::dismiss`] ends the guard's stdin, and so kills the group.
+/// Dropping it ends the orders, and so has the guard end CMD.
 #[derive(Debug)]
 pub struct GuardProcess {
-    child: Child,
-    orders: ChildStdin,
-    reports: Lines<BufReader<ChildStdout>>,
+    standby: Child,
+    orders: pipe::Sender,
+    reports: Lines<BufReader<pipe::Receiver>>,
+    reporting: bool,
+    exited: bool,
+}
+
+/// What is heard from them.
+#[derive(Debug)]
+pub enum Heard {
+    Report(Report),
+    /// The guard has died, or makes no sense: no report comes any more.
+    Silence,
+    /// The standby has ended.
+    Exit(Option<ExitStatus>),
 }
 
 impl GuardProcess {
-    /// Starts the guard from this binary, in a process group of its own, so that the signals of a
-    /// terminal do not reach it.
-    pub fn spawn(tenure: &Tenure) -> io::Result<GuardProcess> {
-        let mut child = Command::new(&tenure.binary)
-            .arg0("tenure")
-            .arg("__guard")
-            .args(tenure.options)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()?;
-        let (Some(orders), Some(reports)) = (child.stdin.take(), child.stdout.take()) else {
-            unreachable!("both were asked for as pipes just above");
-        };
-        Ok(GuardProcess { child, orders, reports: BufReader::new(reports).lines() })
+    /// Starts them from this binary, in a process group of their own, so that the signals of a
+    /// terminal do not reach them. CMD inherits the standard files through them.
+    pub fn spawn(
+        tenure: &Tenure,
+        command: &[OsString],
+        environment: &[(&str, String)],
+    ) -> io::Result<GuardProcess> {
+        let (orders_in, orders) = io::pipe()?;
+        let (reports, reports_out) = io::pipe()?;
+        let standby = spawn_standby(tenure, &orders_in, &reports_out, command, environment)?;
+        let reports = pipe::Receiver::from_owned_fd(OwnedFd::from(reports))?;
+        Ok(GuardProcess {
+            standby,
+            orders: pipe::Sender::from_owned_fd(OwnedFd::from(orders))?,
+            reports: BufReader::new(reports).lines(),
+            reporting: true,
+            exited: false,
+        })
+    }
+
+    /// The number of the standby, an ancestor of all.
+    pub fn ancestor(&self) -> Option<Pid> {
+        self.standby.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw)
     }
 
     /// Never waits for long as long as few orders are unanswered: the pipe holds hundreds.
@@ -40,17 +66,58 @@ impl GuardProcess {
         self.orders.write_all(format!("{order}\n").as_bytes()).await
     }
 
-    /// What the guard says next; `None` once it has died. May be dropped at any time.
-    pub async fn hear(&mut self) -> Option<Report> {
-        self.reports.next_line().await.ok().flatten()?.parse().ok()
+    /// Whether reports may still come.
+    pub fn reports(&self) -> bool {
+        self.reporting
     }
 
-    /// Sends the guard away once the group is gone.
-    pub async fn dismiss(mut self) {
-        // It has nothing left to guard: an error says that it left before it was told to.
-        let _ = self.tell(Order::Done).await;
-        drop(self.orders);
-        // It may have been stopped by somebody, and would then never leave.
-        let _ = self.child.kill().await;
+    /// What is heard next. May be dropped at any time. After silence and exit it waits for ever.
+    pub async fn hear(&mut self) -> Heard {
+        tokio::select! {
+            biased;
+            line = self.reports.next_line(), if self.reporting => {
+                match line.ok().flatten().and_then(|line| line.parse().ok()) {
+                    Some(report) => Heard::Report(report),
+                    None => {
+                        self.reporting = false;
+                        Heard::Silence
+                    }
+                }
+            }
+            status = self.standby.wait(), if !self.exited => {
+                self.exited = true;
+                Heard::Exit(status.ok())
+            }
+            else => std::future::pending().await,
+        }
     }
+}
+
+fn spawn_standby(
+    tenure: &Tenure,
+    orders: &PipeReader,
+    reports: &PipeWriter,
+    command: &[OsString],
+    environment: &[(&str, String)],
+) -> io::Result<Child> {
+    let pipes = Pipes { orders: orders.as_raw_fd(), reports: reports.as_raw_fd() };
+    // Another thread that starts a process right now leaks these ends to it. Then the death of the
+    // guard is seen when the standby ends. Nobody else has the writing end of the orders.
+    inherit(orders)?;
+    inherit(reports)?;
+    Command::new(&tenure.binary)
+        .arg0("tenure")
+        .arg("__standby")
+        .args(pipes.arguments())
+        .args(tenure.options)
+        .arg("--")
+        .args(command)
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .process_group(0)
+        .spawn()
+}
+
+fn inherit(file: impl AsFd) -> io::Result<()> {
+    fcntl(file, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    Ok(())
 }

@@ -6,8 +6,8 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-/// The process group of CMD. Its number may be used again once the group is gone, so whoever has
-/// seen it gone must not signal it any more.
+/// The process group of CMD. Its number may be used again once the group is gone, so it must not be
+/// signalled any more then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupId(Pid);
 

@@ -1,46 +1,48 @@
-//! CMD in a process group of its own that never outlives the lease.
+//! CMD and its descendants, none of which outlives the lease.
 //!
-//! Three processes take part. The *guard* ends the group at the deadlines of the lease, or when
-//! `tenure` dies. The *gate* becomes CMD, but only after the guard has said that it watches. The
-//! *tender*, a task in `tenure`, reaps CMD, passes new deadlines on, and kills the group if the
-//! guard is lost. So at no moment does CMD run without somebody who would end it.
+//! `tenure` starts the *standby*, which starts the *guard*, which starts the *gate*, which becomes
+//! CMD. The guard ends CMD and all its descendants at the deadlines of the lease, or when `tenure`
+//! dies. On Linux it is a child subreaper: whatever process group or session a descendant moves
+//! to, it stays a descendant of the guard when its parent ends. If the guard dies, the kernel kills
+//! CMD, and the standby, a subreaper too, kills the rest. The *supervisor*, a task in `tenure`,
+//! passes new deadlines on, and kills the descendants itself should the guard be stopped.
+//!
+//! Where there is no subreaper, the guard ends the process group of CMD instead.
 
+mod deadlines;
+mod descendants;
 mod gate;
 mod guard;
 mod guard_process;
 mod id;
-mod orders;
-mod rest;
-mod tender;
-mod vigil;
+mod ipc;
+mod pipes;
+mod standby;
+mod supervisor;
 
 use std::ffi::OsString;
-use std::io::{self, PipeReader, PipeWriter, Write as _};
-use std::os::fd::AsRawFd as _;
+use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::Signal;
-use tenure::Moment;
-use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tracing::Instrument as _;
 
 use guard_process::GuardProcess;
-use id::GroupId;
-use tender::Tender;
+use ipc::Order;
+use supervisor::Supervisor;
 
-pub use gate::run as run_gate;
+pub use deadlines::Deadlines;
+pub use gate::{NOT_EXECUTABLE, NOT_FOUND, run as run_gate};
 pub use guard::run as run_guard;
-pub use vigil::Deadlines;
+pub use pipes::Pipes;
+pub use standby::run as run_standby;
 
-const KILL_AGAIN_AFTER: Duration = Duration::from_millis(100);
-
-/// This command itself, as guard and gate are started of it.
+/// This command itself, as standby, guard and gate are started of it.
 #[derive(Debug)]
 pub struct Tenure {
     /// See [`own_binary`].
@@ -49,14 +51,14 @@ pub struct Tenure {
     pub options: &'static [&'static str],
 }
 
-/// A running CMD and its process group, under guard.
+/// A running CMD and its descendants, under guard.
 ///
-/// Dropping it kills the group.
+/// Dropping it kills them all.
 #[derive(Debug)]
 #[must_use = "dropping it kills the group"]
 pub struct Group {
-    id: GroupId,
     deadlines: watch::Sender<Deadlines>,
+    orders: mpsc::UnboundedSender<Order>,
     phase: watch::Receiver<Phase>,
 }
 
@@ -64,11 +66,11 @@ pub struct Group {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupEnd {
     pub status: ExitStatus,
-    /// What was done to the group before CMD ended; nothing if it ended by itself.
+    /// What was done to CMD before it ended; nothing if it ended by itself.
     pub stop: Option<Stop>,
 }
 
-/// What was done to a group that did not end by itself.
+/// What was done to a CMD that did not end by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     /// It was told to end as the lease was at risk, and was not killed. The lease may have been
@@ -80,16 +82,23 @@ pub enum Stop {
     Unguarded,
 }
 
+/// Whether a process of CMD may be left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    Nothing,
+    /// Guard and standby were both killed: nobody knows where processes are that left the group.
+    Unknown,
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Phase {
     Running,
     Ended(GroupEnd),
-    Gone(GroupEnd),
+    Gone(GroupEnd, Left),
 }
 
 impl Group {
-    /// Starts the command, with these variables added to its environment, once a guard watches
-    /// over it.
+    /// Starts the command, with these variables added to its environment, under a guard.
     ///
     /// CMD that cannot be executed is no error here: it ends with 126 or 127, as in a shell.
     /// Dropping the future leaves nothing that runs.
@@ -99,74 +108,71 @@ impl Group {
         environment: &[(&str, String)],
         deadlines: Deadlines,
     ) -> io::Result<Group> {
-        let failed = |what: &str, error: io::Error| {
-            io::Error::new(error.kind(), format!("cannot {what}: {error}"))
-        };
-        // Whoever started `tenure` may have had SIGCHLD ignored, and then exit statuses are lost.
-        drop(signal(SignalKind::child()).map_err(|error| failed("handle SIGCHLD", error))?);
-        let guard = GuardProcess::spawn(tenure).map_err(|error| failed("start a guard", error))?;
-        let (go, mut open) = io::pipe().map_err(|error| failed("create a pipe", error))?;
-        let gate = spawn_gate(tenure, &go, command, environment)
-            .map_err(|error| failed("start a process for CMD", error))?;
-        drop(go);
-        let id = gate
-            .id()
-            .and_then(|id| GroupId::new(i32::try_from(id).ok()?))
-            .expect("a child that was not waited for has a number, and 1 is not a child");
+        // A SIGCHLD that is ignored when `tenure` starts would be for the guard too, and then exit
+        // statuses are lost.
+        drop(signal(SignalKind::child()).map_err(|error| failed("handle SIGCHLD", &error))?);
+        let guard = GuardProcess::spawn(tenure, command, environment)
+            .map_err(|error| failed("start a guard", &error))?;
         let (deadlines, new_deadlines) = watch::channel(deadlines);
         let (new_phase, phase) = watch::channel(Phase::Running);
-        let mut tender = Tender::new(gate, id, guard, new_deadlines, new_phase);
-        if !tender.put_under_guard().await {
-            return Err(io::Error::other("the guard died before it watched over CMD"));
+        let (orders, new_orders) = mpsc::unbounded_channel();
+        let mut supervisor = Supervisor::new(guard, new_deadlines, new_orders, new_phase)?;
+        if !supervisor.put_under_guard().await {
+            return Err(io::Error::other("the guard died before it started CMD"));
         }
-        open_gate(&mut open);
-        tokio::spawn(tender.tend().in_current_span());
-        Ok(Group { id, deadlines, phase })
+        supervisor.start().await;
+        tokio::spawn(supervisor.supervise().in_current_span());
+        Ok(Group { deadlines, orders, phase })
     }
 
     /// The lease has new deadlines. What is already past is acted on at once: `term_at` in the past
-    /// tells the group to end now.
+    /// tells CMD to end now.
     pub fn set_deadlines(&self, deadlines: Deadlines) {
         self.deadlines.send_replace(deadlines);
     }
 
-    /// Passes a signal on to the whole group.
+    /// Passes a signal on to the process group of CMD.
     pub fn forward(&self, signal: Signal) {
-        // A number that was given up may have been taken by others.
-        if !matches!(*self.phase.borrow(), Phase::Gone(_)) {
-            self.id.signal(signal);
-        }
+        self.order(Order::Signal(signal));
     }
 
-    /// Kills the whole group, until it is gone.
+    /// CMD has ended: tells the processes that it left behind to end, unless they have been told.
+    pub fn end_rest(&self) {
+        self.order(Order::EndRest);
+    }
+
+    fn order(&self, order: Order) {
+        // An error says that nothing is left to signal.
+        let _ = self.orders.send(order);
+    }
+
+    /// Kills CMD and all its descendants, until they are gone.
     pub fn kill(&self) {
-        self.forward(Signal::SIGKILL);
-        let long_past = Moment { boot: Duration::ZERO, raw: Duration::ZERO, wall: Duration::ZERO };
-        self.set_deadlines(Deadlines { term_at: long_past, kill_at: long_past });
+        self.set_deadlines(Deadlines::long_past());
     }
 
-    /// How CMD ended, once it has. Other processes of its group may live on: see [`Group::gone`].
+    /// How CMD ended, once it has. Descendants of it may live on: see [`Group::gone`].
     pub async fn wait(&self) -> GroupEnd {
-        self.phase_with(|phase| phase.end()).await
+        self.phase_with(Phase::end).await
     }
 
-    /// Returns once no process of the group is left; gives how CMD had ended. Only then may the
-    /// leadership be resigned.
-    pub async fn gone(&self) -> GroupEnd {
+    /// Returns once nothing of CMD is left, or nobody can tell any more; gives how CMD had ended.
+    /// Only if nothing is left may the leadership be resigned.
+    pub async fn gone(&self) -> (GroupEnd, Left) {
         self.phase_with(|phase| match phase {
-            Phase::Gone(end) => Some(end),
+            Phase::Gone(end, left) => Some((end, left)),
             Phase::Running | Phase::Ended(_) => None,
         })
         .await
     }
 
-    async fn phase_with(&self, find: impl Fn(Phase) -> Option<GroupEnd>) -> GroupEnd {
+    async fn phase_with<T>(&self, find: impl Fn(Phase) -> Option<T>) -> T {
         let mut phases = self.phase.clone();
         let phase = phases.wait_for(|phase| find(*phase).is_some()).await;
         phase
             .ok()
             .and_then(|phase| find(*phase))
-            .expect("the tender runs until the group is gone, as long as this Group is held")
+            .expect("the supervisor runs until CMD is gone, as long as this Group is held")
     }
 }
 
@@ -186,47 +192,49 @@ impl Phase {
     fn end(self) -> Option<GroupEnd> {
         match self {
             Phase::Running => None,
-            Phase::Ended(end) | Phase::Gone(end) => Some(end),
-        }
-    }
-
-    fn become_gone(&mut self) {
-        if let Some(end) = self.end() {
-            *self = Phase::Gone(end);
+            Phase::Ended(end) | Phase::Gone(end, _) => Some(end),
         }
     }
 }
 
+fn failed(what: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot {what}: {error}"))
+}
+
 /// The path by which this very binary can be started again, even if its file was replaced since:
-/// guard and gate must be of one version with `tenure`.
+/// all must be of one version with `tenure`.
 pub fn own_binary() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 
-/// The child leads a new group from its first moment, and inherits `go` besides the three standard
-/// files.
-fn spawn_gate(
-    tenure: &Tenure,
-    go: &PipeReader,
-    command: &[OsString],
-    environment: &[(&str, String)],
-) -> io::Result<Child> {
-    // Another thread that starts a process right now leaks the reading end to it, which does no
-    // harm: what counts is that nobody else has the writing end.
-    fcntl(go, FcntlArg::F_SETFD(FdFlag::empty()))?;
-    Command::new(&tenure.binary)
-        .arg0("tenure")
-        .args(["__gate", "--fd"])
-        .arg(go.as_raw_fd().to_string())
-        .args(tenure.options)
-        .arg("--")
-        .args(command)
-        .envs(environment.iter().map(|(name, value)| (name, value)))
-        .process_group(0)
-        .spawn()
+/// Whether orphans come to this process once it has asked for them.
+const ADOPTS: bool = cfg!(target_os = "linux");
+
+/// Asks for the orphans among the descendants of this process.
+#[cfg(target_os = "linux")]
+fn adopt_orphans() -> io::Result<()> {
+    Ok(nix::sys::prctl::set_child_subreaper(true)?)
 }
 
-fn open_gate(pipe: &mut PipeWriter) {
-    // An error says that the gate was killed meanwhile; its status tells that too.
-    let _ = pipe.write_all(&[gate::GO]);
+#[cfg(not(target_os = "linux"))]
+fn adopt_orphans() -> io::Result<()> {
+    Ok(())
+}
+
+/// How long to wait until SIGKILL is sent again: shortly at first, as a process may fork just then
+/// and end; later what is left is in the kernel's hands, or belongs to another user.
+#[derive(Debug, Default)]
+struct KillPace {
+    rounds: u32,
+}
+
+impl KillPace {
+    fn next(&mut self) -> Duration {
+        self.rounds = self.rounds.saturating_add(1);
+        Duration::from_millis(match self.rounds {
+            ..=100 => 5,
+            101..=200 => 100,
+            _ => 1_000,
+        })
+    }
 }

@@ -1,4 +1,4 @@
-//! One leadership: from the start of CMD until the last process of its group is gone.
+//! One leadership: from the start of CMD until the last of its descendants is gone.
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -9,19 +9,19 @@ use std::time::Duration;
 use futures::{Stream, StreamExt as _};
 use humantime::format_duration;
 use nix::sys::signal::Signal;
-use tenure::{Ended, Leadership, LeadershipEvent, Loss, Moment};
+use tenure::{Ended, Leadership, LeadershipEvent, Loss};
 use tracing::{info, warn};
 
 use super::shown;
 use crate::cli::exit::{self, Failure};
-use crate::cli::group::{Deadlines, Group, GroupEnd, Stop, Tenure};
+use crate::cli::group::{Deadlines, Group, Left, Stop, Tenure};
 use crate::cli::health::Health;
 use crate::cli::margins::Margins;
 use crate::cli::pause;
 use crate::cli::print::plain;
 use crate::cli::signals::{self, Signals};
 
-/// For how long nobody asks what is left of the group: most often nothing is.
+/// For how long nothing is done about what CMD leaves behind: most often nothing is left.
 const UNTIL_THE_REST_IS_TOLD: Duration = Duration::from_millis(200);
 /// How long a resignation may take when there is a signal that asks to hurry.
 const HURRIED_RESIGNATION: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ pub enum Outcome {
     },
 }
 
-/// Runs CMD for as long as the lease holds. When this returns, no process of its group is left, and
+/// Runs CMD for as long as the lease holds. When this returns, none of its descendants is left, and
 /// the leadership is resigned or lost.
 pub async fn lead(
     job: &Job,
@@ -80,11 +80,17 @@ pub async fn lead(
     let end = watch.until(group.wait()).await;
     job.health.ending(leadership.lease());
     let at_the_end = leadership.check();
-    watch.end_the_rest(end).await;
+    let left = watch.end_the_rest().await;
     let told_to_end = watch.told_to_end;
     let loss = leadership.check().err();
-    if loss.is_none() {
-        resign(job, leadership, signals).await;
+    match (&loss, left) {
+        (Some(_), _) => {}
+        (None, Left::Nothing) => resign(job, leadership, signals).await,
+        (None, Left::Unknown) => warn!(
+            outcome = "not_resigned",
+            "epoch {epoch} is not resigned: the guard and its standby were killed, and processes \
+             that left the group of CMD may run on"
+        ),
     }
     let why = match (end.stop, at_the_end, loss) {
         (None, Ok(_), _) => return Ok(Outcome::Done(end.exit_code())),
@@ -132,8 +138,6 @@ struct Watch<'a, E> {
     /// A loss is final: no renewal changes the deadlines any more.
     lost: bool,
     at_risk: bool,
-    /// Whether the group has been sent a signal that asks it to end.
-    sent: bool,
     /// Whether `tenure` has been asked to end. Not by SIGHUP, which tells many a daemon to go on
     /// with new settings.
     told_to_end: bool,
@@ -159,7 +163,6 @@ impl<'a> Watch<'a, ()> {
             signals,
             lost: false,
             at_risk: false,
-            sent: false,
             told_to_end: false,
         }
     }
@@ -209,62 +212,62 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
         self.health.ending(self.leadership.lease());
         if let Loss::Sealed { ended: Ended::Deposed, .. } = loss {
             // Whoever comes next waits for the end of the lease, so there is time to end well.
-            warn!(outcome = loss.outcome(), "{}: CMD is told to end", said(loss));
-            let term_at =
-                Moment { boot: Duration::ZERO, raw: Duration::ZERO, wall: Duration::ZERO };
+            let Deadlines { term_at, .. } = Deadlines::long_past();
             let Deadlines { kill_at, .. } = self.margins.deadlines(self.leadership.lease_end());
             self.group.set_deadlines(Deadlines { term_at, kill_at });
+            warn!(outcome = loss.outcome(), "{}: CMD is told to end", said(loss));
         } else {
-            warn!(outcome = loss.outcome(), "{}: CMD is killed", said(loss));
             self.group.kill();
+            warn!(outcome = loss.outcome(), "{}: CMD is killed", said(loss));
         }
     }
 
     fn pass_on(&mut self, signal: Signal) {
-        info!("passing {signal} on to CMD");
         self.group.forward(signal);
-        self.sent = true;
+        info!("{signal} is passed on to CMD");
         if signal != Signal::SIGHUP {
             self.told_to_end = true;
             self.health.ending(self.leadership.lease());
         }
     }
 
-    /// CMD has ended: sees to the end of the other processes of its group.
-    async fn end_the_rest(&mut self, end: GroupEnd) {
-        if self.gone_within(UNTIL_THE_REST_IS_TOLD).await {
-            return;
+    /// CMD has ended: sees to the end of the processes that it left behind.
+    async fn end_the_rest(&mut self) -> Left {
+        if let Some(left) = self.gone_within(UNTIL_THE_REST_IS_TOLD).await {
+            return left;
         }
-        // Two SIGTERM mean "at once" to many a program.
-        if !self.sent && !self.lost && end.stop.is_none() {
-            info!("CMD has ended; the rest of its group is told to end");
-            self.group.forward(Signal::SIGTERM);
+        self.group.end_rest();
+        if !self.lost {
+            info!("CMD has ended; the processes that it left behind are told to end");
         }
         let grace = self.margins.grace;
-        if self.gone_within(grace).await {
-            return;
+        if let Some(left) = self.gone_within(grace).await {
+            return left;
         }
-        let grace = format_duration(grace);
-        warn!("CMD has ended, and the rest of its group has not within {grace}: it is killed");
         self.group.kill();
+        let grace = format_duration(grace);
+        warn!(
+            "CMD has ended, and processes that it left behind have not within {grace}: they are \
+             killed"
+        );
         let group = self.group;
-        self.until(group.gone()).await;
+        self.until(group.gone()).await.1
     }
 
-    async fn gone_within(&mut self, limit: Duration) -> bool {
+    async fn gone_within(&mut self, limit: Duration) -> Option<Left> {
         let group = self.group;
         self.until(async {
             tokio::select! {
                 biased;
-                _ = group.gone() => true,
-                () = pause(limit) => false,
+                (_, left) = group.gone() => Some(left),
+                () = pause(limit) => None,
             }
         })
         .await
     }
 }
 
-/// Gives up the epoch. Only called once no process of the group is left.
+/// Gives up the epoch. Only called once no descendant of CMD is left.
 async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) {
     let epoch = leadership.epoch();
     let hurried = async {

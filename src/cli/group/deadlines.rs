@@ -1,0 +1,224 @@
+//! When to end CMD: the lease's deadlines against the clocks. No clock is read here.
+
+use std::time::Duration;
+
+use tenure::Moment;
+
+/// However far the next deadline is, look at the clocks this often: in a suspend or a pause of the
+/// machine a sleep runs on too long (invariant I7).
+pub const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
+
+/// When CMD gets SIGTERM and when SIGKILL, unless the lease is renewed before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadlines {
+    pub term_at: Moment,
+    pub kill_at: Moment,
+}
+
+/// What is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    Term,
+    Kill,
+}
+
+/// Compares the deadlines of one CMD with the clocks.
+#[derive(Debug, Clone)]
+pub struct DeadlineTimer {
+    deadlines: Deadlines,
+    terminated: bool,
+}
+
+impl Deadlines {
+    /// SIGKILL is due at once.
+    pub fn long_past() -> Deadlines {
+        let long_past = Moment { boot: Duration::ZERO, raw: Duration::ZERO, wall: Duration::ZERO };
+        Deadlines { term_at: long_past, kill_at: long_past }
+    }
+
+    /// The same deadlines with SIGTERM due at `now` at the latest, and SIGKILL after the same
+    /// grace, but never later than before.
+    fn brought_forward(self, now: Moment) -> Deadlines {
+        let Deadlines { term_at, kill_at } = self;
+        // The same on each clock, but for a wall clock that ends no lease.
+        let grace = kill_at.boot.saturating_sub(term_at.boot);
+        Deadlines { term_at: earlier(term_at, now), kill_at: earlier(kill_at, now.plus(grace)) }
+    }
+}
+
+impl DeadlineTimer {
+    pub fn new(deadlines: Deadlines) -> DeadlineTimer {
+        DeadlineTimer { deadlines, terminated: false }
+    }
+
+    /// The lease was renewed, or its end was brought forward.
+    pub fn set(&mut self, deadlines: Deadlines) {
+        self.deadlines = deadlines;
+    }
+
+    /// No renewal comes any more: SIGTERM is due now, and SIGKILL after the grace or at the
+    /// deadline, whichever is sooner.
+    pub fn end_now(&mut self, now: Moment) {
+        self.deadlines = self.deadlines.brought_forward(now);
+    }
+
+    /// What to do now. SIGTERM is due once for each time that the lease comes to be at risk;
+    /// SIGKILL is due for as long as a process lives.
+    pub fn due(&mut self, now: Moment) -> Option<Due> {
+        if reached(self.deadlines.kill_at, now) {
+            return Some(Due::Kill);
+        }
+        let at_risk = reached(self.deadlines.term_at, now);
+        let due = at_risk && !self.terminated;
+        self.terminated = at_risk;
+        due.then_some(Due::Term)
+    }
+
+    /// Whether SIGTERM was due, and no renewal has come since.
+    pub fn is_at_risk(&self) -> bool {
+        self.terminated
+    }
+
+    /// How long until SIGKILL is due.
+    pub fn until_kill(&self, now: Moment) -> Duration {
+        now.until(self.deadlines.kill_at)
+    }
+
+    /// How long to sleep before looking at the clocks again.
+    pub fn next_look(&self, now: Moment) -> Duration {
+        let next = if self.terminated { self.deadlines.kill_at } else { self.deadlines.term_at };
+        now.until(next).min(self.until_kill(now)).min(LOOK_AT_LEAST_EVERY)
+    }
+}
+
+/// Whether any clock has reached the moment.
+fn reached(moment: Moment, now: Moment) -> bool {
+    now.until(moment).is_zero()
+}
+
+/// The earlier of the two on each clock.
+fn earlier(one: Moment, other: Moment) -> Moment {
+    Moment {
+        boot: one.boot.min(other.boot),
+        raw: one.raw.min(other.raw),
+        wall: one.wall.min(other.wall),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// The wall clock is a day ahead of the boot clock unless a test sets it.
+    const DAY: u64 = 86_400_000;
+
+    fn at(boot: u64) -> Moment {
+        Moment { boot: ms(boot), raw: ms(boot), wall: ms(boot + DAY) }
+    }
+
+    fn timer(term: u64, kill: u64) -> DeadlineTimer {
+        DeadlineTimer::new(Deadlines { term_at: at(term), kill_at: at(kill) })
+    }
+
+    #[test]
+    fn term_comes_once_and_kill_until_the_end() {
+        let mut timer = timer(1_000, 2_000);
+        assert_eq!(timer.due(at(999)), None);
+        assert_eq!(timer.due(at(1_000)), Some(Due::Term));
+        assert_eq!(timer.due(at(1_001)), None);
+        assert_eq!(timer.due(at(2_000)), Some(Due::Kill));
+        assert_eq!(timer.due(at(2_001)), Some(Due::Kill));
+    }
+
+    #[test]
+    fn a_renewal_ends_the_risk_and_the_next_one_terminates_again() {
+        let mut timer = timer(1_000, 2_000);
+        assert_eq!(timer.due(at(1_500)), Some(Due::Term));
+        timer.set(Deadlines { term_at: at(3_000), kill_at: at(4_000) });
+        assert_eq!(timer.due(at(2_500)), None);
+        assert_eq!(timer.due(at(3_000)), Some(Due::Term));
+    }
+
+    #[test]
+    fn a_renewal_within_the_risk_does_not_terminate_twice() {
+        let mut timer = timer(1_000, 2_000);
+        assert_eq!(timer.due(at(1_500)), Some(Due::Term));
+        timer.set(Deadlines { term_at: at(1_200), kill_at: at(2_200) });
+        assert_eq!(timer.due(at(1_600)), None);
+    }
+
+    #[test]
+    fn a_long_pause_goes_straight_to_the_kill() {
+        assert_eq!(timer(1_000, 2_000).due(at(60_000)), Some(Due::Kill));
+    }
+
+    #[test]
+    fn the_clock_that_is_further_counts() {
+        let wall_jumped = Moment { wall: ms(DAY + 2_000), ..at(0) };
+        assert_eq!(timer(1_000, 2_000).due(wall_jumped), Some(Due::Kill));
+        let wall_set_back = Moment { wall: ms(0), ..at(2_000) };
+        assert_eq!(timer(1_000, 2_000).due(wall_set_back), Some(Due::Kill));
+        let suspended = Moment { raw: ms(0), ..at(2_000) };
+        assert_eq!(timer(1_000, 2_000).due(suspended), Some(Due::Kill));
+        let slewed = Moment { raw: ms(2_000), ..at(0) };
+        assert_eq!(timer(1_000, 2_000).due(slewed), Some(Due::Kill));
+    }
+
+    /// Of a wall clock that ends no lease both deadlines are the last moment that there is.
+    #[test]
+    fn the_grace_of_an_end_is_left_where_the_wall_clock_does_not_count() {
+        let never = |at: Moment| Moment { wall: Duration::MAX, ..at };
+        let deadlines = Deadlines { term_at: never(at(10_000)), kill_at: never(at(12_000)) };
+        let mut timer = DeadlineTimer::new(deadlines);
+        timer.end_now(at(1_000));
+        assert_eq!(timer.due(at(1_000)), Some(Due::Term));
+        assert_eq!(timer.due(at(2_999)), None);
+        assert_eq!(timer.due(at(3_000)), Some(Due::Kill));
+    }
+
+    #[test]
+    fn the_end_can_be_brought_forward() {
+        let mut timer = timer(10_000, 20_000);
+        assert_eq!(timer.due(at(0)), None);
+        timer.set(Deadlines { term_at: at(0), kill_at: at(20_000) });
+        assert_eq!(timer.due(at(0)), Some(Due::Term));
+    }
+
+    #[test]
+    fn sleeps_end_at_the_next_deadline_and_within_a_second() {
+        let mut timer = timer(5_000, 5_300);
+        assert_eq!(timer.next_look(at(0)), LOOK_AT_LEAST_EVERY);
+        assert_eq!(timer.next_look(at(4_900)), ms(100));
+        assert_eq!(timer.due(at(5_000)), Some(Due::Term));
+        assert_eq!(timer.next_look(at(5_000)), ms(300));
+        let wall_ahead = Moment { wall: ms(DAY + 5_250), ..at(5_000) };
+        assert_eq!(timer.next_look(wall_ahead), ms(50));
+    }
+
+    #[test]
+    fn an_early_end_keeps_the_grace_where_the_lease_has_time() {
+        let mut timer = timer(20_000, 25_000);
+        assert_eq!(timer.due(at(1_000)), None);
+        timer.end_now(at(1_000));
+        assert_eq!(timer.due(at(1_000)), Some(Due::Term));
+        assert_eq!(timer.until_kill(at(1_000)), ms(5_000));
+        assert_eq!(timer.due(at(5_999)), None);
+        assert_eq!(timer.due(at(6_000)), Some(Due::Kill));
+    }
+
+    #[test]
+    fn an_early_end_never_moves_the_kill_beyond_the_lease() {
+        let mut timer = timer(20_000, 25_000);
+        assert_eq!(timer.due(at(22_000)), Some(Due::Term));
+        timer.end_now(at(23_000));
+        assert_eq!(timer.due(at(23_000)), None, "it was told before");
+        assert_eq!(timer.until_kill(at(23_000)), ms(2_000));
+        let mut past = DeadlineTimer::new(Deadlines::long_past());
+        past.end_now(at(1));
+        assert_eq!(past.due(at(1)), Some(Due::Kill));
+    }
+}

@@ -1,0 +1,162 @@
+//! The living descendants of a process.
+//!
+//! On Linux they are found in /proc, in whatever process group or session they are. Elsewhere only
+//! the process group of CMD is known.
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+
+use super::id::GroupId;
+
+/// A process that can still do something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Living {
+    pub pid: Pid,
+    pub parent: Pid,
+    pub group: Pid,
+}
+
+/// Sends SIGKILL to these processes; says whether any of them got it.
+///
+/// The kernel hands out process numbers in turn, so none of those that were just read can belong to
+/// another process yet. The group is signalled as a whole too, as that catches a process that forks
+/// at this moment; but only while it has a member among these, so its number is still its own.
+pub fn kill_all(living: &[Living], group: Option<GroupId>) -> bool {
+    let group = group.filter(|group| living.iter().any(|one| one.group == group.leader()));
+    let by_group = group.is_some_and(|group| killpg(group.leader(), Signal::SIGKILL).is_ok());
+    let one_by_one = living.iter().filter(|one| kill(one.pid, Signal::SIGKILL).is_ok()).count();
+    by_group || one_by_one > 0
+}
+
+/// The living descendants of `ancestor`. Without a /proc that can be read: the group, if it exists.
+///
+/// A look may miss a process whose parent ends meanwhile, so an empty answer proves nothing.
+pub fn living(ancestor: Pid, group: Option<GroupId>) -> Vec<Living> {
+    match proc::all() {
+        Some(all) => proc::below(ancestor, &all),
+        None => {
+            let group = group.filter(|group| group.exists()).map(GroupId::leader);
+            group
+                .map(|leader| Living { pid: leader, parent: ancestor, group: leader })
+                .into_iter()
+                .collect()
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod proc {
+    use super::{Living, Pid};
+
+    pub fn all() -> Option<Vec<Living>> {
+        None
+    }
+
+    pub fn below(_: Pid, _: &[Living]) -> Vec<Living> {
+        Vec::new()
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod proc {
+    use std::collections::{HashMap, HashSet};
+
+    use super::{Living, Pid};
+
+    /// All processes but zombies.
+    pub fn all() -> Option<Vec<Living>> {
+        let processes = std::fs::read_dir("/proc").ok()?.flatten();
+        let stat = |process: std::fs::DirEntry| {
+            let pid = process.file_name().to_str()?.parse().ok()?;
+            // An error says that the process has ended since.
+            let stat = std::fs::read(process.path().join("stat")).ok()?;
+            parse(Pid::from_raw(pid), &String::from_utf8_lossy(&stat))
+        };
+        Some(processes.filter_map(stat).collect())
+    }
+
+    pub fn below(ancestor: Pid, all: &[Living]) -> Vec<Living> {
+        let mut children: HashMap<Pid, Vec<Living>> = HashMap::new();
+        for one in all {
+            children.entry(one.parent).or_default().push(*one);
+        }
+        let mut below: Vec<Living> = Vec::new();
+        let mut seen = HashSet::from([ancestor]);
+        let mut next = vec![ancestor];
+        while let Some(parent) = next.pop() {
+            for one in children.get(&parent).into_iter().flatten() {
+                // The numbers were read one after the other, so a circle is not impossible.
+                if seen.insert(one.pid) {
+                    below.push(*one);
+                    next.push(one.pid);
+                }
+            }
+        }
+        below
+    }
+
+    /// A line of /proc/PID/stat, see proc(5); nothing if the process is a zombie.
+    fn parse(pid: Pid, stat: &str) -> Option<Living> {
+        // The name in parentheses may hold anything, a parenthesis included.
+        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        let [state, parent, group, threads] = [0, 1, 2, 17].map(|field| fields.get(field).copied());
+        // A process whose first thread has ended looks like a zombie, but its others run on.
+        let threads: u32 = threads?.parse().ok()?;
+        let lives = !matches!(state?, "Z" | "X") || threads > 1;
+        let number = |field: Option<&str>| Some(Pid::from_raw(field?.parse().ok()?));
+        lives.then_some(Living { pid, parent: number(parent)?, group: number(group)? })
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        fn parsed(state: &str, threads: u32) -> Option<Living> {
+            let line = format!("42 (a) b) {state} 7 41 0 0 -1 4 1 0 0 0 1 1 0 0 20 0 {threads} 0");
+            parse(Pid::from_raw(42), &line)
+        }
+
+        fn one(pid: i32, parent: i32) -> Living {
+            let [pid, parent, group] = [pid, parent, 1].map(Pid::from_raw);
+            Living { pid, parent, group }
+        }
+
+        #[test]
+        fn a_zombie_does_not_live_unless_it_has_threads() {
+            let [pid, parent, group] = [42, 7, 41].map(Pid::from_raw);
+            for (state, threads) in [("S", 1), ("D", 3), ("Z", 2)] {
+                assert_eq!(parsed(state, threads), Some(Living { pid, parent, group }));
+            }
+            assert_eq!(parsed("Z", 1), None);
+            assert_eq!(parsed("X", 1), None);
+        }
+
+        #[test]
+        fn a_line_cut_short_is_no_process() {
+            assert_eq!(parse(Pid::from_raw(42), ""), None);
+            assert_eq!(parse(Pid::from_raw(42), "42 (a) S 1 41 7"), None);
+        }
+
+        #[test]
+        fn descendants_are_found_at_any_depth_and_in_any_order() {
+            let all = [one(5, 4), one(4, 3), one(3, 2), one(9, 1), one(2, 1), one(8, 3)];
+            let mut found: Vec<i32> =
+                below(Pid::from_raw(2), &all).iter().map(|one| one.pid.as_raw()).collect();
+            found.sort_unstable();
+            assert_eq!(found, [3, 4, 5, 8]);
+        }
+
+        #[test]
+        fn numbers_that_form_a_circle_end_the_search() {
+            let all = [one(3, 4), one(4, 3), one(3, 2)];
+            assert_eq!(below(Pid::from_raw(2), &all).len(), 2);
+        }
+
+        #[test]
+        fn this_process_is_among_all() {
+            let own = Pid::this();
+            let all = all().expect("Linux has a /proc");
+            assert!(all.iter().any(|one| one.pid == own));
+        }
+    }
+}

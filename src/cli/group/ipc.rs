@@ -1,0 +1,224 @@
+//! The messages between `tenure` and the guard: lines of text on two pipes.
+//!
+//! Both processes run the same binary, so there are no versions.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tenure::Moment;
+
+use super::deadlines::Deadlines;
+use super::id::GroupId;
+
+/// From `tenure` to the guard. The end of the pipe means that `tenure` has died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Watch these deadlines. The first order, given once; answered with `Watching`.
+    Watch(Deadlines),
+    /// Start CMD. The second order, given once; answered with `Started` or `TooLate`.
+    Start,
+    /// New deadlines; answered with `Watching`.
+    Lease(Deadlines),
+    /// Pass this signal on to the process group of CMD.
+    Signal(Signal),
+    /// CMD has ended: send SIGTERM to the processes that it left behind.
+    EndRest,
+}
+
+/// From the guard to `tenure`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Report {
+    /// The deadlines are watched.
+    Watching,
+    /// The lease had ended before CMD was started: it was not.
+    TooLate,
+    /// CMD runs, in this process group.
+    Started(GroupId),
+    /// The group was sent SIGTERM, as the lease was at risk.
+    Terminated,
+    /// Living processes were sent SIGKILL.
+    Killed,
+    /// CMD has ended, with this status as the system gives it.
+    Ended(i32),
+    /// No process is left. The last report.
+    Gone,
+}
+
+/// A line that is none of these. The guard then acts as if `tenure` had died.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Garbled(String);
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Order::Watch(deadlines) => write!(f, "watch {deadlines}"),
+            Order::Start => f.write_str("start"),
+            Order::Lease(deadlines) => write!(f, "lease {deadlines}"),
+            Order::Signal(signal) => write!(f, "signal {signal}"),
+            Order::EndRest => f.write_str("end-rest"),
+        }
+    }
+}
+
+impl FromStr for Order {
+    type Err = Garbled;
+
+    fn from_str(line: &str) -> Result<Order, Garbled> {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["watch", ref deadlines @ ..] => parse_deadlines(deadlines).map(Order::Watch),
+            ["start"] => Some(Order::Start),
+            ["lease", ref deadlines @ ..] => parse_deadlines(deadlines).map(Order::Lease),
+            ["signal", signal] => signal.parse().ok().map(Order::Signal),
+            ["end-rest"] => Some(Order::EndRest),
+            _ => None,
+        }
+        .ok_or_else(|| Garbled(line.to_owned()))
+    }
+}
+
+/// Nanoseconds by the boot, the raw and the wall clock, first for SIGTERM, then for SIGKILL.
+impl fmt::Display for Deadlines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [term_boot, term_raw, term_wall] = clocks(self.term_at);
+        let [kill_boot, kill_raw, kill_wall] = clocks(self.kill_at);
+        write!(f, "{term_boot} {term_raw} {term_wall} {kill_boot} {kill_raw} {kill_wall}")
+    }
+}
+
+fn clocks(moment: Moment) -> [u64; 3] {
+    [moment.boot, moment.raw, moment.wall].map(nanos)
+}
+
+/// Durations above 584 years are cut to that.
+fn nanos(since: Duration) -> u64 {
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn parse_deadlines(words: &[&str]) -> Option<Deadlines> {
+    let nanos = |word: &str| word.parse().ok().map(Duration::from_nanos);
+    let moment = |words: &[&str]| match *words {
+        [boot, raw, wall] => {
+            Some(Moment { boot: nanos(boot)?, raw: nanos(raw)?, wall: nanos(wall)? })
+        }
+        _ => None,
+    };
+    let (term, kill) = words.split_at_checked(3)?;
+    Some(Deadlines { term_at: moment(term)?, kill_at: moment(kill)? })
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Report::Watching => f.write_str("watching"),
+            Report::TooLate => f.write_str("too-late"),
+            Report::Started(group) => write!(f, "started {group}"),
+            Report::Terminated => f.write_str("terminated"),
+            Report::Killed => f.write_str("killed"),
+            Report::Ended(status) => write!(f, "ended {status}"),
+            Report::Gone => f.write_str("gone"),
+        }
+    }
+}
+
+impl FromStr for Report {
+    type Err = Garbled;
+
+    fn from_str(line: &str) -> Result<Report, Garbled> {
+        match line.split_once(' ').unwrap_or((line, "")) {
+            ("watching", "") => Some(Report::Watching),
+            ("too-late", "") => Some(Report::TooLate),
+            ("started", group) => group.parse().ok().and_then(GroupId::new).map(Report::Started),
+            ("terminated", "") => Some(Report::Terminated),
+            ("killed", "") => Some(Report::Killed),
+            ("ended", status) => status.parse().ok().map(Report::Ended),
+            ("gone", "") => Some(Report::Gone),
+            _ => None,
+        }
+        .ok_or_else(|| Garbled(line.to_owned()))
+    }
+}
+
+impl fmt::Display for Garbled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an unknown line: {:?}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deadlines() -> Deadlines {
+        let moment = |boot, wall| {
+            let [boot, wall] = [Duration::new(boot, 1), Duration::new(wall, 2)];
+            Moment { boot, raw: boot, wall }
+        };
+        Deadlines { term_at: moment(10, 1_800_000_000), kill_at: moment(20, 1_800_000_010) }
+    }
+
+    #[test]
+    fn orders_survive_the_pipe() {
+        for order in [
+            Order::Watch(deadlines()),
+            Order::Start,
+            Order::Lease(deadlines()),
+            Order::Signal(Signal::SIGHUP),
+            Order::EndRest,
+        ] {
+            assert_eq!(order.to_string().parse(), Ok(order));
+        }
+        assert_eq!(
+            Order::Lease(deadlines()).to_string(),
+            "lease 10000000001 10000000001 1800000000000000002 \
+             20000000001 20000000001 1800000010000000002"
+        );
+    }
+
+    #[test]
+    fn reports_survive_the_pipe() {
+        let group = GroupId::new(4711).expect("a process number above 1");
+        for report in [
+            Report::Watching,
+            Report::TooLate,
+            Report::Started(group),
+            Report::Terminated,
+            Report::Killed,
+            Report::Ended(256),
+            Report::Gone,
+        ] {
+            assert_eq!(report.to_string().parse(), Ok(report));
+        }
+    }
+
+    #[test]
+    fn a_line_cut_short_is_garbled() {
+        let whole = Order::Lease(deadlines()).to_string();
+        let cut = whole.rsplit_once(' ').expect("it has spaces").0;
+        for line in [
+            cut,
+            "",
+            "star",
+            "start 7",
+            "lease",
+            "lease 1 2 3 4 5 -6",
+            "lease 1 2 3 4 5 6 7",
+            "signal 15",
+        ] {
+            assert!(line.parse::<Order>().is_err(), "{line:?}");
+        }
+        for line in ["", "started", "ended", "ended x", "gone 1"] {
+            assert!(line.parse::<Report>().is_err(), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn no_report_can_name_every_process_or_the_readers_own_group() {
+        for group in [-7, -1, 0, 1] {
+            assert!(format!("started {group}").parse::<Report>().is_err(), "{group}");
+        }
+        assert!("started 2".parse::<Report>().is_ok());
+    }
+}

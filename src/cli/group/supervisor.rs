@@ -1,0 +1,276 @@
+//! The task in `tenure` that supervises one CMD: it keeps the guard informed, hears how CMD ended,
+//! and sees to the end of its descendants.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use tenure::{Clock as _, SystemClock};
+use tokio::sync::{mpsc, watch};
+use tracing::{debug, error, warn};
+
+use super::deadlines::{DeadlineTimer, Deadlines, Due};
+use super::descendants::{self, Living};
+use super::guard_process::{GuardProcess, Heard};
+use super::id::GroupId;
+use super::ipc::{Order, Report};
+use super::{GroupEnd, Left, Phase, Stop};
+
+/// For how long no descendant must be seen alive until a guard that says nothing is not waited for.
+const SILENT_AFTER: Duration = Duration::from_secs(1);
+const KILL_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+pub struct Supervisor {
+    guard: GuardProcess,
+    /// The standby.
+    ancestor: Pid,
+    group: Option<GroupId>,
+    deadlines: watch::Receiver<Deadlines>,
+    orders: mpsc::UnboundedReceiver<Order>,
+    phase: watch::Sender<Phase>,
+    timer: DeadlineTimer,
+    status: Option<ExitStatus>,
+    stop: Option<Stop>,
+    guard_lost: bool,
+    standby_lost: bool,
+    /// The guard has not answered the last deadlines yet. One at a time, so that the pipe to a
+    /// stopped guard never fills.
+    unanswered: bool,
+    /// Since when, by the boot clock, no descendant has been seen alive while they are killed.
+    lifeless_since: Option<Duration>,
+    abandoned: bool,
+    /// Known once it is over.
+    left: Option<Left>,
+}
+
+impl Supervisor {
+    pub fn new(
+        guard: GuardProcess,
+        deadlines: watch::Receiver<Deadlines>,
+        orders: mpsc::UnboundedReceiver<Order>,
+        phase: watch::Sender<Phase>,
+    ) -> io::Result<Supervisor> {
+        let timer = DeadlineTimer::new(*deadlines.borrow());
+        let ancestor = guard.ancestor();
+        Ok(Supervisor {
+            ancestor: ancestor.ok_or_else(|| io::Error::other("the guard died at once"))?,
+            guard,
+            group: None,
+            deadlines,
+            orders,
+            phase,
+            timer,
+            status: None,
+            stop: None,
+            guard_lost: false,
+            standby_lost: false,
+            unanswered: false,
+            lifeless_since: None,
+            abandoned: false,
+            left: None,
+        })
+    }
+
+    /// Returns once the guard watches the deadlines; false if it has died instead.
+    pub async fn put_under_guard(&mut self) -> bool {
+        let deadlines = *self.deadlines.borrow_and_update();
+        self.unanswered = true;
+        self.tell(Order::Watch(deadlines)).await;
+        while self.unanswered && !self.guard_lost {
+            match self.guard.hear().await {
+                Heard::Report(report) => self.heard(report),
+                Heard::Silence | Heard::Exit(_) => self.lose_guard(),
+            }
+        }
+        !self.guard_lost
+    }
+
+    /// Has CMD started. The order is written at once or, if this is dropped before, not at all.
+    pub async fn start(&mut self) {
+        self.tell(Order::Start).await;
+    }
+
+    /// Supervises CMD until nothing of it is left, or until nobody holds its
+    /// [`Group`](super::Group).
+    pub async fn supervise(mut self) {
+        while self.left.is_none() && !self.abandoned {
+            self.step().await;
+        }
+        let Some(left) = self.left else {
+            // The end of the orders alone would leave CMD its grace.
+            self.tell(Order::Lease(Deadlines::long_past())).await;
+            return;
+        };
+        debug!(?left, "nothing of CMD runs any more");
+        let status = self.status.unwrap_or(ExitStatus::from_raw(Signal::SIGKILL as i32));
+        self.phase.send_replace(Phase::Gone(GroupEnd { status, stop: self.stop }, left));
+    }
+
+    /// Waits for the next thing to happen, and handles it.
+    async fn step(&mut self) {
+        let pause = self.look();
+        tokio::select! {
+            heard = self.guard.hear() => match heard {
+                Heard::Report(report) => self.heard(report),
+                Heard::Silence => self.lose_guard(),
+                Heard::Exit(status) => self.standby_ended(status).await,
+            },
+            changed = self.deadlines.changed(), if !self.unanswered && !self.guard_lost => {
+                match changed {
+                    Ok(()) => self.pass_on_deadlines().await,
+                    Err(_) => self.abandoned = true,
+                }
+            }
+            Some(order) = self.orders.recv() => self.tell(order).await,
+            () = self.phase.closed() => self.abandoned = true,
+            () = sleep(pause) => {}
+        }
+    }
+
+    /// Does what is due, and says when to look again.
+    fn look(&mut self) -> Duration {
+        if self.standby_lost && !self.guard.reports() {
+            return self.kill_group();
+        }
+        let now = SystemClock.now();
+        // SIGTERM is left to the guard: two of them mean "at once" to many a program. SIGKILL is
+        // not, as somebody may have stopped the guard.
+        self.timer.set(*self.deadlines.borrow());
+        if self.timer.due(now) != Some(Due::Kill) && !self.guard_lost {
+            return self.timer.next_look(now);
+        }
+        let living = self.living();
+        if !living.is_empty() {
+            self.lifeless_since = None;
+            let killed = descendants::kill_all(&living, self.group);
+            if killed && !self.guard_lost && self.status.is_none() {
+                self.stop = Some(Stop::Killed);
+            }
+        } else if !self.guard_lost {
+            let since = *self.lifeless_since.get_or_insert(now.boot);
+            if now.boot.saturating_sub(since) >= SILENT_AFTER {
+                warn!("the guard does not answer; was it stopped?");
+                self.kill_guard();
+                self.left = Some(Left::Nothing);
+            }
+        }
+        KILL_AGAIN_AFTER
+    }
+
+    /// The living descendants of the standby, without the guard: it shares the group of the standby.
+    fn living(&self) -> Vec<Living> {
+        let mut living = descendants::living(self.ancestor, self.group);
+        living.retain(|one| !self.is_guard(*one));
+        living
+    }
+
+    fn is_guard(&self, one: Living) -> bool {
+        one.parent == self.ancestor && one.group == self.ancestor
+    }
+
+    /// Gets rid of a guard that was stopped, and of its standby: both are in one group.
+    fn kill_guard(&self) {
+        if let Some(group) = GroupId::new(self.ancestor.as_raw()) {
+            group.signal(Signal::SIGKILL);
+        }
+    }
+
+    async fn pass_on_deadlines(&mut self) {
+        let deadlines = *self.deadlines.borrow_and_update();
+        self.unanswered = true;
+        self.tell(Order::Lease(deadlines)).await;
+    }
+
+    async fn tell(&mut self, order: Order) {
+        // An error says that the guard has died, and so does the end of its reports.
+        let _ = self.guard.tell(order).await;
+    }
+
+    fn heard(&mut self, report: Report) {
+        match report {
+            Report::Watching => self.unanswered = false,
+            Report::TooLate => {
+                self.stop = Some(Stop::Killed);
+                error!(outcome = "killed", "CMD was not started: its lease had ended");
+            }
+            Report::Started(group) => {
+                debug!(%group, "CMD runs");
+                self.group = Some(group);
+            }
+            Report::Terminated => {
+                self.stop = self.stop.or(Some(Stop::Terminated));
+                warn!(outcome = "terminated", "CMD was told to end (SIGTERM)");
+            }
+            Report::Killed => {
+                // If CMD has ended before, what it left behind was killed.
+                if self.status.is_none() {
+                    self.stop = Some(Stop::Killed);
+                }
+                let who =
+                    if self.status.is_none() { "CMD was" } else { "what CMD left behind was" };
+                error!(outcome = "killed", "{who} killed (SIGKILL)");
+            }
+            Report::Ended(status) => {
+                let status = ExitStatus::from_raw(status);
+                debug!(%status, "CMD has ended");
+                self.status = Some(status);
+                self.phase.send_replace(Phase::Ended(GroupEnd { status, stop: self.stop }));
+            }
+            Report::Gone => self.left = Some(Left::Nothing),
+        }
+    }
+
+    /// The guard has died: its standby kills what runs.
+    fn lose_guard(&mut self) {
+        if !std::mem::replace(&mut self.guard_lost, true) {
+            // What the guard had already done for the lease stays the reason.
+            if self.status.is_none() {
+                self.stop = self.stop.or(Some(Stop::Unguarded));
+            }
+            error!(outcome = "unguarded", "the guard has died: CMD is killed");
+        }
+    }
+
+    async fn standby_ended(&mut self, status: Option<ExitStatus>) {
+        if status.is_some_and(|status| status.success()) {
+            // It ends so only when nothing is left. The reports may not have been read yet.
+            tokio::select! {
+                () = self.read_last_reports() => {}
+                () = sleep(SILENT_AFTER) => {}
+            }
+            if self.left.is_none() {
+                self.lose_guard();
+                self.left = Some(Left::Nothing);
+            }
+            return;
+        }
+        self.lose_guard();
+        self.standby_lost = true;
+        // Alone, the guard still ends all before it ends itself.
+        self.tell(Order::Lease(Deadlines::long_past())).await;
+    }
+
+    async fn read_last_reports(&mut self) {
+        while let Heard::Report(report) = self.guard.hear().await {
+            self.heard(report);
+        }
+    }
+
+    /// Neither guard nor standby is there any more. The kernel kills CMD when the guard dies; of the
+    /// rest only the group is known.
+    fn kill_group(&mut self) -> Duration {
+        match self.group.filter(|group| group.exists()) {
+            Some(group) => group.signal(Signal::SIGKILL),
+            None => self.left = Some(Left::Unknown),
+        }
+        KILL_AGAIN_AFTER
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the command is not simulated, and has no driver")]
+async fn sleep(pause: Duration) {
+    tokio::time::sleep(pause).await;
+}

@@ -1,0 +1,87 @@
+//! Stderr, written by a thread of its own: the reader of stderr may stop reading, and no renewal
+//! and no kill waits for that.
+
+use std::io::{self, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread;
+use std::time::Duration;
+
+/// Lines that wait for the reader. Further ones are counted and not written.
+const MOST_WAITING: usize = 1_000;
+/// How long the end of the process waits for the reader.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
+static THREAD: OnceLock<Option<SyncSender<Message>>> = OnceLock::new();
+static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+
+enum Message {
+    Lines(Vec<u8>),
+    /// Answered once all before it are written.
+    Flush(SyncSender<()>),
+}
+
+/// Hands lines, with their ends, to the thread. It is started for the first; without one they are
+/// written here and now.
+pub fn write(lines: Vec<u8>) {
+    match thread() {
+        None => put(&lines),
+        Some(thread) => {
+            if thread.try_send(Message::Lines(lines)).is_err() {
+                LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+fn thread() -> Option<&'static SyncSender<Message>> {
+    let spawn = || {
+        let (sender, receiver) = mpsc::sync_channel(MOST_WAITING);
+        let thread = thread::Builder::new().name("stderr".to_owned());
+        thread.spawn(move || put_all(&receiver)).ok().map(|_| sender)
+    };
+    THREAD.get_or_init(spawn).as_ref()
+}
+
+/// Waits until all is written, but not for ever.
+pub fn flush() {
+    let Some(Some(thread)) = THREAD.get() else { return };
+    let (done, is_done) = mpsc::sync_channel(1);
+    if thread.try_send(Message::Flush(done)).is_ok() {
+        // An error says that nobody reads.
+        let _ = is_done.recv_timeout(LAST_WAIT);
+    }
+}
+
+fn put_all(messages: &Receiver<Message>) {
+    for message in messages {
+        match message {
+            Message::Lines(lines) => put(&lines),
+            Message::Flush(done) => drop(done.send(())),
+        }
+        let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
+        if left_out > 0 {
+            put(super::logs::left_out(left_out).as_bytes());
+        }
+    }
+}
+
+/// Without `eprintln!`, which panics where stderr is closed.
+fn put(lines: &[u8]) {
+    let _ = io::stderr().write_all(lines);
+}
+
+/// What logs write to: each write is whole lines.
+pub struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        write(lines.to_vec());
+        Ok(lines.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! A guard or a standby in the hands of a test.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, PipeReader, PipeWriter, Read as _, Write as _};
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tenure::Moment;
+
+use crate::command::{self, TENURE, in_ms, now, number_in};
+
+/// Ignores SIGTERM, and so does its child; both are ready once the file has the child's number.
+pub const STUBBORN: &str = r#"trap '' TERM; sleep 1000 & echo $! > "$1"; wait; sleep 1000"#;
+/// Writes down each SIGTERM, and goes on.
+pub const COUNTING: &str =
+    r#"trap 'echo term >> "$1"' TERM; echo ready > "$1"; while :; do sleep 0.02; done"#;
+/// Has a child in another process group, one in another session, and an orphan in a third. Each
+/// does `ON_TERM` at a SIGTERM, and writes its number to a file in the directory.
+pub const ESCAPING: &str = r#"export D="$1"
+    one='trap "ON_TERM" TERM; echo $$ > "$D/$0"; while :; do sleep 0.02; done'
+    timeout 1000 sh -c "$one" group &
+    setsid sh -c "$one" session &
+    (setsid sh -c "$one" daemon &)
+    wait"#;
+/// Ends at SIGTERM, after it has written a file.
+pub const POLITE: &str = "echo term > $D/$0.term; exit";
+pub const ESCAPES: [&str; 3] = ["group", "session", "daemon"];
+
+/// The numbers of the processes of [`ESCAPING`], once all are ready.
+pub fn escaped(dir: &Path) -> [u32; 3] {
+    ESCAPES.map(|name| number_in(&dir.join(name)))
+}
+
+pub struct Guard {
+    child: Child,
+    orders: Option<PipeWriter>,
+    reports: BufReader<PipeReader>,
+    /// The number of its CMD, once that was started.
+    pub command: u32,
+    /// Its ends of the pipes, as links in /proc look.
+    pub pipes: [PathBuf; 2],
+}
+
+impl Guard {
+    /// A guard whose CMD runs: a shell with this script and argument. Its lease is long, and leaves
+    /// no grace.
+    pub fn over(script: &str, argument: &Path) -> Guard {
+        Guard::of("__guard", script, argument)
+    }
+
+    /// The same as the guard or as a standby.
+    pub fn of(verb: &str, script: &str, argument: &Path) -> Guard {
+        let mut guard = Guard::waiting(verb, &["sh", "-c", script, "sh"], argument);
+        let hour = in_ms(3_600_000);
+        guard.tell(&format!("watch {}", deadlines(hour, hour)));
+        guard.hears(&["watching"]);
+        guard.tell("start");
+        let started = guard.hear();
+        let number = started.strip_prefix("started ").and_then(|number| number.parse().ok());
+        guard.command = number.expect("CMD was started");
+        guard
+    }
+
+    /// One that waits for its first order.
+    pub fn waiting(verb: &str, command: &[&str], argument: &Path) -> Guard {
+        let (orders_in, orders) = std::io::pipe().expect("a pipe");
+        let (reports, reports_out) = std::io::pipe().expect("a pipe");
+        inherit(&orders_in);
+        inherit(&reports_out);
+        let link = |number| fs::read_link(format!("/proc/self/fd/{number}")).expect("an open file");
+        let pipes = [link(orders_in.as_raw_fd()), link(reports_out.as_raw_fd())];
+        let child = Command::new(TENURE)
+            .arg0_of_tenure()
+            .args([verb, "--orders", &orders_in.as_raw_fd().to_string()])
+            .args(["--reports", &reports_out.as_raw_fd().to_string(), "--"])
+            .args(command)
+            .arg(argument)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the guard starts");
+        Guard { child, orders: Some(orders), reports: BufReader::new(reports), command: 0, pipes }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn tell(&mut self, line: &str) {
+        let orders = self.orders.as_mut().expect("the pipe is open");
+        writeln!(orders, "{line}").expect("the guard lives");
+    }
+
+    pub fn lease(&mut self, term_at: Moment, kill_at: Moment) {
+        self.tell(&format!("lease {}", deadlines(term_at, kill_at)));
+    }
+
+    pub fn hears(&mut self, reports: &[&str]) {
+        for report in reports {
+            assert_eq!(self.hear(), *report);
+        }
+    }
+
+    pub fn hears_until(&mut self, last: &str) -> Vec<String> {
+        let mut heard: Vec<String> = Vec::new();
+        while heard.last().is_none_or(|report| report != last && !report.is_empty()) {
+            heard.push(self.hear());
+        }
+        heard
+    }
+
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        let reports = &mut self.reports;
+        command::with_deadline(self.child.id(), || reports.read_line(&mut line))
+            .expect("the guard writes text");
+        line.trim_end().to_owned()
+    }
+
+    pub fn hang_up(&mut self) {
+        self.orders = None;
+    }
+
+    /// It ends well.
+    pub fn leaves(&mut self) {
+        assert!(command::status(&mut self.child).success());
+    }
+
+    /// What it says on stderr until its end.
+    pub fn says(&mut self) -> String {
+        let mut said = String::new();
+        let id = self.child.id();
+        let stderr = self.child.stderr.as_mut().expect("it is piped");
+        command::with_deadline(id, || stderr.read_to_string(&mut said)).expect("text");
+        said
+    }
+
+    pub fn signal(&self, of: Signal) {
+        signal(self.child.id(), of);
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(orders) = &mut self.orders {
+            // An error says that it has ended.
+            let _ = writeln!(orders, "lease 0 0 0 0");
+        }
+        self.hang_up();
+        let _ = command::status(&mut self.child);
+    }
+}
+
+trait Arg0 {
+    fn arg0_of_tenure(&mut self) -> &mut Self;
+}
+
+impl Arg0 for Command {
+    fn arg0_of_tenure(&mut self) -> &mut Command {
+        std::os::unix::process::CommandExt::arg0(self, "tenure")
+    }
+}
+
+fn inherit(file: impl AsFd) {
+    fcntl(file, FcntlArg::F_SETFD(FdFlag::empty())).expect("an open file");
+}
+
+pub fn signal(process: u32, signal: Signal) {
+    kill(pid(process), signal).expect("it lives");
+}
+
+pub fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).expect("process numbers are small"))
+}
+
+pub fn deadlines(term_at: Moment, kill_at: Moment) -> String {
+    let [a, b] = [term_at, kill_at].map(|m| format!("{} {}", m.boot.as_nanos(), m.wall.as_nanos()));
+    format!("{a} {b}")
+}
+
+pub fn reached(moment: Moment) -> bool {
+    let now = now();
+    now.boot >= moment.boot || now.wall >= moment.wall
+}
+
+pub fn lines(path: &Path) -> Vec<String> {
+    fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
