@@ -235,12 +235,12 @@ pub struct GateArgs {
 
 impl Verb {
     /// What is logged without `RUST_LOG`: `run` says what it does, the others answer on stdout.
-    /// What the library warns of, the command says in its own words.
+    /// What the library and the SDK warn of, the command says in its own words.
     pub fn default_log_level(&self) -> &'static str {
         match self {
-            Verb::Run(_) => "warn,tenure=error,tenure::store=warn,tenure::cli=info",
+            Verb::Run(_) => "warn,aws=error,tenure=error,tenure::store=warn,tenure::cli=info",
             // Where they serve, if they were asked to.
-            _ => "warn,tenure=error,tenure::store=warn,tenure::cli::serve=info",
+            _ => "warn,aws=error,tenure=error,tenure::store=warn,tenure::cli::serve=info",
         }
     }
 }

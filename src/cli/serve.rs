@@ -1,15 +1,16 @@
-//! A small HTTP server, for those who ask how this process is: probes, load balancers, scrapers.
+//! A small HTTP server for probes, load balancers and scrapers.
 //!
 //! It answers from what the process knows, and asks nobody. It shares the runtime with the renewals,
 //! which it cannot delay: a reply is made without waiting, at most [`MOST_CONNECTIONS`] tasks exist,
-//! each ends within [`CONNECTION_LIMIT`], and none writes a log line, so none waits for whoever reads
-//! stderr. It does not hold up the exit: dropping [`Serving`], or the end of the runtime, cuts what
-//! is open.
+//! and each ends within [`CONNECTION_LIMIT`]. A new connection is always accepted: it takes the
+//! place of the oldest one that has not sent its request yet. The server does not hold up the exit:
+//! dropping [`Serving`], or the end of the runtime, cuts what is open.
 
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -20,14 +21,13 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tracing::info;
 
 use super::exit::{self, Failure};
 use super::pause;
 
-/// Whoever comes when there are so many waits, unanswered, until one has ended.
+/// One more closes the oldest that is idle or, if all have sent a request, the oldest.
 pub const MOST_CONNECTIONS: usize = 32;
 /// How long a connection may take in all, for its one request and the reply.
 pub const CONNECTION_LIMIT: Duration = Duration::from_secs(5);
@@ -150,31 +150,43 @@ async fn accept<R>(listener: TcpListener, routes: Arc<R>)
 where
     R: Fn(&str) -> Option<Reply> + Send + Sync + 'static,
 {
-    let free = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     // Ends its tasks with itself.
-    let mut open = tokio::task::JoinSet::new();
+    let mut tasks = JoinSet::new();
+    // The oldest first.
+    let mut open: Vec<Connection> = Vec::with_capacity(MOST_CONNECTIONS);
     loop {
-        let place = Arc::clone(&free).acquire_owned().await.expect("nobody closes it");
-        while open.try_join_next().is_some() {}
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let routes = Arc::clone(&routes);
-                open.spawn(async move {
-                    serve(stream, &*routes).await;
-                    drop(place);
-                });
-            }
-            Err(_) => pause(AFTER_A_FAILURE).await,
+        let Ok((stream, _)) = listener.accept().await else {
+            pause(AFTER_A_FAILURE).await;
+            continue;
+        };
+        while tasks.try_join_next().is_some() {}
+        open.retain(|connection| !connection.task.is_finished());
+        if open.len() == MOST_CONNECTIONS {
+            let idle = open.iter().position(|one| !one.has_asked.load(Ordering::Relaxed));
+            open.remove(idle.unwrap_or(0)).task.abort();
         }
+        let (routes, has_asked) = (Arc::clone(&routes), Arc::new(AtomicBool::new(false)));
+        let asked = Arc::clone(&has_asked);
+        let task = tasks.spawn(async move { serve(stream, &*routes, &asked).await });
+        open.push(Connection { task, has_asked });
     }
 }
 
+struct Connection {
+    task: AbortHandle,
+    /// Whether its request has come.
+    has_asked: Arc<AtomicBool>,
+}
+
 /// One request, and its reply.
-async fn serve<R>(stream: TcpStream, routes: &R)
+async fn serve<R>(stream: TcpStream, routes: &R, has_asked: &AtomicBool)
 where
     R: Fn(&str) -> Option<Reply>,
 {
-    let service = service_fn(async |request| Ok::<_, Infallible>(answer(&request, routes)));
+    let service = service_fn(async |request| {
+        has_asked.store(true, Ordering::Relaxed);
+        Ok::<_, Infallible>(answer(&request, routes))
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(CONNECTION_LIMIT)

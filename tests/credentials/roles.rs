@@ -10,6 +10,14 @@ use super::support::s3_server::*;
 
 /// Answers one request after the other with the same, and passes on what was asked.
 fn service(kind: &'static str, answer: String) -> (SocketAddr, Receiver<String>) {
+    service_with("200 OK", kind, answer)
+}
+
+fn service_with(
+    status: &'static str,
+    kind: &'static str,
+    answer: String,
+) -> (SocketAddr, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     let (asked, receiver) = channel();
@@ -25,7 +33,7 @@ fn service(kind: &'static str, answer: String) -> (SocketAddr, Receiver<String>)
                 }
             }
             let head = format!(
-                "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nconnection: \
+                "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nconnection: \
                  close\r\n\r\n",
                 answer.len()
             );
@@ -41,6 +49,14 @@ fn service(kind: &'static str, answer: String) -> (SocketAddr, Receiver<String>)
 /// `tenure status` with these variables and no other credentials; the token that the store saw.
 fn token_seen_with(env: &[(&str, String)]) -> String {
     let server = S3Server::start_blocking();
+    let output = without_keys(&server, &["status"], env).output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    let seen = server.last(Op::List);
+    seen.headers["x-amz-security-token"].to_str().expect("text").to_owned()
+}
+
+/// The command with these variables, and without the server's keys.
+fn without_keys(server: &S3Server, verb: &[&str], env: &[(&str, String)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_")) {
         command.env_remove(name);
@@ -51,11 +67,32 @@ fn token_seen_with(env: &[(&str, String)]) -> String {
         .filter(|(name, _)| !name.contains("_ACCESS_KEY") && !name.contains("ENDPOINT"));
     command.envs(rest).env("AWS_ENDPOINT_URL_S3", server.endpoint());
     command.envs(env.iter().map(|(name, value)| (name, value)));
-    command.args(["status", "--store", "s3://tenure-test/app"]);
-    let output = command.output().expect("it runs");
-    assert!(output.status.success(), "{output:?}");
-    let seen = server.last(Op::List);
-    seen.headers["x-amz-security-token"].to_str().expect("text").to_owned()
+    command.args(&verb[..1]).args(["--store", "s3://tenure-test/app"]).args(&verb[1..]);
+    command
+}
+
+/// An instance without a role, or whose metadata are not for this process.
+#[test]
+fn regression_a_metadata_service_that_refuses_gives_77_and_one_line() {
+    for status in ["403 Forbidden", "404 Not Found"] {
+        let (address, asked) = service_with(status, "text/plain", String::new());
+        let server = S3Server::start_blocking();
+        let env = [("AWS_EC2_METADATA_SERVICE_ENDPOINT", format!("http://{address}"))];
+        for verb in [&["status"][..], &["run", "--", "true"]] {
+            let mut command = without_keys(&server, verb, &env);
+            command.env_remove("AWS_EC2_METADATA_DISABLED").env_remove("RUST_LOG");
+            command.env("HOME", "/nonexistent");
+            let output = command.output().expect("it runs");
+            let said = String::from_utf8(output.stderr).expect("text");
+            assert_eq!(output.status.code(), Some(77), "{status}: {said}");
+            let lines: Vec<_> =
+                said.lines().filter(|line| !line.contains("campaigning as")).collect();
+            let [line] = lines[..] else { panic!("{status}: not one line: {said}") };
+            assert!(line.contains("no credentials: set AWS_ACCESS_KEY_ID"), "{line}");
+            assert!(!line.contains("HttpResponse") && !line.contains("source:"), "{line}");
+        }
+        assert!(asked.try_recv().is_ok(), "the service was asked");
+    }
 }
 
 #[test]

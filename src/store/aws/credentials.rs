@@ -17,7 +17,7 @@ use aws_credential_types::provider::{self, ProvideCredentials, SharedCredentials
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 
-use super::words::causes;
+use super::words::{causes, refused_by_the_machine};
 use crate::clock::{Clock as _, SystemClock};
 use crate::driver::pause;
 
@@ -194,6 +194,7 @@ impl From<CredentialsError> for Failed {
             causes => causes,
         };
         match error {
+            error if refused_by_the_machine(&error) => Failed::None(why),
             CredentialsError::CredentialsNotLoaded(_) => Failed::None(why),
             CredentialsError::InvalidConfiguration(_) => Failed::Settings(why),
             CredentialsError::ProviderTimedOut(_) => Failed::Provider(error.to_string()),

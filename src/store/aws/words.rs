@@ -3,7 +3,10 @@
 use std::error::Error as StdError;
 use std::fmt::Write as _;
 
+use aws_config::imds::client::error::{ImdsError, TokenError};
 use aws_credential_types::provider::error::CredentialsError;
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::result::SdkError;
 
 use crate::store::StoreErrorKind;
 use crate::store::words::printable;
@@ -28,6 +31,18 @@ pub(in crate::store) fn not_sent(
         }
         None => (StoreErrorKind::Invalid, "the request could not be built"),
     }
+}
+
+/// Whether the machine's metadata service has answered that it has no credentials to give: it is
+/// forbidden, or there is no role. Asking again changes nothing.
+pub(super) fn refused_by_the_machine(error: &(dyn StdError + 'static)) -> bool {
+    let token = find::<SdkError<TokenError, HttpResponse>>(error);
+    let token = token.and_then(SdkError::raw_response).map(HttpResponse::status);
+    let answer = match find::<ImdsError>(error) {
+        Some(ImdsError::ErrorResponse(answer)) => Some(answer.response().status()),
+        _ => None,
+    };
+    token.or(answer).is_some_and(|status| matches!(status.as_u16(), 401 | 403 | 404))
 }
 
 /// Whether there was no connection to send the request on.
