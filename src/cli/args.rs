@@ -285,24 +285,28 @@ Exit codes:
   73  the election is not as it would have to be; nothing was changed
   75  lost the lease
   77  access denied by the store
- 130  ended by SIGINT before its end, 143 by SIGTERM; what was done is told. What goes on for ever,
-      `watch` and `compact --every`, has no such end: 0";
+ 130  ended by SIGINT before its end, 143 by SIGTERM, and `run` and `probe` 129 by SIGHUP; what was
+      done is told. What goes on for ever, `watch` and `compact --every`, has no such end: 0";
 
 const AFTER_RUN: &str = "\
 CMD runs in a process group of its own, with TENURE_EPOCH (the fencing token), TENURE_NAME and
-TENURE_STORE in its environment. When it has ended, the rest of its group gets SIGTERM, and after
-the grace SIGKILL. Once no process of the group is left, the leadership is resigned.
+TENURE_STORE in its environment. When it has ended, the processes that it left behind get SIGTERM,
+and after the grace SIGKILL. Once no descendant of CMD is left, the leadership is resigned.
 
-When the lease is at risk of ending, the group gets SIGTERM, and after the grace SIGKILL, before
-the lease ends: by max(200ms, VALIDITY/20). A guard process sees to it even if `tenure` itself is
-killed or stopped.
+When the lease is at risk of ending, the group of CMD gets SIGTERM, as do descendants outside of
+it whose parents have ended; after the grace all descendants get SIGKILL, before the lease ends:
+by max(200ms, VALIDITY/20). A guard process does this even if `tenure` itself is killed or stopped:
+if it is killed, CMD gets SIGTERM at once, and SIGKILL after the grace or when the lease is about
+to end, whichever is sooner. If the guard is killed, CMD and its descendants are killed.
 
 SIGINT, SIGTERM, SIGHUP and SIGQUIT sent to `tenure` are passed on to the group; while it waits
 they end `tenure` at once.
 
-What the guard cannot reach: a daemon that leaves the group with setsid, a process that becomes
-another user, and a machine that is paused as a whole. There only the token protects: hand
-TENURE_EPOCH to the resource that CMD writes, and let it refuse lower ones.
+What the guard cannot reach: processes that others start for CMD (systemd-run, docker run, cron), a
+process that becomes another user, a guard that is killed together with its standby, and a machine
+that is paused as a whole. On systems other than Linux: whatever leaves the group of CMD. There
+only the token protects: hand TENURE_EPOCH to the resource that CMD writes, and let it refuse lower
+ones.
 
 With --health-addr, /livez is 200 while `tenure` itself works, whatever the store does; /readyz while
 the store has answered lately; and /leader, with JSON, while this candidate leads and CMD runs. A
@@ -316,13 +320,14 @@ makes each line a JSON object.
 
 Exit codes:
    N  CMD's own exit code, if the lease was valid when it ended; 128+N if signal N ended it,
-      126 if it cannot be executed, 127 if it was not found
+      126 if it cannot be executed, 127 if it was not found, both before any campaign
   64  wrong usage or settings
   69  no such bucket or directory; a store that cannot be reached is waited for
   70  store unsafe, or an object in it corrupt
   71  the operating system refused to start a process, or the guard has died
   75  lost the lease: CMD was stopped, or had ended too late
-  77  access denied by the store";
+  77  access denied by the store
+ 129  ended by SIGHUP while it waited, 130 by SIGINT, 131 by SIGQUIT, 143 by SIGTERM";
 
 #[cfg(test)]
 mod tests {

@@ -42,18 +42,25 @@ use logs::{LogFormat, complain};
 
 /// Runs the command with the arguments of this process.
 pub fn main() -> ExitCode {
+    let code = run_line();
+    stderr::flush();
+    ExitCode::from(code)
+}
+
+/// The exit code.
+fn run_line() -> u8 {
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) if error.use_stderr() && asked_for_json() => {
             LogFormat::Json.choose();
             let why = error.render().to_string();
             logs::complain_of(&Failure::new(exit::USAGE, why.trim_end()));
-            return ExitCode::from(exit::USAGE);
+            return exit::USAGE;
         }
         Err(error) => {
             // Nothing is left to tell it to when the terminal is gone.
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });
+            return if error.use_stderr() { exit::USAGE } else { 0 };
         }
     };
     args.log_format.choose();
@@ -70,12 +77,10 @@ pub fn main() -> ExitCode {
             carry_out(verb)
         }
     };
-    let code = outcome.unwrap_or_else(|failure| {
+    outcome.unwrap_or_else(|failure| {
         logs::complain_of(&failure);
         failure.code
-    });
-    stderr::flush();
-    ExitCode::from(code)
+    })
 }
 
 /// Runs one of the two processes that guard CMD.

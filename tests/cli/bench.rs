@@ -8,6 +8,8 @@ use assert_cmd::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::command::{PATIENCE, default_signals};
+
 pub struct Bench {
     dir: TempDir,
 }
@@ -76,7 +78,8 @@ pub fn command(line: &[&str]) -> Command {
     for name in own_settings() {
         command.env_remove(name);
     }
-    command.args(line);
+    command.args(line).timeout(PATIENCE);
+    default_signals();
     command
 }
 
@@ -108,6 +111,7 @@ pub fn spawn(env: &[(&'static str, String)], line: &[&str]) -> std::process::Chi
     command.args(line);
     command.envs(env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    default_signals();
     command.spawn().expect("it starts")
 }
 

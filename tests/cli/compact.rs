@@ -6,6 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::bench::{Bench, spawn};
+use super::command::{ended, with_deadline};
 
 const RECORD: &str = r#"{"expired":true,"validity_ms":30000}"#;
 
@@ -71,9 +72,10 @@ fn compact_runs_again_and_again_until_told_to_end() {
                 "--json",
             ],
         );
+        let id = child.id();
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         let deleted = |lines: &mut dyn Iterator<Item = std::io::Result<String>>| {
-            let line = lines.next().expect("a line").expect("text");
+            let line = with_deadline(id, || lines.next()).expect("a line").expect("text");
             let report: serde_json::Value = serde_json::from_str(&line).expect("one JSON object");
             report["deleted"].as_u64().expect("a number")
         };
@@ -83,6 +85,6 @@ fn compact_runs_again_and_again_until_told_to_end() {
         assert_eq!(bench.objects(), ["lock-0000000004.json"]);
         let pid = Pid::from_raw(i32::try_from(child.id()).expect("a small number"));
         kill(pid, signal).expect("it lives");
-        assert_eq!(child.wait().expect("it is a child").code(), Some(0));
+        assert_eq!(ended(&mut child).code(), Some(0));
     }
 }

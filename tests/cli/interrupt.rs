@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::bench::{Said, said, spawn};
+use super::command::output;
 use super::support::s3_server::*;
 
 const BACKLOG: u64 = 100_000;
@@ -24,7 +25,7 @@ fn interrupt(child: &Child, signal: Signal) {
 }
 
 fn end(child: Child) -> Said {
-    said(child.wait_with_output().expect("it ends"))
+    said(output(child))
 }
 
 fn key(epoch: u64) -> String {

@@ -1,5 +1,8 @@
 //! `--log-format json`: nothing on stderr but JSON, whatever happens.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
 use serde_json::Value;
 
 use super::bench::{Bench, Said, command, said, tenure};
@@ -67,10 +70,14 @@ fn a_run_that_loses_its_lease() {
 
 /// What the other processes say of `run`, the library's own events, and all the spans.
 #[test]
-fn all_that_the_library_says_of_a_run_whose_command_is_not_there() {
+fn all_that_the_library_says_of_a_run_whose_interpreter_is_not_there() {
     let bench = Bench::new();
     let url = bench.url();
-    let line = ["run", "--log-format", "json", "--store", &url, "--", "tenure-test-none"];
+    let script = bench.path("script");
+    fs::write(&script, "#!/tenure-test-none\n").expect("a file");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let script = script.to_str().expect("UTF-8");
+    let line = ["run", "--log-format", "json", "--store", &url, "--", script];
     let mut command = command(&line);
     let said = said(command.env("RUST_LOG", "trace").output().expect("it runs"));
     assert_eq!(said.code, 127);
@@ -79,7 +86,7 @@ fn all_that_the_library_says_of_a_run_whose_command_is_not_there() {
         .filter(|line| line["fields"]["exit_code"] == 127)
         .map(|line| line["fields"]["message"].to_string())
         .collect();
-    assert!(failed.len() == 1 && failed[0].contains("tenure-test-none"), "{failed:?}");
+    assert!(failed.len() == 1 && failed[0].contains(script), "{failed:?}");
     let elected = lines(&said).into_iter().find(|line| line["target"] == "tenure::election");
     assert_eq!(elected.expect("the library has said so")["fields"]["epoch"], 1);
 }

@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::bench::{Bench, spawn};
+use super::command::{ended, with_deadline};
 
 const HELD: &str = r#"{"expired":false,"validity_ms":30000,"format":1,"candidate":"a","nonce":
     "0123456789abcdef0123456789abcdef","heartbeat":4,"elected_at":"2026-11-20T23:12:00Z",
@@ -194,7 +195,7 @@ impl Watching {
 
     pub fn line(&mut self) -> String {
         let mut line = String::new();
-        self.1.read_line(&mut line).expect("it writes text");
+        with_deadline(self.0.id(), || self.1.read_line(&mut line)).expect("it writes text");
         line.trim_end().to_owned()
     }
 
@@ -209,9 +210,9 @@ impl Watching {
         let pid = Pid::from_raw(i32::try_from(self.0.id()).expect("a small number"));
         kill(pid, signal).expect("it lives");
         let mut rest = String::new();
-        self.1.read_to_string(&mut rest).expect("it writes text");
+        with_deadline(self.0.id(), || self.1.read_to_string(&mut rest)).expect("it writes text");
         assert_eq!(rest, "");
-        assert_eq!(self.0.wait().expect("it is a child").code(), Some(0));
+        assert_eq!(ended(&mut self.0).code(), Some(0));
     }
 }
 

@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use tenure::{Clock as _, SystemClock};
 
 use super::bench::{Bench, spawn};
+use super::command::{ended, with_deadline};
 use super::support::prometheus::Scrape;
 
 const ANY_PORT: &str = "127.0.0.1:0";
@@ -43,7 +44,8 @@ impl Served {
         let mut log = BufReader::new(child.stderr.take().expect("it is piped"));
         let address = loop {
             let mut line = String::new();
-            assert_ne!(log.read_line(&mut line).expect("text"), 0, "it never said where");
+            let read = with_deadline(child.id(), || log.read_line(&mut line));
+            assert_ne!(read.expect("text"), 0, "it never said where");
             if let Some((_, address)) = line.split_once("serving metrics at http://") {
                 break address.trim().parse().expect("an address");
             }
@@ -87,7 +89,7 @@ impl Served {
     fn end(mut self) -> Option<i32> {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a small number"));
         kill(pid, Signal::SIGTERM).expect("it lives");
-        self.child.wait().expect("it is a child").code()
+        ended(&mut self.child).code()
     }
 }
 

@@ -6,6 +6,7 @@ use std::process::Child;
 use serde_json::json;
 
 use super::bench::{Bench, said, spawn};
+use super::command::{output, with_deadline};
 
 const LAYOUTS: [&[&str]; 2] = [&[], &["--layout", "single-object"]];
 const FOREIGN: &str = r#"{"expired":false,"validity_ms":60000}"#;
@@ -20,9 +21,11 @@ fn leader(bench: &Bench, layout: &[&str]) -> Child {
     let line = ["run", "--store", &url, "--name", "a", "--validity", "20s"];
     let script = ["--", "sh", "-c", "echo leads; exec sleep 300"];
     let mut child = spawn(&[], &[&line[..], layout, &script].concat());
+    let id = child.id();
     let out = child.stdout.as_mut().expect("it is piped");
     let mut first = String::new();
-    BufReader::new(out).read_line(&mut first).expect("text");
+    let mut out = BufReader::new(out);
+    with_deadline(id, || out.read_line(&mut first)).expect("text");
     assert_eq!(first, "leads\n");
     child
 }
@@ -41,7 +44,7 @@ fn a_deposed_leader_is_told_and_loses_its_lease() {
             "outcome": "deposed", "epoch": 1, "candidate": "a", "ended": "deposed", "wait_ms": 20200,
         });
         assert_eq!(told, expected);
-        let said = said(child.wait_with_output().expect("it ends"));
+        let said = said(output(child));
         assert_eq!(said.code, 75, "{said:?}");
         assert!(said.err.contains("lost epoch 1: ann sealed the epoch (deposed)"), "{said:?}");
         let again = bench.run("depose", layout);

@@ -94,6 +94,7 @@ mod on_s3 {
     use nix::unistd::Pid;
 
     use super::super::bench::{Said, command, said, spawn};
+    use super::super::command::output;
     use super::super::support::s3_server::*;
 
     fn probe(server: &S3Server, options: &[&str]) -> Said {
@@ -278,8 +279,7 @@ mod on_s3 {
             let pid = Pid::from_raw(i32::try_from(child.id()).expect("a small number"));
             kill(pid, signal).expect("it lives");
             server.release();
-            let output = child.wait_with_output().expect("it is a child");
-            let said = said(output);
+            let said = said(output(child));
             assert_eq!((said.code, said.out.as_str()), (code, ""), "{said:?}");
             assert!(said.err.contains("what the probe wrote is deleted"), "{said:?}");
             assert_eq!(server.keys(), [""; 0]);

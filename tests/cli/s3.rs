@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use nix::sys::signal::Signal;
 
 use super::bench::{Said, command, said, spawn};
+use super::command::{ended, output, with_deadline};
 use super::look::Watching;
 use super::support::s3_server::*;
 
@@ -119,7 +120,8 @@ fn run_waits_for_a_store_that_cannot_be_reached_yet() {
     server.fault(Fault::CutBefore);
     let mut child = spawn(&server.env(), &[&["run"][..], &STORE, &["--", "echo", "yes"]].concat());
     let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
-    let mut said = || lines.next().expect("a line").expect("text");
+    let id = child.id();
+    let mut said = || with_deadline(id, || lines.next()).expect("a line").expect("text");
     assert!(said().ends_with("in s3://tenure-test/app"));
     let failing = said();
     assert!(failing.contains("WARN the store fails, trying again: "), "{failing}");
@@ -128,7 +130,7 @@ fn run_waits_for_a_store_that_cannot_be_reached_yet() {
     let elected = said();
     assert!(elected.ends_with("tenure: elected: epoch 1; running echo yes"), "{elected}");
     assert!(said().ends_with("tenure: resigned epoch 1"));
-    assert_eq!(child.wait().expect("it is a child").code(), Some(0));
+    assert_eq!(ended(&mut child).code(), Some(0));
 }
 
 #[test]
@@ -308,10 +310,11 @@ fn compactions_go_on_when_one_fails() {
     // The SDK asks three times, so this is the report of the second run.
     let mut report = String::new();
     let stdout = child.stdout.take().expect("it is piped");
-    BufReader::new(stdout).read_line(&mut report).expect("it writes text");
+    let mut stdout = BufReader::new(stdout);
+    with_deadline(child.id(), || stdout.read_line(&mut report)).expect("it writes text");
     assert!(report.starts_with(r#"{"listed":0,"#), "{report}");
     child.kill().expect("it lives");
-    let said = child.wait_with_output().expect("it is a child");
+    let said = output(child);
     let said = String::from_utf8_lossy(&said.stderr);
     assert!(said.contains("the next run tries again"), "{said}");
 }
@@ -336,15 +339,16 @@ fn operators_work_on_s3_through_faults() {
                     .concat(),
             );
             let mut line = String::new();
-            let out = leader.stdout.as_mut().expect("it is piped");
-            BufReader::new(out).read_line(&mut line).expect("text");
+            let id = leader.id();
+            let mut out = BufReader::new(leader.stdout.as_mut().expect("it is piped"));
+            with_deadline(id, || out.read_line(&mut line)).expect("text");
             server.clear_faults();
             server.fault(fault.clone()).on(Op::Put).times(1);
             let said = verb("depose", &["--epoch", "43"]);
             assert!(said.out.contains("from epoch 43; a successor waits"), "{fault:?}: {said:?}");
             server.clear_faults();
             // It is told at its next renewal.
-            assert_eq!(leader.wait().expect("it ends").code(), Some(75), "{fault:?}");
+            assert_eq!(ended(&mut leader).code(), Some(75), "{fault:?}");
         }
     }
 }

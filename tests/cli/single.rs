@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 
 use super::bench::{Bench, spawn};
+use super::command::{ended, with_deadline};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -57,9 +58,10 @@ fn watch_tells_who_holds_it() {
     let url = bench.url();
     let line = ["watch", "--store", &url, "--poll", "50ms", "--layout", "single-object"];
     let mut child = spawn(&[], &line);
+    let id = child.id();
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let mut tells = |end: &str| {
-        let line = lines.next().expect("a line").expect("text");
+        let line = with_deadline(id, || lines.next()).expect("a line").expect("text");
         assert!(line.ends_with(end), "{line:?} does not end with {end:?}");
     };
     tells("nobody leads");
@@ -68,7 +70,7 @@ fn watch_tells_who_holds_it() {
     bench.lock(r#"{"expires_at": 0, "token": 4}"#);
     tells("nobody leads");
     kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("it runs");
-    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    assert_eq!(ended(&mut child).code(), Some(0));
 }
 
 #[test]

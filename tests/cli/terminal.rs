@@ -9,6 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::bench::{Bench, command, said};
+use super::command::{default_signals, ended, with_deadline};
 
 const HELD: &str = r#"{"expired":false,"validity_ms":30000,"format":1,"candidate":"a\u001b[2J","nonce":
     "0123456789abcdef0123456789abcdef","heartbeat":4}"#;
@@ -25,6 +26,7 @@ fn on_terminal(bench: &Bench, verb: &str, options: &[&str], env: &[(&str, &str)]
     command.env("TERM", "xterm").envs(env.iter().copied());
     command.args([verb, "--store", &bench.url()]).args(options).stdin(Stdio::null());
     command.stdout(pty.slave.try_clone().expect("a copy")).stderr(pty.slave);
+    default_signals();
     (command.spawn().expect("it starts"), File::from(pty.master))
 }
 
@@ -33,8 +35,8 @@ fn shown(bench: &Bench, verb: &str, options: &[&str], env: &[(&str, &str)]) -> S
     let (mut child, mut master) = on_terminal(bench, verb, options, env);
     let mut all = Vec::new();
     // The end of a terminal whose other side is closed is an error.
-    let _ = master.read_to_end(&mut all);
-    assert!(child.wait().expect("it ends").success());
+    let _ = with_deadline(child.id(), || master.read_to_end(&mut all));
+    assert!(ended(&mut child).success());
     String::from_utf8(all).expect("it writes UTF-8").replace("\r\n", "\n")
 }
 
@@ -72,12 +74,12 @@ fn watch_is_in_columns_on_a_terminal_alone() {
         let mut all = Vec::new();
         let mut some = [0; 256];
         while !all.ends_with(b"\n") {
-            let read = master.read(&mut some).expect("a line");
+            let read = with_deadline(child.id(), || master.read(&mut some)).expect("a line");
             all.extend_from_slice(&some[..read]);
         }
         let pid = Pid::from_raw(i32::try_from(child.id()).expect("a small number"));
         kill(pid, Signal::SIGTERM).expect("it runs");
-        assert_eq!(child.wait().expect("it ends").code(), Some(0));
+        assert_eq!(ended(&mut child).code(), Some(0));
         let all = String::from_utf8(all).expect("it writes UTF-8");
         assert!(all.trim_end().ends_with(line), "{all:?}");
     }

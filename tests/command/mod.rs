@@ -19,7 +19,7 @@ use tokio::signal::unix::{self, SignalKind};
 pub const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
 /// Far longer than anything here takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn now() -> Moment {
     SystemClock.now()
@@ -93,7 +93,7 @@ pub fn output(child: Child) -> Output {
 }
 
 /// The status of a child that is to end.
-pub fn status(child: &mut Child) -> ExitStatus {
+pub fn ended(child: &mut Child) -> ExitStatus {
     with_deadline(child.id(), || child.wait()).expect("it is a child")
 }
 

@@ -128,7 +128,7 @@ impl Guard {
 
     /// It ends well.
     pub fn leaves(&mut self) {
-        assert!(command::status(&mut self.child).success());
+        assert!(command::ended(&mut self.child).success());
     }
 
     /// What it says on stderr until its end.
@@ -152,7 +152,7 @@ impl Drop for Guard {
             let _ = writeln!(orders, "lease 0 0 0 0");
         }
         self.hang_up();
-        let _ = command::status(&mut self.child);
+        let _ = command::ended(&mut self.child);
     }
 }
 

@@ -14,7 +14,7 @@ fn gate(parent: u32, command: &[&str]) -> Option<i32> {
         .stderr(Stdio::null())
         .spawn()
         .expect("the gate starts");
-    command::status(&mut gate).code()
+    command::ended(&mut gate).code()
 }
 
 #[test]

@@ -16,6 +16,21 @@ pub struct Living {
     pub group: Pid,
 }
 
+/// How often in a row the children are looked up and killed.
+const LOOKS_AT_CHILDREN: usize = 20;
+
+/// Sends SIGKILL to all descendants of this process; says whether any of them got it.
+pub fn kill_own(group: Option<GroupId>) -> bool {
+    // A process that forks and ends again and again is always an orphan, so a child of this process,
+    // and gone before a look at all processes is over.
+    let children = (0..LOOKS_AT_CHILDREN).filter(|_| {
+        let children = proc::children();
+        children.iter().filter(|child| kill(**child, Signal::SIGKILL).is_ok()).count() > 0
+    });
+    let any_child = children.count() > 0;
+    kill_all(&living(Pid::this(), group), group) || any_child
+}
+
 /// Sends SIGKILL to these processes; says whether any of them got it.
 ///
 /// The kernel hands out process numbers in turn, so none of those that were just read can belong to
@@ -52,6 +67,10 @@ mod proc {
         None
     }
 
+    pub fn children() -> Vec<Pid> {
+        Vec::new()
+    }
+
     pub fn below(_: Pid, _: &[Living]) -> Vec<Living> {
         Vec::new()
     }
@@ -73,6 +92,20 @@ mod proc {
             parse(Pid::from_raw(pid), &String::from_utf8_lossy(&stat))
         };
         Some(processes.filter_map(stat).collect())
+    }
+
+    /// The living children of this process, as far as the kernel lists them: it need not have been
+    /// built for that, and lists those of one thread. Orphans come to the first.
+    pub fn children() -> Vec<Pid> {
+        let list = format!("/proc/self/task/{}/children", Pid::this());
+        let list = std::fs::read_to_string(list).unwrap_or_default();
+        let numbers = list.split_whitespace().filter_map(|number| number.parse().ok());
+        numbers.map(Pid::from_raw).filter(|child| lives(*child)).collect()
+    }
+
+    fn lives(pid: Pid) -> bool {
+        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        parse(pid, &String::from_utf8_lossy(&stat)).is_some()
     }
 
     pub fn below(ancestor: Pid, all: &[Living]) -> Vec<Living> {

@@ -223,7 +223,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
 
     /// Sends SIGKILL to all, again and again, as a process may fork at any moment.
     fn kill(&mut self) -> Duration {
-        if descendants::kill_all(&self.living(), self.group) && !self.killed {
+        if descendants::kill_own(self.group) && !self.killed {
             self.killed = true;
             self.report(Report::Killed);
             if self.hung_up {

@@ -66,7 +66,7 @@ fn end_all() -> bool {
                 _ => {}
             }
         }
-        killed |= descendants::kill_all(&descendants::living(Pid::this(), None), None);
+        killed |= descendants::kill_own(None);
         sleep(&mut pace);
     }
 }

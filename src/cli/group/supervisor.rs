@@ -34,6 +34,7 @@ pub struct Supervisor {
     timer: DeadlineTimer,
     status: Option<ExitStatus>,
     stop: Option<Stop>,
+    killed: bool,
     guard_lost: bool,
     standby_lost: bool,
     /// The guard has not answered the last deadlines yet. One at a time, so that the pipe to a
@@ -65,6 +66,7 @@ impl Supervisor {
             timer,
             status: None,
             stop: None,
+            killed: false,
             guard_lost: false,
             standby_lost: false,
             unanswered: false,
@@ -145,9 +147,8 @@ impl Supervisor {
         let living = self.living();
         if !living.is_empty() {
             self.lifeless_since = None;
-            let killed = descendants::kill_all(&living, self.group);
-            if killed && !self.guard_lost && self.status.is_none() {
-                self.stop = Some(Stop::Killed);
+            if descendants::kill_all(&living, self.group) && !self.guard_lost {
+                self.note_killed();
             }
         } else if !self.guard_lost {
             let since = *self.lifeless_since.get_or_insert(now.boot);
@@ -221,6 +222,20 @@ impl Supervisor {
             }
             Report::Gone => self.left = Some(Left::Nothing),
         }
+    }
+
+    /// The guard has sent SIGKILL, or this process has.
+    fn note_killed(&mut self) {
+        if std::mem::replace(&mut self.killed, true) {
+            return;
+        }
+        let who = if self.status.is_none() {
+            self.stop = Some(Stop::Killed);
+            "CMD"
+        } else {
+            "what CMD left behind"
+        };
+        error!(outcome = "killed", "{who} was killed (SIGKILL)");
     }
 
     /// The guard has died: its standby kills what runs.
