@@ -20,8 +20,18 @@ const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 /// does not answer. Anything else, an unsafe store above all, is a finding.
 const EXPECTED: [i32; 6] = [0, child::FENCED, 75, 128 + 9, 128 + 15, 69];
 
-/// Three of four children ignore SIGTERM, so that their guards have to kill them.
-const STUBBORN: &str = r#"[ $((TENURE_EPOCH % 4)) = 0 ] || trap '' TERM; exec "$@""#;
+/// Three of four children ignore SIGTERM, so that their guards have to kill them. By epoch, a child
+/// is CMD itself, is in a process group or a session of its own, or is an orphan in a session.
+const COMMAND: &str = r#"[ $((TENURE_EPOCH % 4)) = 0 ] || trap '' TERM
+case $((TENURE_EPOCH % 5)) in
+0 | 1) exec "$@" ;;
+2) timeout 600 "$@" & wait $! ;;
+3) setsid "$@" & wait $! ;;
+4)
+    child=$(setsid "$@" >&2 & echo $!)
+    while kill -0 "$child" 2>/dev/null; do sleep 0.05; done
+    ;;
+esac"#;
 
 /// How long a child that was paused goes on before its guard does.
 const ZOMBIE_NS: u64 = 400_000_000;
@@ -159,7 +169,7 @@ impl Troop {
         if number.is_multiple_of(2) {
             command.arg("--forever");
         }
-        command.args(["--", "sh", "-c", STUBBORN, "sh"]);
+        command.args(["--", "sh", "-c", COMMAND, "sh"]);
         command.arg(binary).args(["--exact", "child", "--ignored", "--nocapture"]);
         command.envs(place.env(number)).env(child::FOLDER, &self.folder);
         command
@@ -364,15 +374,20 @@ pub fn runs(pid: Pid) -> bool {
     ours && !dying && !matches!(state, None | Some('Z' | 'X'))
 }
 
+/// The guard is the child of the standby, which is a child of `tenure`.
 fn guard_of(tenure: Pid) -> Option<Pid> {
-    let tasks = std::fs::read_dir(format!("/proc/{tenure}/task")).ok()?.flatten();
+    child_of(child_of(tenure, "__standby")?, "__guard")
+}
+
+fn child_of(parent: Pid, verb: &str) -> Option<Pid> {
+    let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).ok()?.flatten();
     let children = tasks.map(|task| std::fs::read_to_string(task.path().join("children")));
     let all = children.fold(String::new(), |all, one| all + " " + &one.unwrap_or_default());
-    let guard = all.split_whitespace().find(|pid| {
+    let child = all.split_whitespace().find(|pid| {
         std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
-            .is_ok_and(|line| line.contains("__guard"))
+            .is_ok_and(|line| line.contains(&format!("\0{verb}\0")))
     });
-    guard.map(|guard| pid(guard.parse().expect("a number")))
+    child.map(|child| pid(child.parse().expect("a number")))
 }
 
 fn pid(number: u32) -> Pid {
