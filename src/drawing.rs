@@ -28,7 +28,7 @@ mod tests;
 pub(crate) mod text;
 
 #[doc(hidden)]
-pub use text::plain;
+pub use crate::escape::plain;
 
 use std::time::Duration;
 

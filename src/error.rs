@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::escape::plain;
 use crate::store::{Happened, StoreError};
 
 /// An error of an election: a kind that tells what to do, and a message that tells what was seen.
@@ -53,7 +54,8 @@ pub enum ErrorKind {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error { kind, happened: Happened::No, message: message.into(), source: None }
+        let message = plain(&message.into());
+        Error { kind, happened: Happened::No, message, source: None }
     }
 
     /// A failed request, with what was being tried in front of the store's words.
@@ -61,7 +63,7 @@ impl Error {
         Error {
             kind: error.kind().into(),
             happened: error.happened(),
-            message: format!("{doing}: {error}"),
+            message: plain(&format!("{doing}: {error}")),
             source: Some(Arc::new(error)),
         }
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::epoch::Epoch;
 use crate::error::Error;
+use crate::escape::plain;
 use crate::protocol::message::Ended;
 use crate::record::Record;
 
@@ -64,7 +65,7 @@ pub(crate) fn time_of_day(seconds: f64) -> Option<DateTime<Utc>> {
 
 impl fmt::Display for Leader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "epoch {} held by {}", self.epoch, self.name())
+        write!(f, "epoch {} held by {}", self.epoch, plain(self.name()))
     }
 }
 

@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::driver::{Command, Driver, Lead};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
+use crate::escape::plain;
 use crate::paths::LockTable;
 use crate::protocol::message::Ended;
 
@@ -319,7 +320,7 @@ impl fmt::Display for Loss {
         match self {
             Loss::Superseded { by } => write!(f, "superseded by epoch {by}"),
             Loss::Sealed { by, ended } => {
-                let by = by.as_deref().unwrap_or("somebody");
+                let by = by.as_deref().map_or_else(|| "somebody".to_owned(), plain);
                 write!(f, "{by} sealed the epoch ({ended})")
             }
             Loss::LeaseEnded { last_error: None } => {

@@ -124,6 +124,7 @@ mod election;
 mod entropy;
 mod epoch;
 mod error;
+mod escape;
 pub mod fencing;
 pub mod history;
 mod keys;

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
 use crate::error::ErrorKind;
+use crate::escape::plain;
 
 #[cfg(feature = "object-store")]
 mod any;
@@ -146,7 +147,7 @@ impl ETag {
 
 impl fmt::Debug for ETag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ETag({})", self.0)
+        write!(f, "ETag({})", plain(&self.0))
     }
 }
 
@@ -271,9 +272,10 @@ pub struct StoreError {
 
 impl StoreError {
     /// A failure of this kind. The message says what was asked and what came back, without secrets
-    /// or bodies.
+    /// or bodies. Control characters, line ends and marks of direction in it are shown by their
+    /// numbers.
     pub fn new(kind: StoreErrorKind, happened: Happened, message: impl Into<String>) -> StoreError {
-        StoreError { kind, happened, message: message.into(), source: None }
+        StoreError { kind, happened, message: plain(&message.into()), source: None }
     }
 
     /// The same, with the error underneath.

@@ -1,5 +1,7 @@
 //! What the library tells a `tracing` subscriber: which spans, below which, with which fields.
 
+#[path = "spans/hostile.rs"]
+mod hostile;
 mod support;
 
 use std::collections::BTreeMap;

@@ -12,6 +12,7 @@ use super::{Compactor, Report};
 use crate::driver::within;
 use crate::epoch::Epoch;
 use crate::error::Error;
+use crate::escape::plain;
 use crate::listing::{EpochsOfPage, key_of, out_of_order};
 use crate::protocol::compaction::{Compaction, Listed, OutOfOrder};
 use crate::protocol::find::After;
@@ -204,7 +205,8 @@ impl<'a> Run<'a> {
         self.report.failed += (size - gone.len()) as u64;
         if self.report.first_failure.is_none() {
             let first = failed.into_iter().next();
-            self.report.first_failure = first.map(|(key, reason)| format!("{key}: {reason}"));
+            self.report.first_failure =
+                first.map(|(key, reason)| plain(&format!("{key}: {reason}")));
         }
         self.tell();
         Ok(())

@@ -1,25 +1,8 @@
 //! Text of others in a drawing: cut, escaped, and kept from reordering what stands around it.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Text fit for XML and for one line: what controls a terminal or the direction of writing, and what
-/// XML cannot hold, is shown by its number.
-pub fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for character in text.chars() {
-        let steers = matches!(character,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
-            | '\u{2028}' | '\u{2029}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}');
-        if character.is_control() || steers {
-            // Writing to a String cannot fail.
-            let _ = write!(plain, "{}", character.escape_default());
-        } else {
-            plain.push(character);
-        }
-    }
-    plain
-}
+use crate::escape::plain;
 
 /// Plain text, escaped for XML's content and attributes.
 pub(super) fn escaped(text: &str) -> String {

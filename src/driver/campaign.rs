@@ -6,6 +6,7 @@ use super::Driver;
 use super::wait::sleep;
 use crate::clock::Moment;
 use crate::error::Error;
+use crate::escape::plain;
 use crate::layout::Layout;
 use crate::leader::{CampaignEvent, Leader};
 use crate::protocol::candidate::{Event, Input};
@@ -177,7 +178,7 @@ impl Driver {
             election = self.cx.keys.prefix(),
             candidate = self.cx.config.name,
             epoch = leader.epoch.get(),
-            leader = leader.name(),
+            leader = plain(leader.name()),
             outcome = "following",
             "somebody else leads"
         );

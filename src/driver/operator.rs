@@ -14,6 +14,7 @@ use super::wait::{bounded, sleep};
 use super::{Context, Driver};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
+use crate::escape::plain;
 use crate::layout::Layout;
 use crate::leader::Leader;
 use crate::operator::Deposed;
@@ -168,7 +169,7 @@ impl Operator {
             election = self.cx.keys.prefix(),
             candidate = self.cx.config.name,
             epoch = epoch.get(),
-            leader = leader.name(),
+            leader = plain(leader.name()),
             outcome = "deposed",
             "deposed"
         );

@@ -1,0 +1,75 @@
+//! Text of others, made fit to be shown: in an event, an error, a span, a drawing, on a terminal.
+
+use std::fmt::Write as _;
+
+/// The text on one line, with nothing in it that acts on what shows it: characters that control a
+/// terminal or the direction of writing, that end a line, or that cannot be seen, are shown by their
+/// numbers, such as `\n` and `\u{202e}`. Applied twice it changes nothing more.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for character in text.chars() {
+        if acts(character) {
+            // Writing to a String cannot fail.
+            let _ = write!(plain, "{}", character.escape_default());
+        } else {
+            plain.push(character);
+        }
+    }
+    plain
+}
+
+/// Unicode's control, format, line and paragraph separator characters and variation selectors, its
+/// fillers, which are letters without a shape, and the two numbers that XML cannot hold.
+fn acts(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
+            | '\u{890}' | '\u{891}' | '\u{8e2}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{110bd}'
+            | '\u{110cd}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_acts_is_shown_by_its_number() {
+        for (text, shown) in [
+            ("a\nb\r\tc", "a\\nb\\r\\tc"),
+            ("\u{1b}[2J\u{9b}\u{85}\0", "\\u{1b}[2J\\u{9b}\\u{85}\\u{0}"),
+            ("a\u{202e}b\u{2066}c\u{200e}", "a\\u{202e}b\\u{2066}c\\u{200e}"),
+            ("\u{2028}\u{2029}", "\\u{2028}\\u{2029}"),
+            ("ad\u{200b}min\u{feff}\u{2060}", "ad\\u{200b}min\\u{feff}\\u{2060}"),
+        ] {
+            assert_eq!(plain(text), shown);
+            assert_eq!(plain(shown), shown);
+        }
+    }
+
+    #[test]
+    fn letters_stay_as_they_are() {
+        for text in ["worker-7", "größe a+b", "漢字", "שלום", "a\\b \"c\" 'd' {e}", "🦀"]
+        {
+            assert_eq!(plain(text), text);
+        }
+    }
+
+    /// Rust's own `Debug` of a text, which shows names inside of values, lets nothing more through
+    /// but what only changes how a letter looks.
+    #[test]
+    fn the_debug_form_of_a_text_is_as_strict() {
+        for character in (0..=0x10_ffff).filter_map(char::from_u32) {
+            let debug = format!("{:?}", character.to_string());
+            if debug.contains(character) && acts(character) {
+                let number = u32::from(character);
+                let harmless = matches!(number, 0xad | 0x115f | 0x1160 | 0x3164 | 0xffa0);
+                assert!(harmless, "{number:x} passes Debug");
+            }
+        }
+    }
+}
