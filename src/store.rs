@@ -121,6 +121,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// What this store is, for messages and logs: a URL without secrets.
     fn describe(&self) -> String;
 
+    /// Whether one call of `create` or `replace` may be sent more than once, by a client that tries
+    /// again by itself. A refusal may then be the answer to a write that took effect before.
+    ///
+    /// A store of one's own should not; the answer is for clients that somebody else has made.
+    fn may_send_twice(&self) -> bool {
+        false
+    }
+
     /// Told by the check of the store that it compares ETags only without their quotes (Ceph 16
     /// does). An implementation that can send them so does from now on, and answers true.
     fn send_unquoted_etags(&self) -> bool {
@@ -283,6 +291,12 @@ impl StoreError {
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> StoreError {
         self.source = Some(Arc::new(source));
         self
+    }
+
+    /// The message, without what is known of the request.
+    #[cfg(unix)]
+    pub(crate) fn message(&self) -> &str {
+        &self.message
     }
 
     /// A request that was not answered in time, so it may have taken effect.

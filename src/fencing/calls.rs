@@ -94,6 +94,10 @@ impl Calls {
             Ok(PutOutcome::Done { etag: None }) => {
                 Put::Unknown(StoreError::timed_out("the answer has no ETag"))
             }
+            Ok(PutOutcome::Refused | PutOutcome::Missing) if self.store.may_send_twice() => {
+                let why = "it was refused, perhaps after an earlier attempt took effect";
+                Put::Unknown(StoreError::timed_out(why))
+            }
             Ok(PutOutcome::Refused | PutOutcome::Missing) => Put::Refused,
             Err(error) if error.happened() == Happened::Maybe => Put::Unknown(error),
             Err(error) => Put::Failed(error),

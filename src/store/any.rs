@@ -54,9 +54,11 @@ mod tag;
 /// `PutMode::Update`, and listings in the order of the keys. A listing out of order is an error,
 /// and the check before the first campaign shows whether conditions are honoured at all.
 ///
-/// **Its own retries** may stay on, as in a client shared with others: a write that took effect,
-/// was sent again and is then refused is recognised by its nonce. It costs a read. Keep the
-/// client's timeouts below the renewal interval all the same.
+/// **Its own retries** may stay on, as in a client shared with others. Only the last attempt's answer
+/// is seen then, so every failed write counts as one that may have taken effect, a 403 or a refused
+/// connection included: candidates read back, and try again where they would give up otherwise. A
+/// write that took effect, was sent again and is then refused is recognised by its nonce. It costs a
+/// read. Keep the client's timeouts below the renewal interval all the same.
 ///
 /// **What it costs.** One request a call, with these exceptions: a deletion is one request for each
 /// key on Cloud Storage and for 250 keys elsewhere; a listing reads as many of the client's pages
@@ -75,6 +77,8 @@ pub struct AnyObjectStore {
     /// The same store, if it is a client made here, whose listings know any prefix.
     pages: Option<Arc<dyn PaginatedListStore>>,
     name: String,
+    /// Whether each write is sent once, as by clients made here. Then its answer is about it.
+    sent_once: bool,
     unquoted: AtomicBool,
     /// The newest date of an object, in microseconds since 1970.
     newest: AtomicI64,
@@ -98,18 +102,19 @@ impl AnyObjectStore {
     /// One Zone), whose listings have no order.
     pub async fn new(store: Arc<dyn ObjectStore>) -> Result<AnyObjectStore, StoreError> {
         let name = printable(&store.to_string());
-        let store = AnyObjectStore::of(store, None, name);
+        let store = AnyObjectStore { sent_once: false, ..AnyObjectStore::of(store, None, name) };
         store.refuse_what_cannot_replace().await?;
         Ok(store)
     }
 
+    /// A client whose retries are off.
     fn of(
         store: Arc<dyn ObjectStore>,
         pages: Option<Arc<dyn PaginatedListStore>>,
         name: String,
     ) -> AnyObjectStore {
         let (unquoted, newest) = (AtomicBool::new(false), AtomicI64::new(i64::MIN));
-        AnyObjectStore { store, pages, name, unquoted, newest }
+        AnyObjectStore { store, pages, name, sent_once: true, unquoted, newest }
     }
 
     async fn refuse_what_cannot_replace(&self) -> Result<(), StoreError> {
@@ -279,6 +284,10 @@ impl Store for AnyObjectStore {
 
     fn describe(&self) -> String {
         without_secrets(&self.name)
+    }
+
+    fn may_send_twice(&self) -> bool {
+        !self.sent_once
     }
 
     fn send_unquoted_etags(&self) -> bool {

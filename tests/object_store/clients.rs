@@ -21,8 +21,9 @@ async fn the_local_file_system_is_refused_when_it_is_built_with_the_reason() {
 #[cfg(feature = "s3")]
 mod s3 {
     use object_store::aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut};
-    use tenure::store::{PutOutcome, Store};
-    use tenure::{Attempt, Election};
+    use tenure::fencing::FencedObject;
+    use tenure::store::{Happened, PutOutcome, Store};
+    use tenure::{Attempt, Election, Epoch};
 
     use super::*;
     use crate::support::conformance;
@@ -78,6 +79,44 @@ mod s3 {
         let client = builder(&server).with_bucket_name("b--use1-az4--x-s3").build().unwrap();
         let error = AnyObjectStore::new(Arc::new(client)).await.expect_err("refused");
         assert!(error.to_string().contains("no order"), "{error}");
+    }
+
+    /// A write that took effect and was answered with 500 is sent again by the client, and denied.
+    #[tokio::test]
+    async fn regression_a_denial_after_the_clients_own_retry_says_nothing_of_the_write() {
+        let server = S3Server::start().await;
+        let store = store(&server).await;
+        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("landed").times(1);
+        server.fault(Fault::AccessDenied).on(Op::Put).key_contains("landed").times(1);
+        let error = store.create("landed", "x".into()).await.expect_err("denied at last");
+        assert_eq!(error.kind(), StoreErrorKind::AccessDenied, "{error}");
+        assert_eq!(error.happened(), Happened::Maybe, "{error}");
+        assert!(error.to_string().ends_with("(it may have taken effect)"), "{error}");
+        assert!(server.object("landed").is_some(), "it has");
+
+        // The first create takes effect, and its answer is lost; the retry is denied.
+        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);
+        server.fault(Fault::AccessDenied).on(Op::Put).key_contains("lock-").times(1);
+        let election = Election::builder(store, "app").build().unwrap();
+        let Attempt::Elected(leadership) = election.try_campaign().await.unwrap() else {
+            panic!("its own create was taken for another's")
+        };
+        assert_eq!(leadership.epoch().get(), 1);
+    }
+
+    /// The same, refused: whoever finds a greater epoch there does not know whether its own write was
+    /// there before.
+    #[tokio::test]
+    async fn regression_a_refusal_after_the_clients_own_retry_says_nothing_of_the_write() {
+        let server = S3Server::start().await;
+        let store = store(&server).await;
+        assert!(store.may_send_twice());
+        let object = FencedObject::new(store, "object");
+        let mut old = object.open(Epoch::FIRST).await.unwrap();
+        let mut new = object.open(Epoch::new(2).unwrap()).await.unwrap();
+        new.write("new").await.unwrap();
+        let error = old.write("old").await.expect_err("stale");
+        assert!(error.stale().is_some() && error.may_have_happened(), "{error}");
     }
 
     /// A write that took effect and was answered with 500 is sent again by the client, and refused.

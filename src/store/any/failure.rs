@@ -102,6 +102,10 @@ impl Asked<'_> {
             _ if never_connected(error) => (Transient, Happened::No),
             _ => (Transient, self.maybe()),
         };
+        // An earlier attempt of the client's own may have taken effect. What it never sends has no
+        // status.
+        let unsent = matches!((kind, status), (Unsupported | Invalid, 0));
+        let happened = if self.store.sent_once || unsent { happened } else { self.maybe() };
         let why = match &answer {
             Some(answer) => answer.words(),
             None => printable(&error.to_string()),
