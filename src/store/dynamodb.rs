@@ -10,6 +10,7 @@ use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use tokio::sync::OnceCell;
 
 use self::date::StoreDate;
@@ -148,8 +149,9 @@ impl DynamoStore {
         let once = aws_sdk_dynamodb::config::Builder::new().retry_config(RetryConfig::disabled());
         let witness = Witness::default();
         let call = condition(put).customize().config_override(once).interceptor(witness.clone());
+        let sent = StoreDate::sending();
         let outcome = call.send().await;
-        self.date.heard(witness.served_at());
+        self.date.heard(witness.served_at(), sent);
         match outcome {
             Ok(_) => {
                 self.taken();
@@ -168,8 +170,11 @@ impl DynamoStore {
         }
     }
 
-    /// The item at this key as it is now.
-    async fn item(&self, key: &str) -> Result<Option<item::Item>, StoreError> {
+    /// The item at this key as it is now, and DynamoDB's date.
+    async fn item(
+        &self,
+        key: &str,
+    ) -> Result<Option<(item::Item, Option<DateTime<Utc>>)>, StoreError> {
         let place = Place::of_key(key)?;
         let asked = Asked::of(self, Verb::Get, key);
         self.look_at_table().await?;
@@ -182,11 +187,12 @@ impl DynamoStore {
             .consistent_read(true)
             .customize()
             .interceptor(witness.clone());
+        let sent = StoreDate::sending();
         let output = call.send().await;
-        self.date.heard(witness.served_at());
+        let served_at = self.date.heard(witness.served_at(), sent);
         let output = output.map_err(|error| asked.failed(&error, &witness))?;
         self.taken();
-        Ok(output.item)
+        Ok(output.item.map(|item| (item, served_at)))
     }
 }
 
@@ -224,7 +230,9 @@ impl Store for DynamoStore {
         max_len: usize,
     ) -> Result<GetOutcome, StoreError> {
         let asked = Asked::of(self, Verb::Get, key);
-        let Some(mut item) = self.item(key).await? else { return Ok(GetOutcome::Missing) };
+        let Some((mut item, served_at)) = self.item(key).await? else {
+            return Ok(GetOutcome::Missing);
+        };
         let (version, last_modified) = (item::version(&item), item::written(&item));
         let (Some(etag), Some(body)) = (version, item::body(&mut item)) else {
             return Err(asked.invalid("it is an item that no store of this kind has written"));
@@ -235,7 +243,7 @@ impl Store for DynamoStore {
         if body.len() > max_len {
             return Ok(GetOutcome::TooLarge { etag, len: body.len() as u64 });
         }
-        Ok(GetOutcome::Found(Object { body, etag, last_modified, served_at: self.date.now() }))
+        Ok(GetOutcome::Found(Object { body, etag, last_modified, served_at }))
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {

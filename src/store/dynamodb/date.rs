@@ -1,55 +1,95 @@
 //! DynamoDB's clock, as this process last heard it. Items have no date of their own.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, Moment, SystemClock};
 
-/// The last `Date` of an answer, and what has passed since on the boot clock.
+/// The last `Date` of an answer, and what has passed since its request was *sent*, by whichever of
+/// the two clocks shows more.
 ///
-/// So the date of a write is DynamoDB's, not this machine's, and never much later than the moment
-/// before it was sent: an object may look older than it is by as long as its request took, and
-/// never younger. A lease counts from before that moment, too.
+/// So the date of a write is DynamoDB's, not this machine's, and not earlier than the moment before
+/// it was sent, but for the second that `Date` is cut to: an object never looks older than the lease
+/// that its record began, however long an answer took, the process was stopped, or the machine
+/// suspended or paused. It may look younger, by as long as the answer took.
+///
+/// A pause that neither clock shows makes the date old, and the lease of this process too long as
+/// well: nobody is protected from that.
 #[derive(Debug, Default)]
 pub(super) struct StoreDate(Mutex<Option<Heard>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Heard {
     date: DateTime<Utc>,
-    boot: Duration,
+    sent: Moment,
 }
 
 impl StoreDate {
-    /// Takes note of an answer that has just come.
-    pub(super) fn heard(&self, date: Option<DateTime<Utc>>) {
-        if let Some(date) = date {
-            let heard = Heard { date, boot: SystemClock.now().boot };
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(heard);
-        }
+    /// The moment before a request.
+    pub(super) fn sending() -> Moment {
+        SystemClock.now()
     }
 
-    /// Now; `None` before the first answer.
+    /// Takes note of an answer to a request that was sent at that moment or later. Returns the date
+    /// that DynamoDB's clock had reached when it answered: that of the answer, as nothing may look
+    /// older in it than it was.
+    pub(super) fn heard(&self, date: Option<DateTime<Utc>>, sent: Moment) -> Option<DateTime<Utc>> {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *heard = date.map(|date| Heard { date, sent }).or(*heard);
+        heard.map(|heard| heard.date)
+    }
+
+    /// For a write: now, or a little later; `None` before the first answer.
     pub(super) fn now(&self) -> Option<DateTime<Utc>> {
+        self.at(SystemClock.now())
+    }
+
+    fn at(&self, now: Moment) -> Option<DateTime<Utc>> {
         let heard = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
-        let since = SystemClock.now().boot.saturating_sub(heard.boot);
-        Some(heard.date + chrono::Duration::from_std(since).ok()?)
+        let boot = now.boot.saturating_sub(heard.sent.boot);
+        let wall = now.wall.saturating_sub(heard.sent.wall);
+        heard.date.checked_add_signed(chrono::Duration::from_std(boot.max(wall)).ok()?)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    fn moment(boot: u64, wall: u64) -> Moment {
+        Moment { boot: Duration::from_secs(boot), wall: Duration::from_secs(wall) }
+    }
+
+    fn date(seconds: i64) -> Option<DateTime<Utc>> {
+        DateTime::from_timestamp(1_000_000_000 + seconds, 0)
+    }
 
     #[test]
     fn the_date_is_the_stores_and_goes_on() {
-        let date = StoreDate::default();
-        assert_eq!(date.now(), None);
-        let said = DateTime::from_timestamp(1_000_000_000, 0);
-        date.heard(said);
-        date.heard(None);
-        assert!(date.now() >= said);
-        assert!(date.now() < DateTime::from_timestamp(1_000_000_060, 0));
+        let heard = StoreDate::default();
+        assert_eq!(heard.now(), None);
+        assert_eq!(heard.heard(date(0), moment(100, 5_000)), date(0));
+        assert_eq!(heard.heard(None, moment(200, 5_100)), date(0));
+        assert_eq!(heard.at(moment(107, 5_007)), date(7));
+    }
+
+    /// DynamoDB named its date at second 0 of a request whose answer was read 40 s later. A record
+    /// that is written then must not look 40 s old: its lease has just begun.
+    #[test]
+    fn regression_an_answer_that_was_read_late_makes_no_old_dates() {
+        let heard = StoreDate::default();
+        heard.heard(date(0), moment(100, 5_000));
+        assert_eq!(heard.at(moment(140, 5_040)), date(40));
+    }
+
+    #[test]
+    fn regression_a_pause_that_one_clock_does_not_show_makes_no_old_dates() {
+        let heard = StoreDate::default();
+        heard.heard(date(0), moment(100, 5_000));
+        assert_eq!(heard.at(moment(101, 5_060)), date(60), "the boot clock stood still");
+        assert_eq!(heard.at(moment(160, 4_000)), date(60), "the wall clock went back");
     }
 }

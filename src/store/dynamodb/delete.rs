@@ -6,6 +6,7 @@ use aws_sdk_dynamodb::types::{DeleteRequest, WriteRequest};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use super::DynamoStore;
+use super::date::StoreDate;
 use super::failure::{Asked, Verb};
 use super::item;
 use super::key::Place;
@@ -57,8 +58,9 @@ impl DynamoStore {
                 .request_items(&self.table, requests)
                 .customize()
                 .interceptor(witness.clone());
+            let sent = StoreDate::sending();
             let output = call.send().await.map_err(|error| asked.failed(&error, &witness))?;
-            self.date.heard(witness.served_at());
+            self.date.heard(witness.served_at(), sent);
             requests =
                 output.unprocessed_items.unwrap_or_default().into_values().flatten().collect();
             if requests.is_empty() {

@@ -2,8 +2,10 @@
 
 use aws_sdk_dynamodb::operation::query::QueryOutput;
 use aws_sdk_dynamodb::types::AttributeValue;
+use chrono::{DateTime, Utc};
 
 use super::DynamoStore;
+use super::date::StoreDate;
 use super::failure::{Asked, Verb};
 use super::item::{self, Item};
 use super::key::Place;
@@ -32,13 +34,14 @@ impl DynamoStore {
             _ => None,
         };
         for _ in 0..EMPTY_PAGES {
-            let output = self.ask(prefix, place, Order::Ascending(start.take()), limit).await?;
+            let order = Order::Ascending(start.take());
+            let (output, served_at) = self.ask(prefix, place, order, limit).await?;
             start = output.last_evaluated_key;
             let items = output.items.unwrap_or_default();
             if !items.is_empty() || start.is_none() {
                 let entries = items.iter().filter_map(|item| item::entry(place, item)).collect();
                 let truncated = start.is_some();
-                return Ok(Page { entries, truncated, served_at: self.date.now() });
+                return Ok(Page { entries, truncated, served_at });
             }
         }
         let asked = Asked::of(self, Verb::List, prefix);
@@ -53,14 +56,14 @@ impl DynamoStore {
         limit: usize,
     ) -> Result<Page, StoreError> {
         let place = Place::of_prefix(prefix)?;
-        let output = self.ask(prefix, place, Order::Descending, limit).await?;
+        let (output, served_at) = self.ask(prefix, place, Order::Descending, limit).await?;
         let items = output.items.unwrap_or_default();
         let all = items.iter().filter_map(|item| item::entry(place, item));
         // DynamoDB is not told where to end, so a page may go beyond.
         let mut entries: Vec<_> = all.take_while(|entry| entry.key.as_str() > after).collect();
         let truncated = output.last_evaluated_key.is_some() && entries.len() == items.len();
         entries.reverse();
-        Ok(Page { entries, truncated, served_at: self.date.now() })
+        Ok(Page { entries, truncated, served_at })
     }
 
     async fn ask(
@@ -69,7 +72,7 @@ impl DynamoStore {
         place: Place<'_>,
         order: Order,
         limit: usize,
-    ) -> Result<QueryOutput, StoreError> {
+    ) -> Result<(QueryOutput, Option<DateTime<Utc>>), StoreError> {
         self.look_at_table().await?;
         let shown: Vec<_> = item::LISTED.iter().map(|name| format!("#{name}")).collect();
         let mut query = self
@@ -96,8 +99,10 @@ impl DynamoStore {
                 .expression_attribute_values(":start", text(sort)),
         };
         let witness = Witness::default();
+        let sent = StoreDate::sending();
         let output = query.customize().interceptor(witness.clone()).send().await;
-        self.date.heard(witness.served_at());
+        let served_at = self.date.heard(witness.served_at(), sent);
+        let output = output.map(|output| (output, served_at));
         output.map_err(|error| Asked::of(self, Verb::List, prefix).failed(&error, &witness))
     }
 }

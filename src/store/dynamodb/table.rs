@@ -6,6 +6,7 @@ use aws_sdk_dynamodb::types::{
 };
 
 use super::DynamoStore;
+use super::date::StoreDate;
 use super::failure::{Asked, Verb, code};
 use super::item::{NAME, PREFIX};
 use crate::store::aws::Witness;
@@ -79,9 +80,10 @@ impl DynamoStore {
         let asked = Asked::of(self, Verb::Describe, "");
         let witness = Witness::default();
         let call = self.client.describe_table().table_name(&self.table);
+        let sent = StoreDate::sending();
         let output = call.customize().interceptor(witness.clone()).send().await;
         let output = output.map_err(|error| asked.failed(&error, &witness))?;
-        self.date.heard(witness.served_at());
+        self.date.heard(witness.served_at(), sent);
         output.table.ok_or_else(|| asked.unsupported("it answered without a table"))
     }
 
