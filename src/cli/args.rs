@@ -190,7 +190,8 @@ pub struct StoreArg {
     /// dynamodb://TABLE/PREFIX, or file:///PATH for the processes of one machine. Settings come from
     /// the usual environment and files of the service (AWS_PROFILE, AWS_ENDPOINT_URL,
     /// GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …). s3:// also takes ?sse=AES256 or
-    /// ?sse=aws:kms, kms-key-id=KEY, bucket-key=true, expected-bucket-owner=ACCOUNT
+    /// ?sse=aws:kms, kms-key-id=KEY, bucket-key=true, expected-bucket-owner=ACCOUNT; file:// takes
+    /// ?share=group
     #[arg(long, value_name = "URL")]
     pub store: StoreUrl,
     /// How the election lies there. All who take part in it must say the same

@@ -32,7 +32,7 @@ pub struct Opened {
 /// Opens the store. A bucket or a table is not asked for anything yet.
 pub async fn open(url: &StoreUrl, missing: Missing) -> Result<Opened, Failure> {
     match url.place() {
-        Place::Dir { path } => dir(path, url, missing),
+        Place::Dir { path, group } => dir(path, *group, url, missing),
         Place::Bucket { service, bucket, prefix, options } => {
             let store = match service {
                 Service::S3 => s3(bucket, options).await,
@@ -77,13 +77,17 @@ pub fn prefix(url: &StoreUrl) -> &str {
     }
 }
 
-fn dir(path: &Path, url: &StoreUrl, missing: Missing) -> Result<Opened, Failure> {
+fn dir(path: &Path, group: bool, url: &StoreUrl, missing: Missing) -> Result<Opened, Failure> {
     // An error other than "not found" is for the store to explain.
     if missing == Missing::Refuse && matches!(path.try_exists(), Ok(false)) {
         let why = format!("{url}: there is no such directory; `tenure run` makes it");
         return Err(Failure::new(exit::UNAVAILABLE, why));
     }
-    Ok(Opened { store: Arc::new(DirStore::open(path)?), prefix: String::new() })
+    let store = match group {
+        true => DirStore::open_for_group(path)?,
+        false => DirStore::open(path)?,
+    };
+    Ok(Opened { store: Arc::new(store), prefix: String::new() })
 }
 
 /// A store, or `None` if this build has none of that service.

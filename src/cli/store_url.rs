@@ -22,8 +22,9 @@ pub enum Place {
     Bucket { service: Service, bucket: String, prefix: String, options: S3Options },
     /// A table, and the key prefix in it.
     DynamoDb { table: String, prefix: String },
-    /// A directory of this machine. The election has the empty prefix in it.
-    Dir { path: PathBuf },
+    /// A directory of this machine, for one user or for its group. The election has the empty prefix
+    /// in it.
+    Dir { path: PathBuf, group: bool },
 }
 
 /// Whose bucket it is.
@@ -105,7 +106,8 @@ impl FromStr for StoreUrl {
             error => format!("{error}; write {FORMS}"),
         })?;
         let of_s3 = url.scheme() == "s3";
-        if (url.query().is_some() && !of_s3) || url.fragment().is_some() {
+        let takes_options = of_s3 || url.scheme() == "file";
+        if (url.query().is_some() && !takes_options) || url.fragment().is_some() {
             return Err("a store takes no `?` or `#` part; settings come from the environment of \
                         the service (AWS_…, GOOGLE_…, AZURE_…)"
                 .to_owned());
@@ -215,7 +217,12 @@ fn dir(url: &Url, text: &str) -> Result<Place, String> {
     if path.to_string_lossy().contains('\0') {
         return Err("the path must not contain NUL".to_owned());
     }
-    Ok(Place::Dir { path })
+    let group = match url.query() {
+        None => false,
+        Some("share=group") => true,
+        Some(other) => return Err(format!("`?{other}` is unknown; a directory takes share=group")),
+    };
+    Ok(Place::Dir { path, group })
 }
 
 const FORMS: &str = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, \
@@ -307,11 +314,16 @@ mod tests {
 
     #[test]
     fn a_directory() {
-        let dir = |path: &str| Place::Dir { path: path.into() };
+        let dir = |path: &str| Place::Dir { path: path.into(), group: false };
         assert_eq!(place("file:///var/lib/app"), dir("/var/lib/app"));
         assert_eq!(place("file:///var/lib/app/"), dir("/var/lib/app/"));
         assert_eq!(place("file:///with%20space"), dir("/with space"));
         assert_eq!(place("file:///with space"), dir("/with space"));
+        let shared = Place::Dir { path: "/var/lib/app".into(), group: true };
+        assert_eq!(place("file:///var/lib/app?share=group"), shared);
+        for text in ["file:///tmp/x?", "file:///tmp/x?y", "file:///tmp/x?share=all"] {
+            assert!(refused(text).contains("takes share=group"), "{text}");
+        }
     }
 
     #[test]
@@ -341,7 +353,7 @@ mod tests {
 
     #[test]
     fn parts_that_would_be_lost_are_refused() {
-        for text in ["s3://b/p#x", "file:///tmp/x?y", "dynamodb://t/p?x", "az://b/p?sse=AES256"] {
+        for text in ["s3://b/p#x", "file:///tmp/x#y", "dynamodb://t/p?x", "az://b/p?sse=AES256"] {
             assert!(refused(text).contains("no `?` or `#`"), "{text}");
         }
         for text in ["s3://b/p?region=eu-west-1", "s3://b?x", "s3://b/p?sse=%61"] {

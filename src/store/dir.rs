@@ -14,7 +14,8 @@ use super::{
     StoreErrorKind,
 };
 use crate::clock;
-use folder::{Folder, Way, root_failed};
+use failure::failed;
+use folder::{Access, Folder, Root, Way, root_failed};
 use write::Condition;
 
 mod content;
@@ -25,6 +26,10 @@ mod key;
 mod listing;
 mod lock;
 mod network;
+#[cfg(test)]
+mod power;
+mod sync;
+mod unsynced;
 mod write;
 
 /// A directory of this machine as a [`Store`]: elections among its processes, without a network.
@@ -32,8 +37,9 @@ mod write;
 ///
 /// **What it promises.** Conditional writes are atomic between all threads and processes that use
 /// the directory. A process that is killed at any moment leaves every object whole and no lock
-/// held. A write that was answered outlives a crash of the machine, as far as the disk keeps its
-/// word on `fsync`. No ETag ever comes back.
+/// held. Whatever was answered, a write, a refusal, an object that was read or listed, outlives a
+/// crash of the machine, as far as the disk keeps its word on `fsync`; also where an `fsync` failed.
+/// No ETag ever comes back.
 ///
 /// **What it cannot do.**
 /// - *Several machines.* The lock and the clock are those of one kernel. NFS, SMB and other network
@@ -47,14 +53,17 @@ mod write;
 ///   followed. On a file system that ignores case, keys that differ in case alone are one object.
 /// - *Processes that stop inside a write.* It then holds the lock until it is continued or killed,
 ///   and the others get transient errors after 2 s: nobody leads wrongly, but nobody new leads.
+///   So only those who take part may open the lock: the user that made it, or the group
+///   ([`open_for_group`](DirStore::open_for_group)).
 ///
 /// **What it looks like.** The object `app/lock-0000000001.json` is the file of that path below the
 /// root: one line of JSON, `{"tenure_dir":1,"writes":N}`, that counts its writes, then the body. A
-/// file without that line, made by hand, is a body too. `.tenure` holds the lock and half-written
-/// files; those of killed processes are removed an hour later, when the directory is opened.
+/// file without that line, made by hand, is a body too. `.tenure` holds the lock, half-written
+/// files, and marks of what is not known to be on the disk; files of killed processes are removed an
+/// hour later, when the directory is opened.
 ///
-/// **What it costs.** A read: a handful of system calls. A write: a new file, two or three `fsync`,
-/// a rename. A listing: a walk through the whole folder, while writers wait; a backlog of a million
+/// **What it costs.** A read: a handful of system calls; one that meets a write waits for its
+/// `fsync`. A write: a new file, two or three `fsync`, a rename; other writers wait meanwhile. A listing: a walk through the whole folder, while writers wait; a backlog of a million
 /// objects takes about a second a page, so compact before it comes to that.
 /// All calls need a Tokio runtime, on whose blocking threads they work. A dropped call runs on to
 /// its end.
@@ -63,7 +72,7 @@ mod write;
 /// than the body, since looking into every file would be too dear.
 #[derive(Debug, Clone)]
 pub struct DirStore {
-    root: Arc<Path>,
+    root: Root,
 }
 
 impl DirStore {
@@ -81,30 +90,47 @@ impl DirStore {
     /// - [`StoreErrorKind::Invalid`]: `.tenure` in it is not a folder.
     /// - [`StoreErrorKind::Transient`]: the file system failed; the message says how.
     pub fn open(path: impl AsRef<Path>) -> Result<DirStore, StoreError> {
-        let path = path.as_ref();
+        DirStore::open_with(path.as_ref(), Access::Owner)
+    }
+
+    /// The same, for processes of several users: the members of the directory's group.
+    ///
+    /// The group may write what is made here, whatever the umask says. The lock has the mode 0660
+    /// in place of 0600. All processes must open the directory this way, and it must belong to the
+    /// group and pass it on: `chgrp GROUP DIR && chmod 2770 DIR`.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](DirStore::open).
+    pub fn open_for_group(path: impl AsRef<Path>) -> Result<DirStore, StoreError> {
+        DirStore::open_with(path.as_ref(), Access::Group)
+    }
+
+    fn open_with(path: &Path, access: Access) -> Result<DirStore, StoreError> {
         let failed = |error: io::Error| root_failed(path, error);
         make(&std::path::absolute(path).map_err(failed)?)?;
-        let root = fs::canonicalize(path).map_err(failed)?;
+        let path: Arc<Path> = fs::canonicalize(path).map_err(failed)?.into();
+        let root = Root { path, access };
         let folder = Folder::root(&root)?;
-        network::refuse(&folder, &root)?;
+        network::refuse(&folder, &root.path)?;
         match write::remove_leftovers(&folder) {
             // Reading works without, and a write says what is wrong.
             Err(error) if error.kind() != StoreErrorKind::AccessDenied => Err(error),
-            _ => Ok(DirStore { root: root.into() }),
+            _ => Ok(DirStore { root }),
         }
     }
 
     /// The directory, absolute and without symbolic links.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.root
+        &self.root.path
     }
 
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Path) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&Root) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let root = Arc::clone(&self.root);
+        let root = self.root.clone();
         match spawn_blocking(move || work(&root)).await {
             Ok(result) => result,
             Err(error) => match error.try_into_panic() {
@@ -159,7 +185,7 @@ impl Store for DirStore {
         use std::fmt::Write as _;
         use std::os::unix::ffi::OsStrExt as _;
         let mut url = "file://".to_owned();
-        for byte in self.root.as_os_str().as_bytes() {
+        for byte in self.root.path.as_os_str().as_bytes() {
             match byte {
                 b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
                     url.push(char::from(*byte));
@@ -173,7 +199,7 @@ impl Store for DirStore {
 }
 
 fn get(
-    root: &Path,
+    root: &Root,
     key: &str,
     unless: Option<&ETag>,
     max_len: usize,
@@ -182,8 +208,8 @@ fn get(
     let Some(way) = Way::find(Folder::root(root)?, path)? else {
         return Ok(GetOutcome::Missing);
     };
-    // No lock: a file is never changed once it has its name, so an open one is whole.
-    let Some(file) = way.folder().open_object(name)? else {
+    // A file is never changed once it has its name, so an open one is whole.
+    let Some(file) = unsynced::open(&way, key)? else {
         return Ok(GetOutcome::Missing);
     };
     let content = content::read(&file, &way.folder().path_of(name), max_len)?;
@@ -216,8 +242,14 @@ fn make(path: &Path) -> Result<(), StoreError> {
     }
     // Also where it was there: another process may have made it a moment ago. Not everybody may
     // open what is above, and what has been there for long does not need it.
-    if let Some(Ok(parent)) = parent.map(fs::File::open) {
-        let _ = parent.sync_all();
+    if let Some(parent) = parent
+        && let Ok(opened) = fs::File::open(&parent)
+    {
+        match sync::folder(&opened, &parent) {
+            // Nobody can have made anything there.
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
+            synced => synced.map_err(|error| failed("sync", &parent, Happened::No, error))?,
+        }
     }
     Ok(())
 }

@@ -1,16 +1,16 @@
 //! Deleting, folder by folder.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use super::failure::in_the_way;
-use super::folder::{Folder, Named, Way, work_folder};
+use super::folder::{Folder, Named, Root, Way, work_folder};
 use super::key;
 use super::lock::Locked;
+use super::unsynced;
 use crate::store::{DeleteOutcome, StoreError};
 
 /// Deletes these objects; what is missing counts as deleted.
-pub(super) fn delete(root: &Path, keys: &[String]) -> Result<DeleteOutcome, StoreError> {
+pub(super) fn delete(root: &Root, keys: &[String]) -> Result<DeleteOutcome, StoreError> {
     let mut folders = BTreeMap::<&str, Vec<&String>>::new();
     for key in keys {
         folders.entry(key::split(key).0).or_default().push(key);
@@ -30,7 +30,7 @@ pub(super) fn delete(root: &Path, keys: &[String]) -> Result<DeleteOutcome, Stor
 }
 
 fn delete_in(
-    root: &Path,
+    root: &Root,
     path: &str,
     keys: &[&String],
     outcome: &mut DeleteOutcome,
@@ -40,7 +40,8 @@ fn delete_in(
         return Ok(());
     };
     // Between the check and the rename of a replace, a delete would be undone.
-    let locked = Locked::alone(&work_folder(way.root())?)?;
+    let work = work_folder(way.root())?;
+    let locked = Locked::alone(&work)?;
     let mut deleted = 0;
     let mut failed = Vec::new();
     for &key in keys {
@@ -49,8 +50,13 @@ fn delete_in(
             Err(error) => failed.push((key.clone(), error.to_string())),
         }
     }
-    drop(locked);
     way.sync()?;
+    for mark in unsynced::of(&unsynced::marks(&work)?, keys.iter().map(|key| key.as_str())) {
+        if way.folder().look_up(key::split(mark).1)?.is_none() {
+            unsynced::clear(&work, mark);
+        }
+    }
+    drop(locked);
     outcome.deleted += deleted;
     outcome.failed.append(&mut failed);
     Ok(())

@@ -3,11 +3,12 @@
 //! Everything goes by descriptor and single names (`openat` and its kin) without following links,
 //! so that nobody can redirect a path between its check and its use.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use nix::dir::{Dir, Type};
@@ -17,17 +18,41 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::failure::{failed, in_the_way};
-use super::key;
+use super::{key, sync};
 use crate::store::{Happened, StoreError, StoreErrorKind};
 
 const FOLDER_FLAGS: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
+/// What the group may do where it takes part; new files get the group of their folder.
+const GROUP_FOLDER: u32 = 0o2070;
+const GROUP_FILE: u32 = 0o060;
+
+const LOCK_OF_OWNER: u32 = 0o600;
+const LOCK_OF_GROUP: u32 = 0o660;
+
+/// The directory of a store.
+#[derive(Debug, Clone)]
+pub(super) struct Root {
+    pub(super) path: Arc<Path>,
+    pub(super) access: Access,
+}
+
+/// Which users take part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// One user. What the others may read, the umask decides.
+    Owner,
+    /// The members of the directory's group, whatever their umask is.
+    Group,
+}
 
 /// An open directory.
 #[derive(Debug)]
 pub(super) struct Folder {
     file: File,
     path: PathBuf,
+    access: Access,
 }
 
 /// What a name stands for.
@@ -55,10 +80,11 @@ enum Child {
 
 impl Folder {
     /// Opens the directory at the root of a store.
-    pub(super) fn root(path: &Path) -> Result<Folder, StoreError> {
+    pub(super) fn root(root: &Root) -> Result<Folder, StoreError> {
+        let (path, access) = (&root.path, root.access);
         let opened = File::options().read(true).custom_flags(OFlag::O_DIRECTORY.bits()).open(path);
         match opened {
-            Ok(file) => Ok(Folder { file, path: path.to_owned() }),
+            Ok(file) => Ok(Folder { file, path: path.to_path_buf(), access }),
             Err(error) => Err(root_failed(path, error)),
         }
     }
@@ -73,7 +99,10 @@ impl Folder {
 
     fn child(&self, name: &str) -> Result<Child, StoreError> {
         match openat(&self.file, name, FOLDER_FLAGS, Mode::empty()) {
-            Ok(fd) => Ok(Child::Folder(Folder { file: fd.into(), path: self.path_of(name) })),
+            Ok(fd) => {
+                let (path, access) = (self.path_of(name), self.access);
+                Ok(Child::Folder(Folder { file: fd.into(), path, access }))
+            }
             Err(Errno::ENOENT) => Ok(Child::Missing),
             // Which of the two a link is answered with differs between systems.
             Err(Errno::ENOTDIR | Errno::ELOOP) => match self.look_up(name)? {
@@ -87,14 +116,21 @@ impl Folder {
 
     /// The folder of this name, made if it is missing.
     pub(super) fn child_or_new(&self, name: &str) -> Result<Folder, StoreError> {
+        let mut made = false;
         // A second look, since somebody else may make it at the same time.
         for _ in 0..2 {
             match self.child(name)? {
-                Child::Folder(folder) => return Ok(folder),
+                Child::Folder(folder) => {
+                    if made {
+                        folder.open_to_group(&folder.file, &folder.path, GROUP_FOLDER)?;
+                    }
+                    return Ok(folder);
+                }
                 Child::NotAFolder => return Err(in_the_way(&self.path_of(name), "a file")),
                 Child::Missing => {
                     match mkdirat(&self.file, name, Mode::from_bits_truncate(0o777)) {
-                        Ok(()) | Err(Errno::EEXIST) => {}
+                        Ok(()) => made = true,
+                        Err(Errno::EEXIST) => {}
                         Err(errno) => {
                             return Err(failed("make", &self.path_of(name), Happened::No, errno));
                         }
@@ -146,19 +182,62 @@ impl Folder {
 
     /// Makes a file that must not exist yet, for writing.
     pub(super) fn new_file(&self, name: &str) -> Result<File, StoreError> {
-        self.open(name, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL)
+        let file = self.open(name, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL, 0o666)?;
+        self.open_to_group(&file, &self.path_of(name), GROUP_FILE)?;
+        Ok(file)
     }
 
-    /// Opens a file for locking, made if it is missing.
+    /// Makes an empty file; false if it was there.
+    pub(super) fn touch(&self, name: &str) -> Result<bool, StoreError> {
+        let there = self.look_up(name)?.is_some();
+        if !there {
+            self.open(name, OFlag::O_WRONLY | OFlag::O_CREAT, 0o666)?;
+        }
+        Ok(!there)
+    }
+
+    /// Opens a file for locking, made if it is missing. Only those who take part may open it:
+    /// `flock` needs no more than an open file, and the lock stops all writers.
     pub(super) fn lock_file(&self, name: &str) -> Result<File, StoreError> {
-        // Read permission is enough for a lock, so that whoever may only read can list.
-        let there = self.open(name, OFlag::O_RDONLY);
-        there.or_else(|_| self.open(name, OFlag::O_RDONLY | OFlag::O_CREAT))
+        let wanted = match self.access {
+            Access::Owner => LOCK_OF_OWNER,
+            Access::Group => LOCK_OF_GROUP,
+        };
+        // Without O_CREAT first, for file systems that are mounted read-only.
+        let there = self.open(name, OFlag::O_RDONLY, 0);
+        let file = there
+            .or_else(|_| self.open(name, OFlag::O_RDONLY | OFlag::O_CREAT, wanted))
+            .map_err(not_taking_part)?;
+        let failed = |error: io::Error| failed("look at", &self.path_of(name), Happened::No, error);
+        let metadata = file.metadata().map_err(failed)?;
+        let mode = metadata.mode() & 0o7777;
+        // Who takes part without the group leaves it the lock that it was given.
+        let right = mode == wanted || (self.access == Access::Owner && mode == LOCK_OF_GROUP);
+        if !right {
+            // Earlier versions made it with 0644. Only its owner can change that.
+            let _ = file.set_permissions(Permissions::from_mode(wanted));
+        }
+        Ok(file)
     }
 
-    fn open(&self, name: &str, flags: OFlag) -> Result<File, StoreError> {
+    /// Lets the group do what the owner may, where the group takes part.
+    fn open_to_group(&self, file: &File, path: &Path, bits: u32) -> Result<(), StoreError> {
+        if self.access == Access::Owner {
+            return Ok(());
+        }
+        let failed = |error: io::Error| failed("share", path, Happened::No, error);
+        let mode = file.metadata().map_err(failed)?.mode() & 0o7777;
+        if mode & bits == bits {
+            return Ok(());
+        }
+        file.set_permissions(Permissions::from_mode(mode | bits)).map_err(failed)
+    }
+
+    fn open(&self, name: &str, flags: OFlag, mode: u32) -> Result<File, StoreError> {
         let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        openat(&self.file, name, flags, Mode::from_bits_truncate(0o666))
+        #[allow(clippy::unnecessary_cast, reason = "these numbers are shorter on some systems")]
+        let mode = Mode::from_bits_truncate(mode as _);
+        openat(&self.file, name, flags, mode)
             .map(File::from)
             .map_err(|errno| failed("open", &self.path_of(name), Happened::No, errno))
     }
@@ -181,12 +260,8 @@ impl Folder {
 
     /// Makes what happened to the names in this folder outlive a crash of the machine.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
-        match self.file.sync_all() {
-            Ok(()) => Ok(()),
-            // Some file systems have no such thing for directories; they do it on their own.
-            Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => Ok(()),
-            Err(error) => Err(failed("sync", &self.path, Happened::Maybe, error)),
-        }
+        sync::folder(&self.file, &self.path)
+            .map_err(|error| failed("sync", &self.path, Happened::Maybe, error))
     }
 
     /// The names in this folder, in no order. Names that are not UTF-8 are left out.
@@ -206,6 +281,18 @@ impl Folder {
             Err(errno) => Some(Err(broken(errno.into()))),
         }))
     }
+}
+
+fn not_taking_part(error: StoreError) -> StoreError {
+    if error.kind() != StoreErrorKind::AccessDenied {
+        return error;
+    }
+    let message = format!(
+        "{}; processes of one user share a directory, or of one group if all of them open it for \
+         the group",
+        error.message()
+    );
+    StoreError::new(error.kind(), error.happened(), message)
 }
 
 impl Named {

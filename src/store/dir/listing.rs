@@ -1,11 +1,11 @@
 //! One page of the keys in a directory.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use super::folder::{Folder, Hint, Named, Way};
-use super::key;
+use super::folder::{Folder, Hint, Named, Root, Way, work_folder};
 use super::lock::Locked;
+use super::write::last_modified;
+use super::{key, unsynced};
 use crate::clock;
 use crate::store::{Entry, Page, StoreError};
 
@@ -15,27 +15,34 @@ const MAX_PAGE: usize = 1_000;
 ///
 /// The whole folder is walked, but only one page of it is held in memory.
 pub(super) fn list(
-    root: &Path,
+    root: &Root,
     prefix: &str,
     after: &str,
     limit: usize,
 ) -> Result<Page, StoreError> {
     let base = key::folder_of_prefix(prefix)?;
     // A rename while the folder is walked could hide the file that it replaces.
-    let _locked = Locked::shared(&Folder::root(root)?)?;
+    let top = Folder::root(root)?;
+    let locked = Locked::shared(&top)?;
+    let alone = locked.is_none();
     let mut page =
-        Keys { prefix, after, room: limit.clamp(1, MAX_PAGE) + 1, kept: BTreeMap::new() };
+        Keys { prefix, after, room: limit.clamp(1, MAX_PAGE) + 1, kept: BTreeMap::new(), alone };
     let mut folders = vec![base.to_owned()];
     while let Some(path) = folders.pop() {
         if let Some(way) = Way::find(Folder::root(root)?, &path)? {
-            page.walk(&path, way.folder(), &mut folders)?;
+            page.look_into(&path, way.folder(), &mut folders)?;
         }
     }
     let truncated = page.kept.len() == page.room;
     if truncated {
         page.kept.pop_last();
     }
-    let entries = page.kept.into_values().collect();
+    let entries: Vec<Entry> = page.kept.into_values().collect();
+    if locked.is_some() {
+        let marks = unsynced::marks(&work_folder(&top)?)?;
+        drop(locked);
+        unsynced::ensure_all(root, &marks, entries.iter().map(|entry| entry.key.as_str()))?;
+    }
     Ok(Page { entries, truncated, served_at: Some(clock::wall_clock()) })
 }
 
@@ -45,9 +52,39 @@ struct Keys<'a> {
     /// One more than the page holds, to know whether it is the last.
     room: usize,
     kept: BTreeMap<String, Entry>,
+    /// Whether nothing keeps writers out.
+    alone: bool,
 }
 
+/// How often a folder is walked that changes all the while.
+const MOST_WALKS: usize = 8;
+
+/// The dates of a file system may stand still for as long as this.
+const TICK: chrono::TimeDelta = chrono::TimeDelta::milliseconds(20);
+
 impl Keys<'_> {
+    /// Walks the folder. Without the lock, once more if it changed meanwhile: a file that is
+    /// replaced during one walk is seen by another.
+    fn look_into(
+        &mut self,
+        path: &str,
+        folder: &Folder,
+        folders: &mut Vec<String>,
+    ) -> Result<(), StoreError> {
+        let known = folders.len();
+        for _ in 0..MOST_WALKS {
+            let (start, before) = (clock::wall_clock(), last_modified(folder.file()));
+            folders.truncate(known);
+            self.walk(path, folder, folders)?;
+            let quiet = before.is_some_and(|before| start.signed_duration_since(before) > TICK)
+                && last_modified(folder.file()) == before;
+            if !self.alone || quiet {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     fn walk(
         &mut self,
         path: &str,

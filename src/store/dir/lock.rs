@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::failure::failed;
 use super::folder::{Folder, work_folder};
-use super::key;
 use crate::store::{Happened, StoreError, StoreErrorKind};
 
 const LOCK_FILE: &str = "lock";
@@ -36,59 +35,43 @@ impl Locked {
         Locked::acquire(work, Mode::Alone)
     }
 
-    /// Waits up to 2 s for the lock that keeps writers out. `None` in a directory that nobody has
-    /// written to yet and this process may not write to either.
+    /// The same without waiting; `None` if somebody holds it.
+    pub(super) fn try_alone(work: &Folder) -> Result<Option<Locked>, StoreError> {
+        Locked::attempt(work, Mode::Alone)
+    }
+
+    /// Waits up to 2 s for the lock that keeps writers out. `None` where this process may not open
+    /// it, or may not make it in a directory that nobody has written to yet.
     pub(super) fn shared(root: &Folder) -> Result<Option<Locked>, StoreError> {
-        match work_folder(root) {
-            Ok(work) => Locked::acquire(&work, Mode::Shared).map(Some),
-            Err(error) if error.kind() == StoreErrorKind::AccessDenied => {
-                match root.look_up(key::WORK_FOLDER)? {
-                    None => Ok(None),
-                    Some(_) => Err(error),
-                }
-            }
+        let locked = work_folder(root).and_then(|work| Locked::acquire(&work, Mode::Shared));
+        match locked {
+            Ok(locked) => Ok(Some(locked)),
+            Err(error) if error.kind() == StoreErrorKind::AccessDenied => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     fn acquire(work: &Folder, mode: Mode) -> Result<Locked, StoreError> {
-        let path = work.path_of(LOCK_FILE);
-        // Waits are counted, not measured: a slow machine waits longer, which is harmless.
-        let mut waited = Duration::ZERO;
-        let mut pause = FIRST_PAUSE;
+        let mut waiting = Waiting::default();
         loop {
-            let file = work.lock_file(LOCK_FILE)?;
-            let tried = match mode {
-                Mode::Alone => file.try_lock(),
-                Mode::Shared => file.try_lock_shared(),
-            };
-            match tried {
-                Ok(()) => {
-                    let locked = Locked { file };
-                    if locked.is_at(&path) {
-                        return Ok(locked);
-                    }
-                }
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => {
-                    return Err(failed("lock", &path, Happened::No, error));
-                }
+            match Locked::attempt(work, mode)? {
+                Some(locked) => return Ok(locked),
+                None => waiting.pause(work)?,
             }
-            if waited >= LOCK_WAIT {
-                let path = path.display();
-                return Err(StoreError::new(
-                    StoreErrorKind::Transient,
-                    Happened::No,
-                    format!(
-                        "the lock {path} is held by another process for {} s; is one stopped? \
-                         `fuser {path}` names it",
-                        LOCK_WAIT.as_secs()
-                    ),
-                ));
-            }
-            sleep(pause);
-            waited += pause;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn attempt(work: &Folder, mode: Mode) -> Result<Option<Locked>, StoreError> {
+        let path = work.path_of(LOCK_FILE);
+        let file = work.lock_file(LOCK_FILE)?;
+        let tried = match mode {
+            Mode::Alone => file.try_lock(),
+            Mode::Shared => file.try_lock_shared(),
+        };
+        match tried {
+            Ok(()) => Ok(Some(Locked { file }).filter(|locked| locked.is_at(&path))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(failed("lock", &path, Happened::No, error)),
         }
     }
 
@@ -110,6 +93,43 @@ impl Drop for Locked {
     }
 }
 
+/// Pauses that grow. They are counted, not measured: a slow machine waits longer, which is
+/// harmless.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    waited: Duration,
+    pause: Duration,
+}
+
+impl Default for Waiting {
+    fn default() -> Waiting {
+        Waiting { waited: Duration::ZERO, pause: FIRST_PAUSE }
+    }
+}
+
+impl Waiting {
+    /// Waits a moment for whoever holds the lock; an error after 2 s in all.
+    pub(super) fn pause(&mut self, work: &Folder) -> Result<(), StoreError> {
+        if self.waited >= LOCK_WAIT {
+            let path = work.path_of(LOCK_FILE);
+            let path = path.display();
+            return Err(StoreError::new(
+                StoreErrorKind::Transient,
+                Happened::No,
+                format!(
+                    "the lock {path} is held by another process for {} s; is one stopped, or the \
+                     disk slow? `fuser {path}` names it",
+                    LOCK_WAIT.as_secs()
+                ),
+            ));
+        }
+        sleep(self.pause);
+        self.waited += self.pause;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        Ok(())
+    }
+}
+
 #[allow(clippy::disallowed_methods, reason = "waits for another process, in a blocking thread")]
 fn sleep(pause: Duration) {
     std::thread::sleep(pause);
@@ -118,10 +138,15 @@ fn sleep(pause: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::dir::folder::{Access, Root};
+
+    fn root_of(dir: &tempfile::TempDir) -> Root {
+        Root { path: dir.path().into(), access: Access::Owner }
+    }
 
     fn work() -> (tempfile::TempDir, Folder) {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let root = Folder::root(dir.path()).expect("opened");
+        let root = Folder::root(&root_of(&dir)).expect("opened");
         let work = work_folder(&root).expect("made");
         (dir, work)
     }
@@ -135,11 +160,41 @@ mod tests {
         assert!(error.to_string().contains("held by another process"), "{error}");
 
         drop(held);
-        let root = Folder::root(dir.path()).expect("opened");
+        let root = Folder::root(&root_of(&dir)).expect("opened");
         let first = Locked::shared(&root).expect("free");
         let second = Locked::shared(&root).expect("shared");
         drop((first, second));
         let _alone = Locked::alone(&work).expect("free again");
+    }
+
+    fn mode(work: &Folder) -> u32 {
+        fs::metadata(work.path_of(LOCK_FILE)).expect("there").mode() & 0o7777
+    }
+
+    #[test]
+    fn regression_the_lock_is_only_for_those_who_take_part() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (dir, work) = work();
+        drop(Locked::alone(&work).expect("free"));
+        assert_eq!(mode(&work), 0o600);
+        let group = Root { access: Access::Group, ..root_of(&dir) };
+        let of_group = work_folder(&Folder::root(&group).expect("opened")).expect("there");
+        for (before, owner, group) in [
+            // As earlier versions made it, by the umask.
+            (0o644, 0o600, 0o660),
+            (0o664, 0o600, 0o660),
+            (0o640, 0o600, 0o660),
+            (0o600, 0o600, 0o660),
+            // Left as the group has it.
+            (0o660, 0o660, 0o660),
+        ] {
+            for (work, after) in [(&work, owner), (&of_group, group)] {
+                let set = fs::Permissions::from_mode(before);
+                fs::set_permissions(work.path_of(LOCK_FILE), set).expect("set");
+                drop(Locked::alone(work).expect("free"));
+                assert_eq!(mode(work), after, "{before:o}");
+            }
+        }
     }
 
     #[test]

@@ -208,6 +208,62 @@ async fn a_lock_held_by_a_stopped_process_is_a_transient_error() {
 }
 
 #[tokio::test]
+async fn the_group_may_write_what_is_made_for_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = DirStore::open_for_group(dir.path()).expect("opened");
+    done(store.create("app/deep/a", "x".into()).await);
+    let mode = |path: &str| {
+        fs::metadata(dir.path().join(path)).expect("there").permissions().mode() & 0o7777
+    };
+    for folder in [".tenure", "app", "app/deep"] {
+        assert_eq!(mode(folder) & 0o2070, 0o2070, "{folder}: {:o}", mode(folder));
+    }
+    assert_eq!(mode("app/deep/a") & 0o060, 0o060);
+    assert_eq!(mode(".tenure/lock"), 0o660);
+}
+
+/// The user of this test, by whom its files are.
+fn is_root(dir: &tempfile::TempDir) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    fs::metadata(dir.path()).expect("there").uid() == 0
+}
+
+#[tokio::test]
+async fn regression_who_may_only_read_cannot_stop_an_election() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    let (dir, store) = store();
+    let etag = done(store.create("app/a", "x".into()).await);
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
+    // Others can be played by root alone.
+    if is_root(&dir) {
+        for (path, readable) in [("app/a", true), (".tenure/lock", false)] {
+            let mut cat = std::process::Command::new("cat");
+            let output = cat.arg(dir.path().join(path)).uid(65_534).output().expect("started");
+            assert_eq!(output.status.success(), readable, "{path}: {output:?}");
+        }
+    }
+    done(store.replace("app/a", "y".into(), etag).await);
+}
+
+/// Without the lock a folder is walked again if it changes meanwhile.
+#[tokio::test]
+async fn who_may_not_open_the_lock_can_list() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (dir, store) = store();
+    done(store.create("app/a", "x".into()).await);
+    let lock = dir.path().join(".tenure/lock");
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o000)).expect("set");
+    assert_eq!(keys_of(&store, "").await, ["app/a"]);
+    // Root may open all; then there is nothing to see here.
+    if !is_root(&dir) {
+        let denied = StoreErrorKind::AccessDenied;
+        refuses(store.create("b", "x".into()).await, denied, "processes of one user");
+    }
+}
+
+#[tokio::test]
 async fn losing_leaves_no_file_behind() {
     let (_dir, store) = store();
     done(store.create("a", "x".into()).await);

@@ -1,13 +1,15 @@
 //! Conditional writes: aside first, then checked and renamed under the lock.
 
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::content;
 use super::failure::{failed, in_the_way};
 use super::folder::{Folder, Named, Way, time_of_day, work_folder};
-use super::key;
 use super::lock::Locked;
+use super::unsynced::{self, Mark};
+use super::{key, sync};
 use crate::clock;
 use crate::store::{ETag, Happened, PutOutcome, StoreError};
 
@@ -42,26 +44,34 @@ pub(super) fn put(
     // Looked at before anything is written, so that losing a race costs no file.
     let writes = match condition.check(way.folder(), name)? {
         Ok(writes) => writes,
-        Err(refusal) => return refused(&way, refusal),
+        Err(refusal) => {
+            // A refusal may show the caller that an earlier write of its own succeeded, unanswered
+            // so far. It will count on that write.
+            unsynced::ensure(&way, key)?;
+            return Ok(refusal);
+        }
     };
     let work = work_folder(way.root())?;
-    let draft = Draft::write(&work, &content::encode(writes, body))?;
+    let bytes = content::encode(writes, body);
+    let draft = Draft::write(&work, |file| file.write_all(&bytes))?;
     let locked = Locked::alone(&work)?;
     if let Err(refusal) = condition.check(way.folder(), name)? {
-        drop((locked, draft));
-        return refused(&way, refusal);
+        unsynced::settle(&locked, &work, &way, key)?;
+        return Ok(refusal);
     }
-    draft.publish(way.folder(), name)?;
+    let mark = Mark::set(&work, key)?;
+    if let Err(error) = draft.publish(way.folder(), name) {
+        if error.happened() == Happened::No {
+            mark.withdraw();
+        }
+        return Err(error);
+    }
+    // The lock is held until the mark is gone: whoever has the lock and finds a mark knows that
+    // nobody is about to remove it.
+    way.sync()?;
+    mark.clear();
     drop(locked);
-    way.sync()?;
     Ok(PutOutcome::Done { etag: Some(content::etag(writes, body)) })
-}
-
-/// A refusal may show the caller that an earlier write of its own succeeded, unanswered so far. It
-/// will count on that write, so it must outlive a crash of the machine from now on.
-fn refused(way: &Way, refusal: PutOutcome) -> Result<PutOutcome, StoreError> {
-    way.sync()?;
-    Ok(refusal)
 }
 
 impl Condition {
@@ -95,13 +105,17 @@ fn first_count() -> u64 {
 }
 
 /// A file that is not an object yet. Removed when dropped.
-struct Draft<'a> {
+pub(super) struct Draft<'a> {
     work: &'a Folder,
     name: String,
 }
 
 impl Draft<'_> {
-    fn write<'a>(work: &'a Folder, bytes: &[u8]) -> Result<Draft<'a>, StoreError> {
+    /// A new file with what `fill` writes into it, on the disk.
+    pub(super) fn write<'a>(
+        work: &'a Folder,
+        fill: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> Result<Draft<'a>, StoreError> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         // The time keeps apart processes that share a number, as in two containers.
         let name = format!(
@@ -112,14 +126,15 @@ impl Draft<'_> {
         );
         let mut file = work.new_file(&name)?;
         let draft = Draft { work, name };
-        file.write_all(bytes)
-            .and_then(|()| file.sync_all())
-            .map_err(|error| failed("write", &work.path_of(&draft.name), Happened::No, error))?;
+        let path = work.path_of(&draft.name);
+        fill(&mut file)
+            .and_then(|()| sync::file(&file, &path))
+            .map_err(|error| failed("write", &path, Happened::No, error))?;
         Ok(draft)
     }
 
     /// Makes it the object of this name.
-    fn publish(self, folder: &Folder, name: &str) -> Result<(), StoreError> {
+    pub(super) fn publish(self, folder: &Folder, name: &str) -> Result<(), StoreError> {
         self.work.rename(&self.name, folder, name)
     }
 }

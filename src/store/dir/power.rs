@@ -1,0 +1,369 @@
+//! A model of the disk, for tests: what it would show after a power loss at this moment, and syncs
+//! that fail. It sees what happens in its own thread.
+//!
+//! A failed sync is the worst that Linux allows: what was to be written is forgotten, and a later
+//! sync succeeds without it.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+
+use super::folder::{Access, Root};
+use super::write::{self, Condition};
+use super::{GetOutcome, PutOutcome, StoreError, delete, get, listing};
+use crate::store::{ETag, Happened, StoreErrorKind};
+
+/// What becomes of a sync.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Works,
+    Fails,
+    /// The process dies before it.
+    Dies,
+}
+
+/// Unwinds in place of the death of a process.
+struct Died;
+
+type Choose = Box<dyn FnMut(&Path) -> Fate>;
+
+struct Disk {
+    choose: Choose,
+    /// What the names in folders stand for on the disk.
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    folders: BTreeSet<PathBuf>,
+    /// By inode, each kept open so that no other file gets its number.
+    synced: BTreeMap<u64, File>,
+    forgotten: BTreeMap<u64, File>,
+}
+
+thread_local! {
+    static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) };
+}
+
+fn with_disk<T: Default>(work: impl FnOnce(&mut Disk) -> T) -> T {
+    DISK.with_borrow_mut(|disk| disk.as_mut().map(work).unwrap_or_default())
+}
+
+/// What becomes of the sync of a file or a folder; `None` without such a disk.
+pub(super) fn sync(path: &Path) -> Option<io::Result<()>> {
+    let fate = with_disk(|disk| Some((disk.choose)(path)))?;
+    Some(match fate {
+        Fate::Dies => resume_unwind(Box::new(Died)),
+        Fate::Fails => {
+            with_disk(|disk| disk.forget(path));
+            Err(Errno::EIO.into())
+        }
+        Fate::Works => {
+            with_disk(|disk| disk.keep(path));
+            Ok(())
+        }
+    })
+}
+
+fn opened(path: &Path) -> (u64, File) {
+    let file = File::open(path).expect("it is there");
+    (file.metadata().expect("it is open").ino(), file)
+}
+
+/// The folders and the other files in a folder.
+fn children(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let entries = fs::read_dir(path).expect("it is there");
+    entries.map(|entry| entry.expect("an entry").path()).partition(|path| path.is_dir())
+}
+
+impl Disk {
+    /// What this sync was to write.
+    fn forget(&mut self, path: &Path) {
+        let files = if path.is_dir() { children(path).1 } else { vec![path.to_owned()] };
+        for (path, (inode, file)) in files.into_iter().map(|path| (path.clone(), opened(&path))) {
+            if self.files.get(&path) != fs::read(&path).ok().as_ref() {
+                self.forgotten.insert(inode, file);
+            }
+        }
+    }
+
+    fn keep(&mut self, folder: &Path) {
+        if !folder.is_dir() {
+            let (inode, file) = opened(folder);
+            self.synced.insert(inode, file);
+            return;
+        }
+        let (folders, files) = children(folder);
+        self.folders.extend(folders);
+        self.files.retain(|path, _| path.parent() != Some(folder) || files.contains(path));
+        for path in files {
+            let (inode, _) = opened(&path);
+            if !self.forgotten.contains_key(&inode) && self.synced.contains_key(&inode) {
+                self.files.insert(path.clone(), fs::read(path).expect("it is there"));
+            }
+        }
+    }
+}
+
+/// A directory on that disk.
+struct Scene {
+    dir: tempfile::TempDir,
+    root: Root,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = fs::canonicalize(dir.path()).expect("there").into();
+        let scene = Scene { dir, root: Root { path, access: Access::Owner } };
+        scene.fates(|_| Fate::Works);
+        scene
+    }
+
+    fn fates(&self, choose: impl FnMut(&Path) -> Fate + 'static) {
+        let choose: Choose = Box::new(choose);
+        DISK.with_borrow_mut(|disk| match disk {
+            Some(disk) => disk.choose = choose,
+            None => {
+                let (files, folders) = (BTreeMap::new(), BTreeSet::new());
+                let (synced, forgotten) = (BTreeMap::new(), BTreeMap::new());
+                *disk = Some(Disk { choose, files, folders, synced, forgotten });
+            }
+        });
+    }
+
+    /// The next syncs of folders go this way, and then they work.
+    fn folders(&self, fates: &[Fate]) {
+        let mut fates = fates.to_vec().into_iter();
+        self.fates(
+            move |path| {
+                if path.is_dir() { fates.next().unwrap_or(Fate::Works) } else { Fate::Works }
+            },
+        );
+    }
+
+    fn put(&self, key: &str, body: &str, over: Option<&ETag>) -> Option<Put> {
+        let condition = over.map_or(Condition::Absent, |etag| Condition::Is(etag.clone()));
+        let folder = super::Folder::root(&self.root).expect("there");
+        unless_it_dies(|| write::put(folder, key, body.as_bytes(), &condition))
+    }
+
+    fn get(&self, key: &str) -> Result<GetOutcome, StoreError> {
+        get(&self.root, key, None, 1_000)
+    }
+
+    /// What all processes see.
+    fn seen(&self, key: &str) -> Option<Vec<u8>> {
+        fs::read(self.root.path.join(key)).ok()
+    }
+
+    /// What a power loss would leave.
+    fn survives(&self, key: &str) -> Option<Vec<u8>> {
+        let path = self.root.path.join(key);
+        with_disk(|disk| {
+            let root = &*self.root.path;
+            let mut above = path.ancestors().skip(1).take_while(|folder| *folder != root);
+            let folders = above.all(|folder| disk.folders.contains(folder));
+            disk.files.get(&path).filter(|_| folders).cloned()
+        })
+    }
+
+    #[track_caller]
+    fn is_on_the_disk(&self, key: &str, why: &str) {
+        let (seen, survives) = (self.seen(key), self.survives(key));
+        assert!(seen.is_some(), "{key} is not there: {why}");
+        assert_eq!(seen, survives, "{key} would be lost: {why}");
+    }
+}
+
+type Put = Result<PutOutcome, StoreError>;
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        DISK.with_borrow_mut(Option::take);
+    }
+}
+
+/// `None` if the process died.
+fn unless_it_dies<T>(work: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => Some(done),
+        Err(died) if died.is::<Died>() => None,
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+#[track_caller]
+fn maybe(put: Option<Put>) {
+    let error = put.expect("it lives").expect_err("the sync failed");
+    assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Transient, Happened::Maybe));
+}
+
+#[test]
+fn regression_what_is_read_back_after_a_failed_sync_is_on_the_disk() {
+    for folders in [0, 1] {
+        let scene = Scene::new();
+        scene.folders(&[&vec![Fate::Works; folders][..], &[Fate::Fails]].concat());
+        maybe(scene.put("app/a", "one", None));
+        assert_eq!(scene.survives("app/a"), None);
+        assert!(matches!(scene.get("app/a"), Ok(GetOutcome::Found(_))));
+        scene.is_on_the_disk("app/a", "it was read");
+    }
+}
+
+#[test]
+fn regression_a_sync_that_works_after_one_that_failed_proves_nothing() {
+    let scene = Scene::new();
+    scene.folders(&[Fate::Fails]);
+    maybe(scene.put("a", "one", None));
+    scene.put("b", "syncs the folder", None).expect("alive").expect("written");
+    assert_eq!(scene.survives("a"), None, "forgotten by the disk");
+    scene.get("a").expect("read");
+    scene.is_on_the_disk("a", "it was read");
+}
+
+#[test]
+fn regression_a_refusal_shows_only_what_is_on_the_disk() {
+    let scene = Scene::new();
+    scene.folders(&[Fate::Fails]);
+    maybe(scene.put("a", "one", None));
+    let refused = scene.put("a", "again", None).expect("alive").expect("answered");
+    assert_eq!(refused, PutOutcome::Refused);
+    scene.is_on_the_disk("a", "it made the store refuse");
+}
+
+#[test]
+fn regression_what_a_killed_process_renamed_is_on_the_disk_before_it_is_shown() {
+    let scene = Scene::new();
+    scene.folders(&[Fate::Dies]);
+    assert!(scene.put("a", "one", None).is_none(), "it died");
+    assert!(scene.seen("a").is_some() && scene.survives("a").is_none());
+    let page = listing::list(&scene.root, "", "", 10).expect("listed");
+    assert_eq!(page.entries.len(), 1);
+    scene.is_on_the_disk("a", "it was listed");
+}
+
+#[test]
+fn while_the_disk_fails_nothing_is_shown_that_may_be_lost() {
+    let scene = Scene::new();
+    scene.folders(&[Fate::Fails; 4]);
+    maybe(scene.put("a", "one", None));
+    for error in [
+        scene.get("a").map(drop),
+        scene.put("a", "again", None).expect("alive").map(drop),
+        listing::list(&scene.root, "", "", 10).map(drop),
+    ] {
+        let error = error.expect_err("the disk fails");
+        assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Transient, Happened::No));
+        assert!(error.to_string().contains("a power loss may undo that"), "{error}");
+    }
+    scene.get("a").expect("the disk works again");
+    scene.is_on_the_disk("a", "it was read");
+    assert_eq!(marks(&scene), 0);
+}
+
+#[test]
+fn the_settled_object_keeps_its_version_and_its_date() {
+    let scene = Scene::new();
+    scene.folders(&[Fate::Fails]);
+    maybe(scene.put("a", "one", None));
+    let (bytes, path) = (scene.seen("a"), scene.root.path.join("a"));
+    let date = || fs::metadata(&path).expect("there").modified().expect("a date");
+    let before = (date(), fs::metadata(&path).expect("there").ino());
+    scene.get("a").expect("read");
+    assert_eq!((scene.seen("a"), date()), (bytes, before.0));
+    assert_ne!(fs::metadata(&path).expect("there").ino(), before.1, "written once more");
+}
+
+#[test]
+fn regression_what_is_being_synced_is_not_shown_yet() {
+    use std::sync::mpsc::channel;
+    let scene = Scene::new();
+    let (reached, at_sync) = channel();
+    let (go_on, told) = channel::<()>();
+    let root = scene.root.clone();
+    let writer = std::thread::spawn(move || {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let scene = Scene { dir, root };
+        scene.fates(move |path| {
+            if path.is_dir() {
+                reached.send(()).expect("awaited");
+                told.recv().expect("told");
+            }
+            Fate::Works
+        });
+        scene.put("a", "one", None).expect("alive").expect("written")
+    });
+    at_sync.recv().expect("it writes");
+    let error = scene.get("a").expect_err("nobody knows yet");
+    assert_eq!(error.kind(), StoreErrorKind::Transient, "{error}");
+    go_on.send(()).expect("awaited");
+    assert!(matches!(writer.join().expect("no panic"), PutOutcome::Done { .. }));
+    assert!(matches!(scene.get("a"), Ok(GetOutcome::Found(_))));
+}
+
+/// How many objects are not known to be on the disk.
+fn marks(scene: &Scene) -> usize {
+    let work = scene.dir.path().join(".tenure");
+    let files = if work.exists() { children(&work).1 } else { Vec::new() };
+    let marked = |path: &&PathBuf| path.to_string_lossy().contains("/unsynced-");
+    files.iter().filter(marked).count()
+}
+
+/// Whatever fails and whoever dies: what an answer rests on survives a power loss right after it.
+#[test]
+fn whatever_is_answered_survives_a_power_loss() {
+    const KEYS: [&str; 3] = ["a", "app/b", "app/deep/c"];
+    let (mut shown, mut settled) = (0, 0);
+    for seed in 0..300 {
+        let (scene, mut rng) = (Scene::new(), fastrand::Rng::with_seed(seed));
+        let mut fates = fastrand::Rng::with_seed(seed + 1_000_000);
+        scene.fates(move |_| match fates.u32(..10) {
+            0 | 1 => Fate::Fails,
+            2 => Fate::Dies,
+            _ => Fate::Works,
+        });
+        let mut etags = BTreeMap::<&str, ETag>::new();
+        for step in 0..40 {
+            let (key, why) = (KEYS[rng.usize(..KEYS.len())], format!("seed {seed}, step {step}"));
+            let before = marks(&scene);
+            match rng.u32(..10) {
+                0..4 => match scene.put(key, &why, etags.get(key)) {
+                    Some(Ok(PutOutcome::Done { etag })) => {
+                        etags.insert(key, etag.expect("an ETag"));
+                        scene.is_on_the_disk(key, &why);
+                    }
+                    Some(Ok(PutOutcome::Refused)) => scene.is_on_the_disk(key, &why),
+                    _ => {}
+                },
+                4..8 => match unless_it_dies(|| scene.get(key)) {
+                    Some(Ok(GetOutcome::Found(object))) => {
+                        etags.insert(key, object.etag);
+                        scene.is_on_the_disk(key, &why);
+                        shown += 1;
+                    }
+                    Some(Ok(GetOutcome::Missing)) => drop(etags.remove(key)),
+                    _ => {}
+                },
+                8 => {
+                    let page = unless_it_dies(|| listing::list(&scene.root, "", "", 10));
+                    let entries = page.and_then(Result::ok).map(|page| page.entries);
+                    for entry in entries.unwrap_or_default() {
+                        scene.is_on_the_disk(&entry.key, &why);
+                    }
+                }
+                _ => drop(unless_it_dies(|| delete::delete(&scene.root, &[key.to_owned()]))),
+            }
+            settled += usize::from(marks(&scene) < before);
+        }
+        scene.fates(|_| Fate::Works);
+        for key in KEYS {
+            if let GetOutcome::Found(_) = scene.get(key).expect("the disk works again") {
+                scene.is_on_the_disk(key, &format!("seed {seed}, at the end"));
+            }
+        }
+    }
+    assert!(shown > 1_000 && settled > 100, "{shown} shown, {settled} settled");
+}
