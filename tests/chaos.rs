@@ -69,6 +69,13 @@ fn on_a_directory() {
     chaos(Place::dir(dir.path()), 25);
 }
 
+/// What was acknowledged is also in what a power loss would leave.
+#[test]
+#[ignore = "needs a disk: scripts/failing-disk.sh -- cargo test --test chaos on_a_disk_that_fails"]
+fn on_a_disk_that_fails() {
+    chaos(Place::disk(), 40);
+}
+
 /// On Ceph, OSDs and gateways are killed as well.
 #[test]
 #[ignore = "needs a server: scripts/ceph.sh -- cargo test --test chaos that_is_not_ours"]

@@ -21,6 +21,8 @@ const KILL_MARGIN_NS: u64 = 200_000_000;
 pub struct Story {
     lives: Vec<Life>,
     manifest: Vec<(u64, Entry)>,
+    /// What a power loss would leave of it, where that is known.
+    kept: Option<Vec<(u64, Entry)>>,
     stalls: Vec<Stall>,
     renewals: Vec<(u64, Seen)>,
     wrong: Vec<String>,
@@ -50,7 +52,7 @@ impl Story {
         stalls: Stalls,
         validity: Duration,
     ) -> Story {
-        let manifest = place.manifest();
+        let (manifest, kept) = (place.manifest(), place.manifest_on_the_disk());
         let validity_ns = u64::try_from(validity.as_nanos()).expect("a short lease");
         let mut wrong = [&watch.wrong[..], &troop.unexpected[..]].concat();
         let mut lives = Vec::new();
@@ -86,6 +88,7 @@ impl Story {
             renewals: renewals.collect(),
             lives,
             manifest,
+            kept,
             stalls: stalls.seen(),
             wrong,
             compacted: troop.compacted(),
@@ -101,6 +104,10 @@ impl Story {
         }
         check_manifest(&self.manifest)?;
         let acknowledged = check_acknowledged(&self.lives, &self.manifest)?;
+        if let Some(kept) = &self.kept {
+            check_acknowledged(&self.lives, kept)
+                .map_err(|why| format!("after a power loss: {why}"))?;
+        }
         let nearest = check_leases(&self.lives, &self.stalls)?;
         check_order(&self.lives)?;
         let mut history = self.history();

@@ -25,6 +25,7 @@ fn life(epoch: u64, from_s: u64, until_s: u64) -> Life {
 fn story() -> Story {
     Story {
         lives: vec![life(1, 10, 12), life(2, 20, 22), life(3, 30, 32)],
+        kept: None,
         manifest: (1..=3).map(|epoch| (epoch, entry(epoch, 1))).collect(),
         stalls: Vec::new(),
         renewals: Vec::new(),

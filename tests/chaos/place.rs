@@ -25,6 +25,8 @@ pub struct Place {
     /// Until when the server is away, or the directory's lock is held.
     away_until_ns: Option<u64>,
     lock: Option<File>,
+    /// While this file exists, the directory's disk fails.
+    trigger: Option<PathBuf>,
 }
 
 enum Kind {
@@ -42,6 +44,8 @@ pub enum Harm {
     Restart,
     /// Somebody holds the directory's lock, so that nobody can write.
     Lock,
+    /// The disk fails each fsync for a while, and forgets what it was to write.
+    Disk,
     /// The connection breaks before or after the request has taken effect.
     CutBefore,
     CutAfter,
@@ -79,7 +83,7 @@ impl Place {
     }
 
     fn on(runtime: Runtime, kind: Kind, store: Arc<dyn Store>, prefix: String) -> Place {
-        Place { kind, store, runtime, prefix, away_until_ns: None, lock: None }
+        Place { kind, store, runtime, prefix, away_until_ns: None, lock: None, trigger: None }
     }
 
     pub fn server() -> Place {
@@ -91,6 +95,13 @@ impl Place {
     pub fn dir(path: &Path) -> Place {
         let store = Arc::new(DirStore::open(path).expect("a directory"));
         Place::new(Kind::Dir(path.to_owned()), store, String::new())
+    }
+
+    /// A directory on the disk of `scripts/failing-disk.sh`.
+    pub fn disk() -> Place {
+        let mut place = Place::dir(&disk("DISK_ROOT"));
+        place.trigger = Some(disk("DISK_TRIGGER"));
+        place
     }
 
     pub fn environment() -> Place {
@@ -165,6 +176,11 @@ impl Place {
         Ok(page.entries.iter().map(|entry| number(&entry.key, start)).collect())
     }
 
+    /// What a power loss would leave of the manifest, where that is known.
+    pub fn manifest_on_the_disk(&self) -> Option<Vec<(u64, child::Entry)>> {
+        self.trigger.as_ref().map(|_| Place::dir(&disk("DISK_IMAGE")).manifest())
+    }
+
     /// All of the manifest, by number.
     pub fn manifest(&self) -> Vec<(u64, child::Entry)> {
         let prefix = child::key(&self.prefix, 0).replace("00000000000000000000.json", "");
@@ -202,6 +218,9 @@ impl Place {
     pub fn harms(&self) -> Vec<Harm> {
         match &self.kind {
             Kind::Server(_) => Harm::OF_A_SERVER.to_vec(),
+            Kind::Dir(_) if self.trigger.is_some() => {
+                vec![Harm::Lock, Harm::Disk, Harm::Disk, Harm::Disk]
+            }
             Kind::Dir(_) => vec![Harm::Lock],
             Kind::Environment(_) => {
                 vec![Harm::Restart, Harm::CutAfter, Harm::CutAfter, Harm::CutAfter]
@@ -221,11 +240,16 @@ impl Place {
                 self.away_until_ns = Some(until_ns);
                 return Some(format!("away for {away:?}"));
             }
-            (Kind::Dir(path), Harm::Lock) if self.lock.is_none() => {
+            (Kind::Dir(path), Harm::Lock) if self.away_until_ns.is_none() => {
                 let lock = File::options().write(true).open(path.join(".tenure/lock")).ok()?;
                 lock.lock().expect("a lock");
                 (self.lock, self.away_until_ns) = (Some(lock), Some(until_ns));
                 return Some(format!("held for {away:?}"));
+            }
+            (Kind::Dir(_), Harm::Disk) if self.away_until_ns.is_none() => {
+                File::create(self.trigger.as_ref()?).expect("a file");
+                self.away_until_ns = Some(until_ns);
+                return Some(format!("fails for {away:?}"));
             }
             (Kind::Environment(proxies), Harm::Restart) => {
                 self.away_until_ns.is_none().then_some(())?;
@@ -276,6 +300,10 @@ impl Place {
 
     fn come_back(&mut self) {
         (self.away_until_ns, self.lock) = (None, None);
+        if let Some(trigger) = &self.trigger {
+            // It may not be there.
+            let _ = std::fs::remove_file(trigger);
+        }
         match &self.kind {
             Kind::Server(server) => server.go_away(false),
             Kind::Environment(proxies) => proxies.iter().for_each(|proxy| proxy.go_away(false)),
@@ -307,7 +335,7 @@ impl Place {
 
     /// Whether every kind of fault was met.
     pub fn all_met(&self, met: &BTreeMap<String, usize>) -> bool {
-        let of_requests = |harm: &Harm| !matches!(harm, Harm::Restart | Harm::Lock);
+        let of_requests = |harm: &Harm| !matches!(harm, Harm::Restart | Harm::Lock | Harm::Disk);
         let kinds: BTreeSet<_> = self.harms().into_iter().filter(of_requests).collect();
         met.len() == kinds.len()
     }
@@ -320,6 +348,10 @@ impl Place {
     pub fn delete_epoch_object(&self, epoch: u64) {
         self.at_last(|| self.store.delete(vec![self.epoch_key(epoch)]));
     }
+}
+
+fn disk(name: &str) -> PathBuf {
+    std::env::var_os(name).expect("set by scripts/failing-disk.sh").into()
 }
 
 fn runtime() -> Runtime {
