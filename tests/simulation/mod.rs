@@ -1,5 +1,6 @@
 //! Runs the shipped library under a simulated world: one seed, one timeline.
 
+pub mod application;
 pub mod bucket;
 pub mod calm;
 pub mod checkers;

@@ -1,51 +1,14 @@
 //! What one seed stands for: who takes part, with which settings, and what goes wrong.
 
+mod broken;
+mod extras;
+
 use std::time::Duration;
 
 use fastrand::Rng;
 use tenure::Layout;
 
-/// The part of a process, or of the simulation, that is deliberately wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Broken {
-    Nothing,
-    /// The lease counts from the answer to a write, not from its sending.
-    LeaseFromAnswer,
-    /// The observer's timer starts before the request that shows the ETag.
-    TimerFromRequest,
-    /// Both clocks stand still in suspend.
-    ClockStopsInSuspend,
-    /// A renewal that was refused counts as done.
-    RefusalIgnored,
-    /// The application keeps its token instead of asking for it.
-    TokenKept,
-    /// A deposed epoch is succeeded as if its holder knew.
-    DepositionNotWaited,
-    /// The store creates what exists already.
-    StoreCreatesAgain,
-    /// The store overwrites whatever the ETag.
-    StoreReplacesBlindly,
-    /// The compactor deletes the newest epoch object, too.
-    NewestCompacted,
-    /// The store refuses every seal by another than the holder.
-    SealsRefused,
-    /// The fenced resource takes any token.
-    ResourceForgets,
-    /// The application counts the tokens by itself.
-    TokenGuessed,
-    /// A resignation that was refused counts as done.
-    RefusedSealCounts,
-    /// An observer that is restarted all the time reads through a cache that forgets nothing.
-    ObserverBehindACache,
-    /// One candidate's clock runs at four times the rate.
-    ClockRuns,
-    /// Half-way through, the store begins to deny creates and deletes.
-    WritesDenied,
-    /// The application panics.
-    Panics,
-    /// A holder is succeeded before its lease has lapsed.
-    LapseNotWaited,
-}
+pub use broken::Broken;
 
 /// A whole run.
 #[derive(Debug, Clone)]
@@ -210,43 +173,6 @@ impl Plan {
         self.compactors.clear();
         self.twice_after_compaction = false;
         self
-    }
-
-    /// What a candidate may wish beyond the rules. Drawn apart, so that the rest of a seed stays what
-    /// it was.
-    fn add_preferences(&mut self) {
-        let rng = &mut Rng::with_seed(self.seed ^ 0x0af7_e12c);
-        for candidate in &mut self.candidates {
-            candidate.at_lapse = rng.f64() < 0.1;
-            candidate.names = rng.f64() < 0.3;
-            candidate.hears = rng.f64() < 0.1;
-            if rng.f64() < 0.1 {
-                candidate.priority_delay = candidate.validity.mul_f64(rng.f64());
-            }
-        }
-    }
-
-    /// A create meets its own repetition only if its epoch is compacted soon.
-    fn favour_repetition(&mut self) {
-        self.network.twice = self.network.twice.max(0.3);
-        let (min_age, interval) = (Duration::ZERO, self.longest_validity() / 4);
-        self.compactors.push(CompactorKnobs { keep: 1, min_age, interval });
-    }
-
-    /// A timer that starts too early by one request's way is hidden by the drift, by the jitter
-    /// before a seal and by every renewal: it shows when a slow poll meets a leader's last renewal.
-    fn favour_slow_polls(&mut self) {
-        self.drift = 0.0;
-        self.rtt /= 10;
-        self.network = Network { tail: 0.15, ..Network::default() };
-        self.stops = Stops { pause: 1, outage: 1, ..self.stops.clone() };
-        self.stops.every = self.longest_validity() * 2;
-        for candidate in &mut self.candidates {
-            candidate.rate = 1_000_000;
-            candidate.renew = Some(candidate.validity / 10);
-            candidate.poll = candidate.validity / 20;
-            candidate.takeover_delay = Duration::ZERO;
-        }
     }
 
     fn candidate(

@@ -1,0 +1,43 @@
+//! The deliberately broken variants: each must be caught by a check.
+
+/// The part of a process, or of the simulation, that is deliberately wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    Nothing,
+    /// The lease counts from the answer to a write, not from its sending.
+    LeaseFromAnswer,
+    /// The observer's timer starts before the request that shows the ETag.
+    TimerFromRequest,
+    /// Both clocks stand still in suspend.
+    ClockStopsInSuspend,
+    /// A renewal that was refused counts as done.
+    RefusalIgnored,
+    /// The application keeps its token instead of asking for it.
+    TokenKept,
+    /// A deposed epoch is succeeded as if its holder knew.
+    DepositionNotWaited,
+    /// The store creates what exists already.
+    StoreCreatesAgain,
+    /// The store overwrites whatever the ETag.
+    StoreReplacesBlindly,
+    /// The compactor deletes the newest epoch object, too.
+    NewestCompacted,
+    /// The store refuses every seal by another than the holder.
+    SealsRefused,
+    /// The fenced resource takes any token.
+    ResourceForgets,
+    /// The application counts the tokens by itself.
+    TokenGuessed,
+    /// A resignation that was refused counts as done.
+    RefusedSealCounts,
+    /// An observer that is restarted all the time reads through a cache that forgets nothing.
+    ObserverBehindACache,
+    /// One candidate's clock runs at four times the rate.
+    ClockRuns,
+    /// Half-way through, the store begins to deny creates and deletes.
+    WritesDenied,
+    /// The application panics.
+    Panics,
+    /// A holder is succeeded before its lease has lapsed.
+    LapseNotWaited,
+}

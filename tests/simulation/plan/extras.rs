@@ -1,0 +1,46 @@
+//! What is drawn on top of a plan, each with dice of its own, so that the rest of a seed stays what
+//! it was; and what makes a plan favour one kind of trouble.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::{CompactorKnobs, Network, Plan, Stops};
+
+impl Plan {
+    /// What a candidate may wish beyond the rules.
+    pub(super) fn add_preferences(&mut self) {
+        let rng = &mut Rng::with_seed(self.seed ^ 0x0af7_e12c);
+        for candidate in &mut self.candidates {
+            candidate.at_lapse = rng.f64() < 0.1;
+            candidate.names = rng.f64() < 0.3;
+            candidate.hears = rng.f64() < 0.1;
+            if rng.f64() < 0.1 {
+                candidate.priority_delay = candidate.validity.mul_f64(rng.f64());
+            }
+        }
+    }
+
+    /// A create meets its own repetition only if its epoch is compacted soon.
+    pub(super) fn favour_repetition(&mut self) {
+        self.network.twice = self.network.twice.max(0.3);
+        let (min_age, interval) = (Duration::ZERO, self.longest_validity() / 4);
+        self.compactors.push(CompactorKnobs { keep: 1, min_age, interval });
+    }
+
+    /// A timer that starts too early by one request's way is hidden by the drift, by the jitter
+    /// before a seal and by every renewal: it shows when a slow poll meets a leader's last renewal.
+    pub(super) fn favour_slow_polls(&mut self) {
+        self.drift = 0.0;
+        self.rtt /= 10;
+        self.network = Network { tail: 0.15, ..Network::default() };
+        self.stops = Stops { pause: 1, outage: 1, ..self.stops.clone() };
+        self.stops.every = self.longest_validity() * 2;
+        for candidate in &mut self.candidates {
+            candidate.rate = 1_000_000;
+            candidate.renew = Some(candidate.validity / 10);
+            candidate.poll = candidate.validity / 20;
+            candidate.takeover_delay = Duration::ZERO;
+        }
+    }
+}
