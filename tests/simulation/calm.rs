@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::clock::MOST_SLEWED;
 use super::plan::{Knobs, Plan};
 use super::world::{Member, World, now, sleep};
 
@@ -73,6 +74,9 @@ async fn stays(world: &World, recovered: Duration) {
 /// seal, the create and the confirm, five for the check of the store, three to spare.
 const ROUND_TRIPS: u32 = 12;
 
+/// The rate of a clock that is slewed as far back as a time daemon may.
+const SLOWED: f64 = 1.0 - MOST_SLEWED as f64 / 1e6;
+
 /// By the slowest clock: validity × (1 + drift) + poll, and what else the protocol may wait for:
 /// the jitter of a tenth before a seal, the takeover delay, the timeout (a fifth) of a request that
 /// hung when the faults ended. An application that polls by itself with `try_campaign` sees the
@@ -93,6 +97,7 @@ fn bound(plan: &Plan) -> Duration {
     let polls = polls.unwrap_or_default();
     let delay = most(&|knobs| knobs.takeover_delay).unwrap_or_default();
     let slowest = plan.candidates.iter().map(|knobs| knobs.rate).min().unwrap_or(1_000_000);
+    let slowest = slowest as f64 * if plan.stops.slew > 0 { SLOWED } else { 1.0 };
     let local = validity.mul_f64(1.0 + plan.drift) + validity / 10 + validity / 5 + delay + polls;
-    local.mul_f64(1e6 / slowest as f64) + plan.rtt * ROUND_TRIPS
+    local.mul_f64(1e6 / slowest) + plan.rtt * ROUND_TRIPS
 }

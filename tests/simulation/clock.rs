@@ -1,4 +1,5 @@
-//! The clocks of one simulated process: an offset, a rate, and what suspends do to them.
+//! The clocks of one simulated machine: offsets, a rate, slewing, steps, and what suspends do to
+//! them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,10 +10,23 @@ use super::world::now;
 
 const MILLION: u64 = 1_000_000;
 
-/// Both clocks of one machine.
+/// How far chrony slews the system clock at most by default (`maxslewrate`), in millionths.
+pub const MOST_SLEWED: i64 = 83_333;
+
+/// All clocks of one machine.
 #[derive(Debug)]
 pub struct SimClock {
     state: Mutex<State>,
+}
+
+/// Whether the machine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Power {
+    Runs,
+    /// The boot and the wall clock are set on by the time that the suspend took.
+    Suspended,
+    /// Stopped by its host: only the wall clock is set afterwards.
+    Paused,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -21,9 +35,11 @@ struct State {
     at: Duration,
     boot: Duration,
     wall: Duration,
-    /// Millionths of a local second in a simulated one.
+    /// Millionths of a local second in a simulated one: what the oscillator does.
     rate: u64,
-    boot_stands: bool,
+    /// By how many millionths of its rate a time daemon speeds the boot and the wall clock up.
+    slew: i64,
+    power: Power,
     /// By how much a broken process reads too early.
     behind: Duration,
     /// The same, but for readings at this very instant only.
@@ -37,7 +53,8 @@ impl SimClock {
             boot,
             wall,
             rate,
-            boot_stands: false,
+            slew: 0,
+            power: Power::Runs,
             behind: Duration::ZERO,
             behind_at: None,
         };
@@ -49,8 +66,12 @@ impl SimClock {
         self.state.lock().unwrap().show(now())
     }
 
-    pub fn stop_boot(&self, stands: bool) {
-        self.change(|state| state.boot_stands = stands);
+    pub fn power(&self, power: Power) {
+        self.change(|state| state.power = power);
+    }
+
+    pub fn slew(&self, millionths: i64) {
+        self.change(|state| state.slew = millionths);
     }
 
     pub fn step_wall(&self, forward: bool, by: Duration) {
@@ -83,10 +104,16 @@ impl SimClock {
 impl State {
     fn show(&self, now: Duration) -> Moment {
         let local = scale(now - self.at, self.rate);
-        Moment {
-            boot: if self.boot_stands { self.boot } else { self.boot + local },
-            wall: self.wall + local,
-        }
+        // Nothing is slewed while the kernel does not run.
+        let (boot, wall) = match self.power {
+            Power::Runs => {
+                let slewed = scale(local, MILLION.saturating_add_signed(self.slew));
+                (slewed, slewed)
+            }
+            Power::Suspended => (local, local),
+            Power::Paused => (Duration::ZERO, local),
+        };
+        Moment { boot: self.boot + boot, wall: self.wall + wall }
     }
 }
 

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use calm::{Recovery, calm};
-use faults::{Slot, inject};
+use faults::{Slot, inject, slew};
 use plan::{Broken, Plan};
 use tenure::Layout;
 use tenure::drawing::Drawing;
@@ -113,6 +113,9 @@ async fn live(world: &Arc<World>) -> Option<Recovery> {
             _ => peers::start_foreign(world, validity),
         });
     }
+    if plan.stops.slew > 0 {
+        slots.iter().for_each(|slot| slew(world, slot.who));
+    }
     let operator = plan.operator.then(|| peers::join_operator(world));
     inject(world, &mut slots, &others, operator).await;
     calm(world).await
@@ -125,6 +128,7 @@ fn count_settings(world: &World) {
     let settings = [
         ("runs beyond the drift", plan.beyond_drift),
         ("runs with a foreign peer", plan.foreign),
+        ("runs with slewed clocks", plan.stops.slew > 0),
         ("runs with a min_age of 0", plan.compactors.iter().any(|knobs| knobs.min_age.is_zero())),
         ("runs with one name for two", twins > 1),
     ];

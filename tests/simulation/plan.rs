@@ -107,6 +107,7 @@ pub struct Stops {
     pub blackout: u32,
     pub wall_forward: u32,
     pub wall_back: u32,
+    pub slew: u32,
     pub depose: u32,
     /// Between two of them, on average.
     pub every: Duration,
@@ -155,7 +156,10 @@ impl Plan {
             plan.favour_repetition();
         }
         match broken {
-            Broken::Nothing => plan.add_preferences(),
+            Broken::Nothing => {
+                plan.add_preferences();
+                plan.add_slewing();
+            }
             Broken::TimerFromRequest => plan.favour_slow_polls(),
             // The check of the store would find these two.
             Broken::StoreCreatesAgain | Broken::StoreReplacesBlindly => {
@@ -296,6 +300,7 @@ fn stops(rng: &mut Rng, validity: Duration, broken: Broken) -> Stops {
         blackout: weight() / 2,
         wall_forward: weight() / 2,
         wall_back: weight() / 2,
+        slew: 0,
         depose: 3,
         every,
     };

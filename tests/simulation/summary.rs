@@ -10,13 +10,14 @@ use super::calm::Recovery;
 use super::world::Counts;
 
 /// What must have happened at least once, or the checks have checked nothing.
-const HAPPENED: [&str; 36] = [
+const HAPPENED: [&str; 37] = [
     "409",
     "503",
     "503 after taking effect",
     "answers lost",
     "at-risk recoveries",
     "blackouts",
+    "clocks slewed",
     "connections cut",
     "crashes",
     "created epochs deposed at once",

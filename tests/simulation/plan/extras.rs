@@ -21,6 +21,29 @@ impl Plan {
         }
     }
 
+    /// Time daemons that correct clocks by their rate, in phases.
+    pub(super) fn add_slewing(&mut self) {
+        let rng = &mut Rng::with_seed(self.seed ^ 0x51e3_5ca1);
+        if rng.f64() < 0.3 {
+            self.stops.slew = rng.u32(4..=8);
+            // A leader that cannot renew believes to the end of its lease.
+            self.stops.outage += 3;
+            if rng.bool() {
+                self.show_slewing();
+            }
+        }
+    }
+
+    /// A clock that is a twelfth too fast is hidden by the drift, and by polls that are rare.
+    fn show_slewing(&mut self) {
+        self.drift = 0.0;
+        for candidate in &mut self.candidates {
+            candidate.rate = 1_000_000;
+            candidate.poll = candidate.validity / 20;
+            candidate.takeover_delay = Duration::ZERO;
+        }
+    }
+
     /// A create meets its own repetition only if its epoch is compacted soon.
     pub(super) fn favour_repetition(&mut self) {
         self.network.twice = self.network.twice.max(0.3);
