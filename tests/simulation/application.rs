@@ -91,6 +91,9 @@ impl Candidate {
                 // A loss shows at the next check.
                 let _ = leadership.proclaim(proclaimed).await;
             }
+            if self.knobs.calls.is_some() && self.world.chance(0.3) {
+                self.call_leadership(&leadership, id).await;
+            }
             self.rest().await;
         }
         self.leave(leadership, id).await;
@@ -132,25 +135,13 @@ impl Candidate {
 
     async fn leave(&self, leadership: Leadership, id: usize) {
         if self.world.chance(0.3) {
-            self.world.over(id, "dropped");
-            return drop(leadership);
+            return self.let_go(leadership, id);
         }
-        // From this call on `check()` fails, so this is where the belief ends.
-        let lost = leadership.check().err();
-        self.world.over(id, lost.as_ref().map_or("resigned", Loss::outcome));
-        let resigned = match self.successor() {
-            Some(name) => leadership.resign_to(name).await,
-            None => leadership.resign().await,
-        };
-        self.world.note(self.who, || format!("resigned: {resigned:?}"));
-        match resigned {
-            Ok(()) => self.world.resigned(id),
-            Err(_) => self.world.count("resigned in vain"),
-        }
+        self.resign(leadership, id).await;
     }
 
     /// Whom to name: one of those who take part, or nobody that exists.
-    fn successor(&self) -> Option<String> {
+    pub fn successor(&self) -> Option<String> {
         let candidates = &self.world.plan.candidates;
         if !self.knobs.names {
             return None;
@@ -165,17 +156,33 @@ impl Candidate {
         self.world.over(id, loss.outcome());
     }
 
-    /// As [`Leadership::run`] does it.
+    /// As [`Leadership::run`] does it, and perhaps gives the call up.
     async fn run(&self, leadership: Leadership, id: usize) {
-        let until = self.term();
-        let ran = leadership
-            .run(|token, cancelled| async move {
-                self.work(token, cancelled, until).await;
-                // It resigns now.
-                self.world.over(id, "ran");
-            })
-            .await;
-        self.world.count(if ran.lost.is_some() { "runs cut short" } else { "runs to the end" });
+        let (until, lease) = (self.term(), leadership.lease());
+        let mut running = Box::pin(leadership.run(|token, cancelled| async move {
+            self.work(token, cancelled, until).await;
+            // It resigns now.
+            self.world.over(id, "ran");
+        }));
+        let patience = {
+            let mut state = self.world.state();
+            let gives_up = self.knobs.calls.is_some() && state.faults && state.chance(0.3);
+            if gives_up { state.part(self.knobs.validity * 2) } else { Duration::MAX }
+        };
+        tokio::select! {
+            biased;
+            ran = &mut running => {
+                let cut = ran.lost.is_some();
+                self.world.count(if cut { "runs cut short" } else { "runs to the end" });
+            }
+            () = sleep(patience) => {
+                self.world.count("runs given up");
+                self.world.over(id, "dropped");
+                drop(running);
+            }
+        }
+        self.world.lease_checked(id, &lease);
+        self.keep(lease, id);
     }
 
     async fn work(&self, token: Epoch, cancelled: CancellationToken, until: Duration) {

@@ -160,7 +160,7 @@ async fn restart(world: &Arc<World>, slot: &mut Slot) {
     world.note(slot.who, || "restarted".to_owned());
 }
 
-fn kill(world: &Arc<World>, who: Who) {
+pub fn kill(world: &Arc<World>, who: Who) {
     let (gates, leading) = {
         let mut state = world.state();
         state.members[who.0].alive = false;

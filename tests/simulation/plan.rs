@@ -28,6 +28,8 @@ pub struct Plan {
     pub observers: usize,
     /// A peer of Morling's post: creates without sealing, touches unconditionally.
     pub foreign: bool,
+    /// The only candidate that is not killed when the faults end, if not all are left.
+    pub survivor: Option<usize>,
     pub operator: bool,
     /// Whether a create may be applied again when its epoch has been compacted.
     pub twice_after_compaction: bool,
@@ -69,6 +71,8 @@ pub struct Knobs {
     pub doubled: bool,
     /// Observes while it campaigns, with the same `Election`.
     pub watches: bool,
+    /// Makes all other calls, too, beside its campaigns: the next within so long.
+    pub calls: Option<Duration>,
 }
 
 #[derive(Debug, Clone)]
@@ -119,7 +123,7 @@ impl Plan {
         let validity = Duration::from_millis(rng.u64(1..=10) * 1_000);
         let drift = *rng.choice([0.0, 0.01, 0.01, 0.05, 0.2].iter()).expect("not empty");
         let beyond_drift = broken == Broken::Nothing && rng.f64() < 0.06;
-        let foreign = broken == Broken::Nothing && rng.f64() < 0.08;
+        let foreign = broken == Broken::DatesStand || broken == Broken::Nothing && rng.f64() < 0.15;
         let twice_after_compaction = rng.f64() < 0.1;
         let verify = rng.f64() < if twice_after_compaction { 0.5 } else { 0.1 };
         let rtt = validity.mul_f64(0.002 + 0.02 * rng.f64());
@@ -135,6 +139,7 @@ impl Plan {
             compactors: compactors(rng, validity),
             observers: usize::from(broken == Broken::ObserverBehindACache || rng.f64() < 0.2),
             foreign,
+            survivor: None,
             operator: favours_depositions(broken) || rng.f64() < 0.3,
             twice_after_compaction,
             foreign_keys: rng.f64() < 0.2,
@@ -159,7 +164,9 @@ impl Plan {
             Broken::Nothing => {
                 plan.add_preferences();
                 plan.add_slewing();
+                plan.add_calls();
             }
+            Broken::DatesStand => plan.favour_foreign_leaders(),
             Broken::TimerFromRequest => plan.favour_slow_polls(),
             // The check of the store would find these two.
             Broken::StoreCreatesAgain | Broken::StoreReplacesBlindly => {
@@ -211,6 +218,7 @@ impl Plan {
             tries: rng.f64() < 0.2,
             doubled: rng.f64() < 0.1,
             watches: rng.f64() < 0.1,
+            calls: None,
         }
     }
 

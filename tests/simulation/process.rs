@@ -47,6 +47,7 @@ pub fn join(world: &Arc<World>, label: &str, clock: Arc<SimClock>) -> Who {
         alive: true,
         stopped: false,
         near: false,
+        watched: None,
     });
     who
 }
@@ -134,6 +135,9 @@ pub fn start_candidate(world: &Arc<World>, knobs: &Knobs, clock: Arc<SimClock>) 
     if knobs.hears {
         spawn(world, who, 0, hear(Arc::clone(world), candidate.election.clone(), knobs.clone()));
     }
+    if let Some(every) = knobs.calls {
+        spawn(world, who, 0, candidate.clone().call(every));
+    }
     if knobs.doubled {
         spawn(world, who, 0, candidate.clone().live());
     }
@@ -171,7 +175,7 @@ async fn watch_anew(store: Arc<SimStore>, knobs: Knobs) {
         if let Some(Ok(Observation::Leader(leader))) =
             election_at(Arc::clone(&store), &knobs).observe().next().await
         {
-            store.world.observed(store.who, leader.epoch.get());
+            store.world.observed(store.who, "watch", leader.epoch.get());
         }
         sleep(knobs.poll).await;
     }
@@ -179,11 +183,15 @@ async fn watch_anew(store: Arc<SimStore>, knobs: Knobs) {
 
 async fn watch(world: Arc<World>, who: Who, election: Election) {
     let mut seen = election.observe();
+    world.watches(who, None);
     while let Some(observation) = seen.next().await {
         world.note(who, || format!("observes {observation:?}"));
         match observation {
-            Ok(Observation::Leader(leader)) => world.observed(who, leader.epoch.get()),
-            Ok(_) => {}
+            Ok(Observation::Leader(leader)) => {
+                world.observed(who, "watch", leader.epoch.get());
+                world.watches(who, Some(leader.epoch.get()));
+            }
+            Ok(_) => world.watches(who, None),
             Err(error) => return world.fail("observer", format!("{who}: {error:?}")),
         }
     }

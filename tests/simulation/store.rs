@@ -90,10 +90,21 @@ impl SimStore {
         };
         let create = create || takes;
         let write = Write { who: self.who, epoch, body, create, sent, applied: None };
+        self.world.see_in(&mut state, &Event::Sending { write: &write });
         Some(state.book.sent(write))
     }
 
     fn received(&self, request: &Request, carried: &Carried) {
+        if let (Request::Get { key, .. }, Reply::Got(GetOutcome::Found(object))) =
+            (request, &carried.reply)
+            && self.world.plan.foreign
+            && let Some(epoch) = epoch_of(key)
+            && parse(&object.body).is_some_and(|body| body.nonce.is_none() && !body.sealed)
+        {
+            let (etag, modified) = (object.etag.clone(), object.last_modified);
+            let event = Event::ReadForeign { who: self.who, epoch, etag, modified };
+            self.world.see_in(&mut self.world.state(), &event);
+        }
         if let Request::List { after, prefix, .. } = request
             && prefix == PREFIX
         {

@@ -10,13 +10,16 @@ use super::calm::Recovery;
 use super::world::Counts;
 
 /// What must have happened at least once, or the checks have checked nothing.
-const HAPPENED: [&str; 37] = [
+const HAPPENED: [&str; 42] = [
     "409",
     "503",
     "503 after taking effect",
     "answers lost",
     "at-risk recoveries",
     "blackouts",
+    "calls",
+    "calls given up",
+    "calls of a leadership given up",
     "clocks slewed",
     "connections cut",
     "crashes",
@@ -30,6 +33,7 @@ const HAPPENED: [&str; 37] = [
     "lost: sealed",
     "lost: suspended",
     "lost after a sealed grant",
+    "leases that were over when asked",
     "machine pauses",
     "outages",
     "overlaps beyond the drift",
@@ -39,6 +43,7 @@ const HAPPENED: [&str; 37] = [
     "requests lost",
     "resigned in time",
     "slow answers",
+    "runs given up",
     "runs with a min_age of 0",
     "runs with one name for two",
     "slow requests",

@@ -109,6 +109,8 @@ pub struct Member {
     pub stopped: bool,
     /// Whether its way to the store is short.
     pub near: bool,
+    /// Which epoch's leader its observer told of last, if it has one that goes on.
+    pub watched: Option<Option<u64>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -281,10 +283,26 @@ impl World {
     }
 
     /// An observer was told who leads.
-    pub fn observed(&self, who: Who, epoch: u64) {
+    pub fn observed(&self, who: Who, by: &'static str, epoch: u64) {
         let mut state = self.state();
         state.count("leaders observed");
-        self.see_in(&mut state, &Event::Observed { who, epoch });
+        self.see_in(&mut state, &Event::Observed { who, by, epoch });
+    }
+
+    /// What the observer that goes on tells now.
+    pub fn watches(&self, who: Who, leader: Option<u64>) {
+        self.state().members[who.0].watched = Some(leader);
+    }
+
+    /// A view of the lease said that it is Ok, and how much of it is left.
+    pub fn lease_ok(&self, id: LeadId, token: u64, told: Duration) {
+        let mut state = self.state();
+        let lead = state.book.leads[id].clone();
+        self.see_in(&mut state, &Event::LeaseOk { lead: &lead });
+        drop(state);
+        if lead.over.is_none() {
+            self.token(id, token, told);
+        }
     }
 
     /// The application has let go of a leadership, or was told that it is lost.

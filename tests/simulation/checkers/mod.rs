@@ -4,7 +4,9 @@
 //! believed; never the state of the library.
 
 mod book;
+mod dropped;
 mod fencing;
+mod foreign;
 mod i1;
 mod i2;
 mod i3;
@@ -18,7 +20,9 @@ mod observer;
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use tenure::Moment;
+use tenure::store::ETag;
 
 pub use book::{Book, Grant, Lead, LeadId, Write, WriteId};
 
@@ -51,8 +55,14 @@ pub enum Event<'a> {
     Token { lead: &'a Lead, clock: Moment, told: Duration },
     /// The application was told that its resignation is done.
     Resigned { lead: &'a Lead },
-    /// An observer was told that the holder of this epoch leads.
-    Observed { who: Who, epoch: u64 },
+    /// A view of the lease said that it is Ok.
+    LeaseOk { lead: &'a Lead },
+    /// A process was told by one of its tasks that the holder of this epoch leads.
+    Observed { who: Who, by: &'static str, epoch: u64 },
+    /// A write is about to leave its sender.
+    Sending { write: &'a Write },
+    /// A process has read an unsealed record of Morling's peer.
+    ReadForeign { who: Who, epoch: u64, etag: ETag, modified: Option<DateTime<Utc>> },
     /// A leadership is over, for the reason that its application was told.
     Lost { lead: &'a Lead, outcome: &'static str },
     /// The fenced resource accepted a write.
@@ -83,10 +93,16 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         Box::<i2::GrantedAsNewest>::default(),
         Box::<i3::NewestStays>::default(),
         Box::<i7::NoTokenAfterTheEnd>::default(),
+        Box::<dropped::NeverAfterward>::default(),
         Box::<fencing::NeverLower>::default(),
         Box::<losses::Expected>::default(),
         Box::<observer::NeverBack>::default(),
     ];
+    // The store's dates may say that it is dead.
+    let by_dates = plan.candidates.iter().any(|knobs| knobs.store_clock_margin.is_some());
+    if plan.foreign && !by_dates {
+        checkers.push(Box::<foreign::SealedOnlyWhenDead>::default());
+    }
     if plan.ordered() {
         checkers.push(Box::<i4::SealIsFinal>::default());
         checkers.push(Box::<i5::RenewedAsNewest>::default());

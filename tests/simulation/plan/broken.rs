@@ -38,6 +38,10 @@ pub enum Broken {
     WritesDenied,
     /// The application panics.
     Panics,
+    /// The application lets go of a leadership that something else still holds.
+    DroppedButKept,
+    /// The dates of objects stay what they were when a process first read them.
+    DatesStand,
     /// A holder is succeeded before its lease has lapsed.
     LapseNotWaited,
 }

@@ -44,6 +44,46 @@ impl Plan {
         }
     }
 
+    /// Applications that make every call beside their campaigns; and who is left at the end.
+    pub(super) fn add_calls(&mut self) {
+        let rng = &mut Rng::with_seed(self.seed ^ 0xca11_ed01);
+        let (run, survives) = if self.foreign { (0.8, 0.5) } else { (0.3, 0.2) };
+        if rng.f64() < run {
+            self.candidates.iter_mut().for_each(|candidate| {
+                let every = candidate.validity * 2;
+                candidate.calls = (rng.f64() < 0.7).then_some(every);
+            });
+        }
+        if rng.f64() < survives {
+            self.survivor = Some(rng.usize(..self.candidates.len()));
+        }
+        if self.foreign && rng.bool() {
+            self.leave_one_beside_a_foreign_peer(rng.bool());
+        }
+    }
+
+    /// A lone candidate shows best what its own calls do to it: nobody else, no restart and no
+    /// deletion brings its campaign on its way again.
+    fn leave_one_beside_a_foreign_peer(&mut self, watches: bool) {
+        self.candidates.truncate(1);
+        self.candidates[0].calls = Some(self.candidates[0].validity / 2);
+        self.candidates[0].doubled = false;
+        self.candidates[0].watches |= watches;
+        self.candidates[0].store_clock_margin = None;
+        self.compactors.clear();
+        self.stops.crash = 0;
+        self.survivor = None;
+    }
+
+    /// A foreign leader that touches its lock, and candidates that see each touch in time.
+    pub(super) fn favour_foreign_leaders(&mut self) {
+        self.network = Network::default();
+        self.stops = Stops { every: self.stops.every, ..Stops::default() };
+        for candidate in &mut self.candidates {
+            candidate.store_clock_margin = None;
+        }
+    }
+
     /// A create meets its own repetition only if its epoch is compacted soon.
     pub(super) fn favour_repetition(&mut self) {
         self.network.twice = self.network.twice.max(0.3);
