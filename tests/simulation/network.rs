@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure::store::Happened;
 
 use super::bucket::Request;
-use super::world::{Outage, State, Who, World};
+use super::world::{Outage, State, Who, World, now};
 
 /// What will happen to one request.
 #[derive(Debug, Clone)]
@@ -47,6 +47,10 @@ impl Course {
         if !state.faults {
             return course;
         }
+        let phase = plan.phases.iter().find(|phase| now() < phase.until);
+        let longer = phase.map(|phase| phase.longer(request)).unwrap_or_default();
+        course.there += longer / 2;
+        course.back += longer / 2;
         let (network, validity) = (&plan.network, plan.longest_validity());
         if state.chance(network.tail) {
             course.there += state.tail(validity);

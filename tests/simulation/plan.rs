@@ -2,6 +2,7 @@
 
 mod broken;
 mod extras;
+mod latency;
 
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use fastrand::Rng;
 use tenure::Layout;
 
 pub use broken::Broken;
+pub use latency::Phase;
 
 /// A whole run.
 #[derive(Debug, Clone)]
@@ -37,6 +39,8 @@ pub struct Plan {
     pub page_max: usize,
     /// A usual round trip.
     pub rtt: Duration,
+    /// When requests of some kinds take longer than that.
+    pub phases: Vec<Phase>,
     pub network: Network,
     pub stops: Stops,
     /// How long faults go on.
@@ -145,6 +149,7 @@ impl Plan {
             foreign_keys: rng.f64() < 0.2,
             page_max: *rng.choice([1, 2, 3, 10, 1_000].iter()).expect("not empty"),
             rtt,
+            phases: Vec::new(),
             network: network(rng),
             stops: stops(rng, validity, broken),
             length: validity * rng.u32(20..60),
@@ -165,6 +170,7 @@ impl Plan {
                 plan.add_preferences();
                 plan.add_slewing();
                 plan.add_calls();
+                plan.add_phases();
             }
             Broken::DatesStand => plan.favour_foreign_leaders(),
             Broken::TimerFromRequest => plan.favour_slow_polls(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::latency::phases;
 use super::{CompactorKnobs, Network, Plan, Stops};
 
 impl Plan {
@@ -73,6 +74,16 @@ impl Plan {
         self.compactors.clear();
         self.stops.crash = 0;
         self.survivor = None;
+    }
+
+    /// Stores that are slow for a while, at some kinds of requests: up to a little beyond the timeout.
+    pub(super) fn add_phases(&mut self) {
+        let rng = &mut Rng::with_seed(self.seed ^ 0x1a7e_9c1e);
+        if rng.bool() {
+            let validity = self.longest_validity();
+            let most = validity.mul_f64(0.22 * rng.f64());
+            self.phases = phases(rng, validity, most, self.length);
+        }
     }
 
     /// A foreign leader that touches its lock, and candidates that see each touch in time.
