@@ -89,6 +89,7 @@ impl Candidate {
                 proclaimed += 1;
                 self.world.count("proclamations");
                 // A loss shows at the next check.
+                self.world.proclaims(self.who);
                 let _ = leadership.proclaim(proclaimed).await;
             }
             if self.knobs.calls.is_some() && self.world.chance(0.3) {
@@ -119,6 +120,9 @@ impl Candidate {
     /// How long this application wants to lead.
     fn term(&self) -> Duration {
         let mut state = self.world.state();
+        if self.world.plan.steady {
+            return self.world.plan.length;
+        }
         let validities = state.rng.f64() * state.rng.f64() * 12.0;
         now() + self.knobs.validity.mul_f64(validities)
     }

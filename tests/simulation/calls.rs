@@ -12,10 +12,10 @@ use tenure::{
 };
 
 use super::application::Candidate;
-use super::checkers::LeadId;
+use super::checkers::{Event, LeadId};
 use super::plan::Broken;
 use super::process::spawn;
-use super::world::{World, now, sleep};
+use super::world::{Who, World, now, sleep};
 
 /// What an application may ask of its election beside a campaign.
 #[derive(Debug, Clone, Copy)]
@@ -196,6 +196,7 @@ impl Candidate {
         match call {
             0 => self.keep(leadership.lease(), id),
             1 => {
+                self.world.proclaims(self.who);
                 let proclaimed = leadership.proclaim("given up");
                 self.give_up(patience, proclaimed).await;
             }
@@ -276,6 +277,11 @@ impl World {
             }
             Err(_) => self.count("leases that were over when asked"),
         }
+    }
+
+    /// The application asks a leader of this process for a write of its own.
+    pub fn proclaims(&self, who: Who) {
+        self.see_in(&mut self.state(), &Event::Proclaims { who });
     }
 
     /// The application was told that the leadership is lost.

@@ -51,6 +51,10 @@ impl Course {
         let longer = phase.map(|phase| phase.longer(request)).unwrap_or_default();
         course.there += longer / 2;
         course.back += longer / 2;
+        if plan.steady {
+            course.lose_one(state, who, plan.longest_validity().mul_f64(1.25));
+            return course;
+        }
         let (network, validity) = (&plan.network, plan.longest_validity());
         if state.chance(network.tail) {
             course.there += state.tail(validity);
@@ -102,5 +106,17 @@ impl Course {
         }
         course.undeleted = state.chance(network.conflict);
         course
+    }
+
+    /// Loses an answer, and perhaps the request, if none of this process was lost for so long.
+    fn lose_one(&mut self, state: &mut State, who: Who, apart: Duration) {
+        let last = state.members[who.0].lost_at;
+        if last.is_some_and(|at| now() - at < apart) || !state.chance(0.15) {
+            return;
+        }
+        state.members[who.0].lost_at = Some(now());
+        self.answer = Answered::Never;
+        self.applied = state.rng.f64() < 0.8;
+        state.count("answers lost of a process that must not mind");
     }
 }

@@ -3,6 +3,7 @@
 mod broken;
 mod extras;
 mod latency;
+mod steady;
 
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub struct Plan {
     pub rtt: Duration,
     /// When requests of some kinds take longer than that.
     pub phases: Vec<Phase>,
+    /// Nothing goes wrong but what a leader is to survive: see `plan/steady.rs`.
+    pub steady: bool,
     pub network: Network,
     pub stops: Stops,
     /// How long faults go on.
@@ -50,6 +53,8 @@ pub struct Plan {
 /// One candidate.
 #[derive(Debug, Clone)]
 pub struct Knobs {
+    /// Its place in the plan.
+    pub number: usize,
     pub name: String,
     pub name_is_unique: bool,
     pub validity: Duration,
@@ -150,6 +155,7 @@ impl Plan {
             page_max: *rng.choice([1, 2, 3, 10, 1_000].iter()).expect("not empty"),
             rtt,
             phases: Vec::new(),
+            steady: false,
             network: network(rng),
             stops: stops(rng, validity, broken),
             length: validity * rng.u32(20..60),
@@ -171,8 +177,10 @@ impl Plan {
                 plan.add_slewing();
                 plan.add_calls();
                 plan.add_phases();
+                plan.make_some_steady();
             }
             Broken::DatesStand => plan.favour_foreign_leaders(),
+            Broken::ReadsGivenUp => plan.make_steady(),
             Broken::TimerFromRequest => plan.favour_slow_polls(),
             // The check of the store would find these two.
             Broken::StoreCreatesAgain | Broken::StoreReplacesBlindly => {
@@ -206,6 +214,7 @@ impl Plan {
         let name_is_unique = rng.f64() < 0.3;
         let shared = !name_is_unique && rng.f64() < 0.3;
         Knobs {
+            number,
             name: if shared { "twin".to_owned() } else { format!("c{number}") },
             name_is_unique,
             validity,

@@ -11,7 +11,7 @@ use super::application::Candidate;
 use super::clock::SimClock;
 use super::gate::{Gate, Pausable, TaskEnd};
 use super::plan::{Broken, CompactorKnobs, Knobs};
-use super::store::SimStore;
+use super::store::{LEADS, SimStore};
 use super::world::{Member, Who, World, sleep};
 
 /// Random numbers from the run's dice.
@@ -48,6 +48,8 @@ pub fn join(world: &Arc<World>, label: &str, clock: Arc<SimClock>) -> Who {
         stopped: false,
         near: false,
         watched: None,
+        lost_at: None,
+        slot: None,
     });
     who
 }
@@ -80,7 +82,8 @@ fn process(world: &Arc<World>, who: Who) -> Process {
     let clock = Arc::clone(&world.state().members[who.0].clock);
     let process = Process::new(clock, Arc::new(SimEntropy(Arc::clone(world))));
     let world = Arc::clone(world);
-    process.with_spawner(move |task| spawn(&world, who, 1, task))
+    // The library spawns nothing but those who lead.
+    process.with_spawner(move |task| spawn(&world, who, 1, LEADS.scope((), task)))
 }
 
 /// The election as an operator has it. What it began ends soon after the faults do: a deposition is
@@ -123,6 +126,7 @@ fn election_at(store: Arc<SimStore>, knobs: &Knobs) -> Election {
 /// Starts a candidate with its application.
 pub fn start_candidate(world: &Arc<World>, knobs: &Knobs, clock: Arc<SimClock>) -> Who {
     let who = join(world, &knobs.name, clock);
+    world.state().members[who.0].slot = Some(knobs.number);
     let candidate = Candidate {
         election: election(world, who, knobs),
         world: Arc::clone(world),

@@ -111,6 +111,10 @@ pub struct Member {
     pub near: bool,
     /// Which epoch's leader its observer told of last, if it has one that goes on.
     pub watched: Option<Option<u64>>,
+    /// When an answer to it was last lost, in a steady run.
+    pub lost_at: Option<Duration>,
+    /// Which of the plan's candidates it is.
+    pub slot: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,7 +195,8 @@ impl World {
         }
         let State { checkers, book, bucket, members, .. } = state;
         let clock = |who: Who| -> Moment { members[who.0].clock.truth() };
-        let view = View { plan: &self.plan, book, bucket, clock: &clock };
+        let knobs = |who: Who| members[who.0].slot.map(|slot| &self.plan.candidates[slot]);
+        let view = View { plan: &self.plan, book, bucket, clock: &clock, knobs: &knobs };
         let mut found = None;
         for checker in checkers {
             let counts = self.counts(checker.name());

@@ -15,6 +15,7 @@ mod i5;
 mod i6;
 mod i7;
 mod i8;
+mod kept;
 mod losses;
 mod observer;
 
@@ -27,7 +28,7 @@ use tenure::store::ETag;
 pub use book::{Book, Grant, Lead, LeadId, Write, WriteId};
 
 use super::bucket::{Body, Bucket};
-use super::plan::Plan;
+use super::plan::{Knobs, Plan};
 use super::world::Who;
 
 /// A page of a listing, as its receiver got it.
@@ -61,6 +62,10 @@ pub enum Event<'a> {
     Observed { who: Who, by: &'static str, epoch: u64 },
     /// A write is about to leave its sender.
     Sending { write: &'a Write },
+    /// The task of a leader sends a request.
+    LeaderSends { who: Who },
+    /// The application of a leader asks for a write.
+    Proclaims { who: Who },
     /// A process has read an unsealed record of Morling's peer.
     ReadForeign { who: Who, epoch: u64, etag: ETag, modified: Option<DateTime<Utc>> },
     /// A leadership is over, for the reason that its application was told.
@@ -76,6 +81,8 @@ pub struct View<'a> {
     pub bucket: &'a Bucket,
     /// The true clocks of each process.
     pub clock: &'a dyn Fn(Who) -> Moment,
+    /// The settings of a candidate.
+    pub knobs: &'a dyn Fn(Who) -> Option<&'a Knobs>,
 }
 
 /// Checks one invariant.
@@ -102,6 +109,9 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
     let by_dates = plan.candidates.iter().any(|knobs| knobs.store_clock_margin.is_some());
     if plan.foreign && !by_dates {
         checkers.push(Box::<foreign::SealedOnlyWhenDead>::default());
+    }
+    if plan.steady {
+        checkers.push(Box::<kept::Leadership>::default());
     }
     if plan.ordered() {
         checkers.push(Box::<i4::SealIsFinal>::default());

@@ -42,6 +42,8 @@ pub enum Broken {
     DroppedButKept,
     /// The dates of objects stay what they were when a process first read them.
     DatesStand,
+    /// A leader gives each GET up after one usual round trip.
+    ReadsGivenUp,
     /// A holder is succeeded before its lease has lapsed.
     LapseNotWaited,
 }
