@@ -163,7 +163,8 @@ impl Plan {
         if !plan.operator {
             plan.stops.depose = 0;
         }
-        let takeover = if rng.f64() < 0.1 { validity.mul_f64(rng.f64()) } else { Duration::ZERO };
+        let delayed = rng.f64() < 0.1 || broken == Broken::TakeoverDelayIgnored;
+        let takeover = if delayed { validity.mul_f64(rng.f64()) } else { Duration::ZERO };
         for number in 0..rng.usize(2..=4) {
             let candidate = plan.candidate(rng, number, validity, verify, takeover);
             plan.candidates.push(candidate);

@@ -109,7 +109,10 @@ fn election_at(store: Arc<SimStore>, knobs: &Knobs) -> Election {
         .validity(knobs.validity)
         .poll_interval((!knobs.at_lapse).then_some(knobs.poll))
         .priority_delay(knobs.priority_delay)
-        .takeover_delay(knobs.takeover_delay)
+        .takeover_delay(match world.plan.broken {
+            Broken::TakeoverDelayIgnored => Duration::ZERO,
+            _ => knobs.takeover_delay,
+        })
         .verify_renewals(knobs.verify_renewals)
         .check_store(knobs.check_store)
         .resign_on_drop(knobs.resign_on_drop)

@@ -144,19 +144,34 @@ impl Book {
         self.left_of(lead, clock, |write| write.create)
     }
 
-    fn left_of(&self, lead: &Lead, clock: Moment, counts: fn(&Write) -> bool) -> Duration {
-        let unsealed = |write: &&Write| {
-            write.applied.is_some()
-                && !write.body.sealed
-                && write.body.nonce.as_ref() == Some(&lead.nonce)
-                && counts(write)
+    /// For how long a lease has been over: by the clock that ended it first.
+    pub fn over_for(&self, lead: &Lead, clock: Moment) -> Duration {
+        let over_for = |write: &Write| {
+            let validity = write.body.validity;
+            let boot = clock.boot.saturating_sub(write.sent.boot + validity);
+            boot.max(clock.wall.saturating_sub(write.sent.wall + validity))
         };
+        let writes = self.extending(lead).map(over_for);
+        writes.min().unwrap_or(Duration::MAX)
+    }
+
+    fn left_of(&self, lead: &Lead, clock: Moment, counts: fn(&Write) -> bool) -> Duration {
         let left = |write: &Write| {
             let validity = write.body.validity;
             let boot = (write.sent.boot + validity).saturating_sub(clock.boot);
             boot.min((write.sent.wall + validity).saturating_sub(clock.wall))
         };
-        self.sent_by(lead.who, lead.epoch).filter(unsealed).map(left).max().unwrap_or_default()
+        let writes = self.extending(lead).filter(|write| counts(write));
+        writes.map(left).max().unwrap_or_default()
+    }
+
+    /// The writes that took effect from which a lease may count.
+    fn extending<'a>(&'a self, lead: &'a Lead) -> impl Iterator<Item = &'a Write> {
+        self.sent_by(lead.who, lead.epoch).filter(|write| {
+            write.applied.is_some()
+                && !write.body.sealed
+                && write.body.nonce.as_ref() == Some(&lead.nonce)
+        })
     }
 
     pub fn granted(&self, epoch: u64, nonce: Option<&String>) -> bool {

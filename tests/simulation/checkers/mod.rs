@@ -18,6 +18,7 @@ mod i8;
 mod kept;
 mod losses;
 mod observer;
+mod takeover;
 
 use std::time::Duration;
 
@@ -112,6 +113,9 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
     }
     if plan.steady {
         checkers.push(Box::<kept::Leadership>::default());
+    }
+    if plan.candidates.iter().any(|knobs| !knobs.takeover_delay.is_zero()) && plan.timed() {
+        checkers.push(Box::<takeover::Waited>::default());
     }
     if plan.ordered() {
         checkers.push(Box::<i4::SealIsFinal>::default());

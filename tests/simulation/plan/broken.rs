@@ -44,6 +44,8 @@ pub enum Broken {
     DatesStand,
     /// A leader gives each GET up after one usual round trip.
     ReadsGivenUp,
+    /// Candidates do not wait for the takeover delay that they agreed on.
+    TakeoverDelayIgnored,
     /// A holder is succeeded before its lease has lapsed.
     LapseNotWaited,
 }
