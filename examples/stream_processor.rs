@@ -21,10 +21,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tenure::{Attempt, Election, Epoch, ErrorKind, Leadership, Loss};
+use tenure::{Attempt, Cancellation, Election, Epoch, ErrorKind, Leadership, Loss};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use support::{Place, Result, Timeline, fail};
 
@@ -186,12 +185,13 @@ struct Share {
 impl Share {
     /// Processes while the leadership lasts, then resigns.
     async fn hold(self, leadership: Leadership) -> (usize, Option<Loss>) {
-        let ran = leadership.run(|epoch, cancelled| self.process(epoch, cancelled)).await;
-        (self.partition, ran.lost)
+        let outcome = leadership.run(|epoch, cancelled| self.process(epoch, cancelled)).await;
+        // Whatever is left of the partition, the next round campaigns for it again.
+        (self.partition, outcome.loss().cloned())
     }
 
     /// Batch by batch, until the partition is done, the lease is at risk, or a newer owner has been.
-    async fn process(&self, epoch: Epoch, cancelled: CancellationToken) {
+    async fn process(&self, epoch: Epoch, cancelled: Cancellation) {
         let Ok(mut next) = self.offsets.take_over(self.worker, self.partition, epoch) else {
             return;
         };

@@ -1,19 +1,25 @@
 //! The only place that reads a clock.
 //!
-//! Two clocks are read together. `CLOCK_BOOTTIME` runs on while the machine is suspended, which
-//! `Instant` does not on Linux; the wall clock also sees a virtual machine that was paused by its
-//! host. A lease has ended when either says so (invariant I7).
+//! Three clocks are read together, as each sees what the others miss. `CLOCK_BOOTTIME` runs on while
+//! the machine is suspended, but a clock daemon may slew it: chrony by up to 8.3 %.
+//! `CLOCK_MONOTONIC_RAW` is never slewed, but stands still in suspend. The wall clock is stepped at
+//! will, but is the only one that may show that a host paused a virtual machine. A lease has ended
+//! when any of the three says so; an observer's timer has lapsed when boot and raw both say so
+//! (invariants I7 and I8).
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, Utc};
 
-/// A reading of the two clocks of one process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// A reading of the three clocks of one machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Moment {
-    /// Since the machine was started, suspension included.
+    /// Since the machine was started, suspension included. A clock daemon may slew it.
     pub boot: Duration,
+    /// Since some moment before, suspension excluded, at the rate of the machine's oscillator: no
+    /// clock daemon changes it. A [`Clock`] that has no such source repeats `boot`.
+    pub raw: Duration,
     /// Since the Unix epoch, by the wall clock. Decides nothing but that a lease has ended early.
     pub wall: Duration,
 }
@@ -30,7 +36,7 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Moment {
-        Moment { boot: since_boot(), wall: since_unix_epoch() }
+        Moment { boot: since_boot(), raw: raw(), wall: since_unix_epoch() }
     }
 }
 
@@ -39,6 +45,39 @@ impl Moment {
     #[must_use]
     pub fn time_of_day(self) -> DateTime<Utc> {
         time_of_day(self.wall)
+    }
+
+    /// This moment and `by`, on each clock.
+    #[must_use]
+    pub fn plus(self, by: Duration) -> Moment {
+        self.map(|clock| clock.saturating_add(by))
+    }
+
+    /// This moment less `by`, on each clock.
+    #[must_use]
+    pub fn minus(self, by: Duration) -> Moment {
+        self.map(|clock| clock.saturating_sub(by))
+    }
+
+    fn map(self, change: impl Fn(Duration) -> Duration) -> Moment {
+        Moment { boot: change(self.boot), raw: change(self.raw), wall: change(self.wall) }
+    }
+
+    /// How long until `end`, by the clock that says the least. Zero once any of them has reached it:
+    /// so a lease ends.
+    #[must_use]
+    pub fn until(self, end: Moment) -> Duration {
+        let boot = end.boot.saturating_sub(self.boot);
+        let raw = end.raw.saturating_sub(self.raw);
+        boot.min(raw).min(end.wall.saturating_sub(self.wall))
+    }
+
+    /// How long ago `start` was, by the one of the boot and raw clocks that says the least: so a
+    /// lease lapses. The wall clock has no say, as it can be set to anything.
+    #[must_use]
+    pub fn since(self, start: Moment) -> Duration {
+        let boot = self.boot.saturating_sub(start.boot);
+        boot.min(self.raw.saturating_sub(start.raw))
     }
 }
 
@@ -69,6 +108,23 @@ fn since_boot() -> Duration {
         .into()
 }
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn raw() -> Duration {
+    use nix::time::{ClockId, clock_gettime};
+    clock_gettime(ClockId::CLOCK_MONOTONIC_RAW)
+        .expect(
+            "Linux has had CLOCK_MONOTONIC_RAW since 2.6.28, and reading it fails for no other \
+             reason",
+        )
+        .into()
+}
+
+/// Elsewhere there is one monotonic clock here: on macOS `Instant` is not slewed.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn raw() -> Duration {
+    since_boot()
+}
+
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 #[allow(clippy::disallowed_methods, reason = "this is where the clock is read")]
 fn since_boot() -> Duration {
@@ -77,4 +133,39 @@ fn since_boot() -> Duration {
     use std::time::Instant;
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(boot: u64, raw: u64, wall: u64) -> Moment {
+        let [boot, raw, wall] = [boot, raw, wall].map(Duration::from_secs);
+        Moment { boot, raw, wall }
+    }
+
+    #[test]
+    fn the_clock_that_says_the_least_is_left_decides() {
+        let end = at(100, 100, 100);
+        assert_eq!(at(90, 80, 70).until(end), Duration::from_secs(10));
+        assert_eq!(at(70, 90, 80).until(end), Duration::from_secs(10));
+        assert_eq!(at(80, 70, 90).until(end), Duration::from_secs(10));
+        assert_eq!(at(80, 70, 101).until(end), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_monotonic_clock_that_moved_the_least_decides_what_has_passed() {
+        let start = at(100, 100, 100);
+        assert_eq!(at(110, 120, 100).since(start), Duration::from_secs(10));
+        assert_eq!(at(120, 110, 900).since(start), Duration::from_secs(10));
+        assert_eq!(at(120, 110, 0).since(start), Duration::from_secs(10), "the wall clock is out");
+        assert_eq!(at(99, 110, 900).since(start), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_machine_shows_all_three() {
+        let (first, second) = (SystemClock.now(), SystemClock.now());
+        assert!(first.raw <= second.raw && first.boot <= second.boot);
+        assert!(first.raw > Duration::ZERO && first.wall > Duration::ZERO);
+    }
 }

@@ -24,7 +24,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 pub(crate) use campaign::{FAILURES_BEFORE_GIVING_UP, Patience, Reached};
-pub(crate) use handle::{Command, Lead, Status};
+pub(crate) use handle::{Command, Lead};
 pub(crate) use listeners::Listeners;
 pub(crate) use observe::Observer;
 pub(crate) use operator::Operator;
@@ -32,6 +32,7 @@ use recent::Recent;
 use refresh::Refresh;
 pub(crate) use wait::{bounded, pause, sleep, within};
 
+use crate::clock::Moment;
 use crate::config::Config;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
@@ -66,7 +67,9 @@ pub(crate) struct Context {
 #[derive(Debug, Default)]
 struct Knowledge {
     greatest: Option<Epoch>,
-    timer: Option<LapseTimer>,
+    /// The timer that a call started last, for calls to come and for those that read the same
+    /// record. A timer that runs is never changed by another call.
+    timer: Option<Arc<LapseTimer>>,
     /// When the store last gave an answer from which something is known, on the boot clock.
     answered: Option<Duration>,
 }
@@ -76,6 +79,14 @@ impl Knowledge {
         if seen > self.greatest {
             self.greatest = seen;
             meter.knows(seen);
+        }
+    }
+
+    /// Keeps a call's timer, unless another call has followed a greater epoch.
+    fn keep(&mut self, timer: Option<&Arc<LapseTimer>>) {
+        let epoch = |timer: Option<&Arc<LapseTimer>>| timer.map(|timer| timer.epoch());
+        if epoch(timer) >= epoch(self.timer.as_ref()) {
+            self.timer = timer.cloned();
         }
     }
 }
@@ -150,6 +161,8 @@ pub(crate) struct Driver {
     unreadable: Option<BadRecord>,
     /// How long ago that record was written, by the store's clock.
     age: Option<Duration>,
+    /// Since when the followed record stands as it was read: of this call alone.
+    timer: Option<Arc<LapseTimer>>,
     data: Value,
     elected_at: Option<DateTime<Utc>>,
     /// The greatest heartbeat sent for the epoch that is being created or led.
@@ -159,8 +172,8 @@ pub(crate) struct Driver {
     failures: u32,
     /// When the followed epoch was last looked at, on the boot clock.
     polled: Duration,
-    /// When the store last gave an answer, on the boot clock.
-    answered: Duration,
+    /// When the store last gave an answer.
+    answered: Option<Moment>,
     /// How long after the lapse this candidate seals, so that not all do at once.
     lapse_jitter: Duration,
     /// When the renewal that is on its way was first sent, on the boot clock.
@@ -211,19 +224,21 @@ impl Driver {
             takeover_delay: !config.takeover_delay.is_zero(),
         };
         let now = cx.process.now();
+        let lease = Lease::new(config.validity);
         Driver {
             machine: Machine::new(config.layout, rules, cx.knowledge().greatest),
-            lease: Lease::new(config.validity),
+            lease: if config.never_paused { lease.without_wall_clock() } else { lease },
             record: None,
             unreadable: None,
             age: None,
+            timer: None,
             data: config.data.clone(),
             elected_at: None,
             heartbeat: 0,
             last_error: None,
             failures: 0,
             polled: now.boot,
-            answered: Duration::ZERO,
+            answered: None,
             lapse_jitter: Duration::ZERO,
             renewing_since: None,
             seal_again: Duration::ZERO,
@@ -252,6 +267,7 @@ impl Driver {
         let since = self.renewing_since.take().unwrap_or(now.boot);
         let (took, left) = (now.boot.saturating_sub(since), self.lease.remaining(now));
         self.cx.meter.renewed(took, left, self.cx.config.validity);
+        self.recent.extended();
         self.lease.extended(heartbeat);
     }
 

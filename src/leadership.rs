@@ -1,23 +1,23 @@
 //! Leadership: the lease that is kept, the token it gives, and how it is lost.
 
 mod lease;
+mod run;
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, Stream, StreamExt as _};
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 
 pub use lease::Lease;
+pub use run::{Cancellation, RunOutcome};
 
 use crate::clock::Moment;
 use crate::config::Config;
-use crate::driver::{Command, Driver, Lead, Status};
+use crate::driver::{Command, Driver, Lead};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::paths::LockTable;
@@ -68,6 +68,15 @@ pub enum Loss {
         /// How long nothing ran.
         gap: Duration,
     },
+    /// The wall clock moved so far ahead of the boot and raw clocks that the lease ran out by it
+    /// alone. The clock was set forward, or the virtual machine was paused: the two look alike, so
+    /// the lease is over.
+    /// [`machine_is_never_paused`](crate::ElectionBuilder::machine_is_never_paused) rules out the
+    /// second.
+    WallClockAhead {
+        /// How far ahead it moved since the lease was last extended.
+        by: Duration,
+    },
     /// The epoch object is gone: somebody deleted it.
     Vanished,
     /// The epoch object holds something that this leader never wrote.
@@ -94,16 +103,6 @@ pub enum LeadershipEvent {
     },
     /// The leadership is over.
     Lost(Loss),
-}
-
-/// What [`Leadership::run`] came to.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Ran<T> {
-    /// What the work returned.
-    pub value: T,
-    /// How the leadership ended before the work did; `None` if it was held to the end.
-    pub lost: Option<Loss>,
 }
 
 impl Leadership {
@@ -142,8 +141,7 @@ impl Leadership {
         self.check().ok()
     }
 
-    /// What is left of the lease, by the smaller of the boot clock and the wall clock; zero once
-    /// lost. No request.
+    /// What is left of the lease, by the clock that says the least; zero once lost. No request.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         match self.check() {
@@ -152,7 +150,8 @@ impl Leadership {
         }
     }
 
-    /// When the lease ends unless it is renewed, on both clocks of this machine. No request.
+    /// When the lease ends unless it is renewed, on each clock of this machine: at whichever comes
+    /// first. No request.
     #[must_use]
     pub fn lease_end(&self) -> Moment {
         self.lead.end()
@@ -241,41 +240,13 @@ impl Leadership {
             Err(_) => Err(over("resigning", &self.lost().await).maybe()),
         }
     }
+}
 
-    /// Does `work` while leading, then resigns.
-    ///
-    /// The work gets the token, and a `CancellationToken` that is cancelled when the lease is at
-    /// risk (less than a quarter of the validity is left) or lost: it should return then. The epoch
-    /// is given up only once the work has returned. Dropping the future drops the work, then the
-    /// leadership.
-    pub async fn run<F, W, T>(self, work: F) -> Ran<T>
-    where
-        F: FnOnce(Epoch, CancellationToken) -> W,
-        W: Future<Output = T>,
-    {
-        let cancelled = CancellationToken::new();
-        let mut status = self.lead.status.subscribe();
-        let value = {
-            let mut work = std::pin::pin!(work(self.epoch(), cancelled.clone()));
-            loop {
-                if !matches!(*status.borrow_and_update(), Status::Safe) {
-                    cancelled.cancel();
-                    break work.await;
-                }
-                tokio::select! {
-                    biased;
-                    value = &mut work => break value,
-                    () = self.lead.news(&mut status) => {}
-                }
-            }
-        };
-        let lost = self.check().err();
-        if lost.is_none()
-            && let Err(error) = self.resign().await
-        {
-            tracing::warn!(%error, "could not resign; the lease lapses");
-        }
-        Ran { value, lost }
+impl Drop for Leadership {
+    /// Whoever looks at the lease sees its end at once, although the driver may be waiting for the
+    /// store.
+    fn drop(&mut self) {
+        self.lead.lose(Loss::Resigned);
     }
 }
 
@@ -319,6 +290,14 @@ impl fmt::Debug for Leadership {
 }
 
 impl Loss {
+    /// Whether the lease ended without anybody's doing.
+    pub(crate) fn is_by_the_clock(&self) -> bool {
+        matches!(
+            self,
+            Loss::LeaseEnded { .. } | Loss::Suspended { .. } | Loss::WallClockAhead { .. }
+        )
+    }
+
     /// One stable word, for logs and metrics.
     #[must_use]
     pub fn outcome(&self) -> &'static str {
@@ -327,6 +306,7 @@ impl Loss {
             Loss::Sealed { .. } => "sealed",
             Loss::LeaseEnded { .. } => "lease_ended",
             Loss::Suspended { .. } => "suspended",
+            Loss::WallClockAhead { .. } => "wall_clock_ahead",
             Loss::Vanished => "vanished",
             Loss::Tampered => "tampered",
             Loss::Resigned => "resigned",
@@ -350,6 +330,13 @@ impl fmt::Display for Loss {
             }
             Loss::Suspended { gap } => {
                 write!(f, "the process did not run for {gap:.1?}, and the lease ran out")
+            }
+            Loss::WallClockAhead { by } => {
+                write!(
+                    f,
+                    "the wall clock moved {by:.1?} ahead of the other clocks, and the lease ran out \
+                     by it: the clock was set forward, or the machine was paused"
+                )
             }
             Loss::Vanished => f.write_str("somebody deleted the epoch object"),
             Loss::Tampered => f.write_str("the epoch object holds what this leader never wrote"),

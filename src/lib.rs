@@ -21,7 +21,7 @@
 //!
 //! ```
 //! # use std::sync::Arc;
-//! use tenure::{Election, store::MemoryStore};
+//! use tenure::{Election, RunOutcome, store::MemoryStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), tenure::Error> {
@@ -29,14 +29,15 @@
 //! let election = Election::builder(store, "orders/leader").name("worker-7").build()?;
 //!
 //! let leadership = election.campaign().await?; // waits until elected
-//! let ran = leadership
+//! let outcome = leadership
 //!     .run(|token, cancelled| async move {
 //!         // Renewed in the background. Send `token` with each write; stop when cancelled.
 //!         assert!(!cancelled.is_cancelled());
 //!         token
 //!     })
 //!     .await; // resigns once the work has returned
-//! assert_eq!(ran.value.get(), 1);
+//! let RunOutcome::Completed(token) = outcome else { panic!("campaign again") };
+//! assert_eq!(token.get(), 1);
 //! # Ok(())
 //! # }
 //! ```
@@ -150,7 +151,7 @@ pub use epoch::{Epoch, ParseEpochError};
 pub use error::{Error, ErrorKind};
 pub use layout::Layout;
 pub use leader::{CampaignEvent, Leader, Observation, Snapshot, SnapshotState};
-pub use leadership::{Leadership, LeadershipEvent, Lease, Loss, Ran};
+pub use leadership::{Cancellation, Leadership, LeadershipEvent, Lease, Loss, RunOutcome};
 pub use operator::{Depose, Deposed, Restored};
 pub use process::Process;
 pub use protocol::message::Ended;

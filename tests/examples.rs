@@ -8,6 +8,9 @@ use std::time::Duration;
 use assert_cmd::Command;
 
 #[cfg(feature = "s3")]
+#[path = "examples/quick_start.rs"]
+mod quick_start;
+#[cfg(feature = "s3")]
 mod support;
 
 /// Each takes some seconds, and several times that on a busy machine.

@@ -87,11 +87,11 @@ async fn it_aborts_well_before_the_ttl_in_the_object_is_over() {
     let server = GcsServer::start();
     let lead = leader(node(&server, "a")).await;
     server.fault(Fault::CutBefore).on(Op::Put);
-    let ran = lead.run(|_, cancelled| async move {
+    let run = lead.run(|_, cancelled| async move {
         cancelled.cancelled().await;
         SystemClock.now().wall
     });
-    let aborted = ran.await.value;
+    let aborted = run.await.into_value();
     let written = server.object(FIRST).unwrap().last_modified;
     let written = written.duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap();
     let age = aborted - written;

@@ -210,6 +210,33 @@ async fn within_the_drift_two_never_lead_at_once() {
     }
 }
 
+/// A clock daemon slews a follower's boot clock and a leader's: chrony by up to 83,333 ppm. Both
+/// believed in 46 of 60 elections as long as leases and timers went by that clock alone.
+#[tokio::test(start_paused = true)]
+async fn regression_slewed_clocks_never_make_two_lead() {
+    const CHRONY: i32 = 83_333;
+    for seed in 0..60 {
+        let world = World::new();
+        let way = world.another_way();
+        let (ours, theirs) = match seed % 3 {
+            0 => (0, CHRONY),
+            1 => (-CHRONY, CHRONY),
+            _ => (-CHRONY, 0),
+        };
+        let leader = world.node_behind(&way, &TestClock::slewed(ours), "a");
+        let lead = elect(&leader.validity(secs(30)).build().unwrap()).await;
+        let follower = world.node_on(&TestClock::slewed(theirs), "b");
+        let election = follower.validity(secs(30)).poll_interval(millis(500)).build().unwrap();
+        let follow = tokio::spawn(async move { elect(&election).await });
+        wait(millis(12_000 + seed * 137)).await;
+        assert!(lead.check().is_ok());
+        way.on(Call::Replace).always().fault(Fault::Hang);
+        let next = follow.await.unwrap();
+        assert_eq!(next.epoch().get(), 2);
+        assert!(lead.check().is_err(), "seed {seed}: both lead");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn renewals_polls_and_leases_keep_their_intervals() {
     let world = World::new();

@@ -98,6 +98,48 @@ async fn a_wall_clock_set_back_lengthens_no_lease() {
     assert!(took <= VALIDITY, "{took:?}");
 }
 
+/// A step of the wall clock was told as "the process did not run for 13.0s".
+#[tokio::test(start_paused = true)]
+async fn regression_a_wall_clock_set_forward_is_told_as_that() {
+    let world = World::new();
+    let (lead, _, clock) = leader_behind(&world).await;
+    wait(secs(2)).await;
+    clock.set_wall_by(13_000);
+    let Loss::WallClockAhead { by } = lead.check().unwrap_err() else { panic!("another reason") };
+    assert_eq!(by, secs(13));
+    // Final, and so is its reason.
+    clock.set_wall_by(-13_000);
+    let loss = lead.lost().await;
+    assert!(matches!(loss, Loss::WallClockAhead { by } if by == secs(13)), "{loss}");
+    assert!(loss.to_string().contains("wall clock moved 13.0s ahead"), "{loss}");
+}
+
+/// Small steps shorten the lease until the next renewal, and no more.
+#[tokio::test(start_paused = true)]
+async fn small_steps_of_the_wall_clock_lose_nothing() {
+    let world = World::new();
+    let (lead, _, clock) = leader_behind(&world).await;
+    for _ in 0..20 {
+        wait(secs(4)).await;
+        clock.set_wall_by(5_000);
+        assert!(lead.check().is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_never_paused_ignores_its_wall_clock() {
+    let world = World::new();
+    let election = world.node("a").machine_is_never_paused(true).build().unwrap();
+    let lead = elect(&election).await;
+    world.clock.set_wall_by(3_600_000);
+    assert!(lead.check().is_ok());
+    wait(secs(60)).await;
+    assert!(lead.check().is_ok(), "it goes on");
+    assert_eq!(lead.lease_end().wall, Duration::MAX, "never by that clock");
+    world.clock.suspend(VALIDITY);
+    assert!(matches!(lead.check().unwrap_err(), Loss::Suspended { .. }));
+}
+
 /// The check finds the end on a clock that then goes back, and the driver never saw it.
 #[tokio::test(start_paused = true)]
 async fn regression_a_loss_found_by_a_check_stops_the_renewals() {

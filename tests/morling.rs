@@ -6,6 +6,8 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
+
 use support::morling::{Lock, Node};
 use support::time::{millis, secs, timed, wait};
 use support::world::{TAKEOVER, VALIDITY, World, elect, held};
@@ -123,6 +125,67 @@ async fn a_node_that_dies_at_any_moment_is_waited_for() {
         let lead = campaign.await.unwrap();
         assert!(!node.is_valid(&file), "{i}: both lead");
         assert!(lead.check().is_ok());
+    }
+}
+
+/// A peer makes epoch 2 without sealing epoch 1, which ours follows, and the application asks who
+/// leads meanwhile. The lapse of epoch 1 was then never due: ours was not elected in an hour.
+#[tokio::test(start_paused = true)]
+async fn regression_a_question_does_not_stop_a_campaign() {
+    for asked in ["nothing", "leader", "observe"] {
+        let world = World::new();
+        let node = morling(&world);
+        let ours = world.node("ours").build().unwrap();
+        let mut first = node.try_lock().await.expect("nobody leads");
+        let campaign = {
+            let ours = ours.clone();
+            tokio::spawn(async move { elect(&ours).await })
+        };
+        wait(secs(1)).await;
+        assert!(node.touch(&mut first).await);
+        let clock = support::time::TestClock::new();
+        clock.set_wall_by(3_600_000);
+        let ahead = Node { clock: Arc::new(clock), ..morling(&world) };
+        let second = ahead.try_lock().await.expect("the first looks an hour old");
+        let mut observation = Box::pin(ours.observe());
+        match asked {
+            "leader" => {
+                let leader = ours.leader().await.unwrap().expect("the second is not over");
+                assert_eq!(leader.epoch.get(), second.epoch);
+            }
+            "observe" => drop(observation.next().await.expect("a state").unwrap()),
+            _ => {}
+        }
+        // Both epochs lapse, one after the other.
+        let (took, lead) = timed(campaign).await;
+        assert_eq!(lead.unwrap().epoch().get(), second.epoch + 1, "{asked}");
+        assert!(took < TAKEOVER * 2, "{asked}: {took:?}");
+    }
+}
+
+/// A touch that another call of the same election has read is still a sign of life to the campaign:
+/// its last look before the seal compared with the other call's timer, and sealed a living peer.
+#[tokio::test(start_paused = true)]
+async fn regression_a_peer_whose_touch_another_call_saw_is_not_sealed() {
+    for late in (0..3_000).step_by(50) {
+        let world = World::new();
+        let node = morling(&world);
+        let ours = world.node("ours").poll_interval(secs(8)).build().unwrap();
+        let mut file = node.try_lock().await.expect("nobody leads");
+        let campaign = {
+            let ours = ours.clone();
+            tokio::spawn(async move { elect(&ours).await })
+        };
+        for _ in 0..6 {
+            wait(millis(7_500 + late)).await;
+            if !node.touch(&mut file).await {
+                break;
+            }
+            ours.leader().await.unwrap();
+        }
+        let lead = campaign.await.unwrap();
+        assert!(!node.is_valid(&file), "{late}: the peer's file was valid");
+        drop(lead);
     }
 }
 

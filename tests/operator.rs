@@ -10,3 +10,5 @@ mod rival;
 #[path = "operator/scene.rs"]
 mod scene;
 mod support;
+#[path = "operator/takeover_delay.rs"]
+mod takeover_delay;

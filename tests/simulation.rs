@@ -117,7 +117,32 @@ fn broken_succession_of_a_deposed_epoch_is_caught() {
     caught(Broken::DepositionNotWaited, 20, &["I8"]);
 }
 
+#[test]
+fn broken_clock_that_has_no_raw_source_is_caught() {
+    caught(Broken::RawRepeatsBoot, 100, &["I8"]);
+}
+
 // That every other checker can fail.
+
+#[test]
+fn broken_leadership_that_is_dropped_but_kept_is_caught() {
+    caught(Broken::DroppedButKept, 20, &["dropped"]);
+}
+
+#[test]
+fn broken_dates_that_stand_still_are_caught() {
+    caught(Broken::DatesStand, 20, &["foreign"]);
+}
+
+#[test]
+fn broken_leader_that_gives_reads_up_is_caught() {
+    caught(Broken::ReadsGivenUp, 50, &["kept"]);
+}
+
+#[test]
+fn broken_candidate_that_ignores_the_takeover_delay_is_caught() {
+    caught(Broken::TakeoverDelayIgnored, 20, &["takeover"]);
+}
 
 #[test]
 fn broken_store_that_creates_again_is_caught() {

@@ -10,7 +10,7 @@ use serde_json::json;
 use support::fault_store::{Call, Fault};
 use support::time::{millis, secs, timed, wait, within};
 use support::world::{TAKEOVER, VALIDITY, World, elect, held, ready};
-use tenure::{ErrorKind, LeadershipEvent, Loss};
+use tenure::{ErrorKind, LeadershipEvent, Loss, RunOutcome};
 
 #[tokio::test(start_paused = true)]
 async fn a_proclamation_is_seen_and_renews_the_lease() {
@@ -180,7 +180,7 @@ async fn run_gives_the_work_the_token_and_resigns_only_when_it_has_returned() {
             next.epoch().get()
         }
     });
-    let ran = lead
+    let outcome = lead
         .run(|token, cancelled| async move {
             wait(VALIDITY * 4).await;
             assert!(!cancelled.is_cancelled());
@@ -188,8 +188,7 @@ async fn run_gives_the_work_the_token_and_resigns_only_when_it_has_returned() {
             token.get()
         })
         .await;
-    assert_eq!(ran.value, 1);
-    assert!(ran.lost.is_none());
+    assert!(matches!(outcome, RunOutcome::Completed(1)), "{outcome:?}");
     assert_eq!(world.record(1).await["ended"], "resigned");
     assert_eq!(watch.await.unwrap(), 2);
 }
@@ -203,7 +202,7 @@ async fn run_cancels_the_work_before_the_lease_ends_and_reports_the_loss() {
         world.store.always(fault);
         let end = lead.lease_end().boot;
         let clock = world.clock.clone();
-        let ran = lead
+        let outcome = lead
             .run(|_, cancelled| async move {
                 cancelled.cancelled().await;
                 let left = end.saturating_sub(tenure::Clock::now(&clock).boot);
@@ -212,8 +211,10 @@ async fn run_cancels_the_work_before_the_lease_ends_and_reports_the_loss() {
                 left
             })
             .await;
-        assert!(ran.value > millis(2_400) && ran.value <= millis(2_500), "{:?}", ran.value);
-        assert!(matches!(ran.lost, Some(Loss::LeaseEnded { .. })), "{:?}", ran.lost);
+        let RunOutcome::Lost { value: left, loss: Loss::LeaseEnded { .. } } = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert!(left > millis(2_400) && left <= millis(2_500), "{left:?}");
         world.store.heal();
         assert_eq!(world.record(1).await["expired"], false, "not resigned");
     }
@@ -225,14 +226,14 @@ async fn run_resigns_when_the_work_ended_in_time_after_its_cancellation() {
     let lead = world.leader("a").await;
     world.store.always(Fault::FailBefore);
     let store = world.store.clone();
-    let ran = lead
+    let outcome = lead
         .run(|_, cancelled| async move {
             cancelled.cancelled().await;
             store.heal();
             wait(secs(1)).await;
         })
         .await;
-    assert!(ran.lost.is_none(), "{:?}", ran.lost);
+    assert!(matches!(outcome, RunOutcome::Cancelled(())), "{outcome:?}");
     assert_eq!(world.record(1).await["ended"], "resigned");
 }
 
@@ -241,8 +242,9 @@ async fn run_cancels_the_work_on_every_loss() {
     let world = World::new();
     let lead = world.leader("a").await;
     world.seal(1, "deposed").await;
-    let ran = lead.run(|_, cancelled| cancelled.cancelled_owned()).await;
-    assert!(matches!(ran.lost, Some(Loss::Sealed { .. })), "{:?}", ran.lost);
+    // Also through the token that libraries take.
+    let outcome = lead.run(|_, cancelled| cancelled.token().cancelled_owned()).await;
+    assert!(matches!(outcome.loss(), Some(Loss::Sealed { .. })), "{outcome:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -281,14 +283,14 @@ async fn the_renewals_go_on_while_work_is_cancelled_but_has_not_returned() {
     let mut events = lead.events();
     world.store.always(Fault::FailBefore);
     let store = world.store.clone();
-    let ran = lead
+    let outcome = lead
         .run(|_, cancelled| async move {
             cancelled.cancelled().await;
             store.heal();
             wait(VALIDITY * 3).await;
         })
         .await;
-    assert!(ran.lost.is_none(), "{:?}", ran.lost);
+    assert!(matches!(outcome, RunOutcome::Cancelled(())), "{outcome:?}");
     let renewed = |e: &LeadershipEvent| matches!(e, LeadershipEvent::Renewed { .. });
     let told: Vec<_> = events.by_ref().collect().await;
     assert!(told.iter().filter(|e| renewed(e)).count() >= 8, "{told:?}");

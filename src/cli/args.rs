@@ -89,6 +89,10 @@ pub struct RunArgs {
     /// validity]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub grace: Option<Duration>,
+    /// The machine is never paused from outside, so a wall clock that is set forward does not end the
+    /// lease
+    #[arg(long)]
+    pub machine_never_paused: bool,
     /// Campaign again when the lease was lost, instead of exiting with 75
     #[arg(long)]
     pub forever: bool,

@@ -46,14 +46,9 @@ impl Margins {
 
     /// When the group is told to end, and killed, if this end of the lease is the last one.
     pub fn deadlines(self, lease_end: Moment) -> Deadlines {
-        let kill_at = before(lease_end, self.kill_margin);
-        Deadlines { term_at: before(kill_at, self.grace), kill_at }
+        let kill_at = lease_end.minus(self.kill_margin);
+        Deadlines { term_at: kill_at.minus(self.grace), kill_at }
     }
-}
-
-/// A moment before the machine started is its start: long past on both clocks.
-fn before(moment: Moment, by: Duration) -> Moment {
-    Moment { boot: moment.boot.saturating_sub(by), wall: moment.wall.saturating_sub(by) }
 }
 
 impl NoRoom {
@@ -112,18 +107,20 @@ mod tests {
     }
 
     #[test]
-    fn deadlines_come_before_the_end_on_both_clocks() {
+    fn deadlines_come_before_the_end_on_each_clock() {
         let margins = Margins { grace: ms(5_000), kill_margin: ms(1_500) };
-        let deadlines = margins.deadlines(Moment { boot: ms(100_000), wall: ms(9_000_000) });
-        assert_eq!(deadlines.kill_at, Moment { boot: ms(98_500), wall: ms(8_998_500) });
-        assert_eq!(deadlines.term_at, Moment { boot: ms(93_500), wall: ms(8_993_500) });
+        let at = |boot, raw, wall| Moment { boot: ms(boot), raw: ms(raw), wall: ms(wall) };
+        let deadlines = margins.deadlines(at(100_000, 80_000, 9_000_000));
+        assert_eq!(deadlines.kill_at, at(98_500, 78_500, 8_998_500));
+        assert_eq!(deadlines.term_at, at(93_500, 73_500, 8_993_500));
     }
 
     #[test]
     fn a_lease_that_ends_right_after_boot_has_deadlines_in_the_past() {
         let margins = Margins { grace: ms(5_000), kill_margin: ms(1_500) };
-        let deadlines = margins.deadlines(Moment { boot: ms(1_000), wall: ms(1_000) });
-        assert_eq!(deadlines.kill_at, Moment { boot: ms(0), wall: ms(0) });
+        let up = |ms| Moment { boot: ms, raw: ms, wall: ms };
+        let deadlines = margins.deadlines(up(ms(1_000)));
+        assert_eq!(deadlines.kill_at, up(ms(0)));
     }
 
     #[test]

@@ -106,6 +106,7 @@ fn election(
         .layout(args.store.layout.into())
         .name(name)
         .validity(args.validity)
+        .machine_is_never_paused(args.machine_never_paused)
         .priority_delay(args.priority_delay);
     match args.poll {
         Some(poll) => builder.poll_interval(poll),

@@ -37,7 +37,7 @@ impl TestClock {
 impl Clock for TestClock {
     fn now(&self) -> Moment {
         let since = Duration::from_secs(1_000_000_000 + self.0.load(Ordering::SeqCst));
-        Moment { boot: since, wall: since }
+        Moment { boot: since, raw: since, wall: since }
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Driver;
 use super::wait::sleep;
+use crate::clock::Moment;
 use crate::error::Error;
 use crate::layout::Layout;
 use crate::leader::{CampaignEvent, Leader};
@@ -189,7 +190,7 @@ impl Driver {
     /// Up to a tenth of the leader's validity, less what candidates are spread over already, so that
     /// they do not all seal at once.
     fn draw_lapse_jitter(&mut self, spread: Duration) {
-        let validity = self.cx.knowledge().timer.as_ref().and_then(|timer| timer.validity());
+        let validity = self.timer.as_ref().and_then(|timer| timer.validity());
         let most = (validity.unwrap_or_default() / 10).saturating_sub(spread);
         self.lapse_jitter = self.cx.process.jitter(most);
     }
@@ -257,6 +258,9 @@ impl Driver {
             }
         };
         match input {
+            // It has waited by one clock; the end is only due once the others agree.
+            Input::Lapsed if !self.lapse_is_due(&wait) => return,
+            Input::TakeoverOver if !self.takeover_in().is_zero() => return,
             Input::Lapsed => self.lapsed(),
             Input::PollDue => self.cx.meter.polled(),
             _ => {}
@@ -264,10 +268,19 @@ impl Driver {
         self.machine.handle(input);
     }
 
+    fn lapse_is_due(&self, wait: &Wait) -> bool {
+        let left = match wait {
+            Wait::Follow => self.seals_in(),
+            _ => self.lapses_in(),
+        };
+        left == Some(Duration::ZERO)
+    }
+
     /// Whether the store has answered after the lease had lapsed: only then does a follower that polls
     /// at the lapse alone know that there was no sign of life.
-    fn answered_since_lapse(&self) -> bool {
-        self.lapses_at().is_some_and(|lapse| self.answered >= lapse)
+    pub(super) fn answered_since_lapse(&self) -> bool {
+        self.answered
+            .is_some_and(|at| self.lapses_after(Duration::ZERO, at) == Some(Duration::ZERO))
     }
 
     /// Waits; true if somebody asked for a look before that was over.
@@ -282,10 +295,9 @@ impl Driver {
 
     /// How long until this candidate seals the followed epoch: its jitter after the lapse.
     fn seals_in(&self) -> Option<Duration> {
-        let due = self.lapses_at()?.saturating_add(self.delay_after_lapse());
-        let due = due.saturating_add(self.cx.config.priority_delay);
-        let due = due.saturating_add(self.lapse_jitter).max(self.seal_again);
-        Some(due.saturating_sub(self.now().boot))
+        let delay = self.delay_after_lapse().saturating_add(self.cx.config.priority_delay);
+        let left = self.lapses_after(delay.saturating_add(self.lapse_jitter), self.now())?;
+        Some(left.max(self.seal_again.saturating_sub(self.now().boot)))
     }
 
     /// How long until nothing but the jitter keeps this candidate from acting.
@@ -294,8 +306,7 @@ impl Driver {
             Wait::Follow => self.delay_after_lapse(),
             _ => Duration::ZERO,
         };
-        let due = self.lapses_at()?.saturating_add(delay);
-        Some(due.saturating_sub(self.now().boot))
+        self.lapses_after(delay, self.now())
     }
 
     /// The takeover delay, where there is no seal from which it would count.
@@ -321,26 +332,27 @@ impl Driver {
         self.seal_again = self.now().boot.saturating_add(pause.max(self.lapse_jitter));
     }
 
-    /// How long until the followed lease lapses by this process's clock; `None` if it never does.
+    /// How long until the followed lease lapses by this process's clocks; `None` if it never does.
     pub(super) fn lapses_in(&self) -> Option<Duration> {
-        Some(self.lapses_at()?.saturating_sub(self.now().boot))
+        self.lapses_after(Duration::ZERO, self.now())
     }
 
-    /// When that is or was, on the boot clock.
-    pub(super) fn lapses_at(&self) -> Option<Duration> {
-        let knowledge = self.cx.knowledge();
-        let timer = knowledge.timer.as_ref()?;
-        // Another call of this `Election` may be following a greater epoch by now.
+    /// How long from `now` until `delay` after the lapse.
+    fn lapses_after(&self, delay: Duration, now: Moment) -> Option<Duration> {
         let (epoch, _) = self.record.as_ref()?;
-        if timer.epoch() != *epoch {
-            return None;
-        }
-        timer.lapses_at(self.cx.config.drift)
+        // An own epoch that was read has no timer.
+        let timer = self.timer.as_ref().filter(|timer| timer.epoch() == *epoch)?;
+        timer.lapses_in(delay, self.cx.config.drift, now)
     }
 
+    /// The takeover delay counts from the first sight of the seal; after a deposition from the lapse,
+    /// if that is later, as until then its holder may believe that it leads.
     fn takeover_in(&self) -> Duration {
-        let delay = self.cx.config.takeover_delay;
-        let knowledge = self.cx.knowledge();
-        knowledge.timer.as_ref().map_or(delay, |timer| timer.takeover_in(delay, self.now()))
+        let (delay, now) = (self.cx.config.takeover_delay, self.now());
+        let after_seal = self.timer.as_ref().map_or(delay, |timer| timer.takeover_in(delay, now));
+        let waited_for =
+            self.record.as_ref().is_some_and(|(_, record)| record.seen().is_waited_for());
+        let after_lapse = if waited_for { self.lapses_after(delay, now) } else { None };
+        after_seal.max(after_lapse.unwrap_or_default())
     }
 }

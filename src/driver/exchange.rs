@@ -1,5 +1,6 @@
 //! One request: from the machine's words to the store's call, and back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -37,8 +38,9 @@ impl Driver {
             _ => self.failures = 0,
         }
         if !matches!(answer, Answer::Unknown) {
-            self.answered = self.now().boot;
-            self.cx.answered(self.answered);
+            let now = self.now();
+            self.answered = Some(now);
+            self.cx.answered(now.boot);
         }
         answer
     }
@@ -65,9 +67,6 @@ impl Driver {
                 self.renewing_since.get_or_insert(sent);
                 let body = self.next_body(*epoch, write);
                 let answer = self.replace("renewing", *epoch, etag.clone(), body, limit).await;
-                if let Answer::Done { .. } = answer {
-                    self.recent.took(self.now().boot.saturating_sub(sent));
-                }
                 self.cx.meter.renewal(&answer);
                 answer
             }
@@ -197,12 +196,11 @@ impl Driver {
         let last_modified = object.last_modified;
         let reading = Reading { sighting, validity, last_modified, store_age, received };
         let mut knowledge = self.cx.knowledge();
-        // Another call of this `Election` may have seen a greater epoch.
-        if knowledge.timer.as_ref().is_some_and(|timer| timer.epoch() > sighting.epoch) {
-            return false;
-        }
         knowledge.learn(Some(sighting.epoch), &self.cx.meter);
-        LapseTimer::observe(&mut knowledge.timer, &reading, config.drift)
+        let known = knowledge.timer.as_ref();
+        let sign_of_life = LapseTimer::observe(&mut self.timer, known, &reading, config.drift);
+        knowledge.keep(self.timer.as_ref());
+        sign_of_life
     }
 
     fn reclaimable(&self, record: &Record, seen: &Seen) -> bool {
@@ -304,10 +302,11 @@ impl Driver {
         self.written(doing, epoch, outcome)
     }
 
-    fn sealed_here(&self, epoch: Epoch) {
+    fn sealed_here(&mut self, epoch: Epoch) {
         let now = self.cx.process.now();
-        if let Some(timer) = self.cx.knowledge().timer.as_mut() {
-            timer.sealed_here(epoch, now);
+        if let Some(timer) = &mut self.timer {
+            Arc::make_mut(timer).sealed_here(epoch, now);
+            self.cx.knowledge().keep(Some(timer));
         }
     }
 

@@ -1,11 +1,12 @@
 //! What the application and the driver of one leadership share: the end of the lease, and how it
 //! stands with it. Either side may be the first to notice an end.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::listeners::Listeners;
 use super::wait::{LOOK, Pulse, pause};
@@ -42,6 +43,8 @@ pub(crate) struct Lead {
     pub(crate) status: watch::Sender<Status>,
     pub(crate) events: Listeners<LeadershipEvent>,
     lease: Mutex<Held>,
+    /// Cancels the work that is done under this leadership, if there is any.
+    work: OnceLock<CancellationToken>,
     leading: Leading,
 }
 
@@ -66,7 +69,8 @@ impl Lead {
         let pulse = Pulse::new(process.now());
         let lease = Mutex::new(Held { end, pulse, last_error: None });
         let events = Listeners::default();
-        Lead { epoch, candidate, validity, process, status, events, lease, leading }
+        let work = OnceLock::new();
+        Lead { epoch, candidate, validity, process, status, events, lease, work, leading }
     }
 
     /// From when on a lease is at risk: a renewal and its retry have failed by then.
@@ -84,14 +88,13 @@ impl Lead {
         self.lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The end of the lease, on both clocks.
+    /// The end of the lease, on each clock.
     pub(crate) fn end(&self) -> Moment {
         self.held().end
     }
 
     pub(crate) fn remaining(&self) -> Duration {
-        let (end, now) = (self.end(), self.process.now());
-        end.boot.saturating_sub(now.boot).min(end.wall.saturating_sub(now.wall))
+        self.process.now().until(self.end())
     }
 
     /// The loss, if there was one.
@@ -128,9 +131,8 @@ impl Lead {
     /// Whether the lease has run out, or had when somebody looked: a clock set back since revives
     /// nothing.
     pub(crate) fn has_ended(&self) -> bool {
-        let ended = |status: &Status| {
-            matches!(status, Status::Lost(Loss::LeaseEnded { .. } | Loss::Suspended { .. }))
-        };
+        let ended =
+            |status: &Status| matches!(status, Status::Lost(loss) if loss.is_by_the_clock());
         self.remaining().is_zero() || ended(&self.status.borrow())
     }
 
@@ -141,9 +143,33 @@ impl Lead {
         let left = self.remaining();
         self.leading.remains(left);
         if left.is_zero() {
-            self.lose(self.why_ended());
+            self.lose(self.why_ended(now));
         } else if left <= self.risk_margin() {
             self.at_risk(left);
+        }
+    }
+
+    /// As [`look`](Lead::look), but costs next to nothing unless the lease is at risk by the clocks.
+    pub(crate) fn look_for_risk(&self) {
+        if self.remaining() <= self.risk_margin() {
+            self.look();
+        }
+    }
+
+    /// The token of the work that begins: cancelled once the lease is at risk or lost, by whichever
+    /// task notices first.
+    pub(crate) fn begin_work(&self) -> CancellationToken {
+        let token = self.work.get_or_init(CancellationToken::new).clone();
+        // A risk that was noticed before found no token to cancel.
+        if !matches!(*self.status.borrow(), Status::Safe) {
+            token.cancel();
+        }
+        token
+    }
+
+    fn cancel_work(&self) {
+        if let Some(token) = self.work.get() {
+            token.cancel();
         }
     }
 
@@ -176,9 +202,16 @@ impl Lead {
         }
     }
 
-    /// Why a lease that was not renewed in time was not.
-    pub(crate) fn why_ended(&self) -> Loss {
+    /// Why a lease that has ended by `now` was not renewed in time.
+    pub(crate) fn why_ended(&self, now: Moment) -> Loss {
+        if let Some(loss) = self.loss().filter(Loss::is_by_the_clock) {
+            // Found before; the clocks may have been set since.
+            return loss;
+        }
         let held = self.held();
+        if let Some(by) = wall_clock_ahead(held.end, now) {
+            return Loss::WallClockAhead { by };
+        }
         let gap = held.pulse.longest_gap();
         if gap > self.look_interval() + self.validity / 5 {
             return Loss::Suspended { gap };
@@ -200,6 +233,7 @@ impl Lead {
             news
         });
         if news {
+            self.cancel_work();
             self.leading.lost(loss.outcome());
             self.events.tell(LeadershipEvent::Lost(loss));
         }
@@ -230,9 +264,18 @@ impl Lead {
             news
         });
         if news {
+            self.cancel_work();
             self.leading.at_risk();
             let last_error = self.held().last_error.clone();
             self.events.tell(LeadershipEvent::AtRisk { remaining, last_error });
         }
     }
+}
+
+/// By how much the wall clock is ahead of the others, if it alone has come to the end.
+fn wall_clock_ahead(end: Moment, now: Moment) -> Option<Duration> {
+    let overrun = now.wall.checked_sub(end.wall)?;
+    let boot = end.boot.checked_sub(now.boot)?;
+    let left = boot.min(end.raw.checked_sub(now.raw)?);
+    (!left.is_zero()).then(|| left.saturating_add(overrun))
 }

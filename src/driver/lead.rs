@@ -13,7 +13,7 @@ use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::leadership::Loss;
 use crate::protocol::candidate::{Event, Input};
-use crate::protocol::message::{Lost, Request, Step, Wait};
+use crate::protocol::message::{Answer, Lost, Request, Step, Wait};
 
 /// Requests of the application that wait for a write.
 #[derive(Debug, Default)]
@@ -82,8 +82,13 @@ impl Driver {
                         () = lead.watch() => continue,
                     };
                     let now = self.now().boot;
-                    let given_up =
-                        limit < self.cx.config.request_timeout && now.saturating_sub(sent) >= limit;
+                    let took = now.saturating_sub(sent);
+                    let given_up = limit < self.cx.config.request_timeout && took >= limit;
+                    if given_up {
+                        self.recent.gave_up();
+                    } else if !matches!(answer, Answer::Unknown) {
+                        self.recent.took(&request, took);
+                    }
                     // What was given up for another attempt has had its pause.
                     retry_at = given_up.then_some(now);
                     lead.failed(self.last_error.as_ref());
@@ -174,8 +179,8 @@ impl Driver {
                 if pending.resign.is_some() {
                     return false;
                 }
-                let lost = lead.loss().is_some();
-                lead.lose(Loss::Resigned);
+                // The drop itself reads as a resignation; any other loss came before it.
+                let lost = !matches!(lead.loss(), Some(Loss::Resigned));
                 if !resign_on_drop || lost {
                     return true;
                 }
@@ -270,7 +275,7 @@ impl Driver {
                 let by = self.record.as_ref().and_then(|(_, record)| record.sealed_by.clone());
                 Loss::Sealed { by, ended }
             }
-            Lost::LeaseEnded => lead.why_ended(),
+            Lost::LeaseEnded => lead.why_ended(self.now()),
         }
     }
 }

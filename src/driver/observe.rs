@@ -93,7 +93,7 @@ impl Observer {
         let poll_in = poll.saturating_sub(since_poll);
         let lapses_in = driver.lapses_in();
         let lapsed = lapses_in.is_some_and(|left| left.is_zero());
-        let asked_since = driver.lapses_at().is_some_and(|lapse| driver.answered >= lapse);
+        let asked_since = driver.answered_since_lapse();
         let (delay, input) = match wait {
             // It may have been suspended, or nobody may have asked it for long: of a lapse nothing
             // is said before the store has been asked.

@@ -1,29 +1,39 @@
-//! How long renewals take, and how long to wait for one when the lease is at stake.
+//! How long a leader's requests take, and how long to wait for one when the lease is at risk.
 
 use std::time::Duration;
 
 use super::Driver;
 use crate::protocol::message::Request;
 
-/// So many of the last renewals are remembered.
+/// So many of the last requests of a kind are remembered.
 const REMEMBERED: usize = 100;
 /// Fewer say nothing of how long one takes.
 const ENOUGH: usize = 20;
-/// An attempt is not given up sooner, however fast the last ones were.
+/// A request is not given up sooner, however fast the last ones were.
 const SHORTEST: Duration = Duration::from_millis(50);
 
-/// How long the last renewals took that were answered.
+/// How long the last requests of one kind took that were answered.
 ///
 /// Memory is taken with the first: those who only follow never renew.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Recent {
+struct Times {
     took: Vec<Duration>,
     /// Where the oldest is, once there are as many as are remembered.
     oldest: usize,
 }
 
-impl Recent {
-    pub(super) fn took(&mut self, duration: Duration) {
+/// How a leader's requests went lately.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Recent {
+    renewals: Times,
+    /// Looks at the next epoch, and read-backs.
+    reads: Times,
+    /// Requests given up for another attempt since the lease was last extended.
+    given_up: u32,
+}
+
+impl Times {
+    fn took(&mut self, duration: Duration) {
         if self.took.len() < REMEMBERED {
             self.took.reserve_exact(REMEMBERED - self.took.len());
             self.took.push(duration);
@@ -33,8 +43,8 @@ impl Recent {
         }
     }
 
-    /// What 99 of 100 of them did not exceed; `None` while there are too few.
-    pub(super) fn p99(&self) -> Option<Duration> {
+    /// What nine of ten of them did not exceed; `None` while there are too few.
+    fn p90(&self) -> Option<Duration> {
         let known = self.took.len();
         if known < ENOUGH {
             return None;
@@ -43,27 +53,64 @@ impl Recent {
         let sorted = &mut sorted[..known];
         sorted.copy_from_slice(&self.took);
         sorted.sort_unstable();
-        Some(sorted[(known * 99).div_ceil(100) - 1])
+        Some(sorted[(known * 9).div_ceil(10) - 1])
+    }
+}
+
+impl Recent {
+    /// An answer took so long.
+    pub(super) fn took(&mut self, request: &Request, duration: Duration) {
+        if let Some(times) = self.times(request) {
+            times.took(duration);
+        }
+    }
+
+    /// A request was given up for another attempt.
+    pub(super) fn gave_up(&mut self) {
+        self.given_up += 1;
+    }
+
+    /// The lease was extended.
+    pub(super) fn extended(&mut self) {
+        self.given_up = 0;
+    }
+
+    /// How long to wait for this request before another attempt is worth more; `None` if that is not
+    /// known.
+    ///
+    /// Each request that is given up doubles it, until the lease is extended. No other answer halves
+    /// it again: a store that became slow refuses what it has already written.
+    fn patience(&mut self, request: &Request) -> Option<Duration> {
+        let first = self.times(request)?.p90()?.max(SHORTEST);
+        Some(first.saturating_mul(1 << self.given_up.min(10)))
+    }
+
+    fn times(&mut self, request: &Request) -> Option<&mut Times> {
+        match request {
+            Request::Renew { .. } => Some(&mut self.renewals),
+            Request::Get { .. } | Request::Look { .. } => Some(&mut self.reads),
+            _ => None,
+        }
     }
 }
 
 impl Driver {
     /// How long a request of the leader may take, with `left` of the lease left.
     ///
-    /// Once half of the lease is gone, an attempt that takes longer than nearly all did is given up
-    /// for another, with a heartbeat of its own. Each that fails doubles the patience, so that a
-    /// store which has become slow still gets to answer.
-    pub(super) fn patience(&self, request: &Request, left: Duration) -> Duration {
-        let most = self.cx.config.request_timeout.min(left);
-        let renews =
-            matches!(request, Request::Renew { .. } | Request::Get { .. } | Request::Look { .. });
+    /// Once half of the lease is gone, a request that takes longer than nine of ten of its kind did is
+    /// given up for another renewal, with a heartbeat of its own, while enough is left afterwards for
+    /// a renewal and its read-back that take the whole timeout each. So a lease that patience keeps
+    /// is kept.
+    pub(super) fn patience(&mut self, request: &Request, left: Duration) -> Duration {
         let config = &self.cx.config;
-        if !renews || !config.hedged_renewals || left >= config.validity / 2 {
+        let most = config.request_timeout.min(left);
+        if !config.hedged_renewals || left >= config.validity / 2 {
             return most;
         }
-        match self.recent.p99() {
-            Some(p99) => p99.max(SHORTEST).saturating_mul(1 << self.failures.min(10)).min(most),
-            None => most,
+        let needed = config.request_timeout * 2;
+        match self.recent.patience(request) {
+            Some(patience) if left.saturating_sub(patience) >= needed => patience.min(most),
+            _ => most,
         }
     }
 }
@@ -75,26 +122,43 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn too_few_renewals_say_nothing() {
-        let mut recent = Recent::default();
+    fn too_few_answers_say_nothing() {
+        let mut times = Times::default();
         for _ in 1..ENOUGH {
-            recent.took(MS);
-            assert_eq!(recent.p99(), None);
+            times.took(MS);
+            assert_eq!(times.p90(), None);
         }
-        recent.took(MS);
-        assert_eq!(recent.p99(), Some(MS));
+        times.took(MS);
+        assert_eq!(times.p90(), Some(MS));
     }
 
     #[test]
-    fn one_of_a_hundred_may_take_longer_and_the_oldest_are_forgotten() {
-        let mut recent = Recent::default();
+    fn one_of_ten_may_take_longer_and_the_oldest_are_forgotten() {
+        let mut times = Times::default();
         for number in 1..=100 {
-            recent.took(MS * number);
+            times.took(MS * number);
         }
-        assert_eq!(recent.p99(), Some(MS * 99));
-        for _ in 0..99 {
-            recent.took(MS);
+        assert_eq!(times.p90(), Some(MS * 90));
+        for _ in 0..90 {
+            times.took(MS);
         }
-        assert_eq!(recent.p99(), Some(MS), "only one of the slow ones is left");
+        assert_eq!(times.p90(), Some(MS), "only ten of the slow ones are left");
+    }
+
+    #[test]
+    fn patience_doubles_with_each_request_given_up_until_the_lease_is_extended() {
+        let read = Request::Look { unless: None };
+        let mut recent = Recent::default();
+        assert_eq!(recent.patience(&read), None);
+        for _ in 0..ENOUGH {
+            recent.took(&read, MS * 80);
+        }
+        for factor in [1, 2, 4, 8] {
+            assert_eq!(recent.patience(&read), Some(MS * 80 * factor));
+            recent.gave_up();
+            recent.took(&read, MS * 80);
+        }
+        recent.extended();
+        assert_eq!(recent.patience(&read), Some(MS * 80));
     }
 }

@@ -38,8 +38,7 @@ impl Driver {
             Some(_) => config.priority_delay.max(config.poll_interval),
             None => config.priority_delay,
         };
-        let knowledge = self.cx.knowledge();
-        let timer = knowledge.timer.as_ref().filter(|timer| timer.epoch() == *epoch)?;
+        let timer = self.timer.as_ref().filter(|timer| timer.epoch() == *epoch)?;
         Some((*epoch, timer.takeover_in(head_start, self.now())))
     }
 }

@@ -68,24 +68,22 @@ pub(crate) async fn within<T>(
 /// Notices when the process was not running for a while: stopped, suspended, or starved.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pulse {
-    last: Moment,
+    last: Duration,
     longest_gap: Duration,
 }
 
 impl Pulse {
     pub(crate) fn new(now: Moment) -> Pulse {
-        Pulse { last: now, longest_gap: Duration::ZERO }
+        Pulse { last: now.boot, longest_gap: Duration::ZERO }
     }
 
-    /// The longest time between two looks at the clock since it was made, on either clock.
+    /// The longest time between two looks at the boot clock since it was made.
     pub(crate) fn longest_gap(&self) -> Duration {
         self.longest_gap
     }
 
     pub(crate) fn beat(&mut self, now: Moment) {
-        let boot = now.boot.saturating_sub(self.last.boot);
-        let wall = now.wall.saturating_sub(self.last.wall);
-        self.longest_gap = self.longest_gap.max(boot).max(wall);
-        self.last = now;
+        self.longest_gap = self.longest_gap.max(now.boot.saturating_sub(self.last));
+        self.last = now.boot;
     }
 }

@@ -53,6 +53,19 @@ impl ElectionBuilder {
         self
     }
 
+    /// States that the machine is never paused from outside, as a virtual machine is for a live
+    /// migration or a snapshot: then no step of the wall clock ends a lease. Default: false.
+    ///
+    /// After such a pause only the wall clock may show that time has passed, so a wall clock that
+    /// moves ahead of the other clocks by what is left of the lease ends it
+    /// ([`Loss::WallClockAhead`](crate::Loss::WallClockAhead)). A clock that is set forward looks the
+    /// same. Elsewhere than on Linux the machine must not sleep either: the other clocks stand still
+    /// then.
+    pub fn machine_is_never_paused(mut self, never: bool) -> ElectionBuilder {
+        self.settings.never_paused = never;
+        self
+    }
+
     /// How long a lease lasts without a renewal: 100 ms to 24 h, in whole milliseconds. A dead leader
     /// is followed after about this time. Default: 30 s.
     pub fn validity(mut self, validity: Duration) -> ElectionBuilder {
@@ -108,9 +121,11 @@ impl ElectionBuilder {
         self
     }
 
-    /// An extra wait between the seal (of a single object: the lapse) and the create when the epoch
-    /// before did not end by resignation, for guarded resources that cannot check tokens; at most
-    /// 24 h. Every candidate must agree on it. Default: 0.
+    /// An extra wait before the create when the epoch before did not end by resignation, for guarded
+    /// resources that cannot check tokens; at most 24 h. It counts from the first sight of the seal
+    /// (of a single object: from the lapse). After a deposition or a restoration it counts from the
+    /// end of the lease that is waited for, if that is later. Every candidate must agree on it.
+    /// Default: 0.
     pub fn takeover_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.takeover_delay = delay;
         self
@@ -147,8 +162,8 @@ impl ElectionBuilder {
         self
     }
 
-    /// Whether a renewal that takes unusually long is given up for another while the lease is at
-    /// stake: to measure what that is worth. Default: true.
+    /// Whether a renewal that takes unusually long is given up for another once half of the lease is
+    /// gone: to measure what that is worth. Default: true.
     #[cfg(feature = "internals")]
     #[doc(hidden)]
     pub fn hedged_renewals(mut self, hedged: bool) -> ElectionBuilder {

@@ -39,7 +39,7 @@ impl Lease {
         self.0.check()
     }
 
-    /// What is left of it, by the smaller of the boot clock and the wall clock; zero once lost.
+    /// What is left of it, by the clock that says the least; zero once lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         match self.check() {
@@ -48,7 +48,8 @@ impl Lease {
         }
     }
 
-    /// When it ends unless it is renewed, on both clocks of this machine.
+    /// When it ends unless it is renewed, on each clock of this machine: at whichever comes
+    /// first.
     #[must_use]
     pub fn end(&self) -> Moment {
         self.0.end()

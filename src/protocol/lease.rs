@@ -3,6 +3,7 @@
 //! An observer's timer starts when a response was *received*, a leader's lease when its write was
 //! *sent*, so the leader stops first. Only rates of clocks are compared, never their readings.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -39,10 +40,10 @@ pub struct LapseTimer {
     /// Only of a foreign record, whose touch leaves the ETag as it was.
     touched: Option<DateTime<Utc>>,
     validity: Option<Duration>,
-    /// When the response that first showed this ETag had been received, on the boot clock.
-    since: Duration,
-    /// When the seal was first seen, on the boot clock.
-    sealed: Option<Duration>,
+    /// When the response that first showed this ETag had been received.
+    since: Moment,
+    /// When the seal was first seen.
+    sealed: Option<Moment>,
     /// The store's own dates say that the lease is over.
     lapsed_by_store: bool,
 }
@@ -67,65 +68,95 @@ pub struct Reading<'a> {
     pub received: Moment,
 }
 
+impl Reading<'_> {
+    /// When the record was last touched, where that is a sign of life that leaves the ETag as it was.
+    fn touched(&self) -> Option<DateTime<Utc>> {
+        if self.sighting.is_foreign() { self.last_modified } else { None }
+    }
+}
+
 impl LapseTimer {
     /// Takes note of a record. Any new ETag restarts the timer, the same ETag never does, and a seal
     /// leaves the timer running if it was that of the last unsealed ETag. Returns whether this was a
-    /// sign of life.
-    pub fn observe(timer: &mut Option<LapseTimer>, reading: &Reading<'_>, drift: Drift) -> bool {
-        let Reading { sighting, received, .. } = reading;
-        let foreign = sighting.is_foreign();
-        let touched = if foreign { reading.last_modified } else { None };
-        let sealed = sighting.seen.ended.is_some();
-        let same_holder = timer
-            .as_ref()
-            .is_some_and(|t| t.epoch == sighting.epoch && t.nonce == sighting.seen.nonce);
-        let running = match timer {
-            Some(timer) if same_holder && sealed => timer.sees_seal(sighting, received.boot),
-            Some(timer) if same_holder => timer.etag == sighting.etag && timer.touched == touched,
-            _ => false,
-        };
-        if !running {
-            *timer = Some(LapseTimer {
-                epoch: sighting.epoch,
-                nonce: sighting.seen.nonce,
-                heartbeat: sighting.seen.heartbeat,
-                etag: sighting.etag.clone(),
-                touched,
-                validity: reading.validity,
-                since: received.boot,
-                sealed: sealed.then_some(received.boot),
-                lapsed_by_store: false,
-            });
+    /// sign of life to the owner of `timer`.
+    ///
+    /// `known` is a timer of another call of the same process. Where that has seen this very record
+    /// before, it says since when; but what is news to the owner of `timer` stays news.
+    pub fn observe(
+        timer: &mut Option<Arc<LapseTimer>>,
+        known: Option<&Arc<LapseTimer>>,
+        reading: &Reading<'_>,
+        drift: Drift,
+    ) -> bool {
+        let own = timer.take().filter(|timer| timer.runs_on(reading));
+        let news = own.is_none();
+        let known = || known.filter(|timer| timer.runs_on(reading)).cloned();
+        let mut next = own.or_else(known).unwrap_or_else(|| Arc::new(LapseTimer::start(reading)));
+        let (sealed, lapsed) = next.judge(reading, drift);
+        if (sealed, lapsed) != (next.sealed, next.lapsed_by_store) {
+            let next = Arc::make_mut(&mut next);
+            (next.sealed, next.lapsed_by_store) = (sealed, lapsed);
         }
-        if let (Some(timer), Some(dates)) = (timer.as_mut(), reading.store_age) {
-            let lapse = timer.validity.map(|v| drift.stretch(v).saturating_add(dates.margin));
-            timer.lapsed_by_store = !sealed && lapse.is_some_and(|lapse| dates.age > lapse);
-        }
-        !running
+        *timer = Some(next);
+        news
     }
 
-    /// Whether the timer is that of the ETag which was sealed, so that it runs on.
+    /// When the seal was first seen, and whether the store's dates say that the lease is over.
+    fn judge(&self, reading: &Reading<'_>, drift: Drift) -> (Option<Moment>, bool) {
+        let seen_now = reading.sighting.seen.ended.map(|_| reading.received);
+        let sealed = self.sealed.or(seen_now);
+        let lapsed = reading.store_age.map(|dates| {
+            let lapse = self.validity.map(|v| drift.stretch(v).saturating_add(dates.margin));
+            sealed.is_none() && lapse.is_some_and(|lapse| dates.age > lapse)
+        });
+        (sealed, lapsed.unwrap_or(self.lapsed_by_store))
+    }
+
+    fn start(reading: &Reading<'_>) -> LapseTimer {
+        let Reading { sighting, received, .. } = reading;
+        LapseTimer {
+            epoch: sighting.epoch,
+            nonce: sighting.seen.nonce,
+            heartbeat: sighting.seen.heartbeat,
+            etag: sighting.etag.clone(),
+            touched: reading.touched(),
+            validity: reading.validity,
+            since: *received,
+            sealed: None,
+            lapsed_by_store: false,
+        }
+    }
+
+    /// Whether this timer is that of the record, or of the ETag whose seal the record is.
     ///
     /// Every write raises the heartbeat, a seal by one: a greater step means a renewal that this
     /// observer never saw, and the holder's lease counts from that.
-    fn sees_seal(&mut self, sighting: &Sighting, received: Duration) -> bool {
-        let next = self.heartbeat.checked_add(1) == Some(sighting.seen.heartbeat);
-        if self.sealed.is_none() && next {
-            self.sealed = Some(received);
+    fn runs_on(&self, reading: &Reading<'_>) -> bool {
+        let Sighting { epoch, etag, seen } = reading.sighting;
+        if self.epoch != *epoch || self.nonce != seen.nonce {
+            return false;
         }
-        self.sealed.is_some()
+        match seen.ended {
+            None => self.etag == *etag && self.touched == reading.touched(),
+            Some(_) => {
+                self.sealed.is_some() || self.heartbeat.checked_add(1) == Some(seen.heartbeat)
+            }
+        }
     }
 
-    /// When the lease lapses or has lapsed by this observer's boot clock; `None` if it never does.
-    pub fn lapses_at(&self, drift: Drift) -> Option<Duration> {
+    /// How long until `delay` after the lapse by this observer's clocks; `None` if it never lapses.
+    ///
+    /// The boot and the raw clock must both have reached the lapse: one that runs too fast, as a
+    /// clock that is slewed does, decides nothing alone.
+    pub fn lapses_in(&self, delay: Duration, drift: Drift, now: Moment) -> Option<Duration> {
         let lapse = drift.stretch(self.validity?);
-        Some(if self.lapsed_by_store { self.since } else { self.since.saturating_add(lapse) })
+        let lapse = if self.lapsed_by_store { Duration::ZERO } else { lapse };
+        Some(lapse.saturating_add(delay).saturating_sub(now.since(self.since)))
     }
 
     /// How long until `delay` after the seal was first seen is over.
     pub fn takeover_in(&self, delay: Duration, now: Moment) -> Duration {
-        let seen = self.sealed.unwrap_or(now.boot);
-        seen.saturating_add(delay).saturating_sub(now.boot)
+        delay.saturating_sub(now.since(self.sealed.unwrap_or(now)))
     }
 
     /// The epoch that this timer is about.
@@ -141,7 +172,7 @@ impl LapseTimer {
     /// The seal of `epoch`, written by this observer itself, is a seal seen now.
     pub fn sealed_here(&mut self, epoch: Epoch, now: Moment) {
         if self.epoch == epoch {
-            self.sealed.get_or_insert(now.boot);
+            self.sealed.get_or_insert(now);
         }
     }
 }
@@ -150,6 +181,8 @@ impl LapseTimer {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Lease {
     validity: Duration,
+    /// Whether the wall clock can end it.
+    by_wall_clock: bool,
     /// When the write that the lease counts from was sent.
     start: Option<Moment>,
     /// The attempts whose fate is not known: their heartbeat, and when they were sent.
@@ -158,7 +191,12 @@ pub struct Lease {
 
 impl Lease {
     pub fn new(validity: Duration) -> Lease {
-        Lease { validity, start: None, attempts: Vec::new() }
+        Lease { validity, by_wall_clock: true, start: None, attempts: Vec::new() }
+    }
+
+    /// The same on a machine that is never paused: no step of the wall clock ends it.
+    pub fn without_wall_clock(self) -> Lease {
+        Lease { by_wall_clock: false, ..self }
     }
 
     /// A write is about to be sent; `now` was read before.
@@ -180,21 +218,16 @@ impl Lease {
         self.attempts.clear();
     }
 
-    /// What is left: the smaller of what the two clocks say, zero at the end and after (I7).
+    /// What is left, by the clock that says the least; zero at the end and after (I7).
     pub fn remaining(&self, now: Moment) -> Duration {
-        let Some(start) = self.start else { return Duration::ZERO };
-        let left = |start: Duration, now: Duration| {
-            start.saturating_add(self.validity).saturating_sub(now)
-        };
-        left(start.boot, now.boot).min(left(start.wall, now.wall))
+        self.end().map_or(Duration::ZERO, |end| now.until(end))
     }
 
-    /// The end of the lease on both clocks; `None` before the first write took effect.
+    /// The end of the lease on each clock, never on one that cannot end it; `None` before the first
+    /// write took effect.
     pub fn end(&self) -> Option<Moment> {
-        self.start.map(|start| Moment {
-            boot: start.boot.saturating_add(self.validity),
-            wall: start.wall.saturating_add(self.validity),
-        })
+        let end = self.start?.plus(self.validity);
+        Some(if self.by_wall_clock { end } else { Moment { wall: Duration::MAX, ..end } })
     }
 
     /// How long until a renewal is due, `interval` after the start of the lease.
@@ -213,11 +246,13 @@ mod tests {
     use crate::protocol::message::{Ended, Seen};
 
     const VALIDITY: Duration = Duration::from_secs(10);
+    const HOUR: Duration = Duration::from_secs(3_600);
     const NO_DRIFT: Drift = Drift::from_ppm(0);
 
     fn at(seconds: u64) -> Moment {
         let wall = Duration::from_secs(1_000_000 + seconds);
-        Moment { boot: Duration::from_secs(seconds), wall }
+        let boot = Duration::from_secs(seconds);
+        Moment { boot, raw: boot + HOUR, wall }
     }
 
     fn sighting(epoch: u64, nonce: u128, etag: &str, ended: Option<Ended>) -> Sighting {
@@ -227,7 +262,7 @@ mod tests {
         Sighting { epoch: Epoch::new(epoch).unwrap(), etag: ETag::new(etag), seen }
     }
 
-    fn observe(timer: &mut Option<LapseTimer>, sighting: &Sighting, received: Moment) -> bool {
+    fn observe(timer: &mut Option<Arc<LapseTimer>>, sighting: &Sighting, received: Moment) -> bool {
         let reading = Reading {
             sighting,
             validity: Some(VALIDITY),
@@ -235,7 +270,13 @@ mod tests {
             store_age: None,
             received,
         };
-        LapseTimer::observe(timer, &reading, NO_DRIFT)
+        LapseTimer::observe(timer, None, &reading, NO_DRIFT)
+    }
+
+    /// In whole seconds.
+    fn lapses_in(timer: &Option<Arc<LapseTimer>>, now: u64) -> Option<u64> {
+        let left = timer.as_ref()?.lapses_in(Duration::ZERO, NO_DRIFT, at(now))?;
+        Some(left.as_secs())
     }
 
     #[test]
@@ -251,14 +292,10 @@ mod tests {
         let mut timer = None;
         assert!(observe(&mut timer, &sighting(1, 7, "a", None), at(0)));
         assert!(!observe(&mut timer, &sighting(1, 7, "a", None), at(8)));
-        let lapses_in = |timer: &Option<LapseTimer>, now: Moment| {
-            let at = timer.as_ref().unwrap().lapses_at(NO_DRIFT).unwrap();
-            at.saturating_sub(now.boot)
-        };
-        assert_eq!(lapses_in(&timer, at(8)), Duration::from_secs(2));
-        assert_eq!(lapses_in(&timer, at(99)), Duration::ZERO);
+        assert_eq!(lapses_in(&timer, 8), Some(2));
+        assert_eq!(lapses_in(&timer, 99), Some(0));
         assert!(observe(&mut timer, &sighting(1, 7, "b", None), at(9)));
-        assert_eq!(lapses_in(&timer, at(10)), Duration::from_secs(9));
+        assert_eq!(lapses_in(&timer, 10), Some(9));
         assert!(observe(&mut timer, &sighting(1, 8, "b", None), at(11)), "another nonce");
         assert!(observe(&mut timer, &sighting(2, 8, "b", None), at(12)), "another epoch");
     }
@@ -268,11 +305,11 @@ mod tests {
         let mut timer = None;
         observe(&mut timer, &sighting(1, 7, "a", None), at(0));
         observe(&mut timer, &sighting(1, 7, "s", Some(Ended::Deposed)), at(4));
-        assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(10).boot));
+        assert_eq!(lapses_in(&timer, 4), Some(6));
         assert_eq!(timer.as_ref().unwrap().takeover_in(VALIDITY, at(5)), Duration::from_secs(9));
         // Never seen unsealed.
         observe(&mut timer, &sighting(2, 7, "s", Some(Ended::Deposed)), at(20));
-        assert_eq!(timer.as_ref().unwrap().lapses_at(NO_DRIFT), Some(at(30).boot));
+        assert_eq!(lapses_in(&timer, 20), Some(10));
     }
 
     /// Found by the property I8: renewed after the last poll, then deposed. The observer took the
@@ -285,15 +322,14 @@ mod tests {
         deposed.seen.heartbeat = 3;
         for now in [at(4), at(5)] {
             observe(&mut timer, &deposed, now);
-            let end = timer.as_ref().unwrap().lapses_at(NO_DRIFT);
-            assert_eq!(end, Some(at(14).boot), "14 s is the earliest that is safe");
+            assert_eq!(lapses_in(&timer, 4), Some(10), "14 s is the earliest that is safe");
         }
         // Sealed by hand, with the heartbeat left as it was: nothing is known.
         observe(&mut timer, &sighting(2, 7, "a", None), at(20));
         deposed = sighting(2, 7, "s", Some(Ended::Unknown));
         deposed.seen.heartbeat = 1;
         observe(&mut timer, &deposed, at(24));
-        assert_eq!(timer.unwrap().lapses_at(NO_DRIFT), Some(at(34).boot));
+        assert_eq!(lapses_in(&timer, 24), Some(10));
     }
 
     #[test]
@@ -307,11 +343,11 @@ mod tests {
             store_age: None,
             received: at(0),
         };
-        assert!(LapseTimer::observe(&mut timer, &reading, NO_DRIFT));
+        assert!(LapseTimer::observe(&mut timer, None, &reading, NO_DRIFT));
         reading.received = at(9);
-        assert!(!LapseTimer::observe(&mut timer, &reading, NO_DRIFT));
+        assert!(!LapseTimer::observe(&mut timer, None, &reading, NO_DRIFT));
         reading.last_modified = DateTime::from_timestamp(109, 0);
-        assert!(LapseTimer::observe(&mut timer, &reading, NO_DRIFT));
+        assert!(LapseTimer::observe(&mut timer, None, &reading, NO_DRIFT));
     }
 
     #[test]
@@ -328,9 +364,8 @@ mod tests {
                 store_age: Some(StoreAge { age, margin }),
                 received: at(0),
             };
-            LapseTimer::observe(&mut timer, &reading, NO_DRIFT);
-            let at_once = timer.unwrap().lapses_at(NO_DRIFT) == Some(at(0).boot);
-            assert_eq!(at_once, lapsed);
+            LapseTimer::observe(&mut timer, None, &reading, NO_DRIFT);
+            assert_eq!(lapses_in(&timer, 0) == Some(0), lapsed);
         }
     }
 
@@ -351,15 +386,46 @@ mod tests {
     }
 
     #[test]
-    fn either_clock_ends_a_lease() {
+    fn any_clock_ends_a_lease() {
         let mut lease = Lease::new(VALIDITY);
         lease.sending(1, at(0));
         lease.extended(1);
         // A virtual machine that was paused: its boot clock stood still, the wall clock was set.
-        let paused = Moment { boot: Duration::from_secs(1), wall: at(60).wall };
+        let paused = Moment { wall: at(60).wall, ..at(1) };
         assert_eq!(lease.remaining(paused), Duration::ZERO);
         // A wall clock set back never lengthens a lease.
-        let set_back = Moment { boot: Duration::from_secs(4), wall: Duration::ZERO };
+        let set_back = Moment { wall: Duration::ZERO, ..at(4) };
         assert_eq!(lease.remaining(set_back), Duration::from_secs(6));
+        // Suspended: the raw clock stood still.
+        let suspended = Moment { raw: at(1).raw, ..at(60) };
+        assert_eq!(lease.remaining(suspended), Duration::ZERO);
+        // Slewed to run slow: the raw clock did not follow.
+        let slewed = Moment { raw: at(60).raw, ..at(1) };
+        assert_eq!(lease.remaining(slewed), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_step_of_the_wall_clock_ends_no_lease_on_a_machine_that_is_never_paused() {
+        let mut lease = Lease::new(VALIDITY).without_wall_clock();
+        lease.sending(1, at(0));
+        lease.extended(1);
+        let stepped = Moment { wall: at(3_600).wall, ..at(4) };
+        assert_eq!(lease.remaining(stepped), Duration::from_secs(6));
+        let slewed = Moment { raw: at(60).raw, ..at(1) };
+        assert_eq!(lease.remaining(slewed), Duration::ZERO);
+    }
+
+    /// A clock daemon may slew the boot clock by 8.3 %: a follower that went by it alone sealed a
+    /// lease in which its leader still believed.
+    #[test]
+    fn regression_a_slewed_boot_clock_does_not_lapse_a_lease() {
+        let mut timer = None;
+        observe(&mut timer, &sighting(1, 7, "a", None), at(0));
+        let fast = Moment { boot: at(11).boot, ..at(9) };
+        let left = timer.as_ref().unwrap().lapses_in(Duration::ZERO, NO_DRIFT, fast);
+        assert_eq!(left, Some(Duration::from_secs(1)));
+        let suspended = Moment { raw: at(9).raw, ..at(60) };
+        let left = timer.as_ref().unwrap().lapses_in(Duration::ZERO, NO_DRIFT, suspended);
+        assert_eq!(left, Some(Duration::from_secs(1)), "the raw clock stood still");
     }
 }

@@ -8,8 +8,16 @@ pub(super) const ELECTIONS: [&str; 4] = ["elected", "held", "abandoned", "failed
 /// Outcomes of `tenure_renewals_total`.
 pub(super) const RENEWALS: [&str; 4] = ["done", "refused", "missing", "failed"];
 /// Reasons of `tenure_losses_total`: those of [`Loss::outcome`](crate::Loss::outcome).
-pub(super) const LOSSES: [&str; 7] =
-    ["superseded", "sealed", "lease_ended", "suspended", "vanished", "tampered", "resigned"];
+pub(super) const LOSSES: [&str; 8] = [
+    "superseded",
+    "sealed",
+    "lease_ended",
+    "suspended",
+    "wall_clock_ahead",
+    "vanished",
+    "tampered",
+    "resigned",
+];
 /// States of `tenure_observed`.
 pub(super) const OBSERVED: [&str; 3] = ["leader", "nobody", "unknown"];
 /// Outcomes of `tenure_compactions_total`.

@@ -22,8 +22,7 @@ pub fn now() -> Moment {
 }
 
 pub fn later(by: Duration) -> Moment {
-    let Moment { boot, wall } = now();
-    Moment { boot: boot + by, wall: wall + by }
+    now().plus(by)
 }
 
 pub fn in_ms(ms: u64) -> Moment {

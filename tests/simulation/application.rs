@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use tenure::{Attempt, Election, Epoch, Error, ErrorKind, Leadership, LeadershipEvent, Loss};
-use tokio_util::sync::CancellationToken;
+use tenure::{
+    Attempt, Cancellation, Election, Epoch, Error, ErrorKind, Leadership, LeadershipEvent, Loss,
+};
 
 use super::plan::{Broken, Knobs};
 use super::process::spawn;
@@ -175,8 +176,8 @@ impl Candidate {
         };
         tokio::select! {
             biased;
-            ran = &mut running => {
-                let cut = ran.lost.is_some();
+            outcome = &mut running => {
+                let cut = outcome.loss().is_some();
                 self.world.count(if cut { "runs cut short" } else { "runs to the end" });
             }
             () = sleep(patience) => {
@@ -189,7 +190,7 @@ impl Candidate {
         self.keep(lease, id);
     }
 
-    async fn work(&self, token: Epoch, cancelled: CancellationToken, until: Duration) {
+    async fn work(&self, token: Epoch, cancelled: Cancellation, until: Duration) {
         loop {
             self.write(token).await;
             tokio::select! {

@@ -31,9 +31,10 @@ pub enum Power {
 
 #[derive(Debug, Clone, Copy)]
 struct State {
-    /// Simulated time at which the clocks showed `boot` and `wall`.
+    /// Simulated time at which the clocks showed the three that follow.
     at: Duration,
     boot: Duration,
+    raw: Duration,
     wall: Duration,
     /// Millionths of a local second in a simulated one: what the oscillator does.
     rate: u64,
@@ -44,6 +45,9 @@ struct State {
     behind: Duration,
     /// The same, but for readings at this very instant only.
     behind_at: Option<(Duration, Duration)>,
+    /// By how much its boot and wall clock stood still in suspends.
+    asleep: Duration,
+    raw_repeats_boot: bool,
 }
 
 impl SimClock {
@@ -51,12 +55,16 @@ impl SimClock {
         let state = State {
             at: now(),
             boot,
+            // It has been suspended before.
+            raw: boot / 2,
             wall,
             rate,
             slew: 0,
             power: Power::Runs,
             behind: Duration::ZERO,
             behind_at: None,
+            asleep: Duration::ZERO,
+            raw_repeats_boot: false,
         };
         Arc::new(SimClock { state: Mutex::new(state) })
     }
@@ -84,8 +92,12 @@ impl SimClock {
         self.state.lock().unwrap().behind = by;
     }
 
-    pub fn read_further_behind(&self, by: Duration) {
-        self.state.lock().unwrap().behind += by;
+    pub fn stood_still(&self, by: Duration) {
+        self.state.lock().unwrap().asleep += by;
+    }
+
+    pub fn repeat_boot(&self) {
+        self.state.lock().unwrap().raw_repeats_boot = true;
     }
 
     pub fn read_behind_now(&self, by: Duration) {
@@ -95,8 +107,8 @@ impl SimClock {
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock().unwrap();
         let now = now();
-        let Moment { boot, wall } = state.show(now);
-        *state = State { at: now, boot, wall, ..*state };
+        let Moment { boot, raw, wall } = state.show(now);
+        *state = State { at: now, boot, raw, wall, ..*state };
         change(&mut state);
     }
 }
@@ -104,16 +116,14 @@ impl SimClock {
 impl State {
     fn show(&self, now: Duration) -> Moment {
         let local = scale(now - self.at, self.rate);
+        let slewed = scale(local, MILLION.saturating_add_signed(self.slew));
         // Nothing is slewed while the kernel does not run.
-        let (boot, wall) = match self.power {
-            Power::Runs => {
-                let slewed = scale(local, MILLION.saturating_add_signed(self.slew));
-                (slewed, slewed)
-            }
-            Power::Suspended => (local, local),
-            Power::Paused => (Duration::ZERO, local),
+        let (boot, raw, wall) = match self.power {
+            Power::Runs => (slewed, local, slewed),
+            Power::Suspended => (local, Duration::ZERO, local),
+            Power::Paused => (Duration::ZERO, Duration::ZERO, local),
         };
-        Moment { boot: self.boot + boot, wall: self.wall + wall }
+        Moment { boot: self.boot + boot, raw: self.raw + raw, wall: self.wall + wall }
     }
 }
 
@@ -121,10 +131,12 @@ impl Clock for SimClock {
     fn now(&self) -> Moment {
         let state = self.state.lock().unwrap();
         let now = now();
-        let Moment { boot, wall } = state.show(now);
+        let shown = state.show(now);
         let instant = state.behind_at.filter(|(at, _)| *at == now);
         let behind = state.behind.max(instant.map_or(Duration::ZERO, |(_, by)| by));
-        Moment { boot: boot.saturating_sub(behind), wall: wall.saturating_sub(behind) }
+        let Moment { boot, raw, wall } = shown.minus(behind);
+        let (boot, wall) = (boot.saturating_sub(state.asleep), wall.saturating_sub(state.asleep));
+        Moment { boot, raw: if state.raw_repeats_boot { boot } else { raw }, wall }
     }
 }
 

@@ -130,7 +130,7 @@ fn stop(world: &Arc<World>, who: Who, fault: Fault) {
         clock.power(Power::Runs);
         let broken = world.plan.broken == Broken::ClockStopsInSuspend;
         if broken && matches!(fault, Fault::Suspend) {
-            clock.read_further_behind(duration);
+            clock.stood_still(duration);
         }
         {
             let mut state = world.state();

@@ -138,6 +138,8 @@ fn count_settings(world: &World) {
         ("runs beyond the drift", plan.beyond_drift),
         ("runs with a foreign peer", plan.foreign),
         ("runs with slewed clocks", plan.stops.slew > 0),
+        ("runs that are never paused", plan.never_paused),
+        ("steady runs", plan.steady),
         ("runs with a min_age of 0", plan.compactors.iter().any(|knobs| knobs.min_age.is_zero())),
         ("runs with one name for two", twins > 1),
     ];

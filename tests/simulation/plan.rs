@@ -27,6 +27,8 @@ pub struct Plan {
     pub drift: f64,
     /// Whether clocks really keep to it.
     pub beyond_drift: bool,
+    /// Candidates are told that no host pauses their machine, so that the wall clock has no say.
+    pub never_paused: bool,
     pub compactors: Vec<CompactorKnobs>,
     pub observers: usize,
     /// A peer of Morling's post: creates without sealing, touches unconditionally.
@@ -145,6 +147,7 @@ impl Plan {
             candidates: Vec::new(),
             drift,
             beyond_drift,
+            never_paused: false,
             compactors: compactors(rng, validity),
             observers: usize::from(broken == Broken::ObserverBehindACache || rng.f64() < 0.2),
             foreign,
@@ -180,6 +183,7 @@ impl Plan {
                 plan.add_phases();
                 plan.make_some_steady();
             }
+            Broken::RawRepeatsBoot => plan.slew(rng),
             Broken::DatesStand => plan.favour_foreign_leaders(),
             Broken::ReadsGivenUp => plan.make_steady(),
             Broken::TimerFromRequest => plan.favour_slow_polls(),

@@ -59,7 +59,11 @@ pub fn machine(world: &World, rate: u64) -> Arc<SimClock> {
     let mut state = world.state();
     let boot = Duration::from_millis(state.rng.u64(0..10_000_000));
     let wall = Duration::from_millis(1_800_000_000_000 + state.rng.u64(0..200_000_000));
-    SimClock::new(boot, wall, rate)
+    let clock = SimClock::new(boot, wall, rate);
+    if world.plan.broken == Broken::RawRepeatsBoot {
+        clock.repeat_boot();
+    }
+    clock
 }
 
 pub fn spawn(
@@ -115,6 +119,7 @@ fn election_at(store: Arc<SimStore>, knobs: &Knobs) -> Election {
         })
         .verify_renewals(knobs.verify_renewals)
         .check_store(knobs.check_store)
+        .machine_is_never_paused(world.plan.never_paused)
         .resign_on_drop(knobs.resign_on_drop)
         .clock_drift_max(world.plan.drift);
     if let Some(renew) = knobs.renew {

@@ -117,7 +117,8 @@ impl SimStore {
             !state.book.sent_by(self.who, epoch).any(known)
         };
         let create = create || takes;
-        let write = Write { who: self.who, epoch, body, create, sent, applied: None };
+        let by_wall = !self.world.plan.never_paused;
+        let write = Write { who: self.who, epoch, body, create, sent, by_wall, applied: None };
         self.world.see_in(&mut state, &Event::Sending { write: &write });
         Some(state.book.sent(write))
     }

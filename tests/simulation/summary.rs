@@ -10,7 +10,7 @@ use super::calm::Recovery;
 use super::world::Counts;
 
 /// What must have happened at least once, or the checks have checked nothing.
-const HAPPENED: [&str; 42] = [
+const HAPPENED: [&str; 43] = [
     "409",
     "503",
     "503 after taking effect",
@@ -32,6 +32,7 @@ const HAPPENED: [&str; 42] = [
     "lost: lease ended",
     "lost: sealed",
     "lost: suspended",
+    "lost: wall clock ahead",
     "lost after a sealed grant",
     "leases that were over when asked",
     "machine pauses",

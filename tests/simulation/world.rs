@@ -320,7 +320,9 @@ impl World {
         let lead = state.book.leads[id].clone();
         state.note(lead.who, &format!("epoch {} is over: {outcome}", lead.epoch));
         state.count(loss_count(outcome));
-        if lead.born_sealed && matches!(outcome, "sealed" | "lease_ended" | "suspended") {
+        if lead.born_sealed
+            && matches!(outcome, "sealed" | "lease_ended" | "suspended" | "wall_clock_ahead")
+        {
             state.count("lost after a sealed grant");
         }
         self.see_in(&mut state, &Event::Lost { lead: &lead, outcome });
@@ -388,6 +390,7 @@ fn loss_count(outcome: &str) -> &'static str {
         "sealed" => "lost: sealed",
         "lease_ended" => "lost: lease ended",
         "suspended" => "lost: suspended",
+        "wall_clock_ahead" => "lost: wall clock ahead",
         "vanished" => "lost: vanished",
         "tampered" => "lost: tampered",
         "resigned" => "resignations",

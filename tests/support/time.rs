@@ -13,7 +13,7 @@ const EPOCH: Duration = Duration::from_secs(1_795_132_800);
 /// How long every machine has been up when its test starts.
 const UP: Duration = Duration::from_secs(1_000);
 
-/// Both clocks of one machine. Clones are the same machine.
+/// The clocks of one machine. Clones are the same machine.
 #[derive(Debug, Clone)]
 pub struct TestClock(Arc<Mutex<Clocks>>);
 
@@ -23,25 +23,41 @@ struct Clocks {
     /// What suspensions and jumps have added to each clock.
     boot: Duration,
     wall_millis: i64,
-    /// By how much the boot clock runs fast.
+    /// By how much the machine's oscillator runs fast.
     fast_ppm: u32,
+    /// By how much a clock daemon makes the boot and the wall clock run faster still.
+    slewed_ppm: i32,
 }
 
 impl TestClock {
     /// A machine started now, by tokio's time.
     pub fn new() -> TestClock {
         let start = Instant::now();
-        TestClock(Arc::new(Mutex::new(Clocks { start, boot: UP, wall_millis: 0, fast_ppm: 0 })))
+        TestClock(Arc::new(Mutex::new(Clocks {
+            start,
+            boot: UP,
+            wall_millis: 0,
+            fast_ppm: 0,
+            slewed_ppm: 0,
+        })))
     }
 
-    /// The same, with a boot clock that runs fast by this ratio.
+    /// The same, with an oscillator that runs fast by this ratio.
     pub fn fast(ppm: u32) -> TestClock {
         let clock = TestClock::new();
         clock.0.lock().unwrap().fast_ppm = ppm;
         clock
     }
 
-    /// The machine was suspended: no timer ran, and both clocks went on.
+    /// From now on a clock daemon slews the boot and the wall clock: they run faster than the
+    /// oscillator by this ratio, or slower.
+    pub fn slewed(ppm: i32) -> TestClock {
+        let clock = TestClock::new();
+        clock.0.lock().unwrap().slewed_ppm = ppm;
+        clock
+    }
+
+    /// The machine was suspended: no timer ran, the raw clock stood still, and the others went on.
     pub fn suspend(&self, slept: Duration) {
         self.0.lock().unwrap().boot += slept;
         self.set_wall_by(slept.as_millis() as i64);
@@ -64,10 +80,16 @@ impl Clock for TestClock {
     fn now(&self) -> Moment {
         let clocks = self.0.lock().unwrap();
         let passed = clocks.start.elapsed();
-        let wall = (EPOCH + passed).as_nanos() as i128 + i128::from(clocks.wall_millis) * 1_000_000;
-        let fast = passed.as_nanos() * u128::from(clocks.fast_ppm) / 1_000_000;
+        let at_rate = |of: Duration, ppm: i64| {
+            let rate = u128::from((1_000_000 + ppm).unsigned_abs());
+            Duration::from_nanos((of.as_nanos() * rate / 1_000_000) as u64)
+        };
+        let raw = at_rate(passed, i64::from(clocks.fast_ppm));
+        let slewed = at_rate(raw, i64::from(clocks.slewed_ppm));
+        let wall = (EPOCH + slewed).as_nanos() as i128 + i128::from(clocks.wall_millis) * 1_000_000;
         Moment {
-            boot: clocks.boot + passed + Duration::from_nanos(fast as u64),
+            boot: clocks.boot + slewed,
+            raw: UP + raw,
             wall: Duration::from_nanos(wall.max(0) as u64),
         }
     }

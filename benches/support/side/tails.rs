@@ -80,8 +80,8 @@ pub fn measure(size: &Size) -> Section {
         "{LEADERS} leaders on simulated time, validity 30 s, renewals every 10 s, timeout 6 s. Nine of ten \
          requests take a log-normal time with a median of 20 ms, one of ten a second or more (Pareto, \
          α = 0.5), so that 4 of 100 are not answered within 6 s: far worse than S3. With less than half \
-         of a lease left, a hedged renewal is given up for another once it takes longer than 99 of 100 \
-         of the last ones that were answered.\n\n{}",
+         of a lease left, a hedged renewal, or the reading back of one, is given up for another renewal \
+         once it takes longer than nine of ten of the last that were answered.\n\n{}",
         table(
             &["", "renewals", "leases lost", "per million"],
             &[row("hedged", &with), row("the request's timeout alone", &without)],

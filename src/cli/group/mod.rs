@@ -141,7 +141,7 @@ impl Group {
     /// Kills the whole group, until it is gone.
     pub fn kill(&self) {
         self.forward(Signal::SIGKILL);
-        let long_past = Moment { boot: Duration::ZERO, wall: Duration::ZERO };
+        let long_past = Moment { boot: Duration::ZERO, raw: Duration::ZERO, wall: Duration::ZERO };
         self.set_deadlines(Deadlines { term_at: long_past, kill_at: long_past });
     }
 

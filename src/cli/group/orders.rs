@@ -71,14 +71,17 @@ impl FromStr for Order {
     }
 }
 
-/// Nanoseconds by the boot clock and the wall clock, first for SIGTERM, then for SIGKILL.
+/// Nanoseconds by the boot, the raw and the wall clock, first for SIGTERM, then for SIGKILL.
 impl fmt::Display for Deadlines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Deadlines { term_at, kill_at } = self;
-        let [term_boot, term_wall, kill_boot, kill_wall] =
-            [term_at.boot, term_at.wall, kill_at.boot, kill_at.wall].map(nanos);
-        write!(f, "{term_boot} {term_wall} {kill_boot} {kill_wall}")
+        let [term_boot, term_raw, term_wall] = clocks(self.term_at);
+        let [kill_boot, kill_raw, kill_wall] = clocks(self.kill_at);
+        write!(f, "{term_boot} {term_raw} {term_wall} {kill_boot} {kill_raw} {kill_wall}")
     }
+}
+
+fn clocks(moment: Moment) -> [u64; 3] {
+    [moment.boot, moment.raw, moment.wall].map(nanos)
 }
 
 /// What lies more than 584 years ahead may as well come then.
@@ -88,14 +91,14 @@ fn nanos(since: Duration) -> u64 {
 
 fn parse_deadlines(words: &[&str]) -> Option<Deadlines> {
     let nanos = |word: &str| word.parse().ok().map(Duration::from_nanos);
-    let moment = |boot, wall| Some(Moment { boot: nanos(boot)?, wall: nanos(wall)? });
-    match words[..] {
-        [term_boot, term_wall, kill_boot, kill_wall] => Some(Deadlines {
-            term_at: moment(term_boot, term_wall)?,
-            kill_at: moment(kill_boot, kill_wall)?,
-        }),
+    let moment = |words: &[&str]| match *words {
+        [boot, raw, wall] => {
+            Some(Moment { boot: nanos(boot)?, raw: nanos(raw)?, wall: nanos(wall)? })
+        }
         _ => None,
-    }
+    };
+    let (term, kill) = words.split_at_checked(3)?;
+    Some(Deadlines { term_at: moment(term)?, kill_at: moment(kill)? })
 }
 
 impl fmt::Display for Report {
@@ -134,8 +137,10 @@ mod tests {
     use super::*;
 
     fn deadlines() -> Deadlines {
-        let moment =
-            |boot, wall| Moment { boot: Duration::new(boot, 1), wall: Duration::new(wall, 2) };
+        let moment = |boot, wall| {
+            let [boot, wall] = [Duration::new(boot, 1), Duration::new(wall, 2)];
+            Moment { boot, raw: boot, wall }
+        };
         Deadlines { term_at: moment(10, 1_800_000_000), kill_at: moment(20, 1_800_000_010) }
     }
 
@@ -149,7 +154,8 @@ mod tests {
         }
         assert_eq!(
             Order::Lease(deadlines()).to_string(),
-            "lease 10000000001 1800000000000000002 20000000001 1800000010000000002"
+            "lease 10000000001 10000000001 1800000000000000002 \
+             20000000001 20000000001 1800000010000000002"
         );
     }
 
@@ -164,7 +170,9 @@ mod tests {
     fn a_line_cut_short_is_garbled() {
         let whole = Order::Lease(deadlines()).to_string();
         let cut = whole.rsplit_once(' ').expect("it has spaces").0;
-        for line in [cut, "", "don", "lease", "lease 1 2 3 -4", "lease 1 2 3 4 5", "watch 7"] {
+        for line in
+            [cut, "", "don", "lease", "lease 1 2 3 4 5 -6", "lease 1 2 3 4 5 6 7", "watch 7"]
+        {
             assert!(line.parse::<Order>().is_err(), "{line:?}");
         }
     }
@@ -172,8 +180,8 @@ mod tests {
     #[test]
     fn no_order_can_name_every_process_or_the_guards_own_group() {
         for group in [-7, -1, 0, 1] {
-            assert!(format!("watch {group} 1 2 3 4").parse::<Order>().is_err(), "{group}");
+            assert!(format!("watch {group} 1 2 3 4 5 6").parse::<Order>().is_err(), "{group}");
         }
-        assert!("watch 2 1 2 3 4".parse::<Order>().is_ok());
+        assert!("watch 2 1 2 3 4 5 6".parse::<Order>().is_ok());
     }
 }

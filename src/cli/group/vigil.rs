@@ -54,17 +54,13 @@ impl Vigil {
     /// How long to sleep before looking at the clocks again.
     pub fn next_look(&self, now: Moment) -> Duration {
         let next = if self.terminated { self.deadlines.kill_at } else { self.deadlines.term_at };
-        left(next, now).min(left(self.deadlines.kill_at, now)).min(LOOK_AT_LEAST_EVERY)
+        now.until(next).min(now.until(self.deadlines.kill_at)).min(LOOK_AT_LEAST_EVERY)
     }
 }
 
-/// Whether either clock has come to the moment.
+/// Whether any clock has come to the moment.
 fn reached(moment: Moment, now: Moment) -> bool {
-    left(moment, now).is_zero()
-}
-
-fn left(until: Moment, now: Moment) -> Duration {
-    until.boot.saturating_sub(now.boot).min(until.wall.saturating_sub(now.wall))
+    now.until(moment).is_zero()
 }
 
 #[cfg(test)]
@@ -79,7 +75,7 @@ mod tests {
     const DAY: u64 = 86_400_000;
 
     fn at(boot: u64) -> Moment {
-        Moment { boot: ms(boot), wall: ms(boot + DAY) }
+        Moment { boot: ms(boot), raw: ms(boot), wall: ms(boot + DAY) }
     }
 
     fn vigil(term: u64, kill: u64) -> Vigil {
@@ -120,10 +116,14 @@ mod tests {
 
     #[test]
     fn the_clock_that_is_further_counts() {
-        let wall_jumped = Moment { boot: ms(0), wall: ms(DAY + 2_000) };
+        let wall_jumped = Moment { wall: ms(DAY + 2_000), ..at(0) };
         assert_eq!(vigil(1_000, 2_000).due(wall_jumped), Some(Due::Kill));
-        let wall_set_back = Moment { boot: ms(2_000), wall: ms(0) };
+        let wall_set_back = Moment { wall: ms(0), ..at(2_000) };
         assert_eq!(vigil(1_000, 2_000).due(wall_set_back), Some(Due::Kill));
+        let suspended = Moment { raw: ms(0), ..at(2_000) };
+        assert_eq!(vigil(1_000, 2_000).due(suspended), Some(Due::Kill));
+        let slewed = Moment { raw: ms(2_000), ..at(0) };
+        assert_eq!(vigil(1_000, 2_000).due(slewed), Some(Due::Kill));
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(vigil.next_look(at(4_900)), ms(100));
         assert_eq!(vigil.due(at(5_000)), Some(Due::Term));
         assert_eq!(vigil.next_look(at(5_000)), ms(300));
-        let wall_ahead = Moment { boot: ms(5_000), wall: ms(DAY + 5_250) };
+        let wall_ahead = Moment { wall: ms(DAY + 5_250), ..at(5_000) };
         assert_eq!(vigil.next_look(wall_ahead), ms(50));
     }
 }

@@ -210,7 +210,8 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
         if let Loss::Sealed { ended: Ended::Deposed, .. } = loss {
             // Whoever comes next waits for the end of the lease, so there is time to end well.
             warn!(outcome = loss.outcome(), "{}: CMD is told to end", said(loss));
-            let term_at = Moment { boot: Duration::ZERO, wall: Duration::ZERO };
+            let term_at =
+                Moment { boot: Duration::ZERO, raw: Duration::ZERO, wall: Duration::ZERO };
             let Deadlines { kill_at, .. } = self.margins.deadlines(self.leadership.lease_end());
             self.group.set_deadlines(Deadlines { term_at, kill_at });
         } else {

@@ -15,6 +15,8 @@ use crate::protocol::message::{Ended, Seen};
 const PPM: u128 = 1_000_000;
 /// The greatest drift that the configuration takes.
 const MAX_DRIFT_PPM: u32 = 500_000;
+/// By how much chrony slews a clock at most, by default (`maxslewrate`).
+const SLEW_PPM: i64 = 83_333;
 /// An answer that has travelled for less is not seen by clocks that tell whole nanoseconds.
 const LEAST_LATENCY: u64 = 4;
 
@@ -33,7 +35,8 @@ fn any_drift() -> impl Strategy<Value = u32> {
 }
 
 fn any_moment() -> impl Strategy<Value = Moment> {
-    (any_duration(), any_duration()).prop_map(|(boot, wall)| Moment { boot, wall })
+    let clock = any_duration;
+    (clock(), clock(), clock()).prop_map(|(boot, raw, wall)| Moment { boot, raw, wall })
 }
 
 proptest! {
@@ -64,10 +67,11 @@ proptest! {
         lease.sending(1, sent);
         lease.extended(1);
         let left = lease.remaining(now);
-        // I7: at the end and after, nothing is left on either clock.
+        // I7: at the end and after, nothing is left on any clock.
         let over = |start: Duration, now: Duration| start.saturating_add(validity) <= now;
-        prop_assert_eq!(left.is_zero(), over(sent.boot, now.boot) || over(sent.wall, now.wall));
-        prop_assert!(lease.end().is_some_and(|end| (end <= now) <= left.is_zero()));
+        let any = over(sent.boot, now.boot) || over(sent.raw, now.raw) || over(sent.wall, now.wall);
+        prop_assert_eq!(left.is_zero(), any);
+        prop_assert_eq!(lease.end(), Some(sent.plus(validity)));
         prop_assert!(lease.renewal_in(delay, now) <= delay);
         let mut timer = None;
         for (received, ended) in [(now, None), (later, Some(Ended::Deposed))] {
@@ -80,9 +84,9 @@ proptest! {
                 store_age,
                 received,
             };
-            LapseTimer::observe(&mut timer, &reading, drift);
+            LapseTimer::observe(&mut timer, None, &reading, drift);
             let timer = timer.as_ref().expect("a timer runs once something was read");
-            prop_assert!(timer.lapses_at(drift).is_some());
+            prop_assert!(timer.lapses_in(delay, drift, received).is_some());
             prop_assert!(timer.takeover_in(delay, received) <= delay);
         }
     }
@@ -94,25 +98,40 @@ fn sighting(heartbeat: u64, ended: Option<Ended>) -> Sighting {
     Sighting { epoch: Epoch::FIRST, etag, seen }
 }
 
-/// A clock that starts anywhere and runs at its own rate. Its readings are whole nanoseconds.
+/// Clocks that start anywhere; they show whole nanoseconds. The raw one runs at the machine's own
+/// rate, and a clock daemon slews the two others.
 #[derive(Debug, Clone, Copy)]
 struct Rate {
     ppm: u64,
+    slewed_ppm: u64,
     offset: u64,
 }
 
 impl Rate {
     /// What it shows at a real time.
     fn at(self, real: u64) -> Moment {
-        let run = u128::from(real) * u128::from(self.ppm) / PPM;
-        let shown = Duration::from_nanos(self.offset + u64::try_from(run).expect("a short test"));
-        Moment { boot: shown, wall: shown }
+        let slewed = self.show(real, self.slewed_ppm);
+        Moment { boot: slewed, raw: self.show(real, self.ppm), wall: slewed }
     }
 
-    /// The first real time at which it has gone `by` further than at `from`.
-    fn after(self, from: u64, by: Duration) -> u64 {
-        let target = self.at(from).boot + by - Duration::from_nanos(self.offset);
-        let real = (target.as_nanos() * PPM).div_ceil(u128::from(self.ppm));
+    fn show(self, real: u64, ppm: u64) -> Duration {
+        let run = u128::from(real) * u128::from(ppm) / PPM;
+        Duration::from_nanos(self.offset + u64::try_from(run).expect("a short test"))
+    }
+
+    /// The first real time at which either clock has gone `by` further than at `from`.
+    fn either_after(self, from: u64, by: Duration) -> u64 {
+        self.after(from, by, self.ppm).min(self.after(from, by, self.slewed_ppm))
+    }
+
+    /// The same, of both clocks.
+    fn both_after(self, from: u64, by: Duration) -> u64 {
+        self.after(from, by, self.ppm).max(self.after(from, by, self.slewed_ppm))
+    }
+
+    fn after(self, from: u64, by: Duration, ppm: u64) -> u64 {
+        let target = self.show(from, ppm) + by - Duration::from_nanos(self.offset);
+        let real = (target.as_nanos() * PPM).div_ceil(u128::from(ppm));
         u64::try_from(real).expect("a short test").max(from)
     }
 }
@@ -152,18 +171,44 @@ fn story(beyond_the_drift: bool) -> impl Strategy<Value = Story> {
     let writes = vec((0..1_000_000_u32, way.clone(), way.clone()), 1..8);
     let polls = vec((0..600_000_u32, way.clone(), way.clone()), 1..12);
     let deposed = prop::option::of((0..8_usize, 0..1_000_000_u32));
-    (1..=60_000_u64, rates, offsets, writes, polls, way, deposed).prop_map(
-        |(validity_ms, (leader, observer, drift), offsets, writes, polls, acting, deposed)| Story {
-            validity_ms,
-            leader: Rate { ppm: leader, offset: offsets.0 },
-            observer: Rate { ppm: observer, offset: offsets.1 },
-            drift,
-            writes,
-            polls,
-            acting,
-            deposed,
+    let slew = || prop_oneof![Just(0), -SLEW_PPM..=SLEW_PPM, Just(-SLEW_PPM), Just(SLEW_PPM)];
+    let clocks = (rates, (slew(), slew()), offsets);
+    (1..=60_000_u64, clocks, writes, polls, way, deposed).prop_map(
+        |(validity_ms, (rates, slews, offsets), writes, polls, acting, deposed)| {
+            let (leader, observer, drift) = rates;
+            Story {
+                validity_ms,
+                leader: Rate {
+                    ppm: leader,
+                    slewed_ppm: slewed(leader, slews.0),
+                    offset: offsets.0,
+                },
+                observer: Rate {
+                    ppm: observer,
+                    slewed_ppm: slewed(observer, slews.1),
+                    offset: offsets.1,
+                },
+                drift,
+                writes,
+                polls,
+                acting,
+                deposed,
+            }
         },
     )
+}
+
+/// The first of these numbers from which on it holds.
+fn first(mut from: u64, mut to: u64, holds: impl Fn(u64) -> bool) -> u64 {
+    while from < to {
+        let middle = from + (to - from) / 2;
+        if holds(middle) { to = middle } else { from = middle + 1 }
+    }
+    from
+}
+
+fn slewed(ppm: u64, by: i64) -> u64 {
+    (ppm * (1_000_000 + by).unsigned_abs()) / 1_000_000
 }
 
 /// Where an implementation can go wrong: each must be seen as an overlap.
@@ -174,6 +219,10 @@ enum Broken {
     TimerFromSending,
     /// The lease counts from the answer.
     LeaseFromAnswer,
+    /// The observer goes by its boot clock alone.
+    SlewedTimer,
+    /// The leader goes by its boot and wall clocks alone.
+    SlewedLease,
 }
 
 /// What the store holds from a real time on.
@@ -199,7 +248,7 @@ impl Story {
         let (mut now, mut last_sent) = (0, 0);
         for (index, (pause, way, back)) in self.writes.iter().enumerate() {
             let sent = now + self.nanos(*pause);
-            if index > 0 && sent >= self.leader.after(last_sent, self.validity()) {
+            if index > 0 && sent >= self.leader.either_after(last_sent, self.validity()) {
                 // At the end of its lease the leader sends nothing any more.
                 break;
             }
@@ -231,8 +280,8 @@ impl Story {
             // The last poll is followed by silence.
             let poll = self.polls.get(index);
             let next = poll.map_or(u64::MAX, |(pause, ..)| now + self.nanos(*pause));
-            if let Some(acted) = self.lapse(timer.as_ref(), now, next) {
-                let timer: &LapseTimer = timer.as_ref().expect("it has lapsed");
+            if let Some(acted) = self.lapse(timer.as_deref(), now, next, broken) {
+                let timer: &LapseTimer = timer.as_deref().expect("it has lapsed");
                 let deposed = timer.sealed.is_some();
                 let acted = if deposed { acted } else { acted + self.nanos(self.acting) };
                 let held = held(acted).map(|held| &held.sighting.etag);
@@ -254,17 +303,47 @@ impl Story {
                 validity: Some(self.validity()),
                 last_modified: None,
                 store_age: None,
-                received: self.observer.at(received),
+                received: self.observed(received, broken),
             };
-            LapseTimer::observe(&mut timer, &reading, self.drift);
+            LapseTimer::observe(&mut timer, None, &reading, self.drift);
         }
         (false, Duration::ZERO)
     }
 
     /// When the timer lapses, if it does before `next`.
-    fn lapse(&self, timer: Option<&LapseTimer>, now: u64, next: u64) -> Option<u64> {
-        let left = timer?.lapses_at(self.drift)?.saturating_sub(self.observer.at(now).boot);
-        Some(self.observer.after(now, left)).filter(|lapsed| *lapsed < next)
+    fn lapse(
+        &self,
+        timer: Option<&LapseTimer>,
+        now: u64,
+        next: u64,
+        broken: Broken,
+    ) -> Option<u64> {
+        let left = |at| timer?.lapses_in(Duration::ZERO, self.drift, self.observed(at, broken));
+        let lapsed = match broken {
+            Broken::SlewedTimer => self.observer.after(now, left(now)?, self.observer.slewed_ppm),
+            // Both clocks have to pass what is left by the one that says the most, at most.
+            _ => {
+                let most = self.observer.both_after(now, left(now)?);
+                first(now, most, |at| left(at) == Some(Duration::ZERO))
+            }
+        };
+        Some(lapsed).filter(|lapsed| *lapsed < next)
+    }
+
+    fn observed(&self, real: u64, broken: Broken) -> Moment {
+        let shown = self.observer.at(real);
+        match broken {
+            Broken::SlewedTimer => Moment { raw: shown.boot, ..shown },
+            _ => shown,
+        }
+    }
+
+    fn led(&self, real: u64, broken: Broken) -> Moment {
+        let shown = self.leader.at(real);
+        match broken {
+            Broken::SlewedLease => Moment { raw: shown.boot, ..shown },
+            _ => shown,
+        }
     }
 
     /// What is left, at most, of the lease of the last own write that took effect by `acted`.
@@ -277,9 +356,9 @@ impl Story {
             Broken::LeaseFromAnswer => written.answered,
             _ => written.sent,
         };
-        lease.sending(1, self.leader.at(from));
+        lease.sending(1, self.led(from, broken));
         lease.extended(1);
-        lease.remaining(self.leader.at(acted))
+        lease.remaining(self.led(acted, broken))
     }
 }
 
@@ -324,6 +403,16 @@ fn broken_a_timer_that_starts_at_the_sending_overlaps() {
 #[test]
 fn broken_a_lease_that_counts_from_the_answer_overlaps() {
     finds_an_overlap(false, Broken::LeaseFromAnswer);
+}
+
+#[test]
+fn broken_a_timer_on_a_slewed_clock_alone_overlaps() {
+    finds_an_overlap(false, Broken::SlewedTimer);
+}
+
+#[test]
+fn broken_a_lease_on_slewed_clocks_alone_overlaps() {
+    finds_an_overlap(false, Broken::SlewedLease);
 }
 
 #[test]

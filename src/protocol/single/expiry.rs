@@ -6,7 +6,7 @@ use crate::clock::Moment;
 
 /// How long such a body is left alone from when it was first received on: until `expires_at`, in
 /// seconds since the Unix epoch, by this machine's wall clock, and the margin beyond. The wall
-/// clock is read once; from then on the boot clock counts, so that no step of the wall clock
+/// clock is read once; from then on the monotonic clocks count, so that no step of the wall clock
 /// shortens it.
 pub fn left_until(expires_at: f64, received: Moment, margin: Duration) -> Duration {
     let left = expires_at - received.wall.as_secs_f64();
@@ -27,7 +27,7 @@ mod tests {
     fn it_is_left_alone_until_its_expiry_and_the_margin() {
         let margin = Duration::from_secs(5);
         let wall = Duration::from_secs(1_740_151_473);
-        let at = Moment { boot: Duration::from_secs(77), wall };
+        let at = Moment { boot: Duration::from_secs(77), raw: Duration::from_secs(70), wall };
         assert_eq!(left_until(1_740_151_483.5, at, margin), Duration::from_millis(15_500));
         for past in [1_740_151_473.0, 1.0, -1.0, -1e300, f64::MIN] {
             assert_eq!(left_until(past, at, margin), margin, "{past}");

@@ -21,6 +21,8 @@ pub struct Write {
     pub create: bool,
     /// The sender's true clocks just before.
     pub sent: Moment,
+    /// Whether the sender's wall clock may end its lease.
+    pub by_wall: bool,
     /// The store's step that applied it first, if any.
     pub applied: Option<u64>,
 }
@@ -93,7 +95,8 @@ impl Book {
 
     pub fn received(&mut self, page: Seen) {
         let Some((who, epoch)) = self.last_create(&page) else { return };
-        if self.sent_by(who, epoch).any(|write| !write.create) {
+        // It leads already. A seal is that of an operator's call of the same process.
+        if self.sent_by(who, epoch).any(|write| !write.create && !write.body.sealed) {
             return;
         }
         // An observer of the same process may look there, too, and later.
@@ -149,7 +152,9 @@ impl Book {
         let over_for = |write: &Write| {
             let validity = write.body.validity;
             let boot = clock.boot.saturating_sub(write.sent.boot + validity);
-            boot.max(clock.wall.saturating_sub(write.sent.wall + validity))
+            let raw = clock.raw.saturating_sub(write.sent.raw + validity);
+            let wall = clock.wall.saturating_sub(write.sent.wall + validity);
+            boot.max(raw).max(if write.by_wall { wall } else { Duration::ZERO })
         };
         let writes = self.extending(lead).map(over_for);
         writes.min().unwrap_or(Duration::MAX)
@@ -159,7 +164,9 @@ impl Book {
         let left = |write: &Write| {
             let validity = write.body.validity;
             let boot = (write.sent.boot + validity).saturating_sub(clock.boot);
-            boot.min((write.sent.wall + validity).saturating_sub(clock.wall))
+            let raw = (write.sent.raw + validity).saturating_sub(clock.raw);
+            let wall = (write.sent.wall + validity).saturating_sub(clock.wall);
+            boot.min(raw).min(if write.by_wall { wall } else { Duration::MAX })
         };
         let writes = self.extending(lead).filter(|write| counts(write));
         writes.map(left).max().unwrap_or_default()

@@ -44,10 +44,8 @@ impl Checker for SealedOnlyWhenDead {
             {
                 let lapse = write.body.validity.mul_f64(1.0 + view.plan.drift);
                 let states = self.read.get(&(write.who, write.epoch));
-                let longest = states
-                    .into_iter()
-                    .flatten()
-                    .map(|(_, first, last)| last.boot.saturating_sub(first.boot));
+                let longest =
+                    states.into_iter().flatten().map(|(_, first, last)| last.since(*first));
                 let longest = longest.max().unwrap_or_default();
                 // Rounded as the library does, and floats are not exact.
                 if longest + Duration::from_micros(1) >= lapse {

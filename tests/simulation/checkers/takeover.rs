@@ -16,6 +16,9 @@ use crate::sim::world::now;
 pub struct Waited {
     /// When each epoch was first sealed, and all words for its end.
     seals: BTreeMap<u64, (Duration, Vec<String>)>,
+    /// What is wrong with creates under way, by their nonces. Who has not seen the last renewal sends
+    /// one in vain.
+    early: BTreeMap<Option<String>, String>,
 }
 
 impl Checker for Waited {
@@ -31,7 +34,13 @@ impl Checker for Waited {
                 Ok(())
             }
             Event::Sending { write } if write.create && write.epoch > 1 => {
-                self.creates(write, view)
+                if let Err(what) = self.creates(write, view) {
+                    self.early.insert(write.body.nonce.clone(), what);
+                }
+                Ok(())
+            }
+            Event::Created { write } | Event::Replaced { write, .. } if write.create => {
+                self.early.get(&write.body.nonce).map_or(Ok(()), |what| Err(what.clone()))
             }
             _ => Ok(()),
         }

@@ -8,7 +8,7 @@ pub enum Broken {
     LeaseFromAnswer,
     /// The observer's timer starts before the request that shows the ETag.
     TimerFromRequest,
-    /// Both clocks stand still in suspend.
+    /// The boot and the wall clock stand still in suspend, too.
     ClockStopsInSuspend,
     /// A renewal that was refused counts as done.
     RefusalIgnored,
@@ -38,6 +38,8 @@ pub enum Broken {
     WritesDenied,
     /// The application panics.
     Panics,
+    /// There is no clock but the slewed ones.
+    RawRepeatsBoot,
     /// The application lets go of a leadership that something else still holds.
     DroppedButKept,
     /// The dates of objects stay what they were when a process first read them.

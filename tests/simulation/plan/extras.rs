@@ -22,16 +22,22 @@ impl Plan {
         }
     }
 
-    /// Time daemons that correct clocks by their rate, in phases.
+    /// Time daemons that correct clocks by their rate, in phases; and machines of which it is known
+    /// that nobody pauses them.
     pub(super) fn add_slewing(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0x51e3_5ca1);
         if rng.f64() < 0.3 {
-            self.stops.slew = rng.u32(4..=8);
-            // A leader that cannot renew believes to the end of its lease.
-            self.stops.outage += 3;
-            if rng.bool() {
-                self.show_slewing();
-            }
+            self.slew(rng);
+        }
+        self.never_paused = rng.f64() < 0.3 && self.stops.machine_pause == 0;
+    }
+
+    pub(super) fn slew(&mut self, rng: &mut Rng) {
+        self.stops.slew = rng.u32(4..=8);
+        // A leader that cannot renew believes to the end of its lease.
+        self.stops.outage += 3;
+        if rng.bool() {
+            self.show_slewing();
         }
     }
 

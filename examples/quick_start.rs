@@ -1,0 +1,44 @@
+//! The program of docs/quick-start.md, but for a shorter validity and batches that exist.
+//!
+//! ```text
+//! cargo run --example quick_start    # on the bucket my-bucket, settings as for the AWS CLI
+//! ```
+//!
+//! It goes on until it is stopped. Cut it off from the store for some seconds: it stops writing, and
+//! campaigns again.
+#![allow(clippy::disallowed_methods, reason = "a sleep stands for the time between batches")]
+
+use std::sync::Arc;
+use tenure::fencing::FencedLog;
+use tenure::{Election, RunOutcome, store::S3Store};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let store = Arc::new(S3Store::from_env("my-bucket").await);
+    let election = Election::builder(store.clone(), "orders/leader")
+        .name("worker-7")
+        .validity(std::time::Duration::from_secs(8))
+        .build()?;
+    let log = FencedLog::new(store, "orders/log")?;
+    loop {
+        let leadership = election.campaign().await?; // waits until elected
+        let outcome = leadership
+            .run(async |token, cancelled| {
+                let mut writer = log.open(token).await?; // from here on older writers are refused
+                while !cancelled.is_cancelled() {
+                    writer.append(next_batch().await).await?;
+                }
+                Ok::<_, tenure::fencing::FencingError>(())
+            })
+            .await; // resigns once the work has returned
+        match outcome {
+            RunOutcome::Completed(Ok(())) => return Ok(()), // there was nothing left to do
+            interrupted => eprintln!("{interrupted:?}; campaigning again"),
+        }
+    }
+}
+
+async fn next_batch() -> Vec<u8> {
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    b"a batch".to_vec()
+}

@@ -1,0 +1,146 @@
+//! Work that lasts as long as a leadership: how it is told to stop, and how it ended.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Leadership, Loss};
+use crate::driver::Lead;
+use crate::epoch::Epoch;
+
+/// Tells the work of [`Leadership::run`] when to stop: once the lease is at risk (less than a quarter
+/// of the validity is left) or lost. Final: a lease that is renewed after all does not take it back.
+///
+/// Clones tell the same. Nothing here sends a request.
+#[derive(Clone)]
+pub struct Cancellation {
+    lead: Arc<Lead>,
+    token: CancellationToken,
+}
+
+/// How [`Leadership::run`] ended.
+#[derive(Debug)]
+#[must_use = "unless the work completed, it may have stopped before its end: campaign again"]
+#[non_exhaustive]
+pub enum RunOutcome<T> {
+    /// The work returned by itself, and its lease held to its end. Holds what the work returned.
+    Completed(T),
+    /// The work was cancelled, as the lease was at risk, and its lease held until it returned. Holds
+    /// what the work returned.
+    Cancelled(T),
+    /// The leadership was lost before the work returned.
+    Lost {
+        /// What the work returned.
+        value: T,
+        /// Why the leadership ended.
+        loss: Loss,
+    },
+}
+
+impl Cancellation {
+    /// Whether to stop. Looks at the lease itself, so it does not depend on any task: work that never
+    /// yields can ask it, also on a runtime with a single thread.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        if !self.token.is_cancelled() {
+            self.lead.look_for_risk();
+        }
+        self.token.is_cancelled()
+    }
+
+    /// Waits until it is time to stop. Cancel-safe. Looks at the lease itself at least every second,
+    /// so it does not depend on the task that renews the lease. Takes a Tokio runtime with timers.
+    pub async fn cancelled(&self) {
+        tokio::select! {
+            biased;
+            () = self.token.cancelled() => {}
+            () = self.lead.watch() => {}
+        }
+    }
+
+    /// A token for libraries that take one. It is cancelled by the task that renews the lease, or by
+    /// any call here that notices first; to cancel it cancels nothing else.
+    ///
+    /// Unlike [`is_cancelled`](Cancellation::is_cancelled) it does not look at the lease: on a
+    /// runtime with a single thread nothing cancels it while the work does not yield.
+    #[must_use]
+    pub fn token(&self) -> CancellationToken {
+        self.token.child_token()
+    }
+}
+
+impl fmt::Debug for Cancellation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cancellation")
+            .field("epoch", &self.lead.epoch)
+            .field("cancelled", &self.token.is_cancelled())
+            .finish()
+    }
+}
+
+impl<T> RunOutcome<T> {
+    /// What the work returned, however the leadership ended.
+    pub fn into_value(self) -> T {
+        match self {
+            RunOutcome::Completed(value)
+            | RunOutcome::Cancelled(value)
+            | RunOutcome::Lost { value, .. } => value,
+        }
+    }
+
+    /// Why the leadership ended before the work returned; `None` if it did not.
+    #[must_use]
+    pub fn loss(&self) -> Option<&Loss> {
+        match self {
+            RunOutcome::Lost { loss, .. } => Some(loss),
+            RunOutcome::Completed(_) | RunOutcome::Cancelled(_) => None,
+        }
+    }
+}
+
+impl Leadership {
+    /// Does `work` while leading, then resigns.
+    ///
+    /// The work gets the token, and a [`Cancellation`] that says when to return: once the lease is at
+    /// risk (less than a quarter of the validity is left) or lost. The epoch is given up only once
+    /// the work has returned. If the store fails then, the lease lapses. Dropping the future drops
+    /// the work, then the leadership.
+    ///
+    /// Work that was cancelled has stopped, but its job may not be done, as after a store that did
+    /// not answer for most of a validity: campaign again, unless the outcome is
+    /// [`Completed`](RunOutcome::Completed).
+    ///
+    /// # Work that blocks
+    /// The lease is renewed by a task of the runtime. While `work` blocks its thread (`std::fs`, a
+    /// database's client without `async`), a runtime with several worker threads goes on renewing.
+    /// One with a single thread cannot: the lease is at risk three quarters of a validity after its
+    /// last renewal, [`is_cancelled`](Cancellation::is_cancelled) says so, and the work returns. There
+    /// use `tokio::task::spawn_blocking`.
+    pub async fn run<F, W, T>(self, work: F) -> RunOutcome<T>
+    where
+        F: FnOnce(Epoch, Cancellation) -> W,
+        W: Future<Output = T>,
+    {
+        let cancellation =
+            Cancellation { token: self.lead.begin_work(), lead: Arc::clone(&self.lead) };
+        let value = {
+            let mut work = std::pin::pin!(work(self.epoch(), cancellation.clone()));
+            tokio::select! {
+                biased;
+                value = &mut work => value,
+                // The driver cancels it, too; but the driver's runtime may be gone.
+                () = cancellation.cancelled() => work.await,
+            }
+        };
+        let cancelled = cancellation.token.is_cancelled();
+        if let Err(loss) = self.check() {
+            return RunOutcome::Lost { value, loss };
+        }
+        if let Err(error) = self.resign().await {
+            tracing::warn!(%error, "could not resign; the lease lapses");
+        }
+        if cancelled { RunOutcome::Cancelled(value) } else { RunOutcome::Completed(value) }
+    }
+}
