@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure::Layout;
+
+use super::clock::MOST_SLEWED;
 use super::plan::{Knobs, Plan};
 use super::world::{Member, World, now, sleep};
 
@@ -21,8 +24,8 @@ pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
     }
     let began = now();
     world.state().trace.line(began, "-", "CALM");
-    if world.plan.foreign {
-        // A foreign peer may hold the newest epoch for as long as it likes.
+    if world.plan.foreign && world.plan.layout == Layout::SingleObject {
+        // The lock of a dead peer of the If-Match post lasts as long as its wall clock was ahead.
         return None;
     }
     let bound = bound(&world.plan);
@@ -67,11 +70,31 @@ async fn stays(world: &World, recovered: Duration) {
     if grants(world) != before {
         world.fail("stability", "elected another although nothing went wrong".to_owned());
     }
+    all_watch(world);
+}
+
+/// Whoever observes sees the leader by now.
+fn all_watch(world: &World) {
+    let (leader, wrong) = {
+        let state = world.state();
+        let leader = state.bucket.newest();
+        let wrong = |member: &&Member| {
+            member.alive && member.watched.is_some_and(|watched| watched != leader)
+        };
+        let wrong = state.members.iter().find(wrong);
+        (leader, wrong.map(|member| format!("{}: {:?}", member.label, member.watched)))
+    };
+    if let Some(wrong) = wrong {
+        world.fail("liveness", format!("{wrong} is observed while {leader:?} leads"));
+    }
 }
 
 /// How many round trips the bound has: one for the sight of the last renewal, one each for the
 /// seal, the create and the confirm, five for the check of the store, three to spare.
 const ROUND_TRIPS: u32 = 12;
+
+/// The rate of a clock that is slewed as far back as a time daemon may.
+const SLOWED: f64 = 1.0 - MOST_SLEWED as f64 / 1e6;
 
 /// By the slowest clock: validity × (1 + drift) + poll, and what else the protocol may wait for:
 /// the jitter of a tenth before a seal, the takeover delay, the timeout (a fifth) of a request that
@@ -93,6 +116,10 @@ fn bound(plan: &Plan) -> Duration {
     let polls = polls.unwrap_or_default();
     let delay = most(&|knobs| knobs.takeover_delay).unwrap_or_default();
     let slowest = plan.candidates.iter().map(|knobs| knobs.rate).min().unwrap_or(1_000_000);
+    let slowest = slowest as f64 * if plan.stops.slew > 0 { SLOWED } else { 1.0 };
     let local = validity.mul_f64(1.0 + plan.drift) + validity / 10 + validity / 5 + delay + polls;
-    local.mul_f64(1e6 / slowest as f64) + plan.rtt * ROUND_TRIPS
+    // A dead peer of Morling's leaves its epoch unsealed above another one that is unsealed, so that
+    // two leases have to lapse.
+    let lapses = if plan.foreign { 2 } else { 1 };
+    (local.mul_f64(1e6 / slowest) + plan.rtt * ROUND_TRIPS) * lapses
 }

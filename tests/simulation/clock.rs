@@ -1,4 +1,5 @@
-//! The clocks of one simulated process: an offset, a rate, and what suspends do to them.
+//! The clocks of one simulated machine: offsets, a rate, slewing, steps, and what suspends do to
+//! them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,25 +10,44 @@ use super::world::now;
 
 const MILLION: u64 = 1_000_000;
 
-/// Both clocks of one machine.
+/// How far chrony slews the system clock at most by default (`maxslewrate`), in millionths.
+pub const MOST_SLEWED: i64 = 83_333;
+
+/// All clocks of one machine.
 #[derive(Debug)]
 pub struct SimClock {
     state: Mutex<State>,
 }
 
+/// Whether the machine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Power {
+    Runs,
+    /// The boot and the wall clock are set on by the time that the suspend took.
+    Suspended,
+    /// Stopped by its host: only the wall clock is set afterwards.
+    Paused,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct State {
-    /// Simulated time at which the clocks showed `boot` and `wall`.
+    /// Simulated time at which the clocks showed the three that follow.
     at: Duration,
     boot: Duration,
+    raw: Duration,
     wall: Duration,
-    /// Millionths of a local second in a simulated one.
+    /// Millionths of a local second in a simulated one: what the oscillator does.
     rate: u64,
-    boot_stands: bool,
+    /// By how many millionths of its rate a time daemon speeds the boot and the wall clock up.
+    slew: i64,
+    power: Power,
     /// By how much a broken process reads too early.
     behind: Duration,
     /// The same, but for readings at this very instant only.
     behind_at: Option<(Duration, Duration)>,
+    /// By how much its boot and wall clock stood still in suspends.
+    asleep: Duration,
+    raw_repeats_boot: bool,
 }
 
 impl SimClock {
@@ -35,11 +55,16 @@ impl SimClock {
         let state = State {
             at: now(),
             boot,
+            // It has been suspended before.
+            raw: boot / 2,
             wall,
             rate,
-            boot_stands: false,
+            slew: 0,
+            power: Power::Runs,
             behind: Duration::ZERO,
             behind_at: None,
+            asleep: Duration::ZERO,
+            raw_repeats_boot: false,
         };
         Arc::new(SimClock { state: Mutex::new(state) })
     }
@@ -49,8 +74,12 @@ impl SimClock {
         self.state.lock().unwrap().show(now())
     }
 
-    pub fn stop_boot(&self, stands: bool) {
-        self.change(|state| state.boot_stands = stands);
+    pub fn power(&self, power: Power) {
+        self.change(|state| state.power = power);
+    }
+
+    pub fn slew(&self, millionths: i64) {
+        self.change(|state| state.slew = millionths);
     }
 
     pub fn step_wall(&self, forward: bool, by: Duration) {
@@ -63,8 +92,12 @@ impl SimClock {
         self.state.lock().unwrap().behind = by;
     }
 
-    pub fn read_further_behind(&self, by: Duration) {
-        self.state.lock().unwrap().behind += by;
+    pub fn stood_still(&self, by: Duration) {
+        self.state.lock().unwrap().asleep += by;
+    }
+
+    pub fn repeat_boot(&self) {
+        self.state.lock().unwrap().raw_repeats_boot = true;
     }
 
     pub fn read_behind_now(&self, by: Duration) {
@@ -74,8 +107,8 @@ impl SimClock {
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock().unwrap();
         let now = now();
-        let Moment { boot, wall, .. } = state.show(now);
-        *state = State { at: now, boot, wall, ..*state };
+        let Moment { boot, raw, wall } = state.show(now);
+        *state = State { at: now, boot, raw, wall, ..*state };
         change(&mut state);
     }
 }
@@ -83,8 +116,14 @@ impl SimClock {
 impl State {
     fn show(&self, now: Duration) -> Moment {
         let local = scale(now - self.at, self.rate);
-        let boot = if self.boot_stands { self.boot } else { self.boot + local };
-        Moment { boot, raw: boot, wall: self.wall + local }
+        let slewed = scale(local, MILLION.saturating_add_signed(self.slew));
+        // Nothing is slewed while the kernel does not run.
+        let (boot, raw, wall) = match self.power {
+            Power::Runs => (slewed, local, slewed),
+            Power::Suspended => (local, Duration::ZERO, local),
+            Power::Paused => (Duration::ZERO, Duration::ZERO, local),
+        };
+        Moment { boot: self.boot + boot, raw: self.raw + raw, wall: self.wall + wall }
     }
 }
 
@@ -95,7 +134,9 @@ impl Clock for SimClock {
         let shown = state.show(now);
         let instant = state.behind_at.filter(|(at, _)| *at == now);
         let behind = state.behind.max(instant.map_or(Duration::ZERO, |(_, by)| by));
-        shown.minus(behind)
+        let Moment { boot, raw, wall } = shown.minus(behind);
+        let (boot, wall) = (boot.saturating_sub(state.asleep), wall.saturating_sub(state.asleep));
+        Moment { boot, raw: if state.raw_repeats_boot { boot } else { raw }, wall }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::clock::SimClock;
+use super::clock::{MOST_SLEWED, Power, SimClock};
 use super::peers::depose;
 use super::plan::{Broken, Knobs};
 use super::process::start_candidate;
@@ -27,6 +27,7 @@ enum Fault {
     Blackout,
     WallForward,
     WallBack,
+    Slew,
     Depose,
 }
 
@@ -50,6 +51,7 @@ pub async fn inject(world: &Arc<World>, slots: &mut [Slot], others: &[Who], oper
             }
             (Fault::WallForward, _) => step_wall(world, who, true),
             (Fault::WallBack, _) => step_wall(world, who, false),
+            (Fault::Slew, _) => slew(world, who),
             (Fault::Depose, _) => {
                 if world.chance(0.5) {
                     world.state().lurking = operator;
@@ -74,6 +76,7 @@ fn draw(world: &World) -> Option<Fault> {
         (Fault::Blackout, stops.blackout),
         (Fault::WallForward, stops.wall_forward),
         (Fault::WallBack, stops.wall_back),
+        (Fault::Slew, stops.slew),
         (Fault::Depose, stops.depose),
     ];
     let total: u32 = weights.iter().map(|(_, weight)| weight).sum();
@@ -116,16 +119,18 @@ fn stop(world: &Arc<World>, who: Who, fault: Fault) {
         (gates, clock)
     };
     gates.iter().for_each(|gate| gate.close());
-    if let Fault::MachinePause = fault {
-        clock.stop_boot(true);
+    match fault {
+        Fault::Suspend => clock.power(Power::Suspended),
+        Fault::MachinePause => clock.power(Power::Paused),
+        _ => {}
     }
     let world = Arc::clone(world);
     tokio::spawn(async move {
         sleep(duration).await;
-        clock.stop_boot(false);
+        clock.power(Power::Runs);
         let broken = world.plan.broken == Broken::ClockStopsInSuspend;
         if broken && matches!(fault, Fault::Suspend) {
-            clock.read_further_behind(duration);
+            clock.stood_still(duration);
         }
         {
             let mut state = world.state();
@@ -155,7 +160,7 @@ async fn restart(world: &Arc<World>, slot: &mut Slot) {
     world.note(slot.who, || "restarted".to_owned());
 }
 
-fn kill(world: &Arc<World>, who: Who) {
+pub fn kill(world: &Arc<World>, who: Who) {
     let (gates, leading) = {
         let mut state = world.state();
         state.members[who.0].alive = false;
@@ -196,4 +201,18 @@ fn step_wall(world: &World, who: Who, forward: bool) {
     state.note(who, &format!("WALL CLOCK set {} by {by:.3?}", if forward { "on" } else { "back" }));
     state.count("wall clock steps");
     state.members[who.0].clock.step_wall(forward, by);
+}
+
+/// A time daemon corrects the clocks of a machine by their rate, from now on.
+pub fn slew(world: &World, who: Who) {
+    let mut state = world.state();
+    let by = match state.rng.u32(0..6) {
+        0 | 1 => MOST_SLEWED,
+        2 | 3 => -MOST_SLEWED,
+        4 => 0,
+        _ => state.rng.i64(-MOST_SLEWED..=MOST_SLEWED),
+    };
+    state.note(who, &format!("CLOCKS slewed by {by} ppm"));
+    state.count("clocks slewed");
+    state.members[who.0].clock.slew(by);
 }

@@ -1,6 +1,8 @@
 //! Runs the shipped library under a simulated world: one seed, one timeline.
 
+pub mod application;
 pub mod bucket;
+pub mod calls;
 pub mod calm;
 pub mod checkers;
 pub mod clock;
@@ -25,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use calm::{Recovery, calm};
-use faults::{Slot, inject};
+use faults::{Slot, inject, kill, slew};
 use plan::{Broken, Plan};
 use tenure::Layout;
 use tenure::drawing::Drawing;
@@ -105,15 +107,26 @@ async fn live(world: &Arc<World>) -> Option<Recovery> {
     for _ in 0..plan.observers {
         others.push(process::start_observer(world, &plan.candidates[0]));
     }
-    if plan.foreign {
+    let foreign = plan.foreign.then(|| {
         let validity = plan.candidates[0].validity;
-        others.push(match plan.layout {
+        match plan.layout {
             Layout::SingleObject => peers::start_if_match(world, validity),
             _ => peers::start_foreign(world, validity),
-        });
+        }
+    });
+    others.extend(foreign);
+    if plan.stops.slew > 0 {
+        slots.iter().for_each(|slot| slew(world, slot.who));
     }
     let operator = plan.operator.then(|| peers::join_operator(world));
     inject(world, &mut slots, &others, operator).await;
+    // A foreign peer may hold the newest epoch for as long as it likes, and lives on.
+    foreign.into_iter().for_each(|who| kill(world, who));
+    for (number, slot) in slots.iter().enumerate() {
+        if plan.survivor.is_some_and(|survivor| survivor != number) {
+            kill(world, slot.who);
+        }
+    }
     calm(world).await
 }
 
@@ -124,6 +137,9 @@ fn count_settings(world: &World) {
     let settings = [
         ("runs beyond the drift", plan.beyond_drift),
         ("runs with a foreign peer", plan.foreign),
+        ("runs with slewed clocks", plan.stops.slew > 0),
+        ("runs that are never paused", plan.never_paused),
+        ("steady runs", plan.steady),
         ("runs with a min_age of 0", plan.compactors.iter().any(|knobs| knobs.min_age.is_zero())),
         ("runs with one name for two", twins > 1),
     ];

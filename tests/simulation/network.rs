@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure::store::Happened;
 
 use super::bucket::Request;
-use super::world::{Outage, State, Who, World};
+use super::world::{Outage, State, Who, World, now};
 
 /// What will happen to one request.
 #[derive(Debug, Clone)]
@@ -45,6 +45,14 @@ impl Course {
             counted: state.faults,
         };
         if !state.faults {
+            return course;
+        }
+        let phase = plan.phases.iter().find(|phase| now() < phase.until);
+        let longer = phase.map(|phase| phase.longer(request)).unwrap_or_default();
+        course.there += longer / 2;
+        course.back += longer / 2;
+        if plan.steady {
+            course.lose_one(state, who, plan.longest_validity().mul_f64(1.25));
             return course;
         }
         let (network, validity) = (&plan.network, plan.longest_validity());
@@ -98,5 +106,17 @@ impl Course {
         }
         course.undeleted = state.chance(network.conflict);
         course
+    }
+
+    /// Loses an answer, and perhaps the request, if none of this process was lost for so long.
+    fn lose_one(&mut self, state: &mut State, who: Who, apart: Duration) {
+        let last = state.members[who.0].lost_at;
+        if last.is_some_and(|at| now() - at < apart) || !state.chance(0.15) {
+            return;
+        }
+        state.members[who.0].lost_at = Some(now());
+        self.answer = Answered::Never;
+        self.applied = state.rng.f64() < 0.8;
+        state.count("answers lost of a process that must not mind");
     }
 }

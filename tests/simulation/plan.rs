@@ -1,51 +1,17 @@
 //! What one seed stands for: who takes part, with which settings, and what goes wrong.
 
+mod broken;
+mod extras;
+mod latency;
+mod steady;
+
 use std::time::Duration;
 
 use fastrand::Rng;
 use tenure::Layout;
 
-/// The part of a process, or of the simulation, that is deliberately wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Broken {
-    Nothing,
-    /// The lease counts from the answer to a write, not from its sending.
-    LeaseFromAnswer,
-    /// The observer's timer starts before the request that shows the ETag.
-    TimerFromRequest,
-    /// Both clocks stand still in suspend.
-    ClockStopsInSuspend,
-    /// A renewal that was refused counts as done.
-    RefusalIgnored,
-    /// The application keeps its token instead of asking for it.
-    TokenKept,
-    /// A deposed epoch is succeeded as if its holder knew.
-    DepositionNotWaited,
-    /// The store creates what exists already.
-    StoreCreatesAgain,
-    /// The store overwrites whatever the ETag.
-    StoreReplacesBlindly,
-    /// The compactor deletes the newest epoch object, too.
-    NewestCompacted,
-    /// The store refuses every seal by another than the holder.
-    SealsRefused,
-    /// The fenced resource takes any token.
-    ResourceForgets,
-    /// The application counts the tokens by itself.
-    TokenGuessed,
-    /// A resignation that was refused counts as done.
-    RefusedSealCounts,
-    /// An observer that is restarted all the time reads through a cache that forgets nothing.
-    ObserverBehindACache,
-    /// One candidate's clock runs at four times the rate.
-    ClockRuns,
-    /// Half-way through, the store begins to deny creates and deletes.
-    WritesDenied,
-    /// The application panics.
-    Panics,
-    /// A holder is succeeded before its lease has lapsed.
-    LapseNotWaited,
-}
+pub use broken::Broken;
+pub use latency::Phase;
 
 /// A whole run.
 #[derive(Debug, Clone)]
@@ -61,10 +27,14 @@ pub struct Plan {
     pub drift: f64,
     /// Whether clocks really keep to it.
     pub beyond_drift: bool,
+    /// Candidates are told that no host pauses their machine, so that the wall clock has no say.
+    pub never_paused: bool,
     pub compactors: Vec<CompactorKnobs>,
     pub observers: usize,
     /// A peer of Morling's post: creates without sealing, touches unconditionally.
     pub foreign: bool,
+    /// The only candidate that is not killed when the faults end, if not all are left.
+    pub survivor: Option<usize>,
     pub operator: bool,
     /// Whether a create may be applied again when its epoch has been compacted.
     pub twice_after_compaction: bool,
@@ -72,6 +42,10 @@ pub struct Plan {
     pub page_max: usize,
     /// A usual round trip.
     pub rtt: Duration,
+    /// When requests of some kinds take longer than that.
+    pub phases: Vec<Phase>,
+    /// Nothing goes wrong but what a leader is to survive: see `plan/steady.rs`.
+    pub steady: bool,
     pub network: Network,
     pub stops: Stops,
     /// How long faults go on.
@@ -81,6 +55,8 @@ pub struct Plan {
 /// One candidate.
 #[derive(Debug, Clone)]
 pub struct Knobs {
+    /// Its place in the plan.
+    pub number: usize,
     pub name: String,
     pub name_is_unique: bool,
     pub validity: Duration,
@@ -106,6 +82,8 @@ pub struct Knobs {
     pub doubled: bool,
     /// Observes while it campaigns, with the same `Election`.
     pub watches: bool,
+    /// Makes all other calls, too, beside its campaigns: the next within so long.
+    pub calls: Option<Duration>,
 }
 
 #[derive(Debug, Clone)]
@@ -144,6 +122,7 @@ pub struct Stops {
     pub blackout: u32,
     pub wall_forward: u32,
     pub wall_back: u32,
+    pub slew: u32,
     pub depose: u32,
     /// Between two of them, on average.
     pub every: Duration,
@@ -155,7 +134,7 @@ impl Plan {
         let validity = Duration::from_millis(rng.u64(1..=10) * 1_000);
         let drift = *rng.choice([0.0, 0.01, 0.01, 0.05, 0.2].iter()).expect("not empty");
         let beyond_drift = broken == Broken::Nothing && rng.f64() < 0.06;
-        let foreign = broken == Broken::Nothing && rng.f64() < 0.08;
+        let foreign = broken == Broken::DatesStand || broken == Broken::Nothing && rng.f64() < 0.15;
         let twice_after_compaction = rng.f64() < 0.1;
         let verify = rng.f64() < if twice_after_compaction { 0.5 } else { 0.1 };
         let rtt = validity.mul_f64(0.002 + 0.02 * rng.f64());
@@ -168,14 +147,18 @@ impl Plan {
             candidates: Vec::new(),
             drift,
             beyond_drift,
+            never_paused: false,
             compactors: compactors(rng, validity),
             observers: usize::from(broken == Broken::ObserverBehindACache || rng.f64() < 0.2),
             foreign,
+            survivor: None,
             operator: favours_depositions(broken) || rng.f64() < 0.3,
             twice_after_compaction,
             foreign_keys: rng.f64() < 0.2,
             page_max: *rng.choice([1, 2, 3, 10, 1_000].iter()).expect("not empty"),
             rtt,
+            phases: Vec::new(),
+            steady: false,
             network: network(rng),
             stops: stops(rng, validity, broken),
             length: validity * rng.u32(20..60),
@@ -183,7 +166,8 @@ impl Plan {
         if !plan.operator {
             plan.stops.depose = 0;
         }
-        let takeover = if rng.f64() < 0.1 { validity.mul_f64(rng.f64()) } else { Duration::ZERO };
+        let delayed = rng.f64() < 0.1 || broken == Broken::TakeoverDelayIgnored;
+        let takeover = if delayed { validity.mul_f64(rng.f64()) } else { Duration::ZERO };
         for number in 0..rng.usize(2..=4) {
             let candidate = plan.candidate(rng, number, validity, verify, takeover);
             plan.candidates.push(candidate);
@@ -192,7 +176,16 @@ impl Plan {
             plan.favour_repetition();
         }
         match broken {
-            Broken::Nothing => plan.add_preferences(),
+            Broken::Nothing => {
+                plan.add_preferences();
+                plan.add_slewing();
+                plan.add_calls();
+                plan.add_phases();
+                plan.make_some_steady();
+            }
+            Broken::RawRepeatsBoot => plan.slew(rng),
+            Broken::DatesStand => plan.favour_foreign_leaders(),
+            Broken::ReadsGivenUp => plan.make_steady(),
             Broken::TimerFromRequest => plan.favour_slow_polls(),
             // The check of the store would find these two.
             Broken::StoreCreatesAgain | Broken::StoreReplacesBlindly => {
@@ -212,43 +205,6 @@ impl Plan {
         self
     }
 
-    /// What a candidate may wish beyond the rules. Drawn apart, so that the rest of a seed stays what
-    /// it was.
-    fn add_preferences(&mut self) {
-        let rng = &mut Rng::with_seed(self.seed ^ 0x0af7_e12c);
-        for candidate in &mut self.candidates {
-            candidate.at_lapse = rng.f64() < 0.1;
-            candidate.names = rng.f64() < 0.3;
-            candidate.hears = rng.f64() < 0.1;
-            if rng.f64() < 0.1 {
-                candidate.priority_delay = candidate.validity.mul_f64(rng.f64());
-            }
-        }
-    }
-
-    /// A create meets its own repetition only if its epoch is compacted soon.
-    fn favour_repetition(&mut self) {
-        self.network.twice = self.network.twice.max(0.3);
-        let (min_age, interval) = (Duration::ZERO, self.longest_validity() / 4);
-        self.compactors.push(CompactorKnobs { keep: 1, min_age, interval });
-    }
-
-    /// A timer that starts too early by one request's way is hidden by the drift, by the jitter
-    /// before a seal and by every renewal: it shows when a slow poll meets a leader's last renewal.
-    fn favour_slow_polls(&mut self) {
-        self.drift = 0.0;
-        self.rtt /= 10;
-        self.network = Network { tail: 0.15, ..Network::default() };
-        self.stops = Stops { pause: 1, outage: 1, ..self.stops.clone() };
-        self.stops.every = self.longest_validity() * 2;
-        for candidate in &mut self.candidates {
-            candidate.rate = 1_000_000;
-            candidate.renew = Some(candidate.validity / 10);
-            candidate.poll = candidate.validity / 20;
-            candidate.takeover_delay = Duration::ZERO;
-        }
-    }
-
     fn candidate(
         &self,
         rng: &mut Rng,
@@ -263,6 +219,7 @@ impl Plan {
         let name_is_unique = rng.f64() < 0.3;
         let shared = !name_is_unique && rng.f64() < 0.3;
         Knobs {
+            number,
             name: if shared { "twin".to_owned() } else { format!("c{number}") },
             name_is_unique,
             validity,
@@ -281,6 +238,7 @@ impl Plan {
             tries: rng.f64() < 0.2,
             doubled: rng.f64() < 0.1,
             watches: rng.f64() < 0.1,
+            calls: None,
         }
     }
 
@@ -370,6 +328,7 @@ fn stops(rng: &mut Rng, validity: Duration, broken: Broken) -> Stops {
         blackout: weight() / 2,
         wall_forward: weight() / 2,
         wall_back: weight() / 2,
+        slew: 0,
         depose: 3,
         every,
     };

@@ -76,3 +76,23 @@ fn broken_store_that_replaces_blindly_is_caught_on_a_single_object() {
 fn broken_clock_that_runs_is_caught_on_a_single_object() {
     caught(Broken::ClockRuns, 20, &["I8"]);
 }
+
+#[test]
+fn broken_clock_that_has_no_raw_source_is_caught_on_a_single_object() {
+    caught(Broken::RawRepeatsBoot, 100, &["I8"]);
+}
+
+#[test]
+fn broken_leadership_that_is_dropped_but_kept_is_caught_on_a_single_object() {
+    caught(Broken::DroppedButKept, 20, &["dropped"]);
+}
+
+#[test]
+fn broken_leader_that_gives_reads_up_is_caught_on_a_single_object() {
+    caught(Broken::ReadsGivenUp, 50, &["kept"]);
+}
+
+#[test]
+fn broken_candidate_that_ignores_the_takeover_delay_is_caught_on_a_single_object() {
+    caught(Broken::TakeoverDelayIgnored, 20, &["takeover"]);
+}

@@ -38,6 +38,9 @@ impl SimStore {
             (Broken::RefusedSealCounts, Request::Replace { bytes, .. }) => {
                 ignore_refusal(bytes, |body| body.ended.as_deref() == Some("resigned"), answer)
             }
+            (Broken::DatesStand, Request::Get { key, .. }) => {
+                answer.map(|reply| self.with_first_date(key, reply))
+            }
             (Broken::DepositionNotWaited, Request::Get { .. }) => answer.map(not_deposed),
             (Broken::LapseNotWaited, Request::Get { .. }) => answer.map(lapsed),
             (Broken::ObserverBehindACache, Request::List { .. } | Request::Get { .. }) => {
@@ -68,6 +71,17 @@ impl SimStore {
             }
             (_, reply) => reply,
         }
+    }
+}
+
+/// See [`Broken::DatesStand`].
+impl SimStore {
+    fn with_first_date(&self, key: &str, reply: Reply) -> Reply {
+        let Reply::Got(GetOutcome::Found(mut object)) = reply else { return reply };
+        let mut cache = self.cache.lock().unwrap();
+        let first = cache.entry(key.to_owned()).or_insert_with(|| object.clone());
+        object.last_modified = first.last_modified;
+        Reply::Got(GetOutcome::Found(object))
     }
 }
 

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tenure::Store;
 use tenure::store::{
-    DeleteOutcome, ETag, GetOutcome, Object, Page, PutOutcome, StoreError, StoreErrorKind,
+    DeleteOutcome, ETag, GetOutcome, Happened, Object, Page, PutOutcome, StoreError, StoreErrorKind,
 };
 use tokio::sync::oneshot;
 
@@ -21,6 +21,11 @@ use super::peers::depose;
 use super::plan::Broken;
 use super::words::{brief, describe, describe_answer};
 use super::world::{Who, World, now, sleep};
+
+tokio::task_local! {
+    /// Within the task of a leader.
+    pub static LEADS: ();
+}
 
 /// A process's way to the store.
 pub struct SimStore {
@@ -42,8 +47,23 @@ impl SimStore {
         Arc::new(SimStore { world: Arc::clone(world), who, cache: Mutex::default() })
     }
 
+    /// Returns when a broken leader does not wait for this answer any longer.
+    async fn gives_up(&self, request: &Request, leads: bool) {
+        match (self.world.plan.broken, request) {
+            (Broken::ReadsGivenUp, Request::Get { .. }) if leads => {
+                sleep(self.world.plan.rtt.mul_f64(1.5)).await;
+            }
+            _ => std::future::pending().await,
+        }
+    }
+
     async fn call(&self, request: Request) -> Result<Reply, StoreError> {
         let started = now();
+        let leads = LEADS.try_with(|()| ()).is_ok();
+        if leads {
+            let event = Event::LeaderSends { who: self.who };
+            self.world.see_in(&mut self.world.state(), &event);
+        }
         let write = self.sending(&request);
         self.world.stop_here(self.who, "before sending").await;
         let course = Course::draw(&mut self.world.state(), self.who, &self.world, &request);
@@ -58,10 +78,18 @@ impl SimStore {
             course,
         };
         tokio::spawn(carrier.carry(sender));
-        let answer = match receiver.await {
-            Ok(answer) => answer,
-            // Lost on the way: there is no answer, ever.
-            Err(_) => std::future::pending().await,
+        let answer = async {
+            match receiver.await {
+                Ok(answer) => answer,
+                // Lost on the way: there is no answer, ever.
+                Err(_) => std::future::pending().await,
+            }
+        };
+        let given_up = self.gives_up(&request, leads);
+        let answer = tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = given_up => Err(given_up_early()),
         };
         self.world.stop_here(self.who, "before reading the answer").await;
         let answer = answer.map(|carried| {
@@ -89,11 +117,23 @@ impl SimStore {
             !state.book.sent_by(self.who, epoch).any(known)
         };
         let create = create || takes;
-        let write = Write { who: self.who, epoch, body, create, sent, applied: None };
+        let by_wall = !self.world.plan.never_paused;
+        let write = Write { who: self.who, epoch, body, create, sent, by_wall, applied: None };
+        self.world.see_in(&mut state, &Event::Sending { write: &write });
         Some(state.book.sent(write))
     }
 
     fn received(&self, request: &Request, carried: &Carried) {
+        if let (Request::Get { key, .. }, Reply::Got(GetOutcome::Found(object))) =
+            (request, &carried.reply)
+            && self.world.plan.foreign
+            && let Some(epoch) = epoch_of(key)
+            && parse(&object.body).is_some_and(|body| body.nonce.is_none() && !body.sealed)
+        {
+            let (etag, modified) = (object.etag.clone(), object.last_modified);
+            let event = Event::ReadForeign { who: self.who, epoch, etag, modified };
+            self.world.see_in(&mut self.world.state(), &event);
+        }
         if let Request::List { after, prefix, .. } = request
             && prefix == PREFIX
         {
@@ -227,6 +267,11 @@ impl fmt::Debug for SimStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SimStore({})", self.who)
     }
+}
+
+/// See [`Broken::ReadsGivenUp`].
+fn given_up_early() -> StoreError {
+    StoreError::new(StoreErrorKind::Transient, Happened::Maybe, "given up early")
 }
 
 fn wrong(reply: &Reply) -> ! {

@@ -10,13 +10,17 @@ use super::calm::Recovery;
 use super::world::Counts;
 
 /// What must have happened at least once, or the checks have checked nothing.
-const HAPPENED: [&str; 36] = [
+const HAPPENED: [&str; 43] = [
     "409",
     "503",
     "503 after taking effect",
     "answers lost",
     "at-risk recoveries",
     "blackouts",
+    "calls",
+    "calls given up",
+    "calls of a leadership given up",
+    "clocks slewed",
     "connections cut",
     "crashes",
     "created epochs deposed at once",
@@ -28,7 +32,9 @@ const HAPPENED: [&str; 36] = [
     "lost: lease ended",
     "lost: sealed",
     "lost: suspended",
+    "lost: wall clock ahead",
     "lost after a sealed grant",
+    "leases that were over when asked",
     "machine pauses",
     "outages",
     "overlaps beyond the drift",
@@ -38,6 +44,7 @@ const HAPPENED: [&str; 36] = [
     "requests lost",
     "resigned in time",
     "slow answers",
+    "runs given up",
     "runs with a min_age of 0",
     "runs with one name for two",
     "slow requests",

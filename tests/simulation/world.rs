@@ -109,6 +109,12 @@ pub struct Member {
     pub stopped: bool,
     /// Whether its way to the store is short.
     pub near: bool,
+    /// Which epoch's leader its observer told of last, if it has one that goes on.
+    pub watched: Option<Option<u64>>,
+    /// When an answer to it was last lost, in a steady run.
+    pub lost_at: Option<Duration>,
+    /// Which of the plan's candidates it is.
+    pub slot: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,7 +195,8 @@ impl World {
         }
         let State { checkers, book, bucket, members, .. } = state;
         let clock = |who: Who| -> Moment { members[who.0].clock.truth() };
-        let view = View { plan: &self.plan, book, bucket, clock: &clock };
+        let knobs = |who: Who| members[who.0].slot.map(|slot| &self.plan.candidates[slot]);
+        let view = View { plan: &self.plan, book, bucket, clock: &clock, knobs: &knobs };
         let mut found = None;
         for checker in checkers {
             let counts = self.counts(checker.name());
@@ -281,10 +288,26 @@ impl World {
     }
 
     /// An observer was told who leads.
-    pub fn observed(&self, who: Who, epoch: u64) {
+    pub fn observed(&self, who: Who, by: &'static str, epoch: u64) {
         let mut state = self.state();
         state.count("leaders observed");
-        self.see_in(&mut state, &Event::Observed { who, epoch });
+        self.see_in(&mut state, &Event::Observed { who, by, epoch });
+    }
+
+    /// What the observer that goes on tells now.
+    pub fn watches(&self, who: Who, leader: Option<u64>) {
+        self.state().members[who.0].watched = Some(leader);
+    }
+
+    /// A view of the lease said that it is Ok, and how much of it is left.
+    pub fn lease_ok(&self, id: LeadId, token: u64, told: Duration) {
+        let mut state = self.state();
+        let lead = state.book.leads[id].clone();
+        self.see_in(&mut state, &Event::LeaseOk { lead: &lead });
+        drop(state);
+        if lead.over.is_none() {
+            self.token(id, token, told);
+        }
     }
 
     /// The application has let go of a leadership, or was told that it is lost.
@@ -297,7 +320,9 @@ impl World {
         let lead = state.book.leads[id].clone();
         state.note(lead.who, &format!("epoch {} is over: {outcome}", lead.epoch));
         state.count(loss_count(outcome));
-        if lead.born_sealed && matches!(outcome, "sealed" | "lease_ended" | "suspended") {
+        if lead.born_sealed
+            && matches!(outcome, "sealed" | "lease_ended" | "suspended" | "wall_clock_ahead")
+        {
             state.count("lost after a sealed grant");
         }
         self.see_in(&mut state, &Event::Lost { lead: &lead, outcome });
@@ -365,6 +390,7 @@ fn loss_count(outcome: &str) -> &'static str {
         "sealed" => "lost: sealed",
         "lease_ended" => "lost: lease ended",
         "suspended" => "lost: suspended",
+        "wall_clock_ahead" => "lost: wall clock ahead",
         "vanished" => "lost: vanished",
         "tampered" => "lost: tampered",
         "resigned" => "resignations",

@@ -21,6 +21,8 @@ pub struct Write {
     pub create: bool,
     /// The sender's true clocks just before.
     pub sent: Moment,
+    /// Whether the sender's wall clock may end its lease.
+    pub by_wall: bool,
     /// The store's step that applied it first, if any.
     pub applied: Option<u64>,
 }
@@ -93,7 +95,8 @@ impl Book {
 
     pub fn received(&mut self, page: Seen) {
         let Some((who, epoch)) = self.last_create(&page) else { return };
-        if self.sent_by(who, epoch).any(|write| !write.create) {
+        // It leads already. A seal is that of an operator's call of the same process.
+        if self.sent_by(who, epoch).any(|write| !write.create && !write.body.sealed) {
             return;
         }
         // An observer of the same process may look there, too, and later.
@@ -144,19 +147,38 @@ impl Book {
         self.left_of(lead, clock, |write| write.create)
     }
 
-    fn left_of(&self, lead: &Lead, clock: Moment, counts: fn(&Write) -> bool) -> Duration {
-        let unsealed = |write: &&Write| {
-            write.applied.is_some()
-                && !write.body.sealed
-                && write.body.nonce.as_ref() == Some(&lead.nonce)
-                && counts(write)
+    /// For how long a lease has been over: by the clock that ended it first.
+    pub fn over_for(&self, lead: &Lead, clock: Moment) -> Duration {
+        let over_for = |write: &Write| {
+            let validity = write.body.validity;
+            let boot = clock.boot.saturating_sub(write.sent.boot + validity);
+            let raw = clock.raw.saturating_sub(write.sent.raw + validity);
+            let wall = clock.wall.saturating_sub(write.sent.wall + validity);
+            boot.max(raw).max(if write.by_wall { wall } else { Duration::ZERO })
         };
+        let writes = self.extending(lead).map(over_for);
+        writes.min().unwrap_or(Duration::MAX)
+    }
+
+    fn left_of(&self, lead: &Lead, clock: Moment, counts: fn(&Write) -> bool) -> Duration {
         let left = |write: &Write| {
             let validity = write.body.validity;
             let boot = (write.sent.boot + validity).saturating_sub(clock.boot);
-            boot.min((write.sent.wall + validity).saturating_sub(clock.wall))
+            let raw = (write.sent.raw + validity).saturating_sub(clock.raw);
+            let wall = (write.sent.wall + validity).saturating_sub(clock.wall);
+            boot.min(raw).min(if write.by_wall { wall } else { Duration::MAX })
         };
-        self.sent_by(lead.who, lead.epoch).filter(unsealed).map(left).max().unwrap_or_default()
+        let writes = self.extending(lead).filter(|write| counts(write));
+        writes.map(left).max().unwrap_or_default()
+    }
+
+    /// The writes that took effect from which a lease may count.
+    fn extending<'a>(&'a self, lead: &'a Lead) -> impl Iterator<Item = &'a Write> {
+        self.sent_by(lead.who, lead.epoch).filter(|write| {
+            write.applied.is_some()
+                && !write.body.sealed
+                && write.body.nonce.as_ref() == Some(&lead.nonce)
+        })
     }
 
     pub fn granted(&self, epoch: u64, nonce: Option<&String>) -> bool {

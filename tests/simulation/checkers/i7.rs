@@ -1,5 +1,5 @@
-//! I7: no token is handed out at or after the end of the lease. What is left is the smaller of what
-//! the two clocks say.
+//! I7: no token is handed out at or after the end of the lease. What is left is the least that
+//! the clocks say.
 
 use super::{Checker, Event, View};
 

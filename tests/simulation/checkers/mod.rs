@@ -4,7 +4,9 @@
 //! believed; never the state of the library.
 
 mod book;
+mod dropped;
 mod fencing;
+mod foreign;
 mod i1;
 mod i2;
 mod i3;
@@ -13,17 +15,21 @@ mod i5;
 mod i6;
 mod i7;
 mod i8;
+mod kept;
 mod losses;
 mod observer;
+mod takeover;
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use tenure::Moment;
+use tenure::store::ETag;
 
 pub use book::{Book, Grant, Lead, LeadId, Write, WriteId};
 
 use super::bucket::{Body, Bucket};
-use super::plan::Plan;
+use super::plan::{Knobs, Plan};
 use super::world::Who;
 
 /// A page of a listing, as its receiver got it.
@@ -51,8 +57,18 @@ pub enum Event<'a> {
     Token { lead: &'a Lead, clock: Moment, told: Duration },
     /// The application was told that its resignation is done.
     Resigned { lead: &'a Lead },
-    /// An observer was told that the holder of this epoch leads.
-    Observed { who: Who, epoch: u64 },
+    /// A view of the lease said that it is Ok.
+    LeaseOk { lead: &'a Lead },
+    /// A process was told by one of its tasks that the holder of this epoch leads.
+    Observed { who: Who, by: &'static str, epoch: u64 },
+    /// A write is about to leave its sender.
+    Sending { write: &'a Write },
+    /// The task of a leader sends a request.
+    LeaderSends { who: Who },
+    /// The application of a leader asks for a write.
+    Proclaims { who: Who },
+    /// A process has read an unsealed record of Morling's peer.
+    ReadForeign { who: Who, epoch: u64, etag: ETag, modified: Option<DateTime<Utc>> },
     /// A leadership is over, for the reason that its application was told.
     Lost { lead: &'a Lead, outcome: &'static str },
     /// The fenced resource accepted a write.
@@ -66,6 +82,8 @@ pub struct View<'a> {
     pub bucket: &'a Bucket,
     /// The true clocks of each process.
     pub clock: &'a dyn Fn(Who) -> Moment,
+    /// The settings of a candidate.
+    pub knobs: &'a dyn Fn(Who) -> Option<&'a Knobs>,
 }
 
 /// Checks one invariant.
@@ -83,10 +101,22 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         Box::<i2::GrantedAsNewest>::default(),
         Box::<i3::NewestStays>::default(),
         Box::<i7::NoTokenAfterTheEnd>::default(),
+        Box::<dropped::NeverAfterward>::default(),
         Box::<fencing::NeverLower>::default(),
         Box::<losses::Expected>::default(),
         Box::<observer::NeverBack>::default(),
     ];
+    // The store's dates may say that it is dead.
+    let by_dates = plan.candidates.iter().any(|knobs| knobs.store_clock_margin.is_some());
+    if plan.foreign && !by_dates {
+        checkers.push(Box::<foreign::SealedOnlyWhenDead>::default());
+    }
+    if plan.steady {
+        checkers.push(Box::<kept::Leadership>::default());
+    }
+    if plan.candidates.iter().any(|knobs| !knobs.takeover_delay.is_zero()) && plan.timed() {
+        checkers.push(Box::<takeover::Waited>::default());
+    }
     if plan.ordered() {
         checkers.push(Box::<i4::SealIsFinal>::default());
         checkers.push(Box::<i5::RenewedAsNewest>::default());

@@ -7,7 +7,7 @@ use crate::sim::world::Who;
 
 #[derive(Debug, Default)]
 pub struct NeverBack {
-    greatest: BTreeMap<Who, u64>,
+    greatest: BTreeMap<(Who, &'static str), u64>,
 }
 
 impl Checker for NeverBack {
@@ -16,12 +16,12 @@ impl Checker for NeverBack {
     }
 
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
-        let Event::Observed { who, epoch } = event else { return Ok(()) };
+        let Event::Observed { who, by, epoch } = event else { return Ok(()) };
         // The newest is never deleted, so what was created is there or below the newest.
         if view.bucket.newest() < Some(*epoch) {
             return Err(format!("{who} saw a leader of epoch {epoch}, which does not exist"));
         }
-        match self.greatest.insert(*who, *epoch) {
+        match self.greatest.insert((*who, by), *epoch) {
             Some(last) if last > *epoch => {
                 Err(format!("{who} saw a leader of epoch {last}, then one of {epoch}"))
             }

@@ -1,0 +1,24 @@
+//! A lease is never Ok once its holder has dropped, resigned or lost the leadership, whoever kept a
+//! view of it.
+
+use super::{Checker, Event, View};
+
+#[derive(Debug, Default)]
+pub struct NeverAfterward;
+
+impl Checker for NeverAfterward {
+    fn name(&self) -> &'static str {
+        "dropped"
+    }
+
+    fn see(&mut self, event: &Event<'_>, _: &View<'_>) -> Result<(), String> {
+        let Event::LeaseOk { lead } = event else { return Ok(()) };
+        match lead.over {
+            None => Ok(()),
+            Some(at) => Err(format!(
+                "the lease of epoch {} is Ok, although {} has let go of it at {at:?} ({})",
+                lead.epoch, lead.who, lead.outcome
+            )),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! With a takeover delay, a successor's create is sent no earlier than that after the seal that it
+//! succeeds. Where the holder may not know of the seal, or there is none, no earlier than that after
+//! the end of the holder's lease.
+//!
+//! A successor sees the seal after it took effect, and its timer ends after the holder's lease, so
+//! both are the earliest that it may wait from.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Checker, Event, View, Write};
+use crate::sim::clock::{MOST_SLEWED, scale};
+use crate::sim::world::now;
+
+#[derive(Debug, Default)]
+pub struct Waited {
+    /// When each epoch was first sealed, and all words for its end.
+    seals: BTreeMap<u64, (Duration, Vec<String>)>,
+    /// What is wrong with creates under way, by their nonces. Who has not seen the last renewal sends
+    /// one in vain.
+    early: BTreeMap<Option<String>, String>,
+}
+
+impl Checker for Waited {
+    fn name(&self) -> &'static str {
+        "takeover"
+    }
+
+    fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
+        match event {
+            Event::Replaced { write, .. } if write.body.sealed => {
+                let (_, words) = self.seals.entry(write.epoch).or_insert((now(), Vec::new()));
+                words.push(write.body.ended.clone().unwrap_or_default());
+                Ok(())
+            }
+            Event::Sending { write } if write.create && write.epoch > 1 => {
+                if let Err(what) = self.creates(write, view) {
+                    self.early.insert(write.body.nonce.clone(), what);
+                }
+                Ok(())
+            }
+            Event::Created { write } | Event::Replaced { write, .. } if write.create => {
+                self.early.get(&write.body.nonce).map_or(Ok(()), |what| Err(what.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Waited {
+    fn creates(&self, write: &Write, view: &View<'_>) -> Result<(), String> {
+        let plan = view.plan;
+        let Some(knobs) = (view.knobs)(write.who) else { return Ok(()) };
+        // By the fastest clock that there may be.
+        let fastest = plan.candidates.iter().map(|knobs| knobs.rate).max().unwrap_or_default();
+        let fastest = fastest + fastest * MOST_SLEWED.unsigned_abs() / 1_000_000;
+        let (before, delay) = (write.epoch - 1, knobs.takeover_delay);
+        let seal = self.seals.get(&before);
+        let ended = |word: &str| seal.is_some_and(|(_, words)| words.iter().any(|w| w == word));
+        if ended("resigned") {
+            return Ok(());
+        }
+        if let Some((at, words)) = seal {
+            let waited = scale(now() - *at, fastest);
+            if waited < delay {
+                return Err(format!(
+                    "{} creates epoch {} {waited:?} after {before} was sealed ({words:?}), and the \
+                     takeover delay is {delay:?}",
+                    write.who, write.epoch
+                ));
+            }
+        }
+        // Who is known to be dead is not waited for.
+        let unique = plan.candidates.iter().any(|knobs| knobs.name_is_unique);
+        if ended("lapsed") || seal.is_none() && unique {
+            return Ok(());
+        }
+        let held = view.book.leads.iter().filter(|lead| lead.epoch == before);
+        for lead in held {
+            let over_for = view.book.over_for(lead, (view.clock)(lead.who));
+            let waited = scale(over_for.mul_f64(1.0 + plan.drift), fastest);
+            if waited < delay {
+                return Err(format!(
+                    "{} creates epoch {} {over_for:?} after the end of the lease of {before}, and \
+                     the takeover delay is {delay:?}",
+                    write.who, write.epoch
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,44 @@
+//! Latencies of each kind of request, which change by phases.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::sim::bucket::Request;
+
+/// How much longer than usual a round trip takes, for a while.
+#[derive(Debug, Clone)]
+pub struct Phase {
+    pub until: Duration,
+    /// Of LIST, GET, a create and a replacement.
+    pub longer: [Duration; 4],
+}
+
+/// Phases of up to eight validities, in each of which some kinds take up to `most` longer.
+pub fn phases(rng: &mut Rng, validity: Duration, most: Duration, length: Duration) -> Vec<Phase> {
+    let mut phases = Vec::new();
+    let mut until = Duration::ZERO;
+    while until < length {
+        until += validity.mul_f64(0.5 + 8.0 * rng.f64());
+        let longer = std::array::from_fn(|_| match rng.u32(0..5) {
+            0 => most,
+            1 => most.mul_f64(rng.f64()),
+            _ => Duration::ZERO,
+        });
+        phases.push(Phase { until, longer });
+    }
+    phases
+}
+
+impl Phase {
+    pub fn longer(&self, request: &Request) -> Duration {
+        let [list, get, create, replace] = self.longer;
+        match request {
+            Request::List { .. } => list,
+            Request::Get { .. } => get,
+            Request::Create { .. } => create,
+            Request::Replace { .. } => replace,
+            Request::Delete { .. } => Duration::ZERO,
+        }
+    }
+}
