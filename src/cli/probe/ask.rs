@@ -22,6 +22,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Bodies of the probe are far shorter.
 const MAX_BODY: usize = 64 * 1024;
 pub const PAGE: usize = 1_000;
+/// Times of one kind that are kept, so that a probe of days does not grow.
+const SAMPLES: usize = 200_000;
 
 /// Why a check ends before its end.
 #[derive(Debug)]
@@ -49,6 +51,8 @@ pub enum Kind {
     /// One of 32 at once.
     CreateRace,
     ReplaceRace,
+    /// Of a long body, alone or beside short ones.
+    LongWrite,
     /// Of the bucket's settings.
     #[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "only S3 is asked"))]
     Settings,
@@ -67,6 +71,24 @@ pub struct Account {
     pub unquoted: bool,
     /// What may have to be deleted.
     keys: BTreeSet<String>,
+}
+
+/// An object; without its body if that is longer than [`MAX_BODY`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    pub etag: ETag,
+    pub body: Option<Bytes>,
+    pub len: u64,
+}
+
+impl Seen {
+    /// Whether this body was written; of a long one the length tells.
+    pub fn shows(&self, body: &Bytes) -> bool {
+        match &self.body {
+            Some(seen) => seen == body,
+            None => self.len == body.len() as u64,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -114,6 +136,18 @@ impl Asker {
         format!("{{\"tenure\":\"probe of the store\",\"{what}\":\"{nonce:032x}\"}}\n").into()
     }
 
+    /// A body of this length that was not written before.
+    pub fn long_body(&self, len: usize) -> Bytes {
+        let mut body = self.body("a long write").to_vec();
+        body.resize(len, b' ');
+        body.into()
+    }
+
+    /// A random number from 0 to 1.
+    pub fn fraction(&self) -> f64 {
+        SystemEntropy.fraction()
+    }
+
     pub async fn create(&self, kind: Kind, key: &str, body: Bytes) -> Check<PutOutcome> {
         self.account().keys.insert(key.to_owned());
         self.ask(kind, Happened::Maybe, self.store.create(key, body)).await
@@ -135,13 +169,24 @@ impl Asker {
         match self.poll(key, None).await? {
             GetOutcome::Found(object) => Ok(Some(object)),
             GetOutcome::Missing => Ok(None),
-            GetOutcome::NotModified => Err(Ends::Broken(format!(
-                "answers \"not modified\" to a read without a condition, of {key}"
-            ))),
+            GetOutcome::NotModified => Err(Ends::Broken(not_modified(key))),
             GetOutcome::TooLarge { len, .. } => {
                 Err(Ends::Broken(format!("shows {len} bytes at {key}, which were not written")))
             }
         }
+    }
+
+    /// The object at a key, of any length.
+    pub async fn look(&self, key: &str) -> Check<Option<Seen>> {
+        Ok(match self.poll(key, None).await? {
+            GetOutcome::TooLarge { etag, len } => Some(Seen { etag, body: None, len }),
+            GetOutcome::Found(Object { etag, body, .. }) => {
+                let len = body.len() as u64;
+                Some(Seen { etag, body: Some(body), len })
+            }
+            GetOutcome::Missing => None,
+            GetOutcome::NotModified => return Err(Ends::Broken(not_modified(key))),
+        })
     }
 
     pub async fn poll(&self, key: &str, unless: Option<&ETag>) -> Check<GetOutcome> {
@@ -175,10 +220,28 @@ impl Asker {
         }
     }
 
+    /// Deletes keys that no write is under way to, before the end of a probe of many rounds.
+    pub async fn forget(&self, keys: Vec<String>) -> Check {
+        for some in keys.chunks(PAGE) {
+            match self.delete(some).await {
+                Ok(()) => some.iter().for_each(|key| {
+                    self.account().keys.remove(key);
+                }),
+                // They are deleted in the end.
+                Err(Ends::Unclear(_)) => {}
+                Err(ends) => return Err(ends),
+            }
+        }
+        Ok(())
+    }
+
     fn saw(&self, sent: Duration, date: Option<DateTime<Utc>>) {
         let received = SystemClock.now().wall;
         let sighting = date.and_then(|date| Sighting::new(sent, received, date));
-        self.account().sightings.extend(sighting);
+        let mut account = self.account();
+        if account.sightings.len() < SAMPLES {
+            account.sightings.extend(sighting);
+        }
     }
 
     async fn ask<T>(
@@ -210,17 +273,21 @@ impl Asker {
             }
         };
         let took = SystemClock.now().boot.saturating_sub(sent);
-        outcome.inspect(|_| self.account().took.entry(kind).or_default().push(took)).map_err(
-            |error| {
-                let doubtful = error.happened() == Happened::Maybe;
-                self.account().in_doubt += u64::from(doubtful);
-                match error.kind() {
-                    StoreErrorKind::Transient => Ends::Unclear(error),
-                    _ if doubtful => Ends::Unclear(error),
-                    _ => Ends::Failed(error),
-                }
-            },
-        )
+        let note = |account: &mut Account| {
+            let times = account.took.entry(kind).or_default();
+            if times.len() < SAMPLES {
+                times.push(took);
+            }
+        };
+        outcome.inspect(|_| note(&mut self.account())).map_err(|error| {
+            let doubtful = error.happened() == Happened::Maybe;
+            self.account().in_doubt += u64::from(doubtful);
+            match error.kind() {
+                StoreErrorKind::Transient => Ends::Unclear(error),
+                _ if doubtful => Ends::Unclear(error),
+                _ => Ends::Failed(error),
+            }
+        })
     }
 
     /// Deletes what this probe may have written. What is still there is named.
@@ -265,6 +332,10 @@ impl Asker {
     }
 }
 
+fn not_modified(key: &str) -> String {
+    format!("answers \"not modified\" to a read without a condition, of {key}")
+}
+
 const CLEANINGS: u32 = 4;
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -275,6 +346,9 @@ pub fn failure(asker: &Asker, error: StoreError) -> Failure {
     if denied {
         failure.why.push_str("; a probe reads, writes, lists and deletes under the prefix");
     }
-    failure.why = format!("probing {}: {}", asker.store().describe(), failure.why);
+    let store = asker.store().describe();
+    // Most stores name themselves.
+    let of = if failure.why.contains(&store) { String::new() } else { format!(" {store}") };
+    failure.why = format!("probing{of}: {}", failure.why);
     failure
 }

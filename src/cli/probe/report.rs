@@ -15,9 +15,9 @@ use crate::cli::exit;
 use crate::cli::print::plain;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    Safe,
+    NoFaultSeen,
     Unsafe,
     Inconclusive,
 }
@@ -64,6 +64,15 @@ struct Clock {
     answers: usize,
 }
 
+/// How well the races would have shown a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Power {
+    /// Of a fault that shows in one of so many races.
+    pub one_in: u32,
+    /// The probability that none of the races showed it, 0 to 1.
+    pub missed: f64,
+}
+
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -74,6 +83,9 @@ pub struct Report {
     keys: String,
     rounds: u32,
     writers: usize,
+    /// Of the long writes in races, in bytes.
+    long_bytes: Option<usize>,
+    power: Vec<Power>,
     pub promises: Vec<Finding>,
     latency: Vec<Latency>,
     clock: Option<Clock>,
@@ -88,8 +100,8 @@ pub struct Report {
 pub struct Found {
     pub store: String,
     pub keys: String,
-    pub rounds: u32,
     pub promises: Vec<Finding>,
+    pub long_bytes: Option<usize>,
     pub settings: Vec<Setting>,
     pub warnings: Vec<Advice>,
     pub left_behind: Vec<String>,
@@ -98,11 +110,15 @@ pub struct Found {
 
 impl Report {
     pub fn new(found: Found, account: &Account) -> Report {
-        let Found { store, keys, rounds, promises, settings, mut warnings, left_behind, prices } =
-            found;
+        let Found { store, keys, promises, long_bytes, settings, left_behind, prices, .. } = found;
+        let mut warnings = found.warnings;
         let skew = Skew::of(&account.sightings);
         warnings.extend(advice::all(account, skew, &left_behind));
-        let (verdict, why) = verdict(&promises, rounds);
+        let races = || promises.iter().filter_map(|one| one.race.as_ref());
+        let rounds = races().map(|tally| tally.rounds).min().unwrap_or_default();
+        // A race that nothing settled shows nothing.
+        let decided = races().map(|tally| tally.races - tally.undecided).min().unwrap_or_default();
+        let (verdict, why) = verdict(&promises, decided);
         let requests = requests(account);
         let cost_usd = prices.map(|prices| cost(&prices, &requests));
         let ms = |seconds: f64| (seconds * 1e4).round() / 10.0;
@@ -120,6 +136,8 @@ impl Report {
             keys,
             rounds,
             writers,
+            long_bytes,
+            power: power(decided),
             promises,
             latency,
             clock,
@@ -135,18 +153,19 @@ impl Report {
         match self.verdict {
             Verdict::Unsafe => exit::UNSAFE,
             Verdict::Inconclusive => exit::UNAVAILABLE,
-            Verdict::Safe if !self.left_behind.is_empty() => exit::UNAVAILABLE,
-            Verdict::Safe => 0,
+            Verdict::NoFaultSeen if !self.left_behind.is_empty() => exit::UNAVAILABLE,
+            Verdict::NoFaultSeen => 0,
         }
     }
 
     pub fn for_people(&self) -> String {
         let mut text = format!(
-            "{}, keys {}…, {} rounds of {} writers\n\n",
+            "{}, keys {}…, {} rounds of {} writers, long writes of {} KiB\n\n",
             plain(&self.store),
             plain(&self.keys),
             self.rounds,
-            self.writers
+            self.writers,
+            self.long_bytes.unwrap_or_default() >> 10
         );
         self.add_promises(&mut text);
         self.add_latency(&mut text);
@@ -184,13 +203,13 @@ impl Report {
             };
             let mut notes = Vec::new();
             if let Some(race) = race {
-                let Tally { rounds, done, refused, unknown, undecided, .. } = race;
+                let Tally { races, done, refused, unknown, undecided, .. } = race;
                 let open = match undecided {
                     0 => String::new(),
-                    rounds => format!(", {rounds} rounds undecided"),
+                    races => format!(", {races} races undecided"),
                 };
                 notes.push(format!(
-                    "{rounds} rounds: {done} done, {refused} refused, {unknown} unknown{open}"
+                    "{races} races: {done} done, {refused} refused, {unknown} unknown{open}"
                 ));
             }
             notes.extend(seen.as_ref().map(|seen| plain(seen)));
@@ -232,7 +251,7 @@ impl Report {
     }
 }
 
-fn verdict(promises: &[Finding], rounds: u32) -> (Verdict, String) {
+fn verdict(promises: &[Finding], races: u32) -> (Verdict, String) {
     let of = |kept| promises.iter().filter(move |one| one.needed && one.kept == kept);
     let words = |one: &Finding| one.seen.clone().unwrap_or_default();
     if let Some(first) = of(Kept::No).next() {
@@ -257,26 +276,42 @@ fn verdict(promises: &[Finding], rounds: u32) -> (Verdict, String) {
         );
         return (Verdict::Inconclusive, why);
     }
-    let seen = one_in(rounds);
-    let why = format!(
-        "safe: every promise was kept. {rounds} rounds show, with 95 % certainty, a store that \
-         fails in one round of {seen} or more often; --rounds 300 one of 100"
-    );
-    (Verdict::Safe, why)
+    (Verdict::NoFaultSeen, no_fault_seen(races))
 }
 
-/// A store that fails in one round of so many, or more often, fails in `rounds` with 95 %.
-fn one_in(rounds: u32) -> u64 {
-    let fails = 1.0 - 0.05_f64.powf(1.0 / f64::from(rounds.max(1)));
-    // At least 1, and far below what a u64 holds.
-    (1.0 / fails).floor().max(1.0) as u64
+/// The frequencies of faults whose power is told.
+const ONE_IN: [u32; 3] = [10, 100, 1_000];
+
+fn power(races: u32) -> Vec<Power> {
+    ONE_IN.into_iter().map(|one_in| Power { one_in, missed: missed(one_in, races) }).collect()
+}
+
+/// The probability that none of so many races shows a fault that shows in one of `one_in`.
+fn missed(one_in: u32, races: u32) -> f64 {
+    (1.0 - 1.0 / f64::from(one_in)).powf(f64::from(races))
+}
+
+fn no_fault_seen(races: u32) -> String {
+    let each = power(races).into_iter().map(|Power { one_in, missed }| {
+        let of = format!("one that shows in 1 of {one_in} races with probability {missed:.2}");
+        if one_in == ONE_IN[0] { of.replacen("one that", "a fault that", 1) } else { of }
+    });
+    format!(
+        "no fault seen: every promise was kept. {races} races of each kind would miss {}. More \
+         --rounds miss less",
+        each.collect::<Vec<_>>().join(", ")
+    )
 }
 
 fn requests(account: &Account) -> BTreeMap<&'static str, u64> {
     let mut requests = BTreeMap::new();
     for (kind, count) in &account.requests {
         let name = match kind {
-            Kind::Create | Kind::Replace | Kind::CreateRace | Kind::ReplaceRace => "writes",
+            Kind::Create
+            | Kind::Replace
+            | Kind::CreateRace
+            | Kind::ReplaceRace
+            | Kind::LongWrite => "writes",
             Kind::Read => "reads",
             Kind::List => "lists",
             Kind::Delete => "deletes",
@@ -307,6 +342,7 @@ fn latencies(account: &Account) -> Vec<Latency> {
             Kind::Delete => "delete",
             Kind::CreateRace => "create, 32 at once",
             Kind::ReplaceRace => "replace, 32 at once",
+            Kind::LongWrite => "write, long",
             Kind::Settings => continue,
         };
         let mut took = took.clone();
@@ -330,8 +366,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_certainty_is_that_of_so_many_rounds() {
-        assert_eq!([1, 20, 300].map(one_in), [1, 7, 100]);
+    fn the_power_is_that_of_so_many_races() {
+        let near = |is: f64, expected: f64| assert!((is - expected).abs() < 0.001, "{is}");
+        near(missed(10, 30), 0.042);
+        near(missed(100, 30), 0.740);
+        near(missed(100, 300), 0.049);
+        near(missed(1_000, 0), 1.0);
+        let said = no_fault_seen(30);
+        assert!(said.contains("1 of 10 races with probability 0.04, one that"), "{said}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use aws_sdk_s3::types::{
 };
 
 use super::failure::{Asked, answered};
-use super::{S3Store, StoreError, Witness};
+use super::{Happened, S3Store, StoreError, StoreErrorKind, Witness};
 
 /// What a bucket is set to. Each part is asked for by a request of its own, and whoever may not ask
 /// gets the error for that part alone.
@@ -70,7 +70,15 @@ impl S3Store {
             .set_expected_bucket_owner(self.owner.clone())
             .customize()
             .interceptor(witness.clone());
-        let output = call.send().await.map_err(|error| asked.failed(&error, &witness))?;
+        let output = call.send().await.map_err(|error| match answered(&error) {
+            // Servers of others answer with a root element of their own; moto does.
+            Some((200, None)) => StoreError::new(
+                StoreErrorKind::Unsupported,
+                Happened::No,
+                asked.failed(&error, &witness).to_string(),
+            ),
+            _ => asked.failed(&error, &witness),
+        })?;
         Ok(match output.status {
             Some(BucketVersioningStatus::Enabled) => Versioning::On,
             Some(_) => Versioning::Suspended,

@@ -1,4 +1,4 @@
-use tenure::store::StoreErrorKind;
+use tenure::store::{ETag, StoreError, StoreErrorKind};
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn of(told: [Told; 3], wrote: Option<usize>) -> Judged {
         Some(writer) => (bodies[writer].clone(), etag("new")),
         None => (before.clone(), etag("old")),
     };
-    let found = Object { body, etag, last_modified: None, served_at: None };
+    let found = Seen { len: body.len() as u64, body: Some(body), etag };
     judge(&bodies, Some(&before), &told, Some(&found))
 }
 
@@ -66,10 +66,21 @@ fn an_unclear_answer_is_settled_by_what_is_there() {
 #[test]
 fn a_race_is_clear_while_most_writers_have_an_answer() {
     let mut tally = Tally::default();
-    tally.count(&[done(), refused(), unknown(Happened::Maybe)], Judged::Decided);
+    assert!(!tally.is_clear(), "no race says nothing");
+    tally.count(vec![(vec![done(), refused(), unknown(Happened::Maybe)], Judged::Decided)]);
     assert!(tally.is_clear());
     assert_eq!((tally.done, tally.refused, tally.unknown), (1, 1, 1));
     let unclear = || unknown(Happened::Maybe);
-    tally.count(&[unclear(), unclear(), unclear()], Judged::Decided);
+    tally.count(vec![(vec![unclear(), unclear(), unclear()], Judged::Decided)]);
     assert!(!tally.is_clear());
+}
+
+#[test]
+fn the_length_tells_a_long_body() {
+    let long = Bytes::from(vec![b' '; 200_000]);
+    let bodies = [Bytes::from("short"), long.clone(), Bytes::from("other")];
+    let found = Seen { len: long.len() as u64, body: None, etag: etag("new") };
+    let judge = |told: [Told; 3]| judge(&bodies, None, &told, Some(&found));
+    assert_eq!(judge([refused(), done(), refused()]), Judged::Decided);
+    assert!(matches!(judge([done(), refused(), refused()]), Judged::Broken(_)));
 }

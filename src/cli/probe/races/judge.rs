@@ -1,0 +1,128 @@
+//! What the answers to the writers of a race mean, beside what is stored then.
+
+use bytes::Bytes;
+use tenure::store::{Happened, PutOutcome};
+
+use super::super::ask::Seen;
+use super::writers::Told;
+
+/// What the rounds of one kind of race came to, writer by writer.
+#[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Tally {
+    /// Of 32 writers each.
+    pub rounds: u32,
+    /// Keys that were raced for: one or two a round.
+    pub races: u32,
+    pub done: u64,
+    pub refused: u64,
+    /// Writers without a clear answer.
+    pub unknown: u64,
+    /// Races that a read could not settle.
+    pub undecided: u32,
+    /// Races in which the promise was broken.
+    pub broken: u32,
+    /// What was seen first.
+    #[serde(skip)]
+    pub first: Option<String>,
+}
+
+/// What a race came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Judged {
+    /// Exactly one wrote.
+    Decided,
+    /// Nobody knows; nothing speaks against the store.
+    Undecided,
+    Broken(String),
+}
+
+impl Tally {
+    /// Whether most writers had an answer that says something.
+    pub fn is_clear(&self) -> bool {
+        self.races > 0
+            && self.unknown <= self.done + self.refused
+            && self.undecided * 2 <= self.races
+    }
+
+    /// Counts a round by its races.
+    pub(super) fn count(&mut self, races: Vec<(Vec<Told>, Judged)>) {
+        self.rounds += 1;
+        for (told, judged) in races {
+            self.races += 1;
+            for told in told {
+                match told {
+                    Ok(PutOutcome::Done { .. }) => self.done += 1,
+                    Ok(_) => self.refused += 1,
+                    Err(_) => self.unknown += 1,
+                }
+            }
+            match judged {
+                Judged::Decided => {}
+                Judged::Undecided => self.undecided += 1,
+                Judged::Broken(what) => self.breaks(what),
+            }
+        }
+    }
+
+    pub(super) fn breaks(&mut self, what: String) {
+        self.broken += 1;
+        self.first.get_or_insert(what);
+    }
+}
+
+/// An unclear answer is neither a win nor a loss: only what is there afterwards tells.
+pub(super) fn judge(
+    bodies: &[Bytes],
+    before: Option<&Bytes>,
+    told: &[Told],
+    found: Option<&Seen>,
+) -> Judged {
+    let mut winners = Vec::new();
+    let (mut refused, mut missing) = (0, 0);
+    for (writer, told) in told.iter().enumerate() {
+        match told {
+            Ok(PutOutcome::Done { etag }) => winners.push((writer, etag)),
+            Ok(PutOutcome::Refused) => refused += 1,
+            Ok(PutOutcome::Missing) => missing += 1,
+            Err(_) => {}
+        }
+    }
+    let writers = told.len();
+    if winners.len() > 1 {
+        let winners = winners.len();
+        return Judged::Broken(format!("{winners} of {writers} writers were told that they won"));
+    }
+    if missing > 0 {
+        let why = format!("{missing} of {writers} writers were told that the object is missing");
+        return Judged::Broken(why);
+    }
+    let changed = found.filter(|found| before.is_none_or(|before| !found.shows(before)));
+    let writer = changed.and_then(|found| bodies.iter().position(|body| found.shows(body)));
+    match (winners.first(), changed, writer) {
+        (Some((winner, etag)), Some(found), Some(writer)) if *winner == writer => match etag {
+            Some(etag) if *etag != found.etag => {
+                let read = &found.etag;
+                Judged::Broken(format!("the winner was answered the ETag {etag}, and {read} read"))
+            }
+            _ => Judged::Decided,
+        },
+        (None, Some(_), Some(writer)) if may_have_written(&told[writer]) => Judged::Decided,
+        (None, None, _) if refused == 0 => Judged::Undecided,
+        (Some(_), ..) => {
+            Judged::Broken("one writer was told that it won, and its write is not there".to_owned())
+        }
+        (None, Some(_), _) => {
+            Judged::Broken("the write of a writer that was refused is there".to_owned())
+        }
+        (None, None, _) => {
+            Judged::Broken(format!("{refused} of {writers} writers were refused, and nobody won"))
+        }
+    }
+}
+
+fn may_have_written(told: &Told) -> bool {
+    matches!(told, Err(error) if error.happened() == Happened::Maybe)
+}
+
+#[cfg(test)]
+mod tests;
