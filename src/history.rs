@@ -6,9 +6,15 @@
 //! ([`When::is_exact`]), unless its leader died: then it led at least until its last renewal, and at
 //! most until its lease ended. Begins are worked out from the leader's own clock, and lie between the
 //! seal of the epoch before and the last write. Nothing here decides anything.
+//!
+//! Many stores date in whole seconds. Bounds include that: a store's date is the begin of the second,
+//! millisecond or other decimal part of a second in which the write happened. Coarser dates than
+//! whole seconds are not recognised.
 
 mod build;
 mod picture;
+#[cfg(test)]
+mod properties;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -16,7 +22,7 @@ mod totals;
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::epoch::Epoch;
 use crate::layout::Layout;
@@ -40,6 +46,8 @@ pub struct History {
     pub left_out: u64,
     /// The store's clock in the end; that of this machine where the store has none.
     pub now: DateTime<Utc>,
+    /// By how much it may have been later than `now`: the resolution of that clock.
+    pub now_within: Duration,
     /// How many requests it took.
     pub requests: u64,
 }
@@ -98,6 +106,8 @@ pub struct When {
     pub earliest: Option<DateTime<Utc>>,
     /// Not after this.
     pub latest: Option<DateTime<Utc>>,
+    /// The store dated this very moment.
+    exact: bool,
 }
 
 /// How an epoch ended.
@@ -128,15 +138,17 @@ pub enum End {
 }
 
 impl When {
-    /// Whether the best guess is what happened, to the resolution of the store's clock: a second on
-    /// most.
+    /// Whether the store dated this very moment: the bounds are then as far apart as the resolution of
+    /// its dates, a second on most stores.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        self.at.is_some() && self.earliest == self.at && self.latest == self.at
+        self.exact
     }
 
-    fn exactly(at: Option<DateTime<Utc>>) -> When {
-        When { at, earliest: at, latest: at }
+    /// A date of the store's, or of a record's writer.
+    fn exactly(date: Option<Dated>) -> When {
+        let (at, latest) = (date.map(|date| date.at), date.map(Dated::latest));
+        When { at, earliest: at, latest, exact: at.is_some() }
     }
 
     /// The best guess between its bounds, as far as there are any. Bounds that contradict each other
@@ -149,7 +161,35 @@ impl When {
         let earliest = earliest.filter(|earliest| latest.is_none_or(|latest| *earliest <= latest));
         let at = at.map(|at| earliest.map_or(at, |earliest| at.max(earliest)));
         let at = at.map(|at| latest.map_or(at, |latest| at.min(latest)));
-        When { at, earliest, latest }
+        When { at, earliest, latest, exact: false }
+    }
+}
+
+/// A date that is cut to its resolution: the moment itself lies up to that much later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dated {
+    pub(crate) at: DateTime<Utc>,
+    pub(crate) within: TimeDelta,
+}
+
+impl Dated {
+    /// A date of a store's, which is cut to whole seconds or to a decimal part of a second: at most
+    /// to the coarsest of these that the date shows.
+    pub(crate) fn by_a_store(at: DateTime<Utc>) -> Dated {
+        let nanos = i64::from(at.timestamp_subsec_nanos());
+        let mut unit = 1_000_000_000;
+        while nanos % unit != 0 {
+            unit /= 10;
+        }
+        Dated { at, within: TimeDelta::nanoseconds(unit) }
+    }
+
+    pub(crate) fn exactly(at: DateTime<Utc>) -> Dated {
+        Dated { at, within: TimeDelta::zero() }
+    }
+
+    fn latest(self) -> DateTime<Utc> {
+        self.at.checked_add_signed(self.within).unwrap_or(self.at)
     }
 }
 

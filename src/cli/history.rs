@@ -26,7 +26,8 @@ pub struct HistoryArgs {
     /// Only epochs that still were written within this time
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     pub since: Option<Duration>,
-    /// Also draw the timeline into this file, as an SVG for light and dark pages
+    /// Also draw the timeline into this file, as an SVG for light and dark pages; `-` is stdout,
+    /// and then nothing else goes there
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
     /// One JSON object per epoch and one for all, instead of a table for people
@@ -35,6 +36,10 @@ pub struct HistoryArgs {
 }
 
 pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
+    if args.json && args.svg.as_deref() == Some(Path::new("-")) {
+        let why = "--json and --svg - would both go to stdout: draw into a file";
+        return Err(Failure::new(exit::USAGE, why));
+    }
     let Opened { store, prefix } = open(&args.store.store, Missing::Refuse).await?;
     let layout = args.store.layout;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
@@ -52,7 +57,12 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
     nothing_can_be_said(&history).map_or(Ok(()), Err)?;
     if let Some(file) = &args.svg {
         let title = format!("Who led {}", args.store.store);
-        draw(file, &history.drawing(&title).svg())?;
+        let svg = history.drawing(&title).svg();
+        if file.as_os_str() == "-" {
+            let _ = print(svg.trim_end())?;
+            return Ok(0);
+        }
+        draw(file, &svg)?;
     }
     if !args.json {
         let _ = print(&table::of(&history))?;

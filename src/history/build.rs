@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{End, Hole, Span, When};
+use super::{Dated, End, Hole, Span, When};
 use crate::epoch::Epoch;
 use crate::leader::time_of_day;
 use crate::protocol::message::Ended;
@@ -16,7 +16,7 @@ const LONGEST_NAME: usize = 1_024;
 pub(super) struct Found {
     pub(super) epoch: Epoch,
     /// By the store's clock.
-    pub(super) written_at: Option<DateTime<Utc>>,
+    pub(super) written: Option<Dated>,
     pub(super) body: Result<Record, String>,
 }
 
@@ -49,11 +49,12 @@ pub(super) fn holes(first: Option<Epoch>, found: &[Epoch]) -> Vec<Hole> {
 }
 
 fn span(
-    Found { epoch, written_at, body }: Found,
+    Found { epoch, written, body }: Found,
     sealed: Option<DateTime<Utc>>,
     newest: bool,
     now: DateTime<Utc>,
 ) -> Span {
+    let (written_at, written_by) = (written.map(|date| date.at), written.map(Dated::latest));
     let mut span = Span {
         epoch,
         candidate: None,
@@ -74,19 +75,19 @@ fn span(
         Ok(record) => record,
         Err(why) => {
             span.unreadable = Some(why);
-            (span.from, span.until) = (When::between(None, sealed, written_at), When::default());
+            (span.from, span.until) = (When::between(None, sealed, written_by), When::default());
             return span;
         }
     };
-    let times = Times::of(&record, written_at);
+    let times = Times::of(&record, written);
     span.end = end(&record, newest);
     // Without a word of the leader's it may have begun at any time since the seal before.
     let begin = times.elected.or(sealed).or(written_at);
-    span.from = When::between(begin, sealed, times.latest_begin.or(written_at));
+    span.from = When::between(begin, sealed, times.latest_begin.or(written_by));
     span.until = until(&record, span.end, &times, &span.from);
     if span.end == End::Held {
         span.lapsed = span.until.latest.is_some_and(|latest| latest < now);
-        span.until.at = span.until.latest.filter(|_| span.lapsed);
+        span.until.at = span.until.at.filter(|_| span.lapsed);
     }
     span.validity = record.validity();
     span.heartbeat = record.heartbeat;
@@ -115,7 +116,8 @@ fn end(record: &Record, newest: bool) -> End {
 
 fn until(record: &Record, end: End, times: &Times, from: &When) -> When {
     let Times { renewed, written, .. } = *times;
-    let sealed = written.or(record.sealed_at);
+    let sealed = written.or(record.sealed_at.map(Dated::exactly));
+    let (sealed_from, sealed_by) = (sealed.map(|date| date.at), sealed.map(Dated::latest));
     let after_validity = |at: Option<DateTime<Utc>>| {
         let validity = TimeDelta::from_std(record.validity()?).ok()?;
         at?.checked_add_signed(validity)
@@ -125,14 +127,24 @@ fn until(record: &Record, end: End, times: &Times, from: &When) -> When {
             When::exactly(sealed)
         }
         End::Lapsed => {
-            let sign = renewed.map(|sign| sealed.map_or(sign, |sealed| sign.min(sealed)));
-            let lease_end = after_validity(sign);
-            let latest = [lease_end, sealed].into_iter().flatten().min();
-            When::between(latest, sign.or(from.earliest), latest)
+            // No later than its seal, whatever the clocks say.
+            let no_later = |sign: DateTime<Utc>, seal: Option<DateTime<Utc>>| {
+                seal.map_or(sign, |seal| sign.min(seal))
+            };
+            let sign = renewed.map(|sign| no_later(sign.at, sealed_from));
+            let last_sign = renewed.map(|sign| no_later(sign.latest(), sealed_by));
+            let first_of = |one: Option<_>, other| [one, other].into_iter().flatten().min();
+            let at = first_of(after_validity(sign), sealed_from);
+            let latest = first_of(after_validity(last_sign), sealed_by);
+            When::between(at, sign.or(from.earliest), latest)
         }
         End::Held | End::Superseded => {
-            let latest = after_validity(written).or(record.expires_at.and_then(time_of_day));
-            When::between(latest.filter(|_| end == End::Superseded), written, latest)
+            let lease_end =
+                |written| after_validity(written).or(record.expires_at.and_then(time_of_day));
+            let at = lease_end(written.map(|date| date.at));
+            let latest = lease_end(written.map(Dated::latest));
+            let earliest = written.map(|date| date.at);
+            When::between(at, earliest, latest)
         }
         End::Unreadable => When::default(),
     };
@@ -148,27 +160,34 @@ struct Times {
     /// The last that it noted came no later than the last write, whatever its clock says.
     latest_begin: Option<DateTime<Utc>>,
     elected: Option<DateTime<Utc>>,
-    renewed: Option<DateTime<Utc>>,
-    written: Option<DateTime<Utc>>,
+    renewed: Option<Dated>,
+    written: Option<Dated>,
 }
 
 impl Times {
     /// If the leader wrote last, it noted when by its own clock, and the store by its: that is how
-    /// far the two clocks are apart. Otherwise they are taken to agree.
-    fn of(record: &Record, written: Option<DateTime<Utc>>) -> Times {
+    /// far the two clocks are apart, to the resolution of the store's date. Otherwise they are taken
+    /// to agree.
+    fn of(record: &Record, written: Option<Dated>) -> Times {
         let own = match record.expired {
             false => record.renewed_at.or(record.elected_at),
             true if record.sealed_by == record.candidate => record.sealed_at,
             true => None,
         };
-        let apart = written.zip(own).map_or(TimeDelta::zero(), |(store, own)| store - own);
-        let by_the_store = |at: DateTime<Utc>| at.checked_add_signed(apart);
+        let by_the_store = |noted: DateTime<Utc>| match written.zip(own) {
+            Some((Dated { at, within }, own)) => {
+                let at = noted.checked_add_signed(at - own)?;
+                Some(Dated { at, within })
+            }
+            None => Some(Dated::exactly(noted)),
+        };
         let last = own.or(record.renewed_at).or(record.elected_at);
         let led = last.zip(record.elected_at).map(|(last, begin)| last - begin);
         let led = led.filter(|led| *led >= TimeDelta::zero());
+        let latest_begin = written.map(Dated::latest).zip(led);
         Times {
-            latest_begin: written.zip(led).and_then(|(at, led)| at.checked_sub_signed(led)),
-            elected: record.elected_at.and_then(by_the_store),
+            latest_begin: latest_begin.and_then(|(at, led)| at.checked_sub_signed(led)),
+            elected: record.elected_at.and_then(by_the_store).map(|date| date.at),
             renewed: record.renewed_at.or(record.elected_at).and_then(by_the_store),
             written,
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::totals::Between;
+use super::totals::{Between, up_to};
 use super::{End, History, Span};
 use crate::drawing::text::short;
 use crate::drawing::{Band, BandKind, Drawing, Interval, Mark};
@@ -102,9 +102,20 @@ fn tip(span: &Span, from: DateTime<Utc>, now: DateTime<Utc>) -> String {
     tip
 }
 
+/// Far enough up that what is shown, which is cut, is still a bound.
+fn up(at_most: Duration) -> Duration {
+    let unit = match at_most.as_secs() {
+        0..10 => Duration::from_millis(1),
+        10..3_600 => Duration::from_secs(1),
+        3_600..86_400 => Duration::from_secs(60),
+        _ => Duration::from_secs(3_600),
+    };
+    up_to(at_most, unit)
+}
+
 fn band(between: Between, at: &impl Fn(DateTime<Utc>) -> Duration) -> Option<Band> {
     let (kind, from, until, tip) = match between {
-        Between::Unknown { from, until } => {
+        Between::Unknown { from, until, .. } => {
             let tip = "not known: epochs in it are missing or cannot be read".to_owned();
             (BandKind::Unknown, from, until, tip)
         }
@@ -113,7 +124,11 @@ fn band(between: Between, at: &impl Fn(DateTime<Utc>) -> Duration) -> Option<Ban
             let bounds = if length.at_least == length.at_most {
                 String::new()
             } else {
-                format!(" (at least {}, at most {})", short(length.at_least), short(length.at_most))
+                format!(
+                    " (at least {}, at most {})",
+                    short(length.at_least),
+                    short(up(length.at_most))
+                )
             };
             let tip = format!("nobody leads for {}{bounds}", short(length.about));
             (BandKind::Nobody, gap.from, gap.until, tip)

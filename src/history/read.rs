@@ -8,8 +8,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt as _;
 use futures::stream;
 
-use super::History;
 use super::build::{Found, holes, spans};
+use super::{Dated, History, Hole};
 use crate::clock::wall_clock;
 use crate::driver::within;
 use crate::epoch::Epoch;
@@ -134,11 +134,10 @@ impl Reader {
         }
         drop(reads);
         requests += done;
-        let now = now.unwrap_or_else(wall_clock);
+        let now = now_by(now);
         let epochs: Vec<Epoch> = found.iter().map(|found| found.epoch).collect();
         let holes = holes(first, &epochs);
-        let spans = spans(found, now);
-        Ok(History { layout: self.layout, spans, holes, left_out, now, requests })
+        Ok(self.history(found, holes, left_out, now, requests))
     }
 
     async fn list(&self) -> Result<Listing, Error> {
@@ -193,13 +192,14 @@ impl Reader {
         let unreadable = |why: BadRecord| Err(why.to_string());
         Ok(match self.get(&key).await? {
             GetOutcome::Found(object) => {
-                let written_at = object.last_modified.or(written);
+                let written = object.last_modified.or(written).map(Dated::by_a_store);
                 let body = Record::parse(&object.body).or_else(unreadable);
-                (Some(Found { epoch, written_at, body }), object.served_at)
+                (Some(Found { epoch, written, body }), object.served_at)
             }
             GetOutcome::TooLarge { len, .. } => {
                 let body = unreadable(BadRecord::TooLarge(len));
-                (Some(Found { epoch, written_at: written, body }), None)
+                let written = written.map(Dated::by_a_store);
+                (Some(Found { epoch, written, body }), None)
             }
             GetOutcome::Missing | GetOutcome::NotModified => (None, None),
         })
@@ -217,16 +217,27 @@ impl Reader {
         let (found, served_at) = match self.get(&key).await? {
             GetOutcome::Found(object) => {
                 let Lock { token: epoch, record } = Lock::parse(&object.body).map_err(corrupt)?;
-                let written_at = object.last_modified;
-                (vec![Found { epoch, written_at, body: Ok(record) }], object.served_at)
+                let written = object.last_modified.map(Dated::by_a_store);
+                (vec![Found { epoch, written, body: Ok(record) }], object.served_at)
             }
             GetOutcome::TooLarge { len, .. } => return Err(corrupt(BadRecord::TooLarge(len))),
             GetOutcome::Missing | GetOutcome::NotModified => (Vec::new(), None),
         };
-        let now = served_at.unwrap_or_else(wall_clock);
         let holes = holes(found.first().map(|found| found.epoch), &[]);
-        let spans = spans(found, now);
-        Ok(History { layout: self.layout, spans, holes, left_out: 0, now, requests: 1 })
+        Ok(self.history(found, holes, 0, now_by(served_at), 1))
+    }
+
+    fn history(
+        &self,
+        found: Vec<Found>,
+        holes: Vec<Hole>,
+        left_out: u64,
+        now: Dated,
+        requests: u64,
+    ) -> History {
+        let spans = spans(found, now.at);
+        let now_within = now.within.to_std().unwrap_or_default();
+        History { layout: self.layout, spans, holes, left_out, now: now.at, now_within, requests }
     }
 
     async fn get(&self, key: &str) -> Result<GetOutcome, Error> {
@@ -236,6 +247,11 @@ impl Reader {
     }
 
     fn failure(&self, doing: &str, error: StoreError) -> Error {
-        Error::from_store(&format!("{doing} in {}", self.store.describe()), error)
+        Error::from_store(doing, &self.store.describe(), error)
     }
+}
+
+/// The store's clock, or this machine's where the store has none.
+fn now_by(served_at: Option<DateTime<Utc>>) -> Dated {
+    served_at.map_or_else(|| Dated::exactly(wall_clock()), Dated::by_a_store)
 }

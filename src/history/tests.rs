@@ -37,7 +37,11 @@ fn object(epoch: u64, written: f64, ahead: f64, change: Value) -> Found {
         };
     }
     let body = Record::parse(body.to_string().as_bytes()).map_err(|why| why.to_string());
-    Found { epoch: Epoch::new(epoch).expect("an epoch"), written_at: Some(at(written)), body }
+    Found {
+        epoch: Epoch::new(epoch).expect("an epoch"),
+        written: Some(Dated::exactly(at(written))),
+        body,
+    }
 }
 
 fn resigned(epoch: u64, from: f64, until: f64, ahead: f64) -> Found {
@@ -65,7 +69,8 @@ fn history(found: Vec<Found>, now: f64) -> History {
     let epochs: Vec<Epoch> = found.iter().map(|found| found.epoch).collect();
     let holes = holes(epochs.first().copied(), &epochs);
     let (layout, now) = (Layout::EpochFiles, at(now));
-    History { layout, spans: spans(found, now), holes, left_out: 0, now, requests: 0 }
+    let (spans, now_within) = (spans(found, now), Duration::ZERO);
+    History { layout, spans, holes, left_out: 0, now, now_within, requests: 0 }
 }
 
 #[test]
@@ -177,7 +182,11 @@ fn peers_that_do_not_seal_are_superseded_and_say_little() {
     let foreign = |epoch, written| {
         let body = Record::parse(br#"{"validity_ms": 10000, "expired": false}"#);
         let body = body.map_err(|why| why.to_string());
-        Found { epoch: Epoch::new(epoch).expect("an epoch"), written_at: Some(at(written)), body }
+        Found {
+            epoch: Epoch::new(epoch).expect("an epoch"),
+            written: Some(Dated::exactly(at(written))),
+            body,
+        }
     };
     let history = history(vec![foreign(1, 5.0), foreign(2, 12.0), foreign(3, 40.0)], 41.0);
     let ends: Vec<End> = history.spans.iter().map(|span| span.end).collect();
@@ -204,14 +213,14 @@ fn holes_are_told_and_are_no_gaps() {
         history.holes.iter().map(|h| (h.first.get(), h.last.get(), h.len())).collect();
     assert_eq!(holes, [(1, 90, 90), (92, 94, 3)]);
     let totals = history.totals();
-    assert_eq!((totals.time, totals.unknown), (secs(80.0), secs(50.0)));
-    assert_eq!((totals.nobody.about, totals.led), (secs(1.0), secs(29.0)));
+    assert_eq!((totals.time, totals.unknown.about), (secs(80.0), secs(50.0)));
+    assert_eq!((totals.nobody.about, totals.led.about), (secs(1.0), secs(29.0)));
     assert_eq!(totals.nobody_share(), Some(1.0 / 30.0));
     // Nor is it known who led in an epoch that cannot be read.
     let mut found = vec![resigned(1, 0.0, 10.0, 0.0), held(2, 11.0, 12.0), held(3, 20.0, 25.0)];
     found[1].body = Err("its body is empty".to_owned());
     let history = self::history(found, 30.0);
-    assert_eq!((history.totals().unknown, history.gaps()), (secs(10.0), vec![]));
+    assert_eq!((history.totals().unknown.about, history.gaps()), (secs(10.0), vec![]));
 }
 
 #[test]
@@ -239,7 +248,8 @@ fn no_times_are_too_wild() {
             });
             let mut found = object(digit as u64 + 1, 0.0, 0.0, times);
             let text = wild[(seed >> digit) % wild.len()];
-            found.written_at = if seed % 5 == 0 { None } else { text.parse().ok() };
+            let date = || text.parse().ok().map(Dated::by_a_store);
+            found.written = if seed % 5 == 0 { None } else { date() };
             found
         };
         let history = history((0..3).map(record).collect(), 0.0);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{End, History, Span};
 use crate::epoch::Epoch;
@@ -44,9 +44,9 @@ pub struct Totals {
     /// How much of it nobody led.
     pub nobody: Extent,
     /// How much of it is not known: epochs in it are compacted or cannot be read.
-    pub unknown: Duration,
-    /// How much of it somebody led, by the best guess: the rest.
-    pub led: Duration,
+    pub unknown: Extent,
+    /// How much of it somebody led: the rest.
+    pub led: Extent,
     /// The longest time without a leader.
     pub longest_gap: Option<Gap>,
 }
@@ -63,7 +63,7 @@ impl Totals {
     /// Which part of the time that is known nobody led, 0 to 1; `None` if none is known.
     #[must_use]
     pub fn nobody_share(&self) -> Option<f64> {
-        let known = self.time.saturating_sub(self.unknown);
+        let known = self.time.saturating_sub(self.unknown.about);
         (!known.is_zero()).then(|| self.nobody.about.div_duration_f64(known).min(1.0))
     }
 }
@@ -72,7 +72,7 @@ impl Totals {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Between {
     Gap(Gap),
-    Unknown { from: DateTime<Utc>, until: DateTime<Utc> },
+    Unknown { from: DateTime<Utc>, until: DateTime<Utc>, length: Extent },
 }
 
 impl History {
@@ -92,14 +92,13 @@ impl History {
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         let leaders = || self.spans.iter().filter(|span| span.is_of_a_leader());
-        let Some(from) = leaders().filter_map(|span| span.from.at).min() else { return totals };
+        let first = leaders().filter_map(|span| Some((span.from.at?, span.from.latest))).min();
+        let Some((from, from_latest)) = first else { return totals };
         let until = self.now.max(leaders().filter_map(|span| span.until.at).max().unwrap_or(from));
         totals.time = length(from, until);
         for between in self.between() {
             match between {
-                Between::Unknown { from, until } => {
-                    totals.unknown = totals.unknown.saturating_add(length(from, until));
-                }
+                Between::Unknown { length, .. } => totals.unknown.add(length),
                 Between::Gap(gap) => {
                     totals.nobody.add(gap.length);
                     let longest = totals.longest_gap.map(|longest| longest.length.about);
@@ -109,7 +108,18 @@ impl History {
                 }
             }
         }
-        totals.led = totals.time.saturating_sub(totals.nobody.about).saturating_sub(totals.unknown);
+        // Counted from the best guess of the first begin, which may have been later.
+        let begun_late = from_latest.map_or(Duration::ZERO, |latest| length(from, latest));
+        let longest = totals.time.saturating_add(self.now_within);
+        let rest = |time: Duration, nobody: Duration, unknown: Duration| {
+            time.saturating_sub(nobody).saturating_sub(unknown)
+        };
+        totals.led = Extent {
+            about: rest(totals.time, totals.nobody.about, totals.unknown.about),
+            at_least: rest(totals.time, totals.nobody.at_most, totals.unknown.at_most)
+                .saturating_sub(begun_late),
+            at_most: rest(longest, totals.nobody.at_least, totals.unknown.at_least),
+        };
         totals
     }
 
@@ -142,15 +152,24 @@ impl History {
 
     /// From the end of the last leader until now.
     fn since(&self, last: &Span, known: bool) -> Option<Between> {
-        let from = last.until.at.filter(|at| *at < self.now)?;
-        if !known {
-            return Some(Between::Unknown { from, until: self.now });
-        }
+        let (from, earliest) = match last.until.at {
+            Some(at) => (at.min(self.now), last.until.earliest.unwrap_or(at)),
+            // Its lease may have ended within the resolution of the dates.
+            None => (self.now, lease_end(last)?),
+        };
+        let now_within = TimeDelta::from_std(self.now_within).ok()?;
+        let latest_now = self.now.checked_add_signed(now_within).unwrap_or(self.now);
         let length = Extent {
             about: length(from, self.now),
             at_least: length(last.until.latest.unwrap_or(from), self.now),
-            at_most: length(last.until.earliest.unwrap_or(from), self.now),
+            at_most: length(earliest, latest_now),
         };
+        if length == Extent::default() {
+            return None;
+        }
+        if !known {
+            return Some(Between::Unknown { from, until: self.now, length });
+        }
         let (after, until) = (last.epoch, self.now);
         Some(Between::Gap(Gap { after, before: None, from, until, length }))
     }
@@ -158,25 +177,35 @@ impl History {
 
 fn between_two(before: &Span, next: &Span, known: bool) -> Option<Between> {
     let (from, until) = (before.until.at?, next.from.at?);
-    let gap = Extent {
+    let length = Extent {
         about: length(from, until),
         at_least: length(before.until.latest.unwrap_or(from), next.from.earliest.unwrap_or(until)),
         at_most: length(before.until.earliest.unwrap_or(from), next.from.latest.unwrap_or(until)),
     };
-    if !known {
-        return (from < until).then_some(Between::Unknown { from, until });
+    // One that may be there, but is not by the best guess, counts in the bounds alone.
+    if length == Extent::default() {
+        return None;
     }
-    let (after, before) = (before.epoch, Some(next.epoch));
-    // A gap that may be there, but is not by the best guess, counts in the bounds alone.
-    (gap != Extent::default()).then_some(Between::Gap(Gap {
-        after,
-        before,
-        from,
-        until: until.max(from),
-        length: gap,
-    }))
+    if !known {
+        return Some(Between::Unknown { from, until, length });
+    }
+    let (after, before, until) = (before.epoch, Some(next.epoch), until.max(from));
+    Some(Between::Gap(Gap { after, before, from, until, length }))
+}
+
+/// Of one that leads: not before this.
+fn lease_end(span: &Span) -> Option<DateTime<Utc>> {
+    let validity = TimeDelta::from_std(span.validity?).ok()?;
+    span.until.earliest?.checked_add_signed(validity)
 }
 
 fn length(from: DateTime<Utc>, until: DateTime<Utc>) -> Duration {
     (until - from).to_std().unwrap_or_default()
+}
+
+/// To a whole number of units, upwards.
+pub(super) fn up_to(duration: Duration, unit: Duration) -> Duration {
+    let over = duration.as_nanos() % unit.as_nanos();
+    let missing = unit.as_nanos().checked_sub(over).filter(|_| over > 0).unwrap_or_default();
+    duration.saturating_add(Duration::from_nanos(u64::try_from(missing).unwrap_or_default()))
 }

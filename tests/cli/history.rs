@@ -78,9 +78,9 @@ fn the_table_tells_who_led_when_and_how_long_nobody_did() {
         [
             " epoch  leader  from                   until                  led        end",
             "    91  anna    ~2026-11-20 12:00:00Z  2026-11-20 12:01:00Z   1m         resigned",
-            "        nobody leads for 5s, at most 37s",
+            "        nobody leads for 5s, at most 38s",
             "    92  ben     ~2026-11-20 12:01:05Z  ~2026-11-20 12:02:30Z  ~1m 25s    lapsed; sealed by cleo",
-            "        nobody leads for 5s, at most 40s",
+            "        nobody leads for 5s, at most 41s",
             "    93  cleo    ~2026-11-20 12:02:35Z  2026-11-20 12:05:00Z   2m 25s     deposed by operator",
             "    94  -       -                      -                      -          unreadable: its body is not a record: a field is missing or has the wrong type or value, at line 1 column 2",
             "    95  dora    ~2026-11-20 12:05:20Z  2026-11-20 12:06:40Z   1m 20s     resigned",
@@ -94,7 +94,7 @@ fn the_table_tells_who_led_when_and_how_long_nobody_did() {
         "\nnobody led   ~",
         "\nlongest gap  ",
         ", after epoch 95\n",
-        "\nnot known    20s: epochs are missing or unreadable\n",
+        "\nnot known    ~20s (at least 0s, at most 21s): epochs are missing or unreadable\n",
         "\ncompacted    epochs 1 to 90 are not there any more\n",
         "\nrequests     6",
     ] {
@@ -109,7 +109,7 @@ fn json_keeps_what_was_recorded_apart_from_what_follows() {
     let expected = json!({
         "kind": "epoch", "epoch": 92, "candidate": "ben", "end": "lapsed", "lapsed": false,
         "sealed_by": "cleo",
-        "from": { "at": time(65), "exact": false, "earliest": time(60), "latest": time(97) },
+        "from": { "at": time(65), "exact": false, "earliest": time(60), "latest": time(98) },
         "until": { "at": time(150), "exact": false, "earliest": time(120), "latest": time(150) },
         "led_ms": 85_000, "validity_ms": 30_000, "heartbeat": 9,
         "recorded": {
@@ -123,7 +123,14 @@ fn json_keeps_what_was_recorded_apart_from_what_follows() {
     let summary = &told[5];
     assert_eq!((&summary["kind"], &summary["epochs"]), (&"summary".into(), &5.into()));
     assert_eq!(summary["missing"], json!([[1, 90]]));
-    assert_eq!((&summary["unknown_ms"], &summary["requests"]), (&20_000.into(), &6.into()));
+    assert_eq!(
+        (&summary["unknown"]["about_ms"], &summary["requests"]),
+        (&20_000.into(), &6.into())
+    );
+    // Dates in whole seconds: anna led for up to a second longer than they say, and dora, too.
+    assert_eq!(summary["led"]["about_ms"], 60_000 + 85_000 + 145_000 + 80_000);
+    let (least, most) = (&summary["led"]["at_least_ms"], &summary["led"]["at_most_ms"]);
+    assert!(least.as_u64() < Some(370_000) && most.as_u64() > Some(372_000), "{summary}");
     assert_eq!(summary["longest_gap"]["after"], 95);
     assert_eq!(summary["longest_gap"]["before"], Value::Null);
 }
@@ -155,7 +162,7 @@ fn the_picture_is_xml_and_shows_the_story() {
     let document = Document::parse(&svg).expect("XML");
     let titles: Vec<&str> = document.descendants().filter_map(|node| node.text()).collect();
     for told in [
-        "nobody leads for 5s (at least 0ms, at most 37s)",
+        "nobody leads for 5s (at least 0ms, at most 38s)",
         "<script>&\\u{202e}",
         "not known: epochs in it are missing or cannot be read",
     ] {
@@ -166,6 +173,38 @@ fn the_picture_is_xml_and_shows_the_story() {
     let nowhere = bench.path("no/such/folder.svg");
     let options = ["--svg", nowhere.to_str().expect("UTF-8")];
     bench.run("history", &options).fails(71, &["cannot write", "folder.svg"]);
+}
+
+#[test]
+fn a_dash_draws_to_stdout_and_nothing_else_goes_there() {
+    let bench = story(noon());
+    let said = bench.run("history", &["--svg", "-"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    let document = Document::parse(&said.out).expect("XML, and nothing else");
+    assert!(document.root_element().has_tag_name(("http://www.w3.org/2000/svg", "svg")));
+    bench.run("history", &["--svg", "-", "--json"]).fails(64, &["--svg -", "--json"]);
+    assert!(!std::path::Path::new("-").exists());
+}
+
+/// Characters were counted, and those of some scripts are two columns wide.
+#[test]
+fn regression_columns_stay_aligned_beside_wide_names() {
+    let bench = Bench::new();
+    let here = (&bench, noon());
+    let names = ["漢字漢字の名前", "anna", &"選".repeat(60)];
+    for (epoch, name) in (1..).zip(names) {
+        let from = 100 * epoch as i64;
+        seal(here, epoch, name, [from, from + 55, from + 60], ("resigned", name));
+    }
+    let said = bench.run("history", &[]);
+    let columns = |line: &str| {
+        let (before, _) = line.split_once("~2026").expect("a begin");
+        before.chars().map(|c| if c > '\u{2e80}' { 2 } else { 1 }).sum::<usize>()
+    };
+    let rows: Vec<_> = said.out.lines().filter(|line| line.contains("resigned")).collect();
+    let places: Vec<usize> = rows.iter().map(|line| columns(line)).collect();
+    assert_eq!(places, [places[0]; 3], "{}", said.out);
+    assert!(places[0] < 60, "40 columns of a name at most: {}", said.out);
 }
 
 #[test]

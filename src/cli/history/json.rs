@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::Serialize;
 use tenure::history::{Extent, Gap, History, Hole, Span, When};
 
@@ -71,11 +71,11 @@ pub struct Summary {
     missing: Vec<[u64; 2]>,
     now: String,
     time_ms: u64,
-    led_ms: u64,
+    led: Lengths,
     nobody_led: Lengths,
     /// Of the time that is known, 0 to 1, by the best guess.
     nobody_share: Option<f64>,
-    unknown_ms: u64,
+    unknown: Lengths,
     longest_gap: Option<Longest>,
     requests: u64,
 }
@@ -116,10 +116,10 @@ impl Summary {
             missing: history.holes.iter().map(pair).collect(),
             now: time(history.now),
             time_ms: millis(totals.time),
-            led_ms: millis(totals.led),
+            led: Lengths::of(totals.led),
             nobody_led: Lengths::of(totals.nobody),
             nobody_share: totals.nobody_share(),
-            unknown_ms: millis(totals.unknown),
+            unknown: Lengths::of(totals.unknown),
             longest_gap: totals.longest_gap.map(Longest::of),
             requests: history.requests,
         }
@@ -128,19 +128,20 @@ impl Summary {
 
 impl Bounds {
     fn of(when: &When) -> Bounds {
-        let (at, earliest, latest) =
-            (when.at.map(time), when.earliest.map(time), when.latest.map(time));
+        let latest = when.latest.map(|latest| time(up(latest)));
+        let (at, earliest) = (when.at.map(time), when.earliest.map(time));
         Bounds { at, exact: when.is_exact(), earliest, latest }
     }
 }
 
 impl Lengths {
     fn of(extent: Extent) -> Lengths {
-        let ms = |duration: Duration| millis(duration);
+        // What is cut to milliseconds is no bound from above.
+        let under_a_millisecond = Duration::from_nanos(999_999);
         Lengths {
-            about_ms: ms(extent.about),
-            at_least_ms: ms(extent.at_least),
-            at_most_ms: ms(extent.at_most),
+            about_ms: millis(extent.about),
+            at_least_ms: millis(extent.at_least),
+            at_most_ms: millis(extent.at_most.saturating_add(under_a_millisecond)),
         }
     }
 }
@@ -155,6 +156,11 @@ impl Longest {
             length: Lengths::of(gap.length),
         }
     }
+}
+
+/// What is cut to milliseconds is no bound from above.
+fn up(latest: DateTime<Utc>) -> DateTime<Utc> {
+    latest.checked_add_signed(TimeDelta::nanoseconds(999_999)).unwrap_or(latest)
 }
 
 fn time(at: DateTime<Utc>) -> String {

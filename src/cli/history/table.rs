@@ -6,12 +6,14 @@ use chrono::{DateTime, Utc};
 use humantime::format_duration;
 use tenure::Layout;
 use tenure::history::{End, Extent, Gap, History, Hole, Span, When};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::super::print::plain;
 use super::super::status::millis;
 
 /// Holes past this many are only counted.
 const SHOWN_HOLES: usize = 5;
+/// In columns of a terminal.
 const LONGEST_NAME: usize = 40;
 
 pub fn of(history: &History) -> String {
@@ -28,7 +30,7 @@ pub fn of(history: &History) -> String {
 
 fn rows(history: &History, lines: &mut Vec<String>) {
     let names: Vec<String> = history.spans.iter().map(name).collect();
-    let wide = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(6);
+    let wide = names.iter().map(|name| name.width()).max().unwrap_or(0).max(6);
     lines.push(format!(
         "{:>6}  {:<wide$}  {:<21}  {:<21}  {:<9}  end",
         "epoch", "leader", "from", "until", "led"
@@ -39,6 +41,8 @@ fn rows(history: &History, lines: &mut Vec<String>) {
         while let Some(gap) = gaps.next_if(|gap| gap.before == Some(span.epoch)) {
             lines.extend(gap_line(gap));
         }
+        // Padding counts characters, and those of some scripts are two columns wide.
+        let gap = wide - name.width();
         let led = match span.led(history.now) {
             None => "-".to_owned(),
             Some(led) if span.until.is_exact() || (span.end == End::Held && !span.lapsed) => {
@@ -47,8 +51,9 @@ fn rows(history: &History, lines: &mut Vec<String>) {
             Some(led) => format!("~{}", brief(led)),
         };
         lines.push(format!(
-            "{:>6}  {name:<wide$}  {:<21}  {:<21}  {led:<9}  {}",
+            "{:>6}  {name}{:gap$}  {:<21}  {:<21}  {led:<9}  {}",
             span.epoch,
+            "",
             when(&span.from, span.elected_at.is_none()),
             when(&span.until, false),
             end(span),
@@ -65,7 +70,7 @@ fn gap_line(gap: &Gap) -> Option<String> {
     let Extent { about, at_least, at_most, .. } = gap.length;
     let doubt = match (at_least == at_most, at_most > about) {
         (true, _) => String::new(),
-        (false, true) => format!(", at most {}", brief(at_most)),
+        (false, true) => format!(", at most {}", brief_up(at_most)),
         (false, false) => " or less".to_owned(),
     };
     Some(format!("{:>6}  nobody leads for {}{doubt}{since}", "", brief(about)))
@@ -107,14 +112,20 @@ fn summary(history: &History, lines: &mut Vec<String>) {
     let totals = history.totals();
     let mut line = |what: &str, text: String| lines.push(format!("{what:<12} {text}"));
     let share = totals.nobody_share().map_or(String::new(), |share| {
-        format!(", {:.1} % of {}", share * 100.0, brief(totals.time.saturating_sub(totals.unknown)))
+        format!(
+            ", {:.1} % of {}",
+            share * 100.0,
+            brief(totals.time.saturating_sub(totals.unknown.about))
+        )
     });
+    line("led", extent(totals.led));
     line("nobody led", format!("{}{share}", extent(totals.nobody)));
     if let Some(gap) = totals.longest_gap {
         line("longest gap", format!("{}, after epoch {}", extent(gap.length), gap.after));
     }
-    if !totals.unknown.is_zero() {
-        line("not known", format!("{}: epochs are missing or unreadable", brief(totals.unknown)));
+    if !totals.unknown.about.is_zero() {
+        let unknown = extent(totals.unknown);
+        line("not known", format!("{unknown}: epochs are missing or unreadable"));
     }
     if history.layout == Layout::SingleObject {
         let why = "a single object keeps no history: this is the epoch that stands in it";
@@ -145,22 +156,33 @@ fn extent(extent: Extent) -> String {
     if extent.at_least == extent.at_most {
         return brief(extent.about);
     }
-    let (least, most) = (brief(extent.at_least), brief(extent.at_most));
+    let (least, most) = (brief(extent.at_least), brief_up(extent.at_most));
     format!("~{} (at least {least}, at most {most})", brief(extent.about))
 }
 
-/// In about two units.
+/// In about two units, cut.
 fn brief(duration: Duration) -> String {
-    let whole = match duration.as_secs() {
+    let unit = unit(duration);
+    format_duration(Duration::from_millis(millis(duration) / unit * unit)).to_string()
+}
+
+/// The same, but no less than it is.
+fn brief_up(duration: Duration) -> String {
+    let unit = unit(duration);
+    let millis = millis(duration.saturating_add(Duration::from_nanos(999_999)));
+    format_duration(Duration::from_millis(millis.div_ceil(unit).saturating_mul(unit))).to_string()
+}
+
+/// In milliseconds.
+fn unit(duration: Duration) -> u64 {
+    match duration.as_secs() {
         0 => 1,
         1..10 => 100,
         10..3_600 => 1_000,
         3_600..86_400 => 60_000,
         86_400..2_630_016 => 3_600_000,
         _ => 86_400_000,
-    };
-    let rounded = millis(duration) / whole * whole;
-    format_duration(Duration::from_millis(rounded)).to_string()
+    }
 }
 
 fn name(span: &Span) -> String {
@@ -169,8 +191,16 @@ fn name(span: &Span) -> String {
 
 fn shown(name: &str) -> String {
     let name = plain(name);
-    match name.char_indices().nth(LONGEST_NAME) {
-        None => name,
-        Some((end, _)) => format!("{}…", &name[..end]),
+    if name.width() <= LONGEST_NAME {
+        return name;
     }
+    let (mut kept, mut columns) = (String::new(), 0);
+    for character in name.chars() {
+        columns += character.width().unwrap_or_default();
+        if columns > LONGEST_NAME {
+            break;
+        }
+        kept.push(character);
+    }
+    kept + "…"
 }
