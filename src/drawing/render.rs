@@ -7,15 +7,20 @@ use std::time::Duration;
 use super::axis::Axis;
 use super::blocks::{Block, blocks};
 use super::lanes::{Lane, lanes};
-use super::style::{PATTERNS, STYLE, class, shape};
-use super::text::{cut, escaped, short, width};
+use super::style::{
+    DARK, FONT, GRID, LABEL, LEADS, MUTED, NOTE, PAPER, PATTERNS, PERHAPS, STRIPE, TEXT, TITLE,
+    band, shape,
+};
+use super::text::{cut, escaped, pixels, short};
 use super::{Band, BandKind, Drawing, Interval, Mark};
 
 const WIDTH: f64 = 1_000.0;
 const EDGE: f64 = 16.0;
-/// Of one column of text, in pixels. A guess on the safe side.
-const COLUMN: f64 = 7.0;
-const LONGEST_NAME: usize = 26;
+/// Of the text of most elements, in pixels.
+const SMALL: f64 = 12.0;
+const LARGE: f64 = 16.0;
+/// Pixels; longer names are cut.
+const LONGEST_NAME: f64 = 200.0;
 /// Two marks nearer than this would hide each other.
 const MARK_ROOM: f64 = 12.0;
 const AXIS_HEIGHT: f64 = 40.0;
@@ -41,10 +46,9 @@ impl<'a> Page<'a> {
     fn new(drawing: &'a Drawing) -> Page<'a> {
         let lanes = lanes(&drawing.intervals);
         let kinds: BTreeSet<BandKind> = drawing.bands.iter().map(|band| band.kind).collect();
-        let names = lanes.iter().map(|lane| width(&cut(&lane.name, LONGEST_NAME)));
-        let bands = kinds.iter().map(|kind| width(kind.name()));
-        let columns = names.chain(bands).max().unwrap_or(0).max(6);
-        let left = EDGE + columns as f64 * COLUMN + 10.0;
+        let names = lanes.iter().map(|lane| pixels(&cut(&lane.name, LONGEST_NAME, SMALL), SMALL));
+        let bands = kinds.iter().map(|kind| pixels(kind.name(), SMALL));
+        let left = EDGE + names.chain(bands).fold(42.0, f64::max).ceil();
         let axis = Axis::new(range(drawing), drawing.origin, (left + 8.0, WIDTH - EDGE - 10.0));
         let notes = if drawing.notes.is_empty() { 0.0 } else { 20.0 };
         let top = if drawing.subtitle.is_empty() { 46.0 } else { 64.0 } + notes;
@@ -86,17 +90,20 @@ impl<'a> Page<'a> {
 
     fn head(&mut self, height: f64) {
         let Drawing { title, subtitle, .. } = self.drawing;
-        let (title, subtitle) = (escaped(title), escaped(subtitle));
+        let room = WIDTH - 2.0 * EDGE;
+        let heading = escaped(&cut(title, room, LARGE));
+        let (title, line) = (escaped(title), escaped(&cut(subtitle, room, SMALL)));
+        let subtitle = escaped(subtitle);
         self.put(format_args!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"tenure\" role=\"img\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"tenure\" {FONT} role=\"img\" \
              aria-label=\"{title}\" width=\"{WIDTH}\" height=\"{height}\" \
              viewBox=\"0 0 {WIDTH} {height}\">\n<title>{title}</title>\n\
-             <desc>{subtitle}</desc>\n<style>{STYLE}</style>\n{PATTERNS}\n\
-             <rect class=\"bg\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
-             <text class=\"h\" x=\"{EDGE}\" y=\"28\">{title}</text>"
+             <desc>{subtitle}</desc>\n<style>{DARK}</style>\n{PATTERNS}\n\
+             <rect {PAPER} width=\"{WIDTH}\" height=\"{height}\"/>\n\
+             <text {TITLE} x=\"{EDGE}\" y=\"28\">{heading}</text>"
         ));
         if !subtitle.is_empty() {
-            self.put(format_args!("<text class=\"m\" x=\"{EDGE}\" y=\"48\">{subtitle}</text>"));
+            self.put(format_args!("<text {MUTED} x=\"{EDGE}\" y=\"48\">{line}</text>"));
         }
     }
 
@@ -109,14 +116,12 @@ impl<'a> Page<'a> {
         for row in (0..rows.max(1)).step_by(2) {
             let (y, height, width) = (self.row(row), self.lane_height, WIDTH - 2.0 * EDGE);
             self.put(format_args!(
-                "<rect class=\"l\" x=\"{EDGE}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>"
+                "<rect {STRIPE} x=\"{EDGE}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>"
             ));
         }
         if rows == 0 {
             let (x, y) = (self.left, self.top + 20.0);
-            self.put(format_args!(
-                "<text class=\"m\" x=\"{x}\" y=\"{y}\">nobody has led yet</text>"
-            ));
+            self.put(format_args!("<text {MUTED} x=\"{x}\" y=\"{y}\">nobody has led yet</text>"));
         }
     }
 
@@ -130,12 +135,12 @@ impl<'a> Page<'a> {
             let (first, second) = (bottom + 16.0, bottom + 30.0);
             let end = bottom + 4.0;
             self.put(format_args!(
-                "<path class=\"g\" d=\"M{x:.1} {top}V{end}\"/>\
-                 <text class=\"m\" x=\"{x:.1}\" y=\"{first}\" text-anchor=\"middle\">{text}</text>"
+                "<path {GRID} d=\"M{x:.1} {top}V{end}\"/>\
+                 <text {MUTED} x=\"{x:.1}\" y=\"{first}\" text-anchor=\"middle\">{text}</text>"
             ));
             if !below.is_empty() {
                 self.put(format_args!(
-                    "<text class=\"m\" x=\"{x:.1}\" y=\"{second}\" text-anchor=\"middle\">{below}</text>"
+                    "<text {MUTED} x=\"{x:.1}\" y=\"{second}\" text-anchor=\"middle\">{below}</text>"
                 ));
             }
         }
@@ -149,9 +154,9 @@ impl<'a> Page<'a> {
             if band.kind == BandKind::Unknown || until - from < 2.0 {
                 continue;
             }
-            let (class, width) = (class(band.kind), until - from);
+            let (paint, width) = (self::band(band.kind), until - from);
             self.put(format_args!(
-                "<rect class=\"{class} t\" x=\"{from:.1}\" y=\"{top}\" width=\"{width:.1}\" \
+                "<rect {paint} fill-opacity=\"0.1\" x=\"{from:.1}\" y=\"{top}\" width=\"{width:.1}\" \
                  height=\"{height}\"/>"
             ));
         }
@@ -159,9 +164,9 @@ impl<'a> Page<'a> {
 
     fn name(&mut self, row: usize, name: &str) {
         let (x, y) = (self.left, self.row(row) + self.lane_height / 2.0 + 4.0);
-        let (short, whole) = (escaped(&cut(name, LONGEST_NAME)), escaped(name));
+        let (short, whole) = (escaped(&cut(name, LONGEST_NAME, SMALL)), escaped(name));
         self.put(format_args!(
-            "<text x=\"{x}\" y=\"{y}\" text-anchor=\"end\"><title>{whole}</title>{short}</text>"
+            "<text {TEXT} x=\"{x}\" y=\"{y}\" text-anchor=\"end\"><title>{whole}</title>{short}</text>"
         ));
     }
 
@@ -211,20 +216,20 @@ impl<'a> Page<'a> {
         self.put(format_args!("<g><title>{}</title>", escaped(&tip)));
         if interval.perhaps_from < interval.from || interval.perhaps_until > interval.until {
             self.put(format_args!(
-                "<rect class=\"p\" x=\"{first:.1}\" y=\"{y}\" width=\"{wide:.1}\" height=\"{height}\"/>"
+                "<rect {PERHAPS} x=\"{first:.1}\" y=\"{y}\" width=\"{wide:.1}\" height=\"{height}\"/>"
             ));
         }
         // Of a moment alone the mark is all that there is to see.
         if interval.until > interval.from {
             self.put(format_args!(
-                "<rect class=\"i\" x=\"{from:.1}\" y=\"{y}\" width=\"{width:.1}\" \
+                "<rect {LEADS} x=\"{from:.1}\" y=\"{y}\" width=\"{width:.1}\" \
                  height=\"{height}\" rx=\"2\"/>"
             ));
         }
         // The mark at the end takes some of the room.
-        if width > self::width(&interval.label) as f64 * COLUMN + 18.0 {
+        if width > pixels(&interval.label, SMALL) + 18.0 {
             let (x, y) = (from + 8.0, y + height / 2.0 + 4.0);
-            self.put(format_args!("<text class=\"e\" x=\"{x:.1}\" y=\"{y}\">{label}</text>"));
+            self.put(format_args!("<text {LABEL} x=\"{x:.1}\" y=\"{y}\">{label}</text>"));
         }
         self.put(format_args!("</g>"));
     }
@@ -245,7 +250,7 @@ impl<'a> Page<'a> {
         let tall = (height * block.share()).max(2.0).min(height - 3.0);
         let y = y + height - tall;
         self.put(format_args!(
-            "<g><title>{tip}</title><rect class=\"i\" x=\"{x:.1}\" y=\"{y:.1}\" \
+            "<g><title>{tip}</title><rect {LEADS} x=\"{x:.1}\" y=\"{y:.1}\" \
              width=\"{width:.1}\" height=\"{tall:.1}\"/></g>"
         ));
     }
@@ -256,7 +261,7 @@ impl<'a> Page<'a> {
             self.drawing.bands.iter().filter(|band| band.kind == kind).collect();
         bands.sort_by_key(|band| (band.from, band.until));
         let (y, height) = (self.row(row) + 8.0, self.lane_height - 16.0);
-        let class = class(kind);
+        let paint = band(kind);
         let stretch = |band: &&Band| (self.axis.x(band.from), self.axis.x(band.until));
         for block in blocks(bands.iter().map(stretch)) {
             let several = &bands[block.first..block.first + block.count];
@@ -272,7 +277,7 @@ impl<'a> Page<'a> {
             let tall = (height * block.share()).max(1.5);
             let y = y + height - tall;
             self.put(format_args!(
-                "<g><title>{tip}</title><rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" \
+                "<g><title>{tip}</title><rect {paint} x=\"{x:.1}\" y=\"{y:.1}\" \
                  width=\"{width:.1}\" height=\"{tall:.1}\"/></g>"
             ));
         }
@@ -282,10 +287,11 @@ impl<'a> Page<'a> {
         for note in &self.drawing.notes {
             let (x, top) = (self.axis.x(note.at), self.top);
             let (anchor, y) = (if x > WIDTH / 2.0 { "end" } else { "start" }, top - 7.0);
-            let (start, text) = (top - 4.0, escaped(&cut(&note.text, 110)));
+            let room = if x > WIDTH / 2.0 { x - EDGE } else { WIDTH - EDGE - x };
+            let (start, text) = (top - 4.0, escaped(&cut(&note.text, room, SMALL)));
             self.put(format_args!(
-                "<path class=\"w\" d=\"M{x:.1} {start}V{bottom}\"/>\
-                 <text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"{anchor}\">{text}</text>"
+                "<path {NOTE} d=\"M{x:.1} {start}V{bottom}\"/>\
+                 <text {TEXT} x=\"{x:.1}\" y=\"{y}\" text-anchor=\"{anchor}\">{text}</text>"
             ));
         }
     }
@@ -304,41 +310,40 @@ impl<'a> Page<'a> {
         let (mut x, mut y) = (EDGE + 8.0, top + 8.0);
         let mut out = String::new();
         let mut item = |sign: &dyn Fn(f64, f64) -> String, name: &str| {
-            let room = 24.0 + width(name) as f64 * 6.3 + 16.0;
+            let room = 24.0 + pixels(name, SMALL) + 16.0;
             if x + room > WIDTH - EDGE {
                 (x, y) = (EDGE + 8.0, y + LEGEND_LINE);
             }
             let (text, base) = (x + 22.0, y + 4.0);
             let sign = sign(x, y);
-            let _ =
-                writeln!(out, "{sign}<text class=\"m\" x=\"{text:.1}\" y=\"{base}\">{name}</text>");
+            let _ = writeln!(out, "{sign}<text {MUTED} x=\"{text:.1}\" y=\"{base}\">{name}</text>");
             x += room;
         };
-        let bar_of = |class: &'static str, height: f64| {
+        let bar_of = |paint: &'static str, height: f64| {
             move |x: f64, y: f64| {
                 let (x, y) = (x - 2.0, y + 5.0 - height);
                 format!(
-                    "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y}\" width=\"18\" \
+                    "<rect {paint} x=\"{x:.1}\" y=\"{y}\" width=\"18\" \
                      height=\"{height}\"/>"
                 )
             }
         };
-        let bar = |class| bar_of(class, 10.0);
+        let bar = |paint| bar_of(paint, 10.0);
         if marks.iter().any(|mark| !matches!(mark, Mark::GivenUp | Mark::Restored)) {
-            item(&bar("i"), "leads; the number is its epoch");
+            item(&bar(LEADS), "leads; the number is its epoch");
         }
         let doubt = |i: &Interval| i.perhaps_from < i.from || i.perhaps_until > i.until;
         if intervals.iter().any(doubt) {
-            item(&bar("p"), "may lead: not known when it began or ended");
+            item(&bar(PERHAPS), "may lead: not known when it began or ended");
         }
         if self.dense() {
-            item(&bar_of("i", 4.0), "many short ones: as high as their share of the time");
+            item(&bar_of(LEADS, 4.0), "many short ones: as high as their share of the time");
         }
         for mark in marks {
             item(&move |x, y| shape(mark, x + 7.0, y, 1.0), mark.name());
         }
         for kind in &self.kinds {
-            item(&bar(class(*kind)), kind.name());
+            item(&bar(band(*kind)), kind.name());
         }
         (out, y + 18.0)
     }

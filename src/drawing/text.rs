@@ -20,17 +20,17 @@ pub(super) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// At most so many columns of it, with an ellipsis for the rest.
-pub(super) fn cut(text: &str, columns: usize) -> String {
+/// As much of it as fits into so many pixels in a font of this size, with an ellipsis for the rest.
+pub(super) fn cut(text: &str, room: f64, size: f64) -> String {
     let text = plain(text);
-    if width(&text) <= columns {
+    if pixels(&text, size) <= room {
         return text;
     }
     let mut kept = String::new();
-    let mut used = 1;
+    let mut used = ems('…') * size;
     for character in text.chars() {
-        used += columns_of(character);
-        if used > columns {
+        used += ems(character) * size;
+        if used > room {
             break;
         }
         kept.push(character);
@@ -39,14 +39,23 @@ pub(super) fn cut(text: &str, columns: usize) -> String {
     kept
 }
 
-/// How many columns it takes, roughly: no font is known here.
-pub(super) fn width(text: &str) -> usize {
-    text.chars().map(columns_of).sum()
+/// How wide it is in a font of this size, in pixels: no font is known here, so as in DejaVu Sans,
+/// which is wider than most.
+pub(super) fn pixels(text: &str, size: f64) -> f64 {
+    text.chars().map(ems).sum::<f64>() * size
 }
 
-fn columns_of(character: char) -> usize {
-    // From Hangul and CJK on, most are twice as wide as Latin.
-    if matches!(character, '\u{1100}'..='\u{115f}' | '\u{2e80}'..) { 2 } else { 1 }
+fn ems(character: char) -> f64 {
+    match character {
+        'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' => 0.36,
+        'f' | 'r' | 't' | 'J' | '-' | '(' | ')' | '/' | '\\' | '"' | '[' | ']' => 0.44,
+        'm' | 'w' | 'M' | 'W' | '@' | '%' | '…' | '—' => 1.03,
+        'A'..='Z' | '+' | '<' | '=' | '>' | '~' | '#' | '&' => 0.84,
+        '\u{20}'..='\u{7e}' => 0.65,
+        // From Hangul and CJK on, most are as wide as high.
+        '\u{1100}'..='\u{115f}' | '\u{2e80}'.. => 1.0,
+        _ => 0.86,
+    }
 }
 
 /// A duration in the two greatest units that it has.
@@ -83,10 +92,12 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_by_columns() {
-        assert_eq!(cut("worker-7", 8), "worker-7");
-        assert_eq!(cut("worker-70", 8), "worker-…");
-        assert_eq!(cut("漢漢漢漢", 5), "漢漢…");
+    fn long_names_are_cut_by_their_width() {
+        let room = pixels("worker-7…", 12.0);
+        assert_eq!(cut("worker-7", room, 12.0), "worker-7");
+        assert_eq!(cut("worker-700000", room, 12.0), "worker-7…");
+        assert_eq!(cut("漢漢漢漢", 37.0, 12.0), "漢漢…");
+        assert!(pixels("WWWW", 12.0) > 2.0 * pixels("illi", 12.0));
     }
 
     #[test]

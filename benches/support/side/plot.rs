@@ -2,27 +2,29 @@
 
 use std::fmt::Write as _;
 
-/// Colours that keep apart in both schemes, also for the colour-blind.
-const STYLE: &str = "<style>
-svg{font:13px system-ui,sans-serif;--ink:#1f2328;--soft:#59636e;--grid:#d8dee4;--paper:#ffffff;\
---a:#0969da;--b:#bc4c00;--c:#1a7f37;--d:#8250df;--bar:#8c959f}
-@media(prefers-color-scheme:dark){svg{--ink:#e6edf3;--soft:#9198a1;--grid:#30363d;--paper:#0d1117;\
---a:#58a6ff;--b:#f0883e;--c:#3fb950;--d:#bc8cff;--bar:#6e7681}}
-.paper{fill:var(--paper)}text{fill:var(--ink)}.soft{fill:var(--soft)}.title{font-weight:600}
-.grid{stroke:var(--grid)}.own{fill:var(--a)}.other{fill:var(--bar)}
-.line{fill:none;stroke-width:2}.s0{stroke:var(--a)}.s1{stroke:var(--b)}.s2{stroke:var(--c)}\
-.s3{stroke:var(--d)}
-.k0{fill:var(--a)}.k1{fill:var(--b)}.k2{fill:var(--c)}.k3{fill:var(--d)}
-.end{text-anchor:end}.middle{text-anchor:middle}
+/// Everything carries its light colours as attributes, which every renderer knows. The style sheet is
+/// for dark pages alone. Both sets keep apart, also for the colour-blind.
+const DARK: &str = "<style>
+@media(prefers-color-scheme:dark){
+.paper{fill:#0d1117}.ink{fill:#e6edf3}.soft{fill:#9198a1}.grid{stroke:#30363d}
+.own,.k0{fill:#58a6ff}.other{fill:#6e7681}.k1{fill:#f0883e}.k2{fill:#3fb950}.k3{fill:#bc8cff}
+.s0{stroke:#58a6ff}.s1{stroke:#f0883e}.s2{stroke:#3fb950}.s3{stroke:#bc8cff}}
 </style>
 ";
+const SERIES: [&str; 4] = ["#0969da", "#bc4c00", "#1a7f37", "#8250df"];
+const INK: &str = "class=\"ink\" fill=\"#1f2328\"";
+const SOFT: &str = "class=\"soft\" fill=\"#59636e\"";
+const GRID: &str = "class=\"grid\" fill=\"none\" stroke=\"#d8dee4\"";
+const OWN: &str = "class=\"own\" fill=\"#0969da\"";
+const OTHER: &str = "class=\"other\" fill=\"#8c959f\"";
 
 fn open(width: u32, height: u32, title: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-         width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"{title}\">\n{STYLE}\
-         <rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>\n\
-         <text class=\"title\" x=\"16\" y=\"24\">{title}</text>\n"
+         width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"{title}\" \
+         font-family=\"system-ui,'Noto Sans','DejaVu Sans',sans-serif\" font-size=\"13\">\n{DARK}\
+         <rect class=\"paper\" fill=\"#ffffff\" width=\"{width}\" height=\"{height}\"/>\n\
+         <text {INK} font-weight=\"600\" x=\"16\" y=\"24\">{title}</text>\n"
     )
 }
 
@@ -35,12 +37,12 @@ pub fn bars(title: &str, values: &[(&str, f64)], unit: &str) -> String {
     for (number, (name, value)) in values.iter().enumerate() {
         let y = 40 + row * number as u32;
         let long = value / most * f64::from(width - left - 90);
-        let class = if name.starts_with("tenure") { "own" } else { "other" };
+        let paint = if name.starts_with("tenure") { OWN } else { OTHER };
         let _ = write!(
             svg,
-            "<text class=\"end\" x=\"{}\" y=\"{}\">{name}</text>\n\
-             <rect class=\"{class}\" x=\"{left}\" y=\"{}\" width=\"{long:.1}\" height=\"20\" \
-             rx=\"2\"/>\n<text x=\"{:.1}\" y=\"{}\">{unit}{value:.2}</text>\n",
+            "<text {INK} text-anchor=\"end\" x=\"{}\" y=\"{}\">{name}</text>\n\
+             <rect {paint} x=\"{left}\" y=\"{}\" width=\"{long:.1}\" height=\"20\" \
+             rx=\"2\"/>\n<text {INK} x=\"{:.1}\" y=\"{}\">{unit}{value:.2}</text>\n",
             left - 10,
             y + 15,
             y,
@@ -78,8 +80,8 @@ pub fn lines(title: &str, x: &Axis, y: &Axis, series: &[(&str, Vec<(f64, f64)>)]
         let (px, _) = at((*value, y.from));
         let _ = write!(
             svg,
-            "<line class=\"grid\" x1=\"{px:.1}\" x2=\"{px:.1}\" y1=\"{top}\" y2=\"{:.1}\"/>\n\
-             <text class=\"soft middle\" x=\"{px:.1}\" y=\"{:.1}\">{text}</text>\n",
+            "<line {GRID} x1=\"{px:.1}\" x2=\"{px:.1}\" y1=\"{top}\" y2=\"{:.1}\"/>\n\
+             <text {SOFT} text-anchor=\"middle\" x=\"{px:.1}\" y=\"{:.1}\">{text}</text>\n",
             top + h,
             top + h + 18.0,
         );
@@ -88,8 +90,8 @@ pub fn lines(title: &str, x: &Axis, y: &Axis, series: &[(&str, Vec<(f64, f64)>)]
         let (_, py) = at((x.from, *value));
         let _ = write!(
             svg,
-            "<line class=\"grid\" x1=\"{left}\" x2=\"{:.1}\" y1=\"{py:.1}\" y2=\"{py:.1}\"/>\n\
-             <text class=\"soft end\" x=\"{}\" y=\"{:.1}\">{text}</text>\n",
+            "<line {GRID} x1=\"{left}\" x2=\"{:.1}\" y1=\"{py:.1}\" y2=\"{py:.1}\"/>\n\
+             <text {SOFT} text-anchor=\"end\" x=\"{}\" y=\"{:.1}\">{text}</text>\n",
             left + w,
             left - 8.0,
             py + 4.0,
@@ -97,8 +99,8 @@ pub fn lines(title: &str, x: &Axis, y: &Axis, series: &[(&str, Vec<(f64, f64)>)]
     }
     let _ = write!(
         svg,
-        "<text class=\"soft middle\" x=\"{:.1}\" y=\"{}\">{}</text>\n\
-         <text class=\"soft\" x=\"16\" y=\"{:.1}\">{}</text>\n",
+        "<text {SOFT} text-anchor=\"middle\" x=\"{:.1}\" y=\"{}\">{}</text>\n\
+         <text {SOFT} x=\"16\" y=\"{:.1}\">{}</text>\n",
         left + w / 2.0,
         height - 14,
         x.name,
@@ -112,13 +114,16 @@ pub fn lines(title: &str, x: &Axis, y: &Axis, series: &[(&str, Vec<(f64, f64)>)]
             .map(|point| at(*point))
             .map(|(px, py)| format!("{px:.1},{py:.1}"))
             .collect();
+        let colour = SERIES[number % SERIES.len()];
         // About as wide as the text is set.
         key -= 24.0 + 7.2 * name.len() as f64;
         let _ = write!(
             svg,
-            "<polyline class=\"line s{number}\" points=\"{}\"/>\n\
-             <rect class=\"k{number}\" x=\"{key:.1}\" y=\"{:.1}\" width=\"12\" height=\"4\"/>\n\
-             <text x=\"{:.1}\" y=\"{:.1}\">{name}</text>\n",
+            "<polyline class=\"s{number}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" \
+             points=\"{}\"/>\n\
+             <rect class=\"k{number}\" fill=\"{colour}\" x=\"{key:.1}\" y=\"{:.1}\" width=\"12\" \
+             height=\"4\"/>\n\
+             <text {INK} x=\"{:.1}\" y=\"{:.1}\">{name}</text>\n",
             path.join(" "),
             top - 28.0,
             key + 18.0,
