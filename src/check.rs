@@ -18,6 +18,8 @@ use crate::store::{ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
 const ATTEMPTS: u32 = 10;
 /// Keys asked for in the LIST.
 const PAGE: usize = 1_000;
+/// What is asked that changes something.
+const CHANGES: [&str; 2] = ["creating", "replacing"];
 const MAX_BODY: usize = 64 * 1024;
 
 struct Checked {
@@ -175,12 +177,15 @@ impl Check<'_> {
         let Some(found) = page.entries.iter().find(|entry| of_other_layout(&entry.key)) else {
             return Ok(());
         };
+        let other = match config.layout {
+            Layout::EpochFiles => "Layout::SingleObject (--layout single-object)",
+            Layout::SingleObject => "Layout::EpochFiles (--layout epoch-files)",
+        };
         let message = format!(
-            "{} in {} belongs to an election in another layout than {:?}: all candidates of one \
-             election must use the same",
+            "{} in {} belongs to an election in the other layout: all candidates of one election \
+             must use the same, here {other}",
             found.key,
             store.describe(),
-            config.layout
         );
         Err(Error::new(ErrorKind::InvalidConfig, message))
     }
@@ -209,8 +214,9 @@ impl Check<'_> {
         let outcome = outcome
             .unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))));
         outcome.map_err(|error| {
-            let doing = format!("checking {}: {doing} {}", self.cx.store.describe(), self.key);
-            Error::from_store(&doing, error)
+            let error = if CHANGES.contains(&doing) { error } else { error.of_a_read() };
+            let doing = format!("{doing} {} to check the store", self.key);
+            Error::from_store(&doing, &self.cx.store.describe(), error)
         })
     }
 

@@ -58,12 +58,12 @@ impl Error {
         Error { kind, happened: Happened::No, message, source: None }
     }
 
-    /// A failed request, with what was being tried in front of the store's words.
-    pub(crate) fn from_store(doing: &str, error: StoreError) -> Error {
+    /// A failed request on this store, with what was being tried in front of the store's words.
+    pub(crate) fn from_store(doing: &str, store: &str, error: StoreError) -> Error {
         Error {
             kind: error.kind().into(),
             happened: error.happened(),
-            message: plain(&format!("{doing}: {error}")),
+            message: plain(&in_context(doing, store, &error.to_string())),
             source: Some(Arc::new(error)),
         }
     }
@@ -88,6 +88,16 @@ impl Error {
     }
 }
 
+/// Most stores name themselves and the request; neither is told twice.
+fn in_context(doing: &str, store: &str, words: &str) -> String {
+    let verb = doing.split(' ').next().unwrap_or_default();
+    match (words.contains(store), words.starts_with(&format!("{verb} "))) {
+        (true, true) => words.to_owned(),
+        (true, false) => format!("{doing}: {words}"),
+        (false, _) => format!("{doing} in {store}: {words}"),
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
@@ -103,5 +113,23 @@ impl fmt::Debug for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.source.as_ref().map(|source| source.as_ref() as &(dyn StdError + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "listing the epochs in s3://b at http://…: listing "app/lock-" in s3://b at http://…: 403".
+    #[test]
+    fn regression_an_error_names_the_store_and_the_request_once() {
+        let told = |words| in_context("listing the epochs", "s3://b", words);
+        assert_eq!(told("listing \"app/\" in s3://b: 403"), "listing \"app/\" in s3://b: 403");
+        assert_eq!(
+            told("no answer within 6s"),
+            "listing the epochs in s3://b: no answer within 6s"
+        );
+        let sealing = in_context("sealing epoch 3", "s3://b", "replacing \"a\" in s3://b: 500");
+        assert_eq!(sealing, "sealing epoch 3: replacing \"a\" in s3://b: 500");
     }
 }

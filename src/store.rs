@@ -304,6 +304,12 @@ impl StoreError {
         StoreError::new(StoreErrorKind::Transient, Happened::Maybe, message)
     }
 
+    /// The same failure of a request that changes nothing.
+    pub(crate) fn of_a_read(mut self) -> StoreError {
+        self.happened = Happened::No;
+        self
+    }
+
     /// What kind of failure it is.
     #[must_use]
     pub fn kind(&self) -> StoreErrorKind {

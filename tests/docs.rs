@@ -8,6 +8,7 @@
 //! | `sh` | run by bash; must end well. A `text` block right after it is its output |
 //! | `console` | `$ ` before commands, the rest is what they print |
 //! | `json`, `yaml` | parsed; a command line of `tenure` in YAML is one that `tenure` takes |
+//! | `toml` | dependencies that this package has, too, with the features that the page's programs need |
 //! | `promql` | names metrics that the library makes |
 //! | `sql` | carried out, page by page, by SQLite |
 //! | `text` | a picture |
@@ -22,6 +23,8 @@
 mod broken;
 #[path = "docs/cargo.rs"]
 mod cargo;
+#[path = "support/drawn.rs"]
+mod drawn;
 #[path = "docs/facts.rs"]
 mod facts;
 #[path = "docs/flags.rs"]
@@ -73,6 +76,26 @@ fn every_block_has_a_rule_and_keeps_to_it() {
 fn every_link_leads_somewhere() {
     let pages = pages();
     none(pages.iter().flat_map(|page| links::problems(page, &pages)).collect());
+}
+
+#[test]
+fn regression_every_picture_has_its_colours_without_styles() {
+    let mut seen = 0;
+    let mut problems = Vec::new();
+    for folder in ["docs", "docs/performance"] {
+        let entries = std::fs::read_dir(folder).expect("the root of the package is the directory");
+        for path in entries.map(|entry| entry.expect("an entry").path()) {
+            if path.extension().is_none_or(|extension| extension != "svg") {
+                continue;
+            }
+            seen += 1;
+            let svg = std::fs::read_to_string(&path).expect("UTF-8");
+            let wrong = drawn::without_styles(&svg).into_iter();
+            problems.extend(wrong.map(|what| format!("{}: {what}", path.display())));
+        }
+    }
+    none(problems);
+    assert!(seen >= 4, "{seen} pictures");
 }
 
 #[test]

@@ -267,3 +267,19 @@ async fn regression_unquoted_etags_are_recognised_beside_another_check() {
         assert_eq!(lead.epoch().get(), 1);
     }
 }
+
+/// "listing the epochs …: no answer within 6s (it may have taken effect)".
+#[tokio::test(start_paused = true)]
+async fn regression_a_listing_without_an_answer_may_not_have_taken_effect() {
+    for (check, call) in [(true, Call::List), (false, Call::List), (true, Call::Get)] {
+        let world = World::new();
+        world.create(&name(1), r#"{"expired":false,"validity_ms":2000}"#).await;
+        world.create(CHECK, "old").await;
+        world.store.on(call).always().fault(Fault::Hang);
+        let election = world.node("a").check_store(check).build().unwrap();
+        let error = election.try_campaign().await.expect_err("nothing is answered");
+        let text = error.to_string();
+        assert!(text.contains("no answer within") && !text.contains("taken effect"), "{text}");
+        assert!(!error.may_have_happened(), "{text}");
+    }
+}

@@ -348,6 +348,19 @@ mod tests {
         Args::command().debug_assert();
     }
 
+    /// Help is 100 columns wide: longer lines of a text that has its own line breaks broke twice.
+    #[test]
+    fn regression_texts_below_the_options_fit_into_the_help() {
+        fn check(command: &clap::Command) {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in after.lines() {
+                assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Args::command());
+    }
+
     #[test]
     fn run_has_the_documented_defaults() {
         let Ok(Verb::Run(run)) =

@@ -1,7 +1,7 @@
 //! `tenure compact`: deletes superseded epoch objects, once or again and again.
 
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -9,7 +9,7 @@ use tenure::{CancellationToken, Compactor, Error, ErrorKind, Report};
 
 use super::args::{CompactArgs, LayoutArg};
 use super::exit::{self, Failure};
-use super::open::{Missing, Opened, open};
+use super::open::{Missing, Opened, open, refuse_other_layout};
 use super::print::{Reader, plain, print, print_json};
 use super::progress::Progress;
 use super::serve::Sites;
@@ -32,16 +32,26 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
         signal = signals.next() => return Ok(exit_code(signal)),
         opened = open(&args.store.store, Missing::Refuse) => opened?,
     };
-    let compactor = Compactor::builder(store, prefix)
+    let compactor = Compactor::builder(Arc::clone(&store), prefix.as_str())
         .keep_epochs(usize::try_from(args.keep).unwrap_or(usize::MAX))
         .min_age(args.min_age)
         .dry_run(args.dry_run)
         .build()?;
     match args.every {
-        Some(interval) => again_and_again(&compactor, &mut signals, interval, args.json).await,
+        Some(interval) => {
+            tokio::select! {
+                biased;
+                _ = signals.next() => return Ok(0),
+                looked = refuse_other_layout(&store, &prefix, args.store.layout) => looked?,
+            }
+            again_and_again(&compactor, &mut signals, interval, args.json).await
+        }
         None => {
             let (outcome, signal) = run_once(&compactor, &mut signals).await;
             let report = outcome?;
+            if report.newest.is_none() && signal.is_none() {
+                refuse_other_layout(&store, &prefix, args.store.layout).await?;
+            }
             let _ = tell(&report, args.json)?;
             match signal.filter(|_| report.interrupted) {
                 Some(signal) => Ok(exit_code(signal)),

@@ -142,13 +142,24 @@ fn say_json(fields: &Value) {
     stderr::write(json_line("ERROR", fields).into_bytes());
 }
 
-fn json_line(level: &str, fields: &Value) -> String {
-    let line = json!({ "timestamp": now(), "level": level, "target": OWN, "fields": fields });
+fn json_line(level: &'static str, fields: &Value) -> String {
+    let line = Line { timestamp: now(), level, fields, target: OWN };
+    let line =
+        serde_json::to_string(&line).expect("plain structs with string keys always make JSON");
     format!("{line}\n")
 }
 
 fn time() -> impl fmt::Display {
     SystemClock.now().time_of_day().format("%FT%TZ ")
+}
+
+/// In the order of `tracing_subscriber`.
+#[derive(serde::Serialize)]
+struct Line<'a> {
+    timestamp: String,
+    level: &'static str,
+    fields: &'a Value,
+    target: &'static str,
 }
 
 fn now() -> String {

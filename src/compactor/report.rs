@@ -20,6 +20,9 @@ pub struct Report {
     /// Epoch objects left where they are: the newest ones, those too young, or all of them below
     /// the last epoch.
     pub kept: u64,
+    /// How many of `kept` are superseded, but younger than the `min_age`, or of an age that the store
+    /// does not tell. 0 where the run was interrupted or stopped at the last epoch.
+    pub too_young: u64,
     /// Epoch objects that the store did not delete. The next run tries them again.
     pub failed: u64,
     /// Bytes of the bodies of `deleted`, without older versions in a versioned bucket.
@@ -40,7 +43,7 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { listed, deleted, kept, failed, bytes, requests, .. } = self;
+        let Report { listed, deleted, kept, too_young, failed, bytes, requests, .. } = self;
         let would = if self.dry_run { "would delete" } else { "deleted" };
         match self.newest {
             _ if self.interrupted => write!(
@@ -51,10 +54,13 @@ impl fmt::Display for Report {
             Some(Epoch::MAX) if *deleted == 0 => {
                 write!(f, "{would} nothing: the newest is the last epoch, {}", Epoch::MAX)?;
             }
-            Some(newest) => write!(
-                f,
-                "{would} {deleted} of {listed} epochs ({bytes} bytes), kept {kept}, newest {newest}"
-            )?,
+            Some(newest) => {
+                write!(f, "{would} {deleted} of {listed} epochs ({bytes} bytes), kept {kept}")?;
+                if *too_young > 0 {
+                    write!(f, " ({too_young} superseded, but too young to delete)")?;
+                }
+                write!(f, ", newest {newest}")?;
+            }
         }
         if *failed > 0 {
             write!(f, ", {failed} could not be deleted")?;
@@ -78,6 +84,7 @@ mod tests {
             listed: 30,
             deleted: 17,
             kept: 11,
+            too_young: 0,
             failed: 2,
             bytes: 900,
             requests: 3,
@@ -97,6 +104,11 @@ mod tests {
         );
         let dry = Report { failed: 0, first_failure: None, dry_run: true, ..report() };
         assert!(dry.to_string().starts_with("would delete 17 of 30 epochs"));
+        let young = Report { deleted: 0, kept: 30, too_young: 29, failed: 0, ..report() };
+        assert!(
+            young.to_string().contains("kept 30 (29 superseded, but too young to delete), newest"),
+            "{young}"
+        );
         assert_eq!(Report::default().to_string(), "no epochs; 0 requests");
         let stopped = Report { failed: 0, first_failure: None, interrupted: true, ..report() };
         assert_eq!(

@@ -113,7 +113,18 @@ impl<'a> Run<'a> {
         while let Some(deletion) = self.in_flight.next().await {
             self.count(deletion)?;
         }
+        self.count_the_too_young();
         Ok(())
+    }
+
+    /// What is kept beyond the newest few is kept for its age.
+    fn count_the_too_young(&mut self) {
+        if self.plan.stopped() {
+            return;
+        }
+        let Report { listed, deleted, failed, .. } = self.report;
+        let keep = self.compactor.keep_epochs.get() as u64;
+        self.report.too_young = (listed - deleted - failed).saturating_sub(keep);
     }
 
     async fn look_for_the_last_epoch(&mut self) -> Result<(), Error> {
@@ -214,8 +225,7 @@ impl<'a> Run<'a> {
 
     /// Which permission is missing, the store says: it is another on each.
     fn failure(&self, doing: &str, error: StoreError) -> Error {
-        let store = self.compactor.store.describe();
-        Error::from_store(&format!("{doing} in {store}"), error)
+        Error::from_store(doing, &self.compactor.store.describe(), error)
     }
 
     /// One stable word, for logs and metrics.

@@ -113,7 +113,7 @@ impl Driver {
             let page = store.list(keys.lock_prefix(), &start, PAGE).await?;
             EpochsOfPage::of(&keys, after, &page)
         });
-        match self.send(limit, &mut call).await {
+        match self.send(limit, &mut call).await.map_err(StoreError::of_a_read) {
             Ok(page) => Answer::Listed(page.listing()),
             Err(error) => self.failed("listing the epochs", error),
         }
@@ -152,7 +152,8 @@ impl Driver {
         limit: Duration,
     ) -> Result<Object, Answer> {
         let store = self.cx.store.clone();
-        match self.send(limit, &mut store.get(&key, unless, MAX_READ_BYTES)).await {
+        let read = self.send(limit, &mut store.get(&key, unless, MAX_READ_BYTES)).await;
+        match read.map_err(StoreError::of_a_read) {
             Ok(GetOutcome::Found(object)) => Ok(object),
             Ok(GetOutcome::NotModified) => Err(Answer::NotModified),
             Ok(GetOutcome::Missing) => Err(Answer::Missing),
@@ -335,7 +336,7 @@ impl Driver {
             (StoreErrorKind::Transient, _) | (_, Happened::Maybe) => Answer::Unknown,
             _ => Answer::Denied,
         };
-        let error = Error::from_store(&format!("{doing} in {}", self.cx.store.describe()), error);
+        let error = Error::from_store(doing, &self.cx.store.describe(), error);
         tracing::warn!(
             election = self.cx.keys.prefix(),
             candidate = self.cx.config.name,

@@ -260,7 +260,7 @@ impl Operator {
         call: impl Fn() -> BoxFuture<'static, Result<T, StoreError>>,
     ) -> Result<T, Error> {
         for attempt in 1.. {
-            match self.send(call()).await {
+            match self.send(call()).await.map_err(StoreError::of_a_read) {
                 Ok(answer) => return Ok(answer),
                 Err(error) if error.kind() == StoreErrorKind::Transient && attempt < TRIES => {
                     self.pause().await;
@@ -284,7 +284,7 @@ impl Operator {
     }
 
     fn failed(&self, doing: &str, error: StoreError) -> Error {
-        Error::from_store(&format!("{doing} in {}", self.cx.store.describe()), error)
+        Error::from_store(doing, &self.cx.store.describe(), error)
     }
 
     pub(super) async fn pause(&self) {

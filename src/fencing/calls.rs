@@ -105,7 +105,7 @@ impl Calls {
     }
 
     pub(super) fn failure(&self, doing: &str, error: StoreError) -> Error {
-        Error::from_store(&format!("{doing} in {}", self.store.describe()), error)
+        Error::from_store(doing, &self.store.describe(), error)
     }
 
     pub(super) fn error(&self, kind: ErrorKind, what: &str) -> Error {

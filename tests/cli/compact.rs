@@ -33,7 +33,10 @@ fn compact_keeps_the_newest() {
 fn compact_keeps_what_is_young() {
     let bench = with_epochs(20);
     let said = bench.run("compact", &[]);
-    assert!(said.out.starts_with("deleted 0 of 20 epochs"), "{said:?}");
+    // "deleted 0 of 20, kept 20" did not say why.
+    let line =
+        "deleted 0 of 20 epochs (0 bytes), kept 20 (10 superseded, but too young to delete), ";
+    assert!(said.out.starts_with(line), "{said:?}");
     assert_eq!(bench.objects().len(), 20);
 }
 
@@ -43,7 +46,7 @@ fn a_report_is_one_json_object() {
     let said = bench.run("compact", &["--keep", "1", "--min-age", "0s", "--dry-run", "--json"]);
     let bytes = 4 * RECORD.len();
     let line = format!(
-        r#"{{"listed":5,"deleted":4,"kept":1,"failed":0,"bytes":{bytes},"requests":2,"newest":5,"dry_run":true,"interrupted":false,"first_failure":null}}"#
+        r#"{{"listed":5,"deleted":4,"kept":1,"too_young":0,"failed":0,"bytes":{bytes},"requests":2,"newest":5,"dry_run":true,"interrupted":false,"first_failure":null}}"#
     );
     assert_eq!((said.code, said.out, said.err.as_str()), (0, format!("{line}\n"), ""));
     assert_eq!(bench.objects().len(), 5);

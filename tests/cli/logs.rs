@@ -21,6 +21,12 @@ fn lines(said: &Said) -> Vec<Value> {
         assert!(line["fields"]["message"].is_string(), "{line}");
         line
     };
+    // The command's own lines had another order of keys than those of the library's events.
+    for line in said.err.lines() {
+        let places =
+            ["timestamp", "level", "fields", "target"].map(|key| line.find(&format!("\"{key}\":")));
+        assert!(places.is_sorted() && places[0] == Some(1), "{line}");
+    }
     said.err.lines().map(parse).collect()
 }
 

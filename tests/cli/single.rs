@@ -87,11 +87,14 @@ fn compact_refuses_with_the_reason() {
 fn an_election_in_the_other_layout_is_not_taken_for_none() {
     let bench = Bench::new();
     bench.lock(FOREIGN);
-    for verb in ["status", "watch"] {
+    // `compact` said "no epochs", every day.
+    for verb in ["status", "watch", "compact"] {
         bench.run(verb, &[]).fails(64, &["--layout single-object"]);
     }
+    bench.run("compact", &["--every", "1h"]).fails(64, &["--layout single-object"]);
     let said = bench.run("run", &["--", "true"]);
     assert_eq!(said.code, 64, "{said:?}");
+    assert!(said.err.contains("--layout single-object"), "{said:?}");
     let bench = Bench::new();
     bench.epoch(3, r#"{"expired":true,"validity_ms":30000}"#);
     for verb in ["status", "watch"] {
@@ -99,4 +102,5 @@ fn an_election_in_the_other_layout_is_not_taken_for_none() {
     }
     let said = bench.run("run", &[&SINGLE[..], &["--", "true"]].concat());
     assert_eq!(said.code, 64, "{said:?}");
+    assert!(said.err.contains("--layout epoch-files"), "{said:?}");
 }

@@ -14,7 +14,7 @@ pub const OPTIONS: &[&str] =
     &["--all-features", "--benches", "--doc", "--lib", "--locked", "--no-default-features"];
 const MORE_OPTIONS: &[&str] = &["--no-deps", "--quiet", "--release"];
 pub const VALUES: &[&str] =
-    &["--bench", "--bin", "--example", "--features", "--manifest-path", "--test"];
+    &["--bench", "--bin", "--example", "--features", "--manifest-path", "--path", "--test"];
 /// Options of the test programs.
 pub const HARNESS: &[&str] = &["--exact", "--ignored", "--nocapture", "--test-threads"];
 

@@ -51,6 +51,7 @@ fn check(page: &Page, block: &Block) -> Result<(), String> {
             documents.iter().try_for_each(command_lines)
         }
         "promql" => metrics(&block.text),
+        "toml" => dependencies(page, &block.text),
         "sh" | "console" | "sql" | "text" => Ok(()),
         other => Err(format!("no rule for blocks of {other:?}")),
     }
@@ -82,6 +83,28 @@ fn command_lines(yaml: &Yaml) -> Result<(), String> {
         None => return Ok(()),
     };
     flags::check_line(&words[verb..])
+}
+
+/// The dependencies are some of this package's own, and `tokio` has what the page's programs use.
+fn dependencies(page: &Page, toml: &str) -> Result<(), String> {
+    let mut lines = toml.lines().filter(|line| !line.is_empty());
+    if lines.next() != Some("[dependencies]") {
+        return Err("no table of dependencies".to_owned());
+    }
+    let own = fs::read_to_string(root().join("Cargo.toml")).expect("the package has a manifest");
+    for line in lines.clone() {
+        let name = line.split_once(" = ").ok_or(format!("no dependency: {line}"))?.0;
+        if name != "tenure" && !own.contains(&format!("\n{name} = ")) {
+            return Err(format!("{name} is no dependency of this package"));
+        }
+    }
+    let programs = || page.blocks.iter().filter(|block| block.word() == "rust");
+    let main = programs().any(|block| block.text.contains("#[tokio::main]"));
+    let tokio = lines.find(|line| line.starts_with("tokio = ")).unwrap_or_default();
+    match main && !["\"macros\"", "\"rt-multi-thread\""].iter().all(|one| tokio.contains(one)) {
+        true => Err("#[tokio::main] needs macros and rt-multi-thread of tokio".to_owned()),
+        false => Ok(()),
+    }
 }
 
 /// Every metric of ours that a query names is one that the library makes.

@@ -68,7 +68,7 @@ impl FencedLog {
     pub fn read_from(
         &self,
         number: u64,
-    ) -> impl Stream<Item = Result<LogEntry, FencingError>> + Send + use<> {
+    ) -> impl Stream<Item = Result<LogEntry, FencingError>> + Send + Unpin + use<> {
         let next = number.max(1);
         let reading = Reading {
             log: self.clone(),
@@ -80,7 +80,7 @@ impl FencedLog {
             let batch = reading.batch().await?;
             Ok::<_, FencingError>(batch.map(|batch| (stream::iter(batch).map(Ok), reading)))
         });
-        batches.try_flatten()
+        Box::pin(batches.try_flatten())
     }
 
     /// The number of the oldest entry that may be left: 1 if nothing was ever trimmed. 1 GET.
