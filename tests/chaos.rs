@@ -4,6 +4,7 @@
 //! ```sh
 //! cargo test --test chaos -- --nocapture
 //! CHAOS_SECONDS=600 cargo test --test chaos on_a_server_with_faults -- --nocapture
+//! scripts/faketime.sh -- cargo test --test chaos stepped -- --ignored --nocapture
 //! scripts/ceph.sh -- cargo test --test chaos that_is_not_ours -- --ignored --nocapture
 //! ```
 //!
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use child::{Line, nap, now_ns};
+use clocks::Clocks;
 use deck::Deck;
 use judge::Story;
 use place::{Harm, Place};
@@ -23,6 +25,8 @@ use watch::Watch;
 
 #[path = "chaos/child.rs"]
 mod child;
+#[path = "chaos/clocks.rs"]
+mod clocks;
 #[path = "chaos/deck.rs"]
 mod deck;
 #[path = "servers/harm.rs"]
@@ -83,7 +87,19 @@ fn on_a_server_that_is_not_ours() {
     chaos(Place::environment(), 120);
 }
 
-fn chaos(mut place: Place, seconds: u64) {
+/// The wall clock of each candidate is stepped both ways, by up to three leases.
+#[test]
+#[ignore = "needs libfaketime: scripts/faketime.sh -- cargo test --test chaos stepped"]
+fn on_a_directory_with_stepped_clocks() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    chaos_with(Place::dir(dir.path()), 25, Some(Clocks::of_the_environment()));
+}
+
+fn chaos(place: Place, seconds: u64) {
+    chaos_with(place, seconds, None);
+}
+
+fn chaos_with(mut place: Place, seconds: u64, clocks: Option<Clocks>) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let seconds = number("CHAOS_SECONDS").unwrap_or(seconds);
     let seed = number("CHAOS_SEED").unwrap_or_else(now_ns);
@@ -95,8 +111,9 @@ fn chaos(mut place: Place, seconds: u64) {
     let mut watch = Watch::default();
     // Before there is anything to see, so that the first epoch, too, is known to be new.
     watch.look(&place, &[]);
-    let mut troop = Troop::start(5, &folder, &place, VALIDITY);
-    let mut rampage = Rampage::new(seconds, seed, &place);
+    let deeds = if clocks.is_some() { &Deed::ALL[..] } else { Deed::without_clocks() };
+    let mut troop = Troop::start(5, &folder, &place, VALIDITY, clocks);
+    let mut rampage = Rampage::new(seconds, seed, &place, deeds);
     rampage.run(&mut place, &mut troop, &mut watch);
     let met = place.faults_met();
     settle(&mut place, &mut troop, &mut watch);
@@ -125,14 +142,14 @@ struct Rampage {
 }
 
 impl Rampage {
-    fn new(seconds: u64, seed: u64, place: &Place) -> Rampage {
+    fn new(seconds: u64, seed: u64, place: &Place, deeds: &[Deed]) -> Rampage {
         let start_ns = now_ns();
         let of_ceph = place.is_of_the_environment() && harm::Harm::is_possible();
         Rampage {
             rng: fastrand::Rng::with_seed(seed),
             start_ns,
             end_ns: start_ns + seconds * SECOND_NS,
-            deeds: Deck::new(Deed::ALL.to_vec()),
+            deeds: Deck::new(deeds.to_vec()),
             harms: Deck::new(place.harms()),
             parts: of_ceph.then(harm::Harm::new),
             done: BTreeMap::new(),

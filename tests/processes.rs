@@ -94,6 +94,23 @@ fn a_stopped_leader_ends_with_75_once_it_goes_on() {
     assert!(a.said().contains("lost epoch 1"), "{}", a.said());
 }
 
+/// What had ended at SIGTERM by then was not killed.
+#[test]
+fn regression_killed_is_said_only_of_a_command_that_was() {
+    let scene = Scene::new();
+    let script = "trap 'echo > term; exit 0' TERM; echo > ready; while :; do sleep 0.02; done";
+    let mut a = scene.script("a", &[], script);
+    scene.wait_for_file("ready");
+    let guard = a.guard();
+    a.signal(Signal::SIGSTOP);
+    scene.wait_for_file("term");
+    eventually("the guard has nothing left to do", || !runs(guard));
+    a.signal(Signal::SIGCONT);
+    assert_eq!(a.code(), 75);
+    assert!(a.said().contains("CMD was told to end (SIGTERM)"), "{}", a.said());
+    assert!(!a.said().contains("(SIGKILL)"), "{}", a.said());
+}
+
 /// Ignores SIGTERM, and so does its child; the file has the child's number.
 const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo $! > child; wait; sleep 1000";
 
@@ -242,11 +259,22 @@ fn a_candidate_that_waits_ends_at_once() {
     let scene = Scene::new();
     let _a = scene.script("a", &[], "echo > ready; sleep 1000");
     scene.wait_for_file("ready");
-    let mut b = scene.script("b", &["--forever"], "echo > never");
-    b.says("waiting: a leads epoch 1");
-    b.signal(Signal::SIGTERM);
-    assert_eq!(b.code(), 143);
-    assert!(!scene.exists("never"));
+    for (signal, code) in [
+        (Signal::SIGHUP, 129),
+        (Signal::SIGINT, 130),
+        (Signal::SIGQUIT, 131),
+        (Signal::SIGTERM, 143),
+    ] {
+        let name = format!("b{code}");
+        let mut b = scene.script(&name, &["--forever"], "echo > never");
+        b.says("waiting: a leads epoch 1");
+        b.signal(signal);
+        assert_eq!(b.code(), code);
+        assert!(!scene.exists("never"));
+        let help = Command::new(TENURE).args(["run", "--help"]).output().expect("it runs");
+        let help = String::from_utf8(help.stdout).expect("text");
+        assert!(help.contains(&format!("{code} ")) && help.contains(signal.as_str()), "{help}");
+    }
     assert_eq!(scene.status()["candidate"], "a");
 }
 

@@ -11,6 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::child::{self, Line, now_ns};
+use crate::clocks::Clocks;
 use crate::place::Place;
 use crate::watch::Seen;
 
@@ -39,6 +40,7 @@ const ZOMBIE_NS: u64 = 400_000_000;
 pub struct Troop {
     candidates: Vec<Process>,
     compactor: Process,
+    clocks: Option<Clocks>,
     folder: PathBuf,
     validity_ns: u64,
     /// By epoch: while the guard of its child was stopped together with what it guards, as on a
@@ -60,10 +62,12 @@ pub enum Deed {
     KillFollower,
     StopFollower,
     KillCompactor,
+    StepClockOfLeader,
+    StepClockOfFollower,
 }
 
 impl Deed {
-    pub const ALL: [Deed; 9] = [
+    pub const ALL: [Deed; 11] = [
         Deed::KillLeader,
         Deed::TermLeader,
         Deed::StopLeader,
@@ -73,7 +77,14 @@ impl Deed {
         Deed::KillFollower,
         Deed::StopFollower,
         Deed::KillCompactor,
+        Deed::StepClockOfLeader,
+        Deed::StepClockOfFollower,
     ];
+
+    /// What can be done where clocks cannot be stepped.
+    pub fn without_clocks() -> &'static [Deed] {
+        &Deed::ALL[..9]
+    }
 }
 
 struct Process {
@@ -102,10 +113,17 @@ pub struct ChildOf {
 }
 
 impl Troop {
-    pub fn start(count: usize, folder: &Path, place: &Place, validity: Duration) -> Troop {
+    pub fn start(
+        count: usize,
+        folder: &Path,
+        place: &Place,
+        validity: Duration,
+        clocks: Option<Clocks>,
+    ) -> Troop {
         let mut troop = Troop {
             candidates: (0..count).map(|number| Process::new(format!("c{number}"))).collect(),
             compactor: Process::new("compactor".to_owned()),
+            clocks,
             folder: folder.to_owned(),
             validity_ns: u64::try_from(validity.as_nanos()).expect("a short lease"),
             guards_stopped: BTreeMap::new(),
@@ -172,6 +190,9 @@ impl Troop {
         command.args(["--", "sh", "-c", COMMAND, "sh"]);
         command.arg(binary).args(["--exact", "child", "--ignored", "--nocapture"]);
         command.envs(place.env(number)).env(child::FOLDER, &self.folder);
+        if let Some(clocks) = &self.clocks {
+            clocks.give(&mut command, &self.folder, &self.candidates[number].name);
+        }
         command
     }
 
@@ -185,11 +206,18 @@ impl Troop {
         }
         let leader = self.children().into_iter().rfind(|child| runs(child.pid));
         let of_leader = |one: &Process| leader.as_ref().is_some_and(|child| child.name == one.name);
-        if matches!(deed, Deed::KillFollower | Deed::StopFollower) {
+        if deed == Deed::StepClockOfLeader {
+            return self.step_clock(&leader?.name, rng);
+        }
+        if matches!(deed, Deed::KillFollower | Deed::StopFollower | Deed::StepClockOfFollower) {
             let candidates = self.candidates.iter_mut();
             let mut followers: Vec<_> =
                 candidates.filter(|one| !of_leader(one) && one.is_free()).collect();
             let follower = rng.choice(&mut followers)?;
+            if deed == Deed::StepClockOfFollower {
+                let name = follower.name.clone();
+                return self.step_clock(&name, rng);
+            }
             if deed == Deed::KillFollower {
                 follower.signal(Signal::SIGKILL)?;
                 follower.again_at_ns = again_at_ns;
@@ -234,6 +262,12 @@ impl Troop {
             _ => candidate.stop(pid, now_ns() + rng.u64(validity_ns / 2..validity_ns * 2), None),
         }
         Some(format!("{}, epoch {}", leader.name, leader.epoch))
+    }
+
+    /// By up to three leases.
+    fn step_clock(&self, candidate: &str, rng: &mut fastrand::Rng) -> Option<String> {
+        let most = Duration::from_nanos(3 * self.validity_ns);
+        Some(self.clocks.as_ref()?.step(&self.folder, candidate, most, rng))
     }
 
     /// Lets everybody go on.
