@@ -220,6 +220,17 @@ mod tests {
         assert!(requests <= 30, "{requests}");
     }
 
+    /// While the end is unknown the search leaps from page to page; it bisects only what it passed.
+    #[test]
+    fn a_few_pages_cost_about_a_request_each() {
+        for (count, expected) in [(999, 1), (1_000, 1), (1_999, 2), (2_500, 5)] {
+            let epochs: BTreeSet<u64> = (1..=count).collect();
+            let (found, requests) = find(&epochs, None, 1_000);
+            assert_eq!(found, Progress::Newest(Epoch::new(count)));
+            assert_eq!(requests, expected, "{count} epochs");
+        }
+    }
+
     #[test]
     fn numbers_of_64_bits_are_found_in_tens_of_requests_too() {
         for newest in [1, 999, 1_000_000, u64::MAX - 1, u64::MAX] {

@@ -24,6 +24,7 @@ fn main() -> Result<()> {
     let (mut features, mut tests) = (Vec::new(), Vec::new());
     let mut arguments = std::env::args().skip(1);
     let (mut shard, mut text, mut iterate) = ((0, 1), String::new(), false);
+    let mut longest = Duration::from_secs(15);
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().with_context(|| format!("{argument} needs a value"));
         match argument.as_str() {
@@ -34,6 +35,7 @@ fn main() -> Result<()> {
                 let (one, of) = parts.split_once('/').context("--shard K/N")?;
                 shard = (one.parse()?, of.parse()?);
             }
+            "--longest" => longest = Duration::from_millis(value()?.parse()?),
             "--iterate" => iterate = true,
             "--match" => text = value()?,
             option if option.starts_with("--test=") => tests.push(argument),
@@ -51,8 +53,8 @@ fn main() -> Result<()> {
     // Only now, so that the build is the same whichever are chosen.
     switched.retain(|mutant| mutant.id % shard.1 == shard.0 && mutant.name.contains(&text));
     let programs = tree.build(&tests)?;
-    let jobs = std::thread::available_parallelism()?.get();
-    let longest = Duration::from_secs(15);
+    let cores = std::thread::available_parallelism()?.get();
+    let jobs = std::env::var("JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(cores);
     let runner = Runner { root: tree.root.clone(), work: work.clone(), jobs, longest };
     let reach = runner.reach(&programs)?;
     let out = out.into_iter().map(|(mutant, why)| {

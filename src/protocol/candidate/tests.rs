@@ -260,6 +260,18 @@ fn a_denied_get_is_believed_only_of_an_epoch_that_is_listed() {
     assert_eq!(play.machine.step(), Step::Failed(Failure::Denied));
 }
 
+/// The seal of an own epoch that was superseded is a courtesy: the campaign goes on without it.
+#[test]
+fn a_denied_seal_of_an_own_epoch_does_not_end_the_campaign() {
+    let mut play = Play::creating();
+    play.creates(2, 1, 1, done("c"));
+    play.lists(2, listed(&[3]));
+    play.seals(2, "c", Ended::Lapsed, Answer::Denied);
+    play.lists(2, listed(&[3]));
+    play.gets(3, held(9, 1, "x"));
+    play.waits(Wait::Follow);
+}
+
 #[test]
 fn what_cannot_be_read_is_never_free() {
     let mut play = Play::new(CANDIDATE, None);

@@ -89,6 +89,34 @@ fn an_object_that_is_gone_is_a_loss() {
     play.renews("c", 3, Answer::Refused);
     play.gets(2, Answer::Missing);
     assert_eq!(play.event, lost(Lost::Vanished));
+
+    let mut resigning = Play::leading();
+    resigning.input(Input::Resign);
+    resigning.seals(2, "c", Ended::Resigned, Answer::Missing);
+    assert_eq!(resigning.event, lost(Lost::Vanished));
+}
+
+/// As with an SDK that sends a request twice: the second is refused because of the first.
+#[test]
+fn a_renewal_refused_by_its_own_first_sending_is_adopted() {
+    let mut play = Play::leading();
+    play.input(Input::RenewDue);
+    play.renews("c", 2, Answer::Refused);
+    play.gets(2, held(1, 2, "d"));
+    assert_eq!(play.event, extended(2));
+}
+
+#[test]
+fn the_leader_of_the_last_epoch_does_not_look_for_a_successor() {
+    let last = Epoch::MAX.get();
+    let mut play = Play::new(CANDIDATE, None);
+    play.lists(0, listed(&[last - 1]));
+    play.gets(last - 1, sealed(7, Ended::Resigned));
+    play.nonce(1);
+    play.creates(last, 1, 1, done("c"));
+    play.lists(last, listed(&[]));
+    play.input(Input::LookDue);
+    play.waits(Wait::Lead);
 }
 
 #[test]
