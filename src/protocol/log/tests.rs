@@ -93,6 +93,37 @@ fn the_floor_says_whether_a_refusal_is_certain() {
     assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: true }));
 }
 
+/// The append may have been written and trimmed, so the end of the log alone says who has it.
+#[test]
+fn the_end_of_the_log_says_who_superseded_a_writer_in_doubt() {
+    let ended = |end: Header| {
+        let mut writer = refused(claim(1, 19, 4, 3), 6);
+        writer.handle(listed(Some((5, 9))), nonce(0));
+        writer.handle(Answer::Found(end), nonce(0));
+        writer.ended()
+    };
+    assert_eq!(ended(entry(2, 29, 6)), Some(Ended::Replaced { maybe: true }));
+    assert_eq!(ended(entry(1, 19, 4)), Some(Ended::WentBack { number: 9, epoch: e(1) }));
+}
+
+#[test]
+fn only_an_append_that_was_not_answered_is_withdrawn() {
+    let mut writer = open();
+    assert!(writer.append(nonce(21)));
+    writer.withdraw();
+    assert_eq!(writer.standing(), Some(Standing { claim: 4, last: 3, next: 5 }));
+    // An attempt may have taken effect: it is looked for.
+    assert!(writer.append(nonce(22)));
+    writer.handle(Answer::Unknown, nonce(0));
+    writer.withdraw();
+    assert_eq!(writer.request(), Some(Request::Read(5)));
+    // A claim is no append.
+    let mut writer = Writer::new(e(2), None);
+    writer.handle(listed(None), nonce(20));
+    writer.withdraw();
+    assert!(matches!(writer.request(), Some(Request::Create { number: 1, .. })));
+}
+
 #[test]
 fn what_was_seen_and_is_gone_ends_the_writer() {
     let mut writer = Writer::new(e(2), NonZeroU64::new(7));
@@ -124,6 +155,12 @@ fn a_trim_keeps_claims_and_the_newest_entry() {
     assert_eq!(deleted, [4, 5, 6, 7, 9, 10]);
     assert_eq!(marker.raised(11).swept(11), Floor { floor: 11, swept: 11 });
     assert_eq!(marker.raised(1).swept(1), marker, "never lowered");
+
+    // All below was deleted before: nothing is read, nothing is deleted.
+    let swept = Floor { floor: 6, swept: 6 };
+    let sweep = Sweep::new(6, 12, &entry(3, 1, 8), swept).unwrap();
+    assert!(sweep.is_empty());
+    assert_eq!(sweep.next_claim(), None);
 }
 
 #[test]

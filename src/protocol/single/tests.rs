@@ -279,6 +279,10 @@ fn the_takeover_delay_comes_after_a_seal_by_another_word_than_the_holders() {
     let mut play = Play::new(rules, None);
     play.looks(released(4, "r"));
     play.takes(5, "r", 1, 1, done("c"));
+    // A peer of the post that let go.
+    let mut play = Play::new(rules, None);
+    play.looks(lock(4, 0, 0, "r", Some(Ended::Unknown)));
+    play.takes(5, "r", 1, 1, done("c"));
 }
 
 #[test]
@@ -325,6 +329,11 @@ fn an_observer_never_writes() {
     play.waits(Wait::Follow);
     play.polls("a", released(4, "r"));
     play.waits(Wait::Vacant);
+    // Not even over an epoch of its own name.
+    let seen = Seen { nonce: Some(n(9)), heartbeat: 1, ended: None, reclaimable: true };
+    play.input(Input::PollDue);
+    play.looks(Answer::Lock(Sighting { epoch: e(5), etag: ETag::new("b"), seen }));
+    play.waits(Wait::Follow);
 }
 
 #[test]

@@ -79,6 +79,20 @@ fn resigning_keeps_the_token() {
     play.takes(6, "s", 2, 1, done("c"));
 }
 
+/// An own renewal landed late, so the release was refused: it is sent again over that one.
+#[test]
+fn a_resignation_that_lost_to_an_own_renewal_goes_on() {
+    let mut play = Play::leading();
+    play.input(Input::RenewDue);
+    play.renews("c", 2, Answer::Unknown);
+    play.input(Input::Resign);
+    play.seals("c", 3, Ended::Resigned, Answer::Refused);
+    play.looks(held(5, 1, 2, "d"));
+    assert_eq!(play.event, None, "the lease of a leader that resigns is not extended");
+    play.seals("d", 4, Ended::Resigned, done("r"));
+    assert_eq!(play.event, Some(Event::Lost(Lost::Resigned)));
+}
+
 #[test]
 fn a_grant_that_is_not_used_is_given_up() {
     let mut play = Play::leading();
