@@ -305,7 +305,8 @@ async fn a_deleted_newest_epoch_is_an_error_and_never_a_new_first_epoch() {
     world.delete(&name(1)).await;
     let error = within(secs(60), b.campaign()).await.expect("no waiting").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NewestDeleted);
-    assert!(error.to_string().contains(&key(1)), "{error}");
+    let what = format!("{} in a store with faults was the newest epoch object and is gone", key(1));
+    assert!(error.to_string().contains(&what), "{error}");
     assert_eq!(b.leader().await.unwrap_err().kind(), ErrorKind::NewestDeleted);
     assert!(matches!(a.lost().await, Loss::Vanished));
     assert!(world.epochs().await.is_empty());

@@ -150,7 +150,8 @@ async fn a_deleted_object_is_never_token_one_again_for_those_who_remember() {
     world.delete().await;
     let error = election.campaign().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NewestDeleted);
-    assert!(error.to_string().contains("above 2"), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("had the token 2 and is gone") && text.contains("above 2"), "{text}");
     // Nor after somebody who does not remember began anew.
     world.election(2).campaign().await.unwrap().resign().await.unwrap();
     assert_eq!(election.campaign().await.unwrap_err().kind(), ErrorKind::NewestDeleted);

@@ -109,3 +109,41 @@ async fn a_failure_that_does_not_pass_is_told_at_once() {
     let error = FencedObject::new(store, "o").open(Epoch::FIRST).await.unwrap_err();
     assert_eq!(error.to_string(), "claiming o in a store: 403");
 }
+
+#[tokio::test]
+async fn a_gate_sends_one_put_for_a_greater_token_and_one_get_for_the_known_one() {
+    let mut store = MockStore::new();
+    store.expect_describe().return_const("a store".to_owned());
+    let mut order = mockall::Sequence::new();
+    store.expect_get().times(1).in_sequence(&mut order).returning(|_, unless, _| {
+        assert_eq!(unless, None);
+        Ok(GetOutcome::Missing)
+    });
+    store.expect_create().times(1).in_sequence(&mut order).returning(|_, _| Ok(done("1")));
+    store.expect_replace().times(1).in_sequence(&mut order).returning(|_, _, etag| {
+        assert_eq!(etag, ETag::new("1"));
+        Ok(done("2"))
+    });
+    store.expect_get().times(1).in_sequence(&mut order).returning(|_, unless, _| {
+        assert_eq!(unless, Some(ETag::new("2")));
+        Ok(GetOutcome::NotModified)
+    });
+    let gate = DurableGate::new(Arc::new(store), "g");
+    for token in [1, 2, 2] {
+        gate.admit(Epoch::new(token).unwrap()).await.unwrap();
+    }
+}
+
+#[test]
+fn an_error_names_its_source() {
+    use std::error::Error as _;
+
+    let stale = Stale { offered: Epoch::FIRST, newest: Epoch::new(2).unwrap() };
+    let refused = FencingError::Stale { stale, happened: crate::store::Happened::No };
+    let source = refused.source().and_then(|source| source.downcast_ref());
+    assert_eq!(source, Some(&stale));
+    let error = crate::Error::new(crate::ErrorKind::Unavailable, "503");
+    let failed = FencingError::Failed(error);
+    assert_eq!(failed.source().expect("the store's error").to_string(), "503");
+    assert!(FencingError::Trimmed { oldest: 3 }.source().is_none());
+}

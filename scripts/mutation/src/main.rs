@@ -23,7 +23,7 @@ fn main() -> Result<()> {
     let mut options = Vec::new();
     let (mut features, mut tests) = (Vec::new(), Vec::new());
     let mut arguments = std::env::args().skip(1);
-    let (mut shard, mut text, mut iterate) = ((0, 1), String::new(), false);
+    let (mut shard, mut texts, mut iterate) = ((0, 1), Vec::new(), false);
     let mut longest = Duration::from_secs(15);
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().with_context(|| format!("{argument} needs a value"));
@@ -37,7 +37,7 @@ fn main() -> Result<()> {
             }
             "--longest" => longest = Duration::from_millis(value()?.parse()?),
             "--iterate" => iterate = true,
-            "--match" => text = value()?,
+            "--match" => texts.push(value()?),
             option if option.starts_with("--test=") => tests.push(argument),
             file => options.extend(["--file".to_owned(), file.to_owned()]),
         }
@@ -51,7 +51,10 @@ fn main() -> Result<()> {
     let mut switched: Vec<&Mutant> = switched.into_iter().map(|(mutant, _)| mutant).collect();
     eprintln!("{} behind switches", switched.len());
     // Only now, so that the build is the same whichever are chosen.
-    switched.retain(|mutant| mutant.id % shard.1 == shard.0 && mutant.name.contains(&text));
+    let place = |mutant: &Mutant| texts.iter().position(|text| mutant.name.contains(text));
+    switched.retain(|mutant| mutant.id % shard.1 == shard.0);
+    switched.retain(|mutant| texts.is_empty() || place(mutant).is_some());
+    switched.sort_by_key(|mutant| place(mutant));
     let programs = tree.build(&tests)?;
     let cores = std::thread::available_parallelism()?.get();
     let jobs = std::env::var("JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(cores);
