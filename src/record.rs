@@ -325,6 +325,27 @@ mod tests {
     }
 
     #[test]
+    fn a_validity_of_a_leap_year_is_the_longest_that_lapses() {
+        let validity = |ms: u64| {
+            let body = format!(r#"{{"expired":false,"validity_ms":{ms}}}"#);
+            parse(&body).unwrap().validity()
+        };
+        assert_eq!(validity(31_622_400_000), Some(Duration::from_secs(366 * 86_400)));
+        assert_eq!(validity(31_622_400_001), None);
+    }
+
+    #[test]
+    fn a_record_of_64_kibibytes_is_the_largest_that_is_read() {
+        let of = |length: usize| {
+            let (before, after) = (r#"{"expired":false,"data":""#, r#""}"#);
+            let data = "x".repeat(length - before.len() - after.len());
+            parse(&[before, &data, after].concat())
+        };
+        assert!(of(65_536).is_ok());
+        assert_eq!(of(65_537), Err(BadRecord::TooLarge(65_537)));
+    }
+
+    #[test]
     fn what_is_not_a_record_is_never_free() {
         assert_eq!(parse(""), Err(BadRecord::Empty));
         for bad in ["{}", "[]", "null", "<html>", "{\"expired\":", "{\"expired\":\"false\"}", "\0"]

@@ -115,6 +115,9 @@ async fn nothing_is_restored_below_what_is_there_or_was_seen() {
         ] {
             assert_eq!(a.restore(number, waits).await.unwrap_err().kind(), kind);
         }
+        let day = secs(24 * 3600);
+        let now = a.restore(epoch(50), day).await.unwrap();
+        assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= day), "{now:?}");
     }
 }
 
