@@ -359,6 +359,27 @@ mod tests {
         assert!(parse(r#"{"expired":false,"nonce":"xyz"}"#).is_err());
     }
 
+    #[test]
+    fn a_nonce_is_32_hexadecimal_digits() {
+        let nonce = |text: &str| {
+            let record = parse(&format!(r#"{{"expired":false,"nonce":"{text}"}}"#));
+            record.map(|record| record.nonce)
+        };
+        assert_eq!(nonce(&"0f".repeat(16)), Ok(Some(Nonce::from_bits(u128::MAX / 17))));
+        for bad in ["f".repeat(31), "f".repeat(33), format!("+{}", "f".repeat(31))] {
+            assert!(nonce(&bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn fields_that_are_not_there_are_not_written() {
+        let body = Record::blank().to_bytes();
+        let body: serde_json::Map<String, Value> = serde_json::from_slice(&body).unwrap();
+        for absent in ["validity_ms", "successor", "data"] {
+            assert_eq!(body.get(absent), None, "{absent}");
+        }
+    }
+
     /// Found by fuzzing: JSON is text, but serde_json looks at no bytes of a field that it ignores.
     #[test]
     fn regression_a_body_that_is_not_text_is_not_a_record() {
@@ -409,13 +430,17 @@ mod tests {
         let nonce = Nonce::from_bits(7);
         let body = format!(
             r#"{{"expired":false,"validity_ms":5000,"format":1,"candidate":"a","nonce":"{nonce}",
-                "heartbeat":4,"elected_at":"soon","data":{{"x":1}},"later":true}}"#
+                "heartbeat":4,"elected_at":"soon","successor":"c","data":{{"x":1}},"later":true}}"#
         );
         let record = parse(&body).unwrap();
         let sealed = record.sealed(Ended::Lapsed, 5, "b", DateTime::<Utc>::UNIX_EPOCH);
         let read = Record::parse(&sealed.to_bytes()).unwrap();
         assert_eq!(read, sealed);
         assert_eq!(read.candidate.as_deref(), Some("a"));
+        assert_eq!(read.sealed_by.as_deref(), Some("b"));
+        assert_eq!(read.sealed_at, Some(DateTime::<Utc>::UNIX_EPOCH));
+        // Only the leader itself names a successor, when it resigns.
+        assert_eq!(read.successor, None);
         let ended = Some(Ended::Lapsed);
         assert_eq!(
             read.seen(),

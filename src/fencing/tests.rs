@@ -108,6 +108,42 @@ async fn a_failure_that_does_not_pass_is_told_at_once() {
     assert!(!error.may_have_happened(), "{error}");
     let error = FencedObject::new(store, "o").open(Epoch::FIRST).await.unwrap_err();
     assert_eq!(error.to_string(), "claiming o in a store: 403");
+
+    let mut store = MockStore::new();
+    store.expect_describe().return_const("a store".to_owned());
+    store.expect_get().times(1).returning(|_, _, _| Ok(GetOutcome::Missing));
+    store.expect_create().times(1).returning(move |_, _| Err(denied()));
+    let error = DurableGate::new(Arc::new(store), "g").admit(Epoch::FIRST).await.unwrap_err();
+    assert_eq!(error.to_string(), "raising the gate g in a store: 403");
+}
+
+/// A store may answer a conditional GET with the whole object all the same.
+#[tokio::test]
+async fn a_gate_may_be_read_again_but_never_falls() {
+    let mut store = MockStore::new();
+    store.expect_describe().return_const("a store".to_owned());
+    for newest in [3, 3, 2] {
+        let body = format!("{{\"tenure_gate\":1,\"newest\":{newest}}}\n");
+        let answer = move |_: &str, _, _| Ok(found(body.clone().into(), "e"));
+        store.expect_get().times(1).returning(answer);
+    }
+    let gate = DurableGate::new(Arc::new(store), "g");
+    let three = Epoch::new(3);
+    assert_eq!(gate.newest().await.unwrap(), three);
+    assert_eq!(gate.newest().await.unwrap(), three);
+    let error = gate.newest().await.unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::UnsafeStore);
+    assert_eq!(error.to_string(), "g was lowered from 3 to 2 (in a store)");
+}
+
+#[test]
+fn a_gate_tells_the_greatest_token_that_it_admitted() {
+    let gate = Gate::new();
+    assert_eq!(gate.newest(), None);
+    let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+    gate.admit(new).unwrap();
+    gate.admit(old).unwrap_err();
+    assert_eq!(gate.newest(), Some(new));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::support::fault_store::{Call, Fault, FaultStore};
-use crate::support::time::{wait, within};
+use crate::support::time::{millis, timed, wait, within};
 
 const PASSING: [Fault; 8] = [
     Fault::FailBefore,
@@ -67,6 +67,18 @@ async fn one_fault_of_any_kind_does_not_spoil_a_gate() {
             }
             refused(gate.admit(e(6)).await, 6, 7);
         }
+    }
+}
+
+/// Six attempts, and between them 50, 100, 200, 400 and 800 ms, of which half is drawn.
+#[tokio::test(start_paused = true)]
+async fn the_pauses_between_attempts_double() {
+    let (faults, store) = faulty();
+    faults.on(Call::Get).always().fault(Fault::FailBefore);
+    for _ in 0..10 {
+        let (took, outcome) = timed(gate_of(&store).admit(e(1))).await;
+        assert!(!outcome.unwrap_err().may_have_happened());
+        assert!(took >= millis(775) && took < millis(1_550 + 5), "{took:?}");
     }
 }
 
