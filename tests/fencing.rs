@@ -157,10 +157,42 @@ async fn generations(store: Arc<dyn Store>) {
         let key = epoch_key("fenced/data", e(epoch)) + name;
         store.create(&key, "x".into()).await.unwrap();
     }
-    for foreign in ["epoch-99", "epoch-00000000130", "epoch-0000000014.bak/x", "epoch-x", "z"] {
+    let foreign = ["epoch-99", "epoch-00000000130", "epoch-0000000014.bak/x", "epoch-x", "z"];
+    for foreign in foreign.into_iter().chain(["epoch-98/x", "epoch-00000000131/x"]) {
         store.create(&format!("fenced/data/{foreign}"), "x".into()).await.unwrap();
     }
     assert_eq!(newest().await, Some(e(12)));
+}
+
+#[test]
+fn the_keys_of_a_generation_lie_under_the_prefix() {
+    for (prefix, key) in [
+        ("data", "data/epoch-0000000007/"),
+        ("data/", "data/epoch-0000000007/"),
+        ("", "epoch-0000000007/"),
+    ] {
+        assert_eq!(epoch_key(prefix, e(7)), key);
+    }
+}
+
+/// The objects of a generation are passed over with one request, however many they are.
+#[tokio::test]
+async fn the_newest_generation_is_found_behind_pages_of_an_older_one() {
+    use support::fault_store::FaultStore;
+
+    let faults = FaultStore::new(Arc::new(MemoryStore::new()));
+    let create = async |key: String| faults.create(&key, "x".into()).await.unwrap();
+    for number in 0..2_500 {
+        create(format!("{}{number:04}", epoch_key("data", e(1)))).await;
+    }
+    create(epoch_key("data", e(2)) + "a").await;
+    // The folder of an epoch, as some tools make it, is no object of it.
+    create(epoch_key("data", e(3))).await;
+    faults.take_calls();
+    let newest = newest_generation(Arc::new(faults.clone()), "data").await.unwrap();
+    assert_eq!(newest, Some(e(2)));
+    let lists = faults.take_calls().len();
+    assert!(lists <= 3, "{lists} LISTs");
 }
 
 #[tokio::test]

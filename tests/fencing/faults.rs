@@ -70,15 +70,111 @@ async fn one_fault_of_any_kind_does_not_spoil_a_gate() {
     }
 }
 
+/// What each guard sends, with this fault of that request from then on: how long it takes to fail.
+async fn times_of_failures(fault: Fault) -> Vec<(&'static str, Duration)> {
+    let (faults, store) = faulty();
+    let (gate, object, log) = (gate_of(&store), object_of(&store), log_of(&store));
+    let mut writer = object.open(e(1)).await.unwrap();
+    let mut log_writer = log.open(e(1)).await.unwrap();
+    for _ in 0..3 {
+        log_writer.append("x").await.unwrap();
+    }
+    let mut times = Vec::new();
+    macro_rules! fails {
+        ($what:literal, $call:expr, $request:expr) => {
+            $call.always().fault(fault);
+            let (took, outcome) = timed($request).await;
+            assert!(outcome.is_err(), "{}", $what);
+            faults.heal();
+            times.push(($what, took));
+        };
+    }
+    fails!("a gate reads", faults.on(Call::Get), gate.admit(e(1)));
+    fails!("a gate writes", faults.on(Call::Create), gate.admit(e(1)));
+    fails!("an object is read", faults.on(Call::Get), object.open(e(1)));
+    fails!("an object is claimed", faults.on(Call::Replace), object.open(e(1)));
+    fails!("an object is written", faults.on(Call::Replace), writer.write("x"));
+    fails!("a log is claimed", faults.on(Call::List), log.open(e(1)));
+    fails!("a log is appended to", faults.on(Call::Create), log_writer.append("x"));
+    fails!("a log is listed", faults.on(Call::List), log.latest());
+    fails!("the marker is read", faults.on(Call::Get).key("trim"), log.trim(2));
+    fails!("the marker is read again", faults.on(Call::Get).key("trim").skip(1), log.trim(2));
+    fails!("the marker is written", faults.on(Call::Create).key("trim"), log.trim(2));
+    times
+}
+
 /// Six attempts, and between them 50, 100, 200, 400 and 800 ms, of which half is drawn.
 #[tokio::test(start_paused = true)]
 async fn the_pauses_between_attempts_double() {
+    for _ in 0..5 {
+        for (what, took) in times_of_failures(Fault::FailBefore).await {
+            assert!(took >= millis(775) && took < millis(1_550 + 5), "{what}: {took:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waiting_does_not_cure_is_told_at_once() {
+    for (what, took) in times_of_failures(Fault::Denied).await {
+        assert_eq!(took, Duration::ZERO, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_write_that_cannot_be_looked_into_may_have_happened() {
+    for fault in [Fault::FailBefore, Fault::Denied] {
+        let (faults, store) = faulty();
+        let mut writer = object_of(&store).open(e(1)).await.unwrap();
+        faults.on(Call::Replace).always().fault(Fault::Refuse);
+        faults.on(Call::Get).always().fault(fault);
+        let (took, outcome) = timed(writer.write("x")).await;
+        assert!(outcome.unwrap_err().may_have_happened(), "{fault:?}");
+        assert_eq!(took.is_zero(), fault == Fault::Denied, "{fault:?}: {took:?}");
+    }
+}
+
+/// A write that failed for certain does not make the writer forget an earlier one in doubt.
+#[tokio::test(start_paused = true)]
+async fn a_write_in_doubt_is_recognised_after_one_that_failed() {
     let (faults, store) = faulty();
-    faults.on(Call::Get).always().fault(Fault::FailBefore);
-    for _ in 0..10 {
-        let (took, outcome) = timed(gate_of(&store).admit(e(1))).await;
-        assert!(!outcome.unwrap_err().may_have_happened());
-        assert!(took >= millis(775) && took < millis(1_550 + 5), "{took:?}");
+    let mut writer = object_of(&store).open(e(1)).await.unwrap();
+    faults.on(Call::Replace).always().fault(Fault::Late(secs(100)));
+    assert!(writer.write("one").await.unwrap_err().may_have_happened());
+    faults.heal();
+    faults.on(Call::Replace).fault(Fault::Denied);
+    assert!(!writer.write("two").await.unwrap_err().may_have_happened());
+    wait(secs(200)).await;
+    writer.write("three").await.unwrap();
+}
+
+#[tokio::test]
+async fn an_object_that_goes_back_to_an_older_epoch_is_an_unsafe_store() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let object = object_of(&store);
+    let read = async || match store.get("o", None, 9_999).await.unwrap() {
+        GetOutcome::Found(object) => object,
+        other => panic!("{other:?}"),
+    };
+    object.open(e(1)).await.unwrap();
+    let old = read().await.body;
+    let mut writer = object.open(e(2)).await.unwrap();
+    store.replace("o", old, read().await.etag).await.unwrap();
+    let FencingError::Failed(error) = writer.write("x").await.unwrap_err() else { panic!() };
+    assert_eq!(error.kind(), tenure::ErrorKind::UnsafeStore, "{error}");
+}
+
+#[tokio::test]
+async fn a_trim_marker_that_makes_no_sense_is_told() {
+    let (faults, store) = faulty();
+    let log = log_of(&store);
+    let mut writer = log.open(e(1)).await.unwrap();
+    writer.append("x").await.unwrap();
+    for bad in ["\"floor\":2,\"swept\":5}\n", "\"floor\":5,\"swept\":2}\nmore"] {
+        let body = format!("{{\"tenure_log_trim\":1,{bad}");
+        faults.inner().create("log/trim", body.into()).await.unwrap();
+        let FencingError::Failed(error) = log.trim(2).await.unwrap_err() else { panic!() };
+        assert_eq!(error.kind(), tenure::ErrorKind::CorruptRecord, "{error}");
+        faults.inner().delete(vec!["log/trim".to_owned()]).await.unwrap();
     }
 }
 

@@ -264,3 +264,28 @@ fn a_body_that_is_none_of_ours_tells_of_no_stale_token() {
         assert_eq!(stale(body.as_bytes()), None, "{body}");
     }
 }
+
+/// Tower's callers wait for a service to be ready; a layer must not say so for a busy one.
+#[test]
+fn a_layer_is_ready_once_its_service_is() {
+    #[derive(Clone)]
+    struct Busy;
+
+    impl Service<Request<()>> for Busy {
+        type Response = Response<String>;
+        type Error = Infallible;
+        type Future = std::future::Ready<Result<Response<String>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Pending
+        }
+
+        fn call(&mut self, _: Request<()>) -> Self::Future {
+            unreachable!("it is never ready")
+        }
+    }
+
+    let mut context = Context::from_waker(std::task::Waker::noop());
+    assert!(TokenLayer::new(e(1)).layer(Busy).poll_ready(&mut context).is_pending());
+    assert!(FenceLayer::new(Gate::new()).layer(Busy).poll_ready(&mut context).is_pending());
+}
