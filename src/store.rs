@@ -356,3 +356,6 @@ impl From<StoreErrorKind> for ErrorKind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -121,6 +121,12 @@ mod tests {
             last.to_string(),
             "deleted nothing: the newest is the last epoch, 9999999999; 1 requests"
         );
+        let below = Report { newest: Some(Epoch::MAX), ..report() };
+        let text = below.to_string();
+        assert!(
+            text.starts_with("deleted 17 of 30 epochs (900 bytes), kept 11, newest "),
+            "{text}"
+        );
     }
 
     #[test]

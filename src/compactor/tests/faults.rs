@@ -206,4 +206,5 @@ async fn every_run_is_logged_with_its_outcome() {
     assert!(lines[0].contains(r#"election="app/""#) && lines[0].contains("deleted=4"), "{text}");
     assert!(lines[1].contains("DEBUG") && lines[1].contains(r#"outcome="nothing""#), "{text}");
     assert!(lines[2].contains("WARN") && lines[2].contains("as told"), "{text}");
+    assert!(lines[2].contains("compaction ended early"), "{text}");
 }

@@ -337,3 +337,16 @@ async fn without_permission_the_error_names_the_path() {
     }
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
 }
+
+#[tokio::test]
+async fn a_key_has_at_most_1024_bytes() {
+    let (_dir, store) = store();
+    let segment = "k".repeat(200);
+    let longest = [&segment; 4].map(String::as_str).join("/") + "/" + &"k".repeat(220);
+    assert_eq!(longest.len(), 1_024);
+    done(store.create(&longest, "x".into()).await);
+    assert_eq!(keys_of(&store, "").await, [longest.clone()]);
+    let longer = longest + "k";
+    let refused = store.create(&longer, "x".into()).await;
+    refuses(refused, StoreErrorKind::Invalid, "the key has 1025 bytes; at most 1024 work");
+}

@@ -1,0 +1,18 @@
+use std::error::Error as _;
+
+use super::*;
+
+#[test]
+fn a_failure_keeps_what_caused_it() {
+    let cause = std::io::Error::other("the disk is gone");
+    let error = StoreError::new(StoreErrorKind::Transient, Happened::No, "503").with_source(cause);
+    assert_eq!(error.source().expect("the cause").to_string(), "the disk is gone");
+    assert!(StoreError::timed_out("late").source().is_none());
+}
+
+#[test]
+fn a_store_in_memory_says_so_and_compares_etags_as_they_are() {
+    let store = MemoryStore::new();
+    assert_eq!(store.describe(), "memory");
+    assert!(!store.send_unquoted_etags());
+}
