@@ -5,6 +5,7 @@
 #[path = "cli/bench.rs"]
 #[allow(dead_code, reason = "shared with the tests of the command")]
 mod bench;
+mod command;
 #[path = "deploy/files.rs"]
 mod files;
 #[path = "deploy/lifecycle.rs"]

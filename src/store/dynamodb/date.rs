@@ -7,14 +7,14 @@ use chrono::{DateTime, Utc};
 use crate::clock::{Clock, Moment, SystemClock};
 
 /// The last `Date` of an answer, and what has passed since its request was *sent*, by whichever of
-/// the two clocks shows more.
+/// the clocks shows the most.
 ///
 /// So the date of a write is DynamoDB's, not this machine's, and not earlier than the moment before
 /// it was sent, but for the second that `Date` is cut to: an object never looks older than the lease
 /// that its record began, however long an answer took, the process was stopped, or the machine
 /// suspended or paused. It may look younger, by as long as the answer took.
 ///
-/// A pause that neither clock shows makes the date old, and the lease of this process too long as
+/// A pause that no clock shows makes the date old, and the lease of this process too long as
 /// well: nobody is protected from that.
 #[derive(Debug, Default)]
 pub(super) struct StoreDate(Mutex<Option<Heard>>);
@@ -47,9 +47,10 @@ impl StoreDate {
 
     fn at(&self, now: Moment) -> Option<DateTime<Utc>> {
         let heard = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
-        let boot = now.boot.saturating_sub(heard.sent.boot);
-        let wall = now.wall.saturating_sub(heard.sent.wall);
-        heard.date.checked_add_signed(chrono::Duration::from_std(boot.max(wall)).ok()?)
+        let Moment { boot, raw, wall } = heard.sent;
+        let passed = now.boot.saturating_sub(boot).max(now.raw.saturating_sub(raw));
+        let passed = passed.max(now.wall.saturating_sub(wall));
+        heard.date.checked_add_signed(chrono::Duration::from_std(passed).ok()?)
     }
 }
 
@@ -60,7 +61,8 @@ mod tests {
     use super::*;
 
     fn moment(boot: u64, wall: u64) -> Moment {
-        Moment { boot: Duration::from_secs(boot), wall: Duration::from_secs(wall) }
+        let [boot, wall] = [boot, wall].map(Duration::from_secs);
+        Moment { boot, raw: boot, wall }
     }
 
     fn date(seconds: i64) -> Option<DateTime<Utc>> {
