@@ -34,8 +34,11 @@ impl Plan {
 
     pub(super) fn slew(&mut self, rng: &mut Rng) {
         self.stops.slew = rng.u32(4..=8);
-        // A leader that cannot renew believes to the end of its lease.
+        // A leader that cannot renew believes to the end of its lease, of which a part may pass in a
+        // suspend or a pause.
         self.stops.outage += 3;
+        self.stops.blackout += 1;
+        self.stops.suspend += 2;
         if rng.bool() {
             self.show_slewing();
         }
