@@ -53,7 +53,7 @@ pub enum Verb {
     /// Make the table of a DynamoDB store
     #[command(after_help = EXIT_CODES, disable_help_subcommand = true)]
     Table(TableArgs),
-    /// Is this store safe? Try what elections rest on: about 1,550 requests
+    /// Does this store keep its promises? Try what elections rest on: about 2,300 requests
     #[command(after_help = AFTER_PROBE)]
     Probe(ProbeArgs),
     /// Say how many requests an election makes in a month, and what they cost
@@ -309,9 +309,9 @@ that is paused as a whole. On systems other than Linux: whatever leaves the grou
 only the token protects: hand TENURE_EPOCH to the resource that CMD writes, and let it refuse lower
 ones.
 
-With --health-addr, /livez is 200 while `tenure` itself works, whatever the store does; /readyz while
-the store has answered lately; and /leader, with JSON, while this candidate leads and CMD runs. A
-200 is true for that moment only: what comes after it still needs the token.
+With --health-addr, /livez is 200 while `tenure` itself works, whatever the store does; /readyz
+while the store has answered lately; and /leader, with JSON, while this candidate leads and CMD
+runs. A 200 is true for that moment only: what comes after it still needs the token.
 
 CMD is not in the foreground of a terminal, and is stopped when it reads from one.
 

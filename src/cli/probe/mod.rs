@@ -42,7 +42,7 @@ pub struct ProbeArgs {
     pub store: StoreArg,
     /// Rounds of each kind of race: 3 races in 2 rounds. More rounds find rarer faults; 0 races
     /// until --for has passed, or until SIGINT or SIGTERM, and then reports
-    #[arg(long, value_name = "COUNT", default_value = "20")]
+    #[arg(long, value_name = "COUNT", default_value = "30")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub rounds: u32,
     /// Start no more rounds this long after the first; two of each kind are always raced
@@ -65,8 +65,8 @@ asks for versions and lifecycle rules.
 The report says with which probability a fault was missed: no number of races proves that there
 is none. The races end with the batch of 20 rounds in which a fault shows.
 
-What it costs: about 70 requests a round and 190 beside, so about 1,600 in 20 rounds. Most are
-writes: $0.007 on S3. 20 rounds send 205 MiB, less where 5 MiB take longer than a second or are
+What it costs: about 70 requests a round and 190 beside, so about 2,300 in 30 rounds. Most are
+writes: $0.011 on S3. 30 rounds send 305 MiB, less where 5 MiB take longer than a second or are
 refused: then the long bodies are halved, down to 160 KiB.
 
 What it leaves: nothing. It writes keys PREFIX/probe-…, which no election takes notice of, and
