@@ -46,8 +46,10 @@ fn main() -> Result<()> {
     eprintln!("{} mutants", mutants.len());
     let tree = Tree::copy(&root, work.join("tree"), features, &mutants)?;
     let out = tree.switch(&root, &mutants)?;
-    let (out, switched): (Vec<_>, Vec<_>) =
-        mutants.iter().map(|mutant| (mutant, out.get(&mutant.id))).partition(|(_, why)| why.is_some());
+    let (out, switched): (Vec<_>, Vec<_>) = mutants
+        .iter()
+        .map(|mutant| (mutant, out.get(&mutant.id)))
+        .partition(|(_, why)| why.is_some());
     let mut switched: Vec<&Mutant> = switched.into_iter().map(|(mutant, _)| mutant).collect();
     eprintln!("{} behind switches", switched.len());
     // Only now, so that the build is the same whichever are chosen.

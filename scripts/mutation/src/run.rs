@@ -94,7 +94,9 @@ impl Runner {
         fs::write(kept, lines.into_inner().expect("no panic").concat())?;
         let left_out = left_out.into_inner().expect("no panic");
         eprintln!("{} of {total} tests", total - left_out.len());
-        left_out.iter().for_each(|name| eprintln!("left out, as it fails or takes too long: {name}"));
+        left_out
+            .iter()
+            .for_each(|name| eprintln!("left out, as it fails or takes too long: {name}"));
         let mut found = found.into_inner().expect("no panic");
         // A quick test that reaches little says most for its time.
         let mut reached: BTreeMap<(PathBuf, String), u32> = BTreeMap::new();
@@ -208,9 +210,8 @@ fn batches(tests: &[Test]) -> Vec<Vec<&Test>> {
     for test in tests {
         let batches = programs.entry(&test.program.path).or_default();
         let longest = [100, 300].get(batches.len().saturating_sub(1)).copied().unwrap_or(1_000);
-        let room = |batch: &&mut Vec<&Test>| {
-            takes(batch) + test.takes < Duration::from_millis(longest)
-        };
+        let room =
+            |batch: &&mut Vec<&Test>| takes(batch) + test.takes < Duration::from_millis(longest);
         match batches.last_mut().filter(room) {
             Some(batch) => batch.push(test),
             None => batches.push(vec![test]),

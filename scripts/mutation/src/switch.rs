@@ -125,8 +125,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
             syn::Expr::Struct(literal) => {
                 let mut mutants = Vec::new();
                 for field in &literal.fields {
-                    mutants
-                        .extend(self.take(Genre::StructField, field.span().byte_range().start));
+                    mutants.extend(self.take(Genre::StructField, field.span().byte_range().start));
                 }
                 self.wrap(range, mutants);
             }
@@ -256,7 +255,8 @@ pub fn blamed(switched: &str, at: usize) -> Vec<u32> {
 /// The mutants switched in the line of the byte, else those switched last before it.
 pub fn near(switched: &str, at: usize) -> Vec<u32> {
     let line = |at: usize| switched[..at].matches('\n').count();
-    let before: Vec<_> = marks(switched).into_iter().filter(|(_, range)| range.start <= at).collect();
+    let before: Vec<_> =
+        marks(switched).into_iter().filter(|(_, range)| range.start <= at).collect();
     let Some(last) = before.last().map(|(_, range)| line(range.start)) else { return Vec::new() };
     before.iter().filter(|(_, range)| line(range.start) == last).map(|(id, _)| *id).collect()
 }

@@ -27,7 +27,12 @@ pub struct Program {
 impl Tree {
     /// Copies what git knows of, as it is in the working tree, except what [`Tree::switch`] writes.
     /// What has not changed is left alone, so that cargo does not build it again.
-    pub fn copy(root: &Path, to: PathBuf, features: Vec<String>, mutants: &[Mutant]) -> Result<Tree> {
+    pub fn copy(
+        root: &Path,
+        to: PathBuf,
+        features: Vec<String>,
+        mutants: &[Mutant],
+    ) -> Result<Tree> {
         let listed = Command::new("git")
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
             .current_dir(root)
