@@ -85,8 +85,8 @@ fn tracing_changes_nothing() {
 
 #[test]
 fn broken_lease_from_the_answer_is_caught() {
-    caught(Broken::LeaseFromAnswer, 100, &["I7"]);
-    caught(Broken::LeaseFromAnswer, 200, &["I8"]);
+    caught(Broken::LeaseFromAnswer, 400, &["I7"]);
+    caught(Broken::LeaseFromAnswer, 400, &["I8"]);
 }
 
 #[test]

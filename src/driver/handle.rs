@@ -272,10 +272,13 @@ impl Lead {
     }
 }
 
-/// By how much the wall clock is ahead of the others, if it alone has come to the end.
+/// By how much the wall clock has gained on the boot clock, if nothing else ended the lease.
 fn wall_clock_ahead(end: Moment, now: Moment) -> Option<Duration> {
-    let overrun = now.wall.checked_sub(end.wall)?;
     let boot = end.boot.checked_sub(now.boot)?;
-    let left = boot.min(end.raw.checked_sub(now.raw)?);
-    (!left.is_zero()).then(|| left.saturating_add(overrun))
+    let raw = end.raw.checked_sub(now.raw)?;
+    let gained = match now.wall.checked_sub(end.wall) {
+        Some(beyond) => boot.saturating_add(beyond),
+        None => boot.saturating_sub(end.wall - now.wall),
+    };
+    (!boot.is_zero() && !raw.is_zero() && !gained.is_zero()).then_some(gained)
 }

@@ -396,7 +396,7 @@ mod tests {
         // A wall clock set back never lengthens a lease.
         let set_back = Moment { wall: Duration::ZERO, ..at(4) };
         assert_eq!(lease.remaining(set_back), Duration::from_secs(6));
-        // Suspended: the raw clock stood still.
+        // A raw clock that stood still lengthens no lease.
         let suspended = Moment { raw: at(1).raw, ..at(60) };
         assert_eq!(lease.remaining(suspended), Duration::ZERO);
         // Slewed to run slow: the raw clock did not follow.
@@ -426,6 +426,6 @@ mod tests {
         assert_eq!(left, Some(Duration::from_secs(1)));
         let suspended = Moment { raw: at(9).raw, ..at(60) };
         let left = timer.as_ref().unwrap().lapses_in(Duration::ZERO, NO_DRIFT, suspended);
-        assert_eq!(left, Some(Duration::from_secs(1)), "the raw clock stood still");
+        assert_eq!(left, Some(Duration::from_secs(1)), "by the clock that says the least");
     }
 }

@@ -23,7 +23,7 @@ pub struct SimClock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Power {
     Runs,
-    /// The boot and the wall clock are set on by the time that the suspend took.
+    /// All clocks are set on by the time that the suspend took.
     Suspended,
     /// Stopped by its host: only the wall clock is set afterwards.
     Paused,
@@ -45,7 +45,7 @@ struct State {
     behind: Duration,
     /// The same, but for readings at this very instant only.
     behind_at: Option<(Duration, Duration)>,
-    /// By how much its boot and wall clock stood still in suspends.
+    /// By how much its clocks stood still in suspends.
     asleep: Duration,
     raw_repeats_boot: bool,
 }
@@ -55,7 +55,6 @@ impl SimClock {
         let state = State {
             at: now(),
             boot,
-            // It has been suspended before.
             raw: boot / 2,
             wall,
             rate,
@@ -120,7 +119,7 @@ impl State {
         // Nothing is slewed while the kernel does not run.
         let (boot, raw, wall) = match self.power {
             Power::Runs => (slewed, local, slewed),
-            Power::Suspended => (local, Duration::ZERO, local),
+            Power::Suspended => (local, local, local),
             Power::Paused => (Duration::ZERO, Duration::ZERO, local),
         };
         Moment { boot: self.boot + boot, raw: self.raw + raw, wall: self.wall + wall }
@@ -135,7 +134,8 @@ impl Clock for SimClock {
         let instant = state.behind_at.filter(|(at, _)| *at == now);
         let behind = state.behind.max(instant.map_or(Duration::ZERO, |(_, by)| by));
         let Moment { boot, raw, wall } = shown.minus(behind);
-        let (boot, wall) = (boot.saturating_sub(state.asleep), wall.saturating_sub(state.asleep));
+        let awake = |clock: Duration| clock.saturating_sub(state.asleep);
+        let (boot, raw, wall) = (awake(boot), awake(raw), awake(wall));
         Moment { boot, raw: if state.raw_repeats_boot { boot } else { raw }, wall }
     }
 }

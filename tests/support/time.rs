@@ -57,7 +57,7 @@ impl TestClock {
         clock
     }
 
-    /// The machine was suspended: no timer ran, the raw clock stood still, and the others went on.
+    /// The machine was suspended: no timer ran, and all clocks went on.
     pub fn suspend(&self, slept: Duration) {
         self.0.lock().unwrap().boot += slept;
         self.set_wall_by(slept.as_millis() as i64);
@@ -89,7 +89,7 @@ impl Clock for TestClock {
         let wall = (EPOCH + slewed).as_nanos() as i128 + i128::from(clocks.wall_millis) * 1_000_000;
         Moment {
             boot: clocks.boot + slewed,
-            raw: UP + raw,
+            raw: clocks.boot + raw,
             wall: Duration::from_nanos(wall.max(0) as u64),
         }
     }

@@ -72,6 +72,21 @@ pub struct Book {
     pub step: u64,
 }
 
+impl Write {
+    /// How long ago it was sent, by the clock that shows the most. Boot and wall are slewed alike, so
+    /// what the wall clock has gained on the boot clock has passed beside what the raw clock shows.
+    fn passed(&self, now: Moment) -> Duration {
+        let nanos =
+            |now: Duration, then: Duration| now.as_nanos() as i128 - then.as_nanos() as i128;
+        let boot = nanos(now.boot, self.sent.boot);
+        let raw = nanos(now.raw, self.sent.raw);
+        let wall = nanos(now.wall, self.sent.wall);
+        let by_wall = if self.by_wall { wall.max(raw + wall - boot) } else { 0 };
+        let passed = boot.max(raw).max(by_wall).max(0);
+        Duration::from_nanos(u64::try_from(passed).expect("a simulation lasts hours"))
+    }
+}
+
 impl Book {
     pub fn sent(&mut self, write: Write) -> WriteId {
         let id = self.writes.len();
@@ -149,25 +164,13 @@ impl Book {
 
     /// For how long a lease has been over: by the clock that ended it first.
     pub fn over_for(&self, lead: &Lead, clock: Moment) -> Duration {
-        let over_for = |write: &Write| {
-            let validity = write.body.validity;
-            let boot = clock.boot.saturating_sub(write.sent.boot + validity);
-            let raw = clock.raw.saturating_sub(write.sent.raw + validity);
-            let wall = clock.wall.saturating_sub(write.sent.wall + validity);
-            boot.max(raw).max(if write.by_wall { wall } else { Duration::ZERO })
-        };
+        let over_for = |write: &Write| write.passed(clock).saturating_sub(write.body.validity);
         let writes = self.extending(lead).map(over_for);
         writes.min().unwrap_or(Duration::MAX)
     }
 
     fn left_of(&self, lead: &Lead, clock: Moment, counts: fn(&Write) -> bool) -> Duration {
-        let left = |write: &Write| {
-            let validity = write.body.validity;
-            let boot = (write.sent.boot + validity).saturating_sub(clock.boot);
-            let raw = (write.sent.raw + validity).saturating_sub(clock.raw);
-            let wall = (write.sent.wall + validity).saturating_sub(clock.wall);
-            boot.min(raw).min(if write.by_wall { wall } else { Duration::MAX })
-        };
+        let left = |write: &Write| write.body.validity.saturating_sub(write.passed(clock));
         let writes = self.extending(lead).filter(|write| counts(write));
         writes.map(left).max().unwrap_or_default()
     }
