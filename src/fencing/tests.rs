@@ -24,6 +24,7 @@ async fn an_own_refused_write_is_recognised() {
     let stored = Arc::new(Mutex::new(Bytes::new()));
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
+    store.expect_may_send_twice().return_const(false);
     let mut first = true;
     let at = Arc::clone(&stored);
     store.expect_get().times(2).returning(move |_, _, _| {
@@ -50,6 +51,7 @@ async fn an_own_refused_append_is_recognised() {
     let stored = Arc::new(Mutex::new(Bytes::new()));
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
+    store.expect_may_send_twice().return_const(false);
     store.expect_list().times(2).returning(|_, _, _| Ok(Page::default()));
     store.expect_create().withf(|key, _| key.ends_with('1')).returning(|_, _| Ok(done("1")));
     let at = Arc::clone(&stored);
@@ -70,6 +72,7 @@ async fn an_own_refused_append_is_recognised() {
 async fn a_store_that_lists_out_of_order_is_refused() {
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
+    store.expect_may_send_twice().return_const(false);
     store.expect_list().times(1).returning(|prefix, after, _| {
         let entry =
             |key: &str| crate::store::Entry { key: key.to_owned(), size: 1, last_modified: None };
@@ -88,6 +91,7 @@ async fn a_store_that_lists_out_of_order_is_refused() {
 async fn a_gate_that_knows_a_greater_token_asks_nobody() {
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
+    store.expect_may_send_twice().return_const(false);
     store.expect_get().times(1).returning(|_, _, _| Ok(GetOutcome::Missing));
     store.expect_create().times(1).returning(|_, _| Ok(done("1")));
     let gate = DurableGate::new(Arc::new(store), "g").sole_instance();
@@ -101,6 +105,7 @@ async fn a_gate_that_knows_a_greater_token_asks_nobody() {
 async fn a_failure_that_does_not_pass_is_told_at_once() {
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
+    store.expect_may_send_twice().return_const(false);
     let denied = || StoreError::new(StoreErrorKind::AccessDenied, Happened::No, "403");
     store.expect_get().times(2).returning(move |_, _, _| Err(denied()));
     let store = Arc::new(store);
@@ -111,6 +116,7 @@ async fn a_failure_that_does_not_pass_is_told_at_once() {
 
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
+    store.expect_may_send_twice().return_const(false);
     store.expect_get().times(1).returning(|_, _, _| Ok(GetOutcome::Missing));
     store.expect_create().times(1).returning(move |_, _| Err(denied()));
     let error = DurableGate::new(Arc::new(store), "g").admit(Epoch::FIRST).await.unwrap_err();
@@ -122,6 +128,7 @@ async fn a_failure_that_does_not_pass_is_told_at_once() {
 async fn a_gate_may_be_read_again_but_never_falls() {
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
+    store.expect_may_send_twice().return_const(false);
     for newest in [3, 3, 2] {
         let body = format!("{{\"tenure_gate\":1,\"newest\":{newest}}}\n");
         let answer = move |_: &str, _, _| Ok(found(body.clone().into(), "e"));
@@ -150,6 +157,7 @@ fn a_gate_tells_the_greatest_token_that_it_admitted() {
 async fn a_gate_sends_one_put_for_a_greater_token_and_one_get_for_the_known_one() {
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
+    store.expect_may_send_twice().return_const(false);
     let mut order = mockall::Sequence::new();
     store.expect_get().times(1).in_sequence(&mut order).returning(|_, unless, _| {
         assert_eq!(unless, None);
