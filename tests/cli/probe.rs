@@ -15,7 +15,7 @@ fn a_directory_is_safe_and_empty_afterwards() {
         "of several creators at once one wins",
         "4 races: 4 done, 92 refused, 0 unknown",
         "p99",
-        "the store's is 0 ms",
+        "the store's is 0",
         "requests",
         "no fault seen: every promise was kept. 4 races of each kind would miss a fault that shows in",
     ] {

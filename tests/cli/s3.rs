@@ -266,7 +266,10 @@ fn keys_that_may_not_be_deleted_give_77() {
     server.quirks(|quirks| quirks.undeletable = Some("0000000001".to_owned()));
     let said = compact(&server, &["--json"]);
     assert_eq!(said.code, 77, "{said:?}");
-    assert!(said.out.starts_with(r#"{"listed":3,"deleted":1,"kept":1,"failed":1,"#), "{said:?}");
+    assert!(
+        said.out.starts_with(r#"{"listed":3,"deleted":1,"kept":1,"too_young":0,"failed":1,"#),
+        "{said:?}"
+    );
     assert!(
         said.err.starts_with("tenure: 1 epochs could not be deleted; first app/lock-0000000001")
     );
