@@ -153,7 +153,7 @@ async fn what_waiting_does_not_mend_ends_the_check() {
         let election = world.node("a").check_store(true).build().unwrap();
         let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
-        assert!(error.to_string().contains("checking"), "{error}");
+        assert!(error.to_string().contains("to check the store"), "{error}");
     }
 }
 

@@ -179,13 +179,14 @@ pub fn pid(number: u32) -> Pid {
 }
 
 pub fn deadlines(term_at: Moment, kill_at: Moment) -> String {
-    let [a, b] = [term_at, kill_at].map(|m| format!("{} {}", m.boot.as_nanos(), m.wall.as_nanos()));
+    let clocks = |m: Moment| [m.boot, m.raw, m.wall].map(|clock| clock.as_nanos().to_string());
+    let [a, b] = [term_at, kill_at].map(|moment| clocks(moment).join(" "));
     format!("{a} {b}")
 }
 
 pub fn reached(moment: Moment) -> bool {
     let now = now();
-    now.boot >= moment.boot || now.wall >= moment.wall
+    now.until(moment).is_zero()
 }
 
 pub fn lines(path: &Path) -> Vec<String> {
