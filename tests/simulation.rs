@@ -43,7 +43,7 @@ fn the_invariants_hold(layout: Layout, plan: impl Fn(u64) -> Plan + Sync) {
     // A few at a time, so that what they came to need not be kept.
     for from in seeds.clone().step_by(SEEDS_AT_ONCE) {
         let some = from..seeds.end.min(from + SEEDS_AT_ONCE as u64);
-        let outcomes = run_all(some, &plan);
+        let outcomes = run_all(some, plan);
         if let Some(failed) = outcomes.iter().find(|outcome| outcome.violation.is_some()) {
             explain(failed);
         }

@@ -147,10 +147,10 @@ impl Candidate {
 
     async fn depose(&self) -> Result<(), Error> {
         let Some(leader) = self.election.leader().await? else { return Ok(()) };
-        match self.election.depose(Depose::default().only(leader.epoch)).await {
-            Ok(Deposed::Sealed { .. }) => self.world.count("deposed by a call"),
-            // A foreign peer's record does not say for how long its holder may believe.
-            Ok(_) | Err(_) => {}
+        // A foreign peer's record does not say for how long its holder may believe.
+        let deposed = self.election.depose(Depose::default().only(leader.epoch)).await;
+        if let Ok(Deposed::Sealed { .. }) = deposed {
+            self.world.count("deposed by a call");
         }
         Ok(())
     }

@@ -136,7 +136,8 @@ impl Scene {
 
     /// The next syncs of folders go this way, and then they work.
     fn folders(&self, fates: &[Fate]) {
-        let mut fates = fates.to_vec().into_iter();
+        let fates = fates.to_vec();
+        let mut fates = fates.into_iter();
         self.fates(
             move |path| {
                 if path.is_dir() { fates.next().unwrap_or(Fate::Works) } else { Fate::Works }

@@ -15,11 +15,13 @@ use super::{Checker, Event, View};
 use crate::sim::world::Who;
 
 type State = (ETag, Option<DateTime<Utc>>);
+/// A state, and when it was first and last received.
+type Read = (State, Moment, Moment);
 
 #[derive(Debug, Default)]
 pub struct SealedOnlyWhenDead {
-    /// When each state of each foreign epoch was first and last received.
-    read: BTreeMap<(Who, u64), Vec<(State, Moment, Moment)>>,
+    /// The states of each foreign epoch.
+    read: BTreeMap<(Who, u64), Vec<Read>>,
 }
 
 impl Checker for SealedOnlyWhenDead {
