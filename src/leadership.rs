@@ -17,7 +17,7 @@ pub use run::{Cancellation, RunOutcome};
 
 use crate::clock::Moment;
 use crate::config::Config;
-use crate::driver::{Command, Driver, Lead};
+use crate::driver::{Command, Driver, Lead, sleep};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::escape::plain;
@@ -195,10 +195,7 @@ impl Leadership {
         let (reply, answer) = oneshot::channel();
         // A closed channel means that the driver has stopped, which the answer then tells.
         let _ = self.commands.send(Command::Proclaim { data, reply });
-        match answer.await {
-            Ok(answer) => answer,
-            Err(_) => Err(over("proclaiming", &self.lost().await).maybe()),
-        }
+        self.answer("proclaiming", answer).await
     }
 
     /// Gives the epoch up, so that another candidate can be elected at once. Call it when the work
@@ -236,9 +233,28 @@ impl Leadership {
         self.lead.lose(Loss::Resigned);
         let (reply, answer) = oneshot::channel();
         let _ = self.commands.send(Command::Resign { successor, reply });
-        match answer.await {
-            Ok(answer) => answer,
-            Err(_) => Err(over("resigning", &self.lost().await).maybe()),
+        self.answer("resigning", answer).await
+    }
+
+    /// The driver's answer. Not waited for longer than the lease and one request: the runtime of the
+    /// driver may be gone, or stand still.
+    async fn answer(
+        &self,
+        doing: &str,
+        answer: oneshot::Receiver<Result<(), Error>>,
+    ) -> Result<(), Error> {
+        let too_late = async {
+            self.lead.watch().await;
+            sleep(&self.lead.process, self.config.request_timeout).await;
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = answer => answer.ok(),
+            () = too_late => None,
+        };
+        match answer {
+            Some(answer) => answer,
+            None => Err(over(doing, &self.lost().await).maybe()),
         }
     }
 }

@@ -10,7 +10,7 @@ use support::time::{millis, secs, timed, wait, within};
 use support::world::{VALIDITY, World, elect};
 use tenure::paths::{Access, PathLocks};
 use tenure::store::MemoryStore;
-use tenure::{Clock as _, Election, LeadershipEvent, Loss, RunOutcome, SystemClock};
+use tenure::{Clock as _, Election, ErrorKind, LeadershipEvent, Loss, RunOutcome, SystemClock};
 
 /// How long work that never yields goes on at most before its test fails.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -96,6 +96,21 @@ async fn waiting_for_the_cancellation_does_not_depend_on_the_driver() {
     let outcome = run.await;
     let RunOutcome::Cancelled(took) = outcome else { panic!("{outcome:?}") };
     assert!(took >= millis(7_500) && took < secs(8), "{took:?}");
+}
+
+/// The runtime of the driver exists and runs nothing: `resign` and `proclaim` waited for ever.
+#[tokio::test(start_paused = true)]
+async fn regression_no_call_waits_longer_than_the_lease_for_a_driver_that_does_not_run() {
+    let world = World::new();
+    let process = support::time::process(&world.clock, 9).with_spawner(std::mem::forget);
+    let election = world.node("a").process(process).build().unwrap();
+    let limit = VALIDITY * 2;
+    let lead = elect(&election).await;
+    let error = within(limit, lead.proclaim("x")).await.expect("an answer").unwrap_err();
+    assert_eq!((error.kind(), error.may_have_happened()), (ErrorKind::LeadershipLost, true));
+    let lead = elect(&election).await;
+    let error = within(limit, lead.resign()).await.expect("an answer").unwrap_err();
+    assert_eq!((error.kind(), error.may_have_happened()), (ErrorKind::LeadershipLost, true));
 }
 
 #[tokio::test(start_paused = true)]

@@ -99,15 +99,15 @@ impl Driver {
     ///
     /// Once half of the lease is gone, a request that takes longer than nine of ten of its kind did is
     /// given up for another renewal, with a heartbeat of its own, while enough is left afterwards for
-    /// a renewal and its read-back that take the whole timeout each. So a lease that patience keeps
-    /// is kept.
+    /// a renewal, its read-back and a page of the listing of `verify_renewals` that take the whole
+    /// timeout each. So the lease is kept if all that is sent from then on is answered in time.
     pub(super) fn patience(&mut self, request: &Request, left: Duration) -> Duration {
         let config = &self.cx.config;
         let most = config.request_timeout.min(left);
         if !config.hedged_renewals || left >= config.validity / 2 {
             return most;
         }
-        let needed = config.request_timeout * 2;
+        let needed = config.request_timeout * if config.verify_renewals { 3 } else { 2 };
         match self.recent.patience(request) {
             Some(patience) if left.saturating_sub(patience) >= needed => patience.min(most),
             _ => most,

@@ -63,8 +63,9 @@ mod write;
 /// hour later, when the directory is opened.
 ///
 /// **What it costs.** A read: a handful of system calls; one that meets a write waits for its
-/// `fsync`. A write: a new file, two or three `fsync`, a rename; other writers wait meanwhile. A listing: a walk through the whole folder, while writers wait; a backlog of a million
-/// objects takes about a second a page, so compact before it comes to that.
+/// `fsync`. A write: a new file, two or three `fsync`, a rename; other writers wait meanwhile. A
+/// listing: a walk through the whole folder, while writers wait; a backlog of a million objects
+/// takes about a second a page, so compact before it grows so long.
 /// All calls need a Tokio runtime, on whose blocking threads they work. A dropped call runs on to
 /// its end.
 ///

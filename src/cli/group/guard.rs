@@ -169,6 +169,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             Event::Order(Order::Signal(signal)) => {
                 self.asked |= signal != Signal::SIGHUP;
                 self.signal_group(signal, &self.living());
+                self.report(Report::Signalled);
             }
             Event::Order(Order::EndRest) => {
                 self.ending = true;

@@ -56,12 +56,12 @@ impl GuardProcess {
         })
     }
 
-    /// The number of the standby, an ancestor of all.
-    pub fn ancestor(&self) -> Option<Pid> {
+    /// The process that is the ancestor of all.
+    pub fn standby(&self) -> Option<Pid> {
         self.standby.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw)
     }
 
-    /// Never waits for long as long as few orders are unanswered: the pipe holds hundreds.
+    /// Does not wait as long as few orders are unanswered: the pipe holds hundreds.
     pub async fn tell(&mut self, order: Order) -> io::Result<()> {
         self.orders.write_all(format!("{order}\n").as_bytes()).await
     }

@@ -21,7 +21,7 @@ pub enum Order {
     Start,
     /// New deadlines; answered with `Watching`.
     Lease(Deadlines),
-    /// Pass this signal on to the process group of CMD.
+    /// Pass this signal on to the process group of CMD; answered with `Signalled`.
     Signal(Signal),
     /// CMD has ended: send SIGTERM to the processes that it left behind.
     EndRest,
@@ -36,6 +36,8 @@ pub enum Report {
     TooLate,
     /// CMD runs, in this process group.
     Started(GroupId),
+    /// The signal was passed on.
+    Signalled,
     /// The group was sent SIGTERM, as the lease was at risk.
     Terminated,
     /// Living processes were sent SIGKILL.
@@ -115,6 +117,7 @@ impl fmt::Display for Report {
             Report::Watching => f.write_str("watching"),
             Report::TooLate => f.write_str("too-late"),
             Report::Started(group) => write!(f, "started {group}"),
+            Report::Signalled => f.write_str("signalled"),
             Report::Terminated => f.write_str("terminated"),
             Report::Killed => f.write_str("killed"),
             Report::Ended(status) => write!(f, "ended {status}"),
@@ -131,6 +134,7 @@ impl FromStr for Report {
             ("watching", "") => Some(Report::Watching),
             ("too-late", "") => Some(Report::TooLate),
             ("started", group) => group.parse().ok().and_then(GroupId::new).map(Report::Started),
+            ("signalled", "") => Some(Report::Signalled),
             ("terminated", "") => Some(Report::Terminated),
             ("killed", "") => Some(Report::Killed),
             ("ended", status) => status.parse().ok().map(Report::Ended),
@@ -184,6 +188,7 @@ mod tests {
             Report::Watching,
             Report::TooLate,
             Report::Started(group),
+            Report::Signalled,
             Report::Terminated,
             Report::Killed,
             Report::Ended(256),

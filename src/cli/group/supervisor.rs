@@ -21,12 +21,17 @@ use super::{GroupEnd, Left, Phase, Stop};
 
 /// For how long no descendant must be seen alive until a guard that says nothing is not waited for.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
+/// A guard that does not answer for so long was stopped: it does next to nothing else.
+const STOPPED_AFTER: Duration = Duration::from_secs(5);
+/// More signals that the guard has not answered are not passed on.
+const MAX_SIGNALS: u32 = 64;
 const KILL_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 pub struct Supervisor {
     guard: GuardProcess,
-    /// The standby.
-    ancestor: Pid,
+    standby: Pid,
+    /// Known once the guard runs, where processes can be found.
+    guard_pid: Option<Pid>,
     group: Option<GroupId>,
     deadlines: watch::Receiver<Deadlines>,
     orders: mpsc::UnboundedReceiver<Order>,
@@ -37,10 +42,14 @@ pub struct Supervisor {
     killed: bool,
     guard_lost: bool,
     standby_lost: bool,
-    /// The guard has not answered the last deadlines yet. One at a time, so that the pipe to a
-    /// stopped guard never fills.
+    /// The guard has not answered the last deadlines yet. One at a time, and few signals, so that
+    /// the pipe to a stopped guard never fills: then nothing would kill CMD in its place.
     unanswered: bool,
-    /// Since when, by the boot clock, no descendant has been seen alive while they are killed.
+    /// Signals that the guard has not answered yet.
+    signals: u32,
+    /// Since when, by the boot clock, the deadlines are unanswered at every look.
+    unanswered_since: Option<Duration>,
+    /// Since when, by the boot clock, no descendant has been seen alive.
     lifeless_since: Option<Duration>,
     abandoned: bool,
     /// Known once it is over.
@@ -55,9 +64,10 @@ impl Supervisor {
         phase: watch::Sender<Phase>,
     ) -> io::Result<Supervisor> {
         let timer = DeadlineTimer::new(*deadlines.borrow());
-        let ancestor = guard.ancestor();
+        let standby = guard.standby();
         Ok(Supervisor {
-            ancestor: ancestor.ok_or_else(|| io::Error::other("the guard died at once"))?,
+            standby: standby.ok_or_else(|| io::Error::other("the guard died at once"))?,
+            guard_pid: None,
             guard,
             group: None,
             deadlines,
@@ -70,6 +80,8 @@ impl Supervisor {
             guard_lost: false,
             standby_lost: false,
             unanswered: false,
+            signals: 0,
+            unanswered_since: None,
             lifeless_since: None,
             abandoned: false,
             left: None,
@@ -84,9 +96,12 @@ impl Supervisor {
         while self.unanswered && !self.guard_lost {
             match self.guard.hear().await {
                 Heard::Report(report) => self.heard(report),
-                Heard::Silence | Heard::Exit(_) => self.lose_guard(),
+                Heard::Silence | Heard::Exit(_) => self.lose_guard("the guard"),
             }
         }
+        // It shares the group of the standby, and no other process is there yet.
+        let all = descendants::living(self.standby, None);
+        self.guard_pid = all.iter().find(|one| one.group == self.standby).map(|one| one.pid);
         !self.guard_lost
     }
 
@@ -107,6 +122,10 @@ impl Supervisor {
             return;
         };
         debug!(?left, "nothing of CMD runs any more");
+        if self.guard.standby().is_some() {
+            // It ends by itself, unless somebody has stopped it.
+            self.kill_guard();
+        }
         let status = self.status.unwrap_or(ExitStatus::from_raw(Signal::SIGKILL as i32));
         self.phase.send_replace(Phase::Gone(GroupEnd { status, stop: self.stop }, left));
     }
@@ -117,7 +136,7 @@ impl Supervisor {
         tokio::select! {
             heard = self.guard.hear() => match heard {
                 Heard::Report(report) => self.heard(report),
-                Heard::Silence => self.lose_guard(),
+                Heard::Silence => self.lose_guard("the guard"),
                 Heard::Exit(status) => self.standby_ended(status).await,
             },
             changed = self.deadlines.changed(), if !self.unanswered && !self.guard_lost => {
@@ -126,7 +145,7 @@ impl Supervisor {
                     Err(_) => self.abandoned = true,
                 }
             }
-            Some(order) = self.orders.recv() => self.tell(order).await,
+            Some(order) = self.orders.recv() => self.pass_on(order).await,
             () = self.phase.closed() => self.abandoned = true,
             () = sleep(pause) => {}
         }
@@ -141,40 +160,61 @@ impl Supervisor {
         // SIGTERM is left to the guard: two of them mean "at once" to many a program. SIGKILL is
         // not, as somebody may have stopped the guard.
         self.timer.set(*self.deadlines.borrow());
-        if self.timer.due(now) != Some(Due::Kill) && !self.guard_lost {
+        let kill = self.timer.due(now) == Some(Due::Kill) || self.guard_lost;
+        if !kill && !self.is_stopped(now.boot) {
+            self.lifeless_since = None;
             return self.timer.next_look(now);
         }
         let living = self.living();
-        if !living.is_empty() {
+        if living.is_empty() {
+            self.see_no_life(now.boot);
+        } else {
             self.lifeless_since = None;
-            if descendants::kill_all(&living, self.group) && !self.guard_lost {
+            if kill && descendants::kill_all(&living, self.group) && !self.guard_lost {
                 self.note_killed();
-            }
-        } else if !self.guard_lost {
-            let since = *self.lifeless_since.get_or_insert(now.boot);
-            if now.boot.saturating_sub(since) >= SILENT_AFTER {
-                warn!("the guard does not answer; was it stopped?");
-                self.kill_guard();
-                self.left = Some(Left::Nothing);
             }
         }
         KILL_AGAIN_AFTER
     }
 
-    /// The living descendants of the standby, without the guard: it shares the group of the standby.
+    /// Whether the guard has not answered for so long that it must have been stopped: the end of CMD
+    /// would go unnoticed, too.
+    fn is_stopped(&mut self, now: Duration) -> bool {
+        if !self.unanswered {
+            self.unanswered_since = None;
+            return false;
+        }
+        let since = *self.unanswered_since.get_or_insert(now);
+        now.saturating_sub(since) >= STOPPED_AFTER
+    }
+
+    /// No descendant was seen alive: gets rid of a guard, or of a standby, that was stopped and so
+    /// does not say that nothing is left.
+    fn see_no_life(&mut self, now: Duration) {
+        let since = *self.lifeless_since.get_or_insert(now);
+        if now.saturating_sub(since) < SILENT_AFTER {
+            return;
+        }
+        warn!("nothing of CMD runs, and its guard does not say so: was it stopped?");
+        if self.status.is_none() {
+            self.stop = self.stop.or(Some(Stop::Unguarded));
+        }
+        self.kill_guard();
+        self.left = Some(Left::Nothing);
+    }
+
+    /// The living descendants of the standby, or of the guard if the standby has died; without the
+    /// guard itself.
     fn living(&self) -> Vec<Living> {
-        let mut living = descendants::living(self.ancestor, self.group);
-        living.retain(|one| !self.is_guard(*one));
+        let alone = self.guard_pid.filter(|_| self.standby_lost);
+        let mut living = descendants::living(alone.unwrap_or(self.standby), self.group);
+        living.retain(|one| Some(one.pid) != self.guard_pid);
         living
     }
 
-    fn is_guard(&self, one: Living) -> bool {
-        one.parent == self.ancestor && one.group == self.ancestor
-    }
-
-    /// Gets rid of a guard that was stopped, and of its standby: both are in one group.
+    /// Guard and standby are in one group.
     fn kill_guard(&self) {
-        if let Some(group) = GroupId::new(self.ancestor.as_raw()) {
+        if let Some(group) = GroupId::new(self.standby.as_raw()) {
             group.signal(Signal::SIGKILL);
         }
     }
@@ -185,6 +225,17 @@ impl Supervisor {
         self.tell(Order::Lease(deadlines)).await;
     }
 
+    async fn pass_on(&mut self, order: Order) {
+        if let Order::Signal(signal) = order {
+            if self.signals >= MAX_SIGNALS {
+                warn!(%signal, "the guard does not answer: this signal is not passed on");
+                return;
+            }
+            self.signals += 1;
+        }
+        self.tell(order).await;
+    }
+
     async fn tell(&mut self, order: Order) {
         // An error says that the guard has died, and so does the end of its reports.
         let _ = self.guard.tell(order).await;
@@ -193,6 +244,7 @@ impl Supervisor {
     fn heard(&mut self, report: Report) {
         match report {
             Report::Watching => self.unanswered = false,
+            Report::Signalled => self.signals = self.signals.saturating_sub(1),
             Report::TooLate => {
                 self.stop = Some(Stop::Killed);
                 error!(outcome = "killed", "CMD was not started: its lease had ended");
@@ -238,14 +290,14 @@ impl Supervisor {
         error!(outcome = "killed", "{who} was killed (SIGKILL)");
     }
 
-    /// The guard has died: its standby kills what runs.
-    fn lose_guard(&mut self) {
+    /// The guard has died, and its standby kills what runs; or the standby has, and the guard does.
+    fn lose_guard(&mut self, who: &str) {
         if !std::mem::replace(&mut self.guard_lost, true) {
             // What the guard had already done for the lease stays the reason.
             if self.status.is_none() {
                 self.stop = self.stop.or(Some(Stop::Unguarded));
             }
-            error!(outcome = "unguarded", "the guard has died: CMD is killed");
+            error!(outcome = "unguarded", "{who} has died: CMD is killed");
         }
     }
 
@@ -257,12 +309,12 @@ impl Supervisor {
                 () = sleep(SILENT_AFTER) => {}
             }
             if self.left.is_none() {
-                self.lose_guard();
+                self.lose_guard("the guard");
                 self.left = Some(Left::Nothing);
             }
             return;
         }
-        self.lose_guard();
+        self.lose_guard("the standby of the guard");
         self.standby_lost = true;
         // Alone, the guard still ends all before it ends itself.
         self.tell(Order::Lease(Deadlines::long_past())).await;

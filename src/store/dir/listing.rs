@@ -129,3 +129,39 @@ impl Keys<'_> {
             && self.kept.last_key_value().is_some_and(|(greatest, _)| key > greatest.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page<'a>(prefix: &'a str, after: &'a str, kept: &[&str]) -> Keys<'a> {
+        let entry = |key: &&str| {
+            let entry = Entry { key: (*key).to_owned(), size: 0, last_modified: None };
+            ((*key).to_owned(), entry)
+        };
+        Keys { prefix, after, room: 2, kept: kept.iter().map(entry).collect(), alone: false }
+    }
+
+    #[test]
+    fn a_folder_is_looked_into_only_if_it_may_hold_a_key_of_the_page() {
+        let started = page("app/", "app/c/5", &[]);
+        for (folder, may_hold) in
+            [("app/b/", false), ("app/c/", true), ("app/d/", true), ("apps/", false)]
+        {
+            assert_eq!(started.may_hold(folder), may_hold, "{folder}");
+        }
+        let full = page("", "", &["b", "d"]);
+        for (folder, may_hold) in [("a/", true), ("c/", true), ("d/", false), ("e/", false)] {
+            assert_eq!(full.may_hold(folder), may_hold, "{folder}");
+        }
+    }
+
+    #[test]
+    fn a_full_page_wants_only_what_is_not_greater_than_its_last_key() {
+        let full = page("", "a", &["b", "d"]);
+        for (key, wants) in [("a", false), ("aa", true), ("c", true), ("d", true), ("da", false)] {
+            assert_eq!(full.wants(key), wants, "{key}");
+        }
+        assert!(page("", "a", &["b"]).wants("z"), "there is room");
+    }
+}

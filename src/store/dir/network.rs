@@ -63,6 +63,10 @@ mod tests {
         assert_eq!(name_of(statfs::NFS_SUPER_MAGIC), Some("NFS"));
         assert_eq!(name_of(statfs::SMB_SUPER_MAGIC), Some("SMB"));
         assert_eq!(name_of(statfs::AFS_SUPER_MAGIC), Some("AFS"));
+        assert_eq!(name_of(statfs::CODA_SUPER_MAGIC), Some("Coda"));
+        assert_eq!(name_of(statfs::NCP_SUPER_MAGIC), Some("NCP"));
+        // From the kernel's fs/ceph/super.h and Lustre's lustre_user.h.
+        assert_eq!((name(0x00c3_6400), name(0x0bd0_0bd0)), (Some("CephFS"), Some("Lustre")));
         for local in [statfs::EXT4_SUPER_MAGIC, statfs::OVERLAYFS_SUPER_MAGIC] {
             assert_eq!(name_of(local), None);
         }
