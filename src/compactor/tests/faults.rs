@@ -105,6 +105,23 @@ async fn requests_without_an_answer_end() {
     }
 }
 
+/// Deletions on their way when a run is stopped: nobody knows whether they took effect.
+#[tokio::test(start_paused = true)]
+async fn a_stopped_run_counts_deletions_without_an_answer_as_failed() {
+    let store = Watched::new(Duration::ZERO, Duration::from_secs(100_000));
+    for number in 1..=2_500 {
+        store.put(&lock(number)).await;
+    }
+    let builder = Compactor::builder(Arc::new(store), "app").keep_epochs(1);
+    let builder = builder.min_age(Duration::ZERO).request_timeout(Duration::from_secs(5));
+    let stop = pause(Duration::from_secs(1));
+    let report = builder.build().unwrap().run_until(stop, |_| {}).await.unwrap();
+    assert!(report.interrupted);
+    assert_eq!((report.deleted, report.failed, report.kept), (0, 2_499, 1), "{report}");
+    let why = report.first_failure.as_deref().unwrap_or_default();
+    assert!(why.contains("no answer within 5s"), "{why}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn runs_at_once_and_at_every_interval_until_the_shutdown() {
     let store = Watched::with_epochs(2, Duration::ZERO).await;

@@ -46,7 +46,7 @@ async fn the_young_stay() {
     let builder = Compactor::builder(Arc::clone(&store) as Arc<dyn Store>, "app").keep_epochs(1);
     let compactor = builder.build().unwrap();
     let report = compactor.run_once().await.unwrap();
-    assert_eq!((report.deleted, report.kept), (5, 4));
+    assert_eq!((report.deleted, report.kept, report.too_young), (5, 4, 3));
     assert_eq!(store.keys().await, locks(6..=9));
     store.clock.advance(Duration::from_secs(1));
     assert_eq!(compactor.run_once().await.unwrap().deleted, 3);
