@@ -33,8 +33,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             .await; // resigns once the work has returned
         match outcome {
             RunOutcome::Completed(Ok(())) => return Ok(()), // there was nothing left to do
-            interrupted => eprintln!("{interrupted:?}; campaigning again"),
+            interrupted => eprintln!("{interrupted:?}; campaigning again in a second"),
         }
+        // Work that fails at once must not take epoch after epoch.
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     }
 }
 

@@ -8,6 +8,7 @@ mod command;
 mod gate;
 
 use std::fs;
+use std::time::Duration;
 
 use bench::{COUNTING, ESCAPING, Guard, POLITE, STUBBORN, escaped, lines, reached};
 use command::{eventually, in_ms, now, number_in, runs, state};
@@ -129,6 +130,28 @@ fn the_end_of_tenure_leaves_no_more_than_the_lease() {
     eventually("all are dead", || !runs(child));
     let said = guard.says();
     assert!(said.contains("killed (SIGKILL)"), "{said}");
+}
+
+/// The guard looked at no deadline while it worked off its orders, each with a walk through /proc:
+/// 2,000 signals let CMD go on for seconds beside its successor.
+#[test]
+fn regression_no_number_of_orders_puts_off_the_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = format!("trap '' HUP; {STUBBORN}");
+    let mut guard = Guard::over(&script, &file);
+    let child = number_in(&file);
+    let kill_at = in_ms(200);
+    guard.lease(now(), kill_at);
+    guard.hears(&["terminated", "watching"]);
+    // These alone took 20 s and more.
+    for _ in 0..20_000 {
+        guard.tell("signal SIGHUP");
+    }
+    guard.hang_up();
+    eventually("all are dead", || !runs(child) && !runs(guard.command));
+    let late = Moment { boot: kill_at.boot + Duration::from_secs(10), ..in_ms(HOUR) };
+    assert!(reached(kill_at) && !reached(late), "killed late");
 }
 
 #[test]

@@ -43,6 +43,7 @@ struct Times {
 /// From when on requests take how long, in milliseconds; ascending.
 type Phases = Vec<(u64, u64)>;
 
+#[allow(clippy::disallowed_methods, reason = "paused time")]
 impl Times {
     fn new(put: Phases, get: Phases) -> Times {
         Times { changed: Instant::now(), put, get }

@@ -188,6 +188,28 @@ async fn a_suspension_is_told_as_one() {
     assert!(gap >= secs(40) && gap < secs(42), "{gap:?}");
 }
 
+/// A suspension was over, and the store refused a dozen renewals in the time that was left: "the
+/// process did not run for 3.1s" was told, and nothing of the store.
+#[tokio::test(start_paused = true)]
+async fn regression_a_store_that_fails_after_a_suspension_is_told() {
+    for (fault, words) in [(Fault::FailBefore, "503"), (Fault::Hang, "no answer within 2s")] {
+        let world = World::new();
+        let (lead, way, clock) = leader_behind(&world).await;
+        clock.suspend(millis(3_100));
+        way.always(fault);
+        let loss = lead.lost().await;
+        let Loss::LeaseEnded { last_error: Some(error) } = &loss else { panic!("{loss}") };
+        assert!(error.to_string().contains(words), "{fault:?}: {error}");
+    }
+    // With no time for a request after it, it was the suspension.
+    let world = World::new();
+    let (lead, way, clock) = leader_behind(&world).await;
+    way.always(Fault::Hang);
+    clock.suspend(VALIDITY - millis(500));
+    let loss = lead.lost().await;
+    assert!(matches!(loss, Loss::Suspended { gap } if gap >= secs(9)), "{loss}");
+}
+
 /// The work looks first when a machine wakes up, before the driver has run.
 #[tokio::test(start_paused = true)]
 async fn regression_a_suspension_found_by_a_check_is_told_as_one() {

@@ -78,8 +78,8 @@ impl fmt::Display for NoRoom {
 
 impl std::error::Error for NoRoom {}
 
-/// Without the rest of a division.
-fn in_ms(duration: Duration) -> FormattedDuration {
+/// Without the rest of a division: in whole milliseconds, cut.
+pub fn in_ms(duration: Duration) -> FormattedDuration {
     format_duration(
         duration
             .saturating_sub(Duration::from_nanos(u64::from(duration.subsec_nanos()) % 1_000_000)),

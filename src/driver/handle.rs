@@ -54,6 +54,8 @@ struct Held {
     end: Moment,
     pulse: Pulse,
     last_error: Option<Error>,
+    /// When the last request was sent, on the boot clock, that had its time and failed.
+    failed: Option<Duration>,
 }
 
 impl Lead {
@@ -67,7 +69,7 @@ impl Lead {
     ) -> Lead {
         let (status, _) = watch::channel(Status::Safe);
         let pulse = Pulse::new(process.now());
-        let lease = Mutex::new(Held { end, pulse, last_error: None });
+        let lease = Mutex::new(Held { end, pulse, last_error: None, failed: None });
         let events = Listeners::default();
         let work = OnceLock::new();
         Lead { epoch, candidate, validity, process, status, events, lease, work, leading }
@@ -213,14 +215,20 @@ impl Lead {
             return Loss::WallClockAhead { by };
         }
         let gap = held.pulse.longest_gap();
-        if gap > self.look_interval() + self.validity / 5 {
+        // After a gap that left time for renewals which failed, it was the store.
+        let tried_since = held.failed.is_some_and(|sent| sent >= held.pulse.gap_over());
+        if gap > self.look_interval() + self.validity / 5 && !tried_since {
             return Loss::Suspended { gap };
         }
         Loss::LeaseEnded { last_error: held.last_error.clone() }
     }
 
-    pub(super) fn failed(&self, error: Option<&Error>) {
-        self.held().last_error = error.cloned();
+    /// What a request came to: no error takes the last one back. `sent` is when it was sent, on the
+    /// boot clock, if it was given up for nothing but the request timeout.
+    pub(super) fn failed(&self, error: Option<&Error>, sent: Option<Duration>) {
+        let mut held = self.held();
+        held.last_error = error.cloned();
+        held.failed = error.and(sent.or(held.failed));
     }
 
     /// Ends the leadership for this reason, unless it has ended for another.
@@ -241,7 +249,8 @@ impl Lead {
 
     /// The lease goes on until `end`. A loss stays one: while resigning nobody is told.
     pub(super) fn extended(&self, end: Moment) {
-        *self.held() = Held { end, pulse: Pulse::new(self.process.now()), last_error: None };
+        let pulse = Pulse::new(self.process.now());
+        *self.held() = Held { end, pulse, last_error: None, failed: None };
         self.status.send_if_modified(|status| {
             let was_at_risk = matches!(status, Status::AtRisk);
             if was_at_risk {

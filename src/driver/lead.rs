@@ -91,7 +91,8 @@ impl Driver {
                     }
                     // What was given up for another attempt has had its pause.
                     retry_at = given_up.then_some(now);
-                    lead.failed(self.last_error.as_ref());
+                    let had_its_time = took < limit || limit >= self.cx.config.request_timeout;
+                    lead.failed(self.last_error.as_ref(), had_its_time.then_some(sent));
                     if lead.has_ended() {
                         continue;
                     }

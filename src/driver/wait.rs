@@ -70,11 +70,13 @@ pub(crate) async fn within<T>(
 pub(crate) struct Pulse {
     last: Duration,
     longest_gap: Duration,
+    /// When the longest gap was over.
+    gap_over: Duration,
 }
 
 impl Pulse {
     pub(crate) fn new(now: Moment) -> Pulse {
-        Pulse { last: now.boot, longest_gap: Duration::ZERO }
+        Pulse { last: now.boot, longest_gap: Duration::ZERO, gap_over: now.boot }
     }
 
     /// The longest time between two looks at the boot clock since it was made.
@@ -82,8 +84,16 @@ impl Pulse {
         self.longest_gap
     }
 
+    /// When that was over, on the boot clock.
+    pub(crate) fn gap_over(&self) -> Duration {
+        self.gap_over
+    }
+
     pub(crate) fn beat(&mut self, now: Moment) {
-        self.longest_gap = self.longest_gap.max(now.boot.saturating_sub(self.last));
+        let gap = now.boot.saturating_sub(self.last);
+        if gap > self.longest_gap {
+            (self.longest_gap, self.gap_over) = (gap, now.boot);
+        }
         self.last = now.boot;
     }
 }

@@ -95,7 +95,7 @@ fn the_table_tells_who_led_when_and_how_long_nobody_did() {
         "\nlongest gap  ",
         ", after epoch 95\n",
         "\nnot known    ~20s (at least 0s, at most 21s): epochs are missing or unreadable\n",
-        "\ncompacted    epochs 1 to 90 are not there any more\n",
+        "\nmissing      epochs 1 to 90 are not there: compacted, or skipped by a restore\n",
         "\nrequests     6",
     ] {
         assert!(rest.contains(told), "{told:?} is not in {rest}");

@@ -149,7 +149,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(orders) = &mut self.orders {
             // An error says that it has ended.
-            let _ = writeln!(orders, "lease 0 0 0 0");
+            let _ = writeln!(orders, "lease 0 0 0 0 0 0");
         }
         self.hang_up();
         let _ = command::ended(&mut self.child);

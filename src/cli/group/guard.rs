@@ -82,6 +82,9 @@ struct Guard<S> {
     /// CMD has ended by itself, and the rest is told to end.
     ending: bool,
     hung_up: bool,
+    /// The signals to pass on, each once, and by how many orders.
+    signals: Vec<Signal>,
+    signal_orders: u32,
     killed: bool,
     pace: KillPace,
     childless: bool,
@@ -98,6 +101,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             asked: false,
             ending: false,
             hung_up: false,
+            signals: Vec::new(),
+            signal_orders: 0,
             killed: false,
             pace: KillPace::default(),
             childless: false,
@@ -150,6 +155,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             if self.is_gone() {
                 break;
             }
+            self.pass_signals_on();
             let mut event = events.recv_timeout(pause).ok();
             while let Some(one) = event {
                 answer |= matches!(one, Event::Order(Order::Lease(_)));
@@ -163,18 +169,18 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
+    /// Takes no longer than a moment, as any number may be handled before the next look.
     fn handle(&mut self, event: Event) {
         match event {
             Event::Order(Order::Lease(deadlines)) if !self.hung_up => self.set(deadlines),
             Event::Order(Order::Signal(signal)) => {
-                self.asked |= signal != Signal::SIGHUP;
-                self.signal_group(signal, &self.living());
-                self.report(Report::Signalled);
+                self.signal_orders = self.signal_orders.saturating_add(1);
+                // The kernel merges what is pending, too.
+                if !self.signals.contains(&signal) {
+                    self.signals.push(signal);
+                }
             }
-            Event::Order(Order::EndRest) => {
-                self.ending = true;
-                self.ask_to_end();
-            }
+            Event::Order(Order::EndRest) => self.ending = true,
             Event::Reaped(pid, status) => {
                 self.told.remove(&pid);
                 if self.group.is_some_and(|group| group.leader() == pid) {
@@ -185,6 +191,20 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             // A second start is as garbled as any line.
             Event::HungUp | Event::Order(_) => self.hang_up(),
         }
+    }
+
+    /// Passes on what was ordered: after a look at the deadlines, as this one looks at all processes.
+    fn pass_signals_on(&mut self) {
+        if self.signal_orders == 0 {
+            return;
+        }
+        let living = self.living();
+        for signal in std::mem::take(&mut self.signals) {
+            self.asked |= signal != Signal::SIGHUP;
+            self.signal_group(signal, &living);
+        }
+        let orders = std::mem::take(&mut self.signal_orders);
+        self.report(Report::Signalled(orders));
     }
 
     fn set(&mut self, deadlines: Deadlines) {
@@ -215,11 +235,14 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             None => {}
         }
         let pause = self.timer.next_look(now);
-        if self.ending || self.timer.is_at_risk() {
+        if self.ending {
+            self.ask_to_end();
+        } else if self.timer.is_at_risk() {
             self.ask_orphans_to_end(&self.living());
-            return pause.min(LOOK_FOR_ORPHANS_EVERY);
+        } else {
+            return pause;
         }
-        pause
+        pause.min(LOOK_FOR_ORPHANS_EVERY)
     }
 
     /// Sends SIGKILL to all, again and again, as a process may fork at any moment.

@@ -36,8 +36,8 @@ pub enum Report {
     TooLate,
     /// CMD runs, in this process group.
     Started(GroupId),
-    /// The signal was passed on.
-    Signalled,
+    /// So many orders to pass a signal on have been carried out.
+    Signalled(u32),
     /// The group was sent SIGTERM, as the lease was at risk.
     Terminated,
     /// Living processes were sent SIGKILL.
@@ -117,7 +117,7 @@ impl fmt::Display for Report {
             Report::Watching => f.write_str("watching"),
             Report::TooLate => f.write_str("too-late"),
             Report::Started(group) => write!(f, "started {group}"),
-            Report::Signalled => f.write_str("signalled"),
+            Report::Signalled(orders) => write!(f, "signalled {orders}"),
             Report::Terminated => f.write_str("terminated"),
             Report::Killed => f.write_str("killed"),
             Report::Ended(status) => write!(f, "ended {status}"),
@@ -134,7 +134,7 @@ impl FromStr for Report {
             ("watching", "") => Some(Report::Watching),
             ("too-late", "") => Some(Report::TooLate),
             ("started", group) => group.parse().ok().and_then(GroupId::new).map(Report::Started),
-            ("signalled", "") => Some(Report::Signalled),
+            ("signalled", orders) => orders.parse().ok().map(Report::Signalled),
             ("terminated", "") => Some(Report::Terminated),
             ("killed", "") => Some(Report::Killed),
             ("ended", status) => status.parse().ok().map(Report::Ended),
@@ -188,7 +188,7 @@ mod tests {
             Report::Watching,
             Report::TooLate,
             Report::Started(group),
-            Report::Signalled,
+            Report::Signalled(7),
             Report::Terminated,
             Report::Killed,
             Report::Ended(256),

@@ -23,8 +23,8 @@ use super::{GroupEnd, Left, Phase, Stop};
 const SILENT_AFTER: Duration = Duration::from_secs(1);
 /// A guard that does not answer for so long was stopped: it does next to nothing else.
 const STOPPED_AFTER: Duration = Duration::from_secs(5);
-/// More signals that the guard has not answered are not passed on.
-const MAX_SIGNALS: u32 = 64;
+/// More signals that the guard has not answered wait.
+const MAX_SIGNALS: u32 = 16;
 const KILL_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 pub struct Supervisor {
@@ -45,8 +45,9 @@ pub struct Supervisor {
     /// The guard has not answered the last deadlines yet. One at a time, and few signals, so that
     /// the pipe to a stopped guard never fills: then nothing would kill CMD in its place.
     unanswered: bool,
-    /// Signals that the guard has not answered yet.
+    /// Signals that the guard has not answered yet, and those that wait until it has.
     signals: u32,
+    waiting: Vec<Signal>,
     /// Since when, by the boot clock, the deadlines are unanswered at every look.
     unanswered_since: Option<Duration>,
     /// Since when, by the boot clock, no descendant has been seen alive.
@@ -81,6 +82,7 @@ impl Supervisor {
             standby_lost: false,
             unanswered: false,
             signals: 0,
+            waiting: Vec::new(),
             unanswered_since: None,
             lifeless_since: None,
             abandoned: false,
@@ -135,7 +137,10 @@ impl Supervisor {
         let pause = self.look();
         tokio::select! {
             heard = self.guard.hear() => match heard {
-                Heard::Report(report) => self.heard(report),
+                Heard::Report(report) => {
+                    self.heard(report);
+                    self.pass_signals_on().await;
+                }
                 Heard::Silence => self.lose_guard("the guard"),
                 Heard::Exit(status) => self.standby_ended(status).await,
             },
@@ -226,14 +231,23 @@ impl Supervisor {
     }
 
     async fn pass_on(&mut self, order: Order) {
-        if let Order::Signal(signal) = order {
-            if self.signals >= MAX_SIGNALS {
-                warn!(%signal, "the guard does not answer: this signal is not passed on");
-                return;
+        match order {
+            // Once, if many wait: the kernel merges what is pending, too.
+            Order::Signal(signal) if self.waiting.contains(&signal) => {}
+            Order::Signal(signal) => {
+                self.waiting.push(signal);
+                self.pass_signals_on().await;
             }
-            self.signals += 1;
+            order => self.tell(order).await,
         }
-        self.tell(order).await;
+    }
+
+    async fn pass_signals_on(&mut self) {
+        while self.signals < MAX_SIGNALS && !self.waiting.is_empty() {
+            let signal = self.waiting.remove(0);
+            self.signals += 1;
+            self.tell(Order::Signal(signal)).await;
+        }
     }
 
     async fn tell(&mut self, order: Order) {
@@ -244,7 +258,7 @@ impl Supervisor {
     fn heard(&mut self, report: Report) {
         match report {
             Report::Watching => self.unanswered = false,
-            Report::Signalled => self.signals = self.signals.saturating_sub(1),
+            Report::Signalled(orders) => self.signals = self.signals.saturating_sub(orders),
             Report::TooLate => {
                 self.stop = Some(Stop::Killed);
                 error!(outcome = "killed", "CMD was not started: its lease had ended");

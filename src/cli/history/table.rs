@@ -131,7 +131,7 @@ fn summary(history: &History, lines: &mut Vec<String>) {
         let why = "a single object keeps no history: this is the epoch that stands in it";
         line("note", why.to_owned());
     } else if !history.holes.is_empty() {
-        line("compacted", holes(&history.holes));
+        line("missing", holes(&history.holes));
     }
     if history.left_out > 0 {
         line("left out", format!("{} older epochs; see --limit and --since", history.left_out));
@@ -147,8 +147,10 @@ fn holes(holes: &[Hole]) -> String {
     let each = each.collect::<Vec<_>>().join(", ");
     let are = if holes.len() == 1 && holes[0].first == holes[0].last { "is" } else { "are" };
     match holes.len().saturating_sub(SHOWN_HOLES) {
-        0 => format!("{each} {are} not there any more"),
-        more => format!("{each} and {more} more stretches are not there any more"),
+        0 => format!("{each} {are} not there: compacted, or skipped by a restore"),
+        more => format!(
+            "{each} and {more} more stretches are not there: compacted, or skipped by a restore"
+        ),
     }
 }
 

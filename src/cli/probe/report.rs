@@ -293,7 +293,9 @@ fn missed(one_in: u32, races: u32) -> f64 {
 
 fn no_fault_seen(races: u32) -> String {
     let each = power(races).into_iter().map(|Power { one_in, missed }| {
-        let of = format!("one that shows in 1 of {one_in} races with probability {missed:.2}");
+        // Never "1.00": that would be certain.
+        let missed = format!("{:.2}", missed.min(0.99));
+        let of = format!("one that shows in 1 of {one_in} races with probability {missed}");
         if one_in == ONE_IN[0] { of.replacen("one that", "a fault that", 1) } else { of }
     });
     format!(

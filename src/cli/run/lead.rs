@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
-use humantime::format_duration;
 use nix::sys::signal::Signal;
 use tenure::{Ended, Leadership, LeadershipEvent, Loss};
 use tracing::{info, warn};
@@ -16,7 +15,7 @@ use super::shown;
 use crate::cli::exit::{self, Failure};
 use crate::cli::group::{Deadlines, Group, Left, Stop, Tenure};
 use crate::cli::health::Health;
-use crate::cli::margins::Margins;
+use crate::cli::margins::{Margins, in_ms};
 use crate::cli::pause;
 use crate::cli::print::plain;
 use crate::cli::signals::{self, Signals};
@@ -245,7 +244,7 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
             return left;
         }
         self.group.kill();
-        let grace = format_duration(grace);
+        let grace = in_ms(grace);
         warn!(
             "CMD has ended, and processes that it left behind have not within {grace}: they are \
              killed"

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use super::folder::{Access, Root};
+use super::folder::{Access, Root, work_folder};
+use super::unsynced::Mark;
 use super::write::{self, Condition};
 use super::{GetOutcome, PutOutcome, StoreError, delete, get, listing};
 use crate::store::{ETag, Happened, StoreErrorKind};
@@ -276,6 +277,35 @@ fn the_settled_object_keeps_its_version_and_its_date() {
     scene.get("a").expect("read");
     assert_eq!((scene.seen("a"), date()), (bytes, before.0));
     assert_ne!(fs::metadata(&path).expect("there").ino(), before.1, "written once more");
+}
+
+#[test]
+fn a_write_that_changed_nothing_leaves_an_older_mark() {
+    let scene = Scene::new();
+    scene.folders(&[Fate::Fails]);
+    maybe(scene.put("a", "one", None));
+    let work = work_folder(&super::Folder::root(&scene.root).expect("there")).expect("there");
+    for (key, left) in [("a", 1), ("b", 1)] {
+        Mark::set(&work, key).expect("set").withdraw();
+        assert_eq!(marks(&scene), left, "{key}");
+    }
+    scene.get("a").expect("read");
+    scene.is_on_the_disk("a", "it was read");
+}
+
+#[test]
+fn a_removal_that_fails_leaves_the_mark() {
+    let scene = Scene::new();
+    scene.folders(&[Fate::Fails]);
+    maybe(scene.put("a", "one", None));
+    let path = scene.root.path.join("a");
+    fs::remove_file(&path).expect("by hand");
+    fs::create_dir(&path).expect("in the way");
+    let outcome = delete::delete(&scene.root, &["a".to_owned()]).expect("answered");
+    assert_eq!((outcome.deleted, outcome.failed.len(), marks(&scene)), (0, 1, 1));
+    fs::remove_dir(&path).expect("by hand");
+    let outcome = delete::delete(&scene.root, &["a".to_owned()]).expect("answered");
+    assert_eq!((outcome.deleted, marks(&scene)), (1, 0));
 }
 
 #[test]
