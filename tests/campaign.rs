@@ -237,9 +237,12 @@ async fn regression_a_campaign_goes_on_after_a_grant_without_a_lease() {
 async fn a_grant_is_reported_with_a_third_of_the_lease_left() {
     let world = World::new();
     // The create lands at once and is heard of only seven seconds later.
-    world.store.on(Call::List).skip(1).times(4).fault(Fault::Hang);
+    world.store.on(Call::List).skip(1).times(3).fault(Fault::Hang);
     let lead = world.leader("a").await;
     assert!(lead.remaining() >= VALIDITY / 3, "{:?}", lead.remaining());
+    let calls = world.store.take_calls();
+    let renewals = calls.iter().filter(|call| **call == Call::Replace).count();
+    assert_eq!((lead.epoch().get(), renewals), (1, 1), "renewed, not given up: {calls:?}");
     let suspended = world.node("b").build().unwrap();
     lead.resign().await.unwrap();
     world.store.on(Call::List).skip(1).fault(Fault::Slow(millis(1_500)));
@@ -249,6 +252,45 @@ async fn a_grant_is_reported_with_a_third_of_the_lease_left() {
         clock.suspend(millis(7_000));
     });
     assert!(lead.remaining() >= VALIDITY / 3, "{:?}", lead.remaining());
+}
+
+/// While the confirmation is on its way, another call of the same election sees a greater epoch, of a
+/// peer that does not seal.
+#[tokio::test(start_paused = true)]
+async fn a_grant_below_what_the_election_has_seen_is_not_reported() {
+    let world = World::new();
+    let election = world.node("a").build().unwrap();
+    // Listed before the peer's epoch was there, answered after.
+    world.store.on(Call::List).skip(1).fault(Fault::AnswerLate(secs(1)));
+    let campaign = {
+        let election = election.clone();
+        tokio::spawn(async move { elect(&election).await })
+    };
+    wait(millis(500)).await;
+    world.put("lock-0000000002.json", r#"{"expired":false,"validity_ms":10000}"#).await;
+    assert_eq!(election.leader().await.unwrap().unwrap().epoch.get(), 2);
+    assert_eq!(campaign.await.unwrap().epoch().get(), 3, "once the peer's epoch has lapsed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_new_leader_that_is_followed_is_told() {
+    let world = World::new();
+    let election = world.node("a").poll_interval(secs(5)).build().unwrap();
+    let mut events = election.events();
+    let first = world.leader("b").await;
+    let follow = tokio::spawn(async move { elect(&election).await });
+    wait(secs(1)).await;
+    first.resign().await.unwrap();
+    let second = world.leader("c").await;
+    wait(secs(12)).await;
+    follow.abort();
+    let followed = |event: CampaignEvent| match event {
+        CampaignEvent::Following(leader) => Some((leader.epoch.get(), leader.name().to_owned())),
+        _ => None,
+    };
+    let told: Vec<_> = ready(&mut events).await.into_iter().filter_map(followed).collect();
+    assert_eq!(told, [(1, "b".to_owned()), (2, "c".to_owned())]);
+    drop(second);
 }
 
 #[tokio::test(start_paused = true)]

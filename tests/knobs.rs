@@ -9,7 +9,7 @@ use serde_json::json;
 use support::fault_store::{Call, Fault};
 use support::time::{TestClock, millis, process, secs, timed, wait, within};
 use support::world::{TAKEOVER, VALIDITY, World, elect, elected, held, ready};
-use tenure::{ErrorKind, LeadershipEvent, Loss};
+use tenure::{Depose, ErrorKind, LeadershipEvent, Loss};
 
 #[tokio::test(start_paused = true)]
 async fn a_unique_name_takes_over_from_its_predecessor_at_once() {
@@ -235,6 +235,43 @@ async fn regression_slewed_clocks_never_make_two_lead() {
         assert_eq!(next.epoch().get(), 2);
         assert!(lead.check().is_err(), "seed {seed}: both lead");
     }
+}
+
+/// A follower that polls as seldom as it may waits for nearly the whole lease by its boot clock alone,
+/// which is slewed; what it does then must wait for the other clocks.
+#[tokio::test(start_paused = true)]
+async fn what_is_due_by_a_slewed_clock_waits_for_the_others() {
+    const VALIDITY: Duration = Duration::from_secs(30);
+    for seed in 0..40 {
+        for deposed in [false, true] {
+            let world = World::new();
+            let way = world.another_way();
+            let leader = world.node_behind(&way, &TestClock::new(), "a").validity(VALIDITY);
+            let lead = elect(&leader.build().unwrap()).await;
+            let follower = world.node_on(&TestClock::slewed(83_333), "b").validity(VALIDITY);
+            let election = follower.poll_interval(VALIDITY).build().unwrap();
+            let follow = tokio::spawn(async move { elect(&election).await });
+            wait(millis(12_000 + seed * 437)).await;
+            // Cut off, so it believes in its lease to its end.
+            way.always(Fault::Hang);
+            if deposed {
+                let operator = world.node("operator").build().unwrap();
+                operator.depose(Depose::default()).await.unwrap();
+            }
+            assert_eq!(follow.await.unwrap().epoch().get(), 2);
+            assert!(lead.check().is_err(), "seed {seed}, deposed {deposed}: both lead");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_takeover_delay_is_kept_by_all_clocks() {
+    let world = World::new();
+    let follower = world.node_on(&TestClock::slewed(83_333), "b");
+    let election = follower.takeover_delay(secs(100)).build().unwrap();
+    drop(world.leader("a").await);
+    let (took, _) = timed(elect(&election)).await;
+    assert!(took >= VALIDITY + secs(100), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -210,6 +210,20 @@ async fn regression_a_store_that_fails_after_a_suspension_is_told() {
     assert!(matches!(loss, Loss::Suspended { gap } if gap >= secs(9)), "{loss}");
 }
 
+/// A lease of 2 s is looked at five times a second, so a stop of 1.3 s is noticed as one.
+#[tokio::test(start_paused = true)]
+async fn short_leases_are_looked_at_more_often() {
+    let world = World::new();
+    let (way, clock) = (world.another_way(), TestClock::new());
+    let node = world.node_behind(&way, &clock, "a").validity(secs(2));
+    let lead = elect(&node.build().unwrap()).await;
+    way.always(Fault::Hang);
+    wait(millis(500)).await;
+    clock.suspend(millis(1_300));
+    let loss = lead.lost().await;
+    assert!(matches!(loss, Loss::Suspended { gap } if gap >= millis(1_300)), "{loss}");
+}
+
 /// The work looks first when a machine wakes up, before the driver has run.
 #[tokio::test(start_paused = true)]
 async fn regression_a_suspension_found_by_a_check_is_told_as_one() {

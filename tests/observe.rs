@@ -104,6 +104,29 @@ async fn regression_an_observer_that_slept_looks_before_it_calls_a_leader_dead()
     assert!(told.is_none(), "{told:?}");
 }
 
+/// How long a silence may be, the last leader's validity says, and not the observer's own.
+#[tokio::test(start_paused = true)]
+async fn while_the_store_is_silent_a_leader_is_told_of_until_its_lapse() {
+    let world = World::new();
+    let long = world.node("a").validity(secs(60)).build().unwrap();
+    let _a = elect(&long).await;
+    let way = world.another_way();
+    let mut seen = world.node_behind(&way, &world.clock, "o").build().unwrap().observe();
+    assert_eq!(next(&mut seen).await.1, "a 1");
+    way.always(Fault::FailBefore);
+    let (took, told) = next(&mut seen).await;
+    assert_eq!(told, "Unknown");
+    assert!(took > secs(50) && took < secs(70), "{took:?}");
+
+    let world = World::new();
+    world.put("lock-0000000001.json", r#"{"expired":false}"#).await;
+    let mut seen = world.node("o").build().unwrap().observe();
+    assert_eq!(next(&mut seen).await.1, "- 1");
+    world.store.always(Fault::FailBefore);
+    let told = within(VALIDITY * 10, seen.next()).await;
+    assert!(told.is_none(), "a leader that says no validity never lapses: {told:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_short_outage_is_no_news() {
     let world = World::new();

@@ -291,3 +291,30 @@ fn wall_clock_ahead(end: Moment, now: Moment) -> Option<Duration> {
     };
     (!boot.is_zero() && !raw.is_zero() && !gained.is_zero()).then_some(gained)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wall_clock_is_the_reason_only_if_no_other_clock_ended_the_lease() {
+        let at = |boot, raw, wall| {
+            let [boot, raw, wall] = [boot, raw, wall].map(Duration::from_secs);
+            Moment { boot, raw, wall }
+        };
+        let end = at(10, 10, 10);
+        for (now, ahead) in [
+            (at(4, 4, 12), Some(8)),
+            (at(4, 4, 10), Some(6)),
+            (at(4, 4, 7), Some(3)),
+            (at(4, 4, 4), None),
+            (at(4, 4, 2), None),
+            (at(10, 4, 12), None),
+            (at(4, 10, 12), None),
+            (at(11, 4, 12), None),
+            (at(4, 11, 12), None),
+        ] {
+            assert_eq!(wall_clock_ahead(end, now), ahead.map(Duration::from_secs), "{now:?}");
+        }
+    }
+}

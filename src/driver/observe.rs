@@ -191,8 +191,8 @@ impl Driver {
                 }
                 Step::Failed(failure) => return Err(self.explain(failure)),
                 Step::Wait(Wait::Retry) => match self.last_error.take() {
-                    Some(error) if self.failures > 0 => return Err(error),
-                    _ => {
+                    Some(error) => return Err(error),
+                    None => {
                         sleep(&self.cx.process, self.retry_delay(LOOK_AGAIN)).await;
                         self.machine.handle(Input::Resume);
                     }

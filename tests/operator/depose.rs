@@ -286,6 +286,38 @@ async fn what_certainly_failed_is_an_error_that_says_so() {
 
 /// A renewal before the seal makes the store refuse it; the next is made of the newer record.
 #[tokio::test(start_paused = true)]
+async fn what_only_reads_is_tried_three_times() {
+    for layout in LAYOUTS {
+        for (call, failures) in
+            [(Call::List, 2), (Call::List, 3), (Call::Get, 2), (Call::Get, 3), (Call::Get, 9)]
+        {
+            if layout == Layout::SingleObject && call == Call::List {
+                continue;
+            }
+            let scene = Scene::new(layout);
+            let _lead = scene.leader("a").await;
+            let way = scene.another_way();
+            way.on(call).times(failures).fault(Fault::FailBefore);
+            let operator = scene.behind(&way, "ann").build().unwrap();
+            let outcome = operator.depose(Depose::default()).await;
+            let asked = way.take_calls().iter().filter(|asked| **asked == call).count();
+            let what = format!("{layout:?}, {call:?} fails {failures} times: {outcome:?}");
+            if failures < 3 {
+                assert!(matches!(outcome, Ok(Deposed::Sealed { .. })), "{what}");
+            } else {
+                assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Unavailable, "{what}");
+                assert_eq!(asked, 3, "{what}");
+            }
+            let scene = Scene::new(layout);
+            let _lead = scene.leader("a").await;
+            scene.store.on(call).fault(Fault::Denied);
+            let error = scene.election("ann").depose(Depose::default()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::AccessDenied, "not tried again");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_renewal_race_is_tried_again_a_few_times() {
     for layout in LAYOUTS {
         for (renewals, wins) in [(1, true), (4, true), (5, false), (50, false)] {

@@ -34,6 +34,8 @@ pub enum Fault {
     HangAfter,
     /// Answers this late; the effect comes at the end.
     Slow(Duration),
+    /// Takes effect now, and is answered this late.
+    AnswerLate(Duration),
     /// A transient error now; the effect comes this much later.
     Late(Duration),
     Denied,
@@ -240,6 +242,11 @@ async fn around<T>(
         Some(Fault::Slow(delay)) => {
             wait(delay).await;
             call.await
+        }
+        Some(Fault::AnswerLate(delay)) => {
+            let answer = call.await;
+            wait(delay).await;
+            answer
         }
         Some(Fault::Denied) => failed(StoreErrorKind::AccessDenied, "403 AccessDenied"),
         Some(Fault::NoSuchStore) => failed(StoreErrorKind::NoSuchStore, "404 NoSuchBucket"),

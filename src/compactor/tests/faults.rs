@@ -1,5 +1,7 @@
 //! Settings out of bounds, stores that fail, and runs in a loop.
 
+use futures::future::{BoxFuture, FutureExt as _};
+
 use super::*;
 
 fn memory() -> Arc<dyn Store> {
@@ -120,6 +122,111 @@ async fn a_stopped_run_counts_deletions_without_an_answer_as_failed() {
     assert_eq!((report.deleted, report.failed, report.kept), (0, 2_499, 1), "{report}");
     let why = report.first_failure.as_deref().unwrap_or_default();
     assert!(why.contains("no answer within 5s"), "{why}");
+}
+
+/// Deletes nothing, and says so.
+#[derive(Debug)]
+struct Keeps(Arc<Watched>);
+
+#[async_trait]
+impl Store for Keeps {
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+        self.0.list(prefix, after, limit).await
+    }
+
+    async fn get(&self, _: &str, _: Option<ETag>, _: usize) -> Result<GetOutcome, StoreError> {
+        unreachable!("a compactor reads nothing")
+    }
+
+    async fn create(&self, _: &str, _: Bytes) -> Result<PutOutcome, StoreError> {
+        unreachable!("a compactor writes nothing")
+    }
+
+    async fn replace(&self, _: &str, _: Bytes, _: ETag) -> Result<PutOutcome, StoreError> {
+        unreachable!("a compactor writes nothing")
+    }
+
+    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+        let failed = keys.into_iter().map(|key| (key, "held".to_owned())).collect();
+        Ok(DeleteOutcome { deleted: 0, failed })
+    }
+
+    fn describe(&self) -> String {
+        "keeps all".to_owned()
+    }
+}
+
+/// What a run logs, as lines.
+async fn logged(run: impl Future<Output = Result<Report, Error>>) -> String {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let writer = Arc::clone(&log);
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_ansi(false)
+        .without_time()
+        .with_writer(move || Log(Arc::clone(&writer)))
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let _ = run.await;
+    String::from_utf8(std::mem::take(&mut *log.lock().unwrap())).expect("text")
+}
+
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_outcome_of_a_run_has_its_line_and_level() {
+    let watched = async |epochs| Watched::with_epochs(epochs, Duration::ZERO).await;
+    let never = future::pending::<()>;
+    let told = async |store: Arc<dyn Store>, stop: BoxFuture<'static, ()>| {
+        let compactor = compactor(store, 1);
+        logged(async move { compactor.run_until(stop, |_| {}).await }).await
+    };
+    let last = watched(3).await;
+    last.put(&lock(9_999_999_999)).await;
+    let slow = Watched::with_epochs(3, Duration::from_secs(1)).await;
+    for (told, level, line, outcome) in [
+        (told(watched(3).await, never().boxed()).await, "INFO", "compacted", "compacted"),
+        (told(watched(1).await, never().boxed()).await, "DEBUG", "nothing to compact", "nothing"),
+        (
+            told(Arc::new(Keeps(watched(3).await)), never().boxed()).await,
+            "WARN",
+            "some epochs could not be deleted",
+            "incomplete",
+        ),
+        (
+            told(last, never().boxed()).await,
+            "WARN",
+            "stopped: the newest is the last epoch",
+            "last_epoch",
+        ),
+        (
+            told(slow, future::ready(()).boxed()).await,
+            "INFO",
+            "compaction interrupted",
+            "interrupted",
+        ),
+        (
+            told(Arc::new(failing(vec![StoreErrorKind::Transient])), never().boxed()).await,
+            "WARN",
+            "compaction ended early",
+            "error",
+        ),
+    ] {
+        let words = format!("outcome=\"{outcome}\"");
+        let lines: Vec<&str> = told.lines().filter(|told| told.contains(&words)).collect();
+        let [told] = lines[..] else { panic!("{outcome} is not one line of {told}") };
+        assert!(told.contains(level) && told.contains(line), "{outcome}: {told}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
