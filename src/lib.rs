@@ -106,6 +106,8 @@
 //! Without any of them: memory, a local directory, and stores of your own.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+// Clocks move between two looks, so the difference of two of their readings has no sign.
+#![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
 // The support of the integration tests serves the unit tests, too.
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The command `tenure`.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
 mod cli;
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use support::fault_store::{Call, Fault};
 use support::time::{millis, secs, timed, wait, within};
 use support::world::{TAKEOVER, VALIDITY, World, elect, elected, held, key, name, ready};
-use tenure::{CampaignEvent, ErrorKind, LeadershipEvent, Loss};
+use tenure::{CampaignEvent, Depose, ErrorKind, Layout, LeadershipEvent, Loss};
 
 #[tokio::test(start_paused = true)]
 async fn elects_renews_resigns_and_elects_the_next() {
@@ -254,6 +254,22 @@ async fn a_grant_is_reported_with_a_third_of_the_lease_left() {
     assert!(lead.remaining() >= VALIDITY / 3, "{:?}", lead.remaining());
 }
 
+/// Its lease has too little left, and the renewal finds the epoch sealed by an operator.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_is_deposed_before_it_is_reported_is_none() {
+    let world = World::new();
+    let way = world.another_way();
+    way.on(Call::List).skip(1).times(3).fault(Fault::Hang);
+    let election = world.node_behind(&way, &world.clock, "a").build().unwrap();
+    let campaign = tokio::spawn(async move { elect(&election).await });
+    wait(secs(3)).await;
+    let operator = world.node("operator").build().unwrap();
+    operator.depose(Depose::default().force(true)).await.unwrap();
+    let lead = campaign.await.unwrap();
+    assert_eq!(lead.epoch().get(), 2);
+    assert_eq!(world.record(1).await["sealed_by"], "operator");
+}
+
 /// While the confirmation is on its way, another call of the same election sees a greater epoch, of a
 /// peer that does not seal.
 #[tokio::test(start_paused = true)]
@@ -274,23 +290,27 @@ async fn a_grant_below_what_the_election_has_seen_is_not_reported() {
 
 #[tokio::test(start_paused = true)]
 async fn each_new_leader_that_is_followed_is_told() {
-    let world = World::new();
-    let election = world.node("a").poll_interval(secs(5)).build().unwrap();
-    let mut events = election.events();
-    let first = world.leader("b").await;
-    let follow = tokio::spawn(async move { elect(&election).await });
-    wait(secs(1)).await;
-    first.resign().await.unwrap();
-    let second = world.leader("c").await;
-    wait(secs(12)).await;
-    follow.abort();
-    let followed = |event: CampaignEvent| match event {
-        CampaignEvent::Following(leader) => Some((leader.epoch.get(), leader.name().to_owned())),
-        _ => None,
-    };
-    let told: Vec<_> = ready(&mut events).await.into_iter().filter_map(followed).collect();
-    assert_eq!(told, [(1, "b".to_owned()), (2, "c".to_owned())]);
-    drop(second);
+    for layout in [Layout::EpochFiles, Layout::SingleObject] {
+        let world = World::new();
+        let election = world.node("a").layout(layout).poll_interval(secs(5)).build().unwrap();
+        let mut events = election.events();
+        let first = elect(&world.node("b").layout(layout).build().unwrap()).await;
+        let follow = tokio::spawn(async move { elect(&election).await });
+        wait(secs(1)).await;
+        first.resign().await.unwrap();
+        let second = elect(&world.node("c").layout(layout).build().unwrap()).await;
+        wait(secs(12)).await;
+        follow.abort();
+        let followed = |event: CampaignEvent| match event {
+            CampaignEvent::Following(leader) => {
+                Some((leader.epoch.get(), leader.name().to_owned()))
+            }
+            _ => None,
+        };
+        let told: Vec<_> = ready(&mut events).await.into_iter().filter_map(followed).collect();
+        assert_eq!(told, [(1, "b".to_owned()), (2, "c".to_owned())], "{layout:?}");
+        drop(second);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -292,3 +292,25 @@ async fn a_store_that_has_become_slow_still_gets_to_answer() {
     wait(VALIDITY * 4).await;
     assert!(a.check().is_ok());
 }
+
+/// Looking again does not end the head start of the one that was named.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_is_asked_for_does_not_shorten_the_head_start() {
+    for layout in LAYOUTS {
+        let world = World::new();
+        let a = elect(&world.node("a").layout(layout).build().unwrap()).await;
+        let election = world.node("b").layout(layout).build().unwrap();
+        let b = follow(&election);
+        wait(millis(100)).await;
+        let (took, _) = timed(async {
+            a.resign_to("nobody-of-that-name").await.unwrap();
+            for _ in 0..3 {
+                election.refresh();
+                wait(millis(100)).await;
+            }
+            b.await.unwrap()
+        })
+        .await;
+        assert!(took >= POLL, "{layout:?}: {took:?}");
+    }
+}

@@ -229,6 +229,15 @@ async fn an_attempt_that_elects_nobody_says_so() {
     let outcomes: Vec<_> =
         capture.named("campaign").iter().map(|told| told.fields["outcome"].clone()).collect();
     assert_eq!(outcomes, ["elected", "held", "failed"]);
+    world.store.heal();
+    for (fault, word) in [(Fault::Unsupported, "unsafe"), (Fault::Denied, "denied")] {
+        world.store.always(fault);
+        let d = world.node("d").build().unwrap();
+        d.campaign().await.expect_err("it fails");
+        world.store.heal();
+        let last = capture.named("request").pop().expect("a request");
+        assert_eq!(last.fields["outcome"], word);
+    }
     drop(lead);
 }
 

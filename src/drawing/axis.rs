@@ -86,14 +86,14 @@ impl Axis {
     }
 
     pub(super) fn x(&self, at: Duration) -> f64 {
-        let part =
-            at.saturating_sub(self.from).as_secs_f64() / (self.until - self.from).as_secs_f64();
+        let part = at.saturating_sub(self.from).as_secs_f64()
+            / self.until.saturating_sub(self.from).as_secs_f64();
         self.left + part.clamp(0.0, 1.0) * (self.right - self.left)
     }
 
     pub(super) fn ticks(&self) -> Vec<Tick> {
         let most = ((self.right - self.left) / TICK_ROOM).max(1.0) as u64;
-        let length = millis(self.until - self.from);
+        let length = millis(self.until.saturating_sub(self.from));
         let step = step(length, most);
         // Whole steps of the time of day, not of the origin.
         let shift =

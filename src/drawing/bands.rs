@@ -34,7 +34,7 @@ pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
         }
     }
     let band = |(kind, from, until, who): (BandKind, Duration, Duration, String)| {
-        let length = short(until - from);
+        let length = short(until.saturating_sub(from));
         let tip = match kind {
             BandKind::Several => format!("{who} lead at once for {length}"),
             _ => format!("nobody leads for {length}"),

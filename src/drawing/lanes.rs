@@ -33,7 +33,8 @@ pub(super) fn lanes(intervals: &[Interval]) -> Vec<Lane<'_>> {
 
 fn pooled(lanes: Vec<Lane<'_>>) -> Vec<Lane<'_>> {
     let led = |lane: &Lane<'_>| -> Duration {
-        let each = lane.intervals.iter().map(|interval| interval.until - interval.from);
+        let each =
+            lane.intervals.iter().map(|interval| interval.until.saturating_sub(interval.from));
         each.fold(Duration::ZERO, Duration::saturating_add)
     };
     let mut by_length: Vec<(Duration, usize)> =

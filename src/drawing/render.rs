@@ -208,7 +208,7 @@ impl<'a> Page<'a> {
         let (wide, width) = ((last - first).max(2.0), (until - from).max(2.0));
         let label = escaped(&interval.label);
         let tip = if interval.tip.is_empty() {
-            let length = short(interval.until - interval.from);
+            let length = short(interval.until.saturating_sub(interval.from));
             format!("{}: {}, {length}, {}", interval.label, interval.lane, interval.end.name())
         } else {
             interval.tip.clone()

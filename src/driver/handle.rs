@@ -287,7 +287,7 @@ fn wall_clock_ahead(end: Moment, now: Moment) -> Option<Duration> {
     let raw = end.raw.checked_sub(now.raw)?;
     let gained = match now.wall.checked_sub(end.wall) {
         Some(beyond) => boot.saturating_add(beyond),
-        None => boot.saturating_sub(end.wall - now.wall),
+        None => boot.saturating_sub(end.wall.saturating_sub(now.wall)),
     };
     (!boot.is_zero() && !raw.is_zero() && !gained.is_zero()).then_some(gained)
 }

@@ -43,6 +43,9 @@ pub fn problems(page: &Page) -> Vec<String> {
     problems
 }
 
+/// How often a block is looked at, every 50 ms, before it is killed: for 5 minutes.
+const LOOKS: u32 = 6_000;
+
 struct Session {
     shims: Shims,
     server: S3Server,
@@ -102,7 +105,20 @@ impl Session {
             .stderr(said)
             .process_group(0);
         let mut child = bash.spawn().expect("there is a bash");
-        self.groups.push(Pid::from_raw(child.id().cast_signed()));
+        let group = Pid::from_raw(child.id().cast_signed());
+        self.groups.push(group);
+        let mut status = None;
+        for _ in 0..LOOKS {
+            status = child.try_wait().expect("it is a child");
+            if status.is_some() {
+                break;
+            }
+            nap();
+        }
+        if status.is_none() {
+            // Whatever it started as well, so that the output ends.
+            let _ = killpg(group, Signal::SIGKILL);
+        }
         let ended_well = child.wait().expect("it is a child").success();
         let said = fs::read_to_string(&path).expect("text");
         (ended_well, said.replace(&tmp, "/tmp/"))

@@ -299,7 +299,8 @@ async fn what_only_reads_is_tried_three_times() {
             let way = scene.another_way();
             way.on(call).times(failures).fault(Fault::FailBefore);
             let operator = scene.behind(&way, "ann").build().unwrap();
-            let outcome = operator.depose(Depose::default()).await;
+            let (took, outcome) = timed(operator.depose(Depose::default())).await;
+            assert!(took > millis(10), "without a pause: {took:?}");
             let asked = way.take_calls().iter().filter(|asked| **asked == call).count();
             let what = format!("{layout:?}, {call:?} fails {failures} times: {outcome:?}");
             if failures < 3 {

@@ -156,6 +156,13 @@ impl Store for Keeps {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_deleted_is_not_too_young() {
+    let store = Keeps(Watched::with_epochs(4, Duration::ZERO).await);
+    let report = compactor(Arc::new(store), 1).run_once().await.unwrap();
+    assert_eq!((report.failed, report.kept, report.too_young), (3, 1, 0), "{report}");
+}
+
 /// What a run logs, as lines.
 async fn logged(run: impl Future<Output = Result<Report, Error>>) -> String {
     let log = Arc::new(Mutex::new(Vec::new()));

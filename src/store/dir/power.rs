@@ -259,7 +259,9 @@ fn while_the_disk_fails_nothing_is_shown_that_may_be_lost() {
     ] {
         let error = error.expect_err("the disk fails");
         assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Transient, Happened::No));
-        assert!(error.to_string().contains("a power loss may undo that"), "{error}");
+        let said = error.to_string();
+        let cause = "it cannot be written again: cannot sync";
+        assert!(said.contains("a power loss may undo that") && said.contains(cause), "{said}");
     }
     scene.get("a").expect("the disk works again");
     scene.is_on_the_disk("a", "it was read");

@@ -63,12 +63,17 @@ pub(super) async fn write_all(
 /// To the microsecond: a timer wakes a task up to a millisecond late, and not all tasks at once.
 async fn wait_until(at: Duration) {
     let left = || at.saturating_sub(SystemClock.now().boot);
-    if left() > 2 * AHEAD {
-        pause(left() - AHEAD).await;
+    if let Some(nap) = nap(left()) {
+        pause(nap).await;
     }
     while !left().is_zero() {
         tokio::task::yield_now().await;
     }
+}
+
+/// How long to sleep before the last stretch; not at all if it is short.
+fn nap(left: Duration) -> Option<Duration> {
+    left.checked_sub(2 * AHEAD).filter(|nap| !nap.is_zero())
 }
 
 impl Writer {
@@ -78,6 +83,21 @@ impl Writer {
         match etag {
             Some(etag) => ask.replace(kind(Kind::ReplaceRace), &key, body, &etag).await,
             None => ask.create(kind(Kind::CreateRace), &key, body).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The time that was left was looked at twice, and a task that was kept waiting between the two
+    /// subtracted more than there was.
+    #[test]
+    fn regression_a_writer_that_is_late_does_not_sleep() {
+        let us = Duration::from_micros;
+        for (left, sleeps) in [(0, None), (999, None), (2_000, None), (2_001, Some(1))] {
+            assert_eq!(nap(us(left)), sleeps.map(us), "{left}");
         }
     }
 }
