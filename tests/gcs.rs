@@ -109,6 +109,7 @@ async fn the_same_body_again_is_another_version() {
 async fn nothing_is_sent_twice() {
     let server = GcsServer::start();
     let store = server.store();
+    assert!(!store.may_send_twice());
     for fault in [Fault::ErrorAfter, Fault::CutAfter, Fault::SlowDown, Fault::ErrorBefore] {
         for op in [Op::Put, Op::Get, Op::List, Op::Delete] {
             server.clear_faults();

@@ -61,3 +61,9 @@ async fn the_store_is_named() {
     let store = taken(PrefixStore::new(InMemory::new(), "p")).await;
     assert_eq!(store.describe(), "PrefixObjectStore(p)");
 }
+
+/// Nobody knows the retries of a client that somebody else has built.
+#[tokio::test]
+async fn a_callers_client_may_send_twice() {
+    assert!(taken(InMemory::new()).await.may_send_twice());
+}

@@ -53,3 +53,27 @@ fn https() -> SharedHttpClient {
         CONNECTOR.get_or_init(build).clone()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use aws_types::service_config::LoadServiceConfig;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Says;
+
+    impl LoadServiceConfig for Says {
+        fn load_config(&self, key: ServiceConfigKey<'_>) -> Option<String> {
+            (key.profile() == "p").then(|| format!("{} {}", key.service_id(), key.env()))
+        }
+    }
+
+    #[test]
+    fn a_setting_is_looked_up_by_service_variable_and_profile() {
+        let config = SdkConfig::builder().service_config(Says).build();
+        assert_eq!(setting(&config, "s", "e", "p").as_deref(), Some("s e"));
+        assert_eq!(setting(&config, "s", "e", "other"), None);
+        assert_eq!(setting(&SdkConfig::builder().build(), "s", "e", "p"), None);
+    }
+}
