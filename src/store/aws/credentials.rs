@@ -319,4 +319,28 @@ mod tests {
         assert!(keeper.expired());
         assert_eq!(within(1, &keeper).await.as_deref(), Some("2"));
     }
+
+    #[test]
+    fn others_are_fetched_a_minute_ahead_or_in_the_last_quarter_of_a_short_life() {
+        let secs = Duration::from_secs;
+        for (life, ahead) in [(3_600, 60), (400, 60), (240, 60), (120, 30), (4, 1)] {
+            let credentials = Credentials::new("key", "secret", None, None, "test");
+            let (fetched, until) = (secs(1_000), secs(1_000 + life));
+            let held = Held { credentials, fetched, until, taken: false };
+            assert_eq!(held.renewed_from(), until - secs(ahead), "{life}");
+        }
+    }
+
+    #[test]
+    fn a_failure_keeps_its_kind_and_says_its_cause() {
+        let timed_out = CredentialsError::provider_timed_out(SLOW);
+        let said = timed_out.to_string();
+        assert!(matches!(Failed::from(timed_out), Failed::Provider(why) if why == said));
+        let none = Failed::from(CredentialsError::not_loaded("there are none"));
+        assert!(matches!(&none, Failed::None(why) if why.contains("there are none")), "{none:?}");
+        let wrong = Failed::from(CredentialsError::invalid_configuration("a bad profile"));
+        assert!(matches!(&wrong, Failed::Settings(why) if why.contains("a bad profile")));
+        let other = Failed::from(CredentialsError::provider_error("it broke"));
+        assert!(matches!(&other, Failed::Provider(why) if why.contains("it broke")));
+    }
 }

@@ -350,3 +350,25 @@ async fn a_key_has_at_most_1024_bytes() {
     let refused = store.create(&longer, "x".into()).await;
     refuses(refused, StoreErrorKind::Invalid, "the key has 1025 bytes; at most 1024 work");
 }
+
+#[tokio::test]
+async fn what_is_missing_counts_as_deleted_also_without_its_folder() {
+    let (_dir, store) = store();
+    done(store.create("a", "x".into()).await);
+    let keys = ["a", "b", "no/c", "no/d", "none/e"].map(str::to_owned).to_vec();
+    let outcome = store.delete(keys).await.expect("answered");
+    assert_eq!((outcome.deleted, outcome.failed.len()), (5, 0));
+}
+
+#[tokio::test]
+async fn an_object_comes_with_its_date_and_not_again_with_its_etag() {
+    let (_dir, store) = store();
+    let before = clock::wall_clock() - Duration::from_secs(2);
+    let etag = done(store.create("a", "x".into()).await);
+    let GetOutcome::Found(object) = store.get("a", None, 10).await.expect("read") else {
+        panic!("it is there");
+    };
+    assert!(object.last_modified.is_some_and(|date| date > before), "{object:?}");
+    let again = store.get("a", Some(etag), 10).await.expect("read");
+    assert!(matches!(again, GetOutcome::NotModified), "{again:?}");
+}
