@@ -284,7 +284,6 @@ async fn what_certainly_failed_is_an_error_that_says_so() {
     }
 }
 
-/// A renewal before the seal makes the store refuse it; the next is made of the newer record.
 #[tokio::test(start_paused = true)]
 async fn what_only_reads_is_tried_three_times() {
     for layout in LAYOUTS {
@@ -318,6 +317,7 @@ async fn what_only_reads_is_tried_three_times() {
     }
 }
 
+/// A renewal before the seal makes the store refuse it; the next is made of the newer record.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_race_is_tried_again_a_few_times() {
     for layout in LAYOUTS {
