@@ -165,7 +165,7 @@ async fn the_guard_ends_all_when_its_standby_dies() {
     let standby = guard_of(guard_of(number_in(&dir.path().join("pid.leader"))));
     kill(pid(standby), Signal::SIGKILL).expect("it lives");
     let end = gone(&group).await;
-    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));
+    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Unguarded)));
     assert!(!runs(child));
 }
 

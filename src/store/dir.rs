@@ -52,7 +52,7 @@ mod write;
 ///   `a` cannot be an object as long as `a/b` is. Symbolic links below the root are refused, never
 ///   followed. On a file system that ignores case, keys that differ in case alone are one object.
 /// - *Processes that stop inside a write.* It then holds the lock until it is continued or killed,
-///   and the others get transient errors after 2 s: nobody leads wrongly, but nobody new leads.
+///   and other processes get transient errors after 2 s: nobody leads wrongly, but nobody new leads.
 ///   So only those who take part may open the lock: the user that made it, or the group
 ///   ([`open_for_group`](DirStore::open_for_group)).
 ///
@@ -111,7 +111,7 @@ impl DirStore {
         let failed = |error: io::Error| root_failed(path, error);
         make(&std::path::absolute(path).map_err(failed)?)?;
         let path: Arc<Path> = fs::canonicalize(path).map_err(failed)?.into();
-        let root = Root { path, access };
+        let root = Root::new(path, access);
         let folder = Folder::root(&root)?;
         network::refuse(&folder, &root.path)?;
         match write::remove_leftovers(&folder) {

@@ -274,7 +274,8 @@ impl Supervisor {
             Report::Killed => {
                 // If CMD has ended before, what it left behind was killed.
                 if self.status.is_none() {
-                    self.stop = Some(Stop::Killed);
+                    self.stop =
+                        Some(if self.standby_lost { Stop::Unguarded } else { Stop::Killed });
                 }
                 let who =
                     if self.status.is_none() { "CMD was" } else { "what CMD left behind was" };

@@ -18,6 +18,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::failure::{failed, in_the_way};
+use super::lock::Turn;
 use super::{key, sync};
 use crate::store::{Happened, StoreError, StoreErrorKind};
 
@@ -36,6 +37,7 @@ const LOCK_OF_GROUP: u32 = 0o660;
 pub(super) struct Root {
     pub(super) path: Arc<Path>,
     pub(super) access: Access,
+    pub(super) turn: Turn,
 }
 
 /// Which users take part.
@@ -53,6 +55,7 @@ pub(super) struct Folder {
     file: File,
     path: PathBuf,
     access: Access,
+    turn: Turn,
 }
 
 /// What a name stands for.
@@ -78,19 +81,29 @@ enum Child {
     NotAFolder,
 }
 
+impl Root {
+    pub(super) fn new(path: Arc<Path>, access: Access) -> Root {
+        Root { path, access, turn: Turn::default() }
+    }
+}
+
 impl Folder {
     /// Opens the directory at the root of a store.
     pub(super) fn root(root: &Root) -> Result<Folder, StoreError> {
-        let (path, access) = (&root.path, root.access);
+        let (path, access, turn) = (&root.path, root.access, root.turn.clone());
         let opened = File::options().read(true).custom_flags(OFlag::O_DIRECTORY.bits()).open(path);
         match opened {
-            Ok(file) => Ok(Folder { file, path: path.to_path_buf(), access }),
+            Ok(file) => Ok(Folder { file, path: path.to_path_buf(), access, turn }),
             Err(error) => Err(root_failed(path, error)),
         }
     }
 
     pub(super) fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+
+    pub(super) fn turn(&self) -> &Turn {
+        &self.turn
     }
 
     pub(super) fn file(&self) -> &File {
@@ -100,8 +113,8 @@ impl Folder {
     fn child(&self, name: &str) -> Result<Child, StoreError> {
         match openat(&self.file, name, FOLDER_FLAGS, Mode::empty()) {
             Ok(fd) => {
-                let (path, access) = (self.path_of(name), self.access);
-                Ok(Child::Folder(Folder { file: fd.into(), path, access }))
+                let (path, access, turn) = (self.path_of(name), self.access, self.turn.clone());
+                Ok(Child::Folder(Folder { file: fd.into(), path, access, turn }))
             }
             Err(Errno::ENOENT) => Ok(Child::Missing),
             // Which of the two a link is answered with differs between systems.

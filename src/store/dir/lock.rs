@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt as _;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::failure::failed;
@@ -13,6 +14,8 @@ const LOCK_FILE: &str = "lock";
 /// A process that was stopped while it held the lock keeps it until it is continued or killed.
 /// Waiting for ever would pile up threads.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// For the other threads of this process, each of which takes a few syncs of the disk.
+const TURN_WAIT: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
@@ -21,6 +24,60 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 #[must_use]
 pub(super) struct Locked {
     file: File,
+    /// Given up after the file is unlocked.
+    _turn: Held,
+}
+
+/// Whose turn it is among the threads of one process. They wait for it here: trying for the file all
+/// at once, one of them may be unlucky for seconds.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Turn(Arc<(Mutex<Holders>, Condvar)>);
+
+#[derive(Debug, Default)]
+struct Holders {
+    alone: bool,
+    shared: usize,
+}
+
+/// A turn, for as long as this lives.
+#[derive(Debug)]
+struct Held {
+    turn: Turn,
+    mode: Mode,
+}
+
+impl Turn {
+    /// Waits up to `limit`.
+    fn wait(&self, mode: Mode, limit: Duration) -> Option<Held> {
+        let (holders, next) = &*self.0;
+        // It is whole whenever the mutex is free.
+        let holders = holders.lock().unwrap_or_else(PoisonError::into_inner);
+        let busy = |holders: &mut Holders| {
+            holders.alone || matches!(mode, Mode::Alone) && holders.shared > 0
+        };
+        let (mut holders, waited) =
+            next.wait_timeout_while(holders, limit, busy).unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() && busy(&mut holders) {
+            return None;
+        }
+        match mode {
+            Mode::Alone => holders.alone = true,
+            Mode::Shared => holders.shared += 1,
+        }
+        Some(Held { turn: self.clone(), mode })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let (holders, next) = &*self.turn.0;
+        let mut holders = holders.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.mode {
+            Mode::Alone => holders.alone = false,
+            Mode::Shared => holders.shared -= 1,
+        }
+        next.notify_all();
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -30,17 +87,19 @@ enum Mode {
 }
 
 impl Locked {
-    /// Waits up to 2 s for the lock that one writer holds alone.
+    /// Waits for its turn, and then up to 2 s for the lock that one writer holds alone.
     pub(super) fn alone(work: &Folder) -> Result<Locked, StoreError> {
         Locked::acquire(work, Mode::Alone)
     }
 
     /// The same without waiting; `None` if somebody holds it.
     pub(super) fn try_alone(work: &Folder) -> Result<Option<Locked>, StoreError> {
-        Locked::attempt(work, Mode::Alone)
+        let Some(turn) = work.turn().wait(Mode::Alone, Duration::ZERO) else { return Ok(None) };
+        let file = Locked::attempt(work, Mode::Alone)?;
+        Ok(file.map(|file| Locked { file, _turn: turn }))
     }
 
-    /// Waits up to 2 s for the lock that keeps writers out. `None` where this process may not open
+    /// Waits as [`alone`](Locked::alone) does for the lock that keeps writers out. `None` where this process may not open
     /// it, or may not make it in a directory that nobody has written to yet.
     pub(super) fn shared(root: &Folder) -> Result<Option<Locked>, StoreError> {
         let locked = work_folder(root).and_then(|work| Locked::acquire(&work, Mode::Shared));
@@ -52,16 +111,18 @@ impl Locked {
     }
 
     fn acquire(work: &Folder, mode: Mode) -> Result<Locked, StoreError> {
+        let turn = work.turn().wait(mode, TURN_WAIT);
+        let turn = turn.ok_or_else(|| held(work, "this process", TURN_WAIT))?;
         let mut waiting = Waiting::default();
         loop {
             match Locked::attempt(work, mode)? {
-                Some(locked) => return Ok(locked),
+                Some(file) => return Ok(Locked { file, _turn: turn }),
                 None => waiting.pause(work)?,
             }
         }
     }
 
-    fn attempt(work: &Folder, mode: Mode) -> Result<Option<Locked>, StoreError> {
+    fn attempt(work: &Folder, mode: Mode) -> Result<Option<File>, StoreError> {
         let path = work.path_of(LOCK_FILE);
         let file = work.lock_file(LOCK_FILE)?;
         let tried = match mode {
@@ -69,19 +130,19 @@ impl Locked {
             Mode::Shared => file.try_lock_shared(),
         };
         match tried {
-            Ok(()) => Ok(Some(Locked { file }).filter(|locked| locked.is_at(&path))),
+            Ok(()) => Ok(Some(file).filter(|file| is_at(file, &path))),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(failed("lock", &path, Happened::No, error)),
         }
     }
+}
 
-    /// Somebody who deletes the lock file by hand must not split the processes into those that lock
-    /// the old file and those that lock the new one.
-    fn is_at(&self, path: &std::path::Path) -> bool {
-        match (self.file.metadata(), fs::symlink_metadata(path)) {
-            (Ok(held), Ok(there)) => (held.dev(), held.ino()) == (there.dev(), there.ino()),
-            _ => false,
-        }
+/// Somebody who deletes the lock file by hand must not split the processes into those that lock the
+/// old file and those that lock the new one.
+fn is_at(file: &File, path: &std::path::Path) -> bool {
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(held), Ok(there)) => (held.dev(), held.ino()) == (there.dev(), there.ino()),
+        _ => false,
     }
 }
 
@@ -91,6 +152,19 @@ impl Drop for Locked {
         // descriptor until it becomes another program. There is nobody to tell of a failure.
         let _ = self.file.unlock();
     }
+}
+
+fn held(work: &Folder, by: &str, waited: Duration) -> StoreError {
+    let path = work.path_of(LOCK_FILE);
+    let (path, waited) = (path.display(), waited.as_secs());
+    StoreError::new(
+        StoreErrorKind::Transient,
+        Happened::No,
+        format!(
+            "the lock {path} is held by {by} for {waited} s; is one stopped, or the disk slow? \
+             `fuser {path}` names it"
+        ),
+    )
 }
 
 /// Pauses that grow. They are counted, not measured: a slow machine waits longer, which is
@@ -111,17 +185,7 @@ impl Waiting {
     /// Waits a moment for whoever holds the lock; an error after 2 s in all.
     pub(super) fn pause(&mut self, work: &Folder) -> Result<(), StoreError> {
         if self.waited >= LOCK_WAIT {
-            let path = work.path_of(LOCK_FILE);
-            let path = path.display();
-            return Err(StoreError::new(
-                StoreErrorKind::Transient,
-                Happened::No,
-                format!(
-                    "the lock {path} is held by another process for {} s; is one stopped, or the \
-                     disk slow? `fuser {path}` names it",
-                    LOCK_WAIT.as_secs()
-                ),
-            ));
+            return Err(held(work, "another process", LOCK_WAIT));
         }
         sleep(self.pause);
         self.waited += self.pause;
@@ -141,7 +205,7 @@ mod tests {
     use crate::store::dir::folder::{Access, Root};
 
     fn root_of(dir: &tempfile::TempDir) -> Root {
-        Root { path: dir.path().into(), access: Access::Owner }
+        Root::new(dir.path().into(), Access::Owner)
     }
 
     fn work() -> (tempfile::TempDir, Folder) {
@@ -154,7 +218,10 @@ mod tests {
     #[test]
     fn a_lock_that_is_never_released_is_an_error_and_no_write() {
         let (dir, work) = work();
-        let held = Locked::alone(&work).expect("free");
+        // Another process, as far as it matters: its own root.
+        let other = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
+        let other = other.expect("there");
+        let held = Locked::alone(&other).expect("free");
         let error = Locked::alone(&work).expect_err("held");
         assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Transient, Happened::No));
         assert!(error.to_string().contains("held by another process"), "{error}");
@@ -165,6 +232,34 @@ mod tests {
         let second = Locked::shared(&root).expect("shared");
         drop((first, second));
         let _alone = Locked::alone(&work).expect("free again");
+    }
+
+    /// 32 writers of one process tried for the file with pauses, and on a busy disk one of them was
+    /// unlucky for more than 2 s.
+    #[test]
+    fn regression_the_threads_of_a_process_wait_for_their_turn() {
+        let (_dir, work) = work();
+        let held = Locked::alone(&work).expect("free");
+        assert!(Locked::try_alone(&work).expect("no error").is_none());
+        let work = &work;
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| Locked::alone(work).map(drop));
+            // Longer than another process would be waited for.
+            sleep(LOCK_WAIT + Duration::from_secs(1));
+            assert!(!waiting.is_finished());
+            drop(held);
+            waiting.join().expect("no panic").expect("its turn");
+        });
+        let turn = Turn::default();
+        let one = turn.wait(Mode::Shared, Duration::ZERO).expect("free");
+        let two = turn.wait(Mode::Shared, Duration::ZERO).expect("shared");
+        drop(one);
+        assert!(turn.wait(Mode::Alone, Duration::ZERO).is_none(), "one is left");
+        drop(two);
+        let alone = turn.wait(Mode::Alone, Duration::ZERO).expect("free");
+        assert!(turn.wait(Mode::Shared, Duration::from_millis(1)).is_none());
+        drop(alone);
+        turn.wait(Mode::Shared, Duration::ZERO).expect("free");
     }
 
     fn mode(work: &Folder) -> u32 {
@@ -199,11 +294,13 @@ mod tests {
 
     #[test]
     fn a_lock_file_deleted_by_hand_is_locked_anew() {
-        let (_dir, work) = work();
+        let (dir, work) = work();
         let old = Locked::alone(&work).expect("free");
         fs::remove_file(work.path_of(LOCK_FILE)).expect("deleted by hand");
-        assert!(!old.is_at(&work.path_of(LOCK_FILE)));
-        let new = Locked::alone(&work).expect("another file");
-        assert!(new.is_at(&work.path_of(LOCK_FILE)));
+        assert!(!is_at(&old.file, &work.path_of(LOCK_FILE)));
+        let again = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
+        let again = again.expect("there");
+        let new = Locked::alone(&again).expect("another file");
+        assert!(is_at(&new.file, &work.path_of(LOCK_FILE)));
     }
 }

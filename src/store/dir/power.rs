@@ -118,7 +118,7 @@ impl Scene {
     fn new() -> Scene {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = fs::canonicalize(dir.path()).expect("there").into();
-        let scene = Scene { dir, root: Root { path, access: Access::Owner } };
+        let scene = Scene { dir, root: Root::new(path, Access::Owner) };
         scene.fates(|_| Fate::Works);
         scene
     }
