@@ -22,7 +22,7 @@ use crate::protocol::candidate::Input;
 use crate::protocol::depose::{Order, Verdict};
 use crate::protocol::message::{Ended, Request, Step, Wait};
 use crate::record::{BadRecord, Lock, MAX_READ_BYTES, Record};
-use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind};
+use crate::store::{ETag, GetOutcome, Happened, Object, PutOutcome, StoreError, StoreErrorKind};
 
 /// How often a write is tried: each time somebody else was faster, or its fate is not known.
 pub(super) const ATTEMPTS: u32 = 5;
@@ -55,6 +55,8 @@ pub(super) enum Wrote {
     Refused,
     /// The error tells why nobody knows.
     Unknown(Error),
+    /// The store turned it away: nothing was written. Another attempt may succeed.
+    TurnedAway(Error),
 }
 
 impl Operator {
@@ -90,6 +92,7 @@ impl Operator {
         let mut sent: Vec<(Bytes, Record)> = Vec::new();
         // An attempt that may yet take effect, as long as this ETag is there.
         let mut open: Option<(ETag, Error)> = None;
+        let mut turned_away = None;
         let mut attempt = 0;
         loop {
             let now = self.read(epoch).await.map_err(|error| instead(&open, error))?;
@@ -105,7 +108,8 @@ impl Operator {
             let leader = Leader::new(now.epoch, record);
             let (heartbeat, ended) = match self.decide(order, epoch, &now)? {
                 Verdict::Seal { .. } if attempt == ATTEMPTS => {
-                    return open.map_or(Ok(Deposed::Renewed(leader)), |(_, error)| Err(error));
+                    let why = open.map(|(_, error)| error).or(turned_away);
+                    return why.map_or(Ok(Deposed::Renewed(leader)), Err);
                 }
                 Verdict::Seal { heartbeat, ended } => (heartbeat, ended),
                 Verdict::Sealed(ended) => return Ok(Deposed::Already { leader, ended }),
@@ -120,11 +124,12 @@ impl Operator {
             let wrote = self.replace("sealing", now.epoch, body.clone(), now.etag.clone()).await;
             match wrote.map_err(|error| instead(&open, error))? {
                 Wrote::Done => return Ok(self.deposed(now.epoch, &seal)),
-                Wrote::Refused => {}
+                Wrote::Refused => turned_away = None,
                 Wrote::Unknown(error) => {
                     sent.push((body, seal));
                     open = Some((now.etag, error));
                 }
+                Wrote::TurnedAway(error) => turned_away = Some(error),
             }
             attempt += 1;
             self.pause().await;
@@ -246,9 +251,13 @@ impl Operator {
             }
             Ok(PutOutcome::Refused | PutOutcome::Missing) => Ok(Wrote::Refused),
             Err(error) => {
-                let unknown = error.kind() == StoreErrorKind::Transient;
+                let (kind, happened) = (error.kind(), error.happened());
                 let error = self.failed(&format!("{doing} {key}"), error);
-                if unknown { Ok(Wrote::Unknown(error.maybe())) } else { Err(error) }
+                match (kind, happened) {
+                    (_, Happened::Maybe) => Ok(Wrote::Unknown(error.maybe())),
+                    (StoreErrorKind::Transient, Happened::No) => Ok(Wrote::TurnedAway(error)),
+                    (_, Happened::No) => Err(error),
+                }
             }
         }
     }

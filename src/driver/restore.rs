@@ -100,7 +100,7 @@ impl Operator {
             }
             self.pause().await;
         }
-        Err(sent.open.unwrap_or_else(|| self.too_busy(epoch)))
+        Err(sent.open.or(sent.turned_away).unwrap_or_else(|| self.too_busy(epoch)))
     }
 
     /// Deposes whoever holds an epoch below `epoch`, from `above` on: nobody before can hold one.
@@ -186,7 +186,7 @@ impl Operator {
             }
             self.pause().await;
         }
-        Err(sent.open.unwrap_or_else(|| self.too_busy(epoch)))
+        Err(sent.open.or(sent.turned_away).unwrap_or_else(|| self.too_busy(epoch)))
     }
 
     async fn create(&mut self, epoch: Epoch, body: Bytes) -> Result<Wrote, Error> {
@@ -248,15 +248,23 @@ impl Operator {
 struct Sent {
     seals: Vec<(Bytes, Duration)>,
     open: Option<Error>,
+    turned_away: Option<Error>,
 }
 
 impl Sent {
     /// Whether the write took effect; if nobody knows, it is remembered.
     fn note(&mut self, wrote: Wrote, seal: Option<(Bytes, Duration)>) -> bool {
         match wrote {
-            Wrote::Done => self.open = None,
+            Wrote::Done => (self.open, self.turned_away) = (None, None),
             // By an earlier attempt, perhaps: reading tells.
-            Wrote::Refused => return false,
+            Wrote::Refused => {
+                self.turned_away = None;
+                return false;
+            }
+            Wrote::TurnedAway(error) => {
+                self.turned_away = Some(error);
+                return false;
+            }
             Wrote::Unknown(error) => {
                 self.seals.extend(seal);
                 self.open = Some(error);

@@ -271,6 +271,8 @@ async fn what_certainly_failed_is_an_error_that_says_so() {
     for layout in LAYOUTS {
         for (call, fault, kind) in [
             (Call::Replace, Fault::Denied, ErrorKind::AccessDenied),
+            // Turned away by the store, which says that nothing was written.
+            (Call::Replace, Fault::FailBefore, ErrorKind::Unavailable),
             (Call::Get, Fault::Denied, ErrorKind::AccessDenied),
             (Call::Get, Fault::FailBefore, ErrorKind::Unavailable),
         ] {
@@ -279,7 +281,10 @@ async fn what_certainly_failed_is_an_error_that_says_so() {
             scene.store.on(call).always().fault(fault);
             let error = scene.election("ann").depose(Depose::default()).await.unwrap_err();
             assert_eq!(error.kind(), kind, "{error}");
-            assert!(!error.may_have_happened() && !is_sealed(&scene.record(1).await));
+            assert!(!error.may_have_happened() && !is_sealed(&scene.record(1).await), "{error}");
+            if fault == Fault::FailBefore {
+                assert!(error.to_string().contains("503"), "it says what the store said: {error}");
+            }
         }
     }
 }

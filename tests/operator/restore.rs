@@ -208,7 +208,8 @@ async fn faults_are_survived_or_told_and_running_again_finishes() {
                     assert!(!survivable, "{layout:?} {call:?} {fault:?}: {first:?}");
                     let error = first.unwrap_err();
                     assert_eq!(error.kind(), ErrorKind::Unavailable);
-                    assert!(error.may_have_happened() || fault == Fault::Refuse, "{error}");
+                    let nothing = matches!(fault, Fault::Refuse | Fault::FailBefore);
+                    assert_eq!(error.may_have_happened(), !nothing, "{fault:?}: {error}");
                 }
                 scene.store.heal();
                 wait(secs(5)).await;
