@@ -157,7 +157,12 @@ impl Drop for Pass {
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate").field("newest", &self.newest()).finish_non_exhaustive()
+        // Also from within an act, which holds the lock: what cannot be told at once is left out.
+        let mut gate = f.debug_struct("Gate");
+        if let Ok(state) = self.0.state.try_lock() {
+            gate.field("newest", &state.newest);
+        }
+        gate.finish_non_exhaustive()
     }
 }
 
@@ -189,6 +194,15 @@ mod tests {
         assert_eq!(gate.clone().admit(e(4)), Err(Stale { offered: e(4), newest: e(5) }));
         let words = gate.admit(e(4)).unwrap_err().to_string();
         assert_eq!(words, "the token 4 is refused: epoch 5 has been seen");
+    }
+
+    /// `{gate:?}` inside an act waited for the lock that the act holds.
+    #[test]
+    fn regression_a_gate_can_be_shown_within_an_act() {
+        let gate = Gate::new();
+        let shown = gate.act(e(2), || format!("{gate:?}")).unwrap();
+        assert_eq!(shown, "Gate { .. }");
+        assert_eq!(format!("{gate:?}"), "Gate { newest: Some(Epoch(2)), .. }");
     }
 
     /// Admission alone is a check before a write; what it cannot do, `act` and `enter` can.
