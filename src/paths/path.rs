@@ -48,7 +48,10 @@ pub enum ParsePathError {
     #[error("{0:?} has a component that is `.` or `..`")]
     DotComponent(String),
     /// Its key is longer than [`Path::MAX_KEY_BYTES`]; it has so many bytes.
-    #[error("a key has at most {} bytes, as on S3, and this one has {0}", Path::MAX_KEY_BYTES)]
+    #[error(
+        "a key has at most {most} bytes, as on S3, and this one has {0}",
+        most = Path::MAX_KEY_BYTES
+    )]
     TooLong(usize),
     /// What was to be joined is not one component.
     #[error("{0:?} has a slash, so it is not one component of a path")]
