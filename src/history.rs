@@ -7,7 +7,7 @@
 //! most until its lease ended. Begins are worked out from the leader's own clock, and lie between the
 //! seal of the epoch before and the last write. Nothing here decides anything.
 //!
-//! Where the leader wrote last, the two times show how far its clock was off, and that is taken off.
+//! Where the leader wrote last, the two times show how far its clock was off: that is taken off.
 //! Where somebody else sealed, nothing shows it: the bounds then hold only if the leader's clock
 //! agreed with the store's, and no bound holds for a clock that was stepped during the epoch.
 //!

@@ -236,8 +236,8 @@ impl Leadership {
         self.answer("resigning", answer).await
     }
 
-    /// The driver's answer. Not waited for longer than the lease and one request: the runtime of the
-    /// driver may be gone, or stand still.
+    /// The driver's answer. Waits no longer than the lease and one request: the driver's runtime
+    /// may be gone, or stand still.
     async fn answer(
         &self,
         doing: &str,

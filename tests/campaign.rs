@@ -270,8 +270,8 @@ async fn a_grant_that_is_deposed_before_it_is_reported_is_none() {
     assert_eq!(world.record(1).await["sealed_by"], "operator");
 }
 
-/// While the confirmation is on its way, another call of the same election sees a greater epoch, of a
-/// peer that does not seal.
+/// While the confirmation is on its way, another call of the same election sees a greater epoch,
+/// made by a peer that does not seal.
 #[tokio::test(start_paused = true)]
 async fn a_grant_below_what_the_election_has_seen_is_not_reported() {
     let world = World::new();

@@ -246,7 +246,9 @@ async fn regression_no_two_faults_of_guard_and_standby_keep_anything_alive() {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("pid");
         let script = format!(
-            r#"echo $$ > "$1.leader"; setsid sh -c 'echo $$ > "$1.away"; exec sleep 600' sh "$1" & {STUBBORN}"#
+            r#"echo $$ > "$1.leader"
+            setsid sh -c 'echo $$ > "$1.away"; exec sleep 600' sh "$1" &
+            {STUBBORN}"#
         );
         let group = start(&script, &file).await;
         let [child, away, leader] =
@@ -293,7 +295,6 @@ async fn regression_signals_to_a_stopped_guard_do_not_save_the_group() {
     for _ in 0..20_000 {
         group.forward(Signal::SIGHUP);
     }
-    pause(100).await;
     group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(200) });
     let end = gone(&group).await;
     assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));

@@ -224,8 +224,8 @@ async fn is_kept(hedged: bool, verify: bool, put: &Phases, get: &Phases) -> bool
     lead.check().is_ok()
 }
 
-/// With `verify_renewals` the LIST after a read-back was forgotten: a lease was lost on a store that
-/// answered everything within the timeout.
+/// With `verify_renewals` the LIST after a read-back was forgotten: a lease was lost on a store
+/// that answered everything within the timeout.
 #[tokio::test(start_paused = true)]
 async fn regression_hedging_loses_no_lease_on_a_store_that_answers_in_time() {
     let (put, get) = (vec![(0, 1_203)], vec![(0, 1_773)]);

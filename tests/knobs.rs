@@ -237,8 +237,8 @@ async fn regression_slewed_clocks_never_make_two_lead() {
     }
 }
 
-/// A follower that polls as seldom as it may waits for nearly the whole lease by its boot clock alone,
-/// which is slewed; what it does then must wait for the other clocks.
+/// A follower that polls as seldom as it may waits for nearly the whole lease by its boot clock
+/// alone, which is slewed; what it does then must wait for the other clocks.
 #[tokio::test(start_paused = true)]
 async fn what_is_due_by_a_slewed_clock_waits_for_the_others() {
     const VALIDITY: Duration = Duration::from_secs(30);

@@ -59,8 +59,8 @@ pub enum ParsePathError {
 }
 
 impl Path {
-    /// The most bytes of a [`key`](Path::key): as many as S3 takes. A lock costs time and room for each
-    /// component, so this bounds both.
+    /// The most bytes of a [`key`](Path::key): as many as S3 takes. A lock costs time and room for
+    /// each component, so this bounds both.
     pub const MAX_KEY_BYTES: usize = 1_024;
 
     /// The path that is written so.

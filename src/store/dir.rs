@@ -52,7 +52,8 @@ mod write;
 ///   `a` cannot be an object as long as `a/b` is. Symbolic links below the root are refused, never
 ///   followed. On a file system that ignores case, keys that differ in case alone are one object.
 /// - *Processes that stop inside a write.* It then holds the lock until it is continued or killed,
-///   and other processes get transient errors after 2 s: nobody leads wrongly, but nobody new leads.
+///   and the others get transient errors after 2 s: nobody leads wrongly, but nobody new leads. The
+///   threads of one process wait for each other, up to 30 s.
 ///   So only those who take part may open the lock: the user that made it, or the group
 ///   ([`open_for_group`](DirStore::open_for_group)).
 ///

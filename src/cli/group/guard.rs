@@ -193,7 +193,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    /// Passes on what was ordered: after a look at the deadlines, as this one looks at all processes.
+    /// Passes on what was ordered: after a look at the deadlines, as it looks at all processes.
     fn pass_signals_on(&mut self) {
         if self.signal_orders == 0 {
             return;

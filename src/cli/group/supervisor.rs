@@ -182,8 +182,8 @@ impl Supervisor {
         KILL_AGAIN_AFTER
     }
 
-    /// Whether the guard has not answered for so long that it must have been stopped: the end of CMD
-    /// would go unnoticed, too.
+    /// Whether the guard has not answered for so long that it must have been stopped. The end of
+    /// CMD would go unnoticed, too.
     fn is_stopped(&mut self, now: Duration) -> bool {
         if !self.unanswered {
             self.unanswered_since = None;

@@ -124,42 +124,26 @@ async fn a_stopped_run_counts_deletions_without_an_answer_as_failed() {
     assert!(why.contains("no answer within 5s"), "{why}");
 }
 
-/// Deletes nothing, and says so.
-#[derive(Debug)]
-struct Keeps(Arc<Watched>);
-
-#[async_trait]
-impl Store for Keeps {
-    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
-        self.0.list(prefix, after, limit).await
-    }
-
-    async fn get(&self, _: &str, _: Option<ETag>, _: usize) -> Result<GetOutcome, StoreError> {
-        unreachable!("a compactor reads nothing")
-    }
-
-    async fn create(&self, _: &str, _: Bytes) -> Result<PutOutcome, StoreError> {
-        unreachable!("a compactor writes nothing")
-    }
-
-    async fn replace(&self, _: &str, _: Bytes, _: ETag) -> Result<PutOutcome, StoreError> {
-        unreachable!("a compactor writes nothing")
-    }
-
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+/// With epochs `1..=epochs` of which none can be deleted.
+fn keeping(epochs: u64) -> MockStore {
+    let mut store = MockStore::new();
+    store.expect_describe().returning(|| "keeps all".to_owned());
+    store.expect_list().returning(move |_, after, _| {
+        let listed = locks(1..=epochs).into_iter().filter(|key| key.as_str() > after);
+        let entry = |key| Entry { key, size: 10, last_modified: Some(DateTime::UNIX_EPOCH) };
+        let served_at = Some(DateTime::UNIX_EPOCH + 2 * HOUR);
+        Ok(Page { entries: listed.map(entry).collect(), truncated: false, served_at })
+    });
+    store.expect_delete().returning(|keys| {
         let failed = keys.into_iter().map(|key| (key, "held".to_owned())).collect();
         Ok(DeleteOutcome { deleted: 0, failed })
-    }
-
-    fn describe(&self) -> String {
-        "keeps all".to_owned()
-    }
+    });
+    store
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_could_not_be_deleted_is_not_too_young() {
-    let store = Keeps(Watched::with_epochs(4, Duration::ZERO).await);
-    let report = compactor(Arc::new(store), 1).run_once().await.unwrap();
+    let report = compactor(Arc::new(keeping(4)), 1).run_once().await.unwrap();
     assert_eq!((report.failed, report.kept, report.too_young), (3, 1, 0), "{report}");
 }
 
@@ -205,7 +189,7 @@ async fn each_outcome_of_a_run_has_its_line_and_level() {
         (told(watched(3).await, never().boxed()).await, "INFO", "compacted", "compacted"),
         (told(watched(1).await, never().boxed()).await, "DEBUG", "nothing to compact", "nothing"),
         (
-            told(Arc::new(Keeps(watched(3).await)), never().boxed()).await,
+            told(Arc::new(keeping(3)), never().boxed()).await,
             "WARN",
             "some epochs could not be deleted",
             "incomplete",
