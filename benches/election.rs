@@ -40,7 +40,7 @@ fn elections(c: &mut Criterion) {
         b.to_async(&runtime).iter(|| async {
             match follower.try_campaign().await.expect("the store answers") {
                 Attempt::Held(leader) => leader,
-                Attempt::Elected(_) => panic!("the leader lives"),
+                other => panic!("the leader lives: {other:?}"),
             }
         });
     });

@@ -136,7 +136,7 @@ impl Ledger {
             let newest: i64 = transaction.query_row(newest, [], |row| row.get(0))?;
             let newest = u64::try_from(newest).ok().and_then(Epoch::new);
             let newest = newest.expect("only epochs are written there");
-            return Ok(Err(Stale { offered: token, newest }));
+            return Ok(Err(Stale::new(token, newest)));
         }
         let done = work(&transaction)?;
         transaction.commit()?;

@@ -137,7 +137,7 @@ impl Worker {
                         owned.insert(*partition);
                         tasks.spawn(self.share(*partition).hold(leadership));
                     }
-                    Ok(Attempt::Held(_)) => {}
+                    Ok(_) => {}
                     // The next round tries again.
                     Err(error) if error.kind() == ErrorKind::Unavailable => {
                         self.offsets.timeline.say(self.name, error);

@@ -50,12 +50,14 @@ pub fn record(body: &[u8]) {
 
 /// Messages reach logs: none may quote the body, so all of them but their numbers are known here.
 fn check_message(why: &BadRecord) {
-    const MESSAGES: [&str; 10] = [
+    const MESSAGES: [&str; 12] = [
         "its body is empty",
         "its body has # bytes; a record has at most #",
         "it has format #; this version of tenure reads up to #",
         "its body is not a record: format #",
         "its body is not a record: its token is greater than #",
+        "its body is not a record: the field `token` is missing",
+        "its body is not a record: the field `expires_at` is missing",
         "its body is not a record: it is not JSON, at line # column #",
         "its body is not a record: the JSON ends too early, at line # column #",
         "its body is not a record: a field is missing or has the wrong type or value, at line # \

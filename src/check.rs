@@ -8,11 +8,12 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use tokio::sync::OnceCell;
 use tracing::Instrument as _;
 
-use crate::driver::{Context, FAILURES_BEFORE_GIVING_UP, Patience, bounded, sleep};
+use crate::driver::{Context, FAILURES_BEFORE_GIVING_UP, Patience};
 use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
 use crate::leader::CampaignEvent;
 use crate::store::{ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
+use crate::timer::{bounded, sleep};
 
 /// Another process may be checking the same object at the same time; so often is tried again.
 const ATTEMPTS: u32 = 10;
@@ -21,6 +22,8 @@ const PAGE: usize = 1_000;
 /// What is asked that changes something.
 const CHANGES: [&str; 2] = ["creating", "replacing"];
 const MAX_BODY: usize = 64 * 1024;
+/// Successful writes in a row that may be answered without an ETag.
+const WRITES_WITHOUT_ETAG: u32 = 3;
 
 struct Checked {
     store: Weak<dyn Store>,
@@ -137,8 +140,19 @@ impl Check<'_> {
     }
 
     async fn accepts_the_right_etag(&self, etag: &ETag) -> Result<bool, Error> {
-        let call = self.cx.store.replace(&self.key, self.body(), etag.clone());
-        Ok(matches!(self.send("replacing", call).await?, PutOutcome::Done { .. }))
+        let mut etag = etag.clone();
+        for _ in 0..WRITES_WITHOUT_ETAG {
+            let call = self.cx.store.replace(&self.key, self.body(), etag);
+            match self.send("replacing", call).await? {
+                PutOutcome::Done { etag: Some(_) } => return Ok(true),
+                PutOutcome::Done { etag: None } => etag = self.read().await?,
+                PutOutcome::Refused | PutOutcome::Missing => return Ok(false),
+            }
+        }
+        Err(self.unsafe_store(
+            "answers conditional writes with success and without an ETag, so no writer knows which \
+             version is its own",
+        ))
     }
 
     async fn accepts_without_quotes(&self, etag: &ETag) -> Result<bool, Error> {

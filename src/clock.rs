@@ -15,6 +15,7 @@ use chrono::{DateTime, Utc};
 
 /// A reading of the three clocks of one machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Moment {
     /// Since the machine was started, suspension included. A clock daemon may slew it.
     pub boot: Duration,
@@ -42,6 +43,12 @@ impl Clock for SystemClock {
 }
 
 impl Moment {
+    /// A reading of a [`Clock`]: its `boot`, `raw` and `wall`.
+    #[must_use]
+    pub const fn new(boot: Duration, raw: Duration, wall: Duration) -> Moment {
+        Moment { boot, raw, wall }
+    }
+
     /// The time of day of this reading, for people.
     #[must_use]
     pub fn time_of_day(self) -> DateTime<Utc> {

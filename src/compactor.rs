@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use tracing::Instrument as _;
 
-use crate::driver::pause;
 use crate::error::{Error, ErrorKind};
 use crate::keys::Keys;
 use crate::process::Process;
 use crate::store::Store;
 use crate::telemetry::{Counted, Meter};
+use crate::timer::{pause, require_timers};
 
 mod report;
 mod run;
@@ -37,7 +37,11 @@ const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// or killed at any point: what it has deleted was superseded, what is left the next run finds.
 /// Keys that are not epoch objects are never deleted.
 ///
-/// It needs to list the prefix and to delete below it, but neither to read nor to write objects.
+/// It needs to list the prefix, and to read and delete the epoch objects, but not to write any. A run
+/// that has something to delete reads the newest epoch before each deletion of up to 1,000, for two
+/// reasons. An unfinished
+/// [`restore`](crate::Election::restore) may hold it; then the epochs below it stay, as one of them
+/// may have a leader. And nothing goes that is younger than the validity that it names.
 ///
 /// ```
 /// # use std::{sync::Arc, time::Duration};
@@ -77,8 +81,8 @@ impl Compactor {
 
     /// Lists the epochs once and deletes what may go.
     ///
-    /// Costs 1 LIST, then 1 LIST for every 1,000 keys listed (at least 1) and 1 DELETE for every
-    /// 1,000 epochs deleted. Remembers the epochs that it keeps and those of at most 5 deletions.
+    /// Costs 1 LIST, then 1 LIST for every 1,000 keys listed (at least 1), and 1 GET and 1 DELETE for
+    /// every 1,000 epochs deleted. Remembers the epochs that it keeps and those of at most 5 deletions.
     ///
     /// Single epochs that the store did not delete are counted in [`Report::failed`], not an
     /// error. Dropping the future is safe; deletions already sent may still take effect.
@@ -89,8 +93,11 @@ impl Compactor {
     ///   deleted until then is gone; run it again.
     /// - [`ErrorKind::UnsafeStore`]: the listing is out of order or shows keys that it must not;
     ///   the message names them. Do not use this store for elections.
+    /// - [`ErrorKind::CorruptRecord`], [`ErrorKind::RecordTooNew`]: the newest epoch cannot be read, so
+    ///   nobody knows what it protects. Campaigns fail on it as well; the message names it.
     /// - [`ErrorKind::AccessDenied`], [`ErrorKind::NoSuchStore`]: correct the permissions or the
     ///   address.
+    /// - [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers. Nothing was sent.
     pub async fn run_once(&self) -> Result<Report, Error> {
         self.run_until(future::pending(), |_| {}).await
     }
@@ -111,6 +118,7 @@ impl Compactor {
         stop: impl Future<Output = ()>,
         progress: impl FnMut(&Report) + Send,
     ) -> Result<Report, Error> {
+        require_timers()?;
         let span = tracing::info_span!("compaction", election = self.keys.prefix());
         run::Run::new(self, progress).run(stop).instrument(span).await
     }
@@ -178,9 +186,12 @@ impl CompactorBuilder {
     /// How long ago, by the store's clock, an epoch object must have been written last to be
     /// deleted: default 1 h.
     ///
+    /// Where the newest epoch names a validity that is not shorter, it is 1 s more than that: a leader
+    /// renews at least once in its validity.
+    ///
     /// At least 1 h keeps the timed promise where requests may arrive late or twice; less is for
-    /// tests. With 0 even objects go of which the store does not say when they were written; with
-    /// more those stay.
+    /// tests. With 0 no age is asked for, whatever the validity, and even objects go of which the
+    /// store does not say when they were written; with more those stay.
     pub fn min_age(mut self, min_age: Duration) -> Self {
         self.min_age = min_age;
         self

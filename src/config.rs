@@ -13,6 +13,8 @@ use crate::record::{FORMAT, Lock, MAX_WRITTEN_BYTES, Record, Validity};
 
 const MIN_VALIDITY: Duration = Duration::from_millis(100);
 const MAX_VALIDITY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Of intervals and timeouts. A process sends at most so many requests as fit.
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_DELAY: Duration = MAX_VALIDITY;
 /// Some `expires_at` with as many digits as any has.
 const MAX_EXPIRY: Duration = Duration::new(253_402_300_799, 123_456_789);
@@ -33,6 +35,7 @@ pub(crate) struct Settings {
     pub(crate) validity: Duration,
     pub(crate) renew_interval: Option<Duration>,
     pub(crate) polling: Polling,
+    pub(crate) poll_backoff: Option<Duration>,
     pub(crate) request_timeout: Option<Duration>,
     pub(crate) clock_drift_max: f64,
     pub(crate) store_clock_margin: Option<Duration>,
@@ -67,6 +70,7 @@ impl Default for Settings {
             validity: Duration::from_secs(30),
             renew_interval: None,
             polling: Polling::default(),
+            poll_backoff: None,
             request_timeout: None,
             clock_drift_max: DEFAULT_DRIFT,
             store_clock_margin: None,
@@ -93,6 +97,8 @@ pub(crate) struct Config {
     pub(crate) poll_interval: Duration,
     /// The followed record is looked at when its lease would lapse, and not before.
     pub(crate) poll_at_lapse: bool,
+    /// Up to how long a candidate backs off while one leader leads.
+    pub(crate) poll_backoff: Option<Duration>,
     pub(crate) request_timeout: Duration,
     pub(crate) drift: Drift,
     pub(crate) store_clock_margin: Option<Duration>,
@@ -122,6 +128,7 @@ impl Config {
                 Polling::Usual | Polling::AtLapse => validity / 6,
             },
             poll_at_lapse: settings.polling == Polling::AtLapse,
+            poll_backoff: settings.poll_backoff,
             request_timeout: settings.request_timeout.unwrap_or(validity / 5),
             drift: drift(settings.clock_drift_max)?,
             store_clock_margin: settings.store_clock_margin,
@@ -164,25 +171,45 @@ impl Config {
             ));
         }
         let most = *validity / 5;
-        if request_timeout.is_zero() || *request_timeout > most {
+        if !(MIN_INTERVAL..=most).contains(request_timeout) {
             return refuse(format!(
                 "a request_timeout of {request_timeout:?} is not possible: with a validity of \
-                 {validity:?} it is more than 0 and at most {most:?} (validity / 5)"
+                 {validity:?} it is {MIN_INTERVAL:?} to {most:?} (validity / 5)"
             ));
         }
         let needed = renew_interval.saturating_add(*request_timeout * 2);
-        if renew_interval.is_zero() || needed > *validity {
+        if *renew_interval < MIN_INTERVAL {
             return refuse(format!(
-                "a renew_interval of {renew_interval:?} leaves no room for a renewal and its \
-                 retry: it must be more than 0, and with two requests of up to \
-                 {request_timeout:?} each it takes {needed:?} of a validity of {validity:?}"
+                "a renew_interval of {renew_interval:?} is not possible: it is at least \
+                 {MIN_INTERVAL:?}"
             ));
         }
-        if poll_interval.is_zero() || poll_interval > validity {
+        if needed > *validity {
+            return refuse(format!(
+                "a renew_interval of {renew_interval:?} leaves no room for a renewal and its \
+                 retry: with two requests of up to {request_timeout:?} each it takes {needed:?} of \
+                 a validity of {validity:?}"
+            ));
+        }
+        if !(MIN_INTERVAL..=*validity).contains(poll_interval) {
             return refuse(format!(
                 "a poll_interval of {poll_interval:?} is not possible: with a validity of \
-                 {validity:?} it is more than 0 and at most {validity:?}"
+                 {validity:?} it is {MIN_INTERVAL:?} to {validity:?}"
             ));
+        }
+        if let Some(longest) = self.poll_backoff {
+            if self.poll_at_lapse {
+                return refuse(format!(
+                    "a poll_backoff of {longest:?} is not possible with a poll_interval of None: the \
+                     candidate looks when the lease would lapse, and not before"
+                ));
+            }
+            if !(*poll_interval..=*validity).contains(&longest) {
+                return refuse(format!(
+                    "a poll_backoff of {longest:?} is not possible: with a poll_interval of \
+                     {poll_interval:?} and a validity of {validity:?} it lies between the two"
+                ));
+            }
         }
         if let Some(margin) = self.store_clock_margin.filter(|m| *m < MIN_STORE_CLOCK_MARGIN) {
             return refuse(format!(
@@ -293,18 +320,42 @@ mod tests {
         assert_eq!(config.request_timeout, seconds(6));
     }
 
+    /// A nanosecond gave 292,245 requests a second.
+    #[test]
+    fn regression_intervals_have_a_lower_bound() {
+        let short = Duration::from_nanos(9_999_999);
+        for message in [
+            refused(|s| s.renew_interval = Some(short)),
+            refused(|s| s.polling = Polling::Every(short)),
+            refused(|s| s.request_timeout = Some(short)),
+        ] {
+            assert!(message.contains("9.999999ms") && message.contains("10ms"), "{message}");
+        }
+        // What follows from the shortest validity is above it.
+        let validity = MIN_VALIDITY;
+        let settings = Settings { validity, ..Settings::default() };
+        let config = Config::new(settings).unwrap();
+        assert!(config.poll_interval >= MIN_INTERVAL && config.request_timeout >= MIN_INTERVAL);
+    }
+
     #[test]
     fn wrong_combinations_are_refused_with_the_numbers() {
         assert!(refused(|s| s.validity = Duration::from_millis(99)).contains("99ms"));
         assert!(refused(|s| s.validity = Duration::from_micros(100_500)).contains("100.5ms"));
         assert!(refused(|s| s.validity = seconds(86_401)).contains("86401s"));
-        assert!(refused(|s| s.request_timeout = Some(seconds(7))).contains("at most 6s"));
-        assert!(refused(|s| s.request_timeout = Some(Duration::ZERO)).contains("more than 0"));
+        assert!(refused(|s| s.request_timeout = Some(seconds(7))).contains("10ms to 6s"));
+        assert!(refused(|s| s.request_timeout = Some(Duration::ZERO)).contains("10ms to 6s"));
         let message = refused(|s| s.renew_interval = Some(seconds(19)));
         assert!(message.contains("19s") && message.contains("31s") && message.contains("30s"));
         assert!(refused(|s| s.renew_interval = Some(Duration::ZERO)).contains("0ns"));
         assert!(refused(|s| s.polling = Polling::Every(seconds(31))).contains("31s"));
         assert!(refused(|s| s.polling = Polling::Every(Duration::ZERO)).contains("0ns"));
+        let message = refused(|s| s.poll_backoff = Some(seconds(4)));
+        assert!(message.contains("4s") && message.contains("5s") && message.contains("30s"));
+        assert!(refused(|s| s.poll_backoff = Some(seconds(31))).contains("31s"));
+        let message =
+            refused(|s| (s.polling, s.poll_backoff) = (Polling::AtLapse, Some(seconds(9))));
+        assert!(message.contains("9s") && message.contains("None"), "{message}");
         assert!(refused(|s| s.clock_drift_max = 0.6).contains("0.6"));
         assert!(refused(|s| s.clock_drift_max = f64::NAN).contains("NaN"));
         assert!(refused(|s| s.clock_drift_max = -0.1).contains("-0.1"));

@@ -36,6 +36,7 @@ use chrono::{DateTime, Utc};
 
 /// What is to be drawn. All times are counted from one moment, its origin.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Drawing {
     /// The heading.
     pub title: String,
@@ -53,6 +54,7 @@ pub struct Drawing {
 
 /// One epoch in the lane of its leader.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Interval {
     /// The name of the lane: text of others, which is escaped and cut here.
     pub lane: String,
@@ -100,6 +102,7 @@ pub enum Mark {
 
 /// A time that is told across all lanes.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Band {
     /// What it says.
     pub kind: BandKind,
@@ -125,6 +128,7 @@ pub enum BandKind {
 
 /// A moment with a name: a line across all lanes.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Note {
     /// When.
     pub at: Duration,
@@ -149,6 +153,21 @@ impl Drawing {
     #[must_use]
     pub fn svg(&self) -> String {
         render::svg(self)
+    }
+}
+
+impl Band {
+    /// A time about which this is said. What a pointer that rests on it shows stays empty.
+    #[must_use]
+    pub fn new(kind: BandKind, from: Duration, until: Duration) -> Band {
+        Band { kind, from, until, tip: String::new() }
+    }
+}
+
+impl Note {
+    /// A line at this moment.
+    pub fn new(at: Duration, text: impl Into<String>) -> Note {
+        Note { at, text: text.into() }
     }
 }
 

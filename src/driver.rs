@@ -10,12 +10,12 @@ mod lead;
 mod listeners;
 mod observe;
 mod operator;
+mod pulse;
 mod recent;
 mod refresh;
 mod restore;
 pub(crate) mod spans;
 mod stand_back;
-mod wait;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,7 +30,6 @@ pub(crate) use observe::Observer;
 pub(crate) use operator::Operator;
 use recent::Recent;
 use refresh::Refresh;
-pub(crate) use wait::{bounded, pause, sleep, within};
 
 use crate::clock::Moment;
 use crate::config::Config;
@@ -170,8 +169,12 @@ pub(crate) struct Driver {
     last_error: Option<Error>,
     /// Requests that failed in a row.
     failures: u32,
+    /// Writes in a row that were answered with success and without an ETag.
+    without_etag: u32,
     /// When the followed epoch was last looked at, on the boot clock.
     polled: Duration,
+    /// Polls since this leader is followed.
+    polls: u32,
     /// When the store last gave an answer.
     answered: Option<Moment>,
     /// How long after the lapse this candidate seals, so that not all do at once.
@@ -237,7 +240,9 @@ impl Driver {
             heartbeat: 0,
             last_error: None,
             failures: 0,
+            without_etag: 0,
             polled: now.boot,
+            polls: 0,
             answered: None,
             lapse_jitter: Duration::ZERO,
             renewing_since: None,
@@ -288,7 +293,11 @@ impl Driver {
                     _ => ErrorKind::CorruptRecord,
                 };
                 let why = why.map_or_else(String::new, |why| format!(": {why}"));
-                Error::new(kind, format!("{key} in {store} cannot be read{why}"))
+                let remedy = match kind {
+                    ErrorKind::CorruptRecord => format!("; {}", layout.repair()),
+                    _ => String::new(),
+                };
+                Error::new(kind, format!("{key} in {store} cannot be read{why}{remedy}"))
             }
             Failure::NewestDeleted(epoch) => {
                 let (key, why) = (key(epoch), Self::what_is_gone(layout, epoch));

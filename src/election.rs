@@ -19,10 +19,20 @@ use crate::leader::{CampaignEvent, Leader, Observation, Snapshot, SnapshotState}
 use crate::leadership::Leadership;
 use crate::operator::{Depose, Deposed, Restored};
 use crate::store::Store;
+use crate::timer::require_timers;
 
 pub use builder::ElectionBuilder;
 
 /// One contest for leadership, under one prefix of one store. Clones share what they know.
+///
+/// # Runtime
+/// Campaigns, observers and the operator's calls need a Tokio runtime with timers
+/// (`#[tokio::main]`, or `enable_all` of `tokio::runtime::Builder`). They check it before their
+/// first request, and return [`NoRuntime`](crate::ErrorKind::NoRuntime) outside of one. (That timers
+/// are missing shows in a panic of Tokio's, which is caught; with `panic = "abort"` it ends the
+/// process, before the first request, too.) The task
+/// that renews a leadership runs on the runtime in which its campaign ended: keep that running as
+/// long as the leadership.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -46,6 +56,7 @@ pub struct Election {
 
 /// What [`Election::try_campaign`] came to.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Attempt {
     /// This process leads.
     Elected(Leadership),
@@ -80,10 +91,12 @@ impl Election {
     /// [`CorruptRecord`](crate::ErrorKind::CorruptRecord),
     /// [`RecordTooNew`](crate::ErrorKind::RecordTooNew),
     /// [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted),
-    /// [`NewestDeleted`](crate::ErrorKind::NewestDeleted).
+    /// [`NewestDeleted`](crate::ErrorKind::NewestDeleted),
+    /// [`NoRuntime`](crate::ErrorKind::NoRuntime).
     pub async fn campaign(&self) -> Result<Leadership, Error> {
         let caller = Span::current();
         let campaign = async {
+            require_timers().map_err(failed)?;
             check_store(&self.cx, Patience::Wait).await.map_err(failed)?;
             let mut driver = Driver::candidate(&self.cx);
             loop {
@@ -108,6 +121,7 @@ impl Election {
     pub async fn try_campaign(&self) -> Result<Attempt, Error> {
         let caller = Span::current();
         let campaign = async {
+            require_timers().map_err(failed)?;
             check_store(&self.cx, Patience::Once).await.map_err(failed)?;
             let mut driver = Driver::candidate(&self.cx);
             match driver.campaign(Patience::Once).await.map_err(failed)? {
@@ -156,7 +170,21 @@ impl Election {
     /// # Errors
     /// Those of [`campaign`](Election::campaign), and [`Unavailable`](crate::ErrorKind::Unavailable).
     pub async fn snapshot(&self) -> Result<Snapshot, Error> {
+        require_timers()?;
         Driver::observer(&self.cx).snapshot().await
+    }
+
+    /// The greatest epoch that was ever created and is known of; `None` if there is none. LIST; one
+    /// GET on a single object.
+    ///
+    /// A token above it was never granted. An epoch object exists before its epoch is granted, so
+    /// this is at least the token of each leader elected before the call.
+    ///
+    /// # Errors
+    /// Those of [`snapshot`](Election::snapshot).
+    pub async fn newest_epoch(&self) -> Result<Option<Epoch>, Error> {
+        require_timers()?;
+        Driver::observer(&self.cx).newest_epoch().await
     }
 
     /// Follows who leads, without campaigning: the state now, then each change.
@@ -204,7 +232,9 @@ impl Election {
     ///   read are sealed with [`force`](Depose::force).
     /// - [`CorruptRecord`](crate::ErrorKind::CorruptRecord), of a single object alone: with its body
     ///   its token is lost.
+    /// - [`NoRuntime`](crate::ErrorKind::NoRuntime): call it in a Tokio runtime with timers.
     pub async fn depose(&self, how: Depose) -> Result<Deposed, Error> {
+        require_timers()?;
         Operator::new(&self.cx).depose(how.order()).await
     }
 
@@ -216,10 +246,12 @@ impl Election {
     /// are refused, or repeat. Whoever leads in a lower epoch is deposed, and its successor waits for
     /// the end of its lease. A leader of before the accident, whose epoch object is gone, learns of it
     /// with its next renewal; `wait`, up to 24 h, is how long successors wait for it: nothing, or its
-    /// validity if it may still run. May be repeated.
+    /// validity if it may still run. A single object that cannot be read does not say how long its
+    /// holder may believe, so there a `wait` above 0 is required. May be repeated. Beside another operator's greater epoch the
+    /// answer is about that one.
     ///
-    /// Cost: LIST, PUT, GET, LIST, PUT on an empty prefix, and GET, GET, PUT for each lower epoch
-    /// that is left at its end; GET and PUT on a single object.
+    /// Cost: LIST, PUT, GET, LIST, PUT on an empty prefix; a GET and, for each lower epoch that is left
+    /// at its end, GET, GET, PUT more where there are some; GET and PUT on a single object.
     ///
     /// # Errors
     /// Those of [`depose`](Election::depose). After one, or a crash in between, candidates may wait
@@ -228,6 +260,7 @@ impl Election {
     /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for a longer `wait` or an epoch below one
     /// that this process has seen.
     pub async fn restore(&self, epoch: Epoch, wait: Duration) -> Result<Restored, Error> {
+        require_timers()?;
         Operator::new(&self.cx).restore(epoch, wait).await
     }
 
@@ -250,7 +283,7 @@ impl Election {
     ///
     /// An answer is what something is known from, a refused condition too; a 5xx, a 409 or a timeout
     /// is none. In a campaign or a leadership that goes well the time stays below the longer of the
-    /// poll and the renew interval, and the time of one request.
+    /// poll (or its back-off) and the renew interval, and the time of one request.
     #[must_use]
     pub fn since_last_answer(&self) -> Option<Duration> {
         self.cx.since_last_answer()

@@ -33,8 +33,8 @@ pub enum ErrorKind {
     /// The store does not keep the promises that the protocol needs. Do not use it for elections.
     UnsafeStore,
     /// The body of an epoch object cannot be read as a record. It is never treated as free: look at
-    /// the named key, then depose it or restore it. Or an object of a fenced resource is none: it
-    /// is left as it is.
+    /// the named key, then depose it or restore it. Or an object of a fenced resource is none,
+    /// and is left as it is; or one of a fenced log is missing that was not trimmed.
     CorruptRecord,
     /// The record is of a later format than this version of tenure knows. Upgrade.
     RecordTooNew,
@@ -50,6 +50,13 @@ pub enum ErrorKind {
     Unavailable,
     /// The leadership has ended, so the call was not carried out.
     LeadershipLost,
+    /// The call does not run in a Tokio runtime with timers. Nothing was sent. Build the runtime
+    /// with `enable_all`, or use `#[tokio::main]`.
+    ///
+    /// Tokio does not say whether a runtime has timers, so tenure starts one and catches the panic
+    /// of a runtime without. A panic hook sees that panic, and with `panic = "abort"` it ends the
+    /// process.
+    NoRuntime,
 }
 
 impl Error {

@@ -35,7 +35,7 @@ mod object;
 #[cfg(test)]
 mod tests;
 
-pub use durable_gate::DurableGate;
+pub use durable_gate::{DurableGate, GateState};
 pub use gate::{Gate, Pass};
 pub use generation::{epoch_key, newest_generation};
 pub use log::{FencedLog, LogEntry, LogWriter};
@@ -43,11 +43,20 @@ pub use object::{Contents, FencedObject, ObjectWriter};
 
 /// A token that is refused: a greater one was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Stale {
     /// The token that was offered.
     pub offered: Epoch,
     /// The greatest token seen.
     pub newest: Epoch,
+}
+
+impl Stale {
+    /// For guards of your own: this token was offered, and a greater one was seen.
+    #[must_use]
+    pub const fn new(offered: Epoch, newest: Epoch) -> Stale {
+        Stale { offered, newest }
+    }
 }
 
 impl fmt::Display for Stale {

@@ -233,6 +233,26 @@ impl Span {
         Some((until - self.from.at?).to_std().unwrap_or_default())
     }
 
+    /// It led no less than this, whatever the resolution of the store's dates. `None` as for
+    /// [`led`](Span::led).
+    #[must_use]
+    pub fn led_at_least(&self, history: &History) -> Option<Duration> {
+        self.led(history.now)?;
+        let (from, until) = (self.from.latest, self.until.earliest);
+        let led = from.zip(until).map(|(from, until)| until.min(history.now) - from);
+        Some(led.and_then(|led| led.to_std().ok()).unwrap_or_default())
+    }
+
+    /// It led no more than this, whatever the resolution of the store's dates. `None` as for
+    /// [`led`](Span::led), and if it may have begun at any time.
+    #[must_use]
+    pub fn led_at_most(&self, history: &History) -> Option<Duration> {
+        self.led(history.now)?;
+        let now = history.now.checked_add_signed(TimeDelta::from_std(history.now_within).ok()?)?;
+        let until = self.until.latest.map_or(now, |latest| latest.min(now));
+        Some((until - self.from.earliest?).to_std().unwrap_or_default())
+    }
+
     /// Whether somebody led under it, as far as its object tells.
     fn is_of_a_leader(&self) -> bool {
         !matches!(self.end, End::GivenUp | End::Restored | End::Unreadable)

@@ -23,3 +23,19 @@ pub enum Layout {
     /// only grow all the same.
     SingleObject,
 }
+
+impl Layout {
+    /// What helps where the newest record cannot be read.
+    pub(crate) fn repair(self) -> &'static str {
+        match self {
+            Layout::EpochFiles => {
+                "nobody is elected until it is repaired, or deposed with --force (Depose::force)"
+            }
+            Layout::SingleObject => {
+                "its token is lost with its body, so it cannot be deposed; nobody is elected until \
+                 it is repaired, or restored above the greatest token ever handed out (`tenure \
+                 restore --epoch TOKEN --wait VALIDITY`, Election::restore)"
+            }
+        }
+    }
+}

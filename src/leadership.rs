@@ -17,12 +17,13 @@ pub use run::{Cancellation, RunOutcome};
 
 use crate::clock::Moment;
 use crate::config::Config;
-use crate::driver::{Command, Driver, Lead, sleep};
+use crate::driver::{Command, Driver, Lead};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::escape::plain;
 use crate::paths::LockTable;
 use crate::protocol::message::Ended;
+use crate::timer::{require_timers, sleep};
 
 /// An epoch that was granted to this process, renewed in the background until it is lost or dropped.
 ///
@@ -165,6 +166,9 @@ impl Leadership {
     }
 
     /// Waits until the leadership is over, and says why. Cancel-safe.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime with timers.
     pub async fn lost(&self) -> Loss {
         self.lead.lost().await
     }
@@ -187,8 +191,10 @@ impl Leadership {
     /// # Errors
     /// [`InvalidConfig`](ErrorKind::InvalidConfig) if the record would become too long: nothing was
     /// sent. [`LeadershipLost`](ErrorKind::LeadershipLost) if the leadership ended before the write
-    /// was answered; it may have taken effect.
+    /// was answered; it may have taken effect. [`NoRuntime`](ErrorKind::NoRuntime) outside of a Tokio
+    /// runtime with timers: nothing was sent.
     pub async fn proclaim(&self, data: impl Into<Value>) -> Result<(), Error> {
+        require_timers()?;
         let data = data.into();
         self.config.check_data(&data)?;
         self.check().map_err(|loss| over("proclaiming", &loss))?;
@@ -207,6 +213,8 @@ impl Leadership {
     /// # Errors
     /// [`LeadershipLost`](ErrorKind::LeadershipLost) if it was lost before, and the store's error if
     /// the seal could not be written before the end of the lease: then others wait for the lapse.
+    /// [`NoRuntime`](ErrorKind::NoRuntime) outside of a Tokio runtime with timers: the leadership is
+    /// dropped.
     pub async fn resign(self) -> Result<(), Error> {
         self.give_up(None).await
     }
@@ -229,6 +237,7 @@ impl Leadership {
     }
 
     async fn give_up(self, successor: Option<String>) -> Result<(), Error> {
+        require_timers()?;
         self.check().map_err(|loss| over("resigning", &loss))?;
         self.lead.lose(Loss::Resigned);
         let (reply, answer) = oneshot::channel();

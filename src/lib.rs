@@ -72,6 +72,48 @@
 //! At the default validity and S3's list prices $1.33 a month for the leader and $0.21 for each
 //! follower. On a [single object](Layout::SingleObject) a takeover is one PUT.
 //!
+//! # Tests with paused time
+//!
+//! Leases go by the machine's clocks, which `start_paused` does not move: with them a test takes its
+//! real time, and its waits keep a core busy. A [`Clock`] over Tokio's time moves with it. Then waits
+//! cost nothing, and `tokio::time::advance` lets a lease end:
+//!
+//! ```
+//! use std::{sync::Arc, time::Duration};
+//! use tenure::{Attempt, Clock, Election, Moment, Process, SystemEntropy, store::MemoryStore};
+//!
+//! #[derive(Debug)]
+//! struct PausedClock(tokio::time::Instant);
+//!
+//! impl Clock for PausedClock {
+//!     fn now(&self) -> Moment {
+//!         // Any start will do, above the longest lease.
+//!         let now = Duration::from_secs(1_000_000) + self.0.elapsed();
+//!         Moment::new(now, now, now)
+//!     }
+//! }
+//!
+//! # /*
+//! #[tokio::test(start_paused = true)]
+//! # */
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! async fn a_dead_leader_is_succeeded() -> Result<(), tenure::Error> {
+//!     let store = Arc::new(MemoryStore::new());
+//!     let clock = Arc::new(PausedClock(tokio::time::Instant::now()));
+//!     let node = |name: &str| {
+//!         let process = Process::new(clock.clone(), Arc::new(SystemEntropy));
+//!         Election::builder(store.clone(), "test").name(name).process(process).build()
+//!     };
+//!     let first = node("a")?.campaign().await?;
+//!     assert!(matches!(node("b")?.try_campaign().await?, Attempt::Held(_)));
+//!     drop(first); // as if its process had died: the lease lapses
+//!     let second = node("b")?.campaign().await?; // half a minute, in no time
+//!     assert_eq!(second.epoch().get(), 2);
+//!     Ok(())
+//! }
+//! # a_dead_leader_is_succeeded().unwrap();
+//! ```
+//!
 //! # Where next
 //!
 //! - [`Election`] campaigns ([`campaign`](Election::campaign),
@@ -113,7 +155,7 @@
 #[cfg(test)]
 extern crate self as tenure;
 
-#[cfg(feature = "internals")]
+#[cfg(any(test, feature = "internals"))]
 #[doc(hidden)]
 pub mod bad_bytes;
 mod check;
@@ -127,6 +169,7 @@ mod entropy;
 mod epoch;
 mod error;
 mod escape;
+mod etag;
 pub mod fencing;
 pub mod history;
 mod keys;
@@ -145,6 +188,7 @@ mod protocol;
 mod record;
 pub mod store;
 mod telemetry;
+mod timer;
 
 pub use clock::{Clock, Moment, SystemClock};
 pub use compactor::{Compactor, CompactorBuilder, Report};

@@ -12,7 +12,7 @@ use crate::epoch::Epoch;
 use crate::keys::Keys;
 use crate::protocol::compaction::Listed;
 use crate::protocol::find::{After, Listing};
-use crate::store::{Entry, Happened, Page, StoreError, StoreErrorKind};
+use crate::store::{Entry, Page, StoreError, check_ascending, check_order};
 
 /// What a page in order shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl EpochsOfPage {
     /// Judges the page that was asked for `after`.
     pub(crate) fn of(keys: &Keys, after: &After, page: &Page) -> Result<EpochsOfPage, StoreError> {
         let start = key_of(keys, after);
-        let last = judge(keys.lock_prefix(), &start, page)?;
+        let last = check_order(keys.lock_prefix(), &start, page)?;
         let epochs = epochs(keys, page);
         let ended = !page.truncated || last >= keys.epoch(Epoch::MAX).as_str();
         let rest = (!ended).then(|| match keys.parse(last) {
@@ -44,7 +44,7 @@ impl EpochsOfPage {
         after: &After,
         page: &Page,
     ) -> Result<Option<EpochsOfPage>, StoreError> {
-        in_order(keys.lock_prefix(), &key_of(keys, after), page)?;
+        check_ascending(keys.lock_prefix(), &key_of(keys, after), page)?;
         let epochs = epochs(keys, page);
         // A greater epoch than those shown would have a greater key, and be shown.
         let told = !epochs.is_empty() || !page.truncated;
@@ -57,39 +57,6 @@ impl EpochsOfPage {
         let epochs = ends.map(|(least, greatest)| (least.epoch, greatest.epoch));
         Listing { epochs, rest: self.rest.clone() }
     }
-}
-
-/// Judges a page that was asked for this prefix, after `start`: the last key on it, or `start`.
-pub(crate) fn judge<'a>(
-    prefix: &str,
-    start: &'a str,
-    page: &'a Page,
-) -> Result<&'a str, StoreError> {
-    if page.truncated && page.entries.is_empty() {
-        // Asking again from the same key may well bring the same answer for ever. It says nothing
-        // untrue, so it does not make the store unsafe.
-        let why = format!("the listing after {start:?} says that more follows, but shows none");
-        return Err(StoreError::new(StoreErrorKind::Transient, Happened::No, why));
-    }
-    in_order(prefix, start, page)
-}
-
-/// Whether its keys ascend, all of them under the prefix and after `start`.
-fn in_order<'a>(prefix: &str, start: &'a str, page: &'a Page) -> Result<&'a str, StoreError> {
-    let mut previous = start;
-    for entry in &page.entries {
-        let key = entry.key.as_str();
-        if !key.starts_with(prefix) {
-            return Err(unsafe_store(format!(
-                "the listing shows {key:?}, which does not start with {prefix:?}"
-            )));
-        }
-        if key <= previous {
-            return Err(out_of_order(previous, key));
-        }
-        previous = key;
-    }
-    Ok(previous)
 }
 
 fn epochs(keys: &Keys, page: &Page) -> Vec<Listed> {
@@ -108,17 +75,6 @@ pub(crate) fn key_of(keys: &Keys, after: &After) -> String {
     }
 }
 
-pub(crate) fn out_of_order(before: &str, then: &str) -> StoreError {
-    unsafe_store(format!(
-        "the listing shows {then:?} after {before:?}: this store does not list in order, or \
-         ignores where a listing starts"
-    ))
-}
-
-fn unsafe_store(why: String) -> StoreError {
-    StoreError::new(StoreErrorKind::Unsupported, Happened::No, why)
-}
-
 /// Both times are the store's. One in the future makes an object new, not old.
 fn age(served_at: Option<DateTime<Utc>>, modified: Option<DateTime<Utc>>) -> Option<Duration> {
     Some((served_at? - modified?).to_std().unwrap_or_default())
@@ -127,6 +83,7 @@ fn age(served_at: Option<DateTime<Utc>>, modified: Option<DateTime<Utc>>) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::StoreErrorKind;
 
     fn page(names: &[&str], truncated: bool) -> Page {
         let entry = |name: &&str| Entry { key: format!("a/{name}"), size: 1, last_modified: None };

@@ -64,6 +64,9 @@ pub enum Deposed {
     /// has no validity, or cannot be read. Once it is known to be dead, use
     /// [`force`](Depose::force).
     NeedsForce(Leader),
+    /// The newest epoch has no holder: a restoring that was not finished holds it, and an epoch
+    /// below may have a leader. Run [`restore`](crate::Election::restore) with this epoch again.
+    Held(Epoch),
     /// The holder renewed its lease each time before the seal came. Try again.
     Renewed(Leader),
     /// There is no epoch.
@@ -85,9 +88,25 @@ pub enum Restored {
     },
     /// It was restored before, and nobody has been elected since.
     Already(Epoch),
+    /// This epoch, or a greater one, was restored before or meanwhile, with a shorter wait than was
+    /// asked for now. Candidates may be on their way, so it is too late to change that wait. Restore
+    /// a greater epoch than this with the wait that was asked for.
+    WaitsLess {
+        /// The newest epoch.
+        epoch: Epoch,
+        /// How long successors wait, from when they first see the seal.
+        wait: Duration,
+    },
     /// There is an epoch as great or greater, so counting goes on above it already.
     Exists(Leader),
+    /// A restoring to this greater epoch was not finished, and nobody is elected until it is. Run
+    /// [`restore`](crate::Election::restore) with this epoch, and with the wait that was asked for
+    /// now.
+    Held(Epoch),
     /// An epoch below does not say for how long its holder may believe in it. Depose it with
     /// [`force`](Depose::force) once it is known to be dead, and restore again.
     NeedsForce(Leader),
+    /// The single object cannot be read, so nobody knows for how long its holder may believe in it,
+    /// and no wait was given. Give its validity; once it is known to be dead, any wait above 0.
+    NeedsWait,
 }

@@ -23,7 +23,7 @@ pub(crate) const FORMAT: u64 = 1;
 /// can be read.
 const MAX_SEALED_NAME: usize = 1_024;
 /// A validity longer than this never lapses.
-const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
+pub(crate) const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
 /// The body of an epoch object, as read or to be written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -128,6 +128,11 @@ impl Record {
             data: Value::Null,
             ..self.clone()
         }
+    }
+
+    /// Whether a restoring holds this epoch: nobody leads in it, and it is not to be succeeded yet.
+    pub(crate) fn is_held(&self) -> bool {
+        !self.expired && self.ended == Some(Ended::Restored)
     }
 
     /// How long its lease lasts without a sign of life; `None` means that it never lapses.

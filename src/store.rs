@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
 
 use crate::error::ErrorKind;
 use crate::escape::plain;
+pub use crate::etag::ETag;
 
 #[cfg(feature = "object-store")]
 mod any;
@@ -24,8 +24,11 @@ mod dir;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
 mod memory;
+mod order;
+mod outcome;
 #[cfg(feature = "s3")]
 mod s3;
+mod within;
 #[cfg(any(feature = "s3", feature = "dynamodb", feature = "object-store"))]
 mod words;
 
@@ -36,11 +39,14 @@ pub use dir::DirStore;
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::{DynamoStore, TableState};
 pub use memory::MemoryStore;
+pub(crate) use order::{check_ascending, check_order, out_of_order};
+pub use outcome::{DeleteOutcome, Entry, GetOutcome, Object, Page, PutOutcome};
 #[cfg(feature = "s3")]
 #[doc(hidden)]
 pub use s3::{BucketSettings, LifecycleRule, Versioning};
 #[cfg(feature = "s3")]
 pub use s3::{S3Encryption, S3Store};
+pub(crate) use within::within;
 
 /// An ETag made of the content alone, as S3's are: 128 bits of its SHA-256, in quotes.
 pub(crate) fn content_etag(body: &[u8]) -> ETag {
@@ -134,113 +140,6 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn send_unquoted_etags(&self) -> bool {
         false
     }
-}
-
-/// An entity tag, exactly as the store sent it. Two bodies with the same tag are the same body.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ETag(Arc<str>);
-
-impl ETag {
-    /// The tag with this text, quotes included where the store sends them.
-    pub fn new(text: impl Into<Arc<str>>) -> ETag {
-        ETag(text.into())
-    }
-
-    /// The text, as received.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for ETag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ETag({})", plain(&self.0))
-    }
-}
-
-impl fmt::Display for ETag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// One page of a listing.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Page {
-    /// In ascending order of their keys' bytes.
-    pub entries: Vec<Entry>,
-    /// Whether more keys may follow. A short page says nothing.
-    pub truncated: bool,
-    /// The store's clock when it answered, where it says so.
-    pub served_at: Option<DateTime<Utc>>,
-}
-
-/// One key of a listing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// The whole key.
-    pub key: String,
-    /// The length of its body in bytes.
-    pub size: u64,
-    /// When it was last written, by the store's clock.
-    pub last_modified: Option<DateTime<Utc>>,
-}
-
-/// An object and what the store says about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Object {
-    /// The body.
-    pub body: Bytes,
-    /// Its entity tag.
-    pub etag: ETag,
-    /// When it was last written, by the store's clock.
-    pub last_modified: Option<DateTime<Utc>>,
-    /// The store's clock when it answered, where it says so.
-    pub served_at: Option<DateTime<Utc>>,
-}
-
-/// The answer to [`Store::get`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum GetOutcome {
-    /// The object.
-    Found(Object),
-    /// The object still has the ETag that the caller named.
-    NotModified,
-    /// There is no object at this key.
-    Missing,
-    /// The object is longer than the caller reads.
-    TooLarge {
-        /// Its entity tag.
-        etag: ETag,
-        /// The length of its body in bytes.
-        len: u64,
-    },
-}
-
-/// The answer to a conditional write.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PutOutcome {
-    /// Written. Without an ETag the caller cannot know which write it was, and treats it as
-    /// unknown.
-    Done {
-        /// The entity tag of what was written.
-        etag: Option<ETag>,
-    },
-    /// The condition did not hold: the key exists (`create`), or has another ETag (`replace`).
-    /// Nothing was written.
-    Refused,
-    /// `replace` on a key that does not exist. Nothing was written.
-    Missing,
-}
-
-/// The answer to [`Store::delete`].
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct DeleteOutcome {
-    /// How many of the keys are gone.
-    pub deleted: usize,
-    /// The keys that could not be deleted, each with the store's reason.
-    pub failed: Vec<(String, String)>,
 }
 
 /// What is known of a request that failed.

@@ -6,6 +6,8 @@
 #[cfg(feature = "metrics")]
 mod describe;
 #[cfg(feature = "metrics")]
+mod gate;
+#[cfg(feature = "metrics")]
 mod kept;
 #[cfg(not(feature = "metrics"))]
 mod off;
@@ -14,7 +16,9 @@ mod on;
 #[cfg(feature = "metrics")]
 mod requests;
 
+#[cfg(feature = "metrics")]
+pub(crate) use gate::GateMeter;
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{Counted, Leading, Meter, Sight};
+pub(crate) use off::{Counted, GateMeter, Leading, Meter, Sight};
 #[cfg(feature = "metrics")]
 pub(crate) use on::{Counted, Leading, Meter, Sight};

@@ -23,6 +23,17 @@ fn can() -> Capabilities {
     Capabilities { missing_is_refused: true, ..Capabilities::default() }
 }
 
+#[test]
+fn a_container_is_named_with_its_account_if_there_is_one() {
+    use object_store::azure::MicrosoftAzureBuilder;
+    let builder = MicrosoftAzureBuilder::new().with_container_name("box");
+    let error = AnyObjectStore::azure(builder.clone()).expect_err("an account is needed");
+    assert!(error.to_string().contains("az://box"), "{error}");
+    assert!(!error.to_string().contains("of the account"), "{error}");
+    let store = AnyObjectStore::azure(builder.with_account("me").with_access_key("a2V5"));
+    assert_eq!(store.unwrap().describe(), "az://box of the account me");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "scripts/azurite.sh -- cargo test --features azure --test azure -- --ignored"]
 async fn the_suite_holds() {

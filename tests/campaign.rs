@@ -254,6 +254,32 @@ async fn a_grant_is_reported_with_a_third_of_the_lease_left() {
     assert!(lead.remaining() >= VALIDITY / 3, "{:?}", lead.remaining());
 }
 
+/// Suspended before its confirmation, it has less than a third of the lease left, and no renewal
+/// works.
+#[tokio::test(start_paused = true)]
+async fn before_a_grant_is_reported_no_pause_is_longer_than_a_tenth_of_the_lease() {
+    let world = World::new();
+    for _ in 0..10 {
+        world.store.on(Call::List).skip(1).fault(Fault::FailBefore);
+        world.store.on(Call::Replace).always().fault(Fault::FailBefore);
+        let election = world.node("a").build().unwrap();
+        let (lead, ()) = tokio::join!(elect(&election), async {
+            wait(millis(50)).await;
+            world.clock.suspend(millis(6_750));
+            wait(millis(200)).await;
+            let mut pause = millis(0);
+            for _ in 0..140 {
+                wait(millis(20)).await;
+                let renews = world.store.take_calls().contains(&Call::Replace);
+                pause = if renews { millis(0) } else { pause + millis(20) };
+                assert!(pause <= VALIDITY / 10, "{pause:?}");
+            }
+            world.store.heal();
+        });
+        lead.resign().await.unwrap();
+    }
+}
+
 /// Its lease has too little left, and the renewal finds the epoch sealed by an operator.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_is_deposed_before_it_is_reported_is_none() {
@@ -265,9 +291,10 @@ async fn a_grant_that_is_deposed_before_it_is_reported_is_none() {
     wait(secs(3)).await;
     let operator = world.node("operator").build().unwrap();
     operator.depose(Depose::default().force(true)).await.unwrap();
-    let lead = campaign.await.unwrap();
-    assert_eq!(lead.epoch().get(), 2);
+    let (took, lead) = timed(campaign).await;
+    assert_eq!(lead.unwrap().epoch().get(), 2);
     assert_eq!(world.record(1).await["sealed_by"], "operator");
+    assert!(took < secs(5), "it waits for the end of a lease that is lost: {took:?}");
 }
 
 /// While the confirmation is on its way, another call of the same election sees a greater epoch,

@@ -2,6 +2,9 @@
 //! it is tested on does as DynamoDB does.
 #![cfg(feature = "dynamodb")]
 
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
+use aws_sdk_dynamodb::config::{BehaviorVersion, Region};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use support::dynamo_server::*;
@@ -13,6 +16,12 @@ use tenure::store::{
 
 #[path = "dynamodb_store/double.rs"]
 mod double;
+#[path = "dynamodb_store/endpoints.rs"]
+mod endpoints;
+#[path = "dynamodb_store/environment.rs"]
+mod environment;
+#[path = "dynamodb_store/served_at.rs"]
+mod served_at;
 #[path = "dynamodb_store/table.rs"]
 mod table;
 
@@ -191,6 +200,139 @@ async fn a_full_page_says_that_more_may_follow_and_an_empty_one_ends() {
     server.quirks(|quirks| quirks.page_cap = Some(1));
     let page = store.list("app/", "", 2).await.unwrap();
     assert_eq!((page.entries.len(), page.truncated), (1, true));
+}
+
+#[tokio::test]
+async fn the_last_page_ends_where_it_is_told() {
+    let (server, store) = start();
+    for key in ["app/1", "app/2", "app/3"] {
+        done(store.create(key, body("")).await);
+    }
+    let last = async |after: &str, limit| {
+        let page = store.list_last("app/", after, limit).await.unwrap().expect("it can");
+        let keys = page.entries.into_iter().map(|entry| entry.key).collect::<Vec<_>>();
+        (keys.join(" "), page.truncated)
+    };
+    assert_eq!(last("", 2).await, ("app/2 app/3".to_owned(), true));
+    assert_eq!(
+        last("app/1", 2).await,
+        ("app/2 app/3".to_owned(), true),
+        "nobody has looked further"
+    );
+    assert_eq!(last("app/2", 2).await, ("app/3".to_owned(), false), "the page goes beyond");
+    assert_eq!(last("", 9).await, ("app/1 app/2 app/3".to_owned(), false));
+    assert_eq!(last("app/2", 9).await, ("app/3".to_owned(), false));
+    assert_eq!(server.count("Query"), 5);
+}
+
+#[tokio::test]
+async fn a_listing_may_start_before_its_prefix_and_after_all_of_it() {
+    let (server, store) = start();
+    done(store.create("app/lock-1", body("")).await);
+    server.forget_requests();
+    for (prefix, after, keys) in [
+        ("app/lock-", "app/a", 1),
+        ("app/lock-", "app/lock-", 1),
+        ("app/", "app/", 1),
+        ("app/lock-", "app/lock-1", 0),
+        ("app/lock-", "app/z", 0),
+    ] {
+        let page = store.list(prefix, after, 9).await.unwrap();
+        assert_eq!((page.entries.len(), page.truncated), (keys, false), "{prefix} {after}");
+    }
+    assert_eq!(server.count("Query"), 4, "nothing can come after all of a prefix");
+}
+
+#[tokio::test]
+async fn a_body_as_long_as_may_be_is_read() {
+    let (_server, store) = start();
+    let etag = done(store.create(KEY, body("four")).await);
+    assert_eq!(found(store.get(KEY, None, 4).await).body, body("four"));
+    let too_large = store.get(KEY, None, 3).await.unwrap();
+    assert_eq!(too_large, GetOutcome::TooLarge { etag, len: 4 });
+}
+
+#[tokio::test]
+async fn the_store_is_named() {
+    let (_server, store) = start();
+    assert_eq!(store.describe(), format!("dynamodb://{TABLE}"));
+}
+
+#[tokio::test]
+async fn what_never_came_as_far_as_the_table_did_not_happen() {
+    let (server, store) = start();
+    done(store.create(KEY, body("one")).await);
+    drop(server);
+    // On the connection that is cut.
+    let _ = store.create("app/lock-0000000002.json", body("two")).await;
+    let (kind, no) = (StoreErrorKind::Transient, Happened::No);
+    let unsent = store.create("app/lock-0000000002.json", body("two")).await;
+    expect(unsent, kind, no, &["creating", "no connection"]);
+    let settings = aws_sdk_dynamodb::Config::builder().region(Region::from_static("us-east-1"));
+    let settings = settings.behavior_version(BehaviorVersion::latest()).build();
+    let store = DynamoStore::new(aws_sdk_dynamodb::Client::from_conf(settings), TABLE);
+    let unsigned = store.create(KEY, body("one")).await.expect_err("there are no credentials");
+    assert_ne!(unsigned.kind(), StoreErrorKind::Transient, "{unsigned}");
+    assert_eq!(unsigned.happened(), no, "{unsigned}");
+}
+
+#[tokio::test]
+async fn an_sdk_timeout_is_told_as_such() {
+    // Connections are taken by the machine, and nobody answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let limit = std::time::Duration::from_millis(100);
+    let limit = TimeoutConfig::builder().operation_attempt_timeout(limit).build();
+    let store =
+        DynamoStore::new(Client::from_conf(config(&endpoint).timeout_config(limit).build()), TABLE);
+    let late = store.get(KEY, None, MAX).await;
+    expect(late, StoreErrorKind::Transient, Happened::No, &["no answer in time"]);
+}
+
+/// As other writers of items may keep it.
+#[tokio::test]
+async fn a_body_of_bytes_is_read() {
+    let (server, store) = start();
+    let item = json!({
+        "prefix": { "S": "app" }, "name": { "S": "a" }, "version": { "S": "7" },
+        "body": { "B": "b25l" },
+    });
+    server.in_table(|table| table.put_raw(item.as_object().expect("it is one").clone()));
+    assert_eq!(found(store.get("app/a", None, MAX).await).body, body("one"));
+}
+
+/// Runs itself in a process with the double's variables.
+#[tokio::test]
+async fn the_environment_makes_a_store() {
+    const CHILD: &str = "TENURE_TEST_DYNAMODB";
+    if let Ok(endpoint) = std::env::var(CHILD) {
+        let store = DynamoStore::from_env(TABLE).await;
+        assert_eq!(store.describe(), format!("dynamodb://{TABLE} at {endpoint}"));
+        done(store.create(KEY, body("one")).await);
+        return;
+    }
+    let region = |(name, _): &(&str, String)| *name == "AWS_REGION";
+    for with_region in [true, false] {
+        let server = DynamoServer::start();
+        let mut child = std::process::Command::new(std::env::current_exe().expect("it runs"));
+        child.args(["--exact", "the_environment_makes_a_store"]).env("HOME", "/nowhere");
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("AWS_") {
+                child.env_remove(name);
+            }
+        }
+        child.envs(server.env().into_iter().filter(|var| with_region || !region(var)));
+        let output = child.env(CHILD, server.endpoint()).output().expect("it starts");
+        assert!(output.status.success(), "with a region {with_region}: {output:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_right_is_told_in_the_tables_words() {
+    let (server, store) = start();
+    server.fault(Fault::Answer(400, "ValidationException"), "PutItem");
+    let error = store.create(KEY, body("one")).await.expect_err("refused").to_string();
+    assert!(error.ends_with("400 ValidationException: ordered by the test"), "{error}");
 }
 
 #[tokio::test]

@@ -1,9 +1,19 @@
 //! The guards of `tenure::fencing`, on every store, with zombies and with lost answers.
 
+#[path = "fencing/busy.rs"]
+mod busy;
+#[path = "fencing/clients.rs"]
+mod clients;
 #[path = "fencing/faults.rs"]
 mod faults;
+#[path = "fencing/format.rs"]
+mod format;
 #[path = "fencing/log.rs"]
 mod log;
+#[path = "fencing/reset.rs"]
+mod reset;
+#[path = "fencing/stale.rs"]
+mod stale;
 mod support;
 #[path = "fencing/zombies.rs"]
 mod zombies;
@@ -46,7 +56,7 @@ fn gate_of(store: &Arc<dyn Store>) -> DurableGate {
 #[track_caller]
 fn refused<T: std::fmt::Debug>(outcome: Result<T, FencingError>, offered: u64, newest: u64) {
     let error = outcome.unwrap_err();
-    assert_eq!(error.stale(), Some(Stale { offered: e(offered), newest: e(newest) }), "{error}");
+    assert_eq!(error.stale(), Some(Stale::new(e(offered), e(newest))), "{error}");
     assert!(!error.may_have_happened(), "{error}");
 }
 

@@ -13,7 +13,6 @@ use std::time::Duration;
 use bench::{COUNTING, ESCAPING, Guard, POLITE, STUBBORN, escaped, lines, reached};
 use command::{eventually, in_ms, now, number_in, runs, state};
 use nix::sys::signal::Signal;
-use tenure::Moment;
 
 const HOUR: u64 = 3_600_000;
 
@@ -57,7 +56,8 @@ fn the_wall_clock_alone_ends_a_lease() {
     let file = dir.path().join("pid");
     let mut guard = Guard::over(STUBBORN, &file);
     number_in(&file);
-    let by_wall = Moment { wall: now().wall, ..in_ms(HOUR) };
+    let mut by_wall = in_ms(HOUR);
+    by_wall.wall = now().wall;
     guard.lease(in_ms(HOUR), by_wall);
     guard.hears(&["killed", "watching", "ended 9", "gone"]);
 }
@@ -150,7 +150,8 @@ fn regression_no_number_of_orders_puts_off_the_end() {
     }
     guard.hang_up();
     eventually("all are dead", || !runs(child) && !runs(guard.command));
-    let late = Moment { boot: kill_at.boot + Duration::from_secs(10), ..in_ms(HOUR) };
+    let mut late = in_ms(HOUR);
+    late.boot = kill_at.boot + Duration::from_secs(10);
     assert!(reached(kill_at) && !reached(late), "killed late");
 }
 

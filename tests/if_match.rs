@@ -179,4 +179,5 @@ async fn a_lock_without_a_token_is_an_error_and_not_free() {
     world.store.create(KEY, body).await.unwrap();
     let error = world.election(1).campaign().await.unwrap_err();
     assert_eq!(error.kind(), tenure::ErrorKind::CorruptRecord);
+    assert!(error.to_string().contains("`token` is missing"), "{error}");
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use support::fault_store::{Call, Fault};
 use support::time::{TestClock, millis, process, secs, timed, wait, within};
 use support::world::{TAKEOVER, VALIDITY, World, elect, elected, held, ready};
-use tenure::{Depose, ErrorKind, LeadershipEvent, Loss};
+use tenure::{Depose, ElectionBuilder, ErrorKind, Layout, LeadershipEvent, Loss};
 
 #[tokio::test(start_paused = true)]
 async fn a_unique_name_takes_over_from_its_predecessor_at_once() {
@@ -264,14 +264,29 @@ async fn what_is_due_by_a_slewed_clock_waits_for_the_others() {
     }
 }
 
+/// Whichever of its clocks is behind; on a single object, too, where the delay follows the lapse.
 #[tokio::test(start_paused = true)]
-async fn a_takeover_delay_is_kept_by_all_clocks() {
-    let world = World::new();
-    let follower = world.node_on(&TestClock::slewed(83_333), "b");
-    let election = follower.takeover_delay(secs(100)).build().unwrap();
-    drop(world.leader("a").await);
-    let (took, _) = timed(elect(&election)).await;
-    assert!(took >= VALIDITY + secs(100), "{took:?}");
+async fn a_lapse_and_a_takeover_delay_are_kept_by_all_clocks() {
+    const CHRONY: i32 = 83_333;
+    for (layout, slewed, delay) in [
+        (Layout::EpochFiles, CHRONY, 100),
+        (Layout::EpochFiles, -CHRONY, 100),
+        (Layout::EpochFiles, -CHRONY, 0),
+        (Layout::SingleObject, CHRONY, 100),
+        (Layout::SingleObject, -CHRONY, 100),
+        (Layout::SingleObject, -CHRONY, 0),
+    ] {
+        let least = (VALIDITY + secs(delay)).div_f64(1.0 + f64::from(slewed.min(0)) / 1e6);
+        for seed in 0..8 {
+            let world = World::new();
+            let build = |builder: ElectionBuilder| builder.layout(layout).build().unwrap();
+            drop(elect(&build(world.node("a"))).await);
+            let follower = process(&TestClock::slewed(slewed), 100 + seed);
+            let follower = world.node("b").process(follower).poll_interval(VALIDITY);
+            let (took, _) = timed(elect(&build(follower.takeover_delay(secs(delay))))).await;
+            assert!(took >= least, "{layout:?}, {slewed} ppm, seed {seed}: {took:?} of {least:?}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -291,6 +306,50 @@ async fn renewals_polls_and_leases_keep_their_intervals() {
     // 40 polls and one look at the next epoch.
     assert!((40..=42).contains(&count(Call::Get)), "{calls:?}");
     task.abort();
+}
+
+/// As the post on Cloud Storage has it, and with its bound.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_backs_off_if_asked_up_to_a_bound() {
+    for (backoff, polls) in [(None, 200..=203), (Some(secs(8)), 7..=12)] {
+        let world = World::new();
+        let lead = world.leader("a").await;
+        let way = world.another_way();
+        let mut follower = world.node_behind(&way, &world.clock, "b").poll_interval(millis(200));
+        if let Some(longest) = backoff {
+            follower = follower.poll_backoff(longest);
+        }
+        let election = follower.build().unwrap();
+        let follow = tokio::spawn(async move { elect(&election).await });
+        wait(millis(100)).await;
+        way.take_log();
+        wait(secs(40)).await;
+        let looks = way.take_calls().iter().filter(|call| **call == Call::Get).count();
+        assert!(polls.contains(&looks), "{backoff:?}: {looks} looks");
+        drop(lead);
+        let (took, next) = timed(follow).await;
+        assert_eq!(next.unwrap().epoch().get(), 2);
+        assert!(took < TAKEOVER + backoff.unwrap_or_default(), "{backoff:?}: {took:?}");
+    }
+}
+
+/// The next leader is looked at as often as the first one was.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_ends_the_back_off() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    let way = world.another_way();
+    let follower = world.node_behind(&way, &world.clock, "c").poll_interval(millis(200));
+    let election = follower.poll_backoff(secs(8)).build().unwrap();
+    let _follow = tokio::spawn(async move { elect(&election).await });
+    wait(secs(30)).await;
+    lead.resign().await.unwrap();
+    let _next = world.leader("b").await;
+    way.take_log();
+    // One interval until it sees her, and then from 200 ms on: 3 looks without the reset.
+    wait(secs(16)).await;
+    let looks = way.take_calls().iter().filter(|call| **call == Call::Get).count();
+    assert!((6..=14).contains(&looks), "{looks}");
 }
 
 #[tokio::test(start_paused = true)]

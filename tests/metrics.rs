@@ -45,6 +45,7 @@ tell! {
     regression_an_epoch_that_was_read_is_known,
     a_compaction,
     a_skewed_clock,
+    a_durable_gate,
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,3 +12,7 @@ mod scene;
 mod support;
 #[path = "operator/takeover_delay.rs"]
 mod takeover_delay;
+#[path = "operator/two_restores.rs"]
+mod two_restores;
+#[path = "operator/unreadable.rs"]
+mod unreadable;

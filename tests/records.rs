@@ -24,6 +24,8 @@ async fn refused_by_all(body: impl Into<Vec<u8>>, kind: ErrorKind) {
     let text = error.to_string();
     assert!(text.contains("app/lock-0000000007.json"), "{what}: {text}");
     assert!(!text.contains("hunter2"), "{what}: {text}");
+    let repairable = kind == ErrorKind::CorruptRecord;
+    assert_eq!(text.contains("until it is repaired, or deposed"), repairable, "{what}: {text}");
     assert_eq!(election.try_campaign().await.unwrap_err().kind(), kind, "{what}");
     assert_eq!(election.leader().await.unwrap_err().kind(), kind, "{what}");
     assert_eq!(election.snapshot().await.unwrap_err().kind(), kind, "{what}");

@@ -175,9 +175,11 @@ async fn the_takeover_delay_comes_after_the_lapse_and_not_after_a_release() {
     let election = candidate(2);
     let (took, next) = timed(async {
         loop {
-            match election.try_campaign().await.unwrap() {
+            let (asked, attempt) = timed(election.try_campaign()).await;
+            assert!(asked < secs(2), "a single attempt waits for the delay: {asked:?}");
+            match attempt.unwrap() {
                 Attempt::Elected(leadership) => return leadership,
-                Attempt::Held(_) => wait(millis(100)).await,
+                _ => wait(millis(100)).await,
             }
         }
     })

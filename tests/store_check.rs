@@ -283,3 +283,47 @@ async fn regression_a_listing_without_an_answer_may_not_have_taken_effect() {
         assert!(!error.may_have_happened(), "{text}");
     }
 }
+
+/// It passed, and each renewal took three requests.
+#[tokio::test(start_paused = true)]
+async fn regression_a_store_whose_writes_have_no_etag_is_unsafe() {
+    let world = World::new();
+    world.store.on(Call::Replace).always().fault(Fault::NoEtag);
+    let election = world.node("a").check_store(true).build().unwrap();
+    let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
+    assert!(error.to_string().contains("without an ETag"), "{error}");
+    assert_eq!(world.epochs().await, [0; 0], "nothing was created");
+    // A proxy that drops a few is no reason.
+    world.store.heal();
+    world.store.on(Call::Replace).times(2).fault(Fault::NoEtag);
+    elect(&election).await.resign().await.unwrap();
+}
+
+/// What answers every write so and keeps none of them was campaigned on for ever.
+#[tokio::test(start_paused = true)]
+async fn regression_writes_that_vanish_without_an_etag_end_a_campaign() {
+    let world = World::new();
+    for call in [Call::Create, Call::Replace] {
+        world.store.on(call).always().fault(Fault::Swallow);
+    }
+    let election = world.node("a").build().unwrap();
+    let error = within(secs(600), election.campaign()).await.expect("it ends").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
+    assert!(error.to_string().contains("without an ETag"), "{error}");
+    assert!(error.may_have_happened());
+    let writes = world.store.take_calls().into_iter().filter(|call| *call == Call::Create).count();
+    assert_eq!(writes, 5);
+}
+
+/// Reads show the renewals, so the lease is kept, at two requests more each.
+#[tokio::test(start_paused = true)]
+async fn a_leader_goes_on_where_writes_lose_their_etag() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    world.store.on(Call::Replace).always().fault(Fault::NoEtag);
+    support::time::wait(secs(300)).await;
+    assert!(lead.check().is_ok());
+    world.store.heal();
+    lead.resign().await.unwrap();
+}

@@ -239,9 +239,7 @@ impl Store for Broken {
 
     async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
         match self.fault {
-            Fault::DeleteDoesNothing => {
-                Ok(DeleteOutcome { deleted: keys.len(), failed: Vec::new() })
-            }
+            Fault::DeleteDoesNothing => Ok(DeleteOutcome::new(keys.len(), Vec::new())),
             _ => self.inner.delete(keys).await,
         }
     }

@@ -45,8 +45,11 @@ async fn regression_the_driver_cancels_work_that_never_yields() {
         // On a thread of its own, as the test's main task is.
         let stopped = run.await.into_value();
         assert!(stopped, "{fault:?}: not cancelled within {DEADLINE:?}");
-        let at_risk = |event: &LeadershipEvent| matches!(event, LeadershipEvent::AtRisk { .. });
-        assert!(support::world::ready(&mut events).await.iter().any(at_risk), "{fault:?}");
+        // On a busy machine the lease may end before the driver sees the risk.
+        let told = |event: &LeadershipEvent| {
+            matches!(event, LeadershipEvent::AtRisk { .. } | LeadershipEvent::Lost(_))
+        };
+        assert!(support::world::ready(&mut events).await.iter().any(told), "{fault:?}");
     }
 }
 

@@ -1,4 +1,7 @@
 # Runs `tenure compact` on Fargate every hour, started by EventBridge Scheduler.
+#
+# Use it once for each election, each with a `name` of its own. The provider's region is the cluster's;
+# the bucket may be in another.
 
 terraform {
   required_version = ">= 1.5"
@@ -7,6 +10,17 @@ terraform {
       source  = "hashicorp/aws"
       version = ">= 5.0"
     }
+  }
+}
+
+variable "name" {
+  type        = string
+  description = "The name of the election: each in an account and region needs its own"
+
+  validation {
+    # The name of a role has at most 64 characters.
+    condition     = can(regex("^[A-Za-z0-9_-]{1,37}$", var.name))
+    error_message = "The name must be 1 to 37 letters, digits, underscores and hyphens."
   }
 }
 
@@ -22,7 +36,7 @@ variable "prefix" {
 
 variable "region" {
   type        = string
-  description = "The region of the bucket"
+  description = "The region of the bucket; the log is in the cluster's"
 }
 
 variable "account" {
@@ -56,8 +70,13 @@ variable "security_groups" {
 }
 
 locals {
-  policy = replace(replace(file("${path.module}/../iam/compactor.json"),
-  "BUCKET", var.bucket), "PREFIX", var.prefix)
+  # arn:PARTITION:ecs:REGION:ACCOUNT:cluster/NAME
+  cluster   = split(":", var.cluster_arn)
+  partition = local.cluster[1]
+  owner     = local.cluster[4]
+  full_name = "tenure-compactor-${var.name}"
+  policy = replace(replace(replace(file("${path.module}/../iam/compactor.json"),
+  "arn:aws:", "arn:${local.partition}:"), "BUCKET", var.bucket), "PREFIX", var.prefix)
   store = "s3://${var.bucket}/${var.prefix}?expected-bucket-owner=${var.account}"
 }
 
@@ -71,14 +90,14 @@ data "aws_iam_policy_document" "assume_by_tasks" {
     condition {
       test     = "StringEquals"
       variable = "aws:SourceAccount"
-      values   = [split(":", var.cluster_arn)[4]]
+      values   = [local.owner]
     }
   }
 }
 
-# The role of the task: list and delete, no put.
+# The role of the task: list, read and delete, no put.
 resource "aws_iam_role" "compactor" {
-  name               = "tenure-compactor"
+  name               = local.full_name
   assume_role_policy = data.aws_iam_policy_document.assume_by_tasks.json
 }
 
@@ -89,7 +108,7 @@ resource "aws_iam_role_policy" "compactor" {
 
 # What Fargate needs to fetch the image and to write the log.
 resource "aws_iam_role" "execution" {
-  name               = "tenure-compactor-execution"
+  name               = "${local.full_name}-execution"
   assume_role_policy = data.aws_iam_policy_document.assume_by_tasks.json
 }
 
@@ -119,12 +138,12 @@ resource "aws_iam_role_policy" "execution" {
 }
 
 resource "aws_cloudwatch_log_group" "compactor" {
-  name              = "/tenure/compactor"
+  name              = "/tenure/compactor/${var.name}"
   retention_in_days = 14
 }
 
 resource "aws_ecs_task_definition" "compactor" {
-  family                   = "tenure-compactor"
+  family                   = local.full_name
   requires_compatibilities = ["FARGATE"]
   network_mode             = "awsvpc"
   cpu                      = 256
@@ -143,7 +162,7 @@ resource "aws_ecs_task_definition" "compactor" {
       logDriver = "awslogs"
       options = {
         awslogs-group         = aws_cloudwatch_log_group.compactor.name
-        awslogs-region        = var.region
+        awslogs-region        = split(":", aws_cloudwatch_log_group.compactor.arn)[3]
         awslogs-stream-prefix = "compact"
       }
     }
@@ -160,13 +179,13 @@ data "aws_iam_policy_document" "assume_by_scheduler" {
     condition {
       test     = "StringEquals"
       variable = "aws:SourceAccount"
-      values   = [split(":", var.cluster_arn)[4]]
+      values   = [local.owner]
     }
   }
 }
 
 resource "aws_iam_role" "scheduler" {
-  name               = "tenure-compactor-scheduler"
+  name               = "${local.full_name}-scheduler"
   assume_role_policy = data.aws_iam_policy_document.assume_by_scheduler.json
 }
 
@@ -197,7 +216,7 @@ resource "aws_iam_role_policy" "scheduler" {
 }
 
 resource "aws_scheduler_schedule" "compactor" {
-  name                = "tenure-compactor"
+  name                = local.full_name
   schedule_expression = "rate(1 hour)"
 
   flexible_time_window {

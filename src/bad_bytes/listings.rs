@@ -11,7 +11,7 @@ use super::reader::Reader;
 use crate::Epoch;
 use crate::keys::Keys;
 use crate::listing::{EpochsOfPage, key_of};
-use crate::protocol::compaction::{Compaction, Listed};
+use crate::protocol::compaction::{Body, Compaction, Listed};
 use crate::protocol::find::{After, Progress, Search};
 use crate::store::{Entry, Page, StoreErrorKind};
 
@@ -101,6 +101,10 @@ pub(super) fn compact(shelf: &mut Shelf, plan: &mut Compaction) -> Vec<Listed> {
         }
         next = page.rest;
     }
+    if let Some(newest) = plan.newest() {
+        plan.handle_read(newest, Body::Validity(None));
+    }
+    deletable.extend(plan.handle_end());
     deletable
 }
 

@@ -115,6 +115,10 @@ fn why_not(refused: &Deposed, layout: LayoutArg) -> String {
             format!("the newest epoch is {}, of {}: nothing was changed", leader.epoch, who(leader))
         }
         Deposed::NeedsForce(leader) => needs_force(leader),
+        Deposed::Held(epoch) => format!(
+            "nobody leads in epoch {epoch}: a restoring that was not finished holds it. Run `tenure \
+             restore --epoch {epoch}` again"
+        ),
         Deposed::Renewed(leader) => format!(
             "{} renewed epoch {} each time before it could be sealed; try again",
             who(leader),

@@ -50,7 +50,7 @@ impl From<StoreError> for Failure {
 /// The exit code for an error of the library.
 pub fn code_of(kind: ErrorKind) -> u8 {
     match kind {
-        ErrorKind::InvalidConfig => USAGE,
+        ErrorKind::InvalidConfig | ErrorKind::NoRuntime => USAGE,
         ErrorKind::AccessDenied => ACCESS_DENIED,
         ErrorKind::NoSuchStore | ErrorKind::Unavailable => UNAVAILABLE,
         ErrorKind::LeadershipLost => LEASE_LOST,
@@ -63,9 +63,6 @@ pub fn code_of(kind: ErrorKind) -> u8 {
 fn remedy(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Unavailable => "; see that the store can be reached, and try again",
-        ErrorKind::CorruptRecord => {
-            "; nobody is elected until it is mended, or deposed with --force"
-        }
         ErrorKind::RecordTooNew => "; use the version of tenure that wrote it, or a later one",
         ErrorKind::EpochsExhausted => "; go on under another prefix, with guarded resources reset",
         _ => "",

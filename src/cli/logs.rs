@@ -17,7 +17,7 @@ use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::exit::Failure;
-use super::print::plain;
+use super::print::{self, plain};
 use super::stderr::{self, Stderr};
 
 /// How a line on stderr looks.
@@ -144,9 +144,7 @@ fn say_json(fields: &Value) {
 
 fn json_line(level: &'static str, fields: &Value) -> String {
     let line = Line { timestamp: now(), level, fields, target: OWN };
-    let line =
-        serde_json::to_string(&line).expect("plain structs with string keys always make JSON");
-    format!("{line}\n")
+    format!("{}\n", print::json_line(&line))
 }
 
 fn time() -> impl fmt::Display {

@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn deadlines_come_before_the_end_on_each_clock() {
         let margins = Margins { grace: ms(5_000), kill_margin: ms(1_500) };
-        let at = |boot, raw, wall| Moment { boot: ms(boot), raw: ms(raw), wall: ms(wall) };
+        let at = |boot, raw, wall| Moment::new(ms(boot), ms(raw), ms(wall));
         let deadlines = margins.deadlines(at(100_000, 80_000, 9_000_000));
         assert_eq!(deadlines.kill_at, at(98_500, 78_500, 8_998_500));
         assert_eq!(deadlines.term_at, at(93_500, 73_500, 8_993_500));
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_lease_that_ends_right_after_boot_has_deadlines_in_the_past() {
         let margins = Margins { grace: ms(5_000), kill_margin: ms(1_500) };
-        let up = |ms| Moment { boot: ms, raw: ms, wall: ms };
+        let up = |ms| Moment::new(ms, ms, ms);
         let deadlines = margins.deadlines(up(ms(1_000)));
         assert_eq!(deadlines.kill_at, up(ms(0)));
     }

@@ -1,6 +1,6 @@
 //! What goes to stdout, and how it is made fit for a terminal.
 
-use std::fmt::Display;
+use std::fmt::{Display, Write as _};
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
 use anstream::adapter::strip_str;
@@ -57,9 +57,29 @@ pub const NAME: Style = Style::new().bold();
 
 /// Writes one line of JSON to stdout at once.
 pub fn print_json(value: &impl Serialize) -> Result<Reader, Failure> {
-    let line =
+    print(&json_line(value))
+}
+
+/// One line of JSON. What acts on a terminal or ends a line elsewhere, such as U+202E, U+0085 and
+/// U+2028, is escaped: JSON allows it as it is in strings, and means the same by `\u202e`.
+pub fn json_line(value: &impl Serialize) -> String {
+    let json =
         serde_json::to_string(value).expect("plain structs with string keys always make JSON");
-    print(&line)
+    let mut line = String::with_capacity(json.len());
+    for character in json.chars() {
+        let (mut utf8, mut utf16) = ([0; 4], [0; 2]);
+        let printable = matches!(character, ' '..='~')
+            || plain(character.encode_utf8(&mut utf8)).chars().eq([character]);
+        if printable {
+            line.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut utf16) {
+            // Writing to a String cannot fail.
+            let _ = write!(line, "\\u{unit:04x}");
+        }
+    }
+    line
 }
 
 /// Text of others, such as the name of a candidate: control characters would let it rewrite the
@@ -75,6 +95,19 @@ mod tests {
     fn control_characters_are_shown_not_obeyed() {
         assert_eq!(plain("worker-7 größe 漢"), "worker-7 größe 漢");
         assert_eq!(plain("a\nb\x1b[2J\u{9b}c"), "a\\nb\\u{1b}[2J\\u{9b}c");
+    }
+
+    #[test]
+    fn regression_json_is_escaped_for_terminals_and_means_the_same() {
+        let names =
+            ["a\u{202e}b", "\u{85}\u{9b}2J", "\u{2028}\u{7f}", "\u{e0041}", "größe 漢 🦀\n\"\\"];
+        let line = json_line(&names);
+        assert!(
+            line.starts_with(r#"["a\u202eb","\u0085\u009b2J","\u2028\u007f","\udb40\udc41""#),
+            "{line}"
+        );
+        assert!(line.ends_with(r#""größe 漢 🦀\n\"\\"]"#), "{line}");
+        assert_eq!(serde_json::from_str::<Vec<String>>(&line).expect("JSON"), names);
     }
 
     /// Found by reading: the text of a terminal with bidi support showed the name backwards.

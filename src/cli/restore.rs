@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use humantime::format_duration;
 use serde::Serialize;
 use tenure::{Election, Epoch, Restored};
 
@@ -22,7 +23,8 @@ pub struct RestoreArgs {
     /// or repeat
     #[arg(long, value_name = "EPOCH")]
     pub epoch: Epoch,
-    /// How long successors wait for a leader of before the accident that may still run: its validity
+    /// How long successors wait for a leader of before the accident that may still run: its validity.
+    /// Required above 0s where lock.json cannot be read
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub wait: Duration,
     /// Who restores it, for people [default: HOSTNAME-PID]
@@ -64,23 +66,51 @@ pub async fn restore(args: RestoreArgs) -> Result<u8, Failure> {
             let line = format!("epoch {epoch} was restored already: {next}. {caution}");
             (line, Told { outcome: "already", epoch, wait_ms: None })
         }
-        Restored::Exists(leader) => {
-            let why = format!(
-                "there is epoch {}, of {}, so counting goes on above {epoch} already: nothing was \
-                 changed. {caution}",
-                leader.epoch,
-                who(&leader)
-            );
+        refused => {
+            let why = why_not(&refused, epoch, args.wait, &caution);
             return Err(Failure::new(exit::REFUSED, why));
-        }
-        Restored::NeedsForce(leader) => {
-            let why = format!("{}, then restore again", needs_force(&leader));
-            return Err(Failure::new(exit::REFUSED, why));
-        }
-        other => {
-            return Err(Failure::new(exit::REFUSED, format!("nothing was changed: {other:?}")));
         }
     };
     let _ = if args.json { print_json(&told)? } else { print(&line)? };
     Ok(0)
+}
+
+fn why_not(refused: &Restored, epoch: Epoch, asked: Duration, caution: &str) -> String {
+    let compact = format_duration(asked).to_string().replace(' ', "");
+    match refused {
+        Restored::WaitsLess { epoch, wait } => format!(
+            "epoch {epoch} was restored already, and {}, less than was asked for; that cannot be \
+             changed any more. Restore a greater epoch than {epoch} with that wait. {caution}",
+            then(*wait)
+        ),
+        Restored::Exists(leader) => {
+            let waited = match asked {
+                Duration::ZERO => String::new(),
+                _ => format!(", which may not have waited {compact}"),
+            };
+            format!(
+                "there is epoch {}, of {}{waited}, so counting goes on above {epoch} already: \
+                 nothing is left to do. {caution}",
+                leader.epoch,
+                who(leader)
+            )
+        }
+        Restored::Held(held) => {
+            let wait = match asked {
+                Duration::ZERO => String::new(),
+                _ => format!(" --wait {compact}"),
+            };
+            format!(
+                "a restoring to epoch {held} was not finished, and nobody is elected until it is. \
+                 Run `tenure restore --epoch {held}{wait}` again"
+            )
+        }
+        Restored::NeedsForce(leader) => format!("{}, then restore again", needs_force(leader)),
+        Restored::NeedsWait => format!(
+            "lock.json cannot be read, so nobody knows for how long its holder may believe that it \
+             leads: nothing was changed. Restore with `--wait` of its validity; once it is known to \
+             be dead, `--wait 1ms` is enough. {caution}"
+        ),
+        other => format!("nothing was changed: {other:?}"),
+    }
 }

@@ -26,6 +26,7 @@ use tracing::info;
 
 use super::exit::{self, Failure};
 use super::pause;
+use super::print::json_line;
 
 /// One more closes the oldest that is idle or, if all have sent a request, the oldest.
 pub const MOST_CONNECTIONS: usize = 32;
@@ -52,9 +53,7 @@ impl Reply {
     }
 
     pub fn json(status: u16, value: &impl Serialize) -> Reply {
-        let mut body =
-            serde_json::to_string(value).expect("plain structs with string keys always make JSON");
-        body.push('\n');
+        let body = format!("{}\n", json_line(value));
         Reply { status, content_type: "application/json", body }
     }
 }

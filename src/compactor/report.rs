@@ -18,10 +18,10 @@ pub struct Report {
     /// that would have been.
     pub deleted: u64,
     /// Epoch objects left where they are: the newest ones, those too young, or all of them below
-    /// the last epoch.
+    /// the last epoch or one that a restoring holds.
     pub kept: u64,
-    /// How many of `kept` are superseded, but younger than the `min_age`, or of an age that the store
-    /// does not tell. 0 where the run was interrupted or stopped at the last epoch.
+    /// How many of `kept` are superseded, but younger than `min_age_ms`, or of an age that the store
+    /// does not tell. 0 where the run was interrupted, or stopped at the last epoch or a held one.
     pub too_young: u64,
     /// Epoch objects that the store did not delete. The next run tries them again.
     pub failed: u64,
@@ -32,6 +32,12 @@ pub struct Report {
     /// The newest epoch seen, so far where it was interrupted; `None` where there is no epoch object. With [`Epoch::MAX`] nothing
     /// is deleted, and the epochs below it are not listed.
     pub newest: Option<Epoch>,
+    /// Whether a restoring that is not finished holds the newest epoch. The epochs below it stay
+    /// until it is: see [`Election::restore`](crate::Election::restore).
+    pub held: bool,
+    /// The age in force, in milliseconds: `min_age`, or 1 s more than the longest validity that was
+    /// read.
+    pub min_age_ms: u64,
     /// Whether nothing was to be deleted.
     pub dry_run: bool,
     /// Whether it was told to stop before its end. What was not yet deleted counts as `kept`, and
@@ -60,6 +66,9 @@ impl fmt::Display for Report {
                     write!(f, " ({too_young} superseded, but too young to delete)")?;
                 }
                 write!(f, ", newest {newest}")?;
+                if self.held {
+                    write!(f, ", which an unfinished restore holds: run `restore` again")?;
+                }
             }
         }
         if *failed > 0 {
@@ -89,6 +98,8 @@ mod tests {
             bytes: 900,
             requests: 3,
             newest: Epoch::new(40),
+            held: false,
+            min_age_ms: 3_600_000,
             dry_run: false,
             interrupted: false,
             first_failure: Some("app/lock-0000000001.json: InternalError".to_owned()),
@@ -108,6 +119,11 @@ mod tests {
         assert!(
             young.to_string().contains("kept 30 (29 superseded, but too young to delete), newest"),
             "{young}"
+        );
+        let held = Report { deleted: 0, kept: 30, failed: 0, held: true, ..report() };
+        assert!(
+            held.to_string().contains("newest 40, which an unfinished restore holds"),
+            "{held}"
         );
         assert_eq!(Report::default().to_string(), "no epochs; 0 requests");
         let stopped = Report { failed: 0, first_failure: None, interrupted: true, ..report() };

@@ -9,14 +9,14 @@ use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::FuturesUnordered;
 
 use super::{Compactor, Report};
-use crate::driver::within;
 use crate::epoch::Epoch;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::escape::plain;
-use crate::listing::{EpochsOfPage, key_of, out_of_order};
-use crate::protocol::compaction::{Compaction, Listed, OutOfOrder};
+use crate::listing::{EpochsOfPage, key_of};
+use crate::protocol::compaction::{Body, Compaction, Listed, OutOfOrder};
 use crate::protocol::find::After;
-use crate::store::{DeleteOutcome, Happened, StoreError};
+use crate::record::{BadRecord, MAX_READ_BYTES, Record};
+use crate::store::{DeleteOutcome, GetOutcome, Happened, StoreError, out_of_order, within};
 
 /// Keys asked of one LIST and given to one DELETE: the most that S3 takes.
 const PAGE_KEYS: usize = 1_000;
@@ -87,6 +87,8 @@ impl<'a> Run<'a> {
 
     fn tell(&mut self) {
         self.report.newest = self.plan.newest();
+        self.report.held = self.plan.is_held();
+        self.report.min_age_ms = self.plan.min_age().as_millis().try_into().unwrap_or(u64::MAX);
         self.report.kept = self.report.listed - self.report.deleted - self.report.failed;
         (self.progress)(&self.report);
     }
@@ -109,6 +111,11 @@ impl<'a> Run<'a> {
             self.tell();
             next = page.rest;
         }
+        // A run that has nothing to delete reads nothing.
+        if !self.batch.is_empty() || self.plan.has_held_back() {
+            self.read_newest().await?;
+        }
+        self.batch.extend(self.plan.handle_end());
         self.delete_batch().await?;
         while let Some(deletion) = self.in_flight.next().await {
             self.count(deletion)?;
@@ -139,20 +146,25 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// The answer to a request, while the deletions go on.
+    async fn while_deleting<T>(&mut self, request: impl Future<Output = T>) -> Result<T, Error> {
+        let mut request = pin!(request);
+        loop {
+            tokio::select! {
+                biased;
+                Some(deletion) = self.in_flight.next() => self.count(deletion)?,
+                answer = &mut request => return Ok(answer),
+            }
+        }
+    }
+
     /// One page, while the deletions go on.
     async fn list(&mut self, after: &After) -> Result<EpochsOfPage, Error> {
         let Compactor { store, keys, request_timeout, .. } = self.compactor;
         let start = key_of(keys, after);
         self.report.requests += 1;
         let request = store.list(keys.lock_prefix(), &start, PAGE_KEYS);
-        let mut request = pin!(within(*request_timeout, Happened::No, request));
-        let page = loop {
-            tokio::select! {
-                biased;
-                Some(deletion) = self.in_flight.next() => self.count(deletion)?,
-                page = &mut request => break page,
-            }
-        };
+        let page = self.while_deleting(within(*request_timeout, Happened::No, request)).await?;
         page.and_then(|page| EpochsOfPage::of(keys, after, &page))
             .map_err(|error| self.failure(&format!("listing the epochs after {start:?}"), error))
     }
@@ -169,11 +181,46 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Reads the newest epoch seen so far, unless that is done, while the deletions go on.
+    async fn read_newest(&mut self) -> Result<(), Error> {
+        let Some(newest) = self.plan.newest_unread() else { return Ok(()) };
+        let Compactor { store, keys, request_timeout, .. } = self.compactor;
+        let key = keys.epoch(newest);
+        self.report.requests += 1;
+        let request = store.get(&key, None, MAX_READ_BYTES);
+        let outcome = self.while_deleting(within(*request_timeout, Happened::No, request)).await?;
+        let outcome = outcome.map_err(|error| self.failure("reading the newest epoch", error))?;
+        let record = match outcome {
+            GetOutcome::Found(object) => Record::parse(&object.body),
+            GetOutcome::TooLarge { len, .. } => Err(BadRecord::TooLarge(len)),
+            // Nothing was asked for that it could be.
+            GetOutcome::Missing | GetOutcome::NotModified => {
+                self.plan.handle_read(newest, Body::Gone);
+                return Ok(());
+            }
+        };
+        let record = record.map_err(|bad| {
+            let kind = match bad {
+                BadRecord::TooNew(_) => ErrorKind::RecordTooNew,
+                _ => ErrorKind::CorruptRecord,
+            };
+            let at = store.describe();
+            Error::new(kind, format!("{key} in {at}: {bad}; what it may protect is not deleted"))
+        })?;
+        let body = if record.is_held() { Body::Held } else { Body::Validity(record.validity()) };
+        self.plan.handle_read(newest, body);
+        Ok(())
+    }
+
     /// Sends the deletion of what has been gathered, once there is room for another.
     async fn delete_batch(&mut self) -> Result<(), Error> {
-        if self.plan.stopped() {
-            self.batch.clear();
+        // Any number of restorings may hold epochs: below each newest that the listing has reached
+        // nothing goes before that one is known not to be held.
+        if !self.batch.is_empty() {
+            self.read_newest().await?;
         }
+        let plan = &self.plan;
+        self.batch.retain(|listed| plan.may_go(*listed));
         let batch = std::mem::take(&mut self.batch);
         let Some(greatest) = batch.last() else { return Ok(()) };
         assert!(Some(greatest.epoch) < self.plan.newest(), "I3: the newest epoch is never deleted");
@@ -234,6 +281,7 @@ impl<'a> Run<'a> {
             Some(_) => "error",
             None if self.report.interrupted => "interrupted",
             None if self.report.failed > 0 => "incomplete",
+            None if self.plan.is_held() => "held",
             None if self.plan.stopped() => "last_epoch",
             None if self.report.deleted > 0 => "compacted",
             None => "nothing",
@@ -246,7 +294,7 @@ impl<'a> Run<'a> {
         let Report { listed, deleted, dry_run, .. } = self.report;
         let gone = if dry_run { 0 } else { deleted };
         let keep = self.compactor.keep_epochs.get() as u64;
-        let known = !matches!(outcome, "error" | "interrupted" | "last_epoch");
+        let known = !matches!(outcome, "error" | "interrupted" | "held" | "last_epoch");
         known.then(|| (listed - gone).saturating_sub(keep))
     }
 
@@ -276,6 +324,9 @@ impl<'a> Run<'a> {
         match outcome {
             "error" => event!(warn, "compaction ended early"),
             "incomplete" => event!(warn, "some epochs could not be deleted"),
+            "held" => {
+                event!(warn, "stopped: a restoring that is not finished holds the newest epoch")
+            }
             "last_epoch" => event!(warn, "stopped: the newest is the last epoch"),
             "interrupted" => event!(info, "compaction interrupted"),
             "compacted" => event!(info, "compacted"),

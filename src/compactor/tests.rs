@@ -14,8 +14,8 @@ use crate::clock::{Clock, Moment};
 use crate::epoch::Epoch;
 use crate::store::MemoryStore;
 use crate::store::{
-    DeleteOutcome, ETag, Entry, GetOutcome, Happened, MockStore, Page, PutOutcome, StoreError,
-    StoreErrorKind,
+    DeleteOutcome, ETag, Entry, GetOutcome, Happened, MockStore, Object, Page, PutOutcome,
+    StoreError, StoreErrorKind,
 };
 
 mod faults;
@@ -23,6 +23,11 @@ mod pages;
 mod runs;
 
 const HOUR: Duration = Duration::from_secs(3600);
+/// Of every epoch object here.
+const BODY: &[u8] = br#"{"expired":true}"#;
+/// Of one that a restoring holds.
+const HELD: &[u8] = br#"{"expired":false,"nonce":"00000000000000000000000000000001",
+    "heartbeat":1,"ended":"restored"}"#;
 
 /// Hours that the test sets.
 #[derive(Debug, Default)]
@@ -81,7 +86,7 @@ impl Watched {
     }
 
     async fn put(&self, key: &str) {
-        self.inner.create(key, Bytes::from_static(b"0123456789")).await.unwrap();
+        self.inner.create(key, Bytes::from_static(BODY)).await.unwrap();
     }
 
     async fn keys(&self) -> Vec<String> {
@@ -133,8 +138,15 @@ impl Store for Watched {
         Ok(DeleteOutcome { deleted: keys.len(), failed: Vec::new() })
     }
 
-    async fn get(&self, _: &str, _: Option<ETag>, _: usize) -> Result<GetOutcome, StoreError> {
-        unreachable!("a compactor reads nothing")
+    async fn get(
+        &self,
+        key: &str,
+        unless: Option<ETag>,
+        max_len: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        self.requests.fetch_add(1, Ordering::SeqCst);
+        pause(self.list_takes).await;
+        self.inner.get(key, unless, max_len).await
     }
 
     async fn create(&self, _: &str, _: Bytes) -> Result<PutOutcome, StoreError> {
@@ -148,6 +160,13 @@ impl Store for Watched {
     fn describe(&self) -> String {
         "watched".to_owned()
     }
+}
+
+/// Every epoch object has [`BODY`].
+fn answers_reads(store: &mut MockStore) {
+    let (body, etag) = (Bytes::from_static(BODY), ETag::new("\"e\""));
+    let object = Object { body, etag, last_modified: None, served_at: None };
+    store.expect_get().returning(move |_, _, _| Ok(GetOutcome::Found(object.clone())));
 }
 
 fn app() -> Keys {

@@ -13,12 +13,17 @@ pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
     let edges: Vec<Duration> = edges.into_iter().collect();
     let mut by_begin: Vec<&Interval> = solid().collect();
     by_begin.sort_by_key(|interval| interval.from);
-    let (mut next, mut leading) = (0, Vec::new());
+    // By their places in that order, and by their ends.
+    let (mut next, mut leading, mut ends) = (0, BTreeSet::new(), BTreeSet::new());
     let mut bands: Vec<(BandKind, Duration, Duration, String)> = Vec::new();
     for two in edges.windows(2) {
-        leading.retain(|interval: &&Interval| interval.until > two[0]);
+        while let Some((_, over)) = ends.first().copied().filter(|(until, _)| *until <= two[0]) {
+            ends.pop_first();
+            leading.remove(&over);
+        }
         while let Some(interval) = by_begin.get(next).filter(|i| i.from <= two[0]) {
-            leading.push(interval);
+            leading.insert(next);
+            ends.insert((interval.until, next));
             next += 1;
         }
         let kind = match leading.len() {
@@ -26,8 +31,7 @@ pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
             1 => continue,
             _ => BandKind::Several,
         };
-        let who = |i: &&Interval| format!("{} (epoch {})", i.lane, i.label);
-        let who = leading.iter().map(who).collect::<Vec<_>>().join(", ");
+        let who = who(leading.iter().map(|place| by_begin[*place]), leading.len());
         match bands.last_mut() {
             Some(last) if (last.0, last.2) == (kind, two[0]) && last.3 == who => last.2 = two[1],
             _ => bands.push((kind, two[0], two[1], who)),
@@ -42,4 +46,16 @@ pub(super) fn found(intervals: &[Interval]) -> Vec<Band> {
         Band { kind, from, until, tip }
     };
     bands.into_iter().map(band).collect()
+}
+
+/// More are counted, not named.
+const NAMED: usize = 5;
+
+fn who<'a>(leading: impl Iterator<Item = &'a Interval>, count: usize) -> String {
+    let named = leading.take(NAMED).map(|i| format!("{} (epoch {})", i.lane, i.label));
+    let named = named.collect::<Vec<_>>().join(", ");
+    match count.saturating_sub(NAMED) {
+        0 => named,
+        others => format!("{named} and {others} others"),
+    }
 }

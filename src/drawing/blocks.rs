@@ -20,6 +20,9 @@ const NARROW: f64 = 5.0;
 /// And if no more than this lies between.
 const NEAR: f64 = 4.0;
 
+/// More in one lane are drawn together however wide they are: they lie on top of each other.
+const MOST: usize = 300;
+
 /// The blocks of stretches in ascending order.
 pub(super) fn blocks(stretches: impl IntoIterator<Item = (f64, f64)>) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
@@ -36,7 +39,23 @@ pub(super) fn blocks(stretches: impl IntoIterator<Item = (f64, f64)>) -> Vec<Blo
         }
         blocks.push(Block { from, until, first: number, count: 1, filled: until - from });
     }
-    blocks
+    if blocks.len() > MOST { binned(blocks) } else { blocks }
+}
+
+/// One block for those that begin near each other.
+fn binned(blocks: Vec<Block>) -> Vec<Block> {
+    let mut bins: Vec<Block> = Vec::new();
+    for block in blocks {
+        match bins.last_mut() {
+            Some(last) if block.from - last.from < BIN => {
+                last.until = last.until.max(block.until);
+                last.count += block.count;
+                last.filled += block.filled;
+            }
+            _ => bins.push(block),
+        }
+    }
+    bins
 }
 
 impl Block {
@@ -63,5 +82,9 @@ mod tests {
         let many = (0..1_000).map(|at| (f64::from(at) / 10.0, f64::from(at) / 10.0 + 0.1));
         let widths: Vec<_> = blocks(many).iter().map(|block| block.until - block.from).collect();
         assert!(widths.len() == 9 && widths.iter().all(|width| *width < BIN), "{widths:?}");
+        let wide = (0..1_000).map(|at| (f64::from(at), f64::from(at) + 50.0));
+        let bins = blocks(wide);
+        assert_eq!(bins.iter().map(|bin| bin.count).sum::<usize>(), 1_000);
+        assert!(bins.len() == 84 && bins.iter().all(|bin| bin.share() == 1.0), "{}", bins.len());
     }
 }

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use super::Driver;
-use super::wait::sleep;
 use crate::clock::Moment;
+use crate::config::Config;
 use crate::error::Error;
 use crate::escape::plain;
 use crate::layout::Layout;
 use crate::leader::{CampaignEvent, Leader};
 use crate::protocol::candidate::{Event, Input};
 use crate::protocol::message::{Answer, Step, Wait};
+use crate::timer::sleep;
 
 /// How long a campaign goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,6 +184,7 @@ impl Driver {
             "somebody else leads"
         );
         self.cx.tell(CampaignEvent::Following(leader));
+        self.polls = 0;
         // Whoever saw this first may have seen it at the same moment as all others.
         self.draw_lapse_jitter(Duration::ZERO);
         self.draw_phase();
@@ -227,7 +229,7 @@ impl Driver {
 
     /// Waits for what the machine waits for, and tells it.
     async fn wait(&mut self, wait: Wait) {
-        let poll = self.cx.config.poll_interval;
+        let poll = self.poll_interval();
         let since_poll = self.now().boot.saturating_sub(self.polled);
         let poll_in = poll.saturating_sub(since_poll);
         let (delay, input) = match wait {
@@ -245,7 +247,7 @@ impl Driver {
             },
             Wait::Takeover => (self.takeover_in(), Input::TakeoverOver),
             Wait::Vacant => (poll_in, Input::PollDue),
-            Wait::Retry => (self.retry_delay(poll), Input::Resume),
+            Wait::Retry => (self.retry_delay(self.cx.config.poll_interval), Input::Resume),
             // Neither can be reached while campaigning; looking again does no harm.
             Wait::Lead | Wait::Over => (poll, Input::Resume),
         };
@@ -263,10 +265,20 @@ impl Driver {
             Input::Lapsed if !self.lapse_is_due(&wait) => return,
             Input::TakeoverOver if !self.takeover_in().is_zero() => return,
             Input::Lapsed => self.lapsed(),
-            Input::PollDue => self.cx.meter.polled(),
+            Input::PollDue => {
+                self.polls = self.polls.saturating_add(1);
+                self.cx.meter.polled();
+            }
             _ => {}
         }
         self.machine.handle(input);
+    }
+
+    /// Doubles with each poll that was made of this leader, where that is asked for.
+    fn poll_interval(&self) -> Duration {
+        let Config { poll_interval, poll_backoff, .. } = *self.cx.config;
+        let longest = poll_backoff.unwrap_or(poll_interval);
+        poll_interval.saturating_mul(1 << self.polls.min(20)).min(longest)
     }
 
     fn lapse_is_due(&self, wait: &Wait) -> bool {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use tracing::Instrument as _;
 
-use super::wait::bounded;
 use super::{Driver, spans};
 use crate::clock::Moment;
 use crate::epoch::Epoch;
@@ -19,11 +18,15 @@ use crate::protocol::message::{Answer, Ended, Nonce, Request, Seen, Sighting, Wr
 use crate::protocol::single::expiry::left_until;
 use crate::record::{BadRecord, Lock, MAX_READ_BYTES, Record};
 use crate::store::{ETag, GetOutcome, Happened, Object, PutOutcome, StoreError, StoreErrorKind};
+use crate::timer::bounded;
 
 /// Keys asked for in one LIST: as many as S3 gives, as the price is the same.
 const PAGE: usize = 1_000;
 /// Keys asked for from the end of a listing: the newest epoch, and a few foreign keys behind it.
 const LAST: usize = 4;
+/// Writes in a row that may be answered with success and without an ETag before the store counts as
+/// unfit. A lease that is led under is kept all the same, as long as reads show its renewals.
+const WRITES_WITHOUT_ETAG: u32 = 5;
 /// What a replacement that ends an epoch is called in messages.
 const SEALING: &str = "sealing";
 
@@ -318,9 +321,20 @@ impl Driver {
         outcome: Result<PutOutcome, StoreError>,
     ) -> Answer {
         match outcome {
-            Ok(PutOutcome::Done { etag: Some(etag) }) => Answer::Done { etag },
+            Ok(PutOutcome::Done { etag: Some(etag) }) => {
+                self.without_etag = 0;
+                Answer::Done { etag }
+            }
             Ok(PutOutcome::Done { etag: None }) => {
-                let error = StoreError::timed_out("the answer has no ETag");
+                self.without_etag += 1;
+                let kind = match self.without_etag < WRITES_WITHOUT_ETAG {
+                    true => StoreErrorKind::Transient,
+                    // No passing fault: a campaign would go on for ever.
+                    false => StoreErrorKind::Unsupported,
+                };
+                let why = "it answered with success and without an ETag; is it the store, or a \
+                           proxy in between?";
+                let error = StoreError::new(kind, Happened::Maybe, why);
                 self.failed(&format!("{doing} epoch {epoch}"), error)
             }
             Ok(PutOutcome::Refused) => Answer::Refused,

@@ -9,13 +9,14 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::listeners::Listeners;
-use super::wait::{LOOK, Pulse, pause};
+use super::pulse::Pulse;
 use crate::clock::Moment;
 use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::leadership::{LeadershipEvent, Loss};
 use crate::process::Process;
 use crate::telemetry::Leading;
+use crate::timer::{LOOK, pause};
 
 /// How it stands with a leadership. A loss is final.
 #[derive(Debug, Clone)]

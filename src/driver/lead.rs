@@ -7,13 +7,13 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{Instrument as _, Span};
 
 use super::handle::{Command, Lead};
-use super::wait::sleep;
 use super::{Driver, spans};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::leadership::Loss;
 use crate::protocol::candidate::{Event, Input};
 use crate::protocol::message::{Answer, Lost, Request, Step, Wait};
+use crate::timer::sleep;
 
 /// Requests of the application that wait for a write.
 #[derive(Debug, Default)]

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::wait::sleep;
 use super::{Context, Driver};
+use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::leader::{Leader, Observation, Snapshot, SnapshotState};
 use crate::protocol::candidate::Input;
-use crate::protocol::message::{Answer, Step, Wait};
+use crate::protocol::message::{Answer, Request, Step, Wait};
 use crate::telemetry::Sight;
+use crate::timer::{require_timers, sleep};
 
 /// Follows an election for as long as it is asked to.
 #[derive(Debug)]
@@ -55,6 +56,11 @@ impl Observer {
     }
 
     async fn advance(&mut self) {
+        if let Err(error) = require_timers() {
+            self.over = true;
+            self.failed = Some(Box::new(error));
+            return;
+        }
         match self.driver.machine.step() {
             Step::Request(request) => {
                 let limit = self.driver.cx.config.request_timeout;
@@ -182,8 +188,20 @@ fn same_leader(one: &Leader, other: &Leader) -> bool {
 impl Driver {
     /// One look: LIST, and GET of the newest.
     pub(crate) async fn snapshot(&mut self) -> Result<Snapshot, Error> {
+        self.look_once(false).await?;
+        Ok(self.snapshot_of_last_read())
+    }
+
+    /// The greatest epoch that exists: LIST; on a single object GET.
+    pub(crate) async fn newest_epoch(&mut self) -> Result<Option<Epoch>, Error> {
+        self.look_once(true).await?;
+        Ok(self.machine.greatest())
+    }
+
+    async fn look_once(&mut self, only_list: bool) -> Result<(), Error> {
         loop {
             match self.machine.step() {
+                Step::Request(Request::Get { .. }) if only_list => return Ok(()),
                 Step::Request(request) => {
                     let answer = self.perform(&request, self.cx.config.request_timeout).await;
                     self.machine.handle(Input::Answer(answer));
@@ -197,7 +215,7 @@ impl Driver {
                         self.machine.handle(Input::Resume);
                     }
                 },
-                _ => return Ok(self.snapshot_of_last_read()),
+                _ => return Ok(()),
             }
         }
     }

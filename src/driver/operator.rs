@@ -10,7 +10,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt as _};
 
-use super::wait::{bounded, sleep};
 use super::{Context, Driver};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
@@ -23,6 +22,7 @@ use crate::protocol::depose::{Order, Verdict};
 use crate::protocol::message::{Ended, Request, Step, Wait};
 use crate::record::{BadRecord, Lock, MAX_READ_BYTES, Record};
 use crate::store::{ETag, GetOutcome, Happened, Object, PutOutcome, StoreError, StoreErrorKind};
+use crate::timer::{bounded, sleep};
 
 /// How often a write is tried: each time somebody else was faster, or its fate is not known.
 pub(super) const ATTEMPTS: u32 = 5;
@@ -73,7 +73,13 @@ impl Operator {
                 // What is gone when it is read was compacted, so there is a greater one.
                 for _ in 0..TRIES {
                     let Some(newest) = self.newest().await? else { break };
-                    deposed = self.depose_at(Some(newest), order).await?;
+                    let meant = self.meant(newest, order).await?;
+                    deposed = self.depose_at(Some(meant), order).await?;
+                    // Another restoring below it is not the one to finish.
+                    let held = matches!(deposed, Deposed::Vacant | Deposed::Held(_));
+                    if held && meant != newest {
+                        return Ok(Deposed::Held(newest));
+                    }
                     if deposed != Deposed::Vacant {
                         break;
                     }
@@ -81,6 +87,15 @@ impl Operator {
                 Ok(deposed)
             }
         }
+    }
+
+    /// The newest; or the one that the order names, below an epoch that a restoring holds: a record
+    /// there that does not say for how long its holder may believe keeps the restoring from its end.
+    async fn meant(&mut self, newest: Epoch, order: Order) -> Result<Epoch, Error> {
+        let Some(only) = order.only.filter(|only| *only < newest) else { return Ok(newest) };
+        let now = self.read(Some(newest)).await?;
+        let held = now.is_some_and(|now| now.record.as_ref().is_ok_and(Record::is_held));
+        Ok(if held { only } else { newest })
     }
 
     /// Carries out the order on this epoch object, or on the single object.
@@ -106,6 +121,11 @@ impl Operator {
             let blank = Record::blank();
             let record = now.record.as_ref().unwrap_or(&blank);
             let leader = Leader::new(now.epoch, record);
+            let meant = order.only.is_none_or(|only| only == now.epoch);
+            if epoch.is_some() && meant && record.is_held() {
+                // Sealed by this, it would be succeeded beside a leader below it.
+                return Ok(Deposed::Held(now.epoch));
+            }
             let (heartbeat, ended) = match self.decide(order, epoch, &now)? {
                 Verdict::Seal { .. } if attempt == ATTEMPTS => {
                     let why = open.map(|(_, error)| error).or(turned_away);
@@ -161,7 +181,11 @@ impl Operator {
 
     fn cannot_read(&self, now: &Standing, kind: ErrorKind, why: &BadRecord) -> Error {
         let (key, store) = (self.key(now.epoch), self.cx.store.describe());
-        Error::new(kind, format!("{key} in {store} cannot be read: {why}"))
+        let remedy = match kind {
+            ErrorKind::CorruptRecord => format!("; {}", self.cx.config.layout.repair()),
+            _ => String::new(),
+        };
+        Error::new(kind, format!("{key} in {store} cannot be read: {why}{remedy}"))
     }
 
     fn deposed(&self, epoch: Epoch, seal: &Record) -> Deposed {

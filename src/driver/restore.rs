@@ -9,33 +9,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::FutureExt as _;
-use serde_json::json;
 
 use super::operator::{ATTEMPTS, Operator, Standing, Wrote};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
 use crate::leader::Leader;
-use crate::listing::{EpochsOfPage, key_of};
-use crate::operator::{Deposed, Restored};
-use crate::protocol::depose::Order;
-use crate::protocol::find::After;
+use crate::operator::Restored;
 use crate::protocol::message::Ended;
 use crate::record::{Record, Validity};
 
-const PAGE_KEYS: usize = 1_000;
-/// Where a held epoch says above which it was restored, for a run that goes on after another.
-const ABOVE: &str = "restored_above";
+mod sweep;
+
+use sweep::{Below, asks, held};
 
 /// As long as the longest validity.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
-
-/// What an epoch below asks of the successor.
-enum Below {
-    Wait(Duration),
-    NeedsForce(Leader),
-}
 
 impl Operator {
     /// Makes the counting go on above `epoch`. `wait` is how long a leader of before may believe.
@@ -64,95 +53,84 @@ impl Operator {
     async fn restore_epoch(&mut self, epoch: Epoch, wait: Duration) -> Result<Restored, Error> {
         let newest = self.newest().await?;
         if let Some(newest) = newest.filter(|newest| *newest > epoch) {
-            return self.exists(newest).await;
+            return self.superseded_by(newest, epoch, wait).await;
         }
         let below = newest.filter(|newest| *newest < epoch);
         // Known before anything is written, as far as it can be.
-        if let Some(Below::NeedsForce(leader)) = self.look_below(below).await? {
-            return Ok(Restored::NeedsForce(leader));
+        let (above, known) = match self.look_below(below).await? {
+            Some(Below::NeedsForce(leader)) => return Ok(Restored::NeedsForce(leader)),
+            Some(Below::Wait(asked)) => (below, asked),
+            // It goes on to hold everybody back until this one does.
+            Some(Below::Held(held)) => (held.above, held.longest()),
+            None => (below, Duration::ZERO),
+        };
+        let hold = self.hold(above, known.max(wait)).to_bytes().into();
+        let done = self.seal_held(epoch, wait, newest != Some(epoch), Some(hold)).await?;
+        if matches!(done.restored, Restored::Sealed { .. }) && !done.superseded {
+            return Ok(done.restored);
         }
-        let mut absent = newest != Some(epoch);
+        // Another operator's greater epoch may have been created since the first listing. Successors
+        // count on above that one, and wait for what it says.
+        match self.newest().await?.filter(|newest| *newest > epoch) {
+            Some(newest) => self.superseded_by(newest, epoch, wait).await,
+            None => Ok(done.restored),
+        }
+    }
+
+    /// Sweeps below a held epoch and seals it. `hold` is what to create where it is absent.
+    async fn seal_held(
+        &mut self,
+        epoch: Epoch,
+        wait: Duration,
+        mut absent: bool,
+        hold: Option<Bytes>,
+    ) -> Result<Done, Error> {
         let mut sent = Sent::default();
+        let mut superseded = false;
         for _ in 0..=ATTEMPTS {
             let now = match absent {
                 true => None,
                 false => self.read(Some(epoch)).await.map_err(|error| sent.instead(error))?,
             };
             let Some(now) = now else {
-                let hold = self.hold(below).to_bytes().into();
+                let Some(hold) = hold.clone() else { return Err(self.too_busy(epoch)) };
                 let wrote = self.create(epoch, hold).await.map_err(|error| sent.instead(error))?;
                 absent = false;
                 sent.note(wrote, None);
                 continue;
             };
             if let Some(wait) = sent.find(&now) {
-                return Ok(self.tell_restored(epoch, wait));
+                return Ok(Done { restored: self.tell_restored(epoch, wait), superseded });
             }
-            let Some(above) = held_above(&now) else { return Ok(exists(&now, epoch)) };
-            let waits = match self.depose_all(above, epoch).await? {
-                Below::Wait(waits) => waits.max(wait),
-                Below::NeedsForce(leader) => return Ok(Restored::NeedsForce(leader)),
+            let Some(held) = held(&now) else {
+                return Ok(Done { restored: exists(&now, epoch, wait), superseded });
+            };
+            let listed = self.list_below(&held, epoch).await?;
+            superseded |= listed.greater;
+            let longest = match self.look_all(&listed.below).await? {
+                Ok(asked) => asked.max(wait).max(held.longest()),
+                Err(leader) => return Ok(Done::needs_force(leader, superseded)),
+            };
+            if held.wait.is_none_or(|known| known < longest) {
+                // Before the first seal: a kill after it, and a deletion, must not forget the wait.
+                let hold = self.hold(held.above, longest).to_bytes().into();
+                let wrote = self.replace("holding", epoch, hold, now.etag).await;
+                sent.note(wrote.map_err(|error| sent.instead(error))?, None);
+                self.pause().await;
+                continue;
+            }
+            let waits = match self.depose_all(&listed.below).await? {
+                Ok(asked) => asked.max(longest),
+                Err(leader) => return Ok(Done::needs_force(leader, superseded)),
             };
             let body = self.encode(epoch, &self.restored(waits));
             let wrote = self.replace("sealing", epoch, body.clone(), now.etag).await;
             if sent.note(wrote.map_err(|error| sent.instead(error))?, Some((body, waits))) {
-                return Ok(self.tell_restored(epoch, waits));
+                return Ok(Done { restored: self.tell_restored(epoch, waits), superseded });
             }
             self.pause().await;
         }
         Err(sent.open.or(sent.turned_away).unwrap_or_else(|| self.too_busy(epoch)))
-    }
-
-    /// Deposes whoever holds an epoch below `epoch`, from `above` on: nobody before can hold one.
-    async fn depose_all(&mut self, above: Option<Epoch>, epoch: Epoch) -> Result<Below, Error> {
-        let keys = self.cx.keys.clone();
-        let mut wait = Duration::ZERO;
-        let mut next = Some(After::Number(above.map_or(0, |above| above.get() - 1)));
-        while let Some(after) = next {
-            let store = Arc::clone(&self.cx.store);
-            let call = || {
-                let (store, keys, after) = (Arc::clone(&store), keys.clone(), after.clone());
-                let list = async move {
-                    let start = key_of(&keys, &after);
-                    let page = store.list(keys.lock_prefix(), &start, PAGE_KEYS).await?;
-                    EpochsOfPage::of(&keys, &after, &page)
-                };
-                list.boxed()
-            };
-            let page = self.ask("listing the epochs", call).await?;
-            for below in page.epochs.iter().map(|listed| listed.epoch).filter(|e| *e < epoch) {
-                match self.depose_below(below).await? {
-                    Below::Wait(waits) => wait = wait.max(waits),
-                    needs_force => return Ok(needs_force),
-                }
-            }
-            let past = page.epochs.last().is_some_and(|listed| listed.epoch >= epoch);
-            next = page.rest.filter(|_| !past);
-        }
-        Ok(Below::Wait(wait))
-    }
-
-    async fn depose_below(&mut self, below: Epoch) -> Result<Below, Error> {
-        let order = Order { only: Some(below), force: false };
-        Ok(match self.depose_at(Some(below), order).await? {
-            Deposed::Sealed { leader, .. } => Below::Wait(leader.validity.unwrap_or_default()),
-            Deposed::NeedsForce(leader) => Below::NeedsForce(leader),
-            Deposed::Renewed(_) => return Err(self.too_busy(below)),
-            Deposed::Already { .. } => {
-                self.look_below(Some(below)).await?.unwrap_or(Below::Wait(Duration::ZERO))
-            }
-            // Compacted: superseded for long.
-            Deposed::Vacant | Deposed::NotCurrent(_) => Below::Wait(Duration::ZERO),
-        })
-    }
-
-    /// What this epoch object asks of a successor, without changing it.
-    async fn look_below(&mut self, below: Option<Epoch>) -> Result<Option<Below>, Error> {
-        let Some(epoch) = below else { return Ok(None) };
-        let Some(now) = self.read(below).await? else { return Ok(None) };
-        self.refuse_later_format(&now)?;
-        let blank = Record::blank();
-        Ok(Some(asks(epoch, now.record.as_ref().unwrap_or(&blank))))
     }
 
     async fn restore_token(&mut self, epoch: Epoch, wait: Duration) -> Result<Restored, Error> {
@@ -165,15 +143,17 @@ impl Operator {
                     return Ok(self.tell_restored(epoch, wait));
                 }
                 self.refuse_later_format(now)?;
-                // Of what cannot be read nobody knows the token but the operator.
-                if let Ok(record) = &now.record {
-                    if now.epoch >= epoch {
-                        return Ok(exists(now, epoch));
-                    }
-                    match asks(now.epoch, record) {
-                        Below::Wait(asked) => waits = waits.max(asked),
+                match &now.record {
+                    Ok(_) if now.epoch >= epoch => return Ok(exists(now, epoch, wait)),
+                    Ok(record) => match asks(now.epoch, record) {
                         Below::NeedsForce(leader) => return Ok(Restored::NeedsForce(leader)),
-                    }
+                        Below::Wait(asked) => waits = waits.max(asked),
+                        // A single object is never held.
+                        Below::Held(_) => {}
+                    },
+                    // Nobody but the operator knows its token, and how long its holder may believe.
+                    Err(_) if wait.is_zero() => return Ok(Restored::NeedsWait),
+                    Err(_) => {}
                 }
             }
             let body = self.encode(epoch, &self.restored(waits));
@@ -196,25 +176,13 @@ impl Operator {
         self.wrote("creating", &key, outcome)
     }
 
-    /// Held by nobody who could lead, and never lapsing.
-    fn hold(&self, above: Option<Epoch>) -> Record {
-        let mut hold = Record::blank();
-        hold.nonce = Some(self.cx.process.nonce());
-        hold.heartbeat = 1;
-        hold.ended = Some(Ended::Restored);
-        hold.elected_at = Some(self.cx.process.now().time_of_day());
-        hold.data = json!({ ABOVE: above.map_or(0, Epoch::get) });
-        hold
-    }
-
     /// The nonce is another than that of the held epoch, so that the wait counts from the first sight
     /// of this seal, whoever has watched that one.
     fn restored(&self, wait: Duration) -> Record {
         let mut record = Record::blank();
         record.nonce = Some(self.cx.process.nonce());
         // A validity is positive.
-        let ms = wait.as_nanos().div_ceil(1_000_000).max(1);
-        record.validity_ms = Validity::Millis(u64::try_from(ms).unwrap_or(u64::MAX));
+        record.validity_ms = Validity::Millis(millis(wait).max(1));
         let at = self.cx.process.now().time_of_day();
         record.sealed(Ended::Restored, 2, &self.cx.config.name, at)
     }
@@ -230,16 +198,40 @@ impl Operator {
         Restored::Sealed { epoch, wait: self.cx.config.drift.stretch(wait) }
     }
 
-    async fn exists(&mut self, newest: Epoch) -> Result<Restored, Error> {
-        let now = self.read(Some(newest)).await?;
-        let record = now.and_then(|now| now.record.ok()).unwrap_or_else(Record::blank);
-        Ok(Restored::Exists(Leader::new(newest, &record)))
+    /// The answer where a greater epoch exists.
+    async fn superseded_by(
+        &mut self,
+        newest: Epoch,
+        epoch: Epoch,
+        wait: Duration,
+    ) -> Result<Restored, Error> {
+        let Some(now) = self.read(Some(newest)).await? else {
+            // Compacted, so there is an even greater one.
+            return Ok(Restored::Exists(Leader::new(newest, &Record::blank())));
+        };
+        Ok(match held(&now) {
+            Some(_) => Restored::Held(newest),
+            None => exists(&now, epoch, wait),
+        })
     }
 
     fn too_busy(&self, epoch: Epoch) -> Error {
         let (key, store) = (self.key(epoch), self.cx.store.describe());
         let why = format!("{key} in {store} was written by others each time; run it again");
         Error::new(ErrorKind::Unavailable, why)
+    }
+}
+
+/// What became of one held epoch.
+struct Done {
+    restored: Restored,
+    /// The sweep listed a greater epoch.
+    superseded: bool,
+}
+
+impl Done {
+    fn needs_force(leader: Leader, superseded: bool) -> Done {
+        Done { restored: Restored::NeedsForce(leader), superseded }
     }
 }
 
@@ -285,30 +277,24 @@ impl Sent {
     }
 }
 
-/// Above which epoch the held one was to be restored; `None` if it is not a held one.
-fn held_above(now: &Standing) -> Option<Option<Epoch>> {
-    let record = now.record.as_ref().ok()?;
-    let held = !record.expired && record.ended == Some(Ended::Restored);
-    held.then(|| record.data[ABOVE].as_u64().and_then(Epoch::new))
+/// Rounded up.
+fn millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-fn exists(now: &Standing, epoch: Epoch) -> Restored {
+/// The answer where this epoch, at or above the one to restore, is not held.
+fn exists(now: &Standing, epoch: Epoch, asked: Duration) -> Restored {
     let blank = Record::blank();
     let record = now.record.as_ref().unwrap_or(&blank);
-    if now.epoch == epoch && record.seen().ended == Some(Ended::Restored) {
-        return Restored::Already(epoch);
+    if record.seen().ended == Some(Ended::Restored) {
+        // Candidates may be on their way already, so it is too late to have them wait longer.
+        let wait = record.validity().unwrap_or_default();
+        if wait < asked {
+            return Restored::WaitsLess { epoch: now.epoch, wait };
+        }
+        if now.epoch == epoch {
+            return Restored::Already(epoch);
+        }
     }
     Restored::Exists(Leader::new(now.epoch, record))
-}
-
-/// How long a successor must wait for the holder of this epoch.
-fn asks(epoch: Epoch, record: &Record) -> Below {
-    let seen = record.seen();
-    if seen.ended.is_some() && !seen.is_waited_for() {
-        return Below::Wait(Duration::ZERO);
-    }
-    match (seen.nonce, record.validity()) {
-        (Some(_), Some(validity)) => Below::Wait(validity),
-        _ => Below::NeedsForce(Leader::new(epoch, record)),
-    }
 }

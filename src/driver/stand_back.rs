@@ -35,7 +35,10 @@ impl Driver {
         let config = &self.cx.config;
         let head_start = match record.successor.as_deref() {
             Some(name) if name == config.name => return None,
-            Some(_) => config.priority_delay.max(config.poll_interval),
+            Some(_) => {
+                let looks = config.poll_backoff.unwrap_or(config.poll_interval);
+                config.priority_delay.max(looks)
+            }
             None => config.priority_delay,
         };
         let timer = self.timer.as_ref().filter(|timer| timer.epoch() == *epoch)?;

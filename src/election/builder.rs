@@ -73,14 +73,14 @@ impl ElectionBuilder {
         self
     }
 
-    /// How often the leader renews: one PUT each. With two requests' timeouts it must fit into the
-    /// validity. Default: validity / 3.
+    /// How often the leader renews: one PUT each. At least 10 ms, and with two requests' timeouts it
+    /// must fit into the validity. Default: validity / 3.
     pub fn renew_interval(mut self, interval: Duration) -> ElectionBuilder {
         self.settings.renew_interval = Some(interval);
         self
     }
 
-    /// How often a follower looks: one GET each; at most the validity. Default: validity / 6.
+    /// How often a follower looks: one GET each; 10 ms to the validity. Default: validity / 6.
     ///
     /// `None`: only when the lease would lapse, so about once a validity. That is the least that
     /// following can cost. But a resignation is noticed only then, unless somebody calls
@@ -91,8 +91,20 @@ impl ElectionBuilder {
         self
     }
 
-    /// How long a request may take in all, credentials and name resolution included: at most, and by
-    /// default, validity / 5.
+    /// A candidate that waits looks less and less often while the same leader leads: the interval
+    /// doubles with each poll, from `poll_interval` up to this. From `poll_interval` to the validity;
+    /// not with `poll_interval(None)`. Default: off.
+    ///
+    /// The last renewal of a leader that dies is seen up to so much later, and so is a resignation
+    /// unless somebody calls [`refresh`](Election::refresh): both put off the next leader. Observers
+    /// poll as they did.
+    pub fn poll_backoff(mut self, longest: Duration) -> ElectionBuilder {
+        self.settings.poll_backoff = Some(longest);
+        self
+    }
+
+    /// How long a request may take in all, credentials and name resolution included: at least 10 ms;
+    /// at most, and by default, validity / 5.
     pub fn request_timeout(mut self, timeout: Duration) -> ElectionBuilder {
         self.settings.request_timeout = Some(timeout);
         self
@@ -106,8 +118,11 @@ impl ElectionBuilder {
     }
 
     /// Takes over from a leader long dead without watching it first, by the store's own dates, if they
-    /// say that its validity ended more than this ago; at least 2 s. That there are never two leaders
-    /// then also rests on the store's clocks agreeing within the margin. Default: off.
+    /// say that its validity ended more than this ago; at least 2 s. Default: off.
+    ///
+    /// That there are never two leaders then also rests on the store's clocks: the margin must be more
+    /// than they differ by, and 1 s for dates in whole seconds. How long answers take does not count:
+    /// DynamoDB's dates are noted by the writer, which counts from before its request was sent.
     pub fn store_clock_margin(mut self, margin: Duration) -> ElectionBuilder {
         self.settings.store_clock_margin = Some(margin);
         self
@@ -171,7 +186,8 @@ impl ElectionBuilder {
         self
     }
 
-    /// Where time and random numbers come from: for simulations. Default: [`Process::system`].
+    /// Where time and random numbers come from: for simulations, and for
+    /// [tests with paused time](crate#tests-with-paused-time). Default: [`Process::system`].
     pub fn process(mut self, process: Process) -> ElectionBuilder {
         self.process = process;
         self

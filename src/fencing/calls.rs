@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::driver::{bounded, sleep};
 use crate::error::{Error, ErrorKind};
 use crate::process::Process;
 use crate::protocol::message::Nonce;
 use crate::store::{
     DeleteOutcome, ETag, GetOutcome, Happened, Page, PutOutcome, Store, StoreError, StoreErrorKind,
 };
+use crate::timer::{bounded, sleep};
 
 /// How often a call is tried before its error is the caller's.
 pub(super) const ATTEMPTS: u32 = 6;

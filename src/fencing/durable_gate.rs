@@ -10,8 +10,15 @@ use super::envelope::{self, Line};
 use super::{FencingError, Stale};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
+use crate::escape::plain;
 use crate::process::Process;
 use crate::store::{ETag, GetOutcome, Happened, Store, StoreError};
+use crate::telemetry::GateMeter;
+use crate::timer::require_timers;
+
+mod reset;
+
+pub use reset::GateState;
 
 /// A [`Gate`](super::Gate) that keeps the greatest token in an object on a store, for services that
 /// are restarted, or that have several instances. Clones share what they know.
@@ -26,27 +33,43 @@ use crate::store::{ETag, GetOutcome, Happened, Store, StoreError};
 /// [`Gate::admit`](super::Gate::admit): the service may be paused between them. Within one instance
 /// [`Gate::enter`](super::Gate::enter) makes them one; ask it after this gate. With
 /// [`sole_instance`](DurableGate::sole_instance) it does not know what other instances have seen.
+///
+/// **Authenticate first.** The gate believes every token: one request with a token that nobody was
+/// granted makes it refuse all leaders, also after a restart. Admit tokens of authenticated senders
+/// alone, and compare those above [`newest`](DurableGate::newest) with
+/// [`Election::newest_epoch`](crate::Election::newest_epoch). [`GateState`] says how to repair a gate
+/// that has seen a wrong token.
 #[derive(Debug, Clone)]
 pub struct DurableGate {
     calls: Calls,
     key: Arc<str>,
     sole: bool,
     seen: Arc<Mutex<Option<Seen>>>,
+    meter: GateMeter,
 }
 
 /// The object, as it was seen last.
 #[derive(Debug, Clone)]
 struct Seen {
     newest: Epoch,
+    resets: u64,
     etag: ETag,
 }
 
-/// Two bodies of one gate are equal only if their tokens are.
+/// Two bodies of one gate are equal only if both numbers are. `resets` only grows, and so does
+/// `newest` between two resets, so no ETag comes back.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GateLine {
     tenure_gate: u64,
     newest: Epoch,
+    /// Greater after each reset: its time, in milliseconds since 1970, or one more than before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    resets: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Line for GateLine {
@@ -54,11 +77,19 @@ impl Line for GateLine {
     const WHAT: &'static str = "a gate";
 }
 
+impl Seen {
+    /// What only grows.
+    fn order(&self) -> (u64, Epoch) {
+        (self.resets, self.newest)
+    }
+}
+
 impl DurableGate {
     /// The gate at this key. Sends nothing.
     pub fn new(store: Arc<dyn Store>, key: impl Into<String>) -> DurableGate {
-        let key = key.into().into();
-        DurableGate { calls: Calls::new(store), key, sole: false, seen: Arc::default() }
+        let key: Arc<str> = key.into().into();
+        let meter = GateMeter::new(store.as_ref(), &key);
+        DurableGate { calls: Calls::new(store), key, sole: false, seen: Arc::default(), meter }
     }
 
     /// Vouches that at any time one process alone uses this gate: a token that it has seen is then
@@ -85,26 +116,45 @@ impl DurableGate {
 
     /// Admits the token if it is not lower than the greatest seen, and remembers it.
     ///
-    /// Costs nothing for a token below one that this process has seen, which is refused; 1 GET for
-    /// the greatest that it has seen (nothing with [`sole_instance`](DurableGate::sole_instance));
-    /// and 1 GET and 1 PUT for a greater one (1 PUT if it has seen the object).
+    /// Costs 1 GET for a token up to the greatest that this process has seen (nothing with
+    /// [`sole_instance`](DurableGate::sole_instance)), and 1 GET and 1 PUT for a greater one (1 PUT
+    /// if it has seen the object).
     ///
     /// # Errors
     ///
     /// - [`FencingError::Stale`]: refuse the request, and tell its sender to stop.
     /// - [`FencingError::Failed`]: the store failed, several times; the token was not admitted.
     ///   [`ErrorKind::CorruptRecord`]: there is another object at this key.
-    ///   [`ErrorKind::NewestDeleted`]: the object is gone: write it anew by hand, with the greatest
-    ///   token ever handed out.
+    ///   [`ErrorKind::NewestDeleted`]: the object is gone: [`reset`](GateState::reset) it to the
+    ///   greatest token ever handed out. A failure is also logged as a warning and counted in
+    ///   `tenure_gate_checks_total`.
     pub async fn admit(&self, token: Epoch) -> Result<(), FencingError> {
+        require_timers()?;
+        let outcome = self.check(token).await;
+        self.meter.checked(match &outcome {
+            Ok(()) => "admitted",
+            Err(FencingError::Stale { .. }) => "stale",
+            Err(error) => {
+                let word = if may_pass(error) { "unavailable" } else { "failed" };
+                tracing::warn!(
+                    gate = plain(&self.key),
+                    token = token.get(),
+                    outcome = word,
+                    %error,
+                    "a fencing token could not be checked"
+                );
+                word
+            }
+        });
+        outcome
+    }
+
+    async fn check(&self, token: Epoch) -> Result<(), FencingError> {
         let mut known = self.seen();
-        // What is known may be old, but the greatest token only grows.
-        stale(token, known.as_ref())?;
-        let mut look = match &known {
-            Some(seen) if seen.newest == token && self.sole => return Ok(()),
-            Some(seen) => seen.newest == token,
-            None => true,
-        };
+        let mut look = known.as_ref().is_none_or(|seen| seen.newest >= token);
+        if self.sole && look && known.is_some() {
+            return stale(token, known.as_ref());
+        }
         let mut last = None;
         let mut unknown = false;
         for attempt in 0..ATTEMPTS {
@@ -125,13 +175,10 @@ impl DurableGate {
                     return Ok(());
                 }
             }
-            let line = GateLine { tenure_gate: envelope::FORMAT, newest: token };
+            let resets = known.as_ref().map_or(0, |seen| seen.resets);
             let etag = known.as_ref().map(|seen| seen.etag.clone());
-            match self.calls.put(&self.key, envelope::wrap(&line, b""), etag).await {
-                Put::Done(etag) => {
-                    self.see(Seen { newest: token, etag });
-                    return Ok(());
-                }
+            match self.write(token, resets, etag).await {
+                Put::Done(_) => return Ok(()),
                 Put::Refused => {}
                 Put::Unknown(error) => {
                     unknown = true;
@@ -152,22 +199,52 @@ impl DurableGate {
     ///
     /// Those of [`admit`](DurableGate::admit), the refusal apart.
     pub async fn newest(&self) -> Result<Option<Epoch>, Error> {
+        require_timers()?;
         let seen = self.look().await?.map_err(|error| self.reading(error))?;
         Ok(seen.map(|seen| seen.newest))
+    }
+
+    async fn write(&self, newest: Epoch, resets: u64, etag: Option<ETag>) -> Put {
+        let line = GateLine { tenure_gate: envelope::FORMAT, newest, resets };
+        let put = self.calls.put(&self.key, envelope::wrap(&line, b""), etag).await;
+        if let Put::Done(etag) = &put {
+            self.see(Seen { newest, resets, etag: etag.clone() });
+        }
+        put
     }
 
     async fn look(&self) -> Result<Result<Option<Seen>, StoreError>, Error> {
         let known = self.seen();
         let unless = known.as_ref().map(|seen| seen.etag.clone());
+        let found = match self.find(unless).await? {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(Ok(known)),
+            Err(error) => return Ok(Err(error)),
+        };
+        match (known, found) {
+            (None, None) => Ok(Ok(None)),
+            (Some(known), None) => Err(self.gone(known.newest)),
+            (Some(known), Some(found)) if found.order() < known.order() => {
+                let (key, before, now) = (&self.key, known.newest, found.newest);
+                let why = format!("{key} was lowered from {before} to {now}, and not by a reset");
+                Err(self.calls.error(ErrorKind::UnsafeStore, &why))
+            }
+            (_, Some(found)) => {
+                self.see(found.clone());
+                Ok(Ok(Some(found)))
+            }
+        }
+    }
+
+    /// The object as it stands, if there is one; nothing if it still has this ETag.
+    async fn find(
+        &self,
+        unless: Option<ETag>,
+    ) -> Result<Result<Option<Option<Seen>>, StoreError>, Error> {
         let object = match self.calls.get(&self.key, unless).await {
             Ok(GetOutcome::Found(object)) => object,
-            Ok(GetOutcome::NotModified) => return Ok(Ok(known)),
-            Ok(GetOutcome::Missing) => {
-                return match known {
-                    None => Ok(Ok(None)),
-                    Some(seen) => Err(self.gone(seen.newest)),
-                };
-            }
+            Ok(GetOutcome::NotModified) => return Ok(Ok(None)),
+            Ok(GetOutcome::Missing) => return Ok(Ok(Some(None))),
             Ok(GetOutcome::TooLarge { .. }) => {
                 return Err(envelope::corrupt::<GateLine>(&self.key, "it is too large"));
             }
@@ -177,13 +254,8 @@ impl DurableGate {
         if !body.is_empty() {
             return Err(envelope::corrupt::<GateLine>(&self.key, "more follows its line"));
         }
-        if let Some(seen) = known.filter(|seen| seen.newest > line.newest) {
-            let why = format!("{} was lowered from {} to {}", self.key, seen.newest, line.newest);
-            return Err(self.calls.error(ErrorKind::UnsafeStore, &why));
-        }
-        let seen = Seen { newest: line.newest, etag: object.etag };
-        self.see(seen.clone());
-        Ok(Ok(Some(seen)))
+        let GateLine { newest, resets, .. } = line;
+        Ok(Ok(Some(Some(Seen { newest, resets, etag: object.etag }))))
     }
 
     fn seen(&self) -> Option<Seen> {
@@ -192,7 +264,7 @@ impl DurableGate {
 
     fn see(&self, new: Seen) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.as_ref().is_none_or(|seen| seen.newest < new.newest) {
+        if seen.as_ref().is_none_or(|seen| seen.order() < new.order()) {
             *seen = Some(new);
         }
     }
@@ -210,6 +282,11 @@ impl DurableGate {
         let error = self.calls.failure(&format!("raising the gate {}", self.key), error);
         if unknown { error.maybe().into() } else { error.into() }
     }
+}
+
+/// Whether the same call may succeed later without anybody's help.
+pub(super) fn may_pass(error: &FencingError) -> bool {
+    matches!(error, FencingError::Failed(error) if error.kind() == ErrorKind::Unavailable)
 }
 
 fn stale(token: Epoch, seen: Option<&Seen>) -> Result<(), FencingError> {

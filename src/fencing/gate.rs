@@ -26,6 +26,10 @@ use crate::epoch::Epoch;
 /// [`act`](Gate::act) and [`enter`](Gate::enter), admission and what it admits to are one step:
 /// once something was done under a token, nothing is done under a lower one.
 ///
+/// **Authenticate first.** The gate believes every token: one request with a token that nobody was
+/// granted makes it refuse all leaders until the service restarts.
+/// [`Election::newest_epoch`](crate::Election::newest_epoch) tells which tokens there can be.
+///
 /// **What it does not.** After [`admit`](Gate::admit) alone the service may be paused, and act
 /// under a token that is old by then. A service that is restarted forgets: use
 /// [`DurableGate`](super::DurableGate), or store the token beside the data, in one transaction with

@@ -6,9 +6,9 @@ use super::calls::Calls;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::keys::Keys;
-use crate::listing;
 use crate::protocol::find::{After, Listing, Progress, Search};
-use crate::store::{Page, Store, StoreError};
+use crate::store::{Page, Store, StoreError, check_order};
+use crate::timer::require_timers;
 
 /// Where the writer of this epoch keeps its objects: `<prefix>/epoch-%010d/`. Append their names.
 ///
@@ -49,6 +49,7 @@ pub async fn newest_generation(
     store: Arc<dyn Store>,
     prefix: &str,
 ) -> Result<Option<Epoch>, Error> {
+    require_timers()?;
     Keys::new(prefix)?;
     let prefix = below(prefix);
     let calls = Calls::new(store);
@@ -79,7 +80,7 @@ fn start(prefix: &str, after: &After) -> String {
 }
 
 fn listing_of(prefix: &str, start: &str, page: &Page) -> Result<Listing, StoreError> {
-    let last = listing::judge(prefix, start, page)?;
+    let last = check_order(prefix, start, page)?;
     let epochs = || page.entries.iter().filter_map(|entry| parse(prefix, &entry.key));
     let end = format!("{prefix}{}/", Epoch::MAX);
     let ended = !page.truncated || last >= end.as_str();

@@ -12,6 +12,11 @@
 //! let refuse = FenceLayer::new(Gate::new());
 //! ```
 //!
+//! **Authentication comes before the layer.** A token is a claim of its sender, and the gate keeps the
+//! greatest: one request with `Fencing-Token: 9999999999` makes it refuse every real leader from then
+//! on. So let only authenticated senders reach the layer, and have it
+//! [verify](FenceLayer::verify) new tokens where the service can reach the election's store.
+//!
 //! The header is `Fencing-Token: 7`, a decimal number; the name can be chosen on both sides. A
 //! refusal is a `application/problem+json` body (RFC 9457):
 //!
@@ -19,27 +24,36 @@
 //! | --- | --- |
 //! | 412 | the token is stale: `offered` and `newest` tell both; see [`stale`] |
 //! | 428 | there is no token |
+//! | 403 | the token is above the [ceiling](FenceLayer::ceiling), or nobody was granted it |
 //! | 400 | the header is there but is no epoch, or is there more than once |
-//! | 503 | the [`DurableGate`] could not be asked: nothing was done, ask again |
+//! | 503 | the store of the gate or of the election fails: nothing was done; retry after `Retry-After` |
+//! | 500 | the [`DurableGate`] is broken, see the service's log: nothing was done, a retry fails too |
+//! | 500 | the service's runtime is shutting down: the request may have taken effect |
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
-use serde::{Deserialize, Serialize};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use tower_layer::Layer;
 use tower_service::Service;
+use tracing::Instrument as _;
 
-use super::{DurableGate, FencingError, Gate, Stale};
+use super::{DurableGate, Gate};
+use crate::election::Election;
 use crate::epoch::Epoch;
+
+use problem::Problem;
+
+mod problem;
+
+pub use problem::stale;
 
 /// The header's name where no other is chosen: `Fencing-Token`.
 pub const FENCING_TOKEN: HeaderName = HeaderName::from_static("fencing-token");
 
-const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+const IMPLAUSIBLE: &str = "a fencing token that nobody was granted is refused";
 
 /// Sends the token with every request.
 ///
@@ -65,8 +79,20 @@ pub struct Token<S> {
 /// all that came with a lower one have left ([`Gate::enter`]). So once a newer leader's request has
 /// been let in, nothing that an older one sent takes effect any more, in this process.
 ///
+/// **A client that disconnects.** HTTP servers such as hyper drop the handler of a client that has
+/// gone, while a call of that handler to its backend may be under way. So an admitted request runs in
+/// a task of its own, which holds the permit: it runs to its end although nobody waits for the
+/// response. A request whose client goes before it is admitted does nothing. A panic of the inner
+/// service continues in the caller.
+///
+/// The task needs a tokio runtime, and `Send + 'static` of the inner service, its future, its
+/// response and its error. It has the caller's [`tracing`] span, but not its task-local values.
+///
 /// **What it does not guarantee.** Work that a handler spawns or defers, and the writing of a
-/// streamed body, is not inside. A service that restarts forgets unless it has a
+/// streamed body, is not inside. Neither is a call to a backend that the handler no longer waits
+/// for, such as after a timeout: the handler returns, and the backend may still apply the call. A
+/// timeout layer around this layer ends the wait for the response and not the work; one within it
+/// ends the work. A service that restarts forgets unless it has a
 /// [`durable`](FenceLayer::durable) gate; and several instances behind one address are several
 /// gates: with a durable gate the check is common, but between one instance's check and its write
 /// another may write. There the resource behind them must keep the token itself: handlers find it as
@@ -75,6 +101,8 @@ pub struct Token<S> {
 pub struct FenceLayer {
     gate: Gate,
     durable: Option<DurableGate>,
+    election: Option<Election>,
+    ceiling: Epoch,
     header: HeaderName,
 }
 
@@ -133,7 +161,56 @@ impl FenceLayer {
     /// the gate.
     #[must_use]
     pub fn new(gate: Gate) -> FenceLayer {
-        FenceLayer { gate, durable: None, header: FENCING_TOKEN }
+        let (durable, election) = (None, None);
+        FenceLayer { gate, durable, election, ceiling: Epoch::MAX, header: FENCING_TOKEN }
+    }
+
+    /// Verifies each token above the greatest that the gate has seen: it is refused with 403 if it is
+    /// above [`Election::newest_epoch`], so no sender can make the gate refuse the real leaders. One
+    /// LIST for each such request; one GET on a single object. Without an answer of the store nothing
+    /// is admitted.
+    ///
+    /// The election must be the one whose epochs are the tokens. The service needs no candidate of
+    /// its own, and of the store only the permission to list (to read, on a single object).
+    #[must_use]
+    pub fn verify(mut self, election: Election) -> FenceLayer {
+        self.election = Some(election);
+        self
+    }
+
+    /// Refuses tokens above this one with 403: a bound where the service cannot reach the election's
+    /// store. It must be above all epochs that the election will reach while the service runs.
+    /// Default: [`Epoch::MAX`], so none.
+    #[must_use]
+    pub fn ceiling(mut self, ceiling: Epoch) -> FenceLayer {
+        self.ceiling = ceiling;
+        self
+    }
+
+    async fn require_plausible(&self, token: Epoch) -> Result<(), Problem> {
+        if token > self.ceiling {
+            tracing::warn!(token = token.get(), ceiling = self.ceiling.get(), "{IMPLAUSIBLE}");
+            let ceiling = self.ceiling;
+            let detail =
+                format!("the token {token} is above the ceiling of this service, {ceiling}");
+            return Err(Problem::implausible(detail));
+        }
+        let Some(election) = &self.election else { return Ok(()) };
+        if self.gate.newest() >= Some(token) {
+            return Ok(());
+        }
+        let newest = election.newest_epoch().await.map_err(|error| {
+            tracing::warn!(token = token.get(), %error, "a fencing token could not be verified");
+            Problem::of(&error.into())
+        })?;
+        if newest >= Some(token) {
+            return Ok(());
+        }
+        let newest = newest.map_or(0, Epoch::get);
+        tracing::warn!(token = token.get(), newest, "{IMPLAUSIBLE}");
+        Err(Problem::implausible(format!(
+            "nobody was granted the token {token}: the newest epoch is {newest}"
+        )))
     }
 
     /// Asks this gate first, so that a service that restarts does not forget. For its costs, see
@@ -164,8 +241,9 @@ impl<S, B, R> Service<Request<B>> for Fence<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
+    S::Error: Send,
     B: Send + 'static,
-    R: From<String>,
+    R: From<String> + Send + 'static,
 {
     type Response = Response<R>;
     type Error = S::Error;
@@ -175,6 +253,9 @@ where
         self.inner.poll_ready(context)
     }
 
+    /// # Panics
+    ///
+    /// The future panics outside a tokio runtime, and where the inner service panics.
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let layer = Arc::clone(&self.layer);
         // The one that was polled ready is the one to be called.
@@ -185,6 +266,9 @@ where
                 Ok(token) => token,
                 Err(problem) => return Ok(problem.response()),
             };
+            if let Err(problem) = layer.require_plausible(token).await {
+                return Ok(problem.response());
+            }
             if let Some(durable) = &layer.durable
                 && let Err(error) = durable.admit(token).await
             {
@@ -195,106 +279,36 @@ where
                 Err(stale) => return Ok(Problem::stale(stale).response()),
             };
             request.extensions_mut().insert(token);
-            let response = inner.call(request).await;
-            drop(pass);
-            response
+            // Nothing is awaited between the admission and the spawn, so a caller that drops this
+            // future has either not been admitted or has left a task that runs to its end.
+            let task = async move {
+                let response = inner.call(request).await;
+                drop(pass);
+                response
+            };
+            match tokio::spawn(task.in_current_span()).await {
+                Ok(response) => response,
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // Nobody else aborts the task.
+                    Err(_) => Ok(Problem::shutting_down().response()),
+                },
+            }
         }
         .boxed()
-    }
-}
-
-/// The refusal that a response with status 412 tells of; `None` if its body is none of ours.
-///
-/// It is final: stop, and campaign anew.
-#[must_use]
-pub fn stale(body: &[u8]) -> Option<Stale> {
-    let problem: Problem = serde_json::from_slice(body).ok()?;
-    let (Some(offered), Some(newest)) = (problem.offered, problem.newest) else { return None };
-    (problem.kind == STALE && offered < newest).then_some(Stale { offered, newest })
-}
-
-const STALE: &str = "urn:tenure:stale-fencing-token";
-
-/// RFC 9457.
-#[derive(Debug, Serialize, Deserialize)]
-struct Problem {
-    #[serde(rename = "type")]
-    kind: String,
-    title: String,
-    status: u16,
-    detail: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    offered: Option<Epoch>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    newest: Option<Epoch>,
-}
-
-impl Problem {
-    fn new(status: StatusCode, kind: &str, title: &str, detail: impl Into<String>) -> Problem {
-        Problem {
-            kind: kind.to_owned(),
-            title: title.to_owned(),
-            status: status.as_u16(),
-            detail: detail.into(),
-            offered: None,
-            newest: None,
-        }
-    }
-
-    fn stale(stale: Stale) -> Problem {
-        let status = StatusCode::PRECONDITION_FAILED;
-        let problem = Problem::new(status, STALE, "Stale fencing token", stale.to_string());
-        Problem { offered: Some(stale.offered), newest: Some(stale.newest), ..problem }
-    }
-
-    fn of(error: &FencingError) -> Problem {
-        match error.stale() {
-            Some(stale) => Problem::stale(stale),
-            // What the store says is for the service's own log.
-            None => Problem::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "urn:tenure:gate-unavailable",
-                "The gate cannot be asked",
-                "whether the token is stale is unknown; nothing was done",
-            ),
-        }
-    }
-
-    fn response<R: From<String>>(self) -> Response<R> {
-        let body = serde_json::to_string(&self).expect("strings and numbers can be written");
-        let mut response = Response::new(R::from(body));
-        *response.status_mut() =
-            StatusCode::from_u16(self.status).expect("made from a status code");
-        response.headers_mut().insert(CONTENT_TYPE, PROBLEM);
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        }
-        response
     }
 }
 
 fn token(headers: &HeaderMap, name: &HeaderName) -> Result<Epoch, Problem> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else {
-        let status = StatusCode::PRECONDITION_REQUIRED;
-        let detail = format!("this request needs the header {name}, with the sender's epoch");
-        return Err(Problem::new(
-            status,
-            "urn:tenure:no-fencing-token",
-            "No fencing token",
-            detail,
-        ));
+        return Err(Problem::no_token(name));
     };
     // Digits alone: the number's own parser takes a sign.
     let digits = value.to_str().ok().filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
     match digits.and_then(|digits| digits.parse().ok()).filter(|_| values.next().is_none()) {
         Some(token) => Ok(token),
-        None => Err(Problem::new(
-            StatusCode::BAD_REQUEST,
-            "urn:tenure:bad-fencing-token",
-            "No epoch",
-            format!("{name} must be there once, as a decimal number of 1 to {}", Epoch::MAX),
-        )),
+        None => Err(Problem::bad_token(name)),
     }
 }
 

@@ -8,18 +8,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::FencingError;
 use super::calls::{ATTEMPTS, Calls, passes};
 use super::envelope::{self, Line};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::keys::Keys;
-use crate::listing;
 use crate::process::Process;
 use crate::protocol::find::{After, Listing, Progress, Search};
 use crate::protocol::log::{Header, Kind};
 use crate::protocol::message::Nonce;
-use crate::store::{GetOutcome, Page, Store, StoreError};
+use crate::store::{GetOutcome, Page, Store, StoreError, check_order};
 
 mod read;
 mod trim;
@@ -64,9 +62,10 @@ pub use writer::LogWriter;
 ///
 /// **What it looks like.** `<prefix>/%020d`, from 1 on without gaps: a line of JSON, then the body
 /// as it is. A writer's first object is its claim, which is no entry, so entries' numbers have
-/// gaps. `<prefix>/trim` says what was trimmed. Claims stay for ever, one object of 150 bytes for
-/// each call of `open`: a paused writer that goes on runs into the claim that followed its last
-/// entry.
+/// gaps. Where an older writer is busy, fences lie below the claim; they are no entries, either.
+/// `<prefix>/trim` says what was trimmed. Claims and the fences below them stay for ever, one object
+/// of 150 bytes for each call of `open` and for each fence: a paused writer that goes on runs into
+/// the one that followed its last entry.
 #[derive(Debug, Clone)]
 pub struct FencedLog {
     calls: Calls,
@@ -77,6 +76,7 @@ pub struct FencedLog {
 
 /// One entry of a [`FencedLog`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LogEntry {
     /// Its place in the log.
     pub number: u64,
@@ -84,6 +84,13 @@ pub struct LogEntry {
     pub epoch: Epoch,
     /// What was appended.
     pub body: Bytes,
+}
+
+impl LogEntry {
+    /// An entry as a reader gets it, for tests of code that reads a log.
+    pub fn new(number: u64, epoch: Epoch, body: impl Into<Bytes>) -> LogEntry {
+        LogEntry { number, epoch, body: body.into() }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -106,6 +113,12 @@ struct LogLine {
     /// In a claim: the number of the newest entry before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claims_after: Option<u64>,
+    /// In a claim: how many fences lie directly below it, if any do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fences: Option<u64>,
+    /// In a fence: up to where no number was free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fence_after: Option<u64>,
 }
 
 impl Line for LogLine {
@@ -115,22 +128,32 @@ impl Line for LogLine {
 
 impl LogLine {
     fn of(header: &Header) -> LogLine {
-        let claims_after = match header.kind {
-            Kind::Entry => None,
-            Kind::Claim { last } => Some(last),
+        let (claims_after, fences, fence_after) = match header.kind {
+            Kind::Entry => (None, None, None),
+            Kind::Claim { last, fences } => (Some(last), Some(fences).filter(|it| *it > 0), None),
+            Kind::Fence { base } => (None, None, Some(base)),
         };
         let Header { epoch, nonce, claim, .. } = *header;
-        LogLine { tenure_log: envelope::FORMAT, epoch, nonce, claim, claims_after }
+        let tenure_log = envelope::FORMAT;
+        LogLine { tenure_log, epoch, nonce, claim, claims_after, fences, fence_after }
     }
 
     /// `None` if it cannot be that of this number.
     fn header(&self, number: u64) -> Option<Header> {
-        let kind = self.claims_after.map_or(Kind::Entry, |last| Kind::Claim { last });
         let LogLine { epoch, nonce, claim, .. } = *self;
-        let header = Header { epoch, nonce, claim, kind };
-        let before = claim < number && self.claims_after.is_none_or(|last| last < number);
-        let claimed = kind != Kind::Entry || claim > 0;
-        (before && claimed).then_some(header)
+        let (kind, possible) = match (self.claims_after, self.fences, self.fence_after) {
+            (None, None, None) => (Kind::Entry, 0 < claim && claim < number),
+            (Some(last), fences, None) => {
+                let fences = fences.unwrap_or(0);
+                let first = number.checked_sub(fences)?;
+                (Kind::Claim { last, fences }, claim < first && last < first)
+            }
+            (None, None, Some(base)) => {
+                (Kind::Fence { base }, claim == 0 && 0 < base && base < number)
+            }
+            _ => return None,
+        };
+        possible.then_some(Header { epoch, nonce, claim, kind })
     }
 }
 
@@ -167,11 +190,11 @@ impl FencedLog {
         self.known.fetch_max(number, Ordering::Relaxed);
     }
 
-    /// One page, judged.
+    /// One page, in order.
     async fn page(&self, after: &After) -> Result<(Vec<NonZeroU64>, Option<After>), StoreError> {
         let start = self.keys.start(after);
         let page = self.calls.list(&self.keys.0, &start).await?;
-        self.keys.judge(&start, &page)
+        self.keys.check(&start, &page)
     }
 
     async fn list(&self, after: &After) -> Result<Listing<NonZeroU64>, StoreError> {
@@ -209,6 +232,28 @@ impl FencedLog {
             if let Some(read) = self.patiently("reading", read, &mut failures).await? {
                 return Ok(read);
             }
+        }
+    }
+
+    /// The newest entry or claim of the log that ends here, and its number. `Err`: the object of
+    /// this number is missing; trimmed meanwhile, unless it was deleted by other means.
+    ///
+    /// 1 GET; with fences at the end, of a writer that is opening the log or has failed to, one for
+    /// each number that they have fenced off.
+    async fn below_fences(&self, end: NonZeroU64) -> Result<Result<(u64, Read), u64>, Error> {
+        let (mut number, mut base) = (end.get(), end.get());
+        loop {
+            match self.object(number).await? {
+                // A fence refers to those below its base once more.
+                Some(Read { header: Header { kind: Kind::Fence { base: next }, .. }, .. }) => {
+                    base = if number <= base { next } else { base };
+                }
+                Some(read) => return Ok(Ok((number, read))),
+                None if number > base => {}
+                None => return Ok(Err(number)),
+            }
+            // Not below 1: the least base is 1, and no fence lies there.
+            number -= 1;
         }
     }
 
@@ -259,9 +304,25 @@ impl FencedLog {
     }
 
     /// What is not the log's doing: too many others at work, or a store that contradicts itself.
-    fn restless(&self, doing: &str) -> FencingError {
+    fn restless(&self, doing: &str) -> Error {
         let why = format!("{doing} the log {}: it changed each time it was looked at", self.keys.0);
-        self.calls.error(ErrorKind::Unavailable, &why).into()
+        self.calls.error(ErrorKind::Unavailable, &why)
+    }
+
+    /// Why this number is missing, after several attempts in which it should have been there.
+    async fn missing(&self, doing: &str, number: u64) -> Error {
+        match self.marker_patiently().await {
+            Ok(marker) if marker.floor > number => self.restless(doing),
+            Ok(_) => {
+                let key = self.keys.numbered(number);
+                let why = format!(
+                    "{key} is missing and was not trimmed: it was deleted by other means, or reads \
+                     of this store lag behind its listings"
+                );
+                self.calls.error(ErrorKind::CorruptRecord, &why)
+            }
+            Err(error) => error,
+        }
     }
 }
 
@@ -288,12 +349,12 @@ impl LogKeys {
         if exact { digits.parse().ok() } else { None }
     }
 
-    fn judge(
+    fn check(
         &self,
         start: &str,
         page: &Page,
     ) -> Result<(Vec<NonZeroU64>, Option<After>), StoreError> {
-        let last = listing::judge(&self.0, start, page)?;
+        let last = check_order(&self.0, start, page)?;
         let numbers = page.entries.iter().filter_map(|entry| self.parse(&entry.key)).collect();
         let ended = !page.truncated || last >= self.numbered(u64::MAX).as_str();
         let rest = (!ended).then(|| match self.parse(last) {
@@ -335,11 +396,25 @@ mod tests {
             nonce: Nonce::from_bits(1),
             claim,
             claims_after,
+            fences: None,
+            fence_after: None,
         };
         assert!(line(4, None).header(5).is_some());
         assert!(line(0, Some(0)).header(1).is_some());
         for (claim, claims_after) in [(5, None), (0, None), (5, Some(1)), (1, Some(5))] {
             assert_eq!(line(claim, claims_after).header(5), None);
         }
+        let fenced = |claim, last, fences| LogLine { fences: Some(fences), ..line(claim, last) };
+        assert!(fenced(1, Some(2), 2).header(5).is_some());
+        for (claim, last, fences) in
+            [(1, Some(3), 2), (3, Some(2), 2), (1, Some(2), 6), (1, None, 2)]
+        {
+            assert_eq!(fenced(claim, last, fences).header(5), None);
+        }
+        let fence = |claim, base| LogLine { fence_after: Some(base), ..line(claim, None) };
+        assert!(fence(0, 4).header(5).is_some());
+        assert_eq!(fence(0, 5).header(5), None);
+        assert_eq!(fence(0, 0).header(5), None);
+        assert_eq!(fence(1, 4).header(5), None);
     }
 }

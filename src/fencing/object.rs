@@ -10,10 +10,25 @@ use super::calls::{ATTEMPTS, Calls, Put, passes};
 use super::envelope::{self, Line};
 use super::{FencingError, Stale};
 use crate::epoch::Epoch;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+#[cfg(doc)]
+use crate::error::ErrorKind;
 use crate::process::Process;
 use crate::protocol::message::Nonce;
 use crate::store::{ETag, GetOutcome, Happened, Store, StoreError};
+use crate::timer::require_timers;
+use reservation::{CHECK_EVERY, Operations};
+
+mod reservation;
+mod writer;
+
+pub use writer::ObjectWriter;
+
+/// After so many refused tries older writers are asked to stop.
+const RESERVE_AFTER: u32 = 2;
+/// So many tries may be refused. Each refusal is a write of somebody else, and an older writer makes
+/// at most `CHECK_EVERY` of them before it reads the reservation: this is enough for three of them.
+const REFUSALS: u32 = 4 * CHECK_EVERY;
 
 /// One object on a store that only the newest leader can write. Clones are the same object.
 ///
@@ -52,19 +67,31 @@ use crate::store::{ETag, GetOutcome, Happened, Store, StoreError};
 /// "written":true}`, then the body as it is, of any size that fits into memory and the store takes
 /// in one request. The line is in the body, not in the object's metadata: `If-Match` compares
 /// ETags, and on S3 those do not change with the metadata, so a claim there would stop nobody.
+/// `<key>.reservation` is there once an opening was outrun by a busy older writer: one line that
+/// names the greatest epoch that was. Deleting it does no harm.
 #[derive(Debug, Clone)]
 pub struct FencedObject {
     calls: Calls,
     key: Arc<str>,
+    operations: Arc<Operations>,
 }
 
 /// What a [`FencedObject`] holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Contents {
     /// Who has claimed it last: the greatest epoch that has.
     pub epoch: Epoch,
     /// What was written last; `None` if it was claimed but never written.
     pub body: Option<Bytes>,
+}
+
+impl Contents {
+    /// Contents as a reader gets them, for tests of code that reads an object.
+    #[must_use]
+    pub fn new(epoch: Epoch, body: Option<Bytes>) -> Contents {
+        Contents { epoch, body }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +106,15 @@ struct ObjectLine {
 impl Line for ObjectLine {
     const TAG: &'static str = "tenure_object";
     const WHAT: &'static str = "a fenced object";
+}
+
+/// What came of one try to claim the object.
+enum Claim {
+    Made(ObjectWriter),
+    /// Somebody wrote between the read and the write.
+    Refused,
+    Unknown(StoreError),
+    Failed(StoreError),
 }
 
 /// The object as it was found.
@@ -97,7 +133,8 @@ impl Found {
 impl FencedObject {
     /// The object at this key. Sends nothing.
     pub fn new(store: Arc<dyn Store>, key: impl Into<String>) -> FencedObject {
-        FencedObject { calls: Calls::new(store), key: key.into().into() }
+        let operations = Arc::default();
+        FencedObject { calls: Calls::new(store), key: key.into().into(), operations }
     }
 
     /// How long a single request may take: default 30 s. More for large bodies.
@@ -123,69 +160,101 @@ impl FencedObject {
     /// - [`ErrorKind::CorruptRecord`], [`ErrorKind::RecordTooNew`]: there is another object at this
     ///   key, or one of a later version.
     pub async fn read(&self) -> Result<Option<Contents>, Error> {
+        require_timers()?;
         let found = self.find().await?.map_err(|error| self.failure("reading", error))?;
-        Ok(found.map(|found| Contents { epoch: found.line.epoch, body: found.body() }))
+        Ok(found.map(|found| Contents::new(found.line.epoch, found.body())))
     }
 
     /// Claims the object for this token: older writers write no more. 1 GET and 1 PUT of the whole
-    /// body; more if others write at the time.
+    /// body, and 1 GET more where this epoch has opened it before.
+    ///
+    /// A busy older writer may write between the two each time. After two such refusals `open` writes
+    /// a reservation beside the object (1 GET, 1 PUT), which each writer reads at its next 16th
+    /// write or at its next opening, and stops. So it takes at most 16 more tries for each older
+    /// writer.
     ///
     /// Dropping the future is safe; the claim may still be made.
     ///
     /// # Errors
     ///
-    /// - [`FencingError::Stale`]: a greater epoch has claimed it. Nothing was written.
-    /// - [`FencingError::Failed`]: those of [`read`](FencedObject::read), after several attempts.
-    ///   The object may have been claimed: open it again.
+    /// - [`FencingError::Stale`]: a greater epoch has claimed or reserved it. Nothing was written.
+    /// - [`FencingError::Failed`]: those of [`read`](FencedObject::read), after several attempts;
+    ///   [`ErrorKind::Unavailable`] also after 64 refusals, where others write without pause that do
+    ///   not respect the reservation. The object may have been claimed: open it again.
+    ///   [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers; nothing was sent.
     pub async fn open(&self, token: Epoch) -> Result<ObjectWriter, FencingError> {
+        require_timers()?;
         let nonce = self.calls.nonce();
-        let mut unknown = false;
-        let mut last = None;
-        for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                self.calls.pause(attempt - 1).await;
-            }
-            let found = match self.find().await {
-                Ok(Ok(found)) => found,
-                Ok(Err(error)) if passes(&error) => {
-                    last = Some(error);
-                    continue;
+        let (mut failures, mut refusals, mut unknown) = (0, 0, false);
+        loop {
+            let (error, limit) = match self.claim(token, nonce, unknown).await? {
+                Claim::Made(writer) => return Ok(writer),
+                Claim::Refused => {
+                    refusals += 1;
+                    if refusals == RESERVE_AFTER {
+                        self.reserve(token).await?;
+                    }
+                    (busy(), refusals == REFUSALS)
                 }
-                Ok(Err(error)) => return Err(self.claiming(error, unknown).into()),
-                Err(error) => return Err(error.into()),
-            };
-            if let Some(found) = &found {
-                let newest = found.line.epoch;
-                if newest > token {
-                    let stale = Stale { offered: token, newest };
-                    let happened = if unknown { Happened::Maybe } else { Happened::No };
-                    return Err(FencingError::Stale { stale, happened });
-                }
-                if found.line.nonce == nonce {
-                    let (etag, body) = (found.etag.clone(), found.body.clone());
-                    let body = found.line.written.then_some(body);
-                    return Ok(self.writer(token, etag, body));
-                }
-            }
-            let etag = found.as_ref().map(|found| found.etag.clone());
-            let body = found.and_then(Found::body);
-            let bytes = line_and_body(token, nonce, body.as_deref());
-            match self.calls.put(&self.key, bytes, etag).await {
-                Put::Done(etag) => return Ok(self.writer(token, etag, body)),
-                Put::Refused => {}
-                Put::Unknown(error) => {
+                Claim::Unknown(error) => {
                     unknown = true;
-                    last = Some(error);
+                    failures += 1;
+                    (error, failures == ATTEMPTS)
                 }
-                Put::Failed(error) if passes(&error) => last = Some(error),
-                Put::Failed(error) => return Err(self.claiming(error, unknown).into()),
+                Claim::Failed(error) => {
+                    failures += 1;
+                    (error, failures == ATTEMPTS)
+                }
+            };
+            if limit {
+                return Err(self.claiming(error, unknown).into());
+            }
+            self.calls.pause((failures + refusals.min(2)).saturating_sub(1)).await;
+        }
+    }
+
+    /// One try: GET and PUT.
+    async fn claim(
+        &self,
+        token: Epoch,
+        nonce: Nonce,
+        unknown: bool,
+    ) -> Result<Claim, FencingError> {
+        let found = match self.find().await? {
+            Ok(found) => found,
+            Err(error) if passes(&error) => return Ok(Claim::Failed(error)),
+            Err(error) => return Err(self.claiming(error, unknown).into()),
+        };
+        if let Some(found) = &found {
+            let newest = found.line.epoch;
+            if newest > token {
+                let stale = Stale { offered: token, newest };
+                let happened = if unknown { Happened::Maybe } else { Happened::No };
+                return Err(FencingError::Stale { stale, happened });
+            }
+            if found.line.nonce == nonce {
+                let (etag, body) = (found.etag.clone(), found.body.clone());
+                let body = found.line.written.then_some(body);
+                return Ok(Claim::Made(self.writer(token, etag, body)));
+            }
+            if newest == token {
+                self.require_unreserved(token).await?;
             }
         }
-        Err(self.claiming(last.unwrap_or_else(busy), unknown).into())
+        let etag = found.as_ref().map(|found| found.etag.clone());
+        let body = found.and_then(Found::body);
+        let bytes = line_and_body(token, nonce, body.as_deref());
+        match self.calls.put(&self.key, bytes, etag).await {
+            Put::Done(etag) => Ok(Claim::Made(self.writer(token, etag, body))),
+            Put::Refused => Ok(Claim::Refused),
+            Put::Unknown(error) => Ok(Claim::Unknown(error)),
+            Put::Failed(error) if passes(&error) => Ok(Claim::Failed(error)),
+            Put::Failed(error) => Err(self.claiming(error, unknown).into()),
+        }
     }
 
     fn writer(&self, epoch: Epoch, etag: ETag, body: Option<Bytes>) -> ObjectWriter {
-        ObjectWriter { object: self.clone(), epoch, etag, body, sent: Vec::new() }
+        ObjectWriter::new(self.clone(), epoch, etag, body)
     }
 
     /// The object as it is. The outer error says what is wrong with it.
@@ -210,151 +279,6 @@ impl FencedObject {
     fn claiming(&self, error: StoreError, unknown: bool) -> Error {
         let error = self.failure("claiming", error);
         if unknown { error.maybe() } else { error }
-    }
-}
-
-/// Writes a [`FencedObject`] under one epoch. It is not cloned: share it behind a lock.
-#[derive(Debug)]
-pub struct ObjectWriter {
-    object: FencedObject,
-    epoch: Epoch,
-    /// Of what this writer has written last.
-    etag: ETag,
-    body: Option<Bytes>,
-    /// Nonces of own writes that may have taken effect since.
-    sent: Vec<Nonce>,
-}
-
-/// What reading back after a write says of it.
-enum ReadBack {
-    /// It is there.
-    Written,
-    /// It is not there, but may still come.
-    NotYet,
-}
-
-impl ObjectWriter {
-    /// The token.
-    #[must_use]
-    pub fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
-    /// What the object holds, as this writer knows it: what it wrote last, or found; `None` if
-    /// nothing was ever written. No request.
-    #[must_use]
-    pub fn body(&self) -> Option<&Bytes> {
-        self.body.as_ref()
-    }
-
-    /// Writes the object. 1 PUT; if its answer is lost, 1 GET to read back, and so on a few times.
-    ///
-    /// Dropping the future is safe; the write may still take effect until the next one has.
-    ///
-    /// # Errors
-    ///
-    /// - [`FencingError::Stale`], [`FencingError::Replaced`]: it is another's. Stop.
-    /// - [`FencingError::Failed`]: the store failed, several times. Unless
-    ///   [`may_have_happened`](FencingError::may_have_happened), nothing was written. Call it
-    ///   again, with the same or another body: an earlier write can no longer take effect after a
-    ///   later one. [`ErrorKind::NewestDeleted`]: the object is gone, and what it guarded is not
-    ///   guarded any more. [`ErrorKind::UnsafeStore`]: it has gone back to an older epoch.
-    pub async fn write(&mut self, body: impl Into<Bytes>) -> Result<(), FencingError> {
-        let body = body.into();
-        let nonce = self.object.calls.nonce();
-        let bytes = line_and_body(self.epoch, nonce, Some(&body));
-        self.sent.push(nonce);
-        let mut unknown = false;
-        let mut last = None;
-        for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                self.object.calls.pause(attempt - 1).await;
-            }
-            let etag = Some(self.etag.clone());
-            match self.object.calls.put(&self.object.key, bytes.clone(), etag).await {
-                Put::Done(etag) => {
-                    self.adopt(etag, Some(body));
-                    return Ok(());
-                }
-                Put::Refused => {}
-                Put::Unknown(error) => {
-                    unknown = true;
-                    last = Some(error);
-                }
-                Put::Failed(error) if passes(&error) => {
-                    last = Some(error);
-                    continue;
-                }
-                Put::Failed(error) => return Err(self.give_up(nonce, error, unknown)),
-            }
-            match self.object.find().await.map_err(Error::maybe)? {
-                Ok(found) => match self.read_back(found, nonce, unknown)? {
-                    ReadBack::Written => return Ok(()),
-                    ReadBack::NotYet => {}
-                },
-                // A refusal that cannot be looked into leaves everything open.
-                Err(error) if passes(&error) => {
-                    unknown = true;
-                    last = Some(error);
-                }
-                Err(error) => return Err(self.give_up(nonce, error, true)),
-            }
-        }
-        Err(self.give_up(nonce, last.unwrap_or_else(busy), unknown))
-    }
-
-    fn adopt(&mut self, etag: ETag, body: Option<Bytes>) {
-        self.etag = etag;
-        self.body = body;
-        // Their condition was the ETag before, which never comes back.
-        self.sent.clear();
-    }
-
-    fn read_back(
-        &mut self,
-        found: Option<Found>,
-        nonce: Nonce,
-        unknown: bool,
-    ) -> Result<ReadBack, FencingError> {
-        let key = self.object.key.clone();
-        let Some(found) = found else {
-            let why = format!("{key} is gone: somebody has deleted it, and with it the guard");
-            return Err(self.object.calls.error(ErrorKind::NewestDeleted, &why).maybe().into());
-        };
-        if found.etag == self.etag {
-            return Ok(ReadBack::NotYet);
-        }
-        let newest = found.line.epoch;
-        let happened = if unknown { Happened::Maybe } else { Happened::No };
-        if newest > self.epoch {
-            let stale = Stale { offered: self.epoch, newest };
-            return Err(FencingError::Stale { stale, happened });
-        }
-        if newest < self.epoch {
-            let why = format!("{key} was epoch {}'s, and now is epoch {newest}'s", self.epoch);
-            return Err(self.object.calls.error(ErrorKind::UnsafeStore, &why).maybe().into());
-        }
-        let own = found.line.nonce;
-        if !self.sent.contains(&own) {
-            return Err(FencingError::Replaced { epoch: self.epoch, happened });
-        }
-        // This write, or an earlier one whose answer was lost.
-        let etag = found.etag.clone();
-        self.adopt(etag, found.body());
-        if own == nonce {
-            return Ok(ReadBack::Written);
-        }
-        self.sent.push(nonce);
-        Ok(ReadBack::NotYet)
-    }
-
-    fn give_up(&mut self, nonce: Nonce, error: StoreError, unknown: bool) -> FencingError {
-        let error = self.object.failure("writing", error);
-        if unknown {
-            return error.maybe().into();
-        }
-        self.sent.retain(|sent| *sent != nonce);
-        error.into()
     }
 }
 

@@ -3,10 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 
 use super::*;
 use crate::store::{
-    ETag, GetOutcome, MockStore, Object, Page, PutOutcome, StoreError, StoreErrorKind,
+    ETag, GetOutcome, MemoryStore, MockStore, Object, Page, PutOutcome, Store, StoreError,
+    StoreErrorKind,
 };
 
 fn found(body: Bytes, etag: &str) -> GetOutcome {
@@ -140,7 +142,7 @@ async fn a_gate_may_be_read_again_but_never_falls() {
     assert_eq!(gate.newest().await.unwrap(), three);
     let error = gate.newest().await.unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::UnsafeStore);
-    assert_eq!(error.to_string(), "g was lowered from 3 to 2 (in a store)");
+    assert_eq!(error.to_string(), "g was lowered from 3 to 2, and not by a reset (in a store)");
 }
 
 #[test]
@@ -151,6 +153,45 @@ fn a_gate_tells_the_greatest_token_that_it_admitted() {
     gate.admit(new).unwrap();
     gate.admit(old).unwrap_err();
     assert_eq!(gate.newest(), Some(new));
+}
+
+/// A reset, and only a reset, lowers a gate for those that know the greater token.
+#[tokio::test]
+async fn a_gate_that_was_reset_is_believed() {
+    let store = Arc::new(crate::store::MemoryStore::new());
+    let gate = || DurableGate::new(store.clone(), "g");
+    let (one, other) = (gate(), gate());
+    let (old, new, wrong) = (Epoch::new(6).unwrap(), Epoch::new(7).unwrap(), Epoch::MAX);
+    one.admit(new).await.unwrap();
+    other.admit(wrong).await.unwrap();
+    assert_eq!(one.admit(new).await.unwrap_err().stale().unwrap().newest, wrong);
+    gate().inspect().await.unwrap().reset(new).await.unwrap();
+    for gate in [one, other, gate()] {
+        gate.admit(new).await.unwrap();
+        assert_eq!(gate.admit(old).await.unwrap_err().stale().unwrap().newest, new);
+        // Again, now that it has seen the reset.
+        gate.admit(wrong).await.unwrap();
+        gate.inspect().await.unwrap().reset(new).await.unwrap();
+    }
+    let sole = gate().sole_instance();
+    sole.admit(wrong).await.unwrap();
+    sole.inspect().await.unwrap().reset(new).await.unwrap();
+    sole.admit(new).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_gate_that_is_gone_can_be_reset() {
+    use crate::store::Store as _;
+    let store = Arc::new(crate::store::MemoryStore::new());
+    let gate = DurableGate::new(store.clone(), "g");
+    let (old, new) = (Epoch::new(6).unwrap(), Epoch::new(7).unwrap());
+    gate.admit(new).await.unwrap();
+    store.delete(vec!["g".to_owned()]).await.unwrap();
+    gate.admit(new).await.unwrap_err();
+    gate.inspect().await.unwrap().reset(new).await.unwrap();
+    gate.admit(new).await.unwrap();
+    let other = DurableGate::new(store, "g");
+    assert_eq!(other.admit(old).await.unwrap_err().stale().unwrap().newest, new);
 }
 
 #[tokio::test]
@@ -190,4 +231,62 @@ fn an_error_names_its_source() {
     let failed = FencingError::Failed(error);
     assert_eq!(failed.source().expect("the store's error").to_string(), "503");
     assert!(FencingError::Trimmed { oldest: 3 }.source().is_none());
+}
+
+/// A running instance took the new object for one that had gone back: `UnsafeStore` for ever.
+#[tokio::test(start_paused = true)]
+async fn regression_a_gate_that_is_reset_after_its_object_was_deleted_is_believed() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let gate = || DurableGate::new(Arc::clone(&store), "g");
+    let epoch = |number| Epoch::new(number).expect("an epoch");
+    let running = gate();
+    running.admit(epoch(5)).await.expect("admitted");
+    gate().inspect().await.expect("read").reset(epoch(6)).await.expect("reset");
+    running.admit(epoch(999)).await.expect("a wrong token");
+    store.delete(vec!["g".to_owned()]).await.expect("deleted");
+    gate().inspect().await.expect("read").reset(epoch(7)).await.expect("reset");
+    running.admit(epoch(7)).await.expect("believed");
+    running.admit(epoch(8)).await.expect("and goes on");
+}
+
+/// What a store says of a deletion, which deletes nothing: the trim was Ok, and no later one deleted
+/// those entries.
+#[tokio::test(start_paused = true)]
+async fn regression_a_trim_does_not_believe_a_false_deletion() {
+    for deleted in [0, 7, 100] {
+        let memory = Arc::new(MemoryStore::new());
+        let log = FencedLog::new(memory.clone(), "log").expect("a prefix");
+        let mut writer = log.open(Epoch::FIRST).await.expect("opened");
+        for _ in 0..10 {
+            writer.append("x").await.expect("appended");
+        }
+        let mut liar = MockStore::new();
+        liar.expect_describe().return_const("a store".to_owned());
+        liar.expect_may_send_twice().return_const(false);
+        let at = memory.clone();
+        liar.expect_get().returning(move |key, unless, max| {
+            at.get(key, unless, max).now_or_never().expect("no wait")
+        });
+        let at = memory.clone();
+        liar.expect_list().returning(move |prefix, after, max| {
+            at.list(prefix, after, max).now_or_never().expect("no wait")
+        });
+        let at = memory.clone();
+        liar.expect_create()
+            .returning(move |key, body| at.create(key, body).now_or_never().expect("no wait"));
+        liar.expect_delete()
+            .returning(move |_| Ok(crate::store::DeleteOutcome::new(deleted, Vec::new())));
+        let lied = FencedLog::new(Arc::new(liar), "log").expect("a prefix");
+        let FencingError::Failed(error) = lied.trim(9).await.expect_err("nothing was deleted")
+        else {
+            panic!("a failure")
+        };
+        assert_eq!(error.kind(), crate::ErrorKind::Unavailable);
+        assert!(error.may_have_happened());
+        let why = if deleted < 7 { "deleted 0 of 7" } else { "still listed" };
+        assert!(error.to_string().contains(why), "{error}");
+        assert_eq!(log.trim(9).await.expect("trimmed"), 9);
+        let left = memory.list("log/", "", 99).await.expect("listed").entries.len();
+        assert_eq!(left, 1 + 3 + 1, "the claim, the rest, the marker");
+    }
 }

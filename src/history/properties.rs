@@ -157,6 +157,12 @@ proptest! {
             prop_assert!(within(&span.from, truth.from), "{span:#?}\n{truth:?}");
             prop_assert!(within(&span.until, truth.until), "{span:#?}\n{truth:?}");
         }
+        for (span, truth) in history.spans.iter().zip(&truth) {
+            let led = (truth.until.min(now) - truth.from).max(0);
+            let led = Duration::from_nanos(u64::try_from(led).unwrap_or_default());
+            prop_assert!(span.led_at_least(&history) <= Some(led), "{led:?}: {span:#?}");
+            prop_assert!(span.led_at_most(&history).is_none_or(|most| led <= most), "{led:?}: {span:#?}");
+        }
         let after = |number: usize| truth.get(number + 1).map_or(now, |next| next.from);
         let gaps = truth.iter().enumerate().map(|(number, one)| after(number) - one.until);
         let nobody: i64 = gaps.map(|gap| gap.max(0)).sum();

@@ -11,7 +11,6 @@ use futures::stream;
 use super::build::{Found, holes, spans};
 use super::{Dated, History, Hole};
 use crate::clock::wall_clock;
-use crate::driver::within;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::keys::Keys;
@@ -20,7 +19,8 @@ use crate::listing::{EpochsOfPage, key_of};
 use crate::protocol::compaction::Listed;
 use crate::protocol::find::After;
 use crate::record::{BadRecord, Lock, MAX_READ_BYTES, Record};
-use crate::store::{GetOutcome, Happened, Store, StoreError};
+use crate::store::{GetOutcome, Happened, Store, StoreError, within};
+use crate::timer::require_timers;
 
 const PAGE_KEYS: usize = 1_000;
 /// GETs on their way at once; each may bring 64 KiB.
@@ -103,6 +103,7 @@ impl Reader {
     ///   address.
     /// - [`ErrorKind::CorruptRecord`], [`ErrorKind::RecordTooNew`]: the single object cannot be read.
     ///   An epoch object that cannot is told in its span.
+    /// - [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers. Nothing was sent.
     pub async fn read(&self) -> Result<History, Error> {
         self.read_with(|_, _| {}).await
     }
@@ -112,6 +113,7 @@ impl Reader {
     /// # Errors
     /// Those of [`read`](Reader::read).
     pub async fn read_with(&self, told: impl FnMut(u64, u64)) -> Result<History, Error> {
+        require_timers()?;
         match self.layout {
             Layout::SingleObject => self.single().await,
             Layout::EpochFiles => self.epoch_files(told).await,
@@ -212,7 +214,11 @@ impl Reader {
                 BadRecord::TooNew(_) => ErrorKind::RecordTooNew,
                 _ => ErrorKind::CorruptRecord,
             };
-            Error::new(kind, format!("{key} in {}: {why}", self.store.describe()))
+            let remedy = match kind {
+                ErrorKind::CorruptRecord => format!("; {}", Layout::SingleObject.repair()),
+                _ => String::new(),
+            };
+            Error::new(kind, format!("{key} in {}: {why}{remedy}", self.store.describe()))
         };
         let (found, served_at) = match self.get(&key).await? {
             GetOutcome::Found(object) => {

@@ -51,7 +51,10 @@ impl Cancellation {
     }
 
     /// Waits until it is time to stop. Cancel-safe. Looks at the lease itself at least every second,
-    /// so it does not depend on the task that renews the lease. Takes a Tokio runtime with timers.
+    /// so it does not depend on the task that renews the lease.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime with timers.
     pub async fn cancelled(&self) {
         tokio::select! {
             biased;
@@ -118,6 +121,9 @@ impl Leadership {
     /// One with a single thread cannot: the lease is at risk three quarters of a validity after its
     /// last renewal, [`is_cancelled`](Cancellation::is_cancelled) says so, and the work returns. There
     /// use `tokio::task::spawn_blocking`.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime with timers.
     pub async fn run<F, W, T>(self, work: F) -> RunOutcome<T>
     where
         F: FnOnce(Epoch, Cancellation) -> W,

@@ -109,6 +109,8 @@ impl Table {
 impl Lock {
     /// Whether nobody who holds this path, or has waited for it since before, keeps this call out.
     fn admits(&self, mode: Mode, ticket: Ticket) -> bool {
+        #[cfg(test)]
+        tests::LOOKS.with(|looks| looks.set(looks.get() + 1));
         let mut hostile = Mode::ALL.into_iter().filter(|other| !mode.is_compatible(*other));
         hostile.all(|other| {
             let first = self.queues[other as usize].first();
@@ -136,8 +138,15 @@ impl Lock {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::paths::Access;
+
+    thread_local! {
+        /// How often a lock was looked at.
+        pub(super) static LOOKS: Cell<usize> = const { Cell::new(0) };
+    }
 
     fn fresh(number: usize) -> Modes {
         let path = Path::new(&format!("/folder-{number}/b/c")).unwrap();
@@ -156,6 +165,24 @@ mod tests {
             // A table grows in powers of two, and is seven eighths full at most.
             assert!(table.locks.capacity() <= 64.max(needed * 8), "{}", table.locks.capacity());
         }
+    }
+
+    /// The seed's constant time: locking and unlocking take as many looks beside any other locks.
+    #[test]
+    fn a_call_looks_at_as_many_locks_however_many_there_are() {
+        let mut table = Table::default();
+        let mut looks = |others: std::ops::Range<usize>| {
+            for number in others {
+                table.enter(&fresh(number + 1));
+            }
+            let (before, modes) = (LOOKS.get(), fresh(0));
+            let ticket = table.enter(&modes);
+            assert!(table.is_granted(ticket));
+            table.leave(ticket, &modes);
+            LOOKS.get() - before
+        };
+        // One for each of the four components.
+        assert_eq!([looks(0..0), looks(0..10), looks(10..1_000), looks(1_000..30_000)], [4; 4]);
     }
 
     /// Nobody else's lock is looked at: neither those of others, nor those below.

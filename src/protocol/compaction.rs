@@ -4,6 +4,10 @@
 //! newest never is (I3). It stays superseded whenever the deletion is carried out, however late and
 //! however often: the newest of that moment is at least as great as the newest seen here. So any
 //! number of compactors may run at once, and none needs to know of the others.
+//!
+//! An epoch that a restoring holds supersedes nothing: the one right below it may have a leader.
+//! So that one is handed out only when the newest was read and is not held. As several epochs may be
+//! held, the newest that the listing has reached is read before each deletion.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -20,6 +24,19 @@ pub struct Compaction {
     min_age: Duration,
     newest: VecDeque<Listed>,
     stopped: bool,
+    /// The last that was read.
+    read: Option<(Epoch, Body)>,
+}
+
+/// What the body of an epoch object says to a compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Body {
+    /// A restoring holds it.
+    Held,
+    /// Its leader believes for so long without a renewal, if it says so.
+    Validity(Option<Duration>),
+    /// It was deleted meanwhile, as only a superseded one is.
+    Gone,
 }
 
 /// An epoch object as a listing shows it.
@@ -41,7 +58,7 @@ pub struct OutOfOrder {
 
 impl Compaction {
     pub fn new(keep_epochs: NonZeroUsize, min_age: Duration) -> Compaction {
-        Compaction { keep_epochs, min_age, newest: VecDeque::new(), stopped: false }
+        Compaction { keep_epochs, min_age, newest: VecDeque::new(), stopped: false, read: None }
     }
 
     /// The next epoch of the listing. Answers with one that may be deleted: another, older one.
@@ -56,11 +73,66 @@ impl Compaction {
         // needs the epochs below it, so it supersedes nothing here.
         self.stopped |= listed.epoch == Epoch::MAX;
         self.newest.push_back(listed);
-        if self.newest.len() <= self.keep_epochs.get() {
+        // One more than the newest, until that is read.
+        if self.newest.len() <= self.keep_epochs.get().max(2) {
             return Ok(None);
         }
         let oldest = self.newest.pop_front();
-        Ok(oldest.filter(|oldest| !self.stopped && self.is_old_enough(*oldest)))
+        Ok(oldest.filter(|oldest| self.may_go(*oldest)))
+    }
+
+    /// What an epoch that was seen says. Deleting goes on with what [`may_go`](Self::may_go) after it.
+    ///
+    /// A leader shows a sign of life at least once in its validity. So no `min_age` but 0, which
+    /// switches the rule off, stays at or below the longest validity that was read.
+    pub fn handle_read(&mut self, epoch: Epoch, body: Body) {
+        self.read = Some((epoch, body));
+        match body {
+            Body::Held => self.stopped = true,
+            Body::Validity(Some(validity)) if !self.min_age.is_zero() => {
+                self.min_age = self.min_age.max(validity.saturating_add(RESOLUTION));
+            }
+            Body::Validity(_) | Body::Gone => {}
+        }
+    }
+
+    /// Whether an epoch that was handed out may be deleted still.
+    pub fn may_go(&self, listed: Listed) -> bool {
+        // An unknown age is no age, so that a store without dates never loses its history early.
+        !self.stopped && listed.age.unwrap_or_default() >= self.min_age
+    }
+
+    /// The listing is over: the epoch that was held back until the newest was read.
+    pub fn handle_end(&mut self) -> Option<Listed> {
+        if self.newest.len() <= self.keep_epochs.get() {
+            return None;
+        }
+        let (newest, read) = (self.newest(), self.read);
+        let known = matches!(read, Some((epoch, Body::Validity(_))) if Some(epoch) == newest);
+        let oldest = self.newest.pop_front();
+        oldest.filter(|oldest| known && self.may_go(*oldest))
+    }
+
+    /// Whether an epoch is held back that is superseded and old enough.
+    pub fn has_held_back(&self) -> bool {
+        let superseded = self.newest.len() > self.keep_epochs.get();
+        superseded && self.newest.front().is_some_and(|oldest| self.may_go(*oldest))
+    }
+
+    /// The greatest epoch seen so far, unless it was read or nothing may be deleted anyway.
+    pub fn newest_unread(&self) -> Option<Epoch> {
+        let read = self.read.map(|(epoch, _)| epoch);
+        self.newest().filter(|newest| !self.stopped && read != Some(*newest))
+    }
+
+    /// Whether a restoring holds the newest epoch.
+    pub fn is_held(&self) -> bool {
+        matches!(self.read, Some((_, Body::Held)))
+    }
+
+    /// How old an epoch must be, as far as it is known.
+    pub fn min_age(&self) -> Duration {
+        self.min_age
     }
 
     /// The greatest epoch seen so far.
@@ -72,12 +144,10 @@ impl Compaction {
     pub fn stopped(&self) -> bool {
         self.stopped
     }
-
-    fn is_old_enough(&self, listed: Listed) -> bool {
-        // An unknown age is no age, so that a store without dates never loses its history early.
-        listed.age.unwrap_or_default() >= self.min_age
-    }
 }
+
+/// The dates of stores have whole seconds.
+const RESOLUTION: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod properties;
@@ -101,9 +171,17 @@ mod tests {
     }
 
     fn handed_out(mut plan: Compaction, listing: &[Listed]) -> Vec<Epoch> {
-        let deletable = |listed| plan.handle_listed(listed).unwrap().map(|listed| listed.epoch);
-        listing.iter().copied().filter_map(deletable).collect()
+        let deletable = |listed: &Listed| plan.handle_listed(*listed).unwrap();
+        let mut deleted: Vec<Listed> = listing.iter().filter_map(deletable).collect();
+        if let Some(newest) = plan.newest() {
+            plan.handle_read(newest, UNTOLD);
+        }
+        deleted.extend(plan.handle_end());
+        deleted.iter().map(|listed| listed.epoch).collect()
     }
+
+    /// Of a leader that does not say how long it believes.
+    const UNTOLD: Body = Body::Validity(None);
 
     /// What is wrong with deleting `deleted` out of this listing: the checker of every test here.
     fn violation(
@@ -199,7 +277,7 @@ mod tests {
     #[test]
     fn the_last_epoch_supersedes_nothing() {
         let listing = [listed(1, None), listed(2, None), listed(Epoch::MAX.get(), None)];
-        assert_eq!(handed_out(plan(1, Duration::ZERO), &listing), [epoch(1)]);
+        assert_eq!(handed_out(plan(1, Duration::ZERO), &listing), []);
         let listing = [listed(7, None), listed(Epoch::MAX.get(), None)];
         let mut plan = plan(1, Duration::ZERO);
         for listed in listing {
@@ -209,12 +287,78 @@ mod tests {
     }
 
     #[test]
+    fn the_newest_is_read_once_and_not_after_the_plan_has_stopped() {
+        let mut plan = plan(1, HOUR);
+        for number in 1..=2 {
+            plan.handle_listed(listed(number, None)).unwrap();
+            assert_eq!(plan.newest_unread(), Epoch::new(number));
+            plan.handle_read(epoch(number), UNTOLD);
+            assert_eq!(plan.newest_unread(), None);
+        }
+        plan.handle_read(epoch(2), Body::Held);
+        plan.handle_listed(listed(3, None)).unwrap();
+        assert_eq!(plan.newest_unread(), None);
+    }
+
+    #[test]
     fn plans_compare_by_what_they_remember() {
         let mut long = plan(1, HOUR);
         let mut short = plan(1, HOUR);
-        long.handle_listed(listed(1, None)).unwrap();
-        long.handle_listed(listed(2, None)).unwrap();
-        short.handle_listed(listed(2, None)).unwrap();
+        for number in 1..=3 {
+            long.handle_listed(listed(number, None)).unwrap();
+        }
+        for number in 2..=3 {
+            short.handle_listed(listed(number, None)).unwrap();
+        }
         assert_eq!(long, short);
+    }
+
+    /// Of three old epochs the first goes in any case; what becomes of the second the newest says.
+    #[test]
+    fn the_epoch_below_the_newest_goes_only_if_the_newest_was_read_and_is_not_held() {
+        for (read, goes) in [
+            (None, false),
+            (Some((2, UNTOLD)), false),
+            (Some((3, Body::Held)), false),
+            (Some((3, Body::Gone)), false),
+            (Some((3, UNTOLD)), true),
+            (Some((3, Body::Validity(Some(HOUR)))), true),
+        ] {
+            for keep in [1, 2] {
+                let mut plan = plan(keep, Duration::ZERO);
+                let mut gone = Vec::new();
+                for number in 1..=3 {
+                    gone.extend(plan.handle_listed(listed(number, Some(HOUR))).unwrap());
+                }
+                assert_eq!(gone, [listed(1, Some(HOUR))]);
+                assert_eq!(plan.has_held_back(), keep == 1);
+                if let Some((number, body)) = read {
+                    plan.handle_read(epoch(number), body);
+                }
+                assert_eq!(plan.may_go(gone[0]), !matches!(read, Some((_, Body::Held))));
+                let last = plan.handle_end().map(|listed| listed.epoch);
+                assert_eq!(last, (goes && keep == 1).then_some(epoch(2)), "{read:?}, keep {keep}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_age_stays_above_the_longest_validity_that_was_read_unless_it_is_0() {
+        let mut plan = plan(1, HOUR);
+        for (validity, min_age) in [
+            (None, HOUR),
+            (Some(HOUR / 2), HOUR),
+            (Some(HOUR - RESOLUTION), HOUR),
+            (Some(12 * HOUR), 12 * HOUR + RESOLUTION),
+            (Some(HOUR), 12 * HOUR + RESOLUTION),
+        ] {
+            plan.handle_read(epoch(1), Body::Validity(validity));
+            assert_eq!(plan.min_age(), min_age, "{validity:?}");
+        }
+        assert!(!plan.may_go(listed(1, Some(12 * HOUR))));
+        assert!(plan.may_go(listed(1, Some(12 * HOUR + RESOLUTION))));
+        let mut plan = Compaction::new(NonZeroUsize::MIN, Duration::ZERO);
+        plan.handle_read(epoch(1), Body::Validity(Some(12 * HOUR)));
+        assert!(plan.may_go(listed(1, None)));
     }
 }

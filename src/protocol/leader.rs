@@ -4,7 +4,7 @@ use super::candidate::{Candidate, Event, Input, State};
 use super::find::{After, Beyond, Told};
 use super::message::{Answer, Ended, Lost, Nonce, Request, Seen, Step, Wait, Write};
 use crate::epoch::Epoch;
-use crate::store::ETag;
+use crate::etag::ETag;
 
 /// The epoch object that this leader wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

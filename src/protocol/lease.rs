@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use super::message::{Nonce, Sighting};
 use crate::clock::Moment;
 use crate::epoch::Epoch;
-use crate::store::ETag;
+use crate::etag::ETag;
 
 /// By how much the rates of two machines' clocks may differ, in parts per million.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

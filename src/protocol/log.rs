@@ -3,15 +3,21 @@
 //! The log is a row of objects numbered from 1 on, each created only where there is none. A writer
 //! begins with a *claim*: an object of its own at the end of the row, which it then *confirms* with
 //! a listing. From there on it knows each number before its next, so it creates one object an
-//! append. Three rules make that safe beside trims:
+//! append. A writer that is outrun by a busy older one first creates *fences* ahead of it (`open`).
+//! Four rules make that safe beside trims:
 //!
-//! 1. *Claims are never deleted, nor is the newest object.* Whoever goes on from a writer's last
-//!    object does so with a claim. So what a superseded writer finds at its next number is a claim,
-//!    however long it was paused and however much was trimmed meanwhile.
-//! 2. *A claim counts only once a listing after it shows nothing greater.* It may have filled a
-//!    number that was trimmed; then something greater exists, as the newest is never deleted.
+//! 1. *Claims are never deleted, nor are the fences directly below a claim, nor the newest object.*
+//!    The next writer goes on from a writer's last object with fences, if any, and then a claim. So
+//!    what a superseded writer finds at its next number is one of these, however long it was paused
+//!    and however much was trimmed meanwhile.
+//! 2. *A claim or a fence ahead counts only once a listing after it shows nothing greater.* It may
+//!    have filled a number that was trimmed; then something greater exists, as the newest is never
+//!    deleted.
 //! 3. *While the fate of an append is unknown, nothing else is sent to its number.* So whether it
 //!    was written once, or once more after a trim, it is in the log at this number.
+//! 4. *A writer passes fences of lower epochs.* They are of a writer that was about to open the log
+//!    when the greater epoch claimed it, and that is refused when it walks down. Fences that were
+//!    passed lie between entries of one writer, so nobody is refused by them and a trim deletes them.
 //!
 //! An object below the trim marker's *floor* may be a ghost: created anew where another was
 //! deleted. The floor is raised before anything is deleted, so an object is none if the floor, read
@@ -19,12 +25,14 @@
 
 use std::num::NonZeroU64;
 
-use super::find::{After, Beyond, Listing, Progress, Search, Told};
+use super::find::{After, Beyond, Listing, Search, Told};
 use super::message::Nonce;
 use crate::epoch::Epoch;
 
+mod open;
 mod trim;
 
+use open::Walk;
 pub use trim::{Floor, Sweep};
 
 /// What an object of the log says of itself.
@@ -34,7 +42,8 @@ pub struct Header {
     pub epoch: Epoch,
     /// Of this object alone.
     pub nonce: Nonce,
-    /// The number of its writer's claim; of a claim, that of the claim before. 0: there is none.
+    /// The number of its writer's claim; of a claim, that of the claim before. 0: there is none. Of
+    /// a fence: 0.
     pub claim: u64,
     pub kind: Kind,
 }
@@ -47,24 +56,37 @@ pub enum Kind {
     Claim {
         /// The number of the newest entry before it; 0 if there is none.
         last: u64,
+        /// How many fences lie directly below it.
+        fences: u64,
+    },
+    /// Refuses the writers of lower epochs, and is no entry.
+    Fence {
+        /// Up to here no number was free when it was created. At least 1.
+        base: u64,
     },
 }
 
 impl Header {
-    /// The newest entry up to here, where this is the header of `number`.
+    /// The newest entry up to here, where this is the header of `number`. A fence knows of none: 0.
     pub fn last_entry(&self, number: u64) -> u64 {
         match self.kind {
             Kind::Entry => number,
-            Kind::Claim { last } => last,
+            Kind::Claim { last, .. } => last,
+            Kind::Fence { .. } => 0,
         }
     }
 
-    /// The newest claim up to here.
+    /// The newest claim up to here. A fence knows of none: 0.
     pub fn last_claim(&self, number: u64) -> u64 {
         match self.kind {
             Kind::Entry => self.claim,
             Kind::Claim { .. } => number,
+            Kind::Fence { .. } => 0,
         }
+    }
+
+    pub fn is_fence(&self) -> bool {
+        matches!(self.kind, Kind::Fence { .. })
     }
 }
 
@@ -129,6 +151,8 @@ pub struct Writer {
     known: Option<NonZeroU64>,
     /// Since it has opened.
     standing: Option<Standing>,
+    /// How often others were faster while it opened the log.
+    outrun: u32,
     state: State,
 }
 
@@ -144,10 +168,13 @@ enum State {
     },
     Create(Draft),
     ReadBack(Draft),
+    /// A claim, or a fence ahead: is it the end?
     Confirm {
         claim: Draft,
         beyond: Beyond,
     },
+    Fill(Walk),
+    ReadBelow(Walk),
     /// Another object lies where the append was to be: is it the first that ever lay there?
     AskFloor {
         append: Draft,
@@ -176,7 +203,7 @@ impl Writer {
     /// A writer of this epoch that will claim the log. `known`: a number seen there.
     pub fn new(epoch: Epoch, known: Option<NonZeroU64>) -> Writer {
         let state = State::Find { search: Search::new(known), why: Why::Claim };
-        Writer { epoch, known, standing: None, state }
+        Writer { epoch, known, standing: None, outrun: 0, state }
     }
 
     pub fn epoch(&self) -> Epoch {
@@ -190,6 +217,11 @@ impl Writer {
             State::ReadEnd { end, .. } => Request::Read(*end),
             State::Create(draft) => Request::Create { number: draft.number, header: draft.header },
             State::ReadBack(draft) => Request::Read(draft.number),
+            State::Fill(walk) => {
+                let Draft { number, header } = walk.draft(self.epoch);
+                Request::Create { number, header }
+            }
+            State::ReadBelow(walk) => Request::Read(walk.number()),
             State::Confirm { beyond, .. } => Request::List(beyond.next_page().clone()),
             State::AskFloor { .. } => Request::Floor,
             State::Open | State::Ended(_) => return None,
@@ -247,13 +279,18 @@ impl Writer {
             (State::Confirm { claim, mut beyond }, Answer::Listed(page)) => {
                 match beyond.handle(page) {
                     Told::NotYet => State::Confirm { claim, beyond },
-                    Told::No => self.open(claim),
+                    Told::No => self.confirmed(claim, fresh),
                     Told::Yes { greatest, .. } => {
                         self.known = self.known.max(Some(greatest));
-                        self.find(Why::Claim)
+                        if claim.header.is_fence() { self.outrun() } else { self.find(Why::Claim) }
                     }
                 }
             }
+            (State::Fill(walk), answer) => self.filled(walk, answer, fresh),
+            (State::ReadBelow(walk), Answer::Found(header)) => {
+                self.read_below(walk, Some(header), fresh)
+            }
+            (State::ReadBelow(walk), Answer::Missing) => self.read_below(walk, None, fresh),
             (State::AskFloor { append, found }, Answer::Floor(floor)) => {
                 self.fenced(append, found, floor)
             }
@@ -261,59 +298,21 @@ impl Writer {
         };
     }
 
-    fn find(&self, why: Why) -> State {
-        State::Find { search: Search::new(self.known), why }
-    }
-
-    fn found(
-        &mut self,
-        mut search: Search<NonZeroU64>,
-        why: Why,
-        page: Listing<NonZeroU64>,
-        fresh: Nonce,
-    ) -> State {
-        match search.handle(page) {
-            Progress::More => State::Find { search, why },
-            Progress::KnownIsGone(number) => State::Ended(Ended::Gone(number.get())),
-            Progress::Newest(Some(end)) => {
-                self.known = self.known.max(Some(end));
-                State::ReadEnd { end: end.get(), why }
-            }
-            Progress::Newest(None) => {
-                let kind = Kind::Claim { last: 0 };
-                let header = Header { epoch: self.epoch, nonce: fresh, claim: 0, kind };
-                State::Create(Draft { number: 1, header })
-            }
-        }
-    }
-
-    fn read_end(&mut self, end: u64, why: Why, found: Header, fresh: Nonce) -> State {
-        if found.epoch > self.epoch {
-            return State::Ended(Ended::Stale { newest: found.epoch, maybe: why == Why::Verdict });
-        }
-        match why {
-            Why::Verdict if found.epoch == self.epoch => {
-                State::Ended(Ended::Replaced { maybe: true })
-            }
-            Why::Verdict => State::Ended(Ended::WentBack { number: end, epoch: found.epoch }),
-            Why::Claim => {
-                let Some(number) = end.checked_add(1) else { return State::Ended(Ended::Full) };
-                let kind = Kind::Claim { last: found.last_entry(end) };
-                let claim = found.last_claim(end);
-                let header = Header { epoch: self.epoch, nonce: fresh, claim, kind };
-                State::Create(Draft { number, header })
-            }
-        }
-    }
-
     /// The object on its way is where it was to be.
     fn created(&mut self, draft: Draft) -> State {
         self.known = self.known.max(NonZeroU64::new(draft.number));
         match draft.header.kind {
             Kind::Entry => self.open(draft),
-            Kind::Claim { .. } => {
+            Kind::Claim { .. } | Kind::Fence { .. } => {
                 State::Confirm { claim: draft, beyond: Beyond::new(draft.number) }
             }
+        }
+    }
+
+    fn confirmed(&mut self, draft: Draft, fresh: Nonce) -> State {
+        match draft.header.kind {
+            Kind::Fence { base } => self.walk_from(draft.number, base, fresh),
+            Kind::Claim { .. } | Kind::Entry => self.open(draft),
         }
     }
 
@@ -331,15 +330,18 @@ impl Writer {
         }
         self.known = self.known.max(NonZeroU64::new(draft.number));
         match draft.header.kind {
-            Kind::Claim { .. } => self.find(Why::Claim),
+            Kind::Claim { .. } | Kind::Fence { .. } => self.outrun(),
             Kind::Entry => State::AskFloor { append: draft, found },
         }
     }
 
     /// Another object lies at the number of the append; the floor was read after it.
-    fn fenced(&self, append: Draft, found: Header, floor: u64) -> State {
+    fn fenced(&mut self, append: Draft, found: Header, floor: u64) -> State {
         // Nothing was ever deleted there, so the append never was there nor will be.
         let first = floor <= append.number;
+        if first && found.is_fence() && found.epoch < self.epoch {
+            return self.pass(append);
+        }
         State::Ended(if found.epoch > self.epoch {
             Ended::Stale { newest: found.epoch, maybe: !first }
         } else if !first {
@@ -349,6 +351,16 @@ impl Writer {
         } else {
             Ended::WentBack { number: append.number, epoch: found.epoch }
         })
+    }
+
+    /// Goes on after the fence of a writer that was too late.
+    fn pass(&mut self, append: Draft) -> State {
+        let next = append.number.checked_add(1);
+        let (Some(number), Some(standing)) = (next, &mut self.standing) else {
+            return State::Ended(Ended::Full);
+        };
+        standing.next = number;
+        State::Create(Draft { number, ..append })
     }
 }
 

@@ -12,7 +12,7 @@ use super::candidate::{Event, Input, Rules};
 use super::leader::Held;
 use super::message::{Answer, Ended, Failure, Nonce, Request, Seen, Sighting, Step, Wait, Write};
 use crate::epoch::Epoch;
-use crate::store::ETag;
+use crate::etag::ETag;
 use leader::Doing;
 
 /// The state machine.

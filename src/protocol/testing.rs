@@ -4,7 +4,7 @@ use super::candidate::{Candidate, Event, Input, Rules};
 use super::find::{After, Listing};
 use super::message::{Answer, Ended, Nonce, Request, Seen, Step, Wait, Write};
 use crate::epoch::Epoch;
-use crate::store::ETag;
+use crate::etag::ETag;
 
 pub(super) const CANDIDATE: Rules =
     Rules { observer: false, verify_renewals: false, takeover_delay: false };

@@ -63,7 +63,7 @@ impl Lock {
     pub(crate) fn parse(body: &[u8]) -> Result<Lock, BadRecord> {
         let text = checked_text(body)?;
         let fields: Fields = serde_json::from_str(text)
-            .map_err(|error| BadRecord::Malformed(where_not_what(&error)))?;
+            .map_err(|error| BadRecord::Malformed(wrong(text, &error)))?;
         let Some(token) = Epoch::token(fields.token) else {
             return Err(BadRecord::Malformed(format!("its token is greater than {}", Epoch::MAX)));
         };
@@ -99,6 +99,21 @@ impl Lock {
             .expect("a record has string keys and finite numbers, which JSON can hold");
         body.push(b'\n');
         body
+    }
+}
+
+/// What is wrong with a body, without the body itself. A missing field is named: the first version
+/// of the post has no token.
+fn wrong(text: &str, error: &serde_json::Error) -> String {
+    let missing = match serde_json::from_str(text) {
+        Ok(Value::Object(fields)) => {
+            ["token", "expires_at"].into_iter().find(|name| !fields.contains_key(*name))
+        }
+        _ => None,
+    };
+    match missing {
+        Some(name) => format!("the field `{name}` is missing"),
+        None => where_not_what(error),
     }
 }
 
@@ -208,6 +223,14 @@ mod tests {
         let mut json: Value = serde_json::from_slice(&body).unwrap();
         json["expires_at"] = 0.into();
         assert_eq!(parse(&json.to_string()).unwrap().record.seen().ended, Some(Ended::Unknown));
+    }
+
+    #[test]
+    fn a_missing_field_is_named() {
+        let why = |body| parse(body).unwrap_err().to_string();
+        assert!(why(r#"{"expires_at":1.5}"#).contains("`token` is missing"));
+        assert!(why(r#"{"token":1}"#).contains("`expires_at` is missing"));
+        assert!(why(r#"{"expires_at":"hush","token":1}"#).contains("wrong type"));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::{
     DeleteOutcome, ETag, Entry, GetOutcome, Happened, Object, Page, PutOutcome, Store, StoreError,
     StoreErrorKind,
 };
+use crate::entropy::{Entropy as _, SystemEntropy};
 
 #[cfg(feature = "azure")]
 mod azure;
@@ -133,7 +134,8 @@ impl AnyObjectStore {
         {
             return refuse("its conditional puts are disabled (S3ConditionalPut)");
         }
-        let probe = Path::from("tenure-probe");
+        // A key that nobody else has: a store that ignores the condition overwrites what is there.
+        let probe = Path::from(format!("tenure-probe-{:032x}", SystemEntropy.unique()));
         let nothing = UpdateVersion { e_tag: None, version: None };
         let options = PutOptions::from(PutMode::Update(nothing));
         match self.store.put_opts(&probe, PutPayload::new(), options).await {

@@ -10,10 +10,14 @@ use aws_smithy_runtime_api::client::http::{SharedHttpClient, SharedHttpConnector
 use aws_types::service_config::ServiceConfigKey;
 
 mod credentials;
+#[cfg(feature = "s3")]
+mod endpoint;
 mod witness;
 pub(super) mod words;
 
 pub(super) use credentials::Keeper;
+#[cfg(feature = "s3")]
+pub(super) use endpoint::with_final_slash;
 pub(super) use witness::Witness;
 
 /// What the environment and its files say, and who keeps the credentials.

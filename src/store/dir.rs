@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
 use super::{
@@ -67,7 +68,8 @@ mod write;
 /// `fsync`. A write: a new file, two or three `fsync`, a rename; other writers wait meanwhile. A
 /// listing: a walk through the whole folder, while writers wait; a backlog of a million objects
 /// takes about a second a page, so compact before it grows so long.
-/// All calls need a Tokio runtime, on whose blocking threads they work. A dropped call runs on to
+/// All calls need a Tokio runtime, on whose blocking threads they work; outside of one they send
+/// nothing and return [`StoreErrorKind::Invalid`]. A dropped call runs on to
 /// its end.
 ///
 /// In a listing, [`Entry::size`](super::Entry::size) is the length of the file: up to 50 bytes more
@@ -132,6 +134,11 @@ impl DirStore {
         &self,
         work: impl FnOnce(&Root) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        // Without one, `spawn_blocking` panics.
+        if Handle::try_current().is_err() {
+            let why = "a directory needs a Tokio runtime, and this call runs outside of one";
+            return Err(StoreError::new(StoreErrorKind::Invalid, Happened::No, why));
+        }
         let root = self.root.clone();
         match spawn_blocking(move || work(&root)).await {
             Ok(result) => result,

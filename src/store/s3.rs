@@ -67,7 +67,8 @@ impl S3Store {
     /// The bucket of this name, or access point of this alias or ARN, through a ready client.
     ///
     /// The client's settings hold, addressing style and checksums included, except that its retries
-    /// are off for conditional writes.
+    /// are off for conditional writes. An endpoint with a path must end in a slash: the SDK puts the
+    /// bucket's name right behind it.
     pub fn new(client: Client, bucket: impl Into<String>) -> S3Store {
         S3Store {
             client,
@@ -85,8 +86,8 @@ impl S3Store {
     /// `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` …, `AWS_ENDPOINT_URL` or `AWS_ENDPOINT_URL_S3`, roles of
     /// containers and instances, `credential_process`, single sign-on, `HTTPS_PROXY`.
     ///
-    /// With a custom endpoint the bucket's name goes into the path, the region is `us-east-1`
-    /// unless set, and checksums are left out where S3 does not require them, unless
+    /// With a custom endpoint, which may have a path, the bucket's name goes into the path, the region
+    /// is `us-east-1` unless set, and checksums are left out where S3 does not require them, unless
     /// `AWS_REQUEST_CHECKSUM_CALCULATION` or `AWS_RESPONSE_CHECKSUM_VALIDATION` say otherwise.
     ///
     /// No request to the bucket. A missing region or missing credentials show in the first call.

@@ -24,6 +24,9 @@ pub(super) const OBSERVED: [&str; 3] = ["leader", "nobody", "unknown"];
 pub(super) const COMPACTIONS: [&str; 6] =
     ["compacted", "nothing", "incomplete", "interrupted", "last_epoch", "error"];
 
+/// Outcomes of `tenure_gate_checks_total`.
+pub(super) const GATE_CHECKS: [&str; 4] = ["admitted", "stale", "unavailable", "failed"];
+
 /// Tells the recorder what the names mean. A recorder keeps it, so it may be told any number of
 /// times.
 pub(super) fn describe() {
@@ -31,6 +34,7 @@ pub(super) fn describe() {
     leases();
     requests();
     compactions();
+    describe_counter!("tenure_gate_checks_total", Count, "Tokens that a durable gate has checked");
 }
 
 fn elections() {

@@ -15,6 +15,16 @@ pub(crate) type Counted = dyn Store;
 #[derive(Debug, Clone)]
 pub(crate) struct Meter;
 
+#[derive(Debug, Clone)]
+pub(crate) struct GateMeter;
+
+impl GateMeter {
+    pub(crate) fn new(_: &dyn Store, _: &str) -> GateMeter {
+        GateMeter
+    }
+    pub(crate) fn checked(&self, _: &'static str) {}
+}
+
 #[derive(Debug)]
 pub(crate) struct Leading;
 

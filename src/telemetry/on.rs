@@ -29,12 +29,8 @@ impl Meter {
     /// Sends nothing. Whoever installs a recorder does so before, to get the descriptions.
     pub(crate) fn new(store: &dyn Store, keys: &Keys) -> Meter {
         describe();
-        // Without the endpoint: candidates may reach one bucket on different ways.
-        let store = store.describe();
-        let store = store.split_once(" at ").map_or(store.as_str(), |(store, _)| store);
-        let prefix = keys.prefix().trim_end_matches('/');
-        let separator = if prefix.is_empty() { "" } else { "/" };
-        Meter { kept: Arc::new(Kept::new(format!("{store}{separator}{prefix}"))) }
+        let election = place(store, keys.prefix().trim_end_matches('/'));
+        Meter { kept: Arc::new(Kept::new(election)) }
     }
 
     /// The same store, whose requests are counted and timed.
@@ -157,6 +153,15 @@ impl Meter {
     fn observers(&self, state: &'static str) -> Gauge {
         self.kept.gauge("tenure_observed", &[("state", state)])
     }
+}
+
+/// The store and a path in it, without the endpoint: processes may reach one bucket on different
+/// ways.
+pub(super) fn place(store: &dyn Store, path: &str) -> String {
+    let store = store.describe();
+    let store = store.split_once(" at ").map_or(store.as_str(), |(store, _)| store);
+    let separator = if path.is_empty() { "" } else { "/" };
+    format!("{store}{separator}{path}")
 }
 
 /// A leadership that counts as one. Its end is told once, by whoever notices it first.

@@ -36,7 +36,7 @@ impl Role {
         let kinds: &[(&'static str, &[&'static str])] = match self {
             Role::Candidate => &[LIST, GET, CREATE, REPLACE],
             Role::Observer => &[LIST, GET],
-            Role::Compactor => &[LIST, DELETE],
+            Role::Compactor => &[LIST, GET, DELETE],
         };
         for (kind, outcomes) in kinds {
             for outcome in *outcomes {

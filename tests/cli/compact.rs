@@ -24,7 +24,7 @@ fn compact_keeps_the_newest() {
     let said = bench.run("compact", &["--keep", "2", "--min-age", "0s"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     let bytes = 3 * RECORD.len();
-    let line = format!("deleted 3 of 5 epochs ({bytes} bytes), kept 2, newest 5; 3 requests\n");
+    let line = format!("deleted 3 of 5 epochs ({bytes} bytes), kept 2, newest 5; 4 requests\n");
     assert_eq!(said.out, line);
     assert_eq!(bench.objects(), ["lock-0000000004.json", "lock-0000000005.json"]);
 }
@@ -46,7 +46,7 @@ fn a_report_is_one_json_object() {
     let said = bench.run("compact", &["--keep", "1", "--min-age", "0s", "--dry-run", "--json"]);
     let bytes = 4 * RECORD.len();
     let line = format!(
-        r#"{{"listed":5,"deleted":4,"kept":1,"too_young":0,"failed":0,"bytes":{bytes},"requests":2,"newest":5,"dry_run":true,"interrupted":false,"first_failure":null}}"#
+        r#"{{"listed":5,"deleted":4,"kept":1,"too_young":0,"failed":0,"bytes":{bytes},"requests":3,"newest":5,"held":false,"min_age_ms":0,"dry_run":true,"interrupted":false,"first_failure":null}}"#
     );
     assert_eq!((said.code, said.out, said.err.as_str()), (0, format!("{line}\n"), ""));
     assert_eq!(bench.objects().len(), 5);

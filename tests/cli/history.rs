@@ -111,7 +111,8 @@ fn json_keeps_what_was_recorded_apart_from_what_follows() {
         "sealed_by": "cleo",
         "from": { "at": time(65), "exact": false, "earliest": time(60), "latest": time(98) },
         "until": { "at": time(150), "exact": false, "earliest": time(120), "latest": time(150) },
-        "led_ms": 85_000, "validity_ms": 30_000, "heartbeat": 9,
+        "led_ms": 85_000, "led_at_least_ms": 22_000, "led_at_most_ms": 90_000,
+        "validity_ms": 30_000, "heartbeat": 9,
         "recorded": {
             "elected_at": time(65), "renewed_at": time(120), "sealed_at": time(152),
             "written_at": time(152),

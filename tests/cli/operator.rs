@@ -94,7 +94,7 @@ fn a_restored_election_counts_on_above() {
         let next = bench.run("run", &with(layout, &["--", "sh", "-c", "echo $TENURE_EPOCH"]));
         assert_eq!((next.code, next.out.as_str()), (0, "42\n"), "{next:?}");
         for epoch in ["1", "41", "42"] {
-            let words = ["there is epoch 42", "nothing was changed", "greatest token"];
+            let words = ["there is epoch 42", "nothing is left to do", "greatest token"];
             bench.run("restore", &with(layout, &["--epoch", epoch])).fails(73, &words);
         }
         let other = LAYOUTS[usize::from(layout.is_empty())];
@@ -103,8 +103,43 @@ fn a_restored_election_counts_on_above() {
     }
 }
 
+/// It said that counting went on already, and nobody was elected.
+#[test]
+fn regression_an_unfinished_restore_to_a_greater_epoch_is_named() {
+    let held = r#"{"expired":false,"nonce":"00000000000000000000000000000001","heartbeat":1,
+        "ended":"restored","data":{"restored_above":0,"wait_ms":0}}"#;
+    let bench = Bench::new();
+    bench.epoch(10, held);
+    bench.epoch(20, held);
+    let said = bench.run("restore", &["--epoch", "10", "--wait", "90s"]);
+    said.fails(73, &["epoch 20 was not finished", "`tenure restore --epoch 20 --wait 1m30s`"]);
+    let said = bench.run("depose", &["--epoch", "10", "--force"]);
+    said.fails(73, &["`tenure restore --epoch 20`"]);
+    assert_eq!(bench.run("restore", &["--epoch", "20", "--wait", "1m30s"]).code, 0);
+    let said = bench.run("restore", &["--epoch", "10", "--wait", "2m"]);
+    said.fails(73, &["epoch 20 was restored already", "greater epoch than 20"]);
+}
+
 impl super::bench::Said {
     fn fails_to_parse(&self) {
         assert_eq!((self.code, self.out.as_str()), (64, ""), "{self:?}");
     }
+}
+
+/// The remedy was `depose --force`, which failed with the same sentence.
+#[test]
+fn regression_a_lock_without_a_token_names_what_helps() {
+    let bench = Bench::new();
+    bench.lock(r#"{"expires_at": 1740151473.2}"#);
+    let single = LAYOUTS[1];
+    for verb in ["status", "depose", "history"] {
+        let said = bench.run(verb, single);
+        said.fails(70, &["lock.json", "`token` is missing", "tenure restore --epoch"]);
+    }
+    let said = bench.run("restore", &with(single, &["--epoch", "41"]));
+    said.fails(73, &["lock.json cannot be read", "nothing was changed", "`--wait 1ms`"]);
+    let restored = bench.run("restore", &with(single, &["--epoch", "41", "--wait", "1ms"]));
+    assert_eq!(restored.code, 0, "{restored:?}");
+    let next = bench.run("run", &with(single, &["--", "sh", "-c", "echo $TENURE_EPOCH"]));
+    assert_eq!((next.code, next.out.as_str()), (0, "42\n"), "{next:?}");
 }

@@ -282,6 +282,21 @@ mod on_s3 {
         }
     }
 
+    /// It exited with 70 and without a verdict, also as JSON.
+    #[test]
+    fn regression_a_server_without_delete_is_inconclusive() {
+        let server = S3Server::start_blocking();
+        server.fault(Fault::Answer(405, "MethodNotAllowed")).on(Op::Delete);
+        let said = probe(&server, &["--json"]);
+        let report: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
+        assert_eq!((said.code, report["verdict"].as_str()), (69, Some("inconclusive")), "{said:?}");
+        let why = report["why"].as_str().expect("a text");
+        assert!(why.contains("does not delete") && why.contains("405"), "{why}");
+        let said = probe(&server, &[]);
+        assert!(said.code == 69 && said.out.contains("inconclusive: the store does not delete"));
+        assert_eq!(server.keys(), [""; 0], "nothing was written");
+    }
+
     #[test]
     fn unknown_outcomes_are_neither_won_nor_lost() {
         let server = S3Server::start_blocking();

@@ -13,7 +13,7 @@ const SINGLE: [&str; 2] = ["--layout", "single-object"];
 const FOREIGN: &str = r#"{"expires_at": 7258118400.0, "token": 4}"#;
 
 impl Bench {
-    fn lock(&self, body: &str) {
+    pub fn lock(&self, body: &str) {
         fs::write(self.path("aside"), body).expect("a file");
         fs::rename(self.path("aside"), self.path("store").join("lock.json")).expect("a rename");
     }

@@ -10,11 +10,12 @@ use super::support::s3_server::*;
 
 /// Answers one request after the other with the same, and passes on what was asked.
 fn service(kind: &'static str, answer: String) -> (SocketAddr, Receiver<String>) {
-    service_with("200 OK", kind, answer)
+    service_with(|_| "200 OK", kind, answer)
 }
 
+/// The status is that of the request's first line.
 fn service_with(
-    status: &'static str,
+    status: fn(&str) -> &'static str,
     kind: &'static str,
     answer: String,
 ) -> (SocketAddr, Receiver<String>) {
@@ -32,9 +33,10 @@ fn service_with(
                     Ok(read) => length += read,
                 }
             }
+            let status = status(String::from_utf8_lossy(&request).lines().next().unwrap_or(""));
             let head = format!(
                 "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nconnection: \
-                 close\r\n\r\n",
+                 close\r\nx-aws-ec2-metadata-token-ttl-seconds: 600\r\n\r\n",
                 answer.len()
             );
             let _ = stream.write_all(format!("{head}{answer}").as_bytes());
@@ -74,8 +76,14 @@ fn without_keys(server: &S3Server, verb: &[&str], env: &[(&str, String)]) -> Com
 /// An instance without a role, or whose metadata are not for this process.
 #[test]
 fn regression_a_metadata_service_that_refuses_gives_77_and_one_line() {
-    for status in ["403 Forbidden", "404 Not Found"] {
-        let (address, asked) = service_with(status, "text/plain", String::new());
+    let without_a_role = |line: &str| match line.starts_with("PUT ") {
+        true => "200 OK",
+        false => "404 Not Found",
+    };
+    let refusals: [fn(&str) -> &'static str; 3] =
+        [|_| "403 Forbidden", |_| "404 Not Found", without_a_role];
+    for (index, status) in refusals.into_iter().enumerate() {
+        let (address, asked) = service_with(status, "text/plain", "a-token".to_owned());
         let server = S3Server::start_blocking();
         let env = [("AWS_EC2_METADATA_SERVICE_ENDPOINT", format!("http://{address}"))];
         for verb in [&["status"][..], &["run", "--", "true"]] {
@@ -84,10 +92,10 @@ fn regression_a_metadata_service_that_refuses_gives_77_and_one_line() {
             command.env("HOME", "/nonexistent");
             let output = command.output().expect("it runs");
             let said = String::from_utf8(output.stderr).expect("text");
-            assert_eq!(output.status.code(), Some(77), "{status}: {said}");
+            assert_eq!(output.status.code(), Some(77), "{index}: {said}");
             let lines: Vec<_> =
                 said.lines().filter(|line| !line.contains("campaigning as")).collect();
-            let [line] = lines[..] else { panic!("{status}: not one line: {said}") };
+            let [line] = lines[..] else { panic!("{index}: not one line: {said}") };
             assert!(line.contains("no credentials: set AWS_ACCESS_KEY_ID"), "{line}");
             assert!(!line.contains("HttpResponse") && !line.contains("source:"), "{line}");
         }

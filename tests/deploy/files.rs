@@ -83,6 +83,40 @@ fn the_scheduled_commands_run() {
     }
 }
 
+/// A block of this kind and name, up to its closing brace.
+fn block(start: &str) -> &'static str {
+    let (_, rest) = TERRAFORM.split_once(start).unwrap_or_else(|| panic!("{start} is there"));
+    rest.split_once("\n}").expect("it ends").0
+}
+
+/// Fixed names allowed one election an account; the log was sought in the bucket's region; policies
+/// named the partition `aws`.
+#[test]
+fn regression_terraform_serves_many_elections_in_any_region_and_partition() {
+    let value_of = |block: &'static str, name: &str| {
+        let value =
+            block.lines().find_map(|line| line.trim().strip_prefix(name)?.trim().strip_prefix('='));
+        value.unwrap_or_else(|| panic!("{name} is in {block}")).trim()
+    };
+    assert!(value_of(block("locals {"), "full_name").contains("${var.name}"));
+    for (kind, field) in [
+        ("resource \"aws_iam_role\" \"compactor\" {", "name"),
+        ("resource \"aws_iam_role\" \"execution\" {", "name"),
+        ("resource \"aws_iam_role\" \"scheduler\" {", "name"),
+        ("resource \"aws_cloudwatch_log_group\" \"compactor\" {", "name"),
+        ("resource \"aws_ecs_task_definition\" \"compactor\" {", "family"),
+        ("resource \"aws_scheduler_schedule\" \"compactor\" {", "name"),
+    ] {
+        let name = value_of(block(kind), field);
+        assert!(name.contains("local.full_name") || name.contains("var.name"), "{kind} {name}");
+    }
+    let task = block("resource \"aws_ecs_task_definition\" \"compactor\" {");
+    assert!(value_of(task, "awslogs-region").contains("aws_cloudwatch_log_group.compactor.arn"));
+    let fixed: Vec<_> = TERRAFORM.lines().filter(|line| line.contains("arn:aws")).collect();
+    assert_eq!(fixed.len(), 1, "{fixed:?}");
+    assert!(fixed[0].contains(r#""arn:aws:", "arn:${local.partition}:""#), "{fixed:?}");
+}
+
 /// To usage, to what cannot be trusted and to denied access another try makes no difference.
 #[test]
 fn the_same_failures_are_final_to_each_runner() {

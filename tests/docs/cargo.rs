@@ -14,7 +14,7 @@ pub const OPTIONS: &[&str] =
     &["--all-features", "--benches", "--doc", "--lib", "--locked", "--no-default-features"];
 const MORE_OPTIONS: &[&str] = &["--no-deps", "--quiet", "--release"];
 pub const VALUES: &[&str] =
-    &["--bench", "--bin", "--example", "--features", "--manifest-path", "--path", "--test"];
+    &["--bench", "--bin", "--example", "--features", "--manifest-path", "--path", "--test", "-p"];
 /// Options of the test programs.
 pub const HARNESS: &[&str] = &["--exact", "--ignored", "--nocapture", "--test-threads"];
 
@@ -65,6 +65,7 @@ fn check(words: &[String]) -> Result<(), String> {
     let mut places = Vec::new();
     let mut filters = Vec::new();
     let mut elsewhere = false;
+    let mut package = "";
     while let Some(word) = words.next() {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         if word == "--" {
@@ -72,9 +73,12 @@ fn check(words: &[String]) -> Result<(), String> {
         } else if VALUES.contains(&name) {
             let value = if value.is_empty() { words.next().unwrap_or_default() } else { value };
             elsewhere |= name == "--manifest-path";
-            exists(name, value)?;
+            if name == "-p" {
+                package = member(value)?;
+            }
+            exists(package, name, value)?;
             if name == "--test" {
-                places.push(format!("tests/{value}"));
+                places.push(format!("{package}tests/{value}"));
             }
         } else if name == "--lib" {
             places.push("src".to_owned());
@@ -98,7 +102,16 @@ fn check(words: &[String]) -> Result<(), String> {
     filters.into_iter().try_for_each(|filter| matches(filter, &places))
 }
 
-fn exists(name: &str, value: &str) -> Result<(), String> {
+/// The folder of a member of the workspace.
+fn member(package: &str) -> Result<&'static str, String> {
+    match package {
+        "tenure-model" => Ok("crates/model/"),
+        other => Err(format!("no package {other:?}")),
+    }
+}
+
+/// Whether the package in this folder has a target of that name.
+fn exists(package: &str, name: &str, value: &str) -> Result<(), String> {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("there is one");
     let is = |path: String| root().join(path).exists();
     let there = match name {
@@ -106,7 +119,8 @@ fn exists(name: &str, value: &str) -> Result<(), String> {
         "--bin" => value == "tenure",
         "--example" => is(format!("examples/{value}.rs")),
         "--manifest-path" => is(value.to_owned()),
-        "--test" => is(format!("tests/{value}.rs")),
+        "--test" => is(format!("{package}tests/{value}.rs")),
+        "-p" => true,
         _ => value.split([',', ' ']).all(|feature| {
             manifest.lines().any(|line| line.starts_with(&format!("{feature} = [")))
         }),
@@ -134,16 +148,17 @@ fn matches(filter: &str, places: &[String]) -> Result<(), String> {
 /// every name of a list in a macro.
 fn names() -> Vec<(String, String)> {
     let mut files = Vec::new();
-    for folder in ["src", "tests"] {
+    for folder in ["src", "tests", "crates/model/tests"] {
         sources(Path::new(folder), &mut files);
     }
     let mut names = Vec::new();
     for file in files {
         let text = fs::read_to_string(root().join(&file)).expect("a source can be read");
-        let module = file.trim_end_matches(".rs").trim_end_matches("/mod");
+        let module = file.trim_start_matches("crates/model/");
+        let module = module.trim_end_matches(".rs").trim_end_matches("/mod");
         let module = module.split_once('/').map_or("", |(_, below)| below);
         let module = match module.split_once('/') {
-            Some((_, below)) if file.starts_with("tests/") => below,
+            Some((_, below)) if !file.starts_with("src/") => below,
             _ => module,
         };
         let module = module.replace('/', "::");

@@ -67,6 +67,31 @@ async fn a_table_that_may_not_be_looked_at_is_known_by_its_refusals() {
 }
 
 #[tokio::test]
+async fn a_table_that_may_not_be_looked_at_is_not_made() {
+    let server = DynamoServer::start_empty();
+    server.fault(Fault::Answer(400, "AccessDeniedException"), "DescribeTable");
+    let made = server.store().create_table().await;
+    expect(made, StoreErrorKind::AccessDenied, Happened::No, &["dynamodb:DescribeTable"]);
+    assert_eq!(server.count("CreateTable"), 0);
+}
+
+#[tokio::test]
+async fn a_table_that_somebody_else_makes_is_being_made_and_another_refusal_is_one() {
+    for (code, creating) in [("ResourceInUseException", true), ("AccessDeniedException", false)] {
+        let server = DynamoServer::start_empty();
+        server.fault(Fault::Answer(400, code), "CreateTable");
+        match server.store().create_table().await {
+            Ok(state) => assert!(creating && state == TableState::Creating, "{code}: {state:?}"),
+            Err(error) => {
+                assert!(!creating, "{code}: {error}");
+                assert_eq!(error.kind(), StoreErrorKind::AccessDenied);
+                assert!(error.to_string().contains("dynamodb:CreateTable"), "{error}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_global_table_is_refused() {
     let (server, store) = start();
     server.quirks(|quirks| quirks.global = true);

@@ -91,6 +91,9 @@ async fn times_of_failures(fault: Fault) -> Vec<(&'static str, Duration)> {
     }
     fails!("a gate reads", faults.on(Call::Get), gate.admit(e(1)));
     fails!("a gate writes", faults.on(Call::Create), gate.admit(e(1)));
+    fails!("a gate is inspected", faults.on(Call::Get), gate.inspect());
+    let shown = gate.inspect().await.unwrap();
+    fails!("a gate is reset", faults.on(Call::Create), shown.reset(e(1)));
     fails!("an object is read", faults.on(Call::Get), object.open(e(1)));
     fails!("an object is claimed", faults.on(Call::Replace), object.open(e(1)));
     fails!("an object is written", faults.on(Call::Replace), writer.write("x"));

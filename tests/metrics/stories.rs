@@ -8,8 +8,9 @@ use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 use serde_json::{Value, json};
+use tenure::fencing::DurableGate;
 use tenure::store::MemoryStore;
-use tenure::{Attempt, Compactor, Layout, Leadership, Observation};
+use tenure::{Attempt, Compactor, Epoch, Layout, Leadership, Observation};
 
 use crate::support::fault_store::{Call, Fault, FaultStore};
 use crate::support::prometheus::Scrape;
@@ -262,7 +263,7 @@ pub async fn a_compaction(recorder: &Recorder) {
     let fill = async |epochs: std::ops::RangeInclusive<u64>| {
         for epoch in epochs {
             let key = format!("app/lock-{epoch:010}.json");
-            store.inner().create(&key, "{}".into()).await.unwrap();
+            store.inner().create(&key, r#"{"expired":true}"#.into()).await.unwrap();
         }
     };
     fill(1..=100).await;
@@ -304,4 +305,25 @@ pub async fn a_skewed_clock(recorder: &Recorder) {
     held(world.node_on(&clock, "b").build().unwrap().try_campaign().await.unwrap());
     assert!((-90.0..=-89.0).contains(&skew()), "{}", skew());
     drop(lead);
+}
+
+/// Its store works, fails, and then shows something else at its key.
+pub async fn a_durable_gate(recorder: &Recorder) {
+    let store = FaultStore::new(Arc::new(MemoryStore::new()));
+    let process = crate::support::time::process(&TestClock::new(), 1);
+    let gate = DurableGate::new(Arc::new(store.clone()), "gates/board").process(process);
+    let checks = |outcome| {
+        let labels = [("gate", "a store with faults/gates/board"), ("outcome", outcome)];
+        recorder.scrape().value("tenure_gate_checks_total", &labels)
+    };
+    assert_eq!(checks("failed"), 0.0);
+    let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+    gate.admit(new).await.unwrap();
+    gate.admit(old).await.unwrap_err();
+    store.on(Call::Get).always().fault(Fault::FailBefore);
+    gate.admit(new).await.unwrap_err();
+    store.heal();
+    store.inner().delete(vec!["gates/board".into()]).await.unwrap();
+    gate.admit(new).await.unwrap_err();
+    assert_eq!(["admitted", "stale", "unavailable", "failed"].map(checks), [1.0; 4]);
 }

@@ -81,6 +81,15 @@ mod s3 {
         assert!(error.to_string().contains("no order"), "{error}");
     }
 
+    #[tokio::test]
+    async fn a_foreign_key_that_object_store_cannot_name_is_no_hiccup() {
+        let server = S3Server::start().await;
+        let store = store(&server).await;
+        server.put_raw("app//a", "x");
+        let error = store.list("app/", "", 9).await.expect_err("it has no name");
+        assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Invalid, Happened::No));
+    }
+
     /// A write that took effect and was answered with 500 is sent again by the client, and denied.
     #[tokio::test]
     async fn regression_a_denial_after_the_clients_own_retry_says_nothing_of_the_write() {

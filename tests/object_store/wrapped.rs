@@ -1,8 +1,8 @@
 //! A store of one's own around another one: what is made of its answers, and what is refused.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use futures::StreamExt as _;
@@ -10,11 +10,12 @@ use futures::stream::BoxStream;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    Attribute, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    Attribute, CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult,
+    MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, Result,
 };
 use tenure::store::{
-    AnyObjectStore, ETag, Happened, PutOutcome, Store, StoreError, StoreErrorKind,
+    AnyObjectStore, ETag, GetOutcome, Happened, PutOutcome, Store, StoreError, StoreErrorKind,
 };
 use tenure::{Attempt, Election, ErrorKind};
 
@@ -33,6 +34,10 @@ enum Way {
     Backwards,
     /// The first writing of each kind takes effect, is sent again, and refused.
     RepeatsItself,
+    /// It answers reads with more than it said.
+    Longer,
+    /// It deletes no key with `kept` in it.
+    Keeps,
     /// Every writing fails with these words of a client.
     Fails(&'static str),
 }
@@ -42,11 +47,14 @@ struct Wrapped {
     inner: InMemory,
     way: Way,
     puts: AtomicUsize,
+    /// Of the last read.
+    if_none_match: Mutex<Option<String>>,
 }
 
 impl Wrapped {
     fn new(way: Way) -> Wrapped {
-        Wrapped { inner: InMemory::new(), way, puts: AtomicUsize::new(0) }
+        let (puts, if_none_match) = (AtomicUsize::new(0), Mutex::default());
+        Wrapped { inner: InMemory::new(), way, puts, if_none_match }
     }
 }
 
@@ -100,14 +108,29 @@ impl ObjectStore for Wrapped {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.inner.get_opts(location, options).await
+        self.if_none_match.lock().unwrap().clone_from(&options.if_none_match);
+        let mut result = self.inner.get_opts(location, options).await?;
+        if self.way == Way::Longer {
+            let whole = result.bytes().await?;
+            let chunks = [Ok(whole), Ok("more".into())];
+            result = self.inner.get_opts(location, GetOptions::default()).await?;
+            result.payload = GetResultPayload::Stream(futures::stream::iter(chunks).boxed());
+        }
+        Ok(result)
     }
 
     fn delete_stream(
         &self,
         locations: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
-        self.inner.delete_stream(locations)
+        if self.way != Way::Keeps {
+            return self.inner.delete_stream(locations);
+        }
+        let kept = |path: Path| match path.as_ref().contains("kept") {
+            true => Err(Error::Generic { store: "Wrapped", source: "not now".into() }),
+            false => Ok(path),
+        };
+        locations.map(move |path| path.and_then(kept)).boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
@@ -151,6 +174,18 @@ async fn a_store_that_takes_any_version_is_refused_and_left_clean() {
     assert_eq!(store.list(None).count().await, 0, "the probe is deleted");
 }
 
+/// Its fixed key was written, and then deleted.
+#[tokio::test]
+async fn regression_an_object_of_the_users_is_not_overwritten_when_the_store_is_built() {
+    let store = Arc::new(Wrapped::new(Way::AnyVersion));
+    let (theirs, options) = (Path::from("tenure-probe"), PutOptions::default());
+    store.put_opts(&theirs, "theirs".into(), options).await.unwrap();
+    AnyObjectStore::new(store.clone()).await.expect_err("refused");
+    let found = store.get_opts(&theirs, GetOptions::default()).await.expect("it is there");
+    assert_eq!(found.bytes().await.unwrap(), "theirs");
+    assert_eq!(store.list(None).count().await, 1, "the probe is deleted");
+}
+
 #[tokio::test]
 async fn a_listing_out_of_order_makes_the_store_unsafe() {
     let store = Wrapped::new(Way::Backwards);
@@ -163,6 +198,52 @@ async fn a_listing_out_of_order_makes_the_store_unsafe() {
     let election = Election::builder(store, "app").build().unwrap();
     let error = election.try_campaign().await.expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
+}
+
+#[tokio::test]
+async fn an_answer_longer_than_it_said_is_none() {
+    let store = taken(Wrapped::new(Way::Longer)).await;
+    store.create("a", "one".into()).await.unwrap();
+    let error = store.get("a", None, 1_000).await.expect_err("nobody knows what it is");
+    assert_eq!(error.kind(), StoreErrorKind::Transient, "{error}");
+    assert!(error.to_string().contains("shorter or longer than it said"), "{error}");
+}
+
+/// Else a reader that knows the version pays for the body.
+#[tokio::test]
+async fn a_read_names_the_version_that_is_known_and_without_quotes_once_told() {
+    let wrapped = Arc::new(Wrapped::new(Way::Plain));
+    let store = AnyObjectStore::new(wrapped.clone()).await.unwrap();
+    store.create("a", "one".into()).await.unwrap();
+    let sent = || wrapped.if_none_match.lock().unwrap().clone();
+    let quoted = ETag::new("\"another\"");
+    assert!(matches!(store.get("a", Some(quoted.clone()), 9).await, Ok(GetOutcome::Found(_))));
+    assert_eq!(sent().as_deref(), Some("\"another\""));
+    assert!(store.send_unquoted_etags(), "it can");
+    store.get("a", Some(quoted), 9).await.unwrap();
+    assert_eq!(sent().as_deref(), Some("another"));
+}
+
+/// What follows it would be another request of the client's.
+#[tokio::test]
+async fn a_page_of_a_thousand_keys_is_full() {
+    let store = Wrapped::new(Way::Plain);
+    for key in 0..1_000 {
+        let key = format!("app/{key:04}");
+        store.inner.put_opts(&key.into(), "x".into(), PutOptions::default()).await.unwrap();
+    }
+    let page = taken(store).await.list("app/", "", 1_000).await.unwrap();
+    assert_eq!((page.entries.len(), page.truncated), (1_000, true));
+}
+
+#[tokio::test]
+async fn a_key_that_stays_is_named_and_all_that_stay_are_an_error() {
+    let store = taken(Wrapped::new(Way::Keeps)).await;
+    let outcome = store.delete(vec!["a".to_owned(), "kept".to_owned()]).await.unwrap();
+    assert_eq!((outcome.deleted, outcome.failed.len()), (1, 1));
+    assert!(outcome.failed[0].0 == "kept" && outcome.failed[0].1.contains("not now"));
+    let error = store.delete(vec!["kept".to_owned()]).await.expect_err("nothing was deleted");
+    assert_eq!(error.happened(), Happened::Maybe, "{error}");
 }
 
 /// The client of somebody else may send a write again that has taken effect: the refusal that
@@ -239,6 +320,8 @@ async fn each_answer_has_its_meaning() {
     assert_eq!(replace.unwrap(), PutOutcome::Missing);
     for (words, kind) in [
         (answer!("404 Not Found", "ContainerNotFound"), NoSuchStore),
+        (answer!("409 Conflict", "ContainerBeingDeleted"), NoSuchStore),
+        (answer!("400 Bad Request", "InvalidBucketName"), NoSuchStore),
         (answer!("401 Unauthorized", "x"), AccessDenied),
         (answer!("403 Forbidden", "AccessDenied"), AccessDenied),
         (answer!("400 Bad Request", "InvalidArgument"), Invalid),
@@ -256,5 +339,25 @@ async fn each_answer_has_its_meaning() {
             assert!(!error.to_string().contains("secret"), "{error}");
             assert!(error.to_string().contains("in Wrapped("), "{error}");
         }
+    }
+}
+
+#[tokio::test]
+async fn an_error_has_the_words_of_the_answer_and_no_markup() {
+    for (words, said) in [
+        (
+            answer!("500 Internal Server Error", "InternalError"),
+            "Fails\"): 500 InternalError: why (",
+        ),
+        (
+            "Server returned non-2xx status code: 500 Oops: <Error><Code>A</Code></Error>",
+            ": 500 A (",
+        ),
+        ("Server returned non-2xx status code: 500 Oops: not now", ": 500: not now ("),
+        ("Server returned non-2xx status code: 500 Oops: ", ": 500 ("),
+    ] {
+        let [create, _] = answers(words).await;
+        let error = create.expect_err("it fails").to_string();
+        assert!(error.contains(said.trim_start_matches("Fails\")")), "{said:?} in {error}");
     }
 }

@@ -18,7 +18,7 @@ async fn try_again_and_again(election: &Election) -> Leadership {
     loop {
         match election.try_campaign().await.unwrap() {
             Attempt::Elected(leadership) => return leadership,
-            Attempt::Held(_) => wait(millis(100)).await,
+            _ => wait(millis(100)).await,
         }
     }
 }

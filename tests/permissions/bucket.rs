@@ -56,7 +56,8 @@ async fn the_bucket_takes_no_epoch_without_a_condition_and_lets_the_compactor_al
     let (epochs, single) = (place(Layout::EpochFiles), "app/single/lock.json");
     let key = format!("{epochs}/lock-0000000009.json");
     let client = server.client_as("admin", "secret");
-    let plain = |key: &str| client.put_object().bucket(BUCKET).key(key).body(Vec::new().into());
+    let body = br#"{"expired":true}"#.to_vec();
+    let plain = |key: &str| client.put_object().bucket(BUCKET).key(key).body(body.clone().into());
     plain(&key).send().await.unwrap_err();
     plain(single).send().await.unwrap_err();
     plain(&key).if_none_match("*").send().await.unwrap();

@@ -132,7 +132,8 @@ async fn a_truncated_body_is_a_failure_of_the_transport() {
     expect(short, StoreErrorKind::Transient, Happened::No, &["reading", KEY, "broke off"]);
     server.fault(Fault::TruncatedBody).on(Op::List);
     let short = store.list("app/", "", 1_000).await;
-    expect(short, StoreErrorKind::Transient, Happened::No, &["listing", "app/"]);
+    let words = ["listing", "app/", "broke off or made no sense"];
+    expect(short, StoreErrorKind::Transient, Happened::No, &words);
 }
 
 #[tokio::test]
@@ -163,6 +164,40 @@ async fn a_web_page_is_a_wrong_endpoint_until_the_store_has_answered() {
     expect(store.get(KEY, None, MAX).await, StoreErrorKind::Transient, Happened::No, &words);
     let delete = store.delete(vec![KEY.to_owned()]).await;
     expect(delete, StoreErrorKind::Transient, Happened::Maybe, &words);
+}
+
+#[tokio::test]
+async fn a_line_of_text_is_no_listing_and_no_deletion() {
+    let (server, store) = start().await;
+    server.put_raw(KEY, "one");
+    server.fault(Fault::Text);
+    let (kind, words) = (StoreErrorKind::Unsupported, ["web page", "endpoint"]);
+    expect(store.list("app/", "", 1).await, kind, Happened::No, &words);
+    expect(store.delete(vec![KEY.to_owned()]).await, kind, Happened::Maybe, &words);
+}
+
+/// Nor is an object of its own that starts as a web page does one.
+#[tokio::test]
+async fn an_object_with_markup_is_an_object() {
+    let (server, store) = start().await;
+    server.put_raw(KEY, "<one/>");
+    assert_eq!(found(store.get(KEY, None, MAX).await).body, body("<one/>"));
+}
+
+#[tokio::test]
+async fn an_unconditional_read_is_never_not_modified() {
+    let (server, store) = start().await;
+    server.fault(Fault::Answer(304, "")).on(Op::Get);
+    let read = store.get(KEY, None, MAX).await;
+    expect(read, StoreErrorKind::Transient, Happened::No, &["reading", KEY]);
+}
+
+#[tokio::test]
+async fn a_create_never_misses_its_key() {
+    let (server, store) = start().await;
+    server.fault(Fault::Answer(404, "NoSuchKey")).on(Op::Put);
+    let created = store.create(KEY, body("one")).await;
+    expect(created, StoreErrorKind::NoSuchStore, Happened::No, &["404 NoSuchKey"]);
 }
 
 #[tokio::test]
@@ -207,6 +242,26 @@ async fn a_missing_bucket_is_no_such_store() {
 async fn a_404_that_is_not_s3s_is_no_such_store_and_never_a_missing_key() {
     every_call_fails(Fault::Answer(404, "404 page not found"), StoreErrorKind::NoSuchStore, &[])
         .await;
+}
+
+#[tokio::test]
+async fn a_wrong_name_and_a_wrong_region_are_no_such_store_whatever_the_status() {
+    let kind = StoreErrorKind::NoSuchStore;
+    let words = ["400 InvalidBucketName", "check the bucket's name"];
+    every_call_fails(Fault::Answer(400, "InvalidBucketName"), kind, &words).await;
+    let words = ["the bucket is elsewhere"];
+    every_call_fails(Fault::Answer(301, "Moved"), kind, &words).await;
+    every_call_fails(Fault::Answer(400, "IllegalLocationConstraintException"), kind, &words).await;
+}
+
+#[tokio::test]
+async fn an_error_without_a_code_is_told_by_its_status() {
+    let (server, store) = start().await;
+    server.fault(Fault::Answer(403, ""));
+    let error = store.list("app/", "", 1).await.expect_err("denied");
+    assert_eq!(error.kind(), StoreErrorKind::AccessDenied);
+    let words = error.to_string();
+    assert!(words.contains(": 403: ordered by the test; listing needs"), "{words}");
 }
 
 #[tokio::test]

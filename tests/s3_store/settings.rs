@@ -1,6 +1,6 @@
 //! What a bucket is set to, as S3 writes it.
 
-use tenure::store::{LifecycleRule, StoreErrorKind, Versioning};
+use tenure::store::{Happened, LifecycleRule, StoreErrorKind, Versioning};
 
 use super::support::s3_server::*;
 
@@ -35,6 +35,16 @@ async fn versions_are_on_or_suspended() {
         let seen = server.store(BUCKET).bucket_settings().await.versioning;
         assert_eq!(seen.expect("it may be looked at"), versioning);
     }
+}
+
+/// Servers of others answer so; no hiccup that passes.
+#[tokio::test]
+async fn an_answer_of_another_kind_is_unsupported() {
+    let server = S3Server::start().await;
+    let xml = "<?xml version=\"1.0\"?><Versions><Status>Enabled</Status></Versions>".to_owned();
+    server.quirks(|quirks| drop(quirks.settings.insert("versioning", xml)));
+    let error = server.store(BUCKET).bucket_settings().await.versioning.expect_err("none of S3's");
+    assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Unsupported, Happened::No));
 }
 
 #[tokio::test]

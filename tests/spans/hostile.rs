@@ -57,7 +57,7 @@ impl Store for Hostile {
 
     async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
         let failed = keys.into_iter().map(|key| (key, EVIL.to_owned())).collect();
-        Ok(DeleteOutcome { deleted: 0, failed })
+        Ok(DeleteOutcome::new(0, failed))
     }
 
     fn describe(&self) -> String {
@@ -193,6 +193,9 @@ impl Scene {
         for epoch in 1..=3 {
             self.world.put(&name(epoch), EVIL).await;
         }
+        let unreadable = Compactor::builder(self.store(), "app").keep_epochs(1).min_age(secs(0));
+        self.fails(&unreadable.build().unwrap().run_once().await.expect_err("no record"));
+        self.world.put(&name(3), json!({ "expired": true, "candidate": EVIL }).to_string()).await;
         let compactor = Compactor::builder(self.store(), "app").keep_epochs(1).min_age(secs(0));
         let compactor = compactor.build().unwrap();
         let report = compactor.run_once().await.unwrap();

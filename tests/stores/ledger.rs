@@ -69,11 +69,11 @@ impl Store for Ledger {
             .filter(|(key, _)| key.starts_with(prefix) && *key > after)
             .filter_map(|(key, line)| {
                 let size = line.body.as_ref()?.len() as u64;
-                Some(Entry { key: key.to_owned(), size, last_modified: Some(line.written) })
+                Some(Entry::new(key, size).with_last_modified(line.written))
             });
         let entries = found.by_ref().take(limit).collect();
         let truncated = found.next().is_some();
-        Ok(Page { entries, truncated, served_at: Some(now()) })
+        Ok(Page::new(entries, truncated).with_served_at(now()))
     }
 
     async fn get(
@@ -87,12 +87,10 @@ impl Store for Ledger {
         Ok(match unless {
             Some(unless) if unless == etag => GetOutcome::NotModified,
             _ if body.len() > max_len => GetOutcome::TooLarge { etag, len: body.len() as u64 },
-            _ => GetOutcome::Found(Object {
-                body,
-                etag,
-                last_modified: Some(line.written),
-                served_at: Some(now()),
-            }),
+            _ => {
+                let object = Object::new(body, etag).with_last_modified(line.written);
+                GetOutcome::Found(object.with_served_at(now()))
+            }
         })
     }
 
@@ -108,7 +106,7 @@ impl Store for Ledger {
         let deleted = keys.len();
         let lines = keys.into_iter().map(|key| Line { key, body: None, written: now() });
         self.lines().extend(lines);
-        Ok(DeleteOutcome { deleted, failed: Vec::new() })
+        Ok(DeleteOutcome::new(deleted, Vec::new()))
     }
 
     fn describe(&self) -> String {

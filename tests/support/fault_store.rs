@@ -43,6 +43,12 @@ pub enum Fault {
     Unsupported,
     /// Written, but the answer has no ETag.
     NoEtag,
+    /// Not written, and answered with success and without an ETag.
+    Swallow,
+    /// A read's ETag is weak (`W/"…"`), as behind a proxy that compresses.
+    WeakEtag,
+    /// A deletion that is answered as done, and is not.
+    Claim,
     /// A condition that holds is refused.
     Refuse,
     /// Writes although the condition does not hold.
@@ -149,6 +155,7 @@ impl FaultStore {
                 Err(maybe("the connection broke"))
             }
             Some(Fault::Refuse) => Ok(PutOutcome::Refused),
+            Some(Fault::Swallow) => Ok(PutOutcome::Done { etag: None }),
             Some(Fault::IgnoreCondition) => put.overwrite(&*self.inner).await,
             Some(Fault::NoEtag) => Ok(match put.send(&*self.inner).await? {
                 PutOutcome::Done { .. } => PutOutcome::Done { etag: None },
@@ -282,7 +289,11 @@ impl Store for FaultStore {
         max_len: usize,
     ) -> Result<GetOutcome, StoreError> {
         let fault = self.next(Call::Get, key);
-        around(fault, self.inner.get(key, unless, max_len)).await
+        let mut outcome = around(fault, self.inner.get(key, unless, max_len)).await?;
+        if let (Some(Fault::WeakEtag), GetOutcome::Found(object)) = (fault, &mut outcome) {
+            object.etag = ETag::new(format!("W/{}", object.etag));
+        }
+        Ok(outcome)
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
@@ -297,6 +308,9 @@ impl Store for FaultStore {
 
     async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
         let fault = self.next(Call::Delete, &keys.join(","));
+        if fault == Some(Fault::Claim) {
+            return Ok(DeleteOutcome::new(keys.len(), Vec::new()));
+        }
         around(fault, self.inner.delete(keys)).await
     }
 

@@ -46,6 +46,8 @@ pub enum Fault {
     TruncatedBody,
     /// Not applied; 200 with a web page.
     Html,
+    /// Not applied; 200 with a line of text.
+    Text,
     /// Takes effect at once, but is answered this much later.
     AnswerLate(Duration),
     /// Answered with 500 at once, and takes effect this much later.

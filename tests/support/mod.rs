@@ -16,6 +16,7 @@ pub mod morling;
 pub mod outcomes;
 #[cfg(feature = "metrics")]
 pub mod prometheus;
+pub mod proxy;
 #[cfg(feature = "s3")]
 pub mod s3_server;
 pub mod time;

@@ -87,11 +87,8 @@ impl Clock for TestClock {
         let raw = at_rate(passed, i64::from(clocks.fast_ppm));
         let slewed = at_rate(raw, i64::from(clocks.slewed_ppm));
         let wall = (EPOCH + slewed).as_nanos() as i128 + i128::from(clocks.wall_millis) * 1_000_000;
-        Moment {
-            boot: clocks.boot + slewed,
-            raw: clocks.boot + raw,
-            wall: Duration::from_nanos(wall.max(0) as u64),
-        }
+        let wall = Duration::from_nanos(wall.max(0) as u64);
+        Moment::new(clocks.boot + slewed, clocks.boot + raw, wall)
     }
 }
 
@@ -120,11 +117,11 @@ pub fn process(clock: &TestClock, seed: u64) -> Process {
     Process::new(Arc::new(clock.clone()), Arc::new(Seeded::new(seed)))
 }
 
-pub fn millis(ms: u64) -> Duration {
+pub const fn millis(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-pub fn secs(s: u64) -> Duration {
+pub const fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 

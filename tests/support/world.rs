@@ -137,17 +137,13 @@ pub async fn elect(election: &Election) -> Leadership {
 }
 
 pub fn elected(attempt: Attempt) -> Leadership {
-    match attempt {
-        Attempt::Elected(leadership) => leadership,
-        Attempt::Held(leader) => panic!("{leader}"),
-    }
+    let Attempt::Elected(leadership) = attempt else { panic!("{attempt:?}") };
+    leadership
 }
 
 pub fn held(attempt: Attempt) -> Leader {
-    match attempt {
-        Attempt::Held(leader) => leader,
-        Attempt::Elected(leadership) => panic!("elected for epoch {}", leadership.epoch()),
-    }
+    let Attempt::Held(leader) = attempt else { panic!("{attempt:?}") };
+    leader
 }
 
 /// What the stream has ready, without waiting.

@@ -44,13 +44,12 @@ impl Requests for Raw {
         let call = self.client.list_objects_v2().bucket(&self.bucket).prefix(prefix);
         let call = if after.is_empty() { call } else { call.start_after(after) };
         let output = call.send().await.map_err(|_| Failed)?;
-        let entries = output.contents.unwrap_or_default().into_iter().map(|object| Entry {
-            key: object.key.unwrap_or_default(),
-            size: 0,
-            last_modified: object.last_modified.and_then(utc),
+        let entries = output.contents.unwrap_or_default().into_iter().map(|object| {
+            let entry = Entry::new(object.key.unwrap_or_default(), 0);
+            entry.with_last_modified(object.last_modified.and_then(utc))
         });
         let truncated = output.is_truncated.unwrap_or(false);
-        Ok(Page { entries: entries.collect(), truncated, served_at: None })
+        Ok(Page::new(entries.collect(), truncated))
     }
 
     async fn get(&self, key: &str, unless: Option<ETag>) -> Result<GetOutcome, Failed> {
@@ -61,7 +60,7 @@ impl Requests for Raw {
                 let etag = ETag::new(output.e_tag.ok_or(Failed)?);
                 let last_modified = output.last_modified.and_then(utc);
                 let body = output.body.collect().await.map_err(|_| Failed)?.into_bytes();
-                Ok(GetOutcome::Found(Object { body, etag, last_modified, served_at: None }))
+                Ok(GetOutcome::Found(Object::new(body, etag).with_last_modified(last_modified)))
             }
             Err(error) => match error.raw_response().map(|raw| raw.status().as_u16()) {
                 Some(304) => Ok(GetOutcome::NotModified),

@@ -17,8 +17,8 @@ pub struct Still {
 impl Store for Still {
     async fn list(&self, _: &str, after: &str, _: usize) -> Result<Page, StoreError> {
         let led = self.led.iter().filter(|(key, _)| key.as_str() > after);
-        let entries = led.map(|(key, _)| Entry { key: key.clone(), size: 0, last_modified: None });
-        Ok(Page { entries: entries.collect(), ..Page::default() })
+        let entries = led.map(|(key, _)| Entry::new(key, 0));
+        Ok(Page::new(entries.collect(), false))
     }
 
     async fn get(&self, _: &str, unless: Option<ETag>, _: usize) -> Result<GetOutcome, StoreError> {
@@ -27,7 +27,7 @@ impl Store for Still {
             return Ok(GetOutcome::NotModified);
         }
         let (body, etag) = (body.clone(), self.etag.clone());
-        Ok(GetOutcome::Found(Object { body, etag, last_modified: None, served_at: None }))
+        Ok(GetOutcome::Found(Object::new(body, etag)))
     }
 
     async fn create(&self, _: &str, _: Bytes) -> Result<PutOutcome, StoreError> {

@@ -137,6 +137,7 @@ impl Tree {
     pub fn build(&self, tests: &[String]) -> Result<Vec<Program>> {
         let mut build = self.cargo();
         build.args(["test", "--no-run", "--message-format=json", "--lib"]);
+        build.args(["-p", "tenure", "-p", "tenure-model"]);
         build.args(&self.features).args(tests);
         let output = build.output()?;
         for error in errors(&output.stdout) {

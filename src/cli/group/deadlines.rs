@@ -32,7 +32,7 @@ pub struct DeadlineTimer {
 impl Deadlines {
     /// SIGKILL is due at once.
     pub fn long_past() -> Deadlines {
-        let long_past = Moment { boot: Duration::ZERO, raw: Duration::ZERO, wall: Duration::ZERO };
+        let long_past = Moment::new(Duration::ZERO, Duration::ZERO, Duration::ZERO);
         Deadlines { term_at: long_past, kill_at: long_past }
     }
 
@@ -98,11 +98,7 @@ fn reached(moment: Moment, now: Moment) -> bool {
 
 /// The earlier of the two on each clock.
 fn earlier(one: Moment, other: Moment) -> Moment {
-    Moment {
-        boot: one.boot.min(other.boot),
-        raw: one.raw.min(other.raw),
-        wall: one.wall.min(other.wall),
-    }
+    Moment::new(one.boot.min(other.boot), one.raw.min(other.raw), one.wall.min(other.wall))
 }
 
 #[cfg(test)]
@@ -117,7 +113,7 @@ mod tests {
     const DAY: u64 = 86_400_000;
 
     fn at(boot: u64) -> Moment {
-        Moment { boot: ms(boot), raw: ms(boot), wall: ms(boot + DAY) }
+        Moment::new(ms(boot), ms(boot), ms(boot + DAY))
     }
 
     fn timer(term: u64, kill: u64) -> DeadlineTimer {
@@ -158,20 +154,20 @@ mod tests {
 
     #[test]
     fn the_clock_that_is_further_counts() {
-        let wall_jumped = Moment { wall: ms(DAY + 2_000), ..at(0) };
+        let wall_jumped = Moment::new(ms(0), ms(0), ms(DAY + 2_000));
         assert_eq!(timer(1_000, 2_000).due(wall_jumped), Some(Due::Kill));
-        let wall_set_back = Moment { wall: ms(0), ..at(2_000) };
+        let wall_set_back = Moment::new(ms(2_000), ms(2_000), ms(0));
         assert_eq!(timer(1_000, 2_000).due(wall_set_back), Some(Due::Kill));
-        let suspended = Moment { raw: ms(0), ..at(2_000) };
+        let suspended = Moment::new(ms(2_000), ms(0), ms(DAY + 2_000));
         assert_eq!(timer(1_000, 2_000).due(suspended), Some(Due::Kill));
-        let slewed = Moment { raw: ms(2_000), ..at(0) };
+        let slewed = Moment::new(ms(0), ms(2_000), ms(DAY));
         assert_eq!(timer(1_000, 2_000).due(slewed), Some(Due::Kill));
     }
 
     /// Of a wall clock that ends no lease both deadlines are the last moment that there is.
     #[test]
     fn the_grace_of_an_end_is_left_where_the_wall_clock_does_not_count() {
-        let never = |at: Moment| Moment { wall: Duration::MAX, ..at };
+        let never = |at: Moment| Moment::new(at.boot, at.raw, Duration::MAX);
         let deadlines = Deadlines { term_at: never(at(10_000)), kill_at: never(at(12_000)) };
         let mut timer = DeadlineTimer::new(deadlines);
         timer.end_now(at(1_000));
@@ -195,7 +191,7 @@ mod tests {
         assert_eq!(timer.next_look(at(4_900)), ms(100));
         assert_eq!(timer.due(at(5_000)), Some(Due::Term));
         assert_eq!(timer.next_look(at(5_000)), ms(300));
-        let wall_ahead = Moment { wall: ms(DAY + 5_250), ..at(5_000) };
+        let wall_ahead = Moment::new(ms(5_000), ms(5_000), ms(DAY + 5_250));
         assert_eq!(timer.next_look(wall_ahead), ms(50));
     }
 

@@ -102,9 +102,7 @@ fn nanos(since: Duration) -> u64 {
 fn parse_deadlines(words: &[&str]) -> Option<Deadlines> {
     let nanos = |word: &str| word.parse().ok().map(Duration::from_nanos);
     let moment = |words: &[&str]| match *words {
-        [boot, raw, wall] => {
-            Some(Moment { boot: nanos(boot)?, raw: nanos(raw)?, wall: nanos(wall)? })
-        }
+        [boot, raw, wall] => Some(Moment::new(nanos(boot)?, nanos(raw)?, nanos(wall)?)),
         _ => None,
     };
     let (term, kill) = words.split_at_checked(3)?;
@@ -158,7 +156,7 @@ mod tests {
     fn deadlines() -> Deadlines {
         let moment = |boot, wall| {
             let [boot, wall] = [Duration::new(boot, 1), Duration::new(wall, 2)];
-            Moment { boot, raw: boot, wall }
+            Moment::new(boot, boot, wall)
         };
         Deadlines { term_at: moment(10, 1_800_000_000), kill_at: moment(20, 1_800_000_010) }
     }

@@ -37,7 +37,7 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let up = Duration::from_secs(1_000);
-        let hand = Hand(Arc::new(Mutex::new(Moment { boot: up, raw: up, wall: up })));
+        let hand = Hand(Arc::new(Mutex::new(Moment::new(up, up, up))));
         let process = Process::new(Arc::new(hand.clone()), Arc::new(SystemEntropy));
         let store = Arc::new(MemoryStore::new());
         let election = Election::builder(store, "app").name("a").process(process).build();

@@ -21,6 +21,10 @@ pub struct Line<'a> {
     until: Bounds,
     /// By the best guesses; of one that leads still, until now.
     led_ms: Option<u64>,
+    /// Whatever the resolution of the store's dates.
+    led_at_least_ms: Option<u64>,
+    /// Null also if it may have begun at any time.
+    led_at_most_ms: Option<u64>,
     validity_ms: Option<u64>,
     heartbeat: u64,
     recorded: Recorded,
@@ -92,6 +96,8 @@ impl<'a> Line<'a> {
             from: Bounds::of(&span.from),
             until: Bounds::of(&span.until),
             led_ms: span.led(history.now).map(millis),
+            led_at_least_ms: span.led_at_least(history).map(millis),
+            led_at_most_ms: span.led_at_most(history).map(up_to_millis),
             validity_ms: span.validity.map(millis),
             heartbeat: span.heartbeat,
             recorded: Recorded {
@@ -136,12 +142,10 @@ impl Bounds {
 
 impl Lengths {
     fn of(extent: Extent) -> Lengths {
-        // What is cut to milliseconds is no bound from above.
-        let under_a_millisecond = Duration::from_nanos(999_999);
         Lengths {
             about_ms: millis(extent.about),
             at_least_ms: millis(extent.at_least),
-            at_most_ms: millis(extent.at_most.saturating_add(under_a_millisecond)),
+            at_most_ms: up_to_millis(extent.at_most),
         }
     }
 }
@@ -156,6 +160,11 @@ impl Longest {
             length: Lengths::of(gap.length),
         }
     }
+}
+
+/// What is cut to milliseconds is no bound from above.
+fn up_to_millis(at_most: Duration) -> u64 {
+    millis(at_most.saturating_add(Duration::from_nanos(999_999)))
 }
 
 /// What is cut to milliseconds is no bound from above.

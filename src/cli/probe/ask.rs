@@ -169,10 +169,11 @@ impl Asker {
         match self.poll(key, None).await? {
             GetOutcome::Found(object) => Ok(Some(object)),
             GetOutcome::Missing => Ok(None),
-            GetOutcome::NotModified => Err(Ends::Broken(not_modified(key))),
             GetOutcome::TooLarge { len, .. } => {
                 Err(Ends::Broken(format!("shows {len} bytes at {key}, which were not written")))
             }
+            // An object was asked for without an ETag.
+            _ => Err(Ends::Broken(not_modified(key))),
         }
     }
 
@@ -185,7 +186,7 @@ impl Asker {
                 Some(Seen { etag, body: Some(body), len })
             }
             GetOutcome::Missing => None,
-            GetOutcome::NotModified => return Err(Ends::Broken(not_modified(key))),
+            _ => return Err(Ends::Broken(not_modified(key))),
         })
     }
 

@@ -79,7 +79,8 @@ Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug.
 Exit codes:
    0  no fault seen; see the warnings, if any
   64  wrong usage or settings
-  69  store unreachable or missing, too few clear answers, or something could not be deleted
+  69  store unreachable or missing, too few clear answers, a store that does not delete, or
+      something could not be deleted
   70  UNSAFE: a promise is broken
   77  access denied by the store
  128+N  signal N stopped it; with --rounds 0 the first signal ends the races only";
@@ -141,7 +142,7 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     if let Some(signal) = signal {
         return Ok(stopped(signal, &left_behind));
     }
-    let Asked { promises, long_bytes } = match outcome {
+    let Asked { promises, long_bytes, not_tried } = match outcome {
         Ok(asked) => asked,
         Err(Ends::Failed(error) | Ends::Unclear(error)) => {
             return Err(failed(&asker, error, &left_behind));
@@ -155,6 +156,7 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
         keys: asker.start().to_owned(),
         promises,
         long_bytes,
+        not_tried,
         settings,
         warnings,
         left_behind,
@@ -183,10 +185,12 @@ fn about(rounds: u32) -> u64 {
 }
 
 /// What all that was asked came to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Asked {
     promises: Vec<Finding>,
     long_bytes: Option<usize>,
+    /// Why no promise was tried.
+    not_tried: Option<String>,
 }
 
 /// As the election takes it: empty, or with a slash at its end.
@@ -215,7 +219,12 @@ fn failed(asker: &Asker, error: tenure::store::StoreError, left: &[String]) -> F
 
 /// Every promise, one after the other; the races last, as they cost the most.
 async fn ask_all(ask: &Arc<Asker>, bounds: &Bounds, layout: LayoutArg) -> Check<Asked> {
-    may_delete(ask).await?;
+    match may_delete(ask).await {
+        Err(Ends::Failed(error)) if error.kind() == StoreErrorKind::Unsupported => {
+            return Ok(Asked { not_tried: Some(error.to_string()), ..Asked::default() });
+        }
+        outcome => outcome?,
+    }
     let listings = layout == LayoutArg::EpochFiles;
     let mut findings = Vec::new();
     macro_rules! promise {
@@ -271,7 +280,7 @@ async fn ask_all(ask: &Arc<Asker>, bounds: &Bounds, layout: LayoutArg) -> Check<
     let ends = races.run(bounds).await;
     let long_bytes = races.long();
     findings.extend(raced(races, ends)?);
-    Ok(Asked { promises: findings, long_bytes })
+    Ok(Asked { promises: findings, long_bytes, not_tried: None })
 }
 
 /// Before anything is written: whoever may not delete could not clean up.

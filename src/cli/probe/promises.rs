@@ -27,9 +27,7 @@ impl Asker {
         match self.replace(Kind::Replace, key, body.clone(), etag).await? {
             PutOutcome::Done { etag: Some(etag) } => Ok(etag),
             PutOutcome::Done { etag: None } => Ok(self.found(key).await?.etag),
-            PutOutcome::Refused | PutOutcome::Missing => {
-                broken("refuses to replace an object whose ETag matches (If-Match)")
-            }
+            _ => broken("refuses to replace an object whose ETag matches (If-Match)"),
         }
     }
 

@@ -102,6 +102,8 @@ pub struct Found {
     pub keys: String,
     pub promises: Vec<Finding>,
     pub long_bytes: Option<usize>,
+    /// Why no promise was tried: the store does not delete.
+    pub not_tried: Option<String>,
     pub settings: Vec<Setting>,
     pub warnings: Vec<Advice>,
     pub left_behind: Vec<String>,
@@ -110,7 +112,8 @@ pub struct Found {
 
 impl Report {
     pub fn new(found: Found, account: &Account) -> Report {
-        let Found { store, keys, promises, long_bytes, settings, left_behind, prices, .. } = found;
+        let Found { store, keys, promises, long_bytes, not_tried, .. } = found;
+        let Found { settings, left_behind, prices, .. } = found;
         let mut warnings = found.warnings;
         let skew = Skew::of(&account.sightings);
         warnings.extend(advice::all(account, skew, &left_behind));
@@ -118,7 +121,10 @@ impl Report {
         let rounds = races().map(|tally| tally.rounds).min().unwrap_or_default();
         // A race that nothing settled shows nothing.
         let decided = races().map(|tally| tally.races - tally.undecided).min().unwrap_or_default();
-        let (verdict, why) = verdict(&promises, decided);
+        let (verdict, why) = match not_tried {
+            Some(why) => (Verdict::Inconclusive, nothing_tried(&why)),
+            None => verdict(&promises, decided),
+        };
         let requests = requests(account);
         let cost_usd = prices.map(|prices| cost(&prices, &requests));
         let ms = |seconds: f64| (seconds * 1e4).round() / 10.0;
@@ -244,11 +250,19 @@ impl Report {
         let all: u64 = self.requests.values().sum();
         let each = self.requests.iter().map(|(kind, count)| format!("{count} {kind}"));
         let money = match self.cost_usd {
-            Some(usd) => format!("; about ${usd:.3} at list prices"),
+            Some(usd) => format!("; about {} at list prices", dollars(usd)),
             None => String::new(),
         };
         format!("{all}: {}{money}", each.collect::<Vec<_>>().join(", "))
     }
+}
+
+fn nothing_tried(why: &str) -> String {
+    format!(
+        "inconclusive: the store does not delete ({why}), and a probe writes nothing that it cannot \
+         delete. Elections do without deletion, a compactor does not. Allow DELETE under the \
+         prefix, and probe again"
+    )
 }
 
 fn verdict(promises: &[Finding], races: u32) -> (Verdict, String) {
@@ -330,7 +344,17 @@ fn cost(prices: &Prices, requests: &BTreeMap<&'static str, u64>) -> f64 {
         + of("lists") * prices.list
         + (of("reads") + of("settings")) * prices.read
         + of("deletes") * prices.delete;
-    (usd / 1e6 * 1e5).round() / 1e5
+    // To a hundred-millionth: a single read costs less than a millionth.
+    (usd / 1e6 * 1e8).round() / 1e8
+}
+
+/// In three decimals, or as many as show two digits of the amount.
+fn dollars(usd: f64) -> String {
+    let mut decimals = 3;
+    while decimals < 8 && usd > 0.0 && usd * 10f64.powi(decimals) < 10.0 {
+        decimals += 1;
+    }
+    format!("${usd:.*}", decimals as usize)
 }
 
 fn latencies(account: &Account) -> Vec<Latency> {
@@ -376,6 +400,16 @@ mod tests {
         near(missed(1_000, 0), 1.0);
         let said = no_fault_seen(30);
         assert!(said.contains("1 of 10 races with probability 0.04, one that"), "{said}");
+    }
+
+    #[test]
+    fn regression_a_cost_shows_its_digits() {
+        let shown = |usd: f64| dollars(usd);
+        assert_eq!([0.0, 1.234, 0.0113].map(shown), ["$0.000", "$1.234", "$0.011"]);
+        assert_eq!(
+            [0.004_44, 0.000_315, 0.000_000_4].map(shown),
+            ["$0.0044", "$0.00032", "$0.00000040"]
+        );
     }
 
     #[test]

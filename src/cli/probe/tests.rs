@@ -44,6 +44,7 @@ async fn probed(store: Arc<dyn Store>, layout: LayoutArg) -> Probed {
         keys: asker.start().to_owned(),
         promises: asked.promises,
         long_bytes: asked.long_bytes,
+        not_tried: asked.not_tried,
         settings: Vec::new(),
         warnings: Vec::new(),
         left_behind: left.clone(),
@@ -75,6 +76,23 @@ async fn a_store_in_memory_is_safe_and_clean_afterwards() {
     assert_eq!((probed.report.exit_code(), probed.left.len()), (0, 0));
     assert_eq!(probed.report.promises.len(), 11);
     assert_eq!(memory.list("", "", 10).await.expect("a listing").entries, []);
+}
+
+/// Where DELETE answered 405 it exited with 70 and without a verdict.
+#[tokio::test(start_paused = true)]
+async fn regression_a_store_that_does_not_delete_is_inconclusive() {
+    let memory = MemoryStore::new();
+    let store = FaultStore::new(Arc::new(memory.clone()));
+    store.on(Call::Delete).always().fault(Fault::Unsupported);
+    let probed = probed(Arc::new(store.clone()), LayoutArg::EpochFiles).await;
+    assert_eq!(probed.report.verdict, Verdict::Inconclusive);
+    assert_eq!(probed.report.exit_code(), 69);
+    assert!(probed.report.why.contains("does not delete"), "{}", probed.report.why);
+    assert!(probed.report.for_people().contains("501 NotImplemented"));
+    let json = serde_json::to_value(&probed.report).expect("JSON");
+    assert_eq!(json["verdict"], "inconclusive");
+    let calls = store.take_calls();
+    assert!(!calls.contains(&Call::Create), "nothing that it could not delete: {calls:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -237,7 +255,7 @@ impl Store for Broken {
 
     async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
         if self.breaks == Breaks::Undead {
-            return Ok(DeleteOutcome { deleted: keys.len(), failed: Vec::new() });
+            return Ok(DeleteOutcome::new(keys.len(), Vec::new()));
         }
         self.inner.delete(keys).await
     }

@@ -127,6 +127,7 @@ async fn a_stopped_run_counts_deletions_without_an_answer_as_failed() {
 /// With epochs `1..=epochs` of which none can be deleted.
 fn keeping(epochs: u64) -> MockStore {
     let mut store = MockStore::new();
+    answers_reads(&mut store);
     store.expect_describe().returning(|| "keeps all".to_owned());
     store.expect_list().returning(move |_, after, _| {
         let listed = locks(1..=epochs).into_iter().filter(|key| key.as_str() > after);
@@ -184,6 +185,8 @@ async fn each_outcome_of_a_run_has_its_line_and_level() {
     };
     let last = watched(3).await;
     last.put(&lock(9_999_999_999)).await;
+    let held = watched(3).await;
+    held.inner.create(&lock(9), Bytes::from_static(HELD)).await.unwrap();
     let slow = Watched::with_epochs(3, Duration::from_secs(1)).await;
     for (told, level, line, outcome) in [
         (told(watched(3).await, never().boxed()).await, "INFO", "compacted", "compacted"),
@@ -199,6 +202,12 @@ async fn each_outcome_of_a_run_has_its_line_and_level() {
             "WARN",
             "stopped: the newest is the last epoch",
             "last_epoch",
+        ),
+        (
+            told(held, never().boxed()).await,
+            "WARN",
+            "stopped: a restoring that is not finished holds the newest epoch",
+            "held",
         ),
         (
             told(slow, future::ready(()).boxed()).await,

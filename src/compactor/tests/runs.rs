@@ -15,9 +15,10 @@ async fn the_newest_stay_and_the_superseded_go() {
         listed: 30,
         deleted: 20,
         kept: 10,
-        bytes: 200,
-        requests: 3,
+        bytes: 20 * BODY.len() as u64,
+        requests: 4,
         newest: Epoch::new(30),
+        min_age_ms: 3_600_000,
         ..Report::default()
     };
     assert_eq!(report, expected);
@@ -59,9 +60,9 @@ async fn a_dry_run_counts_as_a_real_one_and_deletes_nothing() {
     let builder = Compactor::builder(Arc::clone(&store) as Arc<dyn Store>, "app").keep_epochs(3);
     let dry = builder.clone().dry_run(true).build().unwrap().run_once().await.unwrap();
     assert_eq!(store.keys().await.len(), 2_500);
-    assert_eq!((dry.requests, dry.dry_run), (4, true));
+    assert_eq!((dry.requests, dry.dry_run), (7, true));
     let real = builder.build().unwrap().run_once().await.unwrap();
-    assert_eq!(real, Report { requests: 7, dry_run: false, ..dry });
+    assert_eq!(real, Report { requests: 10, dry_run: false, ..dry });
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,12 +127,12 @@ async fn gaps_do_not_matter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_epochs_cost_two_requests_a_thousand() {
+async fn ten_thousand_epochs_cost_three_requests_a_thousand() {
     let store = Watched::with_epochs(10_000, NO_TIME).await;
     let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
     assert_eq!((report.deleted, report.kept), (9_999, 1));
     assert_eq!(store.requests.load(Ordering::SeqCst) as u64, report.requests);
-    let expected = 2.0 * 10.0;
+    let expected = 3.0 * 10.0;
     assert!((report.requests as f64 - expected).abs() <= expected * 0.01 + 3.0, "{report}");
     assert_eq!(store.keys().await, [lock(10_000)]);
 }
@@ -146,7 +147,7 @@ async fn four_deletions_go_on_beside_the_listing() {
     let store = Arc::new(store);
     let started = now();
     let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
-    assert_eq!((report.deleted, report.requests), (9_999, 21));
+    assert_eq!((report.deleted, report.requests), (9_999, 31));
     assert_eq!(store.most_deleting.load(Ordering::SeqCst), 4);
     assert!(store.lists_while_deleting.load(Ordering::SeqCst) >= 8);
     // One after the other: 11 s of listings and 90 s of deletions.
@@ -176,8 +177,8 @@ async fn compactors_run_beside_each_other_and_a_growing_election() {
 #[tokio::test(start_paused = true)]
 async fn a_run_dropped_anywhere_leaves_nothing_to_repair() {
     let mut unfinished = 0;
-    // Past the end of a run: 4 LISTs and the last DELETE, of 3 ms each.
-    for dropped_after in (0..20).map(|millis| MILLISECOND * millis) {
+    // Past the end of a run: 4 LISTs, 2 GETs and the last DELETE, of 3 ms each.
+    for dropped_after in (0..26).map(|millis| MILLISECOND * millis) {
         let store = Watched::with_epochs(2_500, 3 * MILLISECOND).await;
         let compactor = compactor(Arc::clone(&store) as _, 10);
         tokio::select! {
@@ -190,7 +191,7 @@ async fn a_run_dropped_anywhere_leaves_nothing_to_repair() {
         compactor.run_once().await.unwrap();
         assert_eq!(store.keys().await, locks(2_491..=2_500), "{dropped_after:?}");
     }
-    assert!((10..20).contains(&unfinished), "{unfinished}");
+    assert!((16..26).contains(&unfinished), "{unfinished}");
 }
 
 /// Stopped anywhere, what is told to be deleted is what is gone, the oldest first, and the next run
@@ -211,5 +212,72 @@ async fn a_run_that_is_stopped_tells_what_is_gone() {
         let rest = compactor.run_once().await.unwrap();
         assert_eq!((rest.deleted, rest.interrupted), (3_490 - report.deleted, false));
         assert_eq!(store.keys().await, locks(3_491..=3_500));
+    }
+}
+
+/// An operator's run was killed; the leader below may believe for hours.
+#[tokio::test(start_paused = true)]
+async fn nothing_goes_below_an_epoch_that_a_restoring_holds() {
+    for epochs in [3, 2_500] {
+        let store = Watched::with_epochs(epochs, NO_TIME).await;
+        store.inner.create(&lock(9_000), Bytes::from_static(HELD)).await.unwrap();
+        store.clock.advance(2 * HOUR);
+        let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
+        assert!(report.held, "{report}");
+        let keys = store.keys().await;
+        assert!(keys.ends_with(&[lock(epochs), lock(9_000)]), "{report}");
+        assert_eq!(report.deleted, if epochs == 3 { 0 } else { 2_000 }, "before it was seen");
+        assert_eq!(keys.len() as u64, epochs + 1 - report.deleted);
+    }
+}
+
+/// Two operators were killed. The newest was read before the first deletion alone, and only one epoch
+/// more than the newest was held back: the second deletion took the living leader's.
+#[tokio::test(start_paused = true)]
+async fn regression_nothing_goes_below_several_held_epochs_at_the_end_of_a_batch() {
+    for held in 2..=4 {
+        let store = Watched::with_epochs(2_000, NO_TIME).await;
+        for number in 1..=held {
+            let key = lock(9_000 + number);
+            store.inner.create(&key, Bytes::from_static(HELD)).await.unwrap();
+        }
+        store.clock.advance(2 * HOUR);
+        let report = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
+        assert_eq!((report.held, report.deleted), (true, 1_000), "{held} held: {report}");
+        assert!(store.keys().await.contains(&lock(2_000)), "{held} held: she leads");
+    }
+}
+
+/// A leader of this validity renews every 4 h.
+#[tokio::test(start_paused = true)]
+async fn nothing_goes_that_is_younger_than_the_validity_that_is_read() {
+    const LONG: &[u8] = br#"{"expired":false,"validity_ms":43200000}"#;
+    let store = Watched::with_epochs(5, NO_TIME).await;
+    store.inner.create(&lock(6), Bytes::from_static(LONG)).await.unwrap();
+    let builder = Compactor::builder(Arc::clone(&store) as Arc<dyn Store>, "app").keep_epochs(2);
+    let compactor = builder.build().unwrap();
+    let report = compactor.run_once().await.unwrap();
+    assert_eq!((report.deleted, report.too_young, report.min_age_ms), (0, 4, 43_201_000));
+    store.clock.advance(10 * HOUR);
+    assert_eq!(compactor.run_once().await.unwrap().deleted, 0, "12 h old");
+    store.clock.advance(Duration::from_secs(1));
+    assert_eq!(compactor.run_once().await.unwrap().deleted, 4);
+    assert_eq!(store.keys().await, locks(5..=6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newest_epoch_that_cannot_be_read_is_an_error_and_nothing_goes() {
+    for (body, kind) in [
+        (&b""[..], ErrorKind::CorruptRecord),
+        (b"no record", ErrorKind::CorruptRecord),
+        (&[b' '; 65 * 1024], ErrorKind::CorruptRecord),
+        (br#"{"format":2,"expired":false}"#, ErrorKind::RecordTooNew),
+    ] {
+        let store = Watched::with_epochs(5, NO_TIME).await;
+        store.inner.create(&lock(6), Bytes::from_static(body)).await.unwrap();
+        let error = compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(&lock(6)), "{error}");
+        assert_eq!(store.keys().await.len(), 6);
     }
 }

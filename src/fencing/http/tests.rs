@@ -2,10 +2,12 @@ use std::convert::Infallible;
 use std::sync::{Mutex, PoisonError};
 
 use futures::channel::oneshot;
-use http::Method;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{Method, StatusCode};
 use tower::{ServiceExt as _, service_fn};
 
 use super::*;
+use crate::fencing::Stale;
 use crate::store::{MemoryStore, Store as _};
 
 fn e(number: u64) -> Epoch {
@@ -182,16 +184,76 @@ async fn broken_fence_that_lets_go_before_the_write() {
     assert_eq!(written, [2, 1], "the zombie has written last, and the check has seen it");
 }
 
+/// A client that has gone takes the caller's future with it, not what was admitted.
 #[tokio::test]
-async fn a_request_that_is_dropped_lets_the_newer_in() {
+async fn a_request_whose_caller_is_gone_is_finished_before_the_newer() {
     let (layer, resource) = (FenceLayer::new(Gate::new()), Resource::default());
-    let (_go, held) = oneshot::channel();
+    let (go, held) = oneshot::channel();
     let held = Held { resource: resource.clone(), until: Arc::new(Mutex::new(Some(held))) };
-    let mut old = Box::pin(layer.layer(held).oneshot(with(&["1"])));
+    let mut old = Box::pin(layer.layer(held.clone()).oneshot(with(&["1"])));
     assert!((&mut old).now_or_never().is_none());
     drop(old);
+    let new = tokio::spawn(layer.layer(held).oneshot(with(&["2"])));
+    settle().await;
+    assert!(resource.written().is_empty(), "the newer waits");
+    go.send(()).unwrap();
+    new.await.unwrap().unwrap();
+    assert_eq!(resource.written(), [1, 2]);
+}
+
+/// Until all tasks wait, each of which takes a few turns of the one thread at most.
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Who goes while others are inside was not admitted, and does nothing later.
+#[tokio::test]
+async fn a_request_whose_caller_goes_before_its_admission_does_nothing() {
+    let gate = Gate::new();
+    let (layer, resource) = (FenceLayer::new(gate.clone()), Resource::default());
+    let before = gate.enter(e(1)).await.unwrap();
+    let mut waiting = Box::pin(layer.layer(resource.service()).oneshot(with(&["2"])));
+    assert!((&mut waiting).now_or_never().is_none());
+    drop(waiting);
+    drop(before);
+    settle().await;
+    assert!(resource.written().is_empty());
     put(&layer, &resource, &["2"]).await;
     assert_eq!(resource.written(), [2]);
+}
+
+#[tokio::test]
+async fn a_panic_of_the_service_is_the_callers_and_leaves_the_gate() {
+    let layer = FenceLayer::new(Gate::new());
+    let panics = service_fn(|_: Request<()>| async {
+        if true {
+            panic!("the handler's");
+        }
+        Ok::<_, Infallible>(Response::new(String::new()))
+    });
+    let call = layer.layer(panics).oneshot(with(&["1"]));
+    let panic = std::panic::AssertUnwindSafe(call).catch_unwind().await.unwrap_err();
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"the handler's"));
+    let resource = Resource::default();
+    put(&layer, &resource, &["2"]).await;
+    assert_eq!(resource.written(), [2]);
+}
+
+/// A runtime that ends aborts the task, whose caller may live on another.
+#[test]
+fn a_runtime_that_ends_answers_that_the_request_may_have_taken_effect() {
+    let layer = FenceLayer::new(Gate::new());
+    let (_go, held) = oneshot::channel();
+    let held = Held { resource: Resource::default(), until: Arc::new(Mutex::new(Some(held))) };
+    let mut call = Box::pin(layer.layer(held).oneshot(with(&["1"])));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async { assert!((&mut call).now_or_never().is_none()) });
+    drop(runtime);
+    let answer = call.now_or_never().expect("the task is gone").unwrap();
+    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(!answer.headers().contains_key(RETRY_AFTER));
 }
 
 #[tokio::test]
@@ -207,15 +269,66 @@ async fn a_durable_gate_outlives_the_service() {
     assert_eq!(resource.written(), [5]);
 }
 
-#[tokio::test]
-async fn a_durable_gate_that_cannot_be_asked_lets_nothing_in() {
-    let (store, resource) = (Arc::new(MemoryStore::new()), Resource::default());
-    store.create("gates/board", bytes::Bytes::from_static(b"not a gate")).await.unwrap();
+/// Its answer with a durable gate on this store, which lets nothing in, and what was logged.
+async fn put_past_broken(store: Arc<dyn crate::store::Store>) -> (Response<String>, String) {
+    let logged = Arc::new(Mutex::new(Vec::new()));
+    let writer = Arc::clone(&logged);
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || Log(Arc::clone(&writer)))
+        .finish();
+    // With one subscriber alone, an event that another thread is the first to reach would be taken
+    // for one that nobody ever wants.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let resource = Resource::default();
     let layer = FenceLayer::new(Gate::new()).durable(DurableGate::new(store, "gates/board"));
     let answer = put(&layer, &resource, &["5"]).await;
+    assert!(resource.written().is_empty());
+    let logged = std::mem::take(&mut *logged.lock().unwrap());
+    (answer, String::from_utf8(logged).unwrap())
+}
+
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// It was 503 with `Retry-After: 1` for ever, and nothing was logged.
+#[tokio::test]
+async fn regression_a_broken_durable_gate_is_logged_and_no_retry_is_suggested() {
+    let store = MemoryStore::new();
+    store.create("gates/board", bytes::Bytes::from_static(b"not a gate")).await.unwrap();
+    let (answer, logged) = put_past_broken(Arc::new(store)).await;
+    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(!answer.headers().contains_key(RETRY_AFTER));
+    assert!(!answer.body().contains("gates/board"), "{}", answer.body());
+    assert!(logged.contains("WARN") && logged.contains("gates/board is not a gate"), "{logged}");
+    assert!(logged.contains(r#"outcome="failed""#), "{logged}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_durable_gate_whose_store_fails_is_logged_and_suggests_a_retry() {
+    use crate::store::{Happened, MockStore, StoreError, StoreErrorKind};
+    let mut store = MockStore::new();
+    store.expect_describe().return_const("a store".to_owned());
+    store.expect_may_send_twice().return_const(false);
+    store.expect_get().returning(|_, _, _| {
+        Err(StoreError::new(StoreErrorKind::Transient, Happened::No, "slow down"))
+    });
+    let (answer, logged) = put_past_broken(Arc::new(store)).await;
     assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(answer.headers()[RETRY_AFTER], "1");
-    assert!(resource.written().is_empty());
+    assert!(logged.contains("WARN") && logged.contains("slow down"), "{logged}");
+    assert!(logged.contains(r#"outcome="unavailable""#), "{logged}");
 }
 
 /// What a client sends, seen by the service.

@@ -9,10 +9,13 @@ use futures::stream::{self, Stream, StreamExt as _, TryStreamExt as _};
 
 use super::{FencedLog, LogEntry, Read};
 use crate::error::Error;
+#[cfg(doc)]
+use crate::error::ErrorKind;
 use crate::fencing::FencingError;
 use crate::fencing::calls::ATTEMPTS;
 use crate::protocol::find::After;
 use crate::protocol::log::Kind;
+use crate::timer::require_timers;
 
 /// Objects between two looks at the marker.
 const BATCH: usize = 32;
@@ -23,34 +26,57 @@ impl FencedLog {
     /// The newest entry; `None` if there is none. For readers: it needs no token.
     ///
     /// 1 LIST and 2 GET, 3 if the newest writer has not appended yet; some 25 LIST more at a
-    /// million objects, unless this value has seen the end before.
+    /// million objects, unless this value has seen the end before. While a writer opens the log
+    /// beside a busy older one, or has failed to, 1 GET more for each number that it has fenced off.
     ///
     /// # Errors
     ///
-    /// [`FencingError::Failed`]: a request failed, several times, or an object is none of the
-    /// log's.
+    /// [`FencingError::Failed`]: a request failed, several times. [`ErrorKind::CorruptRecord`]: an
+    /// object is none of the log's, or one is missing that was not trimmed.
     pub async fn latest(&self) -> Result<Option<LogEntry>, FencingError> {
-        for _ in 0..ATTEMPTS {
+        require_timers()?;
+        let mut missing = None;
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                self.calls.pause(attempt - 1).await;
+            }
             let Some(end) = self.end().await? else { return Ok(None) };
-            let end = end.get();
             // Trimmed since it was listed: there is a newer one.
-            let Some(newest) = self.object(end).await? else { continue };
+            let (end, newest) = match self.below_fences(end).await? {
+                Ok(newest) => newest,
+                Err(number) => {
+                    missing = Some(number);
+                    continue;
+                }
+            };
             let number = newest.header.last_entry(end);
             let read = match newest.header.kind {
                 Kind::Entry => Some(newest),
-                Kind::Claim { last: 0 } => None,
-                Kind::Claim { last } => match self.object(last).await? {
+                _ if number == 0 => None,
+                _ => match self.object(number).await? {
                     Some(read) => Some(read),
-                    None => continue,
+                    None => {
+                        missing = Some(number);
+                        continue;
+                    }
                 },
             };
             // Read after the objects: only then does it say that they were never trimmed.
             if self.marker_patiently().await?.floor > number.max(1) {
+                missing = None;
                 continue;
             }
             return Ok(read.map(|read| read.into_entry(number)));
         }
-        Err(self.restless("reading"))
+        Err(self.no_newest("reading", missing).await.into())
+    }
+
+    /// The newest entry was not found, several times; this number was missing the last time.
+    pub(super) async fn no_newest(&self, doing: &str, missing: Option<u64>) -> Error {
+        match missing {
+            Some(number) => self.missing(doing, number).await,
+            None => self.restless(doing),
+        }
     }
 
     /// The entries from this number on, in order, up to the end of the log as it is found. To
@@ -77,6 +103,7 @@ impl FencedLog {
             listed: VecDeque::new(),
         };
         let batches = stream::try_unfold(reading, |mut reading| async move {
+            require_timers()?;
             let batch = reading.batch().await?;
             Ok::<_, FencingError>(batch.map(|batch| (stream::iter(batch).map(Ok), reading)))
         });
@@ -90,6 +117,7 @@ impl FencedLog {
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) and the like: the request failed,
     /// several times.
     pub async fn oldest(&self) -> Result<u64, Error> {
+        require_timers()?;
         Ok(self.marker_patiently().await?.floor.max(1))
     }
 }
@@ -103,7 +131,7 @@ impl Read {
 /// Where a stream of entries stands.
 struct Reading {
     log: FencedLog,
-    /// The next number. The log has no gaps.
+    /// The next number. The log has no gaps below its newest entry.
     next: u64,
     /// Where the next page starts; `None` after the last.
     list: Option<After>,
@@ -150,14 +178,30 @@ impl Reading {
         for number in numbers {
             let number = number.get();
             if number != self.next {
-                self.require_untrimmed(self.next).await?;
-                return Err(self.log.gone_within(self.next).into());
+                self.require_end(number).await?;
+                self.list = None;
+                return Ok(());
             }
             self.listed.push_back(number);
             self.next = number.saturating_add(1);
         }
         self.list = rest;
         Ok(())
+    }
+
+    /// The next number is missing and this one is there: the log ends before it, if nothing but
+    /// fences of a writer that opens the log lies above.
+    async fn require_end(&self, above: u64) -> Result<(), FencingError> {
+        let fenced = self.log.object(above).await?.is_some_and(|it| it.header.is_fence());
+        let newest = match self.log.end().await? {
+            Some(end) => self.log.below_fences(end).await?.ok().map(|(newest, _)| newest),
+            None => None,
+        };
+        // Below the newest entry nothing is missing that was not trimmed.
+        let is_end = newest.is_some_and(|newest| newest < self.next);
+        let whole = is_end || self.log.object(self.next).await?.is_some();
+        self.require_untrimmed(self.next).await?;
+        if fenced && whole { Ok(()) } else { Err(self.log.gone_within(self.next).into()) }
     }
 
     async fn require_untrimmed(&self, number: u64) -> Result<(), FencingError> {

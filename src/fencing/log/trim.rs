@@ -11,6 +11,7 @@ use crate::fencing::envelope::{self, Line};
 use crate::protocol::find::After;
 use crate::protocol::log::{Floor, Sweep};
 use crate::store::{ETag, GetOutcome, StoreError};
+use crate::timer::require_timers;
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,20 +30,23 @@ impl Line for TrimLine {
 
 impl FencedLog {
     /// Deletes the entries before this number, and tells the number of the oldest entry that may be
-    /// left. The newest entry stays, and so do all claims: 1 small object for each call of
-    /// [`open`](FencedLog::open).
+    /// left. The newest entry stays, and so do all claims and the fences below them: 1 small
+    /// object for each call of [`open`](FencedLog::open), and a few more beside a busy writer.
     ///
     /// It asks for no token. Any number may trim at once, and each may be killed at any point: what
     /// is left over the next one deletes.
     ///
     /// 1 GET, what [`latest`](FencedLog::latest) costs, 1 GET for each claim since the last trim,
-    /// 2 PUT, and 1 LIST and 1 DELETE for every 1,000 entries.
+    /// 2 PUT, 2 LIST and 1 DELETE for every 1,000 entries.
     ///
     /// # Errors
     ///
     /// [`FencingError::Failed`]: a request failed, several times, or the store did not delete some
-    /// entries. Readers may find them trimmed all the same. Trim again.
+    /// entries, or still lists one after it was deleted. Readers may find them trimmed all the same.
+    /// Trim again. [`ErrorKind::CorruptRecord`]: an object is none of the log's, or one is missing
+    /// that was not trimmed.
     pub async fn trim(&self, before: u64) -> Result<u64, FencingError> {
+        require_timers()?;
         let Some(mut sweep) = self.sweep(before).await? else { return Ok(self.oldest().await?) };
         while let Some(claim) = sweep.next_claim() {
             let header = self.object(claim).await?.map(|read| read.header);
@@ -60,42 +64,78 @@ impl FencedLog {
     }
 
     async fn sweep(&self, before: u64) -> Result<Option<Sweep>, FencingError> {
-        for _ in 0..ATTEMPTS {
+        let mut missing = None;
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                self.calls.pause(attempt - 1).await;
+            }
             // Read before the end, or it may say more than the end's chain of claims leads to.
             let marker = self.marker_patiently().await?;
             let Some(end) = self.end().await? else { return Ok(None) };
-            let Some(newest) = self.object(end.get()).await? else { continue };
-            if let Some(sweep) = Sweep::new(before, end.get(), &newest.header, marker) {
-                return Ok(Some(sweep));
-            }
+            missing = match self.below_fences(end).await? {
+                Ok((end, newest)) => match Sweep::new(before, end, &newest.header, marker) {
+                    Some(sweep) => return Ok(Some(sweep)),
+                    None => None,
+                },
+                Err(number) => Some(number),
+            };
         }
-        Err(self.restless("trimming"))
+        Err(self.no_newest("trimming", missing).await.into())
     }
 
+    /// Deletes, and lists once more: what is left then was not deleted, whatever the store said.
     async fn delete(&self, sweep: &Sweep) -> Result<(), Error> {
-        let mut next = Some(After::Number(sweep.from().saturating_sub(1)));
-        let mut failures = 0;
+        let start = After::Number(sweep.from().saturating_sub(1));
+        let mut next = Some(start.clone());
         while let Some(after) = next.take() {
-            let page = self.page(&after).await;
-            let Some((numbers, rest)) = self.patiently("listing", page, &mut failures).await?
-            else {
-                next = Some(after);
+            let (keys, rest) = self.doomed(sweep, &after).await?;
+            next = rest;
+            let count = keys.len();
+            if count == 0 {
                 continue;
-            };
-            let past = numbers.last().is_some_and(|last| last.get() >= sweep.cut());
-            let doomed = numbers.iter().filter(|number| sweep.deletes(number.get()));
-            let keys: Vec<_> = doomed.map(|number| self.keys.numbered(number.get())).collect();
-            if !keys.is_empty() {
-                let outcome = self.calls.delete(keys).await;
-                let outcome = outcome.map_err(|error| self.failure("deleting", error))?;
-                if let Some((key, why)) = outcome.failed.first() {
-                    let why = format!("{key} was not deleted: {why}");
-                    return Err(self.calls.error(ErrorKind::Unavailable, &why).maybe());
-                }
             }
-            next = rest.filter(|_| !past);
+            let outcome = self.calls.delete(keys).await;
+            let outcome = outcome.map_err(|error| self.failure("deleting", error))?;
+            if let Some((key, why)) = outcome.failed.first() {
+                return Err(self.undeleted(&format!("{key} was not deleted: {why}")));
+            }
+            if outcome.deleted < count {
+                let why = format!("the store has deleted {} of {count} objects", outcome.deleted);
+                return Err(self.undeleted(&why));
+            }
+        }
+        next = Some(start);
+        while let Some(after) = next.take() {
+            let (keys, rest) = self.doomed(sweep, &after).await?;
+            next = rest;
+            if let Some(key) = keys.first() {
+                return Err(self.undeleted(&format!("{key} is still listed after it was deleted")));
+            }
         }
         Ok(())
+    }
+
+    fn undeleted(&self, why: &str) -> Error {
+        self.calls.error(ErrorKind::Unavailable, why).maybe()
+    }
+
+    /// What the trim deletes on the page after this, and where the next page starts.
+    async fn doomed(
+        &self,
+        sweep: &Sweep,
+        after: &After,
+    ) -> Result<(Vec<String>, Option<After>), Error> {
+        let mut failures = 0;
+        let (numbers, rest) = loop {
+            let page = self.page(after).await;
+            if let Some(page) = self.patiently("listing", page, &mut failures).await? {
+                break page;
+            }
+        };
+        let past = numbers.last().is_some_and(|last| last.get() >= sweep.cut());
+        let doomed = numbers.iter().filter(|number| sweep.deletes(number.get()));
+        let keys = doomed.map(|number| self.keys.numbered(number.get())).collect();
+        Ok((keys, rest.filter(|_| !past)))
     }
 
     /// The marker, and its ETag if there is one.

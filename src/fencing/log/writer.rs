@@ -8,7 +8,8 @@ use crate::error::{Error, ErrorKind};
 use crate::fencing::calls::{ATTEMPTS, Put, passes};
 use crate::fencing::{FencingError, Stale, envelope};
 use crate::protocol::log::{Answer, Ended, Kind, Request, Writer};
-use crate::store::{Happened, StoreError};
+use crate::store::{Happened, StoreError, StoreErrorKind};
+use crate::timer::require_timers;
 
 /// Appends to a [`FencedLog`] under one epoch. It is not cloned: share it behind a lock.
 #[derive(Debug)]
@@ -25,18 +26,25 @@ impl FencedLog {
     /// Claims the log for this token: older writers append no more.
     ///
     /// 2 LIST, 1 GET and 1 PUT where the log has fewer than 1,000 objects or this value has seen
-    /// its end; some 25 LIST more at a million. More if others append at the time.
+    /// its end; some 25 LIST more at a million. Beside an older writer that appends meanwhile the
+    /// number of requests is bounded by its pace: 18 in all where it sends as many requests as this
+    /// one, 38 where it sends four times as many (docs/protocol.md section 8).
     ///
-    /// Dropping the future is safe; the claim may still be made.
+    /// Dropping the future is safe; the claim may still be made. If a busy older writer had made it
+    /// create a fence, that one may still come as well, and end the writer of the next opening as
+    /// [`Replaced`](FencingError::Replaced): open the log again.
     ///
     /// # Errors
     ///
     /// - [`FencingError::Stale`]: a greater epoch has claimed the log.
     /// - [`FencingError::Failed`]: a request failed, several times; the claim may have been made,
     ///   which stops older writers but does no other harm. Open it again.
-    ///   [`ErrorKind::CorruptRecord`]: an object under a number is none of the log's.
-    ///   [`ErrorKind::NewestDeleted`]: somebody has deleted the end of the log.
+    ///   [`ErrorKind::CorruptRecord`]: an object under a number is none of the log's, or one is
+    ///   missing that was not trimmed. [`ErrorKind::NewestDeleted`]: somebody has deleted the end
+    ///   of the log.
+    ///   [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers; nothing was sent.
     pub async fn open(&self, token: Epoch) -> Result<LogWriter, FencingError> {
+        require_timers()?;
         let machine = Writer::new(token, self.known());
         let log = self.clone();
         let mut writer = LogWriter { log, machine, body: Bytes::new(), unknown: false };
@@ -77,8 +85,8 @@ impl LogWriter {
         }
     }
 
-    /// Appends an entry, and tells its number. 1 PUT; if its answer is lost, 1 GET to read back,
-    /// and so on a few times.
+    /// Appends an entry, and returns its number. 1 PUT; if its answer is lost, 1 GET to read back,
+    /// and so on a few times. 1 PUT and 2 GET more for each fence of a lower epoch that it meets.
     ///
     /// Dropping the future leaves its fate open, as an error that may have happened does.
     ///
@@ -89,6 +97,7 @@ impl LogWriter {
     ///   [`may_have_happened`](FencingError::may_have_happened) nothing was appended. If it may
     ///   have, the next call *finishes this append first*: call [`settle`](LogWriter::settle) to
     ///   learn its number, and do not append the same once more.
+    ///   [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers; nothing was sent.
     pub async fn append(&mut self, body: impl Into<Bytes>) -> Result<u64, FencingError> {
         self.settle().await?;
         self.body = body.into();
@@ -103,6 +112,7 @@ impl LogWriter {
     ///
     /// Those of [`append`](LogWriter::append).
     pub async fn settle(&mut self) -> Result<Option<u64>, FencingError> {
+        require_timers()?;
         if self.machine.standing().is_some() { Ok(None) } else { self.finish().await.map(Some) }
     }
 
@@ -123,9 +133,10 @@ impl LogWriter {
 
     /// Until the machine stands, ends, or a request has failed too often: the newest entry.
     async fn drive(&mut self, doing: &str) -> Result<u64, FencingError> {
-        let mut failures = 0;
+        let (mut failures, mut refused) = (0, false);
         while let Some(request) = self.machine.request() {
             let before = self.unknown;
+            let read = if let Request::Read(number) = request { Some(number) } else { None };
             let answer = match self.perform(request).await? {
                 Ok(answer) => answer,
                 Err(error) => {
@@ -137,15 +148,33 @@ impl LogWriter {
                         }
                     }
                     if !passes(&error) || failures + 1 == ATTEMPTS {
-                        let error = self.log.failure(doing, error);
-                        return Err(if self.unknown { error.maybe() } else { error }.into());
+                        return Err(self.failed(self.log.failure(doing, error)));
                     }
                     self.log.calls.pause(failures).await;
                     failures += 1;
                     continue;
                 }
             };
+            let missing = read.filter(|_| answer == Answer::Missing);
+            let after_refusal = refused;
+            refused = answer == Answer::Refused;
             self.machine.handle(answer, self.log.calls.nonce());
+            let Some(number) = missing else { continue };
+            // Trimmed since it was listed or refused a create; or it was deleted by other means, or
+            // reads of the store lag behind, and this would have no end.
+            let again = matches!(self.machine.request(), Some(Request::List(_)));
+            if after_refusal || again {
+                if failures + 1 == ATTEMPTS {
+                    let error = if after_refusal {
+                        self.log.failure(doing, lags_behind())
+                    } else {
+                        self.log.missing(doing, number).await
+                    };
+                    return Err(self.failed(error));
+                }
+                self.log.calls.pause(failures).await;
+                failures += 1;
+            }
         }
         if let Some(ended) = self.machine.ended() {
             return Err(self.ended(ended));
@@ -157,20 +186,25 @@ impl LogWriter {
         Ok(standing.last)
     }
 
-    /// The outer error is about what was read, and no other attempt will mend it.
+    fn failed(&self, error: Error) -> FencingError {
+        if self.unknown { error.maybe().into() } else { error.into() }
+    }
+
+    /// The outer error is about what was read, and another attempt would end the same way.
     async fn perform(
         &mut self,
         request: Request,
     ) -> Result<Result<Answer, StoreError>, FencingError> {
         let log = &self.log;
-        let maybe = |error: Error| if self.unknown { error.maybe() } else { error };
         Ok(match request {
             Request::List(after) => log.list(&after).await.map(Answer::Listed),
-            Request::Read(number) => match log.read(number).await.map_err(maybe)? {
-                Ok(Some(read)) => Ok(Answer::Found(read.header)),
-                Ok(None) => Ok(Answer::Missing),
-                Err(error) => Err(error),
-            },
+            Request::Read(number) => {
+                match log.read(number).await.map_err(|error| self.failed(error))? {
+                    Ok(Some(read)) => Ok(Answer::Found(read.header)),
+                    Ok(None) => Ok(Answer::Missing),
+                    Err(error) => Err(error),
+                }
+            }
             Request::Floor => log
                 .marker()
                 .await
@@ -213,4 +247,10 @@ impl LogWriter {
             }
         }
     }
+}
+
+fn lags_behind() -> StoreError {
+    let why = "reads say again and again that an object is missing which has refused a create; do \
+               reads of this store lag behind its writes?";
+    StoreError::new(StoreErrorKind::Transient, Happened::No, why)
 }

@@ -19,6 +19,8 @@ enum Deed {
     List { compactor: usize, page: usize },
     /// One of the deletions on their way is carried out; it stays on its way if it is repeated.
     Delete { compactor: usize, which: prop::sample::Index, again: bool },
+    /// A restoring holds an epoch this far beyond the newest, or seals the one that is held.
+    Restore { beyond: u64 },
     /// A compactor is killed, and starts anew; its deletions may still be carried out.
     Restart { compactor: usize },
 }
@@ -32,13 +34,19 @@ fn deed() -> impl Strategy<Value = Deed> {
         4 => (compactor(), 1..6_usize).prop_map(|(compactor, page)| Deed::List { compactor, page }),
         4 => (compactor(), any::<prop::sample::Index>(), any::<bool>())
             .prop_map(|(compactor, which, again)| Deed::Delete { compactor, which, again }),
+        1 => (2..9_u64).prop_map(|beyond| Deed::Restore { beyond }),
         1 => compactor().prop_map(|compactor| Deed::Restart { compactor }),
     ]
 }
 
+/// Where a listing is that is over.
+const ENDED: u64 = u64::MAX;
+
 struct World {
     epochs: BTreeSet<Epoch>,
     ever: BTreeSet<Epoch>,
+    /// Held by a restoring: nobody succeeds it, but creates below it may still come in.
+    held: Option<Epoch>,
     keep: [NonZeroUsize; 2],
     compactors: [(Compaction, u64); 2],
     on_their_way: [Vec<Epoch>; 2],
@@ -51,6 +59,7 @@ impl World {
         World {
             epochs: BTreeSet::new(),
             ever: BTreeSet::new(),
+            held: None,
             keep,
             compactors: keep.map(|keep| (Compaction::new(keep, Duration::ZERO), 0)),
             on_their_way: [Vec::new(), Vec::new()],
@@ -66,9 +75,18 @@ impl World {
     fn act(&mut self, deed: &Deed) {
         match deed {
             Deed::Create { beyond } => {
-                let newest = self.epochs.last().map_or(0, |epoch| epoch.get());
-                self.create(Epoch::new(newest + beyond));
+                let newest = self.leading().map_or(0, Epoch::get);
+                let epoch = Epoch::new(newest + beyond);
+                self.create(epoch.filter(|epoch| self.held.is_none_or(|held| *epoch < held)));
             }
+            Deed::Restore { beyond } => match self.held.take() {
+                Some(_) => {}
+                None => {
+                    let newest = self.epochs.last().map_or(0, |epoch| epoch.get());
+                    self.held = Epoch::new(newest + beyond);
+                    self.create(self.held);
+                }
+            },
             Deed::CreateAgain { which } => {
                 let gone: Vec<Epoch> = self.ever.difference(&self.epochs).copied().collect();
                 if !gone.is_empty() {
@@ -85,6 +103,7 @@ impl World {
                 let epoch =
                     if *again { on_their_way[which] } else { on_their_way.swap_remove(which) };
                 assert_ne!(self.epochs.last(), Some(&epoch), "I3: the newest is never deleted");
+                assert_ne!(self.leading(), Some(epoch), "who may lead below a held one is kept");
                 self.deleted += usize::from(self.epochs.remove(&epoch));
             }
             Deed::Restart { compactor } => {
@@ -94,6 +113,12 @@ impl World {
         }
     }
 
+    /// The newest that anybody may lead in.
+    fn leading(&self) -> Option<Epoch> {
+        self.epochs.iter().rev().find(|epoch| Some(**epoch) != self.held).copied()
+    }
+
+    /// At the end of the listing the newest that it showed is read.
     fn list(&mut self, compactor: usize, page: usize) {
         let (plan, after) = &mut self.compactors[compactor];
         let later = self.epochs.iter().filter(|epoch| epoch.get() > *after).take(page);
@@ -102,6 +127,18 @@ impl World {
             let deletable = plan.handle_listed(listed).expect("a listing in order");
             self.on_their_way[compactor].extend(deletable.map(|listed| listed.epoch));
             *after = epoch.get();
+        }
+        let Some(newest) = plan.newest() else { return };
+        if self.epochs.last().is_some_and(|epoch| epoch.get() <= *after) && *after != ENDED {
+            let body = match (self.epochs.contains(&newest), self.held == Some(newest)) {
+                (false, _) => Body::Gone,
+                (_, true) => Body::Held,
+                (_, false) => Body::Validity(None),
+            };
+            plan.handle_read(newest, body);
+            let last = plan.handle_end();
+            self.on_their_way[compactor].extend(last.map(|listed| listed.epoch));
+            *after = ENDED;
         }
     }
 }

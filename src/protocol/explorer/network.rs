@@ -4,9 +4,9 @@ use super::checks::{Checked, Violation};
 use super::process::Process;
 use super::store::Wire;
 use super::{MANY_MESSAGES, Message, Pending, World, evaluated};
+use crate::etag::ETag;
 use crate::protocol::candidate::State;
 use crate::protocol::message::{Answer, Request};
-use crate::store::ETag;
 
 impl World {
     pub(super) fn network_acts(&mut self) -> Checked {

@@ -6,10 +6,10 @@ use super::Broken;
 use super::checks::Evaluated;
 use super::store::{Name, Reply};
 use crate::epoch::Epoch;
+use crate::etag::ETag;
 use crate::protocol::candidate::{Candidate, Event, Input, Rules, State};
 use crate::protocol::find::Listing;
 use crate::protocol::message::{Answer, Ended, Nonce, Request, Write};
-use crate::store::ETag;
 
 #[derive(Debug, Clone)]
 pub(super) struct Process {

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::epoch::Epoch;
+use crate::etag::ETag;
 use crate::protocol::find::{After, Listing};
 use crate::protocol::message::{Answer, Ended, Nonce, Request, Seen};
-use crate::store::ETag;
 
 /// Who wrote something: the candidate's name, which two processes may share.
 pub(super) type Name = u8;

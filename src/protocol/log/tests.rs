@@ -15,7 +15,7 @@ fn listed(ends: Option<(u64, u64)>) -> Answer {
 }
 
 fn claim(epoch: u64, bits: u128, claim: u64, last: u64) -> Header {
-    Header { epoch: e(epoch), nonce: nonce(bits), claim, kind: Kind::Claim { last } }
+    Header { epoch: e(epoch), nonce: nonce(bits), claim, kind: Kind::Claim { last, fences: 0 } }
 }
 
 fn entry(epoch: u64, bits: u128, claim: u64) -> Header {
@@ -60,6 +60,119 @@ fn a_claim_that_is_not_the_end_is_made_anew() {
     writer.handle(listed(Some((9, 9))), nonce(0));
     writer.handle(Answer::Found(claim(3, 30, 5, 8)), nonce(0));
     assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: false }));
+}
+
+fn fence(epoch: u64, bits: u128, base: u64) -> Header {
+    Header { epoch: e(epoch), nonce: nonce(bits), claim: 0, kind: Kind::Fence { base } }
+}
+
+fn creates(writer: &Writer) -> (u64, Header) {
+    let Some(Request::Create { number, header }) = writer.request() else { panic!("{writer:?}") };
+    (number, header)
+}
+
+/// A writer of epoch 2 whose claim at 4 was refused, and that has created a fence at 6 + 2.
+fn fenced_off() -> Writer {
+    let mut writer = Writer::new(e(2), None);
+    writer.handle(listed(Some((1, 3))), nonce(0));
+    writer.handle(Answer::Found(entry(1, 1, 1)), nonce(20));
+    writer.handle(Answer::Refused, nonce(0));
+    writer.handle(Answer::Found(entry(1, 2, 1)), nonce(0));
+    writer.handle(listed(Some((3, 6))), nonce(0));
+    writer.handle(Answer::Found(entry(1, 4, 1)), nonce(21));
+    assert_eq!(creates(&writer), (8, fence(2, 21, 6)));
+    writer.handle(Answer::Created, nonce(0));
+    assert_eq!(writer.request(), Some(Request::List(After::Number(8))), "confirmed");
+    writer
+}
+
+#[test]
+fn a_writer_that_was_outrun_fences_off_ahead_and_walks_down() {
+    let mut writer = fenced_off();
+    writer.handle(listed(None), nonce(22));
+    assert_eq!(creates(&writer), (7, fence(2, 22, 6)));
+    writer.handle(Answer::Unknown, nonce(0));
+    assert_eq!(writer.request(), Some(Request::Read(7)));
+    writer.handle(Answer::Missing, nonce(0));
+    assert_eq!(creates(&writer), (7, fence(2, 22, 6)), "the very same");
+    writer.handle(Answer::Refused, nonce(0));
+    writer.handle(Answer::Found(fence(2, 22, 6)), nonce(0));
+    assert_eq!(writer.request(), Some(Request::Read(6)), "nothing was free there");
+    writer.handle(Answer::Found(entry(1, 4, 1)), nonce(23));
+    let kind = Kind::Claim { last: 6, fences: 2 };
+    assert_eq!(creates(&writer), (9, Header { epoch: e(2), nonce: nonce(23), claim: 1, kind }));
+    writer.handle(Answer::Created, nonce(0));
+    writer.handle(listed(None), nonce(0));
+    assert_eq!(writer.standing(), Some(Standing { claim: 9, last: 6, next: 10 }));
+}
+
+#[test]
+fn a_walk_ends_at_a_greater_epoch_and_begins_anew_where_the_log_was_trimmed() {
+    let mut writer = fenced_off();
+    writer.handle(listed(None), nonce(22));
+    writer.handle(Answer::Refused, nonce(0));
+    let mut other = writer.clone();
+    writer.handle(Answer::Found(claim(3, 30, 1, 6)), nonce(0));
+    assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: false }));
+    other.handle(Answer::Found(fence(2, 29, 5)), nonce(0));
+    assert_eq!(other.request(), Some(Request::Read(6)));
+    other.handle(Answer::Missing, nonce(0));
+    assert_eq!(other.request(), Some(Request::List(After::Number(7))));
+    // A fence that is not the end: others went past it, so the next is farther ahead.
+    let mut outrun = fenced_off();
+    outrun.handle(listed(Some((9, 12))), nonce(0));
+    outrun.handle(listed(Some((12, 12))), nonce(0));
+    outrun.handle(Answer::Found(entry(1, 9, 1)), nonce(24));
+    assert_eq!(creates(&outrun), (16, fence(2, 24, 12)));
+    // On the way down each fence has a nonce of its own, and none is created twice.
+    outrun.handle(Answer::Created, nonce(0));
+    outrun.handle(listed(None), nonce(25));
+    assert_eq!(creates(&outrun), (15, fence(2, 25, 12)));
+    outrun.handle(Answer::Created, nonce(26));
+    assert_eq!(creates(&outrun), (14, fence(2, 26, 12)));
+}
+
+#[test]
+fn a_walk_fills_what_another_fence_below_has_left_free() {
+    let mut writer = fenced_off();
+    writer.handle(listed(None), nonce(22));
+    writer.handle(Answer::Created, nonce(23));
+    assert_eq!(writer.request(), Some(Request::Read(6)));
+    writer.handle(Answer::Found(fence(1, 19, 3)), nonce(24));
+    assert_eq!(creates(&writer), (5, fence(2, 24, 3)));
+    writer.handle(Answer::Created, nonce(25));
+    assert_eq!(creates(&writer), (4, fence(2, 25, 3)));
+    writer.handle(Answer::Created, nonce(26));
+    writer.handle(Answer::Found(entry(1, 1, 1)), nonce(27));
+    let kind = Kind::Claim { last: 3, fences: 5 };
+    assert_eq!(creates(&writer), (9, Header { epoch: e(2), nonce: nonce(27), claim: 1, kind }));
+}
+
+#[test]
+fn a_writer_passes_the_fence_of_a_lower_epoch_alone() {
+    let late = fence(1, 19, 3);
+    let mut writer = refused(late, 5);
+    assert_eq!(creates(&writer), (6, entry(2, 21, 4)));
+    writer.handle(Answer::Created, nonce(0));
+    assert_eq!(writer.standing(), Some(Standing { claim: 4, last: 6, next: 7 }));
+    let replaced = refused(fence(2, 29, 3), 5).ended();
+    assert_eq!(replaced, Some(Ended::Replaced { maybe: false }));
+    let stale = refused(fence(3, 30, 3), 5).ended();
+    assert_eq!(stale, Some(Ended::Stale { newest: e(3), maybe: false }));
+    // Trimmed meanwhile: the newest below the fences at the end tells by whom.
+    let mut writer = refused(late, 6);
+    writer.handle(listed(Some((5, 9))), nonce(0));
+    writer.handle(Answer::Found(fence(1, 18, 6)), nonce(0));
+    writer.handle(Answer::Missing, nonce(0));
+    assert_eq!(writer.request(), Some(Request::Read(7)));
+    let mut trimmed = writer.clone();
+    writer.handle(Answer::Found(entry(3, 31, 6)), nonce(0));
+    assert_eq!(writer.ended(), Some(Ended::Stale { newest: e(3), maybe: true }));
+    // The fence's base is gone as well: the log goes on above.
+    trimmed.handle(Answer::Missing, nonce(0));
+    assert_eq!(trimmed.request(), Some(Request::Read(6)));
+    trimmed.handle(Answer::Missing, nonce(0));
+    assert_eq!(trimmed.request(), Some(Request::List(After::Number(8))));
 }
 
 #[test]
@@ -139,6 +252,16 @@ fn the_last_number_is_not_passed() {
     writer.handle(listed(Some((u64::MAX, u64::MAX))), nonce(0));
     writer.handle(Answer::Found(entry(1, 1, 1)), nonce(0));
     assert_eq!(writer.ended(), Some(Ended::Full));
+    // A claim has no room after a fence at the last number.
+    let mut writer = Writer::new(e(2), None);
+    writer.handle(listed(Some((1, u64::MAX - 3))), nonce(0));
+    writer.handle(Answer::Found(entry(1, 1, 1)), nonce(20));
+    writer.handle(Answer::Refused, nonce(0));
+    writer.handle(Answer::Found(entry(1, 2, 1)), nonce(0));
+    writer.handle(listed(Some((u64::MAX - 2, u64::MAX - 2))), nonce(0));
+    writer.handle(Answer::Found(entry(1, 2, 1)), nonce(21));
+    assert_eq!(creates(&writer).0, u64::MAX - 1);
+    assert!(matches!(creates(&writer).1.kind, Kind::Claim { fences: 0, .. }));
 }
 
 #[test]
@@ -161,6 +284,23 @@ fn a_trim_keeps_claims_and_the_newest_entry() {
     let sweep = Sweep::new(6, 12, &entry(3, 1, 8), swept).unwrap();
     assert!(sweep.is_empty());
     assert_eq!(sweep.next_claim(), None);
+}
+
+#[test]
+fn a_trim_keeps_the_fences_below_a_claim() {
+    let header = |claim, fences| Header {
+        epoch: e(3),
+        nonce: nonce(1),
+        claim,
+        kind: Kind::Claim { last: claim + 1, fences },
+    };
+    let mut sweep = Sweep::new(100, 20, &entry(3, 1, 12), Floor::default()).unwrap();
+    assert!(!sweep.handle_claim(&header(1, 11)), "more fences than there is room for");
+    assert!(sweep.handle_claim(&header(1, 3)));
+    assert!(sweep.handle_claim(&header(0, 0)));
+    let kept: Vec<u64> = (1..20).filter(|number| !sweep.deletes(*number)).collect();
+    assert_eq!(kept, [1, 9, 10, 11, 12]);
+    assert_eq!(Sweep::new(100, 20, &fence(3, 1, 12), Floor::default()), None);
 }
 
 #[test]

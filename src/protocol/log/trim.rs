@@ -1,8 +1,9 @@
-//! What a trim may delete: entries before a number, never a claim, never the newest entry.
+//! What a trim may delete: entries before a number, and fences that were passed; never a claim, the
+//! fences directly below one, or the newest entry.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use super::Header;
+use super::{Header, Kind};
 
 /// The body of the trim marker. Both numbers only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -34,23 +35,26 @@ pub struct Sweep {
     cut: u64,
     /// The newest claim that is not read yet; 0 if there is none.
     claim: u64,
-    claims: BTreeSet<u64>,
+    /// What is kept: each claim, from the first fence directly below it.
+    kept: BTreeMap<u64, u64>,
 }
 
 impl Sweep {
     /// A trim of what lies before `before`, in a log that ends with this object; the marker was
     /// read before the end was looked for. What another trim has left is deleted, too.
     ///
+    /// `header` is that of an entry or a claim: where the log ends with fences, the newest below them.
+    ///
     /// `None` if the marker is newer than the end: then the object may be a ghost, whose chain does
     /// not lead to all claims.
     pub fn new(before: u64, end: u64, header: &Header, marker: Floor) -> Option<Sweep> {
-        if marker.floor > end {
+        if marker.floor > end || header.is_fence() {
             return None;
         }
         // The newest entry stays: it is what `latest` shows, and it keeps the end in place.
         let cut = before.min(header.last_entry(end)).max(marker.floor);
         let claim = header.last_claim(end);
-        Some(Sweep { from: marker.swept, cut, claim, claims: BTreeSet::new() })
+        Some(Sweep { from: marker.swept, cut, claim, kept: BTreeMap::new() })
     }
 
     /// The number that the floor must be raised to before anything is deleted.
@@ -76,11 +80,12 @@ impl Sweep {
     /// The header of [`Sweep::next_claim`]. False, and nothing may be deleted, if it is none.
     pub fn handle_claim(&mut self, header: &Header) -> bool {
         let number = self.claim;
+        let Kind::Claim { fences, .. } = header.kind else { return false };
         // Each claim names one before it, so the chain ends.
-        if header.last_claim(number) != number || header.claim >= number {
+        let Some(first) = number.checked_sub(fences).filter(|first| header.claim < *first) else {
             return false;
-        }
-        self.claims.insert(number);
+        };
+        self.kept.insert(first, number);
         self.claim = header.claim;
         true
     }
@@ -89,6 +94,6 @@ impl Sweep {
     pub fn deletes(&self, number: u64) -> bool {
         self.next_claim().is_none()
             && (self.from..self.cut).contains(&number)
-            && !self.claims.contains(&number)
+            && self.kept.range(..=number).next_back().is_none_or(|(_, claim)| *claim < number)
     }
 }

@@ -32,6 +32,9 @@ pub(super) enum Verb {
 /// How object_store's clients begin to tell an answer that is no success.
 const STATUS: &str = "Server returned non-2xx status code: ";
 
+/// How object_store's clients tell an answer without an ETag, under whatever they were doing.
+const NO_ETAG: &str = "ETag Header missing from response";
+
 /// Codes that say that there is no such bucket, container or account.
 const NO_STORE: [&str; 5] = [
     "NoSuchBucket",
@@ -67,6 +70,10 @@ impl Asked<'_> {
             && self.verb == Verb::Replace
             && matches!(status, 0 | 404)
             && !NO_STORE.contains(&code);
+        // The status was 2xx. Whose version it is, nobody knows.
+        if without_etag(&error) {
+            return Ok(PutOutcome::Done { etag: None });
+        }
         match (refused, missing) {
             (true, _) => Ok(PutOutcome::Refused),
             (_, true) => Ok(PutOutcome::Missing),
@@ -95,6 +102,7 @@ impl Asked<'_> {
             (Error::InvalidPath { .. } | Error::UnknownConfigurationKey { .. }, _) => {
                 (Invalid, Happened::No)
             }
+            _ if without_etag(error) => (Unsupported, self.maybe()),
             _ if NO_STORE.contains(&code) => (NoSuchStore, Happened::No),
             (Error::NotFound { .. }, _) | (_, 301 | 302 | 308 | 404) => (NoSuchStore, Happened::No),
             (_, 408 | 409 | 412 | 425 | 429) => (Transient, self.maybe()),
@@ -103,7 +111,7 @@ impl Asked<'_> {
             _ => (Transient, self.maybe()),
         };
         // An earlier attempt of the client's own may have taken effect. What it never sends has no
-        // status.
+        // status. A missing ETag says the same either way.
         let unsent = matches!((kind, status), (Unsupported | Invalid, 0));
         let happened = if self.store.sent_once || unsent { happened } else { self.maybe() };
         let why = match &answer {
@@ -176,6 +184,11 @@ impl Answer {
             message => format!("{}: {}", words.trim_end(), message.trim()),
         }
     }
+}
+
+/// Whether the request succeeded, and its answer lacks the ETag.
+fn without_etag(error: &Error) -> bool {
+    chain(error).any(|error| error.to_string() == NO_ETAG)
 }
 
 /// Whether the key alone is missing, and not the bucket.

@@ -13,7 +13,8 @@ impl AnyObjectStore {
     /// `GOOGLE_APPLICATION_CREDENTIALS`, `GOOGLE_SERVICE_ACCOUNT` (a file) or
     /// `GOOGLE_SERVICE_ACCOUNT_KEY` (its text), `GOOGLE_BEARER_TOKEN`, what `gcloud auth
     /// application-default login` has left, or the machine's service account; another server from
-    /// `GOOGLE_BASE_URL` or `STORAGE_EMULATOR_HOST`.
+    /// `GOOGLE_BASE_URL`, `STORAGE_EMULATOR_HOST`, or `gcs_base_url` in the service account's key,
+    /// in this order (docs/stores.md has the settings for emulators).
     ///
     /// Otherwise as [`gcs`](AnyObjectStore::gcs).
     ///
@@ -56,13 +57,32 @@ impl AnyObjectStore {
     pub fn gcs(builder: GoogleCloudStorageBuilder) -> Result<AnyObjectStore, StoreError> {
         let bucket = setting(&builder, GoogleConfigKey::Bucket).unwrap_or_default();
         let mut name = format!("gs://{bucket}");
-        if let Some(url) = setting(&builder, GoogleConfigKey::BaseUrl) {
+        let mut builder = builder;
+        if let Some(url) = base_url(&builder) {
+            let url = url.trim_end_matches('/');
             name = format!("{name} at {url}");
+            // The client adds the slash before the bucket's name.
+            builder = builder.with_base_url(url);
         }
         let builder = builder.with_retry(no_retries()).with_http_connector(Connector);
         let store = Arc::new(builder.build().map_err(|error| unbuilt(&name, &error))?);
         Ok(AnyObjectStore::of(store.clone(), Some(store), name))
     }
+}
+
+/// The custom server, if there is one: what the client would use, which its messages leave out.
+fn base_url(builder: &GoogleCloudStorageBuilder) -> Option<String> {
+    let of = |key| setting(builder, key);
+    let of_key = || {
+        let key = match of(GoogleConfigKey::ServiceAccount) {
+            // A file that cannot be read fails when the client is built.
+            Some(path) => std::fs::read_to_string(path).ok()?,
+            None => of(GoogleConfigKey::ServiceAccountKey)?,
+        };
+        let key: serde_json::Value = serde_json::from_str(&key).ok()?;
+        key["gcs_base_url"].as_str().map(str::to_owned)
+    };
+    of(GoogleConfigKey::BaseUrl).or_else(of_key)
 }
 
 fn setting(builder: &GoogleCloudStorageBuilder, key: GoogleConfigKey) -> Option<String> {

@@ -7,8 +7,7 @@ use object_store::{ObjectMeta, ObjectStore};
 
 use super::failure::Asked;
 use super::{AnyObjectStore, ServedAt};
-use crate::listing::out_of_order;
-use crate::store::{Entry, Page, StoreError};
+use crate::store::{Entry, Page, StoreError, out_of_order};
 
 /// The most keys of one page, and what the services give in one answer.
 const MOST: usize = 1_000;
@@ -146,7 +145,93 @@ pub(super) async fn pages(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+    use std::sync::{Arc, Mutex};
+
+    use async_trait::async_trait;
+    use chrono::DateTime;
+    use object_store::list::PaginatedListResult;
+    use object_store::memory::InMemory;
+    use object_store::{Extensions, ListResult};
+
+    use super::super::failure::Verb;
     use super::*;
+
+    /// What one page was asked for: the prefix, the offset, the most keys, the token.
+    type Request = (Option<String>, Option<String>, Option<usize>, Option<String>);
+
+    /// Answers these pages, one a call; each but the last has its number for a token.
+    #[derive(Default)]
+    struct Pages {
+        left: Mutex<VecDeque<&'static [&'static str]>>,
+        asked: Mutex<Vec<Request>>,
+    }
+
+    #[async_trait]
+    impl PaginatedListStore for Pages {
+        async fn list_paginated(
+            &self,
+            prefix: Option<&str>,
+            options: PaginatedListOptions,
+        ) -> object_store::Result<PaginatedListResult> {
+            let asked = (prefix.map(str::to_owned), options.offset, options.max_keys);
+            let mut requests = self.asked.lock().unwrap();
+            requests.push((asked.0, asked.1, asked.2, options.page_token));
+            let mut left = self.left.lock().unwrap();
+            let keys = left.pop_front().expect("no more pages are asked for than there are");
+            let meta = |key: &&str| ObjectMeta {
+                location: (*key).into(),
+                last_modified: DateTime::UNIX_EPOCH,
+                size: 1,
+                e_tag: None,
+                version: None,
+            };
+            let result = ListResult {
+                common_prefixes: Vec::new(),
+                objects: keys.iter().map(meta).collect(),
+                extensions: Extensions::new(),
+            };
+            let page_token = (!left.is_empty()).then(|| requests.len().to_string());
+            Ok(PaginatedListResult { result, page_token })
+        }
+    }
+
+    /// The keys of the page, whether it is cut off, and what was asked for.
+    async fn page(
+        (prefix, after, limit): (&str, &str, usize),
+        answers: &[&'static [&'static str]],
+    ) -> (Vec<String>, bool, Vec<Request>) {
+        let store = AnyObjectStore::of(Arc::new(InMemory::new()), None, "a test".to_owned());
+        let answers =
+            Pages { left: Mutex::new(answers.iter().copied().collect()), ..Pages::default() };
+        let page = pages(&store, &answers, store.asked(Verb::List, prefix), after, limit);
+        let page = page.await.unwrap();
+        let keys = page.entries.into_iter().map(|entry| entry.key).collect();
+        (keys, page.truncated, answers.asked.into_inner().unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_page_is_asked_for_by_its_prefix_and_from_its_place() {
+        let some = |text: &str| Some(text.to_owned());
+        let (keys, truncated, asked) = page(("a/l", "", 9), &[&["a/l1", "a/l2", "a/l3"]]).await;
+        assert_eq!((keys, truncated), (vec!["a/l1".into(), "a/l2".into(), "a/l3".into()], false));
+        assert_eq!(asked, [(some("a/l"), None, Some(MOST), None)]);
+        let (keys, _, asked) = page(("", "a/l1", 9), &[&["a/l2"]]).await;
+        assert_eq!(keys, ["a/l2"]);
+        assert_eq!(asked, [(None, some("a/l1"), Some(MOST), None)]);
+    }
+
+    #[tokio::test]
+    async fn a_page_without_a_key_is_read_past_and_one_with_more_is_cut_off() {
+        let (keys, truncated, asked) = page(("a/", "a/1", 9), &[&[], &["a/1"], &["a/2"]]).await;
+        assert_eq!((keys, truncated), (vec!["a/2".to_owned()], false));
+        let tokens: Vec<_> = asked.iter().map(|asked| asked.3.as_deref()).collect();
+        assert_eq!(tokens, [None, Some("1"), Some("2")]);
+        let (keys, truncated, _) = page(("a/", "", 2), &[&["a/1", "a/2", "a/3"]]).await;
+        assert_eq!((keys.len(), truncated), (2, true));
+        let (keys, truncated, asked) = page(("a/", "", 2), &[&["a/1"], &["a/2"]]).await;
+        assert_eq!((keys.len(), truncated, asked.len()), (1, true, 1));
+    }
 
     #[test]
     fn the_stream_starts_at_a_key_that_hides_nothing() {

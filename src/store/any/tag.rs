@@ -53,6 +53,12 @@ mod tests {
         assert_eq!(encode(None, Some("17")).unwrap().as_str(), "|17");
         assert_eq!(encode(None, None), None);
         assert_eq!(encode(Some(""), Some("")), None);
+        // Of an older version, or of somebody else.
+        let decoded = decode(&ETag::new("a|b|c"));
+        assert_eq!(
+            (decoded.e_tag.as_deref(), decoded.version.as_deref()),
+            (Some("a"), Some("b|c"))
+        );
     }
 
     proptest! {

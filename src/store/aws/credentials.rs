@@ -19,7 +19,7 @@ use futures::future::{BoxFuture, Shared};
 
 use super::words::{causes, refused_by_the_machine};
 use crate::clock::{Clock as _, SystemClock};
-use crate::driver::pause;
+use crate::timer::pause;
 
 /// Credentials that say nothing of their end are fetched again after so long, as by the SDK.
 const UNLIMITED: Duration = Duration::from_secs(15 * 60);
@@ -197,7 +197,6 @@ impl From<CredentialsError> for Failed {
             error if refused_by_the_machine(&error) => Failed::None(why),
             CredentialsError::CredentialsNotLoaded(_) => Failed::None(why),
             CredentialsError::InvalidConfiguration(_) => Failed::Settings(why),
-            CredentialsError::ProviderTimedOut(_) => Failed::Provider(error.to_string()),
             _ => Failed::Provider(why),
         }
     }
@@ -273,7 +272,8 @@ mod tests {
         }
         assert_eq!(within(2, &keeper).await.as_deref(), Some("0"));
         assert_eq!(within(0, &keeper).await.as_deref(), Some("0"));
-        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        pause(Duration::from_secs(1)).await;
+        assert_eq!(asked.load(Ordering::SeqCst), 1, "nobody asks while they are young");
     }
 
     #[tokio::test(start_paused = true)]
@@ -338,6 +338,9 @@ mod tests {
         assert!(matches!(Failed::from(timed_out), Failed::Provider(why) if why == said));
         let none = Failed::from(CredentialsError::not_loaded("there are none"));
         assert!(matches!(&none, Failed::None(why) if why.contains("there are none")), "{none:?}");
+        let causeless = CredentialsError::not_loaded_no_source();
+        let said = causeless.to_string();
+        assert!(matches!(Failed::from(causeless), Failed::None(why) if why == said));
         let wrong = Failed::from(CredentialsError::invalid_configuration("a bad profile"));
         assert!(matches!(&wrong, Failed::Settings(why) if why.contains("a bad profile")));
         let other = Failed::from(CredentialsError::provider_error("it broke"));

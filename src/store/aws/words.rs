@@ -26,7 +26,8 @@ pub(in crate::store) fn not_sent(
         }
         // A service that hands out credentials is away as often as any other.
         Some(_) => (StoreErrorKind::Transient, "the credentials could not be fetched"),
-        None if causes(error).contains("region") => {
+        // S3's client says "region" and DynamoDB's "Region".
+        None if causes(error).to_lowercase().contains("region") => {
             (StoreErrorKind::Invalid, "no region: set AWS_REGION, or region in the profile")
         }
         None => (StoreErrorKind::Invalid, "the request could not be built"),
@@ -72,4 +73,68 @@ pub(in crate::store) fn causes(error: &(dyn StdError + 'static)) -> String {
         }
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_config::imds;
+    use aws_config::provider_config::ProviderConfig;
+    use aws_smithy_runtime_api::client::http::{
+        HttpConnector, HttpConnectorFuture, SharedHttpConnector, http_client_fn,
+    };
+    use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
+    use aws_smithy_runtime_api::http::StatusCode;
+    use aws_smithy_types::body::SdkBody;
+
+    use super::*;
+
+    /// A metadata service that answers with these statuses: when a token is asked for, and after.
+    #[derive(Debug, Clone, Copy)]
+    struct Metadata(u16, u16);
+
+    impl HttpConnector for Metadata {
+        fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+            let status = if request.method() == "PUT" { self.0 } else { self.1 };
+            let code = StatusCode::try_from(status).expect("a status");
+            let mut answer = HttpResponse::new(code, SdkBody::from("a-token"));
+            if status == 200 {
+                answer.headers_mut().insert("x-aws-ec2-metadata-token-ttl-seconds", "600");
+            }
+            HttpConnectorFuture::ready(Ok(answer))
+        }
+    }
+
+    #[tokio::test]
+    async fn the_machine_refuses_with_the_token_or_after_it() {
+        for (token, after, refuses) in [
+            (401, 200, true),
+            (403, 200, true),
+            (404, 200, true),
+            (200, 403, true),
+            (200, 404, true),
+            (200, 500, false),
+            (500, 200, false),
+        ] {
+            let service = SharedHttpConnector::new(Metadata(token, after));
+            let http = http_client_fn(move |_, _| service.clone());
+            let config = ProviderConfig::empty().with_http_client(http);
+            let client = imds::Client::builder().configure(&config).max_attempts(1).build();
+            let error = client.get("/latest/").await.expect_err("no answer is a success");
+            assert_eq!(refused_by_the_machine(&error), refuses, "{token} {after}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_was_not_built_names_the_region_only_if_it_is_missing() {
+        for (cause, words) in [
+            ("a region must be set when sending requests", "no region: set AWS_REGION"),
+            ("Invalid Configuration: Missing Region", "no region: set AWS_REGION"),
+            ("a header is too long", "the request could not be built"),
+        ] {
+            let error = SdkError::<TokenError, HttpResponse>::construction_failure(cause);
+            let (kind, said) = not_sent(&error);
+            assert_eq!(kind, StoreErrorKind::Invalid);
+            assert!(said.starts_with(words), "{cause}: {said}");
+        }
+    }
 }

@@ -130,8 +130,8 @@ impl Folder {
     /// The folder of this name, made if it is missing.
     pub(super) fn child_or_new(&self, name: &str) -> Result<Folder, StoreError> {
         let mut made = false;
-        // A second look, since somebody else may make it at the same time.
-        for _ in 0..2 {
+        // Looked at again, since somebody else may make it at the same time.
+        for _ in 0..3 {
             match self.child(name)? {
                 Child::Folder(folder) => {
                     if made {
@@ -151,14 +151,8 @@ impl Folder {
                 }
             }
         }
-        match self.child(name)? {
-            Child::Folder(folder) => Ok(folder),
-            _ => Err(StoreError::new(
-                StoreErrorKind::Transient,
-                Happened::No,
-                format!("{} was removed at once", self.path_of(name).display()),
-            )),
-        }
+        let why = format!("{} was removed at once", self.path_of(name).display());
+        Err(StoreError::new(StoreErrorKind::Transient, Happened::No, why))
     }
 
     /// What this name stands for, links not followed; `None` if nothing.
@@ -405,5 +399,23 @@ pub(super) fn root_failed(path: &Path, error: io::Error) -> StoreError {
         )
         .with_source(error),
         _ => failed("open or make", path, Happened::No, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+
+    use super::*;
+
+    /// A child that had the lock open would hold it.
+    #[test]
+    fn children_get_no_open_file() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let folder = Folder::root(&Root::new(dir.path().into(), Access::Owner)).expect("there");
+        for file in [folder.lock_file("lock"), folder.new_file("new")] {
+            let flags = fcntl(file.expect("opened"), FcntlArg::F_GETFD).expect("it is open");
+            assert!(FdFlag::from_bits_retain(flags).contains(FdFlag::FD_CLOEXEC));
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use chrono::{DateTime, Utc};
+
 use super::folder::{Folder, Hint, Named, Root, Way, work_folder};
 use super::lock::Locked;
 use super::write::last_modified;
@@ -62,6 +64,25 @@ const MOST_WALKS: usize = 8;
 /// The dates of a file system may stand still for as long as this.
 const TICK: chrono::TimeDelta = chrono::TimeDelta::milliseconds(20);
 
+/// Walks until nothing was modified since well before the walk, so many times at most.
+fn until_quiet(
+    most: usize,
+    now: impl Fn() -> DateTime<Utc>,
+    modified: impl Fn() -> Option<DateTime<Utc>>,
+    mut walk: impl FnMut() -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    for _ in 0..most {
+        let (start, before) = (now(), modified());
+        walk()?;
+        if before.is_some_and(|before| start.signed_duration_since(before) > TICK)
+            && modified() == before
+        {
+            break;
+        }
+    }
+    Ok(())
+}
+
 impl Keys<'_> {
     /// Walks the folder. Without the lock, once more if it changed meanwhile: a file that is
     /// replaced during one walk is seen by another.
@@ -71,18 +92,16 @@ impl Keys<'_> {
         folder: &Folder,
         folders: &mut Vec<String>,
     ) -> Result<(), StoreError> {
-        let known = folders.len();
-        for _ in 0..MOST_WALKS {
-            let (start, before) = (clock::wall_clock(), last_modified(folder.file()));
-            folders.truncate(known);
-            self.walk(path, folder, folders)?;
-            let quiet = before.is_some_and(|before| start.signed_duration_since(before) > TICK)
-                && last_modified(folder.file()) == before;
-            if !self.alone || quiet {
-                break;
-            }
-        }
-        Ok(())
+        let (known, walks) = (folders.len(), if self.alone { MOST_WALKS } else { 1 });
+        until_quiet(
+            walks,
+            clock::wall_clock,
+            || last_modified(folder.file()),
+            || {
+                folders.truncate(known);
+                self.walk(path, folder, folders)
+            },
+        )
     }
 
     fn walk(
@@ -132,6 +151,8 @@ impl Keys<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     fn page<'a>(prefix: &'a str, after: &'a str, kept: &[&str]) -> Keys<'a> {
@@ -163,5 +184,40 @@ mod tests {
             assert_eq!(full.wants(key), wants, "{key}");
         }
         assert!(page("", "a", &["b"]).wants("z"), "there is room");
+    }
+
+    /// How often a folder is walked that is modified before each of the first walks, and whose age
+    /// is this when it is not.
+    fn walks(modified_before: usize, age: chrono::TimeDelta) -> usize {
+        let (start, walks) = (clock::wall_clock(), Cell::new(0));
+        let modified = || {
+            let times = i32::try_from(walks.get().min(modified_before)).expect("few");
+            Some(start - age + TICK * times)
+        };
+        // Looked at after each walk, so that a walk during which it was modified shows.
+        let now = || start + TICK * i32::try_from(walks.get()).expect("few");
+        until_quiet(MOST_WALKS, now, modified, || {
+            walks.set(walks.get() + 1);
+            Ok(())
+        })
+        .expect("no walk fails");
+        walks.get()
+    }
+
+    #[test]
+    fn a_folder_is_walked_again_while_it_changes_and_while_its_date_may_stand_still() {
+        let nanosecond = chrono::TimeDelta::nanoseconds(1);
+        assert_eq!(walks(0, TICK + nanosecond), 1, "quiet");
+        assert_eq!(walks(0, TICK), 2, "quiet from the second walk on");
+        assert_eq!(walks(1, TICK * 9), 2, "modified during the first");
+        assert_eq!(walks(3, TICK * 9), 4);
+        assert_eq!(walks(99, TICK * 9), MOST_WALKS);
+        let unknown = Cell::new(0);
+        let walk = || {
+            unknown.set(unknown.get() + 1);
+            Ok(())
+        };
+        until_quiet(MOST_WALKS, clock::wall_clock, || None, walk).expect("no walk fails");
+        assert_eq!(unknown.get(), MOST_WALKS, "of a folder without a date");
     }
 }

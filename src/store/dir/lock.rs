@@ -57,7 +57,7 @@ impl Turn {
         };
         let (mut holders, waited) =
             next.wait_timeout_while(holders, limit, busy).unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() && busy(&mut holders) {
+        if waited.timed_out() {
             return None;
         }
         match mode {

@@ -25,6 +25,8 @@ use crate::store::{ETag, Happened, StoreErrorKind};
 enum Fate {
     Works,
     Fails,
+    /// The file system says this, and nothing is lost.
+    Says(Errno),
     /// The process dies before it.
     Dies,
 }
@@ -61,6 +63,7 @@ pub(super) fn sync(path: &Path) -> Option<io::Result<()>> {
             with_disk(|disk| disk.forget(path));
             Err(Errno::EIO.into())
         }
+        Fate::Says(errno) => Err(errno.into()),
         Fate::Works => {
             with_disk(|disk| disk.keep(path));
             Ok(())
@@ -295,6 +298,22 @@ fn a_write_that_changed_nothing_leaves_an_older_mark() {
     scene.is_on_the_disk("a", "it was read");
 }
 
+/// The folder is removed by hand while the draft is written, so the rename fails.
+#[test]
+fn a_write_that_certainly_failed_leaves_no_mark() {
+    let scene = Scene::new();
+    let folder = scene.root.path.join("app");
+    scene.fates(move |path| {
+        if !path.is_dir() {
+            fs::remove_dir(&folder).expect("it was made");
+        }
+        Fate::Works
+    });
+    let error = scene.put("app/a", "one", None).expect("alive").expect_err("no folder");
+    assert!(error.to_string().contains("cannot rename a new file"), "{error}");
+    assert_eq!((error.happened(), marks(&scene)), (Happened::No, 0));
+}
+
 #[test]
 fn a_removal_that_fails_leaves_the_mark() {
     let scene = Scene::new();
@@ -399,4 +418,18 @@ fn whatever_is_answered_survives_a_power_loss() {
         }
     }
     assert!(shown > 1_000 && settled > 100, "{shown} shown, {settled} settled");
+}
+
+/// Some have no syncs of folders, and where nothing can be written nothing was.
+#[test]
+fn what_a_file_system_cannot_sync_is_no_failure() {
+    let scene = Scene::new();
+    let open = |errno| {
+        scene.fates(move |_| Fate::Says(errno));
+        super::DirStore::open(scene.dir.path())
+    };
+    open(Errno::EINVAL).expect("it does so on its own");
+    open(Errno::EROFS).expect("nobody can have made it a moment ago");
+    let error = open(Errno::ENOSPC).expect_err("it may vanish");
+    assert_eq!(error.happened(), Happened::No, "{error}");
 }

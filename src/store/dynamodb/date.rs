@@ -1,28 +1,66 @@
 //! DynamoDB's clock, as this process last heard it. Items have no date of their own.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
 use crate::clock::{Clock, Moment, SystemClock};
 
-/// The last `Date` of an answer, and what has passed since its request was *sent*, by whichever of
-/// the clocks shows the most.
+/// The store's clock by two bounds.
+///
+/// Upper bound: the last `Date`, and what has passed since its request was *sent*, by whichever of
+/// the clocks shows the most. Lower bound: the greatest date that any answer has named, and what has
+/// passed since that answer was *read*, by whichever of the clocks shows the least. A write notes the
+/// later of the two.
 ///
 /// So the date of a write is DynamoDB's, not this machine's, and not earlier than the moment before
 /// it was sent, but for the second that `Date` is cut to: an object never looks older than the lease
 /// that its record began, however long an answer took, the process was stopped, or the machine
-/// suspended or paused. It may look younger, by as long as the answer took.
+/// suspended or paused. An answer of a server whose clock is behind sets nothing back. An object may
+/// look younger, by as long as the answer took.
 ///
 /// A pause that no clock shows makes the date old, and the lease of this process too long as
 /// well: nobody is protected from that.
 #[derive(Debug, Default)]
-pub(super) struct StoreDate(Mutex<Option<Heard>>);
+pub(super) struct StoreDate(Mutex<Option<Bounds>>);
 
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    /// The last date, and when its request was sent.
+    last: Heard,
+    /// The greatest date, and when its answer was read.
+    greatest: Heard,
+}
+
+/// A date of the store, and the moment from which its age counts.
 #[derive(Debug, Clone, Copy)]
 struct Heard {
     date: DateTime<Utc>,
-    sent: Moment,
+    since: Moment,
+}
+
+impl Heard {
+    fn at_most(self, now: Moment) -> DateTime<Utc> {
+        let [boot, raw, wall] = self.passed(now);
+        self.plus(boot.max(raw).max(wall))
+    }
+
+    fn at_least(self, now: Moment) -> DateTime<Utc> {
+        let [boot, raw, wall] = self.passed(now);
+        self.plus(boot.min(raw).min(wall))
+    }
+
+    fn passed(self, now: Moment) -> [Duration; 3] {
+        let Moment { boot, raw, wall } = self.since;
+        [(now.boot, boot), (now.raw, raw), (now.wall, wall)]
+            .map(|(now, since)| now.saturating_sub(since))
+    }
+
+    fn plus(self, passed: Duration) -> DateTime<Utc> {
+        let passed = chrono::Duration::from_std(passed).ok();
+        passed.and_then(|passed| self.date.checked_add_signed(passed)).unwrap_or(self.date)
+    }
 }
 
 impl StoreDate {
@@ -31,13 +69,28 @@ impl StoreDate {
         SystemClock.now()
     }
 
-    /// Takes note of an answer to a request that was sent at that moment or later. Returns the date
-    /// that DynamoDB's clock had reached when it answered: that of the answer, as nothing may look
-    /// older in it than it was.
+    /// Takes note of an answer that was just read, to a request that was sent at that moment or
+    /// later. Returns its date: that alone bounds DynamoDB's clock at this answer.
     pub(super) fn heard(&self, date: Option<DateTime<Utc>>, sent: Moment) -> Option<DateTime<Utc>> {
-        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *heard = date.map(|date| Heard { date, sent }).or(*heard);
-        heard.map(|heard| heard.date)
+        self.heard_at(date, sent, SystemClock.now())
+    }
+
+    fn heard_at(
+        &self,
+        date: Option<DateTime<Utc>>,
+        sent: Moment,
+        read: Moment,
+    ) -> Option<DateTime<Utc>> {
+        let mut bounds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(date) = date {
+            let heard = Heard { date, since: read };
+            let greatest = match *bounds {
+                Some(Bounds { greatest, .. }) if greatest.at_least(read) > date => greatest,
+                _ => heard,
+            };
+            *bounds = Some(Bounds { last: Heard { date, since: sent }, greatest });
+        }
+        date
     }
 
     /// For a write: now, or a little later; `None` before the first answer.
@@ -46,18 +99,13 @@ impl StoreDate {
     }
 
     fn at(&self, now: Moment) -> Option<DateTime<Utc>> {
-        let heard = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
-        let Moment { boot, raw, wall } = heard.sent;
-        let passed = now.boot.saturating_sub(boot).max(now.raw.saturating_sub(raw));
-        let passed = passed.max(now.wall.saturating_sub(wall));
-        heard.date.checked_add_signed(chrono::Duration::from_std(passed).ok()?)
+        let bounds = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        Some(bounds.last.at_most(now).max(bounds.greatest.at_least(now)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn moment(boot: u64, wall: u64) -> Moment {
@@ -73,8 +121,8 @@ mod tests {
     fn the_date_is_the_stores_and_goes_on() {
         let heard = StoreDate::default();
         assert_eq!(heard.now(), None);
-        assert_eq!(heard.heard(date(0), moment(100, 5_000)), date(0));
-        assert_eq!(heard.heard(None, moment(200, 5_100)), date(0));
+        assert_eq!(heard.heard_at(date(0), moment(100, 5_000), moment(100, 5_000)), date(0));
+        assert_eq!(heard.heard_at(None, moment(200, 5_100), moment(200, 5_100)), None);
         assert_eq!(heard.at(moment(107, 5_007)), date(7));
     }
 
@@ -83,15 +131,61 @@ mod tests {
     #[test]
     fn regression_an_answer_that_was_read_late_makes_no_old_dates() {
         let heard = StoreDate::default();
-        heard.heard(date(0), moment(100, 5_000));
+        heard.heard_at(date(0), moment(100, 5_000), moment(100, 5_000));
         assert_eq!(heard.at(moment(140, 5_040)), date(40));
     }
 
     #[test]
     fn regression_a_pause_that_one_clock_does_not_show_makes_no_old_dates() {
         let heard = StoreDate::default();
-        heard.heard(date(0), moment(100, 5_000));
+        heard.heard_at(date(0), moment(100, 5_000), moment(100, 5_000));
         assert_eq!(heard.at(moment(101, 5_060)), date(60), "the boot clock stood still");
         assert_eq!(heard.at(moment(160, 4_000)), date(60), "the wall clock went back");
+    }
+
+    /// Servers whose clocks differ by 3 s answer by turns. What the faster has named has passed.
+    #[test]
+    fn regression_an_answer_of_a_server_that_is_behind_sets_nothing_back() {
+        let heard = StoreDate::default();
+        heard.heard_at(date(10), moment(100, 5_000), moment(101, 5_001));
+        assert_eq!(heard.heard_at(date(8), moment(101, 5_001), moment(101, 5_001)), date(8));
+        assert_eq!(heard.at(moment(101, 5_001)), date(10));
+        assert_eq!(heard.at(moment(105, 5_005)), date(14), "it goes on from there");
+        heard.heard_at(date(20), moment(110, 5_010), moment(110, 5_010));
+        assert_eq!(heard.at(moment(110, 5_010)), date(20));
+        heard.heard_at(date(15), moment(110, 5_010), moment(110, 5_010));
+        assert_eq!(heard.at(moment(110, 5_010)), date(20), "the greatest of all");
+    }
+
+    /// The wall clock was set an hour forward: dates are late until the next answer, not for ever.
+    #[test]
+    fn a_step_of_the_wall_clock_is_forgotten_with_the_next_answer() {
+        let heard = StoreDate::default();
+        heard.heard_at(date(0), moment(100, 5_000), moment(100, 5_000));
+        assert_eq!(heard.at(moment(101, 8_601)), date(3_601));
+        heard.heard_at(date(2), moment(102, 8_602), moment(102, 8_602));
+        assert_eq!(heard.at(moment(103, 8_603)), date(3));
+    }
+
+    /// However long each answer takes, on the way there or back, no write is dated before its
+    /// sending, but for the second that dates are cut to.
+    #[test]
+    fn no_latency_makes_old_dates() {
+        let mut random = fastrand::Rng::with_seed(13);
+        let heard = StoreDate::default();
+        let mut now = Duration::from_secs(100);
+        let at = |boot: Duration| Moment { boot, raw: boot, wall: boot };
+        let true_date = |boot: Duration| DateTime::UNIX_EPOCH + boot + Duration::from_millis(321);
+        for _ in 0..10_000 {
+            let sent = now;
+            let mut pass = || Duration::from_millis(random.u64(..40_000));
+            let served = sent + pass();
+            now = served + pass();
+            let cut = DateTime::from_timestamp(true_date(served).timestamp(), 0);
+            heard.heard_at(cut, at(sent), at(now));
+            now += pass();
+            let written = heard.at(at(now)).expect("heard");
+            assert!(written + Duration::from_secs(1) > true_date(now), "{written} at {now:?}");
+        }
     }
 }

@@ -215,3 +215,49 @@ impl<'a> Asked<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_dynamodb::operation::get_item::GetItemError;
+    use aws_smithy_runtime_api::http::StatusCode;
+    use aws_smithy_types::body::SdkBody;
+
+    use super::*;
+
+    fn store() -> DynamoStore {
+        let settings = aws_sdk_dynamodb::Config::builder().behavior_version_latest().build();
+        DynamoStore::new(aws_sdk_dynamodb::Client::from_conf(settings), "table")
+    }
+
+    #[test]
+    fn each_answer_has_its_meaning() {
+        use StoreErrorKind::{AccessDenied, Invalid, Transient, Unsupported};
+        let store = store();
+        let invalid_signature = "InvalidSignatureException";
+        for (status, code, said, kind, words) in [
+            (400, "ResourceInUseException", "", Transient, "being changed"),
+            (400, invalid_signature, "Signature expired: 20261122T1", Invalid, "clock"),
+            (400, invalid_signature, "does not match", AccessDenied, "check the credentials"),
+            (404, "", "", Unsupported, WRONG_SERVICE),
+            (405, "", "", Unsupported, WRONG_SERVICE),
+            (401, "", "", AccessDenied, "dynamodb:PutItem"),
+            (400, "", "", Invalid, ""),
+        ] {
+            let (meant, happened, advice) =
+                Asked::of(&store, Verb::Create, "a/b").meaning(status, code, said);
+            assert_eq!((meant, happened), (kind, Happened::No), "{status} {code} {said}");
+            assert!(advice.contains(words), "{status} {code}: {advice}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_read_is_no_broken_connection() {
+        let status = StatusCode::try_from(200).expect("a status");
+        let raw = HttpResponse::new(status, SdkBody::from("{"));
+        let error = SdkError::<GetItemError, HttpResponse>::response_error("no JSON", raw);
+        let (store, seen) = (store(), Witness::default());
+        let error = Asked::of(&store, Verb::Create, "a/b").failed(&error, &seen);
+        assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Transient, Happened::Maybe));
+        assert!(error.to_string().contains("broke off or made no sense"), "{error}");
+    }
+}

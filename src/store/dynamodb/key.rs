@@ -95,5 +95,6 @@ mod tests {
         assert!(Place::of_key(&long).is_err());
         assert!(Place::of_key(&long[..long.len() - 1]).is_ok());
         assert!(Place::of_key(&format!("{}/a", "x".repeat(2_049))).is_err());
+        assert!(Place::of_key(&format!("{}/a", "x".repeat(2_048))).is_ok());
     }
 }

@@ -143,3 +143,31 @@ fn keys(asked: Asked<'_>) -> Result<Vec<KeySchemaElement>, StoreError> {
     let keys = keys.into_iter().map(key).collect::<Result<_, _>>();
     keys.map_err(|error| asked.invalid(&error.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An index brings attributes of its own, in any order.
+    #[test]
+    fn each_key_has_the_type_of_its_own_attribute() {
+        let attribute = |name: &str, kind| {
+            AttributeDefinition::builder()
+                .attribute_name(name)
+                .attribute_type(kind)
+                .build()
+                .unwrap()
+        };
+        let key = |name: &str, role| {
+            KeySchemaElement::builder().attribute_name(name).key_type(role).build().unwrap()
+        };
+        let table = TableDescription::builder()
+            .attribute_definitions(attribute("age", ScalarAttributeType::N))
+            .attribute_definitions(attribute(NAME, ScalarAttributeType::S))
+            .attribute_definitions(attribute(PREFIX, ScalarAttributeType::B))
+            .key_schema(key(NAME, KeyType::Range))
+            .key_schema(key(PREFIX, KeyType::Hash))
+            .build();
+        assert_eq!(describe_keys(&table), [(PREFIX, "HASH", "B"), (NAME, "RANGE", "S")]);
+    }
+}

@@ -4,7 +4,7 @@ use aws_config::Region;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::{RequestChecksumCalculation, ResponseChecksumValidation};
 
-use crate::store::aws::{Keeper, load, setting};
+use crate::store::aws::{Keeper, load, setting, with_final_slash};
 
 /// A client by the environment's settings, the custom endpoint among them, and who keeps its
 /// credentials.
@@ -13,7 +13,8 @@ pub(super) async fn from_env() -> (Client, Option<String>, Option<Keeper>) {
     let endpoint = setting(&config, "S3", "AWS_ENDPOINT_URL", "endpoint_url")
         .or_else(|| config.endpoint_url().map(str::to_owned));
     let mut builder = aws_sdk_s3::config::Builder::from(&config);
-    if endpoint.is_some() {
+    if let Some(endpoint) = &endpoint {
+        builder = builder.endpoint_url(with_final_slash(endpoint));
         // Few other stores answer to bucket names in the host name or know the newer checksums,
         // and none has regions that mean anything.
         builder = builder.force_path_style(true);

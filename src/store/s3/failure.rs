@@ -328,6 +328,20 @@ mod tests {
 
     use super::*;
 
+    /// It speaks of the credentials, or of the region that they are for.
+    #[test]
+    fn a_malformed_authorization_is_told_by_whether_a_region_is_named() {
+        let settings = aws_sdk_s3::Config::builder().behavior_version_latest().build();
+        let store = S3Store::new(aws_sdk_s3::Client::from_conf(settings), "box");
+        let meaning =
+            |region| Asked::get(&store, "k").meaning(400, "AuthorizationHeaderMalformed", region);
+        let (kind, _, advice) = meaning(None);
+        assert_eq!(kind, StoreErrorKind::AccessDenied, "{advice}");
+        let (kind, _, advice) = meaning(Some("eu-west-3"));
+        assert_eq!(kind, StoreErrorKind::NoSuchStore, "{advice}");
+        assert!(advice.contains("AWS_REGION=eu-west-3"), "{advice}");
+    }
+
     #[test]
     fn the_region_is_read_from_the_header_or_the_body() {
         let status = StatusCode::try_from(400).unwrap();

@@ -87,9 +87,7 @@ async fn judge(
         match outcome {
             Ok(PutOutcome::Done { etag }) => winners.push((writer, etag)),
             Ok(PutOutcome::Refused) => refused += 1,
-            Ok(PutOutcome::Missing) => {
-                check.fail(format_args!("round {round}: missing for writer {writer}"));
-            }
+            Ok(other) => check.fail(format_args!("round {round}, writer {writer}: {other:?}")),
             Err(error) if error.kind() == StoreErrorKind::Transient => {
                 if error.happened() == Happened::Maybe {
                     unknown.insert(writer);

@@ -272,6 +272,11 @@ async fn with_fault(
             shared.held.send_modify(|held| *held -= 1);
             apply(&parts, body)
         }
+        Some(Fault::NoEtag) => {
+            let mut answer = apply(&parts, body);
+            answer.headers_mut().remove(http::header::ETAG);
+            answer
+        }
         Some(other) => panic!("this server has no fault {other:?}"),
     })
 }

@@ -137,6 +137,7 @@ async fn with_fault(
         Fault::ErrorBefore => error(500, "InternalError"),
         Fault::CutBefore => return Err(cut()),
         Fault::Html => page(),
+        Fault::Text => answer(200, "text/plain", "try again later".to_owned()),
         Fault::ErrorBody => error(200, "InternalError"),
         Fault::WrongRegion(region) => {
             let mut answer = error(301, "PermanentRedirect");

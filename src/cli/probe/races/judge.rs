@@ -84,7 +84,7 @@ pub(super) fn judge(
             Ok(PutOutcome::Done { etag }) => winners.push((writer, etag)),
             Ok(PutOutcome::Refused) => refused += 1,
             Ok(PutOutcome::Missing) => missing += 1,
-            Err(_) => {}
+            _ => {}
         }
     }
     let writers = told.len();

@@ -1,0 +1,181 @@
+//! Progress: a writer opens the log within a bounded number of its own requests, however an older
+//! one appends meanwhile, as long as the store answers both at rates that differ by a bounded factor.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use stateright::{Checker, Model, Property};
+use tenure::protocol::find::{After, Listing};
+use tenure::protocol::log::{Answer, Ended, Header, Request, Writer};
+use tenure::protocol::message::Nonce;
+
+use super::world::{epoch, numbers};
+
+#[derive(Debug, Clone)]
+struct Race {
+    /// How many requests of the older writer come before each of the newer.
+    faster: u8,
+    /// The bound.
+    within: u16,
+    /// Forgets at each look for the end how often it was outrun, so it never fences off ahead.
+    broken: bool,
+    /// The greatest number of requests seen.
+    most: Arc<AtomicU16>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct World {
+    objects: BTreeMap<u64, Header>,
+    older: Writer,
+    newer: Writer,
+    /// Requests of the newer.
+    sent: u16,
+    /// Requests of the older since the newer's last.
+    since: u8,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Action {
+    Older,
+    Newer,
+}
+
+impl World {
+    /// One that no object has: no create is lost here, so one that was refused leaves none behind.
+    fn nonce(&self, writer: u64) -> Nonce {
+        let own = self.objects.values().filter(|it| it.epoch == epoch(writer)).count();
+        Nonce::from_bits(u128::from(writer) * 1_000 + own as u128)
+    }
+
+    fn answer(&mut self, request: Request) -> Answer {
+        match request {
+            Request::List(After::Number(after)) => {
+                let mut above = self.objects.range(after + 1..).map(|(number, _)| *number);
+                let least = above.next();
+                let greatest = above.next_back().or(least);
+                let epochs = least.map(numbers).zip(greatest.map(numbers));
+                Answer::Listed(Listing { epochs, rest: None })
+            }
+            Request::List(After::Key(_)) => unreachable!("no page ends with a foreign key"),
+            Request::Read(number) => {
+                self.objects.get(&number).map_or(Answer::Missing, |it| Answer::Found(*it))
+            }
+            Request::Create { number, .. } if self.objects.contains_key(&number) => Answer::Refused,
+            Request::Create { number, header } => {
+                self.objects.insert(number, header);
+                Answer::Created
+            }
+            Request::Floor => Answer::Floor(0),
+        }
+    }
+
+    /// Appends as fast as it can.
+    fn older(&mut self) {
+        self.older.append(self.nonce(1));
+        let Some(request) = self.older.request() else { return };
+        let answer = self.answer(request);
+        let fresh = self.nonce(1);
+        self.older.handle(answer, fresh);
+    }
+
+    fn newer(&mut self) {
+        let Some(request) = self.newer.request() else { return };
+        let answer = self.answer(request);
+        let fresh = self.nonce(2);
+        self.newer.handle(answer, fresh);
+        self.sent += 1;
+    }
+}
+
+impl Model for Race {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        let mut world = World {
+            objects: BTreeMap::new(),
+            older: Writer::new(epoch(1), None),
+            newer: Writer::new(epoch(2), None),
+            sent: 0,
+            since: 0,
+        };
+        while world.older.standing().is_none() {
+            world.older();
+        }
+        vec![world]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        if world.newer.standing().is_some() || world.sent > self.within {
+            return;
+        }
+        actions.push(Action::Newer);
+        if world.since < self.faster && world.older.ended().is_none() {
+            actions.push(Action::Older);
+        }
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        let mut world = world.clone();
+        match action {
+            Action::Older => {
+                world.older();
+                world.since += 1;
+            }
+            Action::Newer => {
+                world.newer();
+                world.since = 0;
+                if self.broken && matches!(world.newer.request(), Some(Request::List(_))) {
+                    let confirming = world.objects.values().any(|it| it.epoch == epoch(2));
+                    if !confirming {
+                        world.newer = Writer::new(epoch(2), None);
+                    }
+                }
+            }
+        }
+        Some(world)
+    }
+
+    fn properties(&self) -> Vec<Property<Race>> {
+        vec![
+            Property::<Race>::always("opens in time", |race, world| {
+                race.most.fetch_max(world.sent, Ordering::Relaxed);
+                world.sent <= race.within
+            }),
+            Property::<Race>::always("no other end", |_, world| {
+                let older = world.older.ended();
+                world.newer.ended().is_none()
+                    && matches!(older, None | Some(Ended::Stale { maybe: false, .. }))
+            }),
+            Property::<Race>::sometimes("opens", |_, world| world.newer.standing().is_some()),
+        ]
+    }
+}
+
+/// The bound of docs/protocol.md section 8: four requests for each try that is refused, and the walk.
+fn bound(faster: u8) -> u16 {
+    let ahead = (2 * u16::from(faster) + 1).next_power_of_two();
+    ahead + 4 * u16::try_from(ahead.ilog2()).expect("it is below 16") + 6
+}
+
+#[test]
+fn a_writer_opens_within_a_bounded_number_of_its_own_requests() {
+    for faster in [1, 2, 3, 4] {
+        let within = bound(faster);
+        let race = Race { faster, within, broken: false, most: Arc::default() };
+        let most = Arc::clone(&race.most);
+        let checker = race.checker().threads(2).spawn_dfs().join();
+        let (states, most) = (checker.unique_state_count(), most.load(Ordering::Relaxed));
+        println!("{faster} to 1: at most {most} requests; unique states: {states}");
+        checker.assert_properties();
+    }
+}
+
+/// What it was: each claim comes too late.
+#[test]
+fn broken_opening_that_never_fences_off_ahead() {
+    let race = Race { faster: 1, within: 40, broken: true, most: Arc::default() };
+    let checker = race.checker().spawn_dfs().join();
+    assert!(checker.discovery("opens in time").is_some(), "it opened all the same");
+}

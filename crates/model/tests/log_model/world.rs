@@ -1,0 +1,326 @@
+//! What is explored: writers, trims and a reader around one row of objects; what may go wrong; and
+//! what must hold.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use stateright::{Model, Property};
+use tenure::Epoch;
+use tenure::protocol::log::{Ended, Floor, Header, Kind, Sweep, Writer};
+use tenure::protocol::message::Nonce;
+
+/// How often each may happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Budget {
+    /// Creates whose answer is lost: before, after, or long before they take effect.
+    pub unknown: u8,
+    /// Creates that take effect once more, later.
+    pub twice: u8,
+    pub trims: u8,
+    pub reads: u8,
+    /// For each writer.
+    pub appends: u8,
+}
+
+/// A rule of the log, broken from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Broken {
+    Nothing,
+    TrimsClaims,
+    TrimsNewest,
+    TrimsFences,
+    FillsNothing,
+    NoConfirm,
+    ForgetsUnknown,
+    ReadsWithoutFloor,
+    ReadsFloorFirst,
+    RaisesFloorLast,
+    NoFloorAtRefusal,
+}
+
+#[derive(Debug, Clone)]
+pub struct Log {
+    /// Of the writers, in any order.
+    pub epochs: Vec<u64>,
+    pub budget: Budget,
+    /// How many numbers of the log are explored.
+    pub longest: usize,
+    pub broken: Broken,
+    pub always: Vec<&'static str>,
+    pub sometimes: Vec<&'static str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct World {
+    pub objects: BTreeMap<u64, Header>,
+    /// What was the first to lie at each number: the log, as it truly is.
+    pub first: BTreeMap<u64, Header>,
+    pub marker: Floor,
+    pub writers: Vec<OneWriter>,
+    /// Creates that may still take effect.
+    pub limbo: Vec<(u64, Header)>,
+    pub trims: Vec<Trim>,
+    pub reader: Reader,
+    pub left: Budget,
+    /// The names of what was broken on the way here.
+    pub violated: Vec<&'static str>,
+    /// Nonces of appends that were told not to be in the log.
+    pub refused: Vec<Nonce>,
+    /// A number was filled a second time.
+    pub ghost: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct OneWriter {
+    pub machine: Writer,
+    /// The append under way.
+    pub append: Option<Nonce>,
+    pub opened: bool,
+    pub appends_left: u8,
+    /// How many nonces it has drawn.
+    pub drawn: u8,
+    /// What is broken in [`Broken::ForgetsUnknown`]: another object is sent in its place.
+    pub other: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Trim {
+    Marked { marker: Floor },
+    Listed { marker: Floor, end: u64 },
+    Chained { sweep: Sweep, end: u64 },
+    Deleting { sweep: Sweep, end: u64 },
+    Done,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Reader {
+    Idle,
+    /// [`Broken::ReadsFloorFirst`].
+    FloorRead(u64),
+    HasRead(u64, Header),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// The writer's request is carried out and answered.
+    Step(usize),
+    /// Its create is carried out, or not at all, or later; the answer is lost.
+    AnswerLost(usize),
+    RequestLost(usize),
+    Late(usize),
+    /// Its create is carried out, and once more later.
+    Twice(usize),
+    Lands(usize),
+    Append(usize),
+    TrimBegins,
+    TrimGoesOn(usize),
+    Deletes(usize, u64),
+    Reads(u64),
+    ReadsFloor,
+}
+
+impl World {
+    pub fn require(&mut self, name: &'static str, holds: bool) {
+        if !holds && !self.violated.contains(&name) {
+            self.violated.push(name);
+            self.violated.sort_unstable();
+        }
+    }
+
+    pub fn end(&self) -> u64 {
+        self.objects.last_key_value().map_or(0, |(number, _)| *number)
+    }
+
+    /// The store carries out a create.
+    pub fn create(&mut self, number: u64, header: Header) -> bool {
+        if self.objects.contains_key(&number) {
+            return false;
+        }
+        self.objects.insert(number, header);
+        if self.first.contains_key(&number) {
+            self.ghost = true;
+            return true;
+        }
+        if header.is_fence() {
+            self.first.insert(number, header);
+            return true;
+        }
+        // Fences apart, the log grows at its end alone, without gaps, epochs never go back, and only
+        // the newest writer appends.
+        let before = self.newest();
+        let below = before.map_or(0, |(last, _)| last);
+        let dense = below < number && (1..number).all(|number| self.first.contains_key(&number));
+        let epochs = before.is_none_or(|(_, last)| last.epoch <= header.epoch);
+        let claim = before.map_or(0, |(last, header)| header.last_claim(last));
+        let own = match header.kind {
+            Kind::Claim { last, fences } => {
+                header.claim == claim
+                    && last == before.map_or(0, |(last, header)| header.last_entry(last))
+                    && fences == number - 1 - below
+            }
+            Kind::Entry => header.claim == claim && claim > 0,
+            Kind::Fence { .. } => false,
+        };
+        self.require("serial", dense && epochs && own);
+        let opened = self.writers.iter().filter(|writer| writer.opened);
+        let newest = opened.map(|writer| writer.machine.epoch()).max();
+        self.require("fenced", newest.is_none_or(|newest| newest <= header.epoch));
+        self.require("refused", !self.refused.contains(&header.nonce));
+        self.first.insert(number, header);
+        true
+    }
+
+    /// The newest entry or claim, trimmed or not.
+    pub fn newest(&self) -> Option<(u64, Header)> {
+        let mut downwards = self.first.iter().rev();
+        downwards.find(|(_, it)| !it.is_fence()).map(|(number, it)| (*number, *it))
+    }
+
+    /// The store deletes.
+    pub fn delete(&mut self, number: u64) {
+        let mut above = self.first.range(number + 1..).map(|(_, header)| header);
+        // Of fences, those that a writer has passed may be deleted.
+        let passed = above.find(|it| !it.is_fence()).is_some_and(|it| it.kind == Kind::Entry);
+        let guards = self.first.get(&number).is_some_and(|first| {
+            let guards = match first.kind {
+                Kind::Entry => false,
+                Kind::Claim { .. } => true,
+                Kind::Fence { .. } => !passed,
+            };
+            guards && self.objects.get(&number) == Some(first)
+        });
+        let last = self.newest().map(|(number, header)| header.last_entry(number));
+        self.require("kept", !guards && number != self.end() && Some(number) != last);
+        self.objects.remove(&number);
+    }
+
+    /// After a writer has handled an answer: what it believes now.
+    pub fn judge(&mut self, writer: usize) {
+        let OneWriter { machine, append, opened, other, .. } = self.writers[writer].clone();
+        if let Some(standing) = machine.standing() {
+            if let Some(nonce) = append {
+                let sent = if other { another(nonce) } else { nonce };
+                let holds = self.first.get(&standing.last).is_some_and(|it| it.nonce == sent);
+                self.require("believed", holds);
+            }
+            if !opened {
+                let claim = self.first.get(&standing.claim);
+                let holds = claim.is_some() && claim == self.objects.get(&standing.claim);
+                self.require(
+                    "opened",
+                    holds && claim.is_some_and(|it| it.epoch == machine.epoch()),
+                );
+                self.writers[writer].opened = true;
+            }
+            self.writers[writer].append = None;
+            self.writers[writer].other = false;
+        }
+        match machine.ended() {
+            Some(Ended::Stale { maybe: false, .. } | Ended::Replaced { maybe: false }) => {
+                if let Some(nonce) = append {
+                    let there = self.first.values().any(|it| it.nonce == nonce);
+                    self.require("refused", !there);
+                    self.refused.push(nonce);
+                }
+            }
+            Some(Ended::Gone(_) | Ended::WentBack { .. } | Ended::Full) => {
+                self.require("serial", false);
+            }
+            _ => {}
+        }
+        if machine.ended().is_some() {
+            self.writers[writer].append = None;
+        }
+    }
+}
+
+/// The nonce that [`Broken::ForgetsUnknown`] sends instead.
+pub fn another(nonce: Nonce) -> Nonce {
+    let bits = u128::from_str_radix(&nonce.to_string(), 16).expect("a nonce shows as its digits");
+    Nonce::from_bits(bits + 100)
+}
+
+pub fn epoch(number: u64) -> Epoch {
+    Epoch::new(number).expect("the settings have epochs above 0")
+}
+
+pub fn numbers(number: u64) -> NonZeroU64 {
+    NonZeroU64::new(number).expect("objects are numbered from 1 on")
+}
+
+impl Model for Log {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        let writer = |number: &u64| OneWriter {
+            machine: Writer::new(epoch(*number), None),
+            append: None,
+            opened: false,
+            appends_left: self.budget.appends,
+            drawn: 0,
+            other: false,
+        };
+        vec![World {
+            objects: BTreeMap::new(),
+            first: BTreeMap::new(),
+            marker: Floor::default(),
+            writers: self.epochs.iter().map(writer).collect(),
+            limbo: Vec::new(),
+            trims: Vec::new(),
+            reader: Reader::Idle,
+            left: self.budget,
+            violated: Vec::new(),
+            refused: Vec::new(),
+            ghost: false,
+        }]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        self.list_actions(world, actions);
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        self.step(world, action)
+    }
+
+    fn within_boundary(&self, world: &World) -> bool {
+        // Two that open the log under one epoch at once may outbid each other for any time.
+        world.first.len() <= self.longest
+    }
+
+    fn properties(&self) -> Vec<Property<Log>> {
+        macro_rules! always {
+            ($($name:literal),+) => {
+                vec![$(Property::<Log>::always($name, |_, it| !it.violated.contains(&$name))),+]
+            };
+        }
+        let always = always!["serial", "fenced", "believed", "opened", "refused", "kept", "read"];
+        let sometimes = vec![
+            Property::<Log>::sometimes("superseded", |_, world| {
+                world.writers.iter().any(|writer| {
+                    writer.opened && matches!(writer.machine.ended(), Some(Ended::Stale { .. }))
+                })
+            }),
+            Property::<Log>::sometimes("replaced", |_, world| {
+                let ended = |writer: &OneWriter| writer.machine.ended();
+                world.writers.iter().any(|it| matches!(ended(it), Some(Ended::Replaced { .. })))
+            }),
+            Property::<Log>::sometimes("fenced off", |_, world| {
+                let claims = world.first.values().map(|header| header.kind);
+                claims.into_iter().any(|it| matches!(it, Kind::Claim { fences: 1.., .. }))
+            }),
+            Property::<Log>::sometimes("passed a fence", |_, world| {
+                let fences = world.first.iter().filter(|(_, header)| header.is_fence());
+                let mut above = fences.filter_map(|(number, _)| world.first.get(&(number + 1)));
+                above.any(|header| header.kind == Kind::Entry)
+            }),
+            Property::<Log>::sometimes("trimmed", |_, world| world.marker.swept > 1),
+            Property::<Log>::sometimes("ghost", |_, world| world.ghost),
+        ];
+        let mut all = always;
+        all.retain(|property| self.always.contains(&property.name));
+        all.extend(sometimes.into_iter().filter(|it| self.sometimes.contains(&it.name)));
+        all
+    }
+}

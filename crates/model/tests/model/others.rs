@@ -1,0 +1,75 @@
+//! What a compactor and Morling's peer make of a state.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use tenure::Epoch;
+use tenure::protocol::compaction::{Body as ReadBody, Compaction, Listed};
+
+use super::setting::{Broken, Morling};
+use super::store::{Body, Number, Wire, small};
+use super::world::{Compactor, Game, Message, Page, World};
+
+/// Keys on a whole page: more than there can be.
+pub const WHOLE: usize = 100;
+
+impl Game {
+    pub fn compacts(&self, world: &mut World, which: usize, page: Page) -> Option<()> {
+        let (mut plan, after) = match world.compactors[which].run.take() {
+            Some(run) => run,
+            None => {
+                world.left.compactions -= 1;
+                (Compaction::new(NonZeroUsize::MIN, Duration::ZERO), 0)
+            }
+        };
+        let most = if page == Page::Short { 1 } else { WHOLE };
+        let mut listing: Vec<Number> =
+            world.store.epochs().map(|(epoch, _)| epoch).filter(|epoch| *epoch > after).collect();
+        let more = listing.len() > most;
+        listing.truncate(most);
+        if page == Page::Short {
+            world.left.short_pages -= 1;
+            if !more {
+                return None;
+            }
+        }
+        let mut delete = |epoch| world.wires.push(Message::new(Wire::Delete { epoch }));
+        for epoch in &listing {
+            let epoch = Epoch::new(u64::from(*epoch)).expect("0 is no slot of an object");
+            let listed = plan.handle_listed(Listed { epoch, size: 0, age: None });
+            if let Some(listed) = listed.expect("this store lists in order") {
+                delete(small(listed.epoch.get()));
+            }
+        }
+        if !more && let Some(newest) = plan.newest() {
+            // Nobody restores here. What is seen of the newest is of the same moment.
+            let there = world.store.epochs().any(|(epoch, _)| u64::from(epoch) == newest.get());
+            plan.handle_read(newest, if there { ReadBody::Validity(None) } else { ReadBody::Gone });
+            if let Some(listed) = plan.handle_end() {
+                delete(small(listed.epoch.get()));
+            }
+        }
+        if more {
+            world.compactors[which] = Compactor { run: Some((plan, *listing.last()?)) };
+        } else if self.setting.broken == Broken::CompactsNewest
+            && let Some(newest) = plan.newest()
+        {
+            delete(small(newest.get()));
+        }
+        Some(())
+    }
+
+    pub fn peer_creates(&self, world: &mut World) -> Option<()> {
+        let epoch = world.morling.about.take()?;
+        let wire = Wire::Create { epoch, body: Body::FOREIGN };
+        if world.store.accepts(wire) {
+            world.store.apply(wire);
+            world.morling.owned.push(epoch);
+            if self.setting.morling == Morling::Counts {
+                world.history.date(&world.store, epoch, 0);
+                world.history.grant(epoch, 0);
+            }
+        }
+        Some(())
+    }
+}

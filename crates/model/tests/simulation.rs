@@ -1,0 +1,283 @@
+//! Deterministic simulation: the shipped driver, election, leadership and compactor on one thread
+//! with paused time, a seeded store and clocks of their own.
+//!
+//! - `SEEDS=2000 cargo test -p tenure-model --test simulation` runs that many seeds from 0,
+//!   `SEEDS=1000..1300` a range, `SEED=7` one; with `--nocapture` the summary shows. `ONLY=I8,kept`
+//!   lets these checkers alone count.
+//! - A failure prints its seed and the end of its timeline; with `SEED` all of it.
+
+#[path = "simulation/drawn.rs"]
+mod drawn;
+#[path = "../../../tests/support/if_match.rs"]
+#[allow(dead_code, reason = "shared with tests/if_match.rs, which uses the rest")]
+mod if_match;
+#[path = "simulation/mod.rs"]
+mod sim;
+#[path = "simulation/single.rs"]
+mod single;
+
+use std::ops::Range;
+
+use sim::plan::{Broken, Plan};
+use sim::summary::Summary;
+use sim::{Outcome, run, run_all};
+use tenure::Layout;
+
+const DEFAULT_SEEDS: u64 = 200;
+/// From so many seeds on everything that a run can show must have shown.
+const ENOUGH_SEEDS: u64 = 200;
+const SEEDS_AT_ONCE: usize = 1_000;
+const SHOWN_LINES: usize = 150;
+
+#[test]
+fn the_invariants_hold_under_faults() {
+    the_invariants_hold(Layout::EpochFiles, |seed| Plan::draw(seed, Broken::Nothing));
+}
+
+/// Runs the seeds that are asked for, and requires that everything has happened that can.
+fn the_invariants_hold(layout: Layout, plan: impl Fn(u64) -> Plan + Sync) {
+    let seeds = seeds();
+    let only = only();
+    let plan = |seed| Plan { only, ..plan(seed) };
+    let mut summary = Summary::default();
+    // A few at a time, so that what they came to need not be kept.
+    for from in seeds.clone().step_by(SEEDS_AT_ONCE) {
+        let some = from..seeds.end.min(from + SEEDS_AT_ONCE as u64);
+        let outcomes = run_all(some, plan);
+        if let Some(failed) = outcomes.iter().find(|outcome| outcome.violation.is_some()) {
+            explain(failed);
+        }
+        outcomes.iter().for_each(|outcome| summary.add(outcome));
+    }
+    println!("{layout:?}, seeds {} to {}:\n{summary}", seeds.start, seeds.end - 1);
+    if seeds.end - seeds.start >= ENOUGH_SEEDS && only.is_empty() {
+        summary.assert_that_all_happened(layout);
+    }
+}
+
+#[test]
+fn one_seed_is_one_timeline() {
+    let traced = |seed| run(Plan { traced: true, ..Plan::draw(seed, Broken::Nothing) }).trace;
+    for seed in 0..8 {
+        let first = traced(seed);
+        assert!(first.lines().count() > 100, "seed {seed} shows little:\n{first}");
+        // On another thread, where other runs have been before.
+        let second = std::thread::spawn(move || {
+            traced(seed + 1);
+            traced(seed)
+        });
+        let second = second.join().expect("runs again");
+        let differs = first.lines().zip(second.lines()).find(|(one, other)| one != other);
+        assert!(differs.is_none() && first.len() == second.len(), "seed {seed}: {differs:#?}");
+    }
+}
+
+#[test]
+fn tracing_changes_nothing() {
+    for seed in 0..8 {
+        let plan = Plan::draw(seed, Broken::Nothing);
+        let counts = run(plan.clone()).counts;
+        assert_eq!(counts, run(Plan { traced: true, ..plan }).counts, "seed {seed}");
+    }
+}
+
+// A wrong lease, a wrong wait: two lead, or one leads too long.
+
+#[test]
+fn broken_lease_from_the_answer_is_caught() {
+    caught(Broken::LeaseFromAnswer, 20, &["I7"]);
+    // The longer the way, the longer the lease that is too long.
+    let slow = |plan: Plan| Plan { rtt: plan.rtt * 5, ..plan };
+    caught_in(Broken::LeaseFromAnswer, 100, &["I8"], slow);
+}
+
+#[test]
+fn broken_timer_from_the_request_is_caught() {
+    caught(Broken::TimerFromRequest, 100, &["I8"]);
+}
+
+#[test]
+fn broken_clock_that_stops_in_suspend_is_caught() {
+    caught(Broken::ClockStopsInSuspend, 20, &["I7"]);
+    caught(Broken::ClockStopsInSuspend, 20, &["I8"]);
+}
+
+#[test]
+fn broken_renewal_that_ignores_a_refusal_is_caught() {
+    caught(Broken::RefusalIgnored, 20, &["I7"]);
+    caught(Broken::RefusalIgnored, 20, &["I8"]);
+}
+
+#[test]
+fn broken_application_that_keeps_its_token_is_caught() {
+    caught(Broken::TokenKept, 20, &["I7"]);
+    caught(Broken::TokenKept, 20, &["I8"]);
+}
+
+#[test]
+fn broken_succession_of_a_deposed_epoch_is_caught() {
+    caught(Broken::DepositionNotWaited, 20, &["I8"]);
+}
+
+#[test]
+fn broken_clock_that_has_no_raw_source_is_caught() {
+    caught(Broken::RawRepeatsBoot, 100, &["I8"]);
+}
+
+// That every other checker can fail.
+
+#[test]
+fn broken_leadership_that_is_dropped_but_kept_is_caught() {
+    caught(Broken::DroppedButKept, 20, &["dropped"]);
+}
+
+#[test]
+fn broken_dates_that_stand_still_are_caught() {
+    caught(Broken::DatesStand, 20, &["foreign"]);
+}
+
+#[test]
+fn broken_leader_that_gives_reads_up_is_caught() {
+    caught(Broken::ReadsGivenUp, 50, &["kept"]);
+}
+
+#[test]
+fn broken_candidate_that_ignores_the_takeover_delay_is_caught() {
+    caught(Broken::TakeoverDelayIgnored, 20, &["takeover"]);
+}
+
+#[test]
+fn broken_store_that_creates_again_is_caught() {
+    caught(Broken::StoreCreatesAgain, 20, &["I1"]);
+    caught(Broken::StoreCreatesAgain, 20, &["I2"]);
+}
+
+#[test]
+fn broken_compactor_that_deletes_the_newest_is_caught() {
+    caught(Broken::NewestCompacted, 20, &["I3"]);
+    caught(Broken::NewestCompacted, 20, &["losses"]);
+}
+
+#[test]
+fn broken_held_epoch_that_says_nothing_is_caught() {
+    caught(Broken::HeldSaysNothing, 100, &["I8"]);
+}
+
+#[test]
+fn broken_store_that_replaces_blindly_is_caught() {
+    caught(Broken::StoreReplacesBlindly, 20, &["I4"]);
+    caught(Broken::StoreReplacesBlindly, 20, &["I5"]);
+    caught(Broken::StoreReplacesBlindly, 20, &["I6"]);
+}
+
+#[test]
+fn broken_renewal_of_an_epoch_that_was_granted_sealed_is_caught() {
+    caught(Broken::RefusalIgnored, 100, &["I4"]);
+}
+
+#[test]
+fn broken_resignation_that_ignores_a_refusal_is_caught() {
+    caught(Broken::RefusedSealCounts, 100, &["I4"]);
+}
+
+#[test]
+fn broken_store_that_refuses_seals_is_caught() {
+    caught(Broken::SealsRefused, 20, &["liveness"]);
+}
+
+#[test]
+fn broken_clock_that_runs_is_caught() {
+    caught(Broken::ClockRuns, 100, &["stability"]);
+    caught(Broken::ClockRuns, 100, &["I8"]);
+}
+
+#[test]
+fn broken_observer_behind_a_cache_is_caught() {
+    caught(Broken::ObserverBehindACache, 20, &["observer"]);
+}
+
+#[test]
+fn broken_application_that_guesses_its_token_is_caught() {
+    caught(Broken::TokenGuessed, 20, &["token"]);
+    caught(Broken::TokenGuessed, 20, &["fencing"]);
+}
+
+#[test]
+fn broken_application_that_panics_is_caught() {
+    caught(Broken::Panics, 20, &["panic"]);
+}
+
+#[test]
+fn broken_credentials_are_caught() {
+    caught(Broken::WritesDenied, 20, &["campaign"]);
+    caught(Broken::WritesDenied, 20, &["compactor"]);
+}
+
+#[test]
+fn broken_resource_that_forgets_is_caught() {
+    caught(Broken::ResourceForgets, 100, &["fencing"]);
+}
+
+/// A run that is wrong in this way must fail within so many seeds, by one of these checkers.
+fn caught(broken: Broken, within: u64, by: &'static [&'static str]) {
+    caught_in(broken, within, by, |plan| plan);
+}
+
+fn caught_in(
+    broken: Broken,
+    within: u64,
+    by: &'static [&'static str],
+    change: impl Fn(Plan) -> Plan + Sync,
+) {
+    let drawn = |seed| Plan { only: by, ..change(Plan::draw(seed, broken)) };
+    let outcomes = run_all(0..within, drawn);
+    let Some(caught) = outcomes.iter().find(|outcome| outcome.violation.is_some()) else {
+        panic!("{broken:?}: not in {within} seeds");
+    };
+    let violation = caught.violation.as_ref().expect("looked for");
+    println!(
+        "{broken:?}: within {within}: seed {}: {}: {}",
+        caught.seed, violation.checker, violation.what
+    );
+    let cured = run(Plan { broken: Broken::Nothing, only: &[], ..caught.plan.clone() });
+    assert!(cured.violation.is_none(), "seed {} fails as well without: {cured:#?}", caught.seed);
+}
+
+fn seeds() -> Range<u64> {
+    let number = |text: &str| text.trim().parse::<u64>().expect("a seed is a whole number");
+    if let Ok(seed) = std::env::var("SEED") {
+        let seed = number(&seed);
+        return seed..seed + 1;
+    }
+    let seeds = std::env::var("SEEDS").unwrap_or_else(|_| DEFAULT_SEEDS.to_string());
+    match seeds.split_once("..") {
+        Some((from, to)) => number(from)..number(to),
+        None => 0..number(&seeds),
+    }
+}
+
+/// The checkers that count; none stands for all.
+fn only() -> &'static [&'static str] {
+    let names = std::env::var("ONLY").unwrap_or_default().leak();
+    names.split(',').filter(|name| !name.is_empty()).collect::<Vec<_>>().leak()
+}
+
+/// Runs the seed again, this time writing its timeline, and fails with it.
+fn explain(outcome: &Outcome) -> ! {
+    let violation = outcome.violation.as_ref().expect("only failures are explained");
+    let again = run(Plan { traced: true, ..outcome.plan.clone() });
+    let drawing = sim::picture::save(outcome);
+    let lines: Vec<&str> = again.trace.lines().collect();
+    let shown = if std::env::var("SEED").is_ok() { lines.len() } else { SHOWN_LINES };
+    println!("{:#?}", outcome.plan);
+    println!("{}", lines[lines.len().saturating_sub(shown)..].join("\n"));
+    panic!(
+        "seed {}: {} at {:?}: {} (SEED={} shows the whole timeline; {} who believed to lead)",
+        outcome.seed,
+        violation.checker,
+        violation.at,
+        violation.what,
+        outcome.seed,
+        drawing.display()
+    );
+}

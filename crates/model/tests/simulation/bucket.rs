@@ -1,0 +1,214 @@
+//! The objects of the simulated store: a request takes effect as one step, when it is applied.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::ops::Bound;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+use tenure::store::{DeleteOutcome, ETag, Entry, GetOutcome, Object, Page, PutOutcome};
+
+use super::plan::Broken;
+
+pub const PREFIX: &str = "app/lock-";
+/// The single object.
+pub const LOCK: &str = "app/lock.json";
+
+/// What the simulation understands of a record, apart from the library.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Body {
+    /// Of the single object.
+    pub token: Option<u64>,
+    pub nonce: Option<String>,
+    pub heartbeat: u64,
+    pub sealed: bool,
+    pub ended: Option<String>,
+    pub validity: Duration,
+}
+
+/// As they stand in the JSON.
+#[derive(Deserialize)]
+struct Fields {
+    nonce: Option<String>,
+    #[serde(default)]
+    heartbeat: u64,
+    expired: Option<bool>,
+    ended: Option<String>,
+    validity_ms: Option<u64>,
+    expires_at: Option<f64>,
+    token: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Stored {
+    pub bytes: Bytes,
+    pub etag: ETag,
+    pub modified: Duration,
+    pub body: Option<Body>,
+}
+
+#[derive(Debug, Clone)]
+pub enum Request {
+    List { prefix: String, after: String, limit: usize },
+    Get { key: String, unless: Option<ETag>, max_len: usize },
+    Create { key: String, bytes: Bytes },
+    Replace { key: String, bytes: Bytes, etag: ETag },
+    Delete { keys: Vec<String> },
+}
+
+#[derive(Debug, Clone)]
+pub enum Reply {
+    Page(Page),
+    Got(GetOutcome),
+    Put(PutOutcome),
+    Deleted(DeleteOutcome),
+}
+
+#[derive(Debug, Default)]
+pub struct Bucket {
+    objects: BTreeMap<String, Stored>,
+}
+
+impl Bucket {
+    pub fn object(&self, key: &str) -> Option<&Stored> {
+        self.objects.get(key)
+    }
+
+    pub fn epoch(&self, epoch: u64) -> Option<&Stored> {
+        self.object(&key_of(epoch))
+    }
+
+    /// All epoch objects, in order, or the single object.
+    pub fn epochs(&self) -> impl DoubleEndedIterator<Item = (u64, &Stored)> {
+        self.objects
+            .iter()
+            .filter_map(|(key, stored)| Some((epoch_in(key, stored.body.as_ref())?, stored)))
+    }
+
+    pub fn newest(&self) -> Option<u64> {
+        self.epochs().next_back().map(|(epoch, _)| epoch)
+    }
+
+    /// Carries out a request. `limit` is the most keys that this answer has.
+    pub fn apply(
+        &mut self,
+        request: &Request,
+        at: Duration,
+        page_limit: usize,
+        broken: Broken,
+    ) -> Reply {
+        match request {
+            Request::List { prefix, after, limit } => {
+                Reply::Page(self.list(prefix, after, page_limit.min(*limit), at))
+            }
+            Request::Get { key, unless, max_len } => {
+                Reply::Got(self.get(key, unless.as_ref(), *max_len, at))
+            }
+            Request::Create { key, bytes } => {
+                let refuses = broken != Broken::StoreCreatesAgain;
+                Reply::Put(if refuses && self.objects.contains_key(key) {
+                    PutOutcome::Refused
+                } else {
+                    self.put(key, bytes.clone(), at)
+                })
+            }
+            Request::Replace { key, bytes, etag } => {
+                let refuses = broken != Broken::StoreReplacesBlindly;
+                Reply::Put(match self.objects.get(key) {
+                    None => PutOutcome::Missing,
+                    Some(stored) if refuses && stored.etag != *etag => PutOutcome::Refused,
+                    Some(_) if broken == Broken::SealsRefused && is_seal(bytes) => {
+                        PutOutcome::Refused
+                    }
+                    Some(_) => self.put(key, bytes.clone(), at),
+                })
+            }
+            Request::Delete { keys } => {
+                for key in keys {
+                    self.objects.remove(key);
+                }
+                Reply::Deleted(DeleteOutcome::new(keys.len(), Vec::new()))
+            }
+        }
+    }
+
+    /// An unconditional PUT.
+    pub fn put(&mut self, key: &str, bytes: Bytes, at: Duration) -> PutOutcome {
+        let mut hasher = DefaultHasher::new();
+        bytes.hash(&mut hasher);
+        let etag = ETag::new(format!("\"{:016x}\"", hasher.finish()));
+        let body = parse(&bytes);
+        let stored = Stored { bytes, etag: etag.clone(), modified: at, body };
+        self.objects.insert(key.to_owned(), stored);
+        PutOutcome::Done { etag: Some(etag) }
+    }
+
+    fn list(&self, prefix: &str, after: &str, limit: usize, at: Duration) -> Page {
+        let start = if after >= prefix { Bound::Excluded(after) } else { Bound::Included(prefix) };
+        let mut found = self
+            .objects
+            .range::<str, _>((start, Bound::Unbounded))
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .map(|(key, stored)| {
+                let size = stored.bytes.len() as u64;
+                Entry::new(key, size).with_last_modified(date(stored.modified))
+            });
+        let entries = found.by_ref().take(limit).collect();
+        Page::new(entries, found.next().is_some()).with_served_at(date(at))
+    }
+
+    fn get(&self, key: &str, unless: Option<&ETag>, max_len: usize, at: Duration) -> GetOutcome {
+        match self.objects.get(key) {
+            None => GetOutcome::Missing,
+            Some(stored) if Some(&stored.etag) == unless => GetOutcome::NotModified,
+            Some(stored) if stored.bytes.len() > max_len => {
+                GetOutcome::TooLarge { etag: stored.etag.clone(), len: stored.bytes.len() as u64 }
+            }
+            Some(stored) => GetOutcome::Found(
+                Object::new(stored.bytes.clone(), stored.etag.clone())
+                    .with_last_modified(date(stored.modified))
+                    .with_served_at(date(at)),
+            ),
+        }
+    }
+}
+
+/// In whole seconds, as in the headers of HTTP.
+fn date(at: Duration) -> DateTime<Utc> {
+    let seconds = 1_800_000_000 + i64::try_from(at.as_secs()).expect("a short simulation");
+    DateTime::from_timestamp(seconds, 0).expect("a date in this century")
+}
+
+pub fn key_of(epoch: u64) -> String {
+    format!("{PREFIX}{epoch:010}.json")
+}
+
+pub fn epoch_of(key: &str) -> Option<u64> {
+    let digits = key.strip_prefix(PREFIX)?.strip_suffix(".json")?;
+    if digits.len() != 10 { None } else { digits.parse().ok() }
+}
+
+/// The epoch that an object of this key and body stands for.
+pub fn epoch_in(key: &str, body: Option<&Body>) -> Option<u64> {
+    if key == LOCK { body?.token } else { epoch_of(key) }
+}
+
+fn is_seal(bytes: &[u8]) -> bool {
+    parse(bytes).is_some_and(|body| body.ended.as_deref() == Some("lapsed"))
+}
+
+pub fn parse(bytes: &[u8]) -> Option<Body> {
+    let fields: Fields = serde_json::from_slice(bytes).ok()?;
+    // A peer of the If-Match post names no validity, nor does an epoch that a restoring holds.
+    let nameless = fields.token.is_some() || fields.ended.as_deref() == Some("restored");
+    Some(Body {
+        token: fields.token,
+        nonce: fields.nonce,
+        heartbeat: fields.heartbeat,
+        sealed: fields.expired.or(fields.expires_at.map(|at| at == 0.0))?,
+        ended: fields.ended,
+        validity: Duration::from_millis(fields.validity_ms.or(nameless.then_some(0))?),
+    })
+}

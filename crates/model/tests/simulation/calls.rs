@@ -1,0 +1,294 @@
+//! The public calls of an [`Election`] and a [`Leadership`] beside a campaign, drawn at random and
+//! given up at random. `Election::restore` is its operator's, as not all invariants hold beside it
+//! (docs/protocol.md, section 14).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use tenure::{
+    Attempt, CampaignEvent, Depose, Deposed, Error, ErrorKind, Leader, Leadership, Lease, Loss,
+    Observation, SnapshotState,
+};
+
+use super::application::Candidate;
+use super::checkers::{Event, LeadId};
+use super::plan::Broken;
+use super::process::spawn;
+use super::world::{Who, World, now, sleep};
+
+/// What an application may ask of its election beside a campaign.
+#[derive(Debug, Clone, Copy)]
+enum Call {
+    Leader,
+    Snapshot,
+    Refresh,
+    Observe,
+    Events,
+    SinceLastAnswer,
+    Campaign,
+    TryCampaign,
+    Depose,
+}
+
+/// These only look, so they go on when the faults have ended.
+const LOOKS: [Call; 6] = [
+    Call::Leader,
+    Call::Snapshot,
+    Call::Refresh,
+    Call::Observe,
+    Call::Events,
+    Call::SinceLastAnswer,
+];
+const ALL: [Call; 9] = [
+    Call::Leader,
+    Call::Snapshot,
+    Call::Refresh,
+    Call::Observe,
+    Call::Events,
+    Call::SinceLastAnswer,
+    Call::Campaign,
+    Call::TryCampaign,
+    Call::Depose,
+];
+
+impl Candidate {
+    /// One call after another, each given up after a while.
+    pub async fn call(self, every: Duration) {
+        loop {
+            let (call, rest, patience) = {
+                let mut state = self.world.state();
+                let calls: &[Call] = if state.faults { &ALL } else { &LOOKS };
+                let call = *state.rng.choice(calls).expect("not empty");
+                (call, state.tail(every), state.part(self.knobs.validity))
+            };
+            sleep(rest.max(Duration::from_millis(1))).await;
+            // What it began is over when the faults are: a deposition is one.
+            let late = now() + patience >= self.world.plan.length;
+            if late && matches!(call, Call::Campaign | Call::TryCampaign | Call::Depose) {
+                continue;
+            }
+            self.world.note(self.who, || format!("calls {call:?} for {patience:.3?}"));
+            tokio::select! {
+                biased;
+                done = self.make(call) => match done {
+                    Err(error) if error.kind() != ErrorKind::Unavailable => {
+                        return self.world.fail("campaign", format!("{call:?}: {error:?}"));
+                    }
+                    Err(_) => self.world.count("calls in vain"),
+                    Ok(()) => self.world.count("calls"),
+                },
+                () = sleep(patience) => self.world.count("calls given up"),
+            }
+        }
+    }
+
+    async fn make(&self, call: Call) -> Result<(), Error> {
+        let election = &self.election;
+        match call {
+            Call::Leader => self.saw(election.leader().await?.as_ref()),
+            Call::Snapshot => match election.snapshot().await?.state {
+                SnapshotState::Held(leader) => self.saw(Some(&leader)),
+                SnapshotState::Sealed { leader, .. } => self.saw(Some(&leader)),
+                _ => {}
+            },
+            Call::Refresh => election.refresh(),
+            Call::Observe => {
+                let mut seen = election.observe();
+                while let Some(observation) = seen.next().await {
+                    if let Observation::Leader(leader) = observation? {
+                        self.saw(Some(&leader));
+                    }
+                }
+            }
+            Call::Events => {
+                let mut events = election.events();
+                while let Some(event) = events.next().await {
+                    if let CampaignEvent::Following(leader) = event {
+                        self.exists(&leader);
+                    }
+                }
+            }
+            Call::SinceLastAnswer => {
+                assert!(!election.name().is_empty());
+                // A clock never goes back, so neither does this beyond the start of the process.
+                let _ = election.since_last_answer();
+            }
+            Call::Campaign => self.elected_beside(election.campaign().await?),
+            Call::TryCampaign => match election.try_campaign().await? {
+                Attempt::Elected(leadership) => self.elected_beside(leadership),
+                Attempt::Held(leader) => self.exists(&leader),
+                other => unreachable!("{other:?}"),
+            },
+            Call::Depose if self.world.plan.operator => self.depose().await?,
+            Call::Depose => {}
+        }
+        Ok(())
+    }
+
+    /// A leader that a call of this task has told of: never an earlier one than before.
+    fn saw(&self, leader: Option<&Leader>) {
+        if let Some(leader) = leader {
+            self.world.observed(self.who, "calls", leader.epoch.get());
+        }
+    }
+
+    fn exists(&self, leader: &Leader) {
+        if self.world.state().bucket.newest() < Some(leader.epoch.get()) {
+            self.world.fail("observer", format!("{}: no such leader: {leader:?}", self.who));
+        }
+    }
+
+    /// Nobody wanted this leadership: it is dropped at once.
+    fn elected_beside(&self, leadership: Leadership) {
+        let id = self.world.granted(self.who, &leadership);
+        self.world.count("elected by a call");
+        self.let_go(leadership, id);
+    }
+
+    async fn depose(&self) -> Result<(), Error> {
+        let Some(leader) = self.election.leader().await? else { return Ok(()) };
+        // A foreign peer's record does not say for how long its holder may believe.
+        let deposed = self.election.depose(Depose::default().only(leader.epoch)).await;
+        if let Ok(Deposed::Sealed { .. }) = deposed {
+            self.world.count("deposed by a call");
+        }
+        Ok(())
+    }
+
+    /// Drops a leadership. From then on its lease is never Ok.
+    pub fn let_go(&self, leadership: Leadership, id: LeadId) {
+        let lease = leadership.lease();
+        self.world.over(id, "dropped");
+        if self.world.plan.broken == Broken::DroppedButKept {
+            let world = Arc::clone(&self.world);
+            spawn(&self.world, self.who, 0, async move {
+                sleep(world.plan.longest_validity()).await;
+                drop(leadership);
+            });
+        } else {
+            drop(leadership);
+        }
+        self.world.lease_checked(id, &lease);
+        self.keep(lease, id);
+    }
+
+    /// Keeps a view of a lease, and asks it from time to time.
+    pub fn keep(&self, lease: Lease, id: LeadId) {
+        if self.knobs.calls.is_none() {
+            return;
+        }
+        let (world, validity) = (Arc::clone(&self.world), self.knobs.validity);
+        spawn(&self.world, self.who, 0, async move {
+            for _ in 0..4 {
+                let rest = world.state().tail(validity);
+                sleep(rest.max(Duration::from_millis(1))).await;
+                world.lease_checked(id, &lease);
+            }
+        });
+    }
+
+    /// One of the calls of a leadership, perhaps given up.
+    pub async fn call_leadership(&self, leadership: &Leadership, id: LeadId) {
+        let (call, patience) = {
+            let mut state = self.world.state();
+            (state.rng.u32(0..5), state.tail(self.knobs.validity / 5))
+        };
+        match call {
+            0 => self.keep(leadership.lease(), id),
+            1 => {
+                self.world.proclaims(self.who);
+                let proclaimed = leadership.proclaim("given up");
+                self.give_up(patience, proclaimed).await;
+            }
+            2 => {
+                if self.give_up(patience, leadership.lost()).await.is_some() {
+                    self.world.lease_lost(id, &leadership.lease());
+                }
+            }
+            3 => {
+                let next = async { leadership.events().next().await };
+                self.give_up(patience, next).await;
+            }
+            _ => self.look(leadership),
+        }
+    }
+
+    /// What sends nothing, all at one moment.
+    fn look(&self, leadership: &Leadership) {
+        let (token, left) = (leadership.token(), leadership.remaining());
+        let consistent = token.is_none_or(|token| token == leadership.epoch())
+            && token.is_some() != left.is_zero()
+            && leadership.lease_end() == leadership.lease().end()
+            && leadership.candidate() == leadership.lease().candidate();
+        if !consistent {
+            self.world.fail("token", format!("{leadership:?}: {token:?}, {left:?} left"));
+        }
+    }
+
+    async fn give_up<T>(&self, patience: Duration, call: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = call => Some(done),
+            () = sleep(patience) => {
+                self.world.count("calls of a leadership given up");
+                None
+            }
+        }
+    }
+
+    /// Resigns, and perhaps gives the call up.
+    pub async fn resign(&self, leadership: Leadership, id: LeadId) {
+        let lease = leadership.lease();
+        // From this call on `check()` fails, so this is where the belief ends.
+        let lost = leadership.check().err();
+        self.world.over(id, lost.as_ref().map_or("resigned", Loss::outcome));
+        let successor = self.successor();
+        let resigning = async {
+            match successor {
+                Some(name) => leadership.resign_to(name).await,
+                None => leadership.resign().await,
+            }
+        };
+        let patience = {
+            let mut state = self.world.state();
+            let gives_up = self.knobs.calls.is_some() && state.chance(0.3);
+            gives_up.then(|| state.tail(self.knobs.validity))
+        };
+        let resigned = match patience {
+            Some(patience) => self.give_up(patience, resigning).await,
+            None => Some(resigning.await),
+        };
+        self.world.note(self.who, || format!("resigned: {resigned:?}"));
+        match resigned {
+            Some(Ok(())) => self.world.resigned(id),
+            Some(Err(_)) => self.world.count("resigned in vain"),
+            None => {}
+        }
+        self.world.lease_checked(id, &lease);
+    }
+}
+
+impl World {
+    /// Asks a view of a lease, whoever holds it by now.
+    pub fn lease_checked(&self, id: LeadId, lease: &Lease) {
+        match lease.check() {
+            Ok(token) => {
+                self.lease_ok(id, token.get(), lease.remaining());
+            }
+            Err(_) => self.count("leases that were over when asked"),
+        }
+    }
+
+    /// The application asks a leader of this process for a write of its own.
+    pub fn proclaims(&self, who: Who) {
+        self.see_in(&mut self.state(), &Event::Proclaims { who });
+    }
+
+    /// The application was told that the leadership is lost.
+    fn lease_lost(&self, id: LeadId, lease: &Lease) {
+        if let Ok(token) = lease.check() {
+            self.fail("dropped", format!("the lease of {token} is Ok after `lost` of lead {id}"));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The calm after the faults: somebody leads in time, and stays.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::Layout;
+
+use super::clock::MOST_SLEWED;
+use super::plan::{Knobs, Plan};
+use super::world::{Member, World, now, sleep};
+
+/// How long it took after the last fault until somebody led, and how long it may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Recovery {
+    pub took: Duration,
+    pub bound: Duration,
+}
+
+/// Ends the faults and waits until somebody leads: the promise of liveness.
+pub async fn calm(world: &Arc<World>) -> Option<Recovery> {
+    end_faults(world).await;
+    let began = now();
+    world.state().trace.line(began, "-", "CALM");
+    if world.plan.foreign && world.plan.layout == Layout::SingleObject {
+        // The lock of a dead peer of the If-Match post lasts as long as its wall clock was ahead.
+        return None;
+    }
+    let bound = bound(&world.plan);
+    let took = loop {
+        let last = world.state().last_token;
+        match last.filter(|at| *at >= began) {
+            Some(at) => break at - began,
+            None if now() > began + bound => {
+                world.fail("liveness", format!("nobody leads {bound:?} after the last fault"));
+                return None;
+            }
+            None => {}
+        }
+        tokio::select! {
+            biased;
+            () = world.led.notified() => {}
+            () = sleep(began + bound + Duration::from_millis(1) - now()) => {}
+        }
+    };
+    stays(world, began + bound).await;
+    Some(Recovery { took, bound })
+}
+
+/// Until none of their effects is on its way any more.
+pub async fn end_faults(world: &World) {
+    world.calm_down();
+    while !is_quiet(world) {
+        sleep(world.plan.longest_validity() / 100).await;
+    }
+}
+
+/// Requests on their way and stops are faults too, until they have come to an end.
+fn is_quiet(world: &World) -> bool {
+    let state = world.state();
+    let stopped = |member: &Member| {
+        member.outage.is_some() || member.alive && member.gates.iter().any(|gate| gate.is_closed())
+    };
+    state.in_flight == 0 && !state.members.iter().any(stopped)
+}
+
+/// Once all have recovered, a leader that does not want to leave stays.
+async fn stays(world: &World, recovered: Duration) {
+    if world.plan.beyond_drift {
+        return;
+    }
+    sleep(recovered.saturating_sub(now())).await;
+    let grants = |world: &World| world.state().counts.get("grants").copied();
+    let before = grants(world);
+    sleep(world.plan.longest_validity() * 2).await;
+    if grants(world) != before {
+        world.fail("stability", "elected another although nothing went wrong".to_owned());
+    }
+    all_watch(world);
+}
+
+/// Whoever observes sees the leader by now.
+fn all_watch(world: &World) {
+    let (leader, wrong) = {
+        let state = world.state();
+        let leader = state.bucket.newest();
+        let wrong = |member: &&Member| {
+            member.alive && member.watched.is_some_and(|watched| watched != leader)
+        };
+        let wrong = state.members.iter().find(wrong);
+        (leader, wrong.map(|member| format!("{}: {:?}", member.label, member.watched)))
+    };
+    if let Some(wrong) = wrong {
+        world.fail("liveness", format!("{wrong} is observed while {leader:?} leads"));
+    }
+}
+
+/// How many round trips the bound has: one for the sight of the last renewal, one each for the
+/// seal, the create and the confirm, five for the check of the store, three to spare.
+const ROUND_TRIPS: u32 = 12;
+
+/// The rate of a clock that is slewed as far back as a time daemon may.
+const SLOWED: f64 = 1.0 - MOST_SLEWED as f64 / 1e6;
+
+/// By the slowest clock: validity × (1 + drift) + poll, and what else the protocol may wait for:
+/// the jitter of a tenth before a seal, the takeover delay, the timeout (a fifth) of a request that
+/// hung when the faults ended. An application that polls by itself with `try_campaign` sees the
+/// sign of life, the lapse and a failed attempt one poll later each. One that looks at the lapse
+/// alone may see the last renewal then only, and one that stands back for others does so once. And
+/// the round trips.
+fn bound(plan: &Plan) -> Duration {
+    let validity = plan.longest_validity();
+    let local_lapse = validity.mul_f64(1.0 + plan.drift);
+    let names = plan.candidates.iter().any(|knobs| knobs.names);
+    let most = |of: &dyn Fn(&Knobs) -> Duration| plan.candidates.iter().map(of).max();
+    let looks = |knobs: &Knobs| match (knobs.at_lapse, knobs.backs_off) {
+        (true, _) => local_lapse,
+        (_, true) => knobs.validity,
+        _ => knobs.poll,
+    };
+    let polls = most(&|knobs| {
+        let looks_on = if knobs.backs_off { knobs.validity } else { knobs.poll };
+        let stands_back = if names { looks_on.max(knobs.validity / 6) } else { Duration::ZERO };
+        let tries = knobs.poll * if knobs.tries { 2 } else { 0 };
+        looks(knobs) + tries + stands_back.max(knobs.priority_delay)
+    });
+    let polls = polls.unwrap_or_default();
+    let delay = most(&|knobs| knobs.takeover_delay).unwrap_or_default();
+    let slowest = plan.candidates.iter().map(|knobs| knobs.rate).min().unwrap_or(1_000_000);
+    let slowest = slowest as f64 * if plan.stops.slew > 0 { SLOWED } else { 1.0 };
+    let local = validity.mul_f64(1.0 + plan.drift) + validity / 10 + validity / 5 + delay + polls;
+    // A dead peer of Morling's leaves its epoch unsealed above another one that is unsealed, so that
+    // two leases have to lapse.
+    let lapses = if plan.foreign { 2 } else { 1 };
+    (local.mul_f64(1e6 / slowest) + plan.rtt * ROUND_TRIPS) * lapses
+}

@@ -1,0 +1,133 @@
+//! The invariants of docs/protocol.md, section 5, each in a file of its own.
+//!
+//! They see what the store applied, what left and reached the processes, and what applications
+//! believed; never the state of the library.
+
+mod book;
+mod dropped;
+mod fencing;
+mod foreign;
+mod i1;
+mod i2;
+mod i3;
+mod i4;
+mod i5;
+mod i6;
+mod i7;
+mod i8;
+mod kept;
+mod losses;
+mod observer;
+mod takeover;
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use tenure::Moment;
+use tenure::store::ETag;
+
+pub use book::{Book, Grant, Lead, LeadId, Write, WriteId};
+
+use super::bucket::{Body, Bucket};
+use super::plan::{Knobs, Plan};
+use super::world::Who;
+
+/// A page of a listing, as its receiver got it.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub who: Who,
+    pub after: String,
+    /// Which of the store's steps evaluated it, and the newest epoch then.
+    pub step: u64,
+    pub newest: Option<u64>,
+}
+
+/// Something that an invariant is about.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A create took effect.
+    Created { write: &'a Write },
+    /// An overwrite took effect, on an object that had this body.
+    Replaced { write: &'a Write, before: &'a Body },
+    /// An object is about to be deleted.
+    Deleting { epoch: u64 },
+    /// A campaign was won.
+    Granted { grant: &'a Grant },
+    /// `check()` gave the token, and so much of the lease was said to be left.
+    Token { lead: &'a Lead, clock: Moment, told: Duration },
+    /// The application was told that its resignation is done.
+    Resigned { lead: &'a Lead },
+    /// A view of the lease said that it is Ok.
+    LeaseOk { lead: &'a Lead },
+    /// A process was told by one of its tasks that the holder of this epoch leads.
+    Observed { who: Who, by: &'static str, epoch: u64 },
+    /// A write is about to leave its sender.
+    Sending { write: &'a Write },
+    /// The task of a leader sends a request.
+    LeaderSends { who: Who },
+    /// The application of a leader asks for a write.
+    Proclaims { who: Who },
+    /// A process has read an unsealed record of Morling's peer.
+    ReadForeign { who: Who, epoch: u64, etag: ETag, modified: Option<DateTime<Utc>> },
+    /// A leadership is over, for the reason that its application was told.
+    Lost { lead: &'a Lead, outcome: &'static str },
+    /// The fenced resource accepted a write.
+    Fenced { epoch: u64 },
+}
+
+/// What a checker may look at.
+pub struct View<'a> {
+    pub plan: &'a Plan,
+    pub book: &'a Book,
+    pub bucket: &'a Bucket,
+    /// The true clocks of each process.
+    pub clock: &'a dyn Fn(Who) -> Moment,
+    /// The settings of a candidate.
+    pub knobs: &'a dyn Fn(Who) -> Option<&'a Knobs>,
+}
+
+/// Checks one invariant.
+pub trait Checker: Send + std::fmt::Debug {
+    fn name(&self) -> &'static str;
+
+    /// What is wrong, in words.
+    fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String>;
+}
+
+/// All that this plan promises.
+pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
+    let mut checkers: Vec<Box<dyn Checker>> = vec![
+        Box::<i1::GrantedOnce>::default(),
+        Box::<i2::GrantedAsNewest>::default(),
+        Box::<i3::NewestStays>::default(),
+        Box::<i7::NoTokenAfterTheEnd>::default(),
+        Box::<dropped::NeverAfterward>::default(),
+        Box::<fencing::NeverLower>::default(),
+        Box::<observer::NeverBack>::default(),
+    ];
+    // The store's dates may say that it is dead.
+    let by_dates = plan.candidates.iter().any(|knobs| knobs.store_clock_margin.is_some());
+    if plan.foreign && !by_dates {
+        checkers.push(Box::<foreign::SealedOnlyWhenDead>::default());
+    }
+    if !plan.restores {
+        checkers.push(Box::<losses::Expected>::default());
+    }
+    if plan.steady {
+        checkers.push(Box::<kept::Leadership>::default());
+    }
+    let delayed = plan.candidates.iter().any(|knobs| !knobs.takeover_delay.is_zero());
+    if delayed && plan.timed() && !plan.restores {
+        checkers.push(Box::<takeover::Waited>::default());
+    }
+    if plan.ordered() && !plan.restores {
+        checkers.push(Box::<i4::SealIsFinal>::default());
+        checkers.push(Box::<i5::RenewedAsNewest>::default());
+        checkers.push(Box::<i6::UnsealedIsNewest>::default());
+    }
+    // Beyond the drift leases do overlap: the same checker then counts.
+    if plan.timed() || plan.beyond_drift {
+        checkers.push(Box::<i8::OneLeaseAtATime>::default());
+    }
+    checkers
+}

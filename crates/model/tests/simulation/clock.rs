@@ -1,0 +1,149 @@
+//! The clocks of one simulated machine: offsets, a rate, slewing, steps, and what suspends do to
+//! them.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tenure::{Clock, Moment};
+
+use super::world::now;
+
+const MILLION: u64 = 1_000_000;
+
+/// How far chrony slews the system clock at most by default (`maxslewrate`), in millionths.
+pub const MOST_SLEWED: i64 = 83_333;
+
+/// All clocks of one machine.
+#[derive(Debug)]
+pub struct SimClock {
+    state: Mutex<State>,
+}
+
+/// Whether the machine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Power {
+    Runs,
+    /// All clocks are set on by the time that the suspend took.
+    Suspended,
+    /// Stopped by its host: only the wall clock is set afterwards.
+    Paused,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct State {
+    /// Simulated time at which the clocks showed the three that follow.
+    at: Duration,
+    boot: Duration,
+    raw: Duration,
+    wall: Duration,
+    /// Millionths of a local second in a simulated one: what the oscillator does.
+    rate: u64,
+    /// By how many millionths of its rate a time daemon speeds the boot and the wall clock up.
+    slew: i64,
+    power: Power,
+    /// By how much a broken process reads too early.
+    behind: Duration,
+    /// The same, but for readings at this very instant only.
+    behind_at: Option<(Duration, Duration)>,
+    /// By how much its clocks stood still in suspends.
+    asleep: Duration,
+    raw_repeats_boot: bool,
+}
+
+impl SimClock {
+    pub fn new(boot: Duration, wall: Duration, rate: u64) -> Arc<SimClock> {
+        let state = State {
+            at: now(),
+            boot,
+            raw: boot / 2,
+            wall,
+            rate,
+            slew: 0,
+            power: Power::Runs,
+            behind: Duration::ZERO,
+            behind_at: None,
+            asleep: Duration::ZERO,
+            raw_repeats_boot: false,
+        };
+        Arc::new(SimClock { state: Mutex::new(state) })
+    }
+
+    /// What the clocks show, whatever a broken process makes of it.
+    pub fn truth(&self) -> Moment {
+        self.state.lock().unwrap().show(now())
+    }
+
+    pub fn power(&self, power: Power) {
+        self.change(|state| state.power = power);
+    }
+
+    pub fn slew(&self, millionths: i64) {
+        self.change(|state| state.slew = millionths);
+    }
+
+    pub fn step_wall(&self, forward: bool, by: Duration) {
+        self.change(|state| {
+            state.wall = if forward { state.wall + by } else { state.wall.saturating_sub(by) };
+        });
+    }
+
+    pub fn read_behind(&self, by: Duration) {
+        self.state.lock().unwrap().behind = by;
+    }
+
+    pub fn stood_still(&self, by: Duration) {
+        self.state.lock().unwrap().asleep += by;
+    }
+
+    pub fn repeat_boot(&self) {
+        self.state.lock().unwrap().raw_repeats_boot = true;
+    }
+
+    pub fn read_behind_now(&self, by: Duration) {
+        self.state.lock().unwrap().behind_at = Some((now(), by));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state.lock().unwrap();
+        let now = now();
+        let Moment { boot, raw, wall, .. } = state.show(now);
+        *state = State { at: now, boot, raw, wall, ..*state };
+        change(&mut state);
+    }
+}
+
+impl State {
+    fn show(&self, now: Duration) -> Moment {
+        let local = scale(now - self.at, self.rate);
+        let slewed = scale(local, MILLION.saturating_add_signed(self.slew));
+        // Nothing is slewed while the kernel does not run.
+        let (boot, raw, wall) = match self.power {
+            Power::Runs => (slewed, local, slewed),
+            Power::Suspended => (local, local, local),
+            Power::Paused => (Duration::ZERO, Duration::ZERO, local),
+        };
+        Moment::new(self.boot + boot, self.raw + raw, self.wall + wall)
+    }
+}
+
+impl Clock for SimClock {
+    fn now(&self) -> Moment {
+        let state = self.state.lock().unwrap();
+        let now = now();
+        let shown = state.show(now);
+        let instant = state.behind_at.filter(|(at, _)| *at == now);
+        let behind = state.behind.max(instant.map_or(Duration::ZERO, |(_, by)| by));
+        let Moment { boot, raw, wall, .. } = shown.minus(behind);
+        let awake = |clock: Duration| clock.saturating_sub(state.asleep);
+        let (boot, raw, wall) = (awake(boot), awake(raw), awake(wall));
+        Moment::new(boot, if state.raw_repeats_boot { boot } else { raw }, wall)
+    }
+}
+
+/// `duration` times `millionths`.
+pub fn scale(duration: Duration, millionths: u64) -> Duration {
+    let nanos = u64::try_from(duration.as_nanos()).expect("a simulation lasts hours");
+    // In two parts, each of which fits into 64 bits: this is asked at every look at a clock.
+    let (whole, rest) = (nanos / MILLION, nanos % MILLION);
+    Duration::from_nanos(whole * millionths + rest * millionths / MILLION)
+}

@@ -1,0 +1,180 @@
+//! Runs the shipped library under a simulated world: one seed, one timeline.
+
+pub mod application;
+pub mod bucket;
+pub mod calls;
+pub mod calm;
+pub mod checkers;
+pub mod clock;
+pub mod faults;
+pub mod gate;
+pub mod network;
+pub mod peers;
+pub mod picture;
+pub mod plan;
+pub mod process;
+pub mod spoil;
+pub mod stops;
+pub mod store;
+pub mod summary;
+pub mod trace;
+pub mod words;
+pub mod world;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use calm::{Recovery, calm, end_faults};
+use faults::{Slot, inject, kill, slew};
+use plan::{Broken, Plan};
+use tenure::Layout;
+use tenure::drawing::Drawing;
+use world::{Counts, Violation, World, now};
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Outcome {
+    pub seed: u64,
+    pub counts: Counts,
+    pub violation: Option<Violation>,
+    /// Who believed to lead when; only of a failure.
+    pub drawing: Option<Drawing>,
+    pub trace: String,
+    pub plan: Plan,
+    /// How long after the faults somebody led.
+    pub recovered: Option<Recovery>,
+}
+
+/// Runs one seed.
+pub fn run(plan: Plan) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without IO needs nothing");
+    let seed = plan.seed;
+    let (world, recovered) = runtime.block_on(async {
+        let world = World::new(plan.clone());
+        let recovered = tokio::select! {
+            biased;
+            () = world.over.notified() => None,
+            recovered = live(&world) => recovered,
+        };
+        (world, recovered)
+    });
+    drop(runtime);
+    let mut state = world.state();
+    let drawing = picture::of_failure(seed, &state);
+    Outcome {
+        seed,
+        drawing,
+        counts: std::mem::take(&mut state.counts),
+        violation: state.violation.take(),
+        trace: state.trace.text().to_owned(),
+        plan,
+        recovered,
+    }
+}
+
+/// The faults, then the calm after them.
+async fn live(world: &Arc<World>) -> Option<Recovery> {
+    let plan = &world.plan;
+    count_settings(world);
+    if plan.foreign_keys {
+        let mut state = world.state();
+        for key in
+            ["app/lock-", "app/lock-0000000001.json.bak", "app/lock-0000000003x", "app/lock-a"]
+        {
+            state.bucket.put(key, Bytes::from_static(b"not ours"), now());
+        }
+    }
+    let mut slots: Vec<Slot> = plan
+        .candidates
+        .iter()
+        .map(|knobs| {
+            let runs = plan.broken == Broken::ClockRuns && knobs.name == plan.candidates[0].name;
+            let clock = process::machine(world, knobs.rate * if runs { 4 } else { 1 });
+            let who = process::start_candidate(world, knobs, Arc::clone(&clock));
+            Slot { knobs: knobs.clone(), clock, who }
+        })
+        .collect();
+    let mut others = Vec::new();
+    for knobs in &plan.compactors {
+        others.push(process::start_compactor(world, knobs));
+    }
+    for _ in 0..plan.observers {
+        others.push(process::start_observer(world, &plan.candidates[0]));
+    }
+    let foreign = plan.foreign.then(|| {
+        let validity = plan.candidates[0].validity;
+        match plan.layout {
+            Layout::SingleObject => peers::start_if_match(world, validity),
+            _ => peers::start_foreign(world, validity),
+        }
+    });
+    others.extend(foreign);
+    if plan.stops.slew > 0 {
+        slots.iter().for_each(|slot| slew(world, slot.who));
+    }
+    let operator = plan.operator.then(|| peers::join_operator(world));
+    inject(world, &mut slots, &others, operator).await;
+    // A foreign peer may hold the newest epoch for as long as it likes, and lives on.
+    foreign.into_iter().for_each(|who| kill(world, who));
+    for (number, slot) in slots.iter().enumerate() {
+        if plan.survivor.is_some_and(|survivor| survivor != number) {
+            kill(world, slot.who);
+        }
+    }
+    if let Some(operator) = operator.filter(|_| plan.restores) {
+        // Only now: the late create of a run that was killed holds an epoch, too.
+        end_faults(world).await;
+        peers::finish_restoring(world, operator).await;
+    }
+    calm(world).await
+}
+
+/// What runs have in common, so that the summary shows how many of each kind there were.
+fn count_settings(world: &World) {
+    let plan = &world.plan;
+    let twins = plan.candidates.iter().filter(|knobs| knobs.name == "twin").count();
+    let settings = [
+        ("runs beyond the drift", plan.beyond_drift),
+        ("runs with a foreign peer", plan.foreign),
+        ("runs with slewed clocks", plan.stops.slew > 0),
+        ("runs that are never paused", plan.never_paused),
+        ("steady runs", plan.steady),
+        ("runs with an operator who restores", plan.restores),
+        ("runs with a min_age of 0", plan.compactors.iter().any(|knobs| knobs.min_age.is_zero())),
+        ("runs with one name for two", twins > 1),
+    ];
+    settings.iter().filter(|(_, is)| *is).for_each(|(what, _)| world.count(what));
+}
+
+/// Runs these seeds on all cores, up to the first that fails.
+pub fn run_all(seeds: Range<u64>, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Outcome> {
+    let next = AtomicU64::new(seeds.start);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let work = || {
+        let mut outcomes = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if !seeds.contains(&seed) {
+                return outcomes;
+            }
+            let outcome = run(plan(seed));
+            if outcome.violation.is_some() {
+                // Greater seeds need not run; the lesser ones do already.
+                next.fetch_max(seeds.end, Ordering::Relaxed);
+            }
+            outcomes.push(outcome);
+        }
+    };
+    let mut outcomes: Vec<Outcome> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().flat_map(|t| t.join().expect("reported, not panicked")).collect()
+    });
+    outcomes.sort_by_key(|outcome| outcome.seed);
+    outcomes
+}

@@ -1,0 +1,241 @@
+//! Simulated processes: a candidate with its application, an observer, a compactor.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use tenure::{Compactor, Election, Entropy, ErrorKind, Observation, Process};
+
+use super::application::Candidate;
+use super::clock::SimClock;
+use super::gate::{Gate, Pausable, TaskEnd};
+use super::plan::{Broken, CompactorKnobs, Knobs};
+use super::store::{LEADS, SimStore};
+use super::world::{Member, Who, World, sleep};
+
+/// Random numbers from the run's dice.
+struct SimEntropy(Arc<World>);
+
+impl Entropy for SimEntropy {
+    fn unique(&self) -> u128 {
+        let mut state = self.0.state();
+        state.uniques += 1;
+        (u128::from(state.rng.u64(..)) << 64) | u128::from(state.uniques)
+    }
+
+    fn fraction(&self) -> f64 {
+        self.0.state().rng.f64()
+    }
+}
+
+impl fmt::Debug for SimEntropy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SimEntropy")
+    }
+}
+
+/// A new process. The clocks of a machine outlive its processes.
+pub fn join(world: &Arc<World>, label: &str, clock: Arc<SimClock>) -> Who {
+    let mut state = world.state();
+    let who = Who(state.members.len());
+    state.members.push(Member {
+        label: format!("{who}/{label}"),
+        gates: [Arc::<Gate>::default(), Arc::<Gate>::default()],
+        clock,
+        outage: None,
+        alive: true,
+        stopped: false,
+        near: false,
+        watched: None,
+        lost_at: None,
+        slot: None,
+    });
+    who
+}
+
+/// A machine that has been up for a while, with a wall clock that is anything but right.
+pub fn machine(world: &World, rate: u64) -> Arc<SimClock> {
+    let mut state = world.state();
+    let boot = Duration::from_millis(state.rng.u64(0..10_000_000));
+    let wall = Duration::from_millis(1_800_000_000_000 + state.rng.u64(0..200_000_000));
+    let clock = SimClock::new(boot, wall, rate);
+    if world.plan.broken == Broken::RawRepeatsBoot {
+        clock.repeat_boot();
+    }
+    clock
+}
+
+pub fn spawn(
+    world: &Arc<World>,
+    who: Who,
+    gate: usize,
+    task: impl Future<Output = ()> + Send + 'static,
+) {
+    let gate = Arc::clone(&world.state().members[who.0].gates[gate]);
+    let task = world.interruptible(who, task);
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        if let TaskEnd::Panicked(message) = Pausable::new(gate, task).await {
+            world.fail("panic", format!("{who}: {message}"));
+        }
+    });
+}
+
+fn process(world: &Arc<World>, who: Who) -> Process {
+    let clock = Arc::clone(&world.state().members[who.0].clock);
+    let process = Process::new(clock, Arc::new(SimEntropy(Arc::clone(world))));
+    let world = Arc::clone(world);
+    // The library spawns nothing but those who lead.
+    process.with_spawner(move |task| spawn(&world, who, 1, LEADS.scope((), task)))
+}
+
+/// The election as an operator has it. What it began ends soon after the faults do: a deposition is
+/// one of them.
+pub fn operators(store: Arc<SimStore>) -> Election {
+    let (world, who) = (Arc::clone(&store.world), store.who);
+    let builder = Election::builder(store, "app").layout(world.plan.layout).name("operator");
+    let builder = builder.validity(world.plan.longest_validity() / 4);
+    builder.process(process(&world, who)).build().expect("the settings fit together")
+}
+
+fn election(world: &Arc<World>, who: Who, knobs: &Knobs) -> Election {
+    election_at(SimStore::new(world, who), knobs)
+}
+
+fn election_at(store: Arc<SimStore>, knobs: &Knobs) -> Election {
+    let (world, who) = (Arc::clone(&store.world), store.who);
+    let mut builder = Election::builder(store, "app")
+        .layout(world.plan.layout)
+        .process(process(&world, who))
+        .name(&knobs.name)
+        .name_is_unique(knobs.name_is_unique)
+        .validity(knobs.validity)
+        .poll_interval((!knobs.at_lapse).then_some(knobs.poll))
+        .priority_delay(knobs.priority_delay)
+        .takeover_delay(match world.plan.broken {
+            Broken::TakeoverDelayIgnored => Duration::ZERO,
+            _ => knobs.takeover_delay,
+        })
+        .verify_renewals(knobs.verify_renewals)
+        .check_store(knobs.check_store)
+        .machine_is_never_paused(world.plan.never_paused)
+        .resign_on_drop(knobs.resign_on_drop)
+        .clock_drift_max(world.plan.drift);
+    if knobs.backs_off {
+        builder = builder.poll_backoff(knobs.validity);
+    }
+    if let Some(renew) = knobs.renew {
+        builder = builder.renew_interval(renew);
+    }
+    if let Some(margin) = knobs.store_clock_margin {
+        builder = builder.store_clock_margin(margin);
+    }
+    builder.build().expect("the knobs lie within their bounds")
+}
+
+/// Starts a candidate with its application.
+pub fn start_candidate(world: &Arc<World>, knobs: &Knobs, clock: Arc<SimClock>) -> Who {
+    let who = join(world, &knobs.name, clock);
+    world.state().members[who.0].slot = Some(knobs.number);
+    let candidate = Candidate {
+        election: election(world, who, knobs),
+        world: Arc::clone(world),
+        who,
+        knobs: knobs.clone(),
+    };
+    if knobs.watches {
+        spawn(world, who, 0, watch(Arc::clone(world), who, candidate.election.clone()));
+    }
+    if knobs.hears {
+        spawn(world, who, 0, hear(Arc::clone(world), candidate.election.clone(), knobs.clone()));
+    }
+    if let Some(every) = knobs.calls {
+        spawn(world, who, 0, candidate.clone().call(every));
+    }
+    if knobs.doubled {
+        spawn(world, who, 0, candidate.clone().live());
+    }
+    spawn(world, who, 0, candidate.live());
+    who
+}
+
+/// Tells those who follow through this election to look, from time to time.
+async fn hear(world: Arc<World>, election: Election, knobs: Knobs) {
+    loop {
+        let part = {
+            let mut state = world.state();
+            state.part(knobs.validity)
+        };
+        sleep(part.max(Duration::from_millis(1))).await;
+        election.refresh();
+    }
+}
+
+/// Starts an observer: what it sees never goes back.
+pub fn start_observer(world: &Arc<World>, knobs: &Knobs) -> Who {
+    let who = join(world, "observer", machine(world, knobs.rate));
+    let store = SimStore::new(world, who);
+    if world.plan.broken == Broken::ObserverBehindACache {
+        spawn(world, who, 0, watch_anew(store, knobs.clone()));
+    } else {
+        spawn(world, who, 0, watch(Arc::clone(world), who, election_at(store, knobs)));
+    }
+    who
+}
+
+/// Observes with another `Election` for every observation, so that nothing is remembered.
+async fn watch_anew(store: Arc<SimStore>, knobs: Knobs) {
+    loop {
+        if let Some(Ok(Observation::Leader(leader))) =
+            election_at(Arc::clone(&store), &knobs).observe().next().await
+        {
+            store.world.observed(store.who, "watch", leader.epoch.get());
+        }
+        sleep(knobs.poll).await;
+    }
+}
+
+async fn watch(world: Arc<World>, who: Who, election: Election) {
+    let mut seen = election.observe();
+    world.watches(who, None);
+    while let Some(observation) = seen.next().await {
+        world.note(who, || format!("observes {observation:?}"));
+        match observation {
+            Ok(Observation::Leader(leader)) => {
+                world.observed(who, "watch", leader.epoch.get());
+                world.watches(who, Some(leader.epoch.get()));
+            }
+            Ok(_) => world.watches(who, None),
+            Err(error) => return world.fail("observer", format!("{who}: {error:?}")),
+        }
+    }
+    world.fail("observer", format!("{who} stopped observing"));
+}
+
+/// Starts a compactor that runs again and again.
+pub fn start_compactor(world: &Arc<World>, knobs: &CompactorKnobs) -> Who {
+    let who = join(world, "compactor", machine(world, 1_000_000));
+    let compactor = Compactor::builder(SimStore::new(world, who), "app")
+        .keep_epochs(knobs.keep)
+        .min_age(knobs.min_age)
+        .request_timeout(world.plan.longest_validity())
+        .build()
+        .expect("the knobs lie within their bounds");
+    let (its_world, interval) = (Arc::clone(world), knobs.interval);
+    spawn(world, who, 0, async move {
+        loop {
+            match compactor.run_once().await {
+                Ok(report) => {
+                    let mut state = its_world.state();
+                    *state.counts.entry("epochs compacted").or_default() += report.deleted;
+                    state.note(who, &report.to_string());
+                }
+                Err(error) if error.kind() == ErrorKind::Unavailable => {}
+                Err(error) => return its_world.fail("compactor", format!("{error:?}")),
+            }
+            sleep(interval).await;
+        }
+    });
+    who
+}

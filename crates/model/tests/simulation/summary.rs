@@ -1,0 +1,125 @@
+//! What many runs did together, so that one sees that they did something.
+
+use std::fmt;
+use std::time::Duration;
+
+use tenure::Layout;
+
+use super::Outcome;
+use super::calm::Recovery;
+use super::world::Counts;
+
+/// What must have happened at least once, or the checks have checked nothing.
+const HAPPENED: [&str; 46] = [
+    "409",
+    "503",
+    "503 after taking effect",
+    "answers lost",
+    "at-risk recoveries",
+    "blackouts",
+    "calls",
+    "calls given up",
+    "calls of a leadership given up",
+    "clocks slewed",
+    "connections cut",
+    "crashes",
+    "created epochs deposed at once",
+    "depositions",
+    "epochs compacted",
+    "fenced zombies",
+    "foreign leaderships",
+    "granted though sealed",
+    "lost: lease ended",
+    "lost: sealed",
+    "lost: suspended",
+    "lost: wall clock ahead",
+    "lost after a sealed grant",
+    "leases that were over when asked",
+    "machine pauses",
+    "outages",
+    "overlaps beyond the drift",
+    "pauses",
+    "requests applied late",
+    "requests applied twice",
+    "requests lost",
+    "restorings",
+    "restorings given up",
+    "restorings of two operators",
+    "resigned in time",
+    "slow answers",
+    "runs given up",
+    "runs with a min_age of 0",
+    "runs with one name for two",
+    "slow requests",
+    "stops anywhere",
+    "stops around a request",
+    "succeeded without waiting",
+    "suspends",
+    "takeovers",
+    "zombie writes to the unfenced resource",
+];
+
+/// What takes a confirm or a compactor.
+const OF_EPOCH_FILES: [&str; 7] = [
+    "epochs compacted",
+    "granted though sealed",
+    "lost after a sealed grant",
+    "restorings",
+    "restorings given up",
+    "restorings of two operators",
+    "runs with a min_age of 0",
+];
+
+#[derive(Debug, Default)]
+pub struct Summary {
+    runs: usize,
+    total: Counts,
+    /// The longest time after the faults until somebody led, and in which run.
+    slowest: Option<(Duration, u64)>,
+    /// The greatest part of its bound that a recovery took.
+    closest: Option<(f64, u64)>,
+}
+
+impl Summary {
+    pub fn add(&mut self, outcome: &Outcome) {
+        self.runs += 1;
+        for (what, count) in &outcome.counts {
+            *self.total.entry(what).or_default() += count;
+        }
+        let Some(Recovery { took, bound }) = outcome.recovered else { return };
+        let seed = outcome.seed;
+        if self.slowest.is_none_or(|(slowest, _)| took > slowest) {
+            self.slowest = Some((took, seed));
+        }
+        let part = took.div_duration_f64(bound);
+        if self.closest.is_none_or(|(closest, _)| part > closest) {
+            self.closest = Some((part, seed));
+        }
+    }
+
+    pub fn assert_that_all_happened(&self, layout: Layout) {
+        let count = |what| self.total.get(what).copied().unwrap_or_default();
+        let cannot = |what: &&str| layout == Layout::SingleObject && OF_EPOCH_FILES.contains(what);
+        let can = HAPPENED.iter().filter(|what| !cannot(what));
+        let never: Vec<_> = can.filter(|what| count(**what) == 0).collect();
+        assert!(never.is_empty(), "never happened: {never:?}\n{self}");
+        let grants = count("grants");
+        assert!(grants > 5 * self.runs as u64, "only {grants} grants in {} runs", self.runs);
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:>10} runs", self.runs)?;
+        for (what, count) in &self.total {
+            writeln!(f, "{count:>10} {what}")?;
+        }
+        if let Some((slowest, seed)) = self.slowest {
+            writeln!(f, "slowest recovery {slowest:?}, seed {seed}")?;
+        }
+        match self.closest {
+            None => Ok(()),
+            Some((part, seed)) => write!(f, "closest to its bound {part:.3} of it, seed {seed}"),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What lies below an epoch that is restored, and what a held epoch says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt as _};
+use serde_json::json;
+
+use super::super::operator::{Operator, Standing};
+use super::{Done, MAX_WAIT, millis};
+use crate::epoch::Epoch;
+use crate::error::Error;
+use crate::leader::Leader;
+use crate::listing::{EpochsOfPage, key_of};
+use crate::operator::{Deposed, Restored};
+use crate::protocol::depose::Order;
+use crate::protocol::find::After;
+use crate::protocol::message::Ended;
+use crate::record::{MAX_VALIDITY_MS, Record};
+
+const PAGE_KEYS: usize = 1_000;
+/// Where a held epoch says above which it was restored, for a run that goes on after another.
+const ABOVE: &str = "restored_above";
+/// Where it says how long, in milliseconds, the holder of that one may believe that it leads.
+const WAIT: &str = "wait_ms";
+
+/// What an epoch below asks of the successor.
+pub(super) enum Below {
+    Wait(Duration),
+    NeedsForce(Leader),
+    /// Another run holds it.
+    Held(Held),
+}
+
+/// How long successors must wait; or who needs force, as its record does not say for how long.
+pub(super) type Asked = Result<Duration, Leader>;
+
+/// The epochs around a held one.
+pub(super) struct Listed {
+    /// Ascending.
+    pub(super) below: Vec<Epoch>,
+    pub(super) greater: bool,
+}
+
+impl Operator {
+    /// Lists the epochs below `epoch`, from the one on above which it was held: nobody before can
+    /// hold one.
+    pub(super) async fn list_below(&mut self, held: &Held, epoch: Epoch) -> Result<Listed, Error> {
+        let keys = self.cx.keys.clone();
+        let mut listed = Listed { below: Vec::new(), greater: false };
+        let mut next = Some(After::Number(held.above.map_or(0, |above| above.get() - 1)));
+        while let Some(after) = next {
+            let store = Arc::clone(&self.cx.store);
+            let call = || {
+                let (store, keys, after) = (Arc::clone(&store), keys.clone(), after.clone());
+                let list = async move {
+                    let start = key_of(&keys, &after);
+                    let page = store.list(keys.lock_prefix(), &start, PAGE_KEYS).await?;
+                    EpochsOfPage::of(&keys, &after, &page)
+                };
+                list.boxed()
+            };
+            let page = self.ask("listing the epochs", call).await?;
+            let epochs = page.epochs.iter().map(|listed| listed.epoch);
+            listed.below.extend(epochs.filter(|listed| *listed < epoch));
+            listed.greater = page.epochs.last().is_some_and(|last| last.epoch > epoch);
+            next = page.rest.filter(|_| !listed.greater);
+        }
+        Ok(listed)
+    }
+
+    /// How long a successor must wait for the holders of these epochs, without changing them.
+    pub(super) async fn look_all(&mut self, epochs: &[Epoch]) -> Result<Asked, Error> {
+        let mut wait = Duration::ZERO;
+        for epoch in epochs {
+            match self.look_below(Some(*epoch)).await? {
+                Some(Below::Wait(asked)) => wait = wait.max(asked),
+                Some(Below::Held(held)) => wait = wait.max(held.longest()),
+                Some(Below::NeedsForce(leader)) => return Ok(Err(leader)),
+                // Compacted: superseded for long.
+                None => {}
+            }
+        }
+        Ok(Ok(wait))
+    }
+
+    /// Deposes the holders of these epochs.
+    pub(super) async fn depose_all(&mut self, epochs: &[Epoch]) -> Result<Asked, Error> {
+        let mut wait = Duration::ZERO;
+        for epoch in epochs {
+            match self.depose_below(*epoch).await? {
+                Below::Wait(asked) => wait = wait.max(asked),
+                Below::NeedsForce(leader) => return Ok(Err(leader)),
+                Below::Held(_) => return Err(self.too_busy(*epoch)),
+            }
+        }
+        Ok(Ok(wait))
+    }
+
+    async fn depose_below(&mut self, below: Epoch) -> Result<Below, Error> {
+        let order = Order { only: Some(below), force: false };
+        Ok(match self.depose_at(Some(below), order).await? {
+            Deposed::Sealed { leader, .. } => Below::Wait(leader.validity.unwrap_or_default()),
+            Deposed::NeedsForce(leader) => Below::NeedsForce(leader),
+            Deposed::Renewed(_) => return Err(self.too_busy(below)),
+            Deposed::Already { .. } => {
+                self.look_below(Some(below)).await?.unwrap_or(Below::Wait(Duration::ZERO))
+            }
+            // Nobody is elected above it, as this run holds a greater one.
+            Deposed::Held(_) => match self.finish(below).await?.restored {
+                Restored::NeedsForce(leader) => Below::NeedsForce(leader),
+                _ => self.look_below(Some(below)).await?.unwrap_or(Below::Wait(Duration::ZERO)),
+            },
+            // Compacted: superseded for long.
+            Deposed::Vacant | Deposed::NotCurrent(_) => Below::Wait(Duration::ZERO),
+        })
+    }
+
+    /// Seals what another run holds. A named type, as this calls itself for one that lies below.
+    fn finish(&mut self, held: Epoch) -> BoxFuture<'_, Result<Done, Error>> {
+        self.seal_held(held, Duration::ZERO, false, None).boxed()
+    }
+
+    /// What this epoch object asks of a successor, without changing it.
+    pub(super) async fn look_below(
+        &mut self,
+        below: Option<Epoch>,
+    ) -> Result<Option<Below>, Error> {
+        let Some(epoch) = below else { return Ok(None) };
+        let Some(now) = self.read(below).await? else { return Ok(None) };
+        self.refuse_later_format(&now)?;
+        if let Some(held) = held(&now) {
+            return Ok(Some(Below::Held(held)));
+        }
+        let blank = Record::blank();
+        Ok(Some(asks(epoch, now.record.as_ref().unwrap_or(&blank))))
+    }
+
+    /// Held by nobody who could lead, and never lapsing. `wait` is how long successors have to wait
+    /// for the holders that are known: in this object, as theirs may be gone when it is sealed.
+    pub(super) fn hold(&self, above: Option<Epoch>, wait: Duration) -> Record {
+        let mut hold = Record::blank();
+        hold.nonce = Some(self.cx.process.nonce());
+        hold.heartbeat = 1;
+        hold.ended = Some(Ended::Restored);
+        hold.elected_at = Some(self.cx.process.now().time_of_day());
+        hold.data = json!({ ABOVE: above.map_or(0, Epoch::get), WAIT: millis(wait) });
+        hold
+    }
+}
+
+/// What a held epoch says.
+pub(super) struct Held {
+    /// The newest epoch below it when it was created.
+    pub(super) above: Option<Epoch>,
+    /// `None` in one that an earlier version has made.
+    pub(super) wait: Option<Duration>,
+}
+
+impl Held {
+    /// The longest that anybody below may believe, as far as it says so.
+    pub(super) fn longest(&self) -> Duration {
+        let unknown = if self.above.is_some() { MAX_WAIT } else { Duration::ZERO };
+        self.wait.unwrap_or(unknown)
+    }
+}
+
+/// `None` if it is not a held one.
+pub(super) fn held(now: &Standing) -> Option<Held> {
+    let record = now.record.as_ref().ok()?;
+    let above = record.data[ABOVE].as_u64().and_then(Epoch::new);
+    let wait = record.data[WAIT].as_u64().map(|ms| Duration::from_millis(ms.min(MAX_VALIDITY_MS)));
+    record.is_held().then_some(Held { above, wait })
+}
+
+/// How long a successor must wait for the holder of this epoch.
+pub(super) fn asks(epoch: Epoch, record: &Record) -> Below {
+    let seen = record.seen();
+    if seen.ended.is_some() && !seen.is_waited_for() {
+        return Below::Wait(Duration::ZERO);
+    }
+    match (seen.nonce, record.validity()) {
+        (Some(_), Some(validity)) => Below::Wait(validity),
+        _ => Below::NeedsForce(Leader::new(epoch, record)),
+    }
+}

@@ -1,0 +1,183 @@
+//! Writing the object: each write is based on the last.
+
+use bytes::Bytes;
+
+use super::{FencedObject, FencingError, Found, Stale, busy, line_and_body};
+use crate::epoch::Epoch;
+use crate::error::{Error, ErrorKind};
+use crate::fencing::calls::{ATTEMPTS, Put, passes};
+use crate::protocol::message::Nonce;
+use crate::store::{ETag, Happened, StoreError};
+use crate::timer::require_timers;
+
+/// Writes a [`FencedObject`] under one epoch. It is not cloned: share it behind a lock.
+#[derive(Debug)]
+pub struct ObjectWriter {
+    object: FencedObject,
+    epoch: Epoch,
+    /// Of what this writer has written last.
+    etag: ETag,
+    body: Option<Bytes>,
+    /// Nonces of own writes that may have taken effect since.
+    sent: Vec<Nonce>,
+    /// Once a greater epoch was seen.
+    stale: Option<Epoch>,
+}
+
+/// What reading back after a write says of it.
+enum ReadBack {
+    /// It is there.
+    Written,
+    /// It is not there, but may still come.
+    NotYet,
+}
+
+impl ObjectWriter {
+    pub(super) fn new(
+        object: FencedObject,
+        epoch: Epoch,
+        etag: ETag,
+        body: Option<Bytes>,
+    ) -> ObjectWriter {
+        ObjectWriter { object, epoch, etag, body, sent: Vec::new(), stale: None }
+    }
+
+    /// The token.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// What the object holds, as this writer knows it: what it wrote last, or found; `None` if
+    /// nothing was ever written. No request.
+    #[must_use]
+    pub fn body(&self) -> Option<&Bytes> {
+        self.body.as_ref()
+    }
+
+    /// Writes the object. 1 PUT, and 1 GET more at each 16th write; if the PUT's answer is lost, 1 GET to read back, and so on a few times.
+    ///
+    /// Dropping the future is safe; the write may still take effect until the next one has.
+    ///
+    /// # Errors
+    ///
+    /// - [`FencingError::Stale`], [`FencingError::Replaced`]: it is another's. Stop.
+    /// - [`FencingError::Failed`]: the store failed, several times. Unless
+    ///   [`may_have_happened`](FencingError::may_have_happened), nothing was written. Call it
+    ///   again, with the same or another body: an earlier write can no longer take effect after a
+    ///   later one. [`ErrorKind::NewestDeleted`]: the object is gone, and what it guarded is not
+    ///   guarded any more. [`ErrorKind::UnsafeStore`]: it has gone back to an older epoch.
+    ///   [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers; nothing was sent.
+    pub async fn write(&mut self, body: impl Into<Bytes>) -> Result<(), FencingError> {
+        require_timers()?;
+        self.require_newest().await?;
+        let body = body.into();
+        let nonce = self.object.calls.nonce();
+        let bytes = line_and_body(self.epoch, nonce, Some(&body));
+        self.sent.push(nonce);
+        let mut unknown = false;
+        let mut last = None;
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                self.object.calls.pause(attempt - 1).await;
+            }
+            let etag = Some(self.etag.clone());
+            match self.object.calls.put(&self.object.key, bytes.clone(), etag).await {
+                Put::Done(etag) => {
+                    self.adopt(etag, Some(body));
+                    return Ok(());
+                }
+                Put::Refused => {}
+                Put::Unknown(error) => {
+                    unknown = true;
+                    last = Some(error);
+                }
+                Put::Failed(error) if passes(&error) => {
+                    last = Some(error);
+                    continue;
+                }
+                Put::Failed(error) => return Err(self.give_up(nonce, error, unknown)),
+            }
+            match self.object.find().await.map_err(Error::maybe)? {
+                Ok(found) => match self.read_back(found, nonce, unknown)? {
+                    ReadBack::Written => return Ok(()),
+                    ReadBack::NotYet => {}
+                },
+                // A refusal that cannot be looked into leaves everything open.
+                Err(error) if passes(&error) => {
+                    unknown = true;
+                    last = Some(error);
+                }
+                Err(error) => return Err(self.give_up(nonce, error, true)),
+            }
+        }
+        Err(self.give_up(nonce, last.unwrap_or_else(busy), unknown))
+    }
+
+    /// Neither the object nor a reservation has shown a greater epoch.
+    async fn require_newest(&mut self) -> Result<(), FencingError> {
+        if let Some(newest) = self.stale {
+            let stale = Stale { offered: self.epoch, newest };
+            return Err(FencingError::Stale { stale, happened: Happened::No });
+        }
+        let checked = self.object.require_unreserved_at_times(self.epoch).await;
+        if let Err(FencingError::Stale { stale, .. }) = &checked {
+            self.stale = Some(stale.newest);
+        }
+        checked
+    }
+
+    fn adopt(&mut self, etag: ETag, body: Option<Bytes>) {
+        self.etag = etag;
+        self.body = body;
+        // Their condition was the ETag before, which never comes back.
+        self.sent.clear();
+    }
+
+    fn read_back(
+        &mut self,
+        found: Option<Found>,
+        nonce: Nonce,
+        unknown: bool,
+    ) -> Result<ReadBack, FencingError> {
+        let key = self.object.key.clone();
+        let Some(found) = found else {
+            let why = format!("{key} is gone: somebody has deleted it, and with it the guard");
+            return Err(self.object.calls.error(ErrorKind::NewestDeleted, &why).maybe().into());
+        };
+        if found.etag == self.etag {
+            return Ok(ReadBack::NotYet);
+        }
+        let newest = found.line.epoch;
+        let happened = if unknown { Happened::Maybe } else { Happened::No };
+        if newest > self.epoch {
+            let stale = Stale { offered: self.epoch, newest };
+            return Err(FencingError::Stale { stale, happened });
+        }
+        if newest < self.epoch {
+            let why = format!("{key} was epoch {}'s, and now is epoch {newest}'s", self.epoch);
+            return Err(self.object.calls.error(ErrorKind::UnsafeStore, &why).maybe().into());
+        }
+        let own = found.line.nonce;
+        if !self.sent.contains(&own) {
+            return Err(FencingError::Replaced { epoch: self.epoch, happened });
+        }
+        // This write, or an earlier one whose answer was lost.
+        let etag = found.etag.clone();
+        self.adopt(etag, found.body());
+        if own == nonce {
+            return Ok(ReadBack::Written);
+        }
+        self.sent.push(nonce);
+        Ok(ReadBack::NotYet)
+    }
+
+    fn give_up(&mut self, nonce: Nonce, error: StoreError, unknown: bool) -> FencingError {
+        let error = self.object.failure("writing", error);
+        if unknown {
+            return error.maybe().into();
+        }
+        self.sent.retain(|sent| *sent != nonce);
+        error.into()
+    }
+}

@@ -1,0 +1,51 @@
+//! The order of a listing, checked before anything rests on it (docs/protocol.md, section 6).
+
+use super::{Happened, Page, StoreError, StoreErrorKind};
+
+/// Checks a page that was asked for this prefix, after `start`: the last key on it, or `start`.
+pub(crate) fn check_order<'a>(
+    prefix: &str,
+    start: &'a str,
+    page: &'a Page,
+) -> Result<&'a str, StoreError> {
+    if page.truncated && page.entries.is_empty() {
+        // Asking again from the same key may well bring the same answer for ever. It says nothing
+        // untrue, so it does not make the store unsafe.
+        let why = format!("the listing after {start:?} says that more follows, but shows none");
+        return Err(StoreError::new(StoreErrorKind::Transient, Happened::No, why));
+    }
+    check_ascending(prefix, start, page)
+}
+
+/// Whether its keys ascend, all of them under the prefix and after `start`.
+pub(crate) fn check_ascending<'a>(
+    prefix: &str,
+    start: &'a str,
+    page: &'a Page,
+) -> Result<&'a str, StoreError> {
+    let mut previous = start;
+    for entry in &page.entries {
+        let key = entry.key.as_str();
+        if !key.starts_with(prefix) {
+            return Err(unsafe_store(format!(
+                "the listing shows {key:?}, which does not start with {prefix:?}"
+            )));
+        }
+        if key <= previous {
+            return Err(out_of_order(previous, key));
+        }
+        previous = key;
+    }
+    Ok(previous)
+}
+
+pub(crate) fn out_of_order(before: &str, then: &str) -> StoreError {
+    unsafe_store(format!(
+        "the listing shows {then:?} after {before:?}: this store does not list in order, or \
+         ignores where a listing starts"
+    ))
+}
+
+fn unsafe_store(why: String) -> StoreError {
+    StoreError::new(StoreErrorKind::Unsupported, Happened::No, why)
+}

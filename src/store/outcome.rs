@@ -1,0 +1,150 @@
+//! What a store answers. Stores of your own build these with their constructors: fields may be added.
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+
+use super::ETag;
+
+/// One page of a listing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Page {
+    /// In ascending order of their keys' bytes.
+    pub entries: Vec<Entry>,
+    /// Whether more keys may follow. A short page says nothing.
+    pub truncated: bool,
+    /// The store's clock when it answered, where it says so.
+    pub served_at: Option<DateTime<Utc>>,
+}
+
+impl Page {
+    /// A page whose store tells no date.
+    #[must_use]
+    pub fn new(entries: Vec<Entry>, truncated: bool) -> Page {
+        Page { entries, truncated, served_at: None }
+    }
+
+    /// The same, from a store whose clock showed this when it answered.
+    #[must_use]
+    pub fn with_served_at(mut self, date: impl Into<Option<DateTime<Utc>>>) -> Page {
+        self.served_at = date.into();
+        self
+    }
+}
+
+/// One key of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The whole key.
+    pub key: String,
+    /// The length of its body in bytes.
+    pub size: u64,
+    /// When it was last written, by the store's clock.
+    pub last_modified: Option<DateTime<Utc>>,
+}
+
+impl Entry {
+    /// A key whose store tells no date.
+    pub fn new(key: impl Into<String>, size: u64) -> Entry {
+        Entry { key: key.into(), size, last_modified: None }
+    }
+
+    /// The same, last written then.
+    #[must_use]
+    pub fn with_last_modified(mut self, date: impl Into<Option<DateTime<Utc>>>) -> Entry {
+        self.last_modified = date.into();
+        self
+    }
+}
+
+/// An object and what the store says about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Object {
+    /// The body.
+    pub body: Bytes,
+    /// Its entity tag.
+    pub etag: ETag,
+    /// When it was last written, by the store's clock.
+    pub last_modified: Option<DateTime<Utc>>,
+    /// The store's clock when it answered, where it says so.
+    pub served_at: Option<DateTime<Utc>>,
+}
+
+impl Object {
+    /// An object whose store tells no dates.
+    #[must_use]
+    pub fn new(body: Bytes, etag: ETag) -> Object {
+        Object { body, etag, last_modified: None, served_at: None }
+    }
+
+    /// The same, last written then.
+    #[must_use]
+    pub fn with_last_modified(mut self, date: impl Into<Option<DateTime<Utc>>>) -> Object {
+        self.last_modified = date.into();
+        self
+    }
+
+    /// The same, from a store whose clock showed this when it answered.
+    #[must_use]
+    pub fn with_served_at(mut self, date: impl Into<Option<DateTime<Utc>>>) -> Object {
+        self.served_at = date.into();
+        self
+    }
+}
+
+/// The answer to [`Store::get`](super::Store::get).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GetOutcome {
+    /// The object.
+    Found(Object),
+    /// The object still has the ETag that the caller named.
+    NotModified,
+    /// There is no object at this key.
+    Missing,
+    /// The object is longer than the caller reads.
+    TooLarge {
+        /// Its entity tag.
+        etag: ETag,
+        /// The length of its body in bytes.
+        len: u64,
+    },
+}
+
+/// The answer to a conditional write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PutOutcome {
+    /// Written. Without an ETag the caller cannot know which write it was, and treats it as
+    /// unknown.
+    Done {
+        /// The entity tag of what was written.
+        etag: Option<ETag>,
+    },
+    /// The condition did not hold: the key exists (`create`), or has another ETag (`replace`).
+    /// Nothing was written.
+    Refused,
+    /// `replace` on a key that does not exist. Nothing was written.
+    Missing,
+}
+
+/// The answer to [`Store::delete`](super::Store::delete).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct DeleteOutcome {
+    /// How many of the keys are gone, as the store says: nothing that an election promises rests on
+    /// it, and the next run of a compactor lists what is there.
+    pub deleted: usize,
+    /// The keys that could not be deleted, each with the store's reason.
+    pub failed: Vec<(String, String)>,
+}
+
+impl DeleteOutcome {
+    /// So many keys are gone, and these could not be deleted.
+    #[must_use]
+    pub fn new(deleted: usize, failed: Vec<(String, String)>) -> DeleteOutcome {
+        DeleteOutcome { deleted, failed }
+    }
+}

@@ -1,0 +1,20 @@
+//! A bound on a single request.
+
+use std::future::Future;
+use std::time::Duration;
+
+use super::{Happened, StoreError, StoreErrorKind};
+
+/// The answer to a request that no lease depends on, or an error once `limit` has passed; the
+/// request is dropped then.
+#[allow(clippy::disallowed_methods, reason = "this is where requests without a lease are bounded")]
+pub(crate) async fn within<T>(
+    limit: Duration,
+    happened: Happened,
+    request: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    tokio::time::timeout(limit, request).await.unwrap_or_else(|_| {
+        let why = format!("no answer within {limit:?}");
+        Err(StoreError::new(StoreErrorKind::Transient, happened, why))
+    })
+}

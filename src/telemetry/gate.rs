@@ -1,0 +1,35 @@
+//! Counts for a durable gate of this process.
+
+use metrics::{SharedString, counter};
+
+use super::describe::{GATE_CHECKS, describe};
+use super::on::place;
+use crate::store::Store;
+
+/// Counts the checks of one gate.
+#[derive(Debug, Clone)]
+pub(crate) struct GateMeter {
+    gate: SharedString,
+}
+
+impl GateMeter {
+    pub(crate) fn new(store: &dyn Store, key: &str) -> GateMeter {
+        describe();
+        let meter = GateMeter { gate: place(store, key).into() };
+        // From the start at 0: a counter that appears with its first event has no increase.
+        for outcome in GATE_CHECKS {
+            meter.count(outcome, 0);
+        }
+        meter
+    }
+
+    /// A token was checked, with this outcome.
+    pub(crate) fn checked(&self, outcome: &'static str) {
+        self.count(outcome, 1);
+    }
+
+    fn count(&self, outcome: &'static str, by: u64) {
+        let gate = self.gate.clone();
+        counter!("tenure_gate_checks_total", "gate" => gate, "outcome" => outcome).increment(by);
+    }
+}

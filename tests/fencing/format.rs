@@ -1,0 +1,55 @@
+//! What the guards leave on the store, byte by byte: programs of other versions read it.
+
+use super::*;
+
+async fn at(memory: &MemoryStore, key: &str) -> String {
+    match memory.get(key, None, 1_000).await.unwrap() {
+        GetOutcome::Found(object) => String::from_utf8_lossy(&object.body).into_owned(),
+        other => panic!("{key}: {other:?}"),
+    }
+}
+
+/// With the random part replaced.
+async fn without_nonce(memory: &MemoryStore, key: &str) -> String {
+    let body = at(memory, key).await;
+    let (before, rest) = body.split_once("\"nonce\":\"").unwrap();
+    let (nonce, after) = rest.split_once('"').unwrap();
+    assert!(nonce.len() == 32 && nonce.bytes().all(|it| it.is_ascii_hexdigit()), "{nonce}");
+    format!("{before}\"nonce\":N{after}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_used_is_not_written() {
+    let memory = Arc::new(MemoryStore::new());
+    let store = Arc::clone(&memory) as Arc<dyn Store>;
+    let mut writer = log_of(&store).open(e(2)).await.unwrap();
+    writer.append("x").await.unwrap();
+    let [claim, entry] = [1, 2].map(|number| format!("log/{number:020}"));
+    assert_eq!(
+        without_nonce(&memory, &claim).await,
+        "{\"tenure_log\":1,\"epoch\":2,\"nonce\":N,\"claim\":0,\"claims_after\":0}\n"
+    );
+    assert_eq!(
+        without_nonce(&memory, &entry).await,
+        "{\"tenure_log\":1,\"epoch\":2,\"nonce\":N,\"claim\":1}\nx"
+    );
+    // An older version refuses a gate that names resets: it has none.
+    gate_of(&store).admit(e(2)).await.unwrap();
+    assert_eq!(at(&memory, "g").await, "{\"tenure_gate\":1,\"newest\":2}\n");
+}
+
+/// The number of a writer's entry has become another's claim: it is no entry.
+#[tokio::test(start_paused = true)]
+async fn a_claim_in_place_of_the_newest_entry_is_not_returned_as_one() {
+    let memory = Arc::new(MemoryStore::new());
+    let log = log_of(&(Arc::clone(&memory) as Arc<dyn Store>));
+    let mut older = log.open(e(1)).await.unwrap();
+    let number = older.append("old").await.unwrap();
+    let claim = at(&memory, &format!("log/{:020}", 1)).await;
+    let newest = log.open(e(2)).await.unwrap().append("new").await.unwrap();
+    log.trim(newest).await.unwrap();
+    // A create that was long under way.
+    memory.create(&format!("log/{number:020}"), claim.into()).await.unwrap();
+    let latest = older.latest().await.unwrap().unwrap();
+    assert_eq!((latest.number, latest.epoch), (newest, e(2)));
+}
