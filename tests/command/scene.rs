@@ -47,13 +47,13 @@ impl Scene {
         format!("file://{}", self.path("store").display())
     }
 
-    /// `tenure run` of this scene's election, without a command. The validity is 3 s unless the
-    /// options say otherwise.
+    /// `tenure run` of this scene's election, without a command. The validity is 10 s unless the
+    /// options say otherwise: longer than a loaded machine keeps a renewal waiting.
     pub fn run(&self, name: &str, options: &[&str]) -> Command {
         let mut command = Command::new(TENURE);
         command.args(["run", "--store", &self.url(), "--name", name]).args(options);
         if !options.contains(&"--validity") {
-            command.args(["--validity", "3s"]);
+            command.args(["--validity", "10s"]);
         }
         self.surround(&mut command);
         command
