@@ -14,8 +14,6 @@ use std::path::Path;
 mod baselines;
 #[path = "support/side/mod.rs"]
 mod side;
-#[path = "../tests/support/mod.rs"]
-mod tests;
 
 use side::report::Section;
 use side::{Size, backlog, campaigns, document, failover, machine, many, steady, tails};

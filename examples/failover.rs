@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use tenure::drawing::{Drawing, Interval, Mark};
 use tenure::{CampaignEvent, Election, Epoch, LeadershipEvent, Loss};
+use tenure_drawing::{Drawing, Interval, Mark};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 

@@ -2,7 +2,7 @@
 # Runs a command beside the S3 of localstack, an emulator of AWS in Python, installed under target/
 # if it is missing.
 #
-#   scripts/localstack.sh -- cargo test --test s3_store
+#   scripts/localstack.sh -- cargo test --test stores s3_store
 #
 # The command finds the server through AWS_ENDPOINT_URL, and the name of a bucket in
 # TENURE_TEST_S3_BUCKET. The server stops with the command.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a command beside moto, an S3 server in Python, installed under target/ if it is missing.
 #
-#   scripts/moto.sh -- cargo test --test s3_store
+#   scripts/moto.sh -- cargo test --test stores s3_store
 #
 # The command finds the server through AWS_ENDPOINT_URL, and the name of a bucket in
 # TENURE_TEST_S3_BUCKET. The server stops with the command.

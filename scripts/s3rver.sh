@@ -2,7 +2,7 @@
 # Runs a command beside s3rver, an S3 server in Node.js that ignores conditions, installed under
 # target/ if it is missing: elections must refuse it.
 #
-#   scripts/s3rver.sh -- cargo test --test servers the_store_is_refused -- --ignored
+#   scripts/s3rver.sh -- cargo test --test stores the_store_is_refused -- --ignored
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 

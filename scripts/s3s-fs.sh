@@ -2,7 +2,7 @@
 # Runs a command beside s3s-fs, an S3 server in Rust over a folder whose writers race, built under
 # target/ if it is missing: not for elections, as the suite shows.
 #
-#   scripts/s3s-fs.sh -- cargo test --test servers only_races_show_it -- --ignored
+#   scripts/s3s-fs.sh -- cargo test --test stores only_races_show_it -- --ignored
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 

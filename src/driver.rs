@@ -2,8 +2,6 @@
 //! time, draws the jitter and tries again.
 
 mod campaign;
-#[cfg(test)]
-mod costs;
 mod exchange;
 mod handle;
 mod lead;

@@ -16,7 +16,6 @@
 //! whole seconds are not recognised.
 
 mod build;
-mod picture;
 #[cfg(test)]
 mod properties;
 mod read;

@@ -126,7 +126,7 @@
 //!   resigns.
 //! - [`fencing`] has guards that refuse the tokens of leaders of the past.
 //! - [`Compactor`] deletes the epoch objects of the past; [`history`] reads what is left of them, and
-//!   [`drawing`] draws it.
+//!   the command `tenure history` draws it.
 //! - [`store`] has the stores, and the trait for others.
 //! - [`paths`] has locks on pseudo-folders for the tasks of the leader's process.
 //!
@@ -143,7 +143,6 @@
 //! | `gcs`, `azure` | the same, with clients for Google Cloud Storage and Azure Blob Storage |
 //! | `tower` | `fencing::http`: layers that send the token and refuse stale ones |
 //! | `metrics` | tells the recorder of the crate `metrics` what happens; `docs/observability.md` has the table |
-//! | `cli` | the command `tenure`, with `metrics` |
 //!
 //! Without any of them: memory, a local directory, and stores of your own.
 #![forbid(unsafe_code)]
@@ -162,13 +161,13 @@ mod check;
 mod clock;
 mod compactor;
 mod config;
-pub mod drawing;
 mod driver;
 mod election;
 mod entropy;
 mod epoch;
 mod error;
-mod escape;
+#[doc(hidden)]
+pub mod escape;
 mod etag;
 pub mod fencing;
 pub mod history;

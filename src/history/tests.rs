@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::build::{Found, holes, spans};
 use super::*;
-use crate::drawing::{BandKind, Mark};
 use crate::record::Record;
 
 const START: &str = "2026-11-20T12:00:00Z";
@@ -224,10 +223,9 @@ fn holes_are_told_and_are_no_gaps() {
 }
 
 #[test]
-fn nothing_is_drawn_of_nothing() {
+fn nothing_is_known_of_nothing() {
     let history = history(Vec::new(), 10.0);
     assert_eq!((history.totals(), history.gaps()), (Totals::default(), vec![]));
-    assert!(history.drawing("x").svg().contains("nobody has led yet"));
 }
 
 /// Records may say anything, as may the dates of a store.
@@ -265,33 +263,5 @@ fn no_times_are_too_wild() {
         }
         let nobody = history.totals().nobody;
         assert!(nobody.at_least <= nobody.at_most, "seed {seed}: {history:?}");
-        roxmltree::Document::parse(&history.drawing("wild").svg()).expect("XML");
     }
-}
-
-#[test]
-fn the_drawing_shows_what_is_known_and_what_is_in_doubt() {
-    let found = vec![lapsed(2, 0.0, 40.0, 72.0), resigned(3, 75.0, 90.0, 0.0), held(6, 95.0, 99.0)];
-    let drawing = history(found, 100.0).drawing("a < b");
-    let told: Vec<_> = drawing
-        .intervals
-        .iter()
-        .map(|i| (&*i.label, i.from, i.until, i.perhaps_until, i.end))
-        .collect();
-    assert_eq!(
-        told,
-        [
-            ("2", secs(0.0), secs(40.0), secs(70.0), Mark::Lapsed),
-            ("3", secs(75.0), secs(90.0), secs(90.0), Mark::Resigned),
-            ("6", secs(95.0), secs(100.0), secs(100.0), Mark::GoesOn),
-        ]
-    );
-    let bands: Vec<_> = drawing.bands.iter().map(|b| (b.kind, b.from, b.until)).collect();
-    let expected =
-        [(BandKind::Nobody, secs(70.0), secs(75.0)), (BandKind::Unknown, secs(90.0), secs(95.0))];
-    assert_eq!(bands, expected);
-    assert_eq!(
-        drawing.intervals[0].tip,
-        "epoch 2: a, from 2026-11-20 12:00:00Z, for about 1m 10s, lapsed by b"
-    );
 }

@@ -68,23 +68,25 @@ impl Totals {
     }
 }
 
-/// What lies between two leaders.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Between {
-    Gap(Gap),
-    Unknown { from: DateTime<Utc>, until: DateTime<Utc>, length: Extent },
+/// What lies between two leaders, and whether it is known that nobody led.
+struct Between {
+    gap: Gap,
+    known: bool,
 }
 
 impl History {
-    /// The times without a leader, in ascending order. Where epochs are missing between two, nothing
-    /// is known, so that is no gap; an epoch that was given up does not end one.
+    /// The times without a leader, in ascending order. An epoch that was given up does not end one.
+    /// Where epochs are missing between two, nothing is known: see [`unknown`](History::unknown).
     #[must_use]
     pub fn gaps(&self) -> Vec<Gap> {
-        let gap = |between| match between {
-            Between::Gap(gap) => Some(gap),
-            Between::Unknown { .. } => None,
-        };
-        self.between().into_iter().filter_map(gap).collect()
+        self.between().into_iter().filter(|one| one.known).map(|one| one.gap).collect()
+    }
+
+    /// The times of which nothing is known, in ascending order: epochs between two leaders are
+    /// missing, or cannot be read.
+    #[must_use]
+    pub fn unknown(&self) -> Vec<Gap> {
+        self.between().into_iter().filter(|one| !one.known).map(|one| one.gap).collect()
     }
 
     /// What all epochs come to.
@@ -96,16 +98,14 @@ impl History {
         let Some((from, from_latest)) = first else { return totals };
         let until = self.now.max(leaders().filter_map(|span| span.until.at).max().unwrap_or(from));
         totals.time = length(from, until);
-        for between in self.between() {
-            match between {
-                Between::Unknown { length, .. } => totals.unknown.add(length),
-                Between::Gap(gap) => {
-                    totals.nobody.add(gap.length);
-                    let longest = totals.longest_gap.map(|longest| longest.length.about);
-                    if longest < Some(gap.length.about) {
-                        totals.longest_gap = Some(gap);
-                    }
-                }
+        for Between { gap, known } in self.between() {
+            if !known {
+                totals.unknown.add(gap.length);
+                continue;
+            }
+            totals.nobody.add(gap.length);
+            if totals.longest_gap.map(|longest| longest.length.about) < Some(gap.length.about) {
+                totals.longest_gap = Some(gap);
             }
         }
         // Counted from the best guess of the first begin, which may have been later.
@@ -123,7 +123,7 @@ impl History {
         totals
     }
 
-    pub(super) fn between(&self) -> Vec<Between> {
+    fn between(&self) -> Vec<Between> {
         let mut between = Vec::new();
         let mut before: Option<&Span> = None;
         // Since `before`, an epoch that cannot be read may have had a leader.
@@ -167,11 +167,8 @@ impl History {
         if length == Extent::default() {
             return None;
         }
-        if !known {
-            return Some(Between::Unknown { from, until: self.now, length });
-        }
-        let (after, until) = (last.epoch, self.now);
-        Some(Between::Gap(Gap { after, before: None, from, until, length }))
+        let gap = Gap { after: last.epoch, before: None, from, until: self.now, length };
+        Some(Between { gap, known })
     }
 }
 
@@ -186,11 +183,8 @@ fn between_two(before: &Span, next: &Span, known: bool) -> Option<Between> {
     if length == Extent::default() {
         return None;
     }
-    if !known {
-        return Some(Between::Unknown { from, until, length });
-    }
-    let (after, before, until) = (before.epoch, Some(next.epoch), until.max(from));
-    Some(Between::Gap(Gap { after, before, from, until, length }))
+    let (after, before) = (before.epoch, Some(next.epoch));
+    Some(Between { gap: Gap { after, before, from, until: until.max(from), length }, known })
 }
 
 /// Of one that leads: not before this.
@@ -201,11 +195,4 @@ fn lease_end(span: &Span) -> Option<DateTime<Utc>> {
 
 fn length(from: DateTime<Utc>, until: DateTime<Utc>) -> Duration {
     (until - from).to_std().unwrap_or_default()
-}
-
-/// To a whole number of units, upwards.
-pub(super) fn up_to(duration: Duration, unit: Duration) -> Duration {
-    let over = duration.as_nanos() % unit.as_nanos();
-    let missing = unit.as_nanos().checked_sub(over).filter(|_| over > 0).unwrap_or_default();
-    duration.saturating_add(Duration::from_nanos(u64::try_from(missing).unwrap_or_default()))
 }

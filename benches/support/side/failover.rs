@@ -12,7 +12,7 @@ use super::schemes::{Place, Scheme};
 use super::simulated::Bucket;
 use super::{Size, simulate};
 use crate::baselines::Settings;
-use crate::tests::time::{TestClock, process};
+use tenure_testkit::time::{TestClock, process};
 
 const VALIDITY: Duration = Duration::from_secs(30);
 const DRIFT: f64 = 0.01;

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::Size;
 use super::report::{Section, table};
 use super::still::Still;
-use crate::tests::time::{TestClock, process};
+use tenure_testkit::time::{TestClock, process};
 
 const POLL: Duration = Duration::from_secs(5);
 const VALIDITY: Duration = Duration::from_secs(30);

@@ -10,7 +10,7 @@ use tokio::task::{JoinHandle, spawn};
 use super::requests::Requests;
 use super::simulated::Bucket;
 use crate::baselines::{Candidate, Settings, list_on_renewal, morling, single_object};
-use crate::tests::time::TestClock;
+use tenure_testkit::time::TestClock;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {

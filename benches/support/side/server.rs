@@ -8,8 +8,8 @@ use aws_sdk_s3::Client;
 
 use super::counts::Counts;
 use super::latency::Latency;
-use crate::tests::outcomes::SECRET_KEY;
-use crate::tests::s3_server::{ACCESS_KEY, BUCKET, Op, S3Server, config};
+use tenure_testkit::outcomes::SECRET_KEY;
+use tenure_testkit::s3_server::{ACCESS_KEY, BUCKET, Op, S3Server, config};
 
 /// The argument that makes this program the server.
 pub const SERVE: &str = "--serve";

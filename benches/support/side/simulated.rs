@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::counts::Counts;
 use super::latency::Latency;
 use super::requests::{Condition, Failed, Requests};
-use crate::tests::time::TestClock;
+use tenure_testkit::time::TestClock;
 
 /// Clones share the objects and the counts.
 #[derive(Debug, Clone)]

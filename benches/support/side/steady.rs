@@ -17,7 +17,7 @@ use super::server::{Server, THE_BUCKET};
 use super::simulated::Bucket;
 use super::{Size, simulate};
 use crate::baselines::Settings;
-use crate::tests::time::{TestClock, process};
+use tenure_testkit::time::{TestClock, process};
 
 const VALIDITY: Duration = Duration::from_secs(30);
 const CANDIDATES: usize = 3;

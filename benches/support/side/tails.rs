@@ -10,7 +10,7 @@ use super::latency::Latency;
 use super::report::{Section, grouped, table};
 use super::simulate;
 use super::simulated::Bucket;
-use crate::tests::time::{TestClock, process};
+use tenure_testkit::time::{TestClock, process};
 
 const VALIDITY: Duration = Duration::from_secs(30);
 const LEADERS: u64 = 100;

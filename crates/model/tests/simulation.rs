@@ -8,9 +8,6 @@
 
 #[path = "simulation/drawn.rs"]
 mod drawn;
-#[path = "../../../tests/support/if_match.rs"]
-#[allow(dead_code, reason = "shared with tests/if_match.rs, which uses the rest")]
-mod if_match;
 #[path = "simulation/mod.rs"]
 mod sim;
 #[path = "simulation/single.rs"]

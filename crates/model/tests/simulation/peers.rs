@@ -10,7 +10,7 @@ use tenure::store::{GetOutcome, PutOutcome};
 use tenure::{Depose, Deposed, Epoch, Layout, Restored, Store as _};
 
 use super::bucket::{LOCK, PREFIX, epoch_of, key_of};
-use crate::if_match::Node;
+use tenure_testkit::if_match::Node;
 
 use super::process::{join, machine, operators, spawn};
 use super::store::SimStore;

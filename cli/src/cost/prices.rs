@@ -1,0 +1,156 @@
+//! What requests cost: built in, with their sources, or from a file.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::exit::{self, Failure};
+use crate::store_url::{Place, Service};
+
+/// A price list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prices {
+    pub name: String,
+    /// For a million requests each. A create, a replace, a refused one too.
+    pub write: f64,
+    pub list: f64,
+    /// A poll that finds nothing new is one.
+    pub read: f64,
+    /// A request for up to 1,000 keys, or for one where `delete_by_key` says so.
+    pub delete: f64,
+    #[serde(default)]
+    pub delete_by_key: bool,
+    #[serde(default = "usd")]
+    pub currency: String,
+    /// Since when, or when it was looked up.
+    #[serde(default)]
+    pub date: String,
+    #[serde(default)]
+    pub source: String,
+}
+
+fn usd() -> String {
+    "USD".to_owned()
+}
+
+fn list(
+    name: &'static str,
+    [write, list, read, delete]: [f64; 4],
+    date: &'static str,
+    source: &'static str,
+) -> Prices {
+    Prices {
+        name: name.to_owned(),
+        write,
+        list,
+        read,
+        delete,
+        delete_by_key: false,
+        currency: "USD".to_owned(),
+        date: date.to_owned(),
+        source: source.to_owned(),
+    }
+}
+
+/// As in docs/stores.md, without free tiers.
+pub fn built_in() -> Vec<Prices> {
+    let dynamo = list(
+        "DynamoDB",
+        [0.625, 0.125, 0.125, 0.625],
+        "November 2024; on demand, us-east-1, records under 1 KB",
+        "https://aws.amazon.com/dynamodb/pricing/on-demand/",
+    );
+    vec![
+        list("S3 Standard", [5.0, 5.0, 0.4, 0.0], "2025", "https://aws.amazon.com/s3/pricing/"),
+        list(
+            "S3 Express",
+            [1.13, 1.13, 0.03, 0.0],
+            "2025; refused, as it lists out of order: to compare",
+            "https://aws.amazon.com/s3/faqs/",
+        ),
+        list(
+            "Cloud Storage",
+            [5.0, 5.0, 0.4, 0.0],
+            "2025; Standard, one region",
+            "https://cloud.google.com/storage/pricing-examples",
+        ),
+        list(
+            "Azure Blob",
+            [5.5, 5.5, 0.44, 0.0],
+            "2026; sample prices, hot, LRS",
+            "https://learn.microsoft.com/azure/storage/blobs/blob-storage-estimate-costs",
+        ),
+        Prices { delete_by_key: true, ..dynamo },
+    ]
+}
+
+/// The list prices of the service at this place.
+pub fn of(place: &Place) -> Option<Prices> {
+    let name = match place {
+        Place::Bucket { service: Service::S3, .. } => "S3 Standard",
+        Place::Bucket { service: Service::CloudStorage, .. } => "Cloud Storage",
+        Place::Bucket { service: Service::Azure, .. } => "Azure Blob",
+        Place::DynamoDb { .. } => "DynamoDB",
+        Place::Dir { .. } => return None,
+    };
+    built_in().into_iter().find(|prices| prices.name == name)
+}
+
+/// One price list or several, as JSON.
+pub fn from_file(path: &Path) -> Result<Vec<Prices>, Failure> {
+    let wrong =
+        |why: String| Failure::new(exit::USAGE, format!("--prices {}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    parse(&text).map_err(wrong)
+}
+
+fn parse(text: &str) -> Result<Vec<Prices>, String> {
+    // Told apart here: serde would say of both forms at once only that neither fits.
+    let prices = if text.trim_start().starts_with('[') {
+        serde_json::from_str::<Vec<Prices>>(text)
+    } else {
+        serde_json::from_str::<Prices>(text).map(|prices| vec![prices])
+    };
+    let prices = prices.map_err(|error| error.to_string())?;
+    if prices.is_empty() {
+        return Err("it has no price list".to_owned());
+    }
+    for Prices { name, write, list, read, delete, .. } in &prices {
+        let all = [("write", write), ("list", list), ("read", read), ("delete", delete)];
+        if let Some((field, price)) = all.into_iter().find(|(_, price)| **price < 0.0) {
+            return Err(format!("{field} of {name:?} is {price}: a price is not below 0"));
+        }
+    }
+    Ok(prices)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_list_or_several() {
+        let one = r#"{"name":"here","write":1,"list":2,"read":0.5,"delete":0}"#;
+        let prices = parse(one).expect("a price list");
+        assert_eq!((prices.len(), prices[0].list, &*prices[0].currency), (1, 2.0, "USD"));
+        assert_eq!(parse(&format!("[{one},{one}]")).map(|prices| prices.len()), Ok(2));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let refused = |text: &str| parse(text).expect_err(text);
+        let unknown = refused(r#"{"name":"x","write":1,"list":2,"read":0.5,"delete":0,"put":5}"#);
+        assert!(
+            unknown.contains("unknown field `put`") && unknown.contains("`write`"),
+            "{unknown}"
+        );
+        assert!(refused(r#"{"name":"x"}"#).contains("missing field `write`"));
+        let negative = refused(r#"{"name":"x","write":1,"list":-2,"read":0,"delete":0}"#);
+        assert!(negative.contains("list of \"x\" is -2"), "{negative}");
+        let text = refused(r#"{"name":"x","write":"1","list":2,"read":0,"delete":0}"#);
+        assert!(text.contains("invalid type: string") && text.contains("column"), "{text}");
+        assert!(refused("[]").contains("no price list"));
+        assert!(refused("").contains("EOF"));
+    }
+}

@@ -1,0 +1,232 @@
+//! The arithmetic beside the requests of the real driver, in hours of paused time, and beside what
+//! the documentation says.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt as _;
+use tenure::store::{
+    DeleteOutcome, ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError,
+};
+use tenure::{Clock as _, Compactor, Election};
+use tenure_testkit::time::{TestClock, process, secs, wait};
+
+use super::*;
+
+const HOURS: Duration = Duration::from_secs(5 * 60 * 60);
+const LAYOUTS: [Layout; 2] = [Layout::EpochFiles, Layout::SingleObject];
+
+/// Counts what one process sends; clones are the same process.
+#[derive(Debug, Clone, Default)]
+struct Counting {
+    memory: MemoryStore,
+    counts: Arc<[AtomicU64; 5]>,
+}
+
+impl Counting {
+    /// Another process on the same store.
+    fn other(&self) -> Counting {
+        Counting { memory: self.memory.clone(), counts: Arc::default() }
+    }
+
+    fn count(&self, kind: usize, by: u64) {
+        self.counts[kind].fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// What was sent since the last call.
+    fn take(&self) -> Requests {
+        let take = |kind: usize| self.counts[kind].swap(0, Ordering::Relaxed) as f64;
+        Requests {
+            writes: take(0),
+            lists: take(1),
+            reads: take(2),
+            deletes: take(3),
+            deleted_keys: take(4),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Counting {
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+        self.count(1, 1);
+        self.memory.list(prefix, after, limit).await
+    }
+
+    async fn get(
+        &self,
+        key: &str,
+        unless: Option<ETag>,
+        most: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        self.count(2, 1);
+        self.memory.get(key, unless, most).await
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        self.count(0, 1);
+        self.memory.create(key, body).await
+    }
+
+    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
+        self.count(0, 1);
+        self.memory.replace(key, body, etag).await
+    }
+
+    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+        self.count(3, 1);
+        self.count(4, keys.len() as u64);
+        self.memory.delete(keys).await
+    }
+
+    fn describe(&self) -> String {
+        "memory, counted".to_owned()
+    }
+}
+
+fn shape(layout: Layout) -> Shape {
+    Shape {
+        layout,
+        candidates: 3,
+        observers: 1,
+        validity: secs(30),
+        poll: secs(5),
+        elections_per_day: 1.0,
+        compactions_per_day: 24.0,
+    }
+}
+
+fn election(store: &Counting, shape: &Shape, clock: &TestClock, seed: u64) -> Election {
+    Election::builder(Arc::new(store.clone()), "app")
+        .layout(shape.layout)
+        .validity(shape.validity)
+        .poll_interval(shape.poll)
+        .check_store(false)
+        .process(process(clock, seed))
+        .build()
+        .expect("settings that fit")
+}
+
+/// The same but for what is under way at either end.
+fn same(who: &str, shape: &Shape, counted: Requests, expected: Requests) {
+    let kinds = |requests: Requests| {
+        let Requests { writes, lists, reads, deletes, deleted_keys } = requests;
+        [writes, lists, reads, deletes, deleted_keys]
+    };
+    for (counted, expected) in kinds(counted).into_iter().zip(kinds(expected)) {
+        let close = (counted - expected).abs() <= 2.0;
+        assert!(close, "{who}, {shape:?}: {counted} counted, {expected} expected");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_roles_send_what_the_arithmetic_says() {
+    for layout in LAYOUTS {
+        for (validity, poll) in [(30, 5), (12, 2), (60, 60)] {
+            let shape = Shape { validity: secs(validity), poll: secs(poll), ..shape(layout) };
+            let clock = TestClock::new();
+            let [leader, follower, observer] = {
+                let leader = Counting::default();
+                [leader.clone(), leader.other(), leader.other()]
+            };
+            let _leading = election(&leader, &shape, &clock, 1).campaign().await.expect("elected");
+            let following = election(&follower, &shape, &clock, 2);
+            let following = tokio::spawn(async move { following.campaign().await.map(drop) });
+            let mut changes = election(&observer, &shape, &clock, 3).observe();
+            let observing = tokio::spawn(async move { while changes.next().await.is_some() {} });
+            wait(secs(1)).await;
+            for process in [&leader, &follower, &observer] {
+                let _ = process.take();
+            }
+            wait(HOURS).await;
+            let expected = shape.requests(HOURS);
+            same("leader", &shape, leader.take(), expected.leader);
+            same("follower", &shape, follower.take(), expected.follower);
+            same("observer", &shape, observer.take(), expected.observer);
+            following.abort();
+            observing.abort();
+        }
+    }
+}
+
+/// Leaders that die the moment they are elected: all else that is sent is following.
+#[tokio::test(start_paused = true)]
+async fn elections_send_no_more_than_the_arithmetic_says_and_not_much_less() {
+    const TAKEOVERS: u32 = 20;
+    for layout in LAYOUTS {
+        let shape = shape(layout);
+        let clock = TestClock::new();
+        let store = Counting::default();
+        drop(election(&store, &shape, &clock, 99).campaign().await.expect("elected"));
+        let (won, mut wins) = tokio::sync::mpsc::unbounded_channel();
+        let candidates: Vec<_> = (0..u64::from(shape.candidates))
+            .map(|seed| {
+                let election = election(&store, &shape, &clock, seed);
+                let won = won.clone();
+                tokio::spawn(async move {
+                    loop {
+                        drop(election.campaign().await.expect("elected"));
+                        let _ = won.send(());
+                    }
+                })
+            })
+            .collect();
+        wins.recv().await.expect("somebody wins");
+        let _ = store.take();
+        let before = clock.now().boot;
+        for _ in 0..TAKEOVERS {
+            wins.recv().await.expect("somebody wins");
+        }
+        let took = clock.now().boot - before;
+        let counted = store.take();
+        candidates.iter().for_each(|candidate| candidate.abort());
+        let most = shape.election() * f64::from(TAKEOVERS);
+        // All three follow until the lapse.
+        let polls = shape.requests(took).follower.reads * 3.0;
+        let least = f64::from(TAKEOVERS) * if layout == Layout::EpochFiles { 2.0 } else { 1.0 };
+        eprintln!("{TAKEOVERS} takeovers, {layout:?}: {counted:?} of {most:?} and {polls} polls");
+        assert!((least..=most.writes).contains(&counted.writes), "{counted:?} of {most:?}");
+        assert!(counted.lists <= most.lists, "{counted:?} of {most:?}");
+        assert!(counted.reads <= polls + most.reads, "{counted:?} of {most:?} and {polls}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_compactor_sends_what_the_arithmetic_says() {
+    let shape = shape(Layout::EpochFiles);
+    let clock = TestClock::new();
+    let store = Counting::default();
+    let by = Counting { counts: Arc::default(), ..store.clone() };
+    let compactor = Compactor::builder(Arc::new(by.clone()), "app");
+    let compactor = compactor.keep_epochs(1).min_age(Duration::ZERO).build().expect("settings");
+    let leader = election(&store, &shape, &clock, 1);
+    leader.campaign().await.expect("elected").resign().await.expect("resigned");
+    for run in 0..24 {
+        if run == 0 {
+            leader.campaign().await.expect("elected").resign().await.expect("resigned");
+        }
+        compactor.run_once().await.expect("it compacts");
+    }
+    same("compactor", &shape, by.take(), shape.requests(DAY).compactor);
+}
+
+fn defaults() -> CostArgs {
+    use clap::Parser as _;
+    match crate::args::Args::try_parse_from(["tenure", "cost"]).map(|args| args.verb) {
+        Ok(crate::args::Verb::Cost(args)) => args,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_defaults_are_those_of_the_library() {
+    let args = defaults();
+    assert_eq!((args.validity, args.poll, args.candidates), (secs(30), secs(5), 3));
+}
+
+#[test]
+fn counts_are_grouped() {
+    assert_eq!([0.0, 999.4, 1_000.0, 1_234_567.0].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+}

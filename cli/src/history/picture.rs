@@ -1,0 +1,129 @@
+//! The history as a drawing.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use tenure::history::{End, Gap, History, Span};
+use tenure_drawing::{Band, BandKind, Drawing, Interval, Mark, short};
+
+/// The timeline under this heading: a lane per candidate, an interval per epoch, how each ended, and
+/// the times without a leader.
+pub fn of(history: &History, title: &str) -> Drawing {
+    let mut drawing = Drawing::new(title);
+    let first = |span: &Span| [span.from.at, span.written_at].into_iter().flatten().min();
+    let Some(origin) = history.spans.iter().filter_map(first).min() else { return drawing };
+    drawing.origin = Some(origin);
+    drawing.subtitle = subtitle(history, origin);
+    let at = |time: DateTime<Utc>| (time - origin).to_std().unwrap_or_default();
+    drawing.intervals =
+        history.spans.iter().filter_map(|span| interval(span, history.now, &at)).collect();
+    let gaps = history.gaps().into_iter().map(|gap| nobody(gap, &at));
+    let unknown = history.unknown().into_iter().map(|gap| unknown(gap, &at));
+    drawing.bands = gaps.chain(unknown).filter(|band| band.from < band.until).collect();
+    drawing
+}
+
+fn subtitle(history: &History, origin: DateTime<Utc>) -> String {
+    let totals = history.totals();
+    let (Some(first), Some(last)) = (history.spans.first(), history.spans.last()) else {
+        return String::new();
+    };
+    let share = totals.nobody_share().unwrap_or_default() * 100.0;
+    format!(
+        "epochs {} to {}, {} to {} UTC; nobody led for about {} ({share:.1} %)",
+        first.epoch,
+        last.epoch,
+        origin.format("%F %T"),
+        history.now.format("%F %T"),
+        short(totals.nobody.about),
+    )
+}
+
+fn interval(
+    span: &Span,
+    now: DateTime<Utc>,
+    at: &impl Fn(DateTime<Utc>) -> Duration,
+) -> Option<Interval> {
+    let from = span.from.at.or(span.written_at)?;
+    // Solid as far as there was a sign of life; the rest of its lease is in doubt.
+    let perhaps = span.until.at.unwrap_or(now).max(from);
+    let sure = match span.end {
+        End::Lapsed | End::Superseded => span.until.earliest.unwrap_or(from).clamp(from, perhaps),
+        End::Held if span.lapsed => span.until.earliest.unwrap_or(from).clamp(from, perhaps),
+        End::Unreadable => from,
+        _ => perhaps,
+    };
+    let end = match span.end {
+        End::Held if !span.lapsed => Mark::GoesOn,
+        End::Held | End::Lapsed => Mark::Lapsed,
+        End::Resigned => Mark::Resigned,
+        End::Deposed => Mark::Deposed,
+        End::GivenUp => Mark::GivenUp,
+        End::Restored => Mark::Restored,
+        End::Superseded => Mark::Superseded,
+        _ => Mark::Unknown,
+    };
+    let lane = if span.unreadable.is_some() { "(unreadable)" } else { span.name() };
+    let mut interval = Interval::new(lane, span.epoch.to_string(), at(from), at(sure), end);
+    // Of one that was given up or cannot be read, the moment is all that is known.
+    if !matches!(span.end, End::GivenUp | End::Restored | End::Unreadable) {
+        interval.perhaps_until = at(perhaps);
+    } else {
+        (interval.until, interval.perhaps_until) = (interval.from, interval.from);
+    }
+    if span.elected_at.is_none() {
+        let latest = span.written_at.unwrap_or(from).clamp(from, perhaps);
+        interval.from = at(latest);
+        interval.until = interval.until.max(interval.from);
+    }
+    Some(interval.tip(tip(span, from, now)))
+}
+
+fn tip(span: &Span, from: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    let mut tip = format!("epoch {}: {}, from {}", span.epoch, span.name(), from.format("%F %TZ"));
+    if let Some(led) = span.led(now) {
+        let about = if span.until.is_exact() { "for" } else { "for about" };
+        tip += &format!(", {about} {}", short(led));
+    }
+    tip += &format!(", {}", span.end.name().replace('_', " "));
+    if let Some(by) = span.sealed_by.as_deref().filter(|by| Some(*by) != span.candidate.as_deref())
+    {
+        tip += &format!(" by {by}");
+    }
+    if let Some(why) = &span.unreadable {
+        tip += &format!(": {why}");
+    }
+    tip
+}
+
+fn unknown(gap: Gap, at: &impl Fn(DateTime<Utc>) -> Duration) -> Band {
+    let mut band = Band::new(BandKind::Unknown, at(gap.from), at(gap.until));
+    band.tip = "not known: epochs in it are missing or cannot be read".to_owned();
+    band
+}
+
+fn nobody(gap: Gap, at: &impl Fn(DateTime<Utc>) -> Duration) -> Band {
+    let length = gap.length;
+    let bounds = if length.at_least == length.at_most {
+        String::new()
+    } else {
+        let (at_least, at_most) = (short(length.at_least), short(up(length.at_most)));
+        format!(" (at least {at_least}, at most {at_most})")
+    };
+    let mut band = Band::new(BandKind::Nobody, at(gap.from), at(gap.until));
+    band.tip = format!("nobody leads for {}{bounds}", short(length.about));
+    band
+}
+
+/// Far enough up that what is shown, which is cut, is still a bound.
+fn up(at_most: Duration) -> Duration {
+    let unit = match at_most.as_secs() {
+        0..10 => Duration::from_millis(1),
+        10..3_600 => Duration::from_secs(1),
+        3_600..86_400 => Duration::from_secs(60),
+        _ => Duration::from_secs(3_600),
+    };
+    let over = at_most.as_nanos() % unit.as_nanos();
+    let missing = unit.as_nanos().checked_sub(over).filter(|_| over > 0).unwrap_or_default();
+    at_most.saturating_add(Duration::from_nanos(u64::try_from(missing).unwrap_or_default()))
+}

@@ -1,0 +1,141 @@
+//! The command `tenure`: its verbs are the verbs of the library of that name.
+//!
+//! Only the command is for use. What is public here, is so for its own tests.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
+
+mod args;
+mod compact;
+mod cost;
+mod depose;
+mod exit;
+#[doc(hidden)]
+pub mod group;
+mod health;
+mod history;
+mod logs;
+mod margins;
+mod metrics;
+mod open;
+mod pages;
+mod print;
+mod probe;
+mod progress;
+mod restore;
+mod run;
+mod s3_options;
+mod serve;
+mod signals;
+mod status;
+mod stderr;
+mod store_url;
+mod table;
+mod watch;
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser as _;
+use tokio::runtime;
+
+use args::{Args, GuardArgs, Verb};
+use exit::Failure;
+use group::{Pipes, Tenure};
+use logs::{LogFormat, complain};
+
+/// Runs the command with the arguments of this process.
+pub fn main() -> ExitCode {
+    let code = run_line();
+    stderr::flush();
+    ExitCode::from(code)
+}
+
+/// The exit code.
+fn run_line() -> u8 {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) if error.use_stderr() && asked_for_json() => {
+            LogFormat::Json.choose();
+            let why = error.render().to_string();
+            logs::complain_of(&Failure::new(exit::USAGE, why.trim_end()));
+            return exit::USAGE;
+        }
+        Err(error) => {
+            // Nothing is left to tell it to when the terminal is gone.
+            let _ = error.print();
+            return if error.use_stderr() { exit::USAGE } else { 0 };
+        }
+    };
+    args.log_format.choose();
+    let outcome = match args.verb {
+        // These stay free of logs and a runtime: the guard must not fail for them.
+        Verb::Standby(args) => guard(&args, group::run_standby),
+        Verb::Guard(args) => guard(&args, group::run_guard),
+        Verb::Gate(gate) => {
+            let not_run = group::run_gate(gate.parent, &gate.command);
+            Err(Failure::new(not_run.exit_code, not_run.why))
+        }
+        verb => {
+            logs::start(verb.default_log_level());
+            carry_out(verb)
+        }
+    };
+    outcome.unwrap_or_else(|failure| {
+        logs::complain_of(&failure);
+        failure.code
+    })
+}
+
+/// Runs one of the two processes that guard CMD.
+fn guard(
+    args: &GuardArgs,
+    run: impl FnOnce(&Tenure, Pipes, &[OsString], fn(&'static str, &str)) -> io::Result<()>,
+) -> Result<u8, Failure> {
+    let failed = |error| Failure::new(exit::OS, format!("cannot guard CMD: {error}"));
+    let tenure = run::own().map_err(failed)?;
+    run(&tenure, args.pipes, &args.command, logs::say).map_err(failed)?;
+    Ok(0)
+}
+
+fn carry_out(verb: Verb) -> Result<u8, Failure> {
+    let runtime = runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(exit::OS, format!("cannot start threads: {error}")))?;
+    let outcome = runtime.block_on(async {
+        match verb {
+            Verb::Run(args) => run::run(args).await,
+            Verb::Status(args) => status::status(args).await,
+            Verb::Watch(args) => watch::watch(args).await,
+            Verb::History(args) => history::history(args).await,
+            Verb::Depose(args) => depose::depose(args).await,
+            Verb::Restore(args) => restore::restore(args).await,
+            Verb::Compact(args) => compact::compact(args).await,
+            Verb::Table(args) => table::table(args).await,
+            Verb::Probe(args) => probe::probe(args).await,
+            Verb::Cost(args) => cost::cost(&args),
+            Verb::Completions(args) => pages::completions(&args),
+            Verb::Man => pages::man(),
+            Verb::Standby(_) | Verb::Guard(_) | Verb::Gate(_) => {
+                unreachable!("they need no runtime")
+            }
+        }
+    });
+    // A call to a directory on a disk that hangs must not keep the process from ending.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Whether they do although the arguments as a whole are wrong.
+fn asked_for_json() -> bool {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    LogFormat::asked(arguments.iter().map(OsStr::new)) == LogFormat::Json
+}
+
+#[allow(clippy::disallowed_methods, reason = "the command is not simulated, and has no driver")]
+async fn pause(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}

@@ -1,0 +1,248 @@
+//! Logs on stderr, as lines for people or as JSON. What the command itself says is short; what the
+//! library says has its fields.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io::{self, IsTerminal as _};
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+use tenure::{Clock as _, SystemClock};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::fmt::{FmtContext, FormattedFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::exit::Failure;
+use super::print::{self, plain};
+use super::stderr::{self, Stderr};
+
+/// How a line on stderr looks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// Lines for people
+    #[default]
+    Text,
+    /// One JSON object per line, failures included
+    Json,
+}
+
+impl LogFormat {
+    /// What the arguments ask for, whether the others make sense or not. What follows `--` belongs
+    /// to CMD.
+    pub fn asked<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> LogFormat {
+        let mut asked = LogFormat::default();
+        let mut before = OsStr::new("");
+        for argument in arguments {
+            if argument == "--" {
+                break;
+            }
+            if argument == "--log-format=json" || (before == OPTION && argument == "json") {
+                asked = LogFormat::Json;
+            }
+            before = argument;
+        }
+        asked
+    }
+
+    /// From now on everything is said in this format, a panic too.
+    pub fn choose(self) {
+        // Chosen once, at the start.
+        let _ = CHOSEN.set(self);
+        if self == LogFormat::Json {
+            std::panic::set_hook(Box::new(|panic| {
+                let message = panic.payload_as_str().unwrap_or("a panic without words");
+                let place = panic.location().map(ToString::to_string);
+                say_json(&json!({ "message": message, "outcome": "panicked", "place": place }));
+                stderr::flush();
+            }));
+        }
+    }
+
+    /// The options by which the processes that `run` starts of itself say things in it too.
+    pub fn options(self) -> &'static [&'static str] {
+        match self {
+            LogFormat::Text => &[],
+            LogFormat::Json => &[OPTION, "json"],
+        }
+    }
+}
+
+const OPTION: &str = "--log-format";
+
+static CHOSEN: OnceLock<LogFormat> = OnceLock::new();
+
+/// The format that was chosen.
+pub fn format() -> LogFormat {
+    CHOSEN.get().copied().unwrap_or_default()
+}
+
+/// Starts the logs, at this level unless `RUST_LOG` says otherwise.
+pub fn start(default_level: &str) {
+    let filter = match std::env::var("RUST_LOG") {
+        Ok(text) if !text.is_empty() => EnvFilter::try_new(&text).unwrap_or_else(|error| {
+            complain(&format!("RUST_LOG={text:?} is ignored: {error}"));
+            EnvFilter::new(default_level)
+        }),
+        _ => EnvFilter::new(default_level),
+    };
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(|| Stderr)
+        // It would panic where stderr is closed, and take the lease along.
+        .log_internal_errors(false);
+    match format() {
+        LogFormat::Text => logs.with_ansi(io::stderr().is_terminal()).event_format(Lines).init(),
+        LogFormat::Json => logs.json().with_current_span(false).with_timer(Utc).init(),
+    }
+}
+
+/// Says something on stderr, in one line.
+pub fn complain(what: &str) {
+    match format() {
+        LogFormat::Text => stderr::write(format!("tenure: {}\n", plain(what)).into_bytes()),
+        LogFormat::Json => say_json(&json!({ "message": what })),
+    }
+}
+
+/// Says what was done, where no logs are started: `outcome` is the word for machines.
+pub fn say(outcome: &'static str, what: &str) {
+    match format() {
+        LogFormat::Text => stderr::write(format!("{}tenure: {what}\n", time()).into_bytes()),
+        LogFormat::Json => say_json(&json!({ "message": what, "outcome": outcome })),
+    }
+}
+
+/// Says why the command ends.
+pub fn complain_of(failure: &Failure) {
+    let Failure { code, why } = failure;
+    match format() {
+        LogFormat::Text => complain(why),
+        LogFormat::Json => {
+            say_json(&json!({ "message": why, "outcome": "failed", "exit_code": code }));
+        }
+    }
+}
+
+/// The line in the place of others that nobody read in time.
+pub fn left_out(lines: u64) -> String {
+    let what = format!("{lines} lines are left out here: nobody read stderr");
+    match format() {
+        LogFormat::Text => format!("{}tenure: WARN {what}\n", time()),
+        LogFormat::Json => json_line("WARN", &json!({ "message": what })),
+    }
+}
+
+/// As `tracing_subscriber` does: these lines come where it is not started, or its filter would hide
+/// them.
+fn say_json(fields: &Value) {
+    stderr::write(json_line("ERROR", fields).into_bytes());
+}
+
+fn json_line(level: &'static str, fields: &Value) -> String {
+    let line = Line { timestamp: now(), level, fields, target: OWN };
+    format!("{}\n", print::json_line(&line))
+}
+
+fn time() -> impl fmt::Display {
+    SystemClock.now().time_of_day().format("%FT%TZ ")
+}
+
+/// In the order of `tracing_subscriber`.
+#[derive(serde::Serialize)]
+struct Line<'a> {
+    timestamp: String,
+    level: &'static str,
+    fields: &'a Value,
+    target: &'static str,
+}
+
+fn now() -> String {
+    SystemClock.now().time_of_day().format("%FT%T%.3fZ").to_string()
+}
+
+struct Utc;
+
+impl FormatTime for Utc {
+    fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
+        writer.write_str(&now())
+    }
+}
+
+/// `2026-11-20T23:12:00Z tenure: elected: epoch 3`, and after the time a level that is not INFO, and
+/// a target and spans that are not the command's own.
+struct Lines;
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let metadata = event.metadata();
+        write!(writer, "{}tenure: ", time())?;
+        if *metadata.level() != Level::INFO {
+            write!(writer, "{} ", metadata.level())?;
+        }
+        if metadata.target().starts_with(OWN) {
+            let mut words = Words(String::new());
+            event.record(&mut words);
+            return writeln!(writer, "{}", words.0);
+        }
+        write!(writer, "{}: ", metadata.target())?;
+        for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+            // The command's own are for those who read JSON.
+            if span.metadata().target().starts_with(OWN) {
+                continue;
+            }
+            let extensions = span.extensions();
+            let fields = extensions.get::<FormattedFields<N>>().map_or("", |f| f.as_str());
+            write!(writer, "{}{{{fields}}}: ", span.name())?;
+        }
+        context.format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
+}
+
+/// What the command says itself, without the word for machines.
+struct Words(String);
+
+impl Visit for Words {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        use std::fmt::Write as _;
+        // Writing to a String cannot fail.
+        let _ = match field.name() {
+            "outcome" => Ok(()),
+            "message" if self.0.is_empty() => write!(self.0, "{value:?}"),
+            "message" => write!(self.0, " {value:?}"),
+            name => write!(self.0, " {name}={value:?}"),
+        };
+    }
+}
+
+/// The target of what the command says itself.
+const OWN: &str = "tenure_cli";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_found_among_arguments_that_make_no_sense() {
+        let asked = |line: &str| LogFormat::asked(line.split(' ').map(OsStr::new));
+        for json in ["--log-format json", "x --log-format=json y", "run --log-format json --"] {
+            assert_eq!(asked(json), LogFormat::Json, "{json}");
+        }
+        for text in ["", "json", "--log-format text", "--log-format", "-- --log-format json"] {
+            assert_eq!(asked(text), LogFormat::Text, "{text}");
+        }
+    }
+}

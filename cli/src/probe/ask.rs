@@ -1,0 +1,355 @@
+//! Sends the requests of a probe, bounded in time, and keeps account of them: how long each took,
+//! what the store's clock said, and which keys there may be to delete in the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use tenure::store::{
+    ETag, GetOutcome, Happened, Object, Page, PutOutcome, Store, StoreError, StoreErrorKind,
+};
+use tenure::{CancellationToken, Clock as _, Entropy as _, SystemClock, SystemEntropy};
+
+use super::clock::Sighting;
+use crate::exit::Failure;
+use crate::pause;
+
+/// How long an answer is waited for: beyond it nobody knows what became of the request.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Bodies of the probe are far shorter.
+const MAX_BODY: usize = 64 * 1024;
+pub const PAGE: usize = 1_000;
+/// Times of one kind that are kept, so that a probe of days does not grow.
+const SAMPLES: usize = 200_000;
+
+/// Why a check ends before its end.
+#[derive(Debug)]
+pub enum Ends {
+    /// The store has broken a promise.
+    Broken(String),
+    /// A request had no clear answer; it may be tried again on other keys.
+    Unclear(StoreError),
+    /// Nothing more can be asked: access is denied, the bucket is not there.
+    Failed(StoreError),
+    /// A signal.
+    Stopped,
+}
+
+pub type Check<T = ()> = Result<T, Ends>;
+
+/// What is asked, as it is accounted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Create,
+    Replace,
+    Read,
+    List,
+    Delete,
+    /// One of 32 at once.
+    CreateRace,
+    ReplaceRace,
+    /// Of a long body, alone or beside short ones.
+    LongWrite,
+    /// Of the bucket's settings.
+    #[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "only S3 is asked"))]
+    Settings,
+}
+
+#[derive(Debug, Default)]
+pub struct Account {
+    /// How many requests of each kind were sent.
+    pub requests: BTreeMap<Kind, u64>,
+    /// How long each answer took, by kind.
+    pub took: BTreeMap<Kind, Vec<Duration>>,
+    pub sightings: Vec<Sighting>,
+    /// Writes of which nobody knows whether they took effect, or will.
+    pub in_doubt: u64,
+    /// ETags are compared without their quotes, as Ceph 16 does.
+    pub unquoted: bool,
+    /// What may have to be deleted.
+    keys: BTreeSet<String>,
+}
+
+/// An object; without its body if that is longer than [`MAX_BODY`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    pub etag: ETag,
+    pub body: Option<Bytes>,
+    pub len: u64,
+}
+
+impl Seen {
+    /// Whether this body was written; of a long one the length tells.
+    pub fn shows(&self, body: &Bytes) -> bool {
+        match &self.body {
+            Some(seen) => seen == body,
+            None => self.len == body.len() as u64,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Asker {
+    store: Arc<dyn Store>,
+    start: String,
+    stop: CancellationToken,
+    serial: AtomicU64,
+    account: Mutex<Account>,
+}
+
+impl Asker {
+    /// Asks this store about keys under the prefix, empty or ending in a slash. After `stop` only
+    /// deletions are sent.
+    pub fn new(store: Arc<dyn Store>, prefix: &str, stop: CancellationToken) -> Asker {
+        let nonce = SystemEntropy.unique() >> 64;
+        // No slash after the nonce: an empty folder of a directory would remain.
+        let start = format!("{prefix}probe-{nonce:016x}-");
+        let (serial, account) = (AtomicU64::new(0), Mutex::default());
+        Asker { store, start, stop, serial, account }
+    }
+
+    /// What every key of this probe starts with.
+    pub fn start(&self) -> &str {
+        &self.start
+    }
+
+    pub fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    pub fn account(&self) -> MutexGuard<'_, Account> {
+        // Each step under the lock leaves the account whole.
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A key that was not used before.
+    pub fn key(&self, what: &str) -> String {
+        format!("{}{what}-{:06}", self.start, self.serial.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A body that was not written before.
+    pub fn body(&self, what: &str) -> Bytes {
+        let nonce = SystemEntropy.unique();
+        format!("{{\"tenure\":\"probe of the store\",\"{what}\":\"{nonce:032x}\"}}\n").into()
+    }
+
+    /// A body of this length that was not written before.
+    pub fn long_body(&self, len: usize) -> Bytes {
+        let mut body = self.body("a long write").to_vec();
+        body.resize(len, b' ');
+        body.into()
+    }
+
+    /// A random number from 0 to 1.
+    pub fn fraction(&self) -> f64 {
+        SystemEntropy.fraction()
+    }
+
+    pub async fn create(&self, kind: Kind, key: &str, body: Bytes) -> Check<PutOutcome> {
+        self.account().keys.insert(key.to_owned());
+        self.ask(kind, Happened::Maybe, self.store.create(key, body)).await
+    }
+
+    pub async fn replace(
+        &self,
+        kind: Kind,
+        key: &str,
+        body: Bytes,
+        etag: &ETag,
+    ) -> Check<PutOutcome> {
+        self.account().keys.insert(key.to_owned());
+        self.ask(kind, Happened::Maybe, self.store.replace(key, body, etag.clone())).await
+    }
+
+    /// The object at a key, or `None`.
+    pub async fn read(&self, key: &str) -> Check<Option<Object>> {
+        match self.poll(key, None).await? {
+            GetOutcome::Found(object) => Ok(Some(object)),
+            GetOutcome::Missing => Ok(None),
+            GetOutcome::TooLarge { len, .. } => {
+                Err(Ends::Broken(format!("shows {len} bytes at {key}, which were not written")))
+            }
+            // An object was asked for without an ETag.
+            _ => Err(Ends::Broken(not_modified(key))),
+        }
+    }
+
+    /// The object at a key, of any length.
+    pub async fn look(&self, key: &str) -> Check<Option<Seen>> {
+        Ok(match self.poll(key, None).await? {
+            GetOutcome::TooLarge { etag, len } => Some(Seen { etag, body: None, len }),
+            GetOutcome::Found(Object { etag, body, .. }) => {
+                let len = body.len() as u64;
+                Some(Seen { etag, body: Some(body), len })
+            }
+            GetOutcome::Missing => None,
+            _ => return Err(Ends::Broken(not_modified(key))),
+        })
+    }
+
+    pub async fn poll(&self, key: &str, unless: Option<&ETag>) -> Check<GetOutcome> {
+        let call = self.store.get(key, unless.cloned(), MAX_BODY);
+        let sent = SystemClock.now().wall;
+        let outcome = self.ask(Kind::Read, Happened::No, call).await?;
+        if let GetOutcome::Found(object) = &outcome {
+            self.saw(sent, object.served_at);
+        }
+        Ok(outcome)
+    }
+
+    /// A page of the keys that start with this.
+    pub async fn list(&self, prefix: &str, after: &str, limit: usize) -> Check<Page> {
+        let sent = SystemClock.now().wall;
+        let call = self.store.list(prefix, after, limit);
+        let page = self.ask(Kind::List, Happened::No, call).await?;
+        self.saw(sent, page.served_at);
+        Ok(page)
+    }
+
+    pub async fn delete(&self, keys: &[String]) -> Check {
+        let call = self.store.delete(keys.to_vec());
+        let outcome = self.ask(Kind::Delete, Happened::Maybe, call).await?;
+        match outcome.failed.first() {
+            None => Ok(()),
+            Some((key, why)) => {
+                let (kind, why) = (StoreErrorKind::AccessDenied, format!("deleting {key}: {why}"));
+                Err(Ends::Failed(StoreError::new(kind, Happened::No, why)))
+            }
+        }
+    }
+
+    /// Deletes keys that no write is under way to, before the end of a probe of many rounds.
+    pub async fn forget(&self, keys: Vec<String>) -> Check {
+        for some in keys.chunks(PAGE) {
+            match self.delete(some).await {
+                Ok(()) => some.iter().for_each(|key| {
+                    self.account().keys.remove(key);
+                }),
+                // They are deleted in the end.
+                Err(Ends::Unclear(_)) => {}
+                Err(ends) => return Err(ends),
+            }
+        }
+        Ok(())
+    }
+
+    fn saw(&self, sent: Duration, date: Option<DateTime<Utc>>) {
+        let received = SystemClock.now().wall;
+        let sighting = date.and_then(|date| Sighting::new(sent, received, date));
+        let mut account = self.account();
+        if account.sightings.len() < SAMPLES {
+            account.sightings.extend(sighting);
+        }
+    }
+
+    async fn ask<T>(
+        &self,
+        kind: Kind,
+        if_late: Happened,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Check<T> {
+        if self.stop.is_cancelled() {
+            return Err(Ends::Stopped);
+        }
+        self.send(kind, if_late, call).await
+    }
+
+    async fn send<T>(
+        &self,
+        kind: Kind,
+        if_late: Happened,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Check<T> {
+        *self.account().requests.entry(kind).or_default() += 1;
+        let sent = SystemClock.now().boot;
+        let outcome = tokio::select! {
+            biased;
+            outcome = call => outcome,
+            () = pause(LIMIT) => {
+                let why = format!("no answer within {LIMIT:?}");
+                Err(StoreError::new(StoreErrorKind::Transient, if_late, why))
+            }
+        };
+        let took = SystemClock.now().boot.saturating_sub(sent);
+        let note = |account: &mut Account| {
+            let times = account.took.entry(kind).or_default();
+            if times.len() < SAMPLES {
+                times.push(took);
+            }
+        };
+        outcome.inspect(|_| note(&mut self.account())).map_err(|error| {
+            let doubtful = error.happened() == Happened::Maybe;
+            self.account().in_doubt += u64::from(doubtful);
+            match error.kind() {
+                StoreErrorKind::Transient => Ends::Unclear(error),
+                _ if doubtful => Ends::Unclear(error),
+                _ => Ends::Failed(error),
+            }
+        })
+    }
+
+    /// Deletes what this probe may have written. What is still there is named.
+    pub async fn clean_up(&self) -> Vec<String> {
+        let mut keys: BTreeSet<String> = self.account().keys.clone();
+        let mut left = Vec::new();
+        for attempt in 0..CLEANINGS {
+            if attempt > 0 || self.account().in_doubt > 0 {
+                // A write that was given up on may come late, and a store that fails may recover.
+                pause(AGAIN).await;
+            }
+            let sought: Vec<String> = keys.iter().cloned().collect();
+            for some in sought.chunks(PAGE) {
+                let call = self.store.delete(some.to_vec());
+                let _ = self.send(Kind::Delete, Happened::Maybe, call).await;
+            }
+            let call = self.store.list(&self.start, "", PAGE);
+            match self.send(Kind::List, Happened::No, call).await {
+                Ok(page) => keys = page.entries.into_iter().map(|entry| entry.key).collect(),
+                // Not to know is no reason to say that it is clean.
+                Err(_) => keys = sought.into_iter().collect(),
+            }
+            left = self.still_there(&keys).await;
+            if left.is_empty() {
+                break;
+            }
+        }
+        left
+    }
+
+    /// A listing that lags behind shows what is gone already.
+    async fn still_there(&self, keys: &BTreeSet<String>) -> Vec<String> {
+        let mut left = Vec::new();
+        for key in keys {
+            let call = self.store.get(key, None, MAX_BODY);
+            let gone = self.send(Kind::Read, Happened::No, call).await;
+            if !matches!(gone, Ok(GetOutcome::Missing)) {
+                left.push(key.clone());
+            }
+        }
+        left
+    }
+}
+
+fn not_modified(key: &str) -> String {
+    format!("answers \"not modified\" to a read without a condition, of {key}")
+}
+
+const CLEANINGS: u32 = 4;
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// How a failure that ends the probe is told.
+pub fn failure(asker: &Asker, error: StoreError) -> Failure {
+    let denied = error.kind() == StoreErrorKind::AccessDenied;
+    let mut failure = Failure::from(error);
+    if denied {
+        failure.why.push_str("; a probe reads, writes, lists and deletes under the prefix");
+    }
+    let store = asker.store().describe();
+    // Most stores name themselves.
+    let of = if failure.why.contains(&store) { String::new() } else { format!(" {store}") };
+    failure.why = format!("probing{of}: {}", failure.why);
+    failure
+}

@@ -1,0 +1,367 @@
+//! Races: of concurrent writers to one key exactly one may win. A store that checks its condition and
+//! writes in two steps passes every other check.
+
+mod judge;
+mod writers;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tenure::store::{ETag, StoreErrorKind};
+use tenure::{CancellationToken, Clock as _, SystemClock};
+use tokio::task::JoinSet;
+
+pub use self::judge::Tally;
+use self::judge::{Judged, judge};
+use self::writers::{Told, Writer, write_all};
+use super::ask::{Asker, Check, Ends, Kind, Seen};
+use crate::pause;
+
+pub const WRITERS: usize = 32;
+/// Keys of a round in which short writes overlap a long one: one long write each.
+const OVERLAPPED: usize = 2;
+/// How often the read that settles a race is tried, and the write that a race needs before.
+const TRIES: u32 = 5;
+/// Rounds of each kind whose objects are in the store at the same time.
+const BATCH: u32 = 20;
+/// Rounds of each kind however soon the end is asked for: one of each shape.
+const FEWEST: u32 = 2;
+/// Of a long body. Servers keep bodies of up to 5 MiB in memory, and write longer ones to a file
+/// between check and commit.
+pub const LONGEST: usize = 5 << 20;
+/// Longer than what [`Asker::look`] reads, so that its length alone tells a long body.
+const SHORTEST: usize = 160 << 10;
+/// A long body is halved until it is written within this.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How the writers of a round meet. The rounds alternate between the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// All write a short body to one key at the same moment.
+    Together,
+    /// On each of two keys one writes a long body, and the others write short ones together at some
+    /// moment while it is under way: whatever lies between check and commit takes longer for a long
+    /// body. Earlier short ones would win, and nothing would overlap.
+    Overlapping,
+}
+
+/// When to stop racing.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    /// So many rounds of each kind; `None` for any number.
+    pub rounds: Option<u32>,
+    /// From the first race on; no round starts later, but for the first few.
+    pub span: Option<Duration>,
+    /// Set when the rounds so far are enough.
+    pub enough: CancellationToken,
+    /// Of the longest body, in bytes.
+    pub longest: usize,
+}
+
+/// The races of one probe.
+#[derive(Debug)]
+pub struct Races {
+    ask: Arc<Asker>,
+    listings: bool,
+    long: Option<usize>,
+    /// How long a long write takes by itself. Short ones beside it make it slower, and themselves,
+    /// too.
+    took: Duration,
+    /// Which part of that passes before the next short writes.
+    part: f64,
+    /// By the boot clock: no round starts later.
+    until: Option<Duration>,
+    pub creates: Tally,
+    pub replaces: Tally,
+}
+
+/// What a race starts with: the object that is replaced, if any.
+#[derive(Debug, Clone)]
+struct Start {
+    key: String,
+    before: Option<(Bytes, ETag)>,
+}
+
+impl Bounds {
+    /// How many rounds the next batch has at most. Both kinds have their part of the time.
+    fn batch(&self, done: u32) -> u32 {
+        let batch = if self.span.is_some() { FEWEST } else { BATCH };
+        self.rounds.map_or(batch, |rounds| (rounds - done).min(batch))
+    }
+}
+
+impl Shape {
+    fn of(round: u32) -> Shape {
+        if round.is_multiple_of(2) { Shape::Together } else { Shape::Overlapping }
+    }
+
+    fn keys(self) -> usize {
+        match self {
+            Shape::Together => 1,
+            Shape::Overlapping => OVERLAPPED,
+        }
+    }
+}
+
+impl Races {
+    /// Opens a connection for each writer, and finds out how long a body the store takes within a
+    /// second: with the connections still to be made, the first round would be no race.
+    pub async fn prepare(ask: &Arc<Asker>, listings: bool, longest: usize) -> Check<Races> {
+        let mut readers = JoinSet::new();
+        for _ in 0..WRITERS {
+            let ask = Arc::clone(ask);
+            readers.spawn(async move { ask.read(&ask.key("warm-up")).await });
+        }
+        for read in readers.join_all().await {
+            match read {
+                Ok(_) | Err(Ends::Unclear(_)) => {}
+                Err(ends) => return Err(ends),
+            }
+        }
+        let (creates, replaces) = (Tally::default(), Tally::default());
+        let mut races = Races {
+            ask: Arc::clone(ask),
+            listings,
+            long: None,
+            took: Duration::ZERO,
+            part: ask.fraction(),
+            until: None,
+            creates,
+            replaces,
+        };
+        races.measure_a_long_write(longest).await?;
+        Ok(races)
+    }
+
+    /// The length of the long bodies, in bytes; `None` if the store takes none.
+    pub fn long(&self) -> Option<usize> {
+        self.long
+    }
+
+    async fn measure_a_long_write(&mut self, longest: usize) -> Check {
+        let mut len = longest;
+        while len >= SHORTEST {
+            let body = self.ask.long_body(len);
+            let sent = SystemClock.now().boot;
+            match self.ask.create(Kind::LongWrite, &self.ask.key("warm-up"), body).await {
+                Ok(_) => {
+                    self.took = SystemClock.now().boot.saturating_sub(sent);
+                    self.long = Some(len);
+                    if self.took <= PATIENCE {
+                        break;
+                    }
+                }
+                // Some stores take short bodies only, and over some lines a long one takes too long.
+                Err(Ends::Unclear(_)) => {}
+                Err(Ends::Failed(error)) if error.kind() != StoreErrorKind::AccessDenied => {}
+                Err(ends) => return Err(ends),
+            }
+            len /= 2;
+        }
+        Ok(())
+    }
+
+    /// Races until the bounds end it, or a fault is seen; what was raced is in the tallies then, also
+    /// after an error.
+    pub async fn run(&mut self, bounds: &Bounds) -> Check {
+        self.until = bounds.span.map(|span| SystemClock.now().boot.saturating_add(span));
+        while self.may_start(self.replaces.rounds, bounds) && !self.any_broken() {
+            let batch = bounds.batch(self.replaces.rounds);
+            let create = self.create_batch(batch, bounds).await?;
+            let replace = self.replace_batch(batch, bounds).await?;
+            if bounds.rounds.is_none_or(|rounds| self.replaces.rounds < rounds) {
+                self.ask.forget(create).await?;
+                self.ask.forget(replace).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn may_start(&self, done: u32, bounds: &Bounds) -> bool {
+        let in_time = self.until.is_none_or(|until| SystemClock.now().boot < until);
+        bounds.rounds.is_none_or(|rounds| done < rounds)
+            && (done < FEWEST || (in_time && !bounds.enough.is_cancelled()))
+    }
+
+    fn any_broken(&self) -> bool {
+        self.creates.broken > 0 || self.replaces.broken > 0
+    }
+
+    /// Creators of keys that are not there, and, where listings matter, a listing of them as an
+    /// election confirms by. Returns the keys that no late write may still touch.
+    async fn create_batch(&mut self, rounds: u32, bounds: &Bounds) -> Check<Vec<String>> {
+        let folder = self.ask.key("create-race");
+        let (mut before, mut doubtful, mut settled) = (folder.clone(), Vec::new(), Vec::new());
+        for round in 0..rounds {
+            if !self.may_start(self.creates.rounds, bounds) {
+                break;
+            }
+            let shape = Shape::of(self.creates.rounds);
+            let keys: Vec<_> =
+                (0..shape.keys()).map(|key| format!("{folder}-{round:06}-{key}")).collect();
+            let starts = keys.iter().map(|key| Start { key: key.clone(), before: None }).collect();
+            let decided = self.round(shape, starts, &mut doubtful, &mut settled).await?;
+            if decided && self.listings {
+                match self.ask.listed(&folder, &before, keys.len() + 1).await {
+                    Ok((listed, _)) if listed == keys => {}
+                    Ok(_) => self.creates.breaks(format!(
+                        "round {round}: a listing right after the create does not show it alone"
+                    )),
+                    Err(Ends::Broken(what)) => self.creates.breaks(what),
+                    Err(Ends::Unclear(_)) => {}
+                    Err(ends) => return Err(ends),
+                }
+            }
+            before = keys.last().cloned().unwrap_or(before);
+        }
+        nothing_came_later(&self.ask, &doubtful, &mut self.creates).await?;
+        Ok(settled)
+    }
+
+    /// Replacers with one ETag. Each race has an object of its own, made before all of them: some
+    /// services allow an object one write a second. Returns keys as above.
+    async fn replace_batch(&mut self, rounds: u32, bounds: &Bounds) -> Check<Vec<String>> {
+        let first = self.replaces.rounds;
+        let mut objects = Vec::new();
+        for round in first..first + rounds {
+            let mut starts = Vec::new();
+            for _ in 0..Shape::of(round).keys() {
+                starts.push(an_object(&self.ask).await?);
+            }
+            objects.push((Shape::of(round), starts));
+        }
+        let (mut doubtful, mut settled) = (Vec::new(), Vec::new());
+        for (shape, starts) in objects {
+            if !self.may_start(self.replaces.rounds, bounds) {
+                settled.extend(starts.into_iter().map(|start| start.key));
+                continue;
+            }
+            self.round(shape, starts, &mut doubtful, &mut settled).await?;
+        }
+        nothing_came_later(&self.ask, &doubtful, &mut self.replaces).await?;
+        Ok(settled)
+    }
+
+    /// One round: 32 writers over these starts. Whether all of its races were decided.
+    async fn round(
+        &mut self,
+        shape: Shape,
+        starts: Vec<Start>,
+        doubtful: &mut Vec<(String, ETag)>,
+        settled: &mut Vec<String>,
+    ) -> Check<bool> {
+        let creates = starts.iter().all(|start| start.before.is_none());
+        let writers = self.writers(shape, &starts);
+        let told = write_all(&self.ask, &writers).await?;
+        let (mut decided, mut races) = (true, Vec::new());
+        for start in &starts {
+            let of_this = |writer: &Writer| writer.key == start.key;
+            let (bodies, told): (Vec<_>, Vec<_>) = writers
+                .iter()
+                .zip(&told)
+                .filter(|(writer, _)| of_this(writer))
+                .map(|(writer, (told, took))| {
+                    if writer.long && told.is_ok() {
+                        self.took = self.took.min(*took);
+                    }
+                    (writer.body.clone(), told.clone())
+                })
+                .unzip();
+            let (judged, found) = judged(&self.ask, start, &bodies, &told).await?;
+            decided &= judged == Judged::Decided;
+            match found {
+                Some(found) if told.iter().any(Result::is_err) => {
+                    doubtful.push((start.key.clone(), found.etag));
+                }
+                _ if told.iter().all(Result::is_ok) => settled.push(start.key.clone()),
+                _ => {}
+            }
+            races.push((told, judged));
+        }
+        let tally = if creates { &mut self.creates } else { &mut self.replaces };
+        tally.count(races);
+        Ok(decided)
+    }
+
+    fn writers(&mut self, shape: Shape, starts: &[Start]) -> Vec<Writer> {
+        let delays: Vec<_> = starts.iter().map(|_| self.next_delay(shape)).collect();
+        let writers = (0..WRITERS).map(|number| {
+            let of = number % starts.len();
+            let Start { key, before } = &starts[of];
+            let first = number < starts.len();
+            let long = self.long.filter(|_| shape == Shape::Overlapping && first);
+            let body = match long {
+                Some(len) => self.ask.long_body(len),
+                None => self.ask.body(&format!("writer {number}")),
+            };
+            let delay = if first { Duration::ZERO } else { delays[of] };
+            let etag = before.as_ref().map(|(_, etag)| etag.clone());
+            Writer { key: key.clone(), body, etag, delay, long: long.is_some() }
+        });
+        writers.collect()
+    }
+
+    /// Steps of the golden ratio cover the time of a long write evenly, however many there are.
+    fn next_delay(&mut self, shape: Shape) -> Duration {
+        if shape == Shape::Together {
+            return Duration::ZERO;
+        }
+        self.part = (self.part + 0.618_034).fract();
+        // The next one may take somewhat longer.
+        self.took.min(2 * PATIENCE).mul_f64(1.1 * self.part)
+    }
+}
+
+/// A new object, however often that has to be asked for: each time under another key.
+async fn an_object(ask: &Asker) -> Check<Start> {
+    let mut asked = 0;
+    loop {
+        asked += 1;
+        let (key, body) = (ask.key("replace-race"), ask.body("nobody"));
+        match ask.created(&key, &body).await {
+            Ok(etag) => return Ok(Start { key, before: Some((body, etag)) }),
+            Err(Ends::Unclear(_)) if asked < TRIES => pause(super::AGAIN * asked).await,
+            Err(ends) => return Err(ends),
+        }
+    }
+}
+
+/// The object at the key, however often that has to be asked.
+async fn settled(ask: &Asker, key: &str) -> Check<Option<Seen>> {
+    let mut asked = 0;
+    loop {
+        asked += 1;
+        match ask.look(key).await {
+            Err(Ends::Unclear(_)) if asked < TRIES => pause(super::AGAIN).await,
+            settled => return settled,
+        }
+    }
+}
+
+async fn judged(
+    ask: &Asker,
+    start: &Start,
+    bodies: &[Bytes],
+    told: &[Told],
+) -> Check<(Judged, Option<Seen>)> {
+    let before = start.before.as_ref().map(|(body, _)| body);
+    match settled(ask, &start.key).await {
+        Ok(found) => Ok((judge(bodies, before, told, found.as_ref()), found)),
+        Err(Ends::Unclear(_)) => Ok((Judged::Undecided, None)),
+        Err(ends) => Err(ends),
+    }
+}
+
+/// Writes that were given up on may come late: they, too, must be refused.
+async fn nothing_came_later(ask: &Asker, doubtful: &[(String, ETag)], tally: &mut Tally) -> Check {
+    for (key, etag) in doubtful {
+        match ask.look(key).await {
+            Ok(Some(seen)) if seen.etag == *etag => {}
+            Ok(_) => tally.breaks("a write that came late has overwritten the winner's".to_owned()),
+            Err(Ends::Unclear(_)) => {}
+            Err(ends) => return Err(ends),
+        }
+    }
+    Ok(())
+}

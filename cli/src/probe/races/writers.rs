@@ -1,0 +1,103 @@
+//! Writers that are released together.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tenure::store::{ETag, PutOutcome, StoreError};
+use tenure::{Clock as _, SystemClock};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use super::super::ask::{Asker, Check, Ends, Kind};
+use crate::pause;
+
+/// What a writer was told.
+pub(super) type Told = Result<PutOutcome, StoreError>;
+
+/// One write of a race.
+#[derive(Debug, Clone)]
+pub(super) struct Writer {
+    pub(super) key: String,
+    pub(super) body: Bytes,
+    /// That of the object to replace; `None` creates.
+    pub(super) etag: Option<ETag>,
+    /// After the release.
+    pub(super) delay: Duration,
+    pub(super) long: bool,
+}
+
+/// From the last writer's arrival to the release: by then all are awake.
+const AHEAD: Duration = Duration::from_millis(1);
+
+/// Lets all writers go at once, each after its own delay. In their order: what each was told, and
+/// how long that took.
+pub(super) async fn write_all(
+    ask: &Arc<Asker>,
+    writers: &[Writer],
+) -> Check<Vec<(Told, Duration)>> {
+    let barrier = Arc::new(Barrier::new(writers.len()));
+    let release = Arc::new(OnceLock::new());
+    let mut tasks = JoinSet::new();
+    for (number, writer) in writers.iter().cloned().enumerate() {
+        let (ask, barrier, release) = (Arc::clone(ask), Arc::clone(&barrier), Arc::clone(&release));
+        tasks.spawn(async move {
+            barrier.wait().await;
+            let release = *release.get_or_init(|| SystemClock.now().boot + AHEAD);
+            wait_until(release + writer.delay).await;
+            let sent = SystemClock.now().boot;
+            let told = writer.write(&ask).await;
+            (number, told, SystemClock.now().boot.saturating_sub(sent))
+        });
+    }
+    let mut all = tasks.join_all().await;
+    all.sort_by_key(|(number, ..)| *number);
+    let told = all.into_iter().map(|(_, told, took)| match told {
+        Ok(outcome) => Ok((Ok(outcome), took)),
+        Err(Ends::Unclear(error)) => Ok((Err(error), took)),
+        Err(ends) => Err(ends),
+    });
+    told.collect()
+}
+
+/// To the microsecond: a timer wakes a task up to a millisecond late, and not all tasks at once.
+async fn wait_until(at: Duration) {
+    let left = || at.saturating_sub(SystemClock.now().boot);
+    if let Some(nap) = nap(left()) {
+        pause(nap).await;
+    }
+    while !left().is_zero() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// How long to sleep before the last stretch; not at all if it is short.
+fn nap(left: Duration) -> Option<Duration> {
+    left.checked_sub(2 * AHEAD).filter(|nap| !nap.is_zero())
+}
+
+impl Writer {
+    async fn write(self, ask: &Asker) -> Check<PutOutcome> {
+        let Writer { key, body, etag, long, .. } = self;
+        let kind = |short| if long { Kind::LongWrite } else { short };
+        match etag {
+            Some(etag) => ask.replace(kind(Kind::ReplaceRace), &key, body, &etag).await,
+            None => ask.create(kind(Kind::CreateRace), &key, body).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The time that was left was looked at twice, and a task that was kept waiting between the two
+    /// subtracted more than there was.
+    #[test]
+    fn regression_a_writer_that_is_late_does_not_sleep() {
+        let us = Duration::from_micros;
+        for (left, sleeps) in [(0, None), (999, None), (2_000, None), (2_001, Some(1))] {
+            assert_eq!(nap(us(left)), sleeps.map(us), "{left}");
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! What a probe has found, for people and as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::advice::{self, Advice, Setting};
+use super::ask::{Account, Kind};
+use super::clock::Skew;
+use super::races::{Tally, WRITERS};
+use crate::cost::prices::Prices;
+use crate::exit;
+use crate::print::plain;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    NoFaultSeen,
+    Unsafe,
+    Inconclusive,
+}
+
+/// One promise, and what became of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    pub name: &'static str,
+    pub promise: &'static str,
+    pub kept: Kept,
+    /// What was seen instead, or why it is not known.
+    pub seen: Option<String>,
+    /// Whether an election in this layout rests on it.
+    pub needed: bool,
+    /// Attempts that ended in an unclear answer.
+    pub unclear: u32,
+    /// Only of a race.
+    pub race: Option<Tally>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kept {
+    Yes,
+    No,
+    Unknown,
+}
+
+/// How long answers took to requests of one kind.
+#[derive(Debug, Clone, Serialize)]
+struct Latency {
+    request: &'static str,
+    answers: usize,
+    p50_ms: f64,
+    p99_ms: f64,
+    max_ms: f64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Clock {
+    /// By how much the store's clock is ahead of the local one.
+    ahead_ms: f64,
+    within_ms: f64,
+    answers: usize,
+}
+
+/// How well the races would have shown a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Power {
+    /// Of a fault that shows in one of so many races.
+    pub one_in: u32,
+    /// The probability that none of the races showed it, 0 to 1.
+    pub missed: f64,
+}
+
+/// The object that `--json` prints.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub verdict: Verdict,
+    /// The verdict in words, and what to do.
+    pub why: String,
+    store: String,
+    keys: String,
+    rounds: u32,
+    writers: usize,
+    /// Of the long writes in races, in bytes.
+    long_bytes: Option<usize>,
+    power: Vec<Power>,
+    pub promises: Vec<Finding>,
+    latency: Vec<Latency>,
+    clock: Option<Clock>,
+    settings: Vec<Setting>,
+    pub warnings: Vec<Advice>,
+    requests: BTreeMap<&'static str, u64>,
+    cost_usd: Option<f64>,
+    pub left_behind: Vec<String>,
+}
+
+/// What a report is made of.
+pub struct Found {
+    pub store: String,
+    pub keys: String,
+    pub promises: Vec<Finding>,
+    pub long_bytes: Option<usize>,
+    /// Why no promise was tried: the store does not delete.
+    pub not_tried: Option<String>,
+    pub settings: Vec<Setting>,
+    pub warnings: Vec<Advice>,
+    pub left_behind: Vec<String>,
+    pub prices: Option<Prices>,
+}
+
+impl Report {
+    pub fn new(found: Found, account: &Account) -> Report {
+        let Found { store, keys, promises, long_bytes, not_tried, .. } = found;
+        let Found { settings, left_behind, prices, .. } = found;
+        let mut warnings = found.warnings;
+        let skew = Skew::of(&account.sightings);
+        warnings.extend(advice::all(account, skew, &left_behind));
+        let races = || promises.iter().filter_map(|one| one.race.as_ref());
+        let rounds = races().map(|tally| tally.rounds).min().unwrap_or_default();
+        // A race that nothing settled shows nothing.
+        let decided = races().map(|tally| tally.races - tally.undecided).min().unwrap_or_default();
+        let (verdict, why) = match not_tried {
+            Some(why) => (Verdict::Inconclusive, nothing_tried(&why)),
+            None => verdict(&promises, decided),
+        };
+        let requests = requests(account);
+        let cost_usd = prices.map(|prices| cost(&prices, &requests));
+        let ms = |seconds: f64| (seconds * 1e4).round() / 10.0;
+        let clock = skew.map(|skew| Clock {
+            ahead_ms: ms(skew.ahead),
+            within_ms: ms(skew.within),
+            answers: skew.answers,
+        });
+        let latency = latencies(account);
+        let writers = WRITERS;
+        Report {
+            verdict,
+            why,
+            store,
+            keys,
+            rounds,
+            writers,
+            long_bytes,
+            power: power(decided),
+            promises,
+            latency,
+            clock,
+            settings,
+            warnings,
+            requests,
+            cost_usd,
+            left_behind,
+        }
+    }
+
+    pub fn exit_code(&self) -> u8 {
+        match self.verdict {
+            Verdict::Unsafe => exit::UNSAFE,
+            Verdict::Inconclusive => exit::UNAVAILABLE,
+            Verdict::NoFaultSeen if !self.left_behind.is_empty() => exit::UNAVAILABLE,
+            Verdict::NoFaultSeen => 0,
+        }
+    }
+
+    pub fn for_people(&self) -> String {
+        let mut text = format!(
+            "{}, keys {}…, {} rounds of {} writers, long writes of {} KiB\n\n",
+            plain(&self.store),
+            plain(&self.keys),
+            self.rounds,
+            self.writers,
+            self.long_bytes.unwrap_or_default() >> 10
+        );
+        self.add_promises(&mut text);
+        self.add_latency(&mut text);
+        if let Some(clock) = &self.clock {
+            let (way, ahead) = if clock.ahead_ms < 0.0 {
+                ("behind", -clock.ahead_ms)
+            } else {
+                ("ahead of", clock.ahead_ms)
+            };
+            let _ = writeln!(
+                text,
+                "{:<12} the store's is {ahead} ms {way} the local one, ± {} ms ({} answers)",
+                "clock", clock.within_ms, clock.answers
+            );
+        }
+        for Setting { name, value } in &self.settings {
+            let _ = writeln!(text, "{name:<12} {}", plain(value));
+        }
+        let _ = writeln!(text, "{:<12} {}", "requests", self.costs());
+        for Advice { about, what, todo } in &self.warnings {
+            let _ = writeln!(text, "\nwarning: {about}: {}\n  to do: {}", plain(what), plain(todo));
+        }
+        let _ = write!(text, "\n{}", plain(&self.why));
+        text
+    }
+
+    fn add_promises(&self, text: &mut String) {
+        let _ = writeln!(text, "{:<50} {:<8} seen", "promise", "kept");
+        for Finding { promise, kept, seen, needed, unclear, race, .. } in &self.promises {
+            let kept = match (kept, needed) {
+                (Kept::Yes, _) => "yes",
+                (Kept::No, true) => "NO",
+                (Kept::No, false) => "no",
+                (Kept::Unknown, _) => "unknown",
+            };
+            let mut notes = Vec::new();
+            if let Some(race) = race {
+                let Tally { races, done, refused, unknown, undecided, .. } = race;
+                let open = match undecided {
+                    0 => String::new(),
+                    races => format!(", {races} races undecided"),
+                };
+                notes.push(format!(
+                    "{races} races: {done} done, {refused} refused, {unknown} unknown{open}"
+                ));
+            }
+            notes.extend(seen.as_ref().map(|seen| plain(seen)));
+            if *unclear > 0 && seen.is_none() {
+                notes.push(format!("{unclear} unclear answers, tried again"));
+            }
+            if !needed {
+                notes.push("not needed in this layout".to_owned());
+            }
+            let line = format!("{promise:<50} {kept:<8} {}", notes.join("; "));
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        text.push('\n');
+    }
+
+    fn add_latency(&self, text: &mut String) {
+        let _ = writeln!(
+            text,
+            "{:<26} {:>7} {:>9} {:>9} {:>9}",
+            "latency, ms", "answers", "p50", "p99", "most"
+        );
+        for Latency { request, answers, p50_ms, p99_ms, max_ms } in &self.latency {
+            let _ = writeln!(
+                text,
+                "{request:<26} {answers:>7} {p50_ms:>9.1} {p99_ms:>9.1} {max_ms:>9.1}"
+            );
+        }
+        text.push('\n');
+    }
+
+    fn costs(&self) -> String {
+        let all: u64 = self.requests.values().sum();
+        let each = self.requests.iter().map(|(kind, count)| format!("{count} {kind}"));
+        let money = match self.cost_usd {
+            Some(usd) => format!("; about {} at list prices", dollars(usd)),
+            None => String::new(),
+        };
+        format!("{all}: {}{money}", each.collect::<Vec<_>>().join(", "))
+    }
+}
+
+fn nothing_tried(why: &str) -> String {
+    format!(
+        "inconclusive: the store does not delete ({why}), and a probe writes nothing that it cannot \
+         delete. Elections do without deletion, a compactor does not. Allow DELETE under the \
+         prefix, and probe again"
+    )
+}
+
+fn verdict(promises: &[Finding], races: u32) -> (Verdict, String) {
+    let of = |kept| promises.iter().filter(move |one| one.needed && one.kept == kept);
+    let words = |one: &Finding| one.seen.clone().unwrap_or_default();
+    if let Some(first) = of(Kept::No).next() {
+        let seen: Vec<_> = of(Kept::No).map(words).collect();
+        let more = match seen.len() {
+            1 => String::new(),
+            all => format!(" ({all} promises are broken, see above)"),
+        };
+        let why = format!(
+            "UNSAFE: do not hold elections on this store: it {}{more}. Two leaders, or none, may \
+             come of it; use a store that keeps its promises",
+            words(first)
+        );
+        return (Verdict::Unsafe, why);
+    }
+    if let Some(first) = of(Kept::Unknown).next() {
+        let why = format!(
+            "inconclusive: too few clear answers about: {} ({}). See that the store can be reached \
+             and is not overloaded, and probe again",
+            first.promise,
+            words(first)
+        );
+        return (Verdict::Inconclusive, why);
+    }
+    (Verdict::NoFaultSeen, no_fault_seen(races))
+}
+
+/// The frequencies of faults whose power is told.
+const ONE_IN: [u32; 3] = [10, 100, 1_000];
+
+fn power(races: u32) -> Vec<Power> {
+    ONE_IN.into_iter().map(|one_in| Power { one_in, missed: missed(one_in, races) }).collect()
+}
+
+/// The probability that none of so many races shows a fault that shows in one of `one_in`.
+fn missed(one_in: u32, races: u32) -> f64 {
+    (1.0 - 1.0 / f64::from(one_in)).powf(f64::from(races))
+}
+
+fn no_fault_seen(races: u32) -> String {
+    let each = power(races).into_iter().map(|Power { one_in, missed }| {
+        // Never "1.00": that would be certain.
+        let missed = format!("{:.2}", missed.min(0.99));
+        let of = format!("one that shows in 1 of {one_in} races with probability {missed}");
+        if one_in == ONE_IN[0] { of.replacen("one that", "a fault that", 1) } else { of }
+    });
+    format!(
+        "no fault seen: every promise was kept. {races} races of each kind would miss {}. More \
+         --rounds miss less",
+        each.collect::<Vec<_>>().join(", ")
+    )
+}
+
+fn requests(account: &Account) -> BTreeMap<&'static str, u64> {
+    let mut requests = BTreeMap::new();
+    for (kind, count) in &account.requests {
+        let name = match kind {
+            Kind::Create
+            | Kind::Replace
+            | Kind::CreateRace
+            | Kind::ReplaceRace
+            | Kind::LongWrite => "writes",
+            Kind::Read => "reads",
+            Kind::List => "lists",
+            Kind::Delete => "deletes",
+            Kind::Settings => "settings",
+        };
+        *requests.entry(name).or_default() += count;
+    }
+    requests
+}
+
+fn cost(prices: &Prices, requests: &BTreeMap<&'static str, u64>) -> f64 {
+    let of = |name| requests.get(name).copied().unwrap_or(0) as f64;
+    let usd = of("writes") * prices.write
+        + of("lists") * prices.list
+        + (of("reads") + of("settings")) * prices.read
+        + of("deletes") * prices.delete;
+    // To a hundred-millionth: a single read costs less than a millionth.
+    (usd / 1e6 * 1e8).round() / 1e8
+}
+
+/// In three decimals, or as many as show two digits of the amount.
+fn dollars(usd: f64) -> String {
+    let mut decimals = 3;
+    while decimals < 8 && usd > 0.0 && usd * 10f64.powi(decimals) < 10.0 {
+        decimals += 1;
+    }
+    format!("${usd:.*}", decimals as usize)
+}
+
+fn latencies(account: &Account) -> Vec<Latency> {
+    let mut latencies = Vec::new();
+    for (kind, took) in &account.took {
+        let request = match kind {
+            Kind::Create => "create",
+            Kind::Replace => "replace",
+            Kind::Read => "read",
+            Kind::List => "list",
+            Kind::Delete => "delete",
+            Kind::CreateRace => "create, 32 at once",
+            Kind::ReplaceRace => "replace, 32 at once",
+            Kind::LongWrite => "write, long",
+            Kind::Settings => continue,
+        };
+        let mut took = took.clone();
+        took.sort();
+        let ms = |part| (quantile(&took, part).as_secs_f64() * 1e4).round() / 10.0;
+        let answers = took.len();
+        let (p50_ms, p99_ms, max_ms) = (ms(0.5), ms(0.99), ms(1.0));
+        latencies.push(Latency { request, answers, p50_ms, p99_ms, max_ms });
+    }
+    latencies
+}
+
+/// The least of these, in order, that is no less than this part of them.
+pub fn quantile(sorted: &[Duration], part: f64) -> Duration {
+    let rank = (sorted.len() as f64 * part).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_power_is_that_of_so_many_races() {
+        let near = |is: f64, expected: f64| assert!((is - expected).abs() < 0.001, "{is}");
+        near(missed(10, 30), 0.042);
+        near(missed(100, 30), 0.740);
+        near(missed(100, 300), 0.049);
+        near(missed(1_000, 0), 1.0);
+        let said = no_fault_seen(30);
+        assert!(said.contains("1 of 10 races with probability 0.04, one that"), "{said}");
+    }
+
+    #[test]
+    fn regression_a_cost_shows_its_digits() {
+        let shown = |usd: f64| dollars(usd);
+        assert_eq!([0.0, 1.234, 0.0113].map(shown), ["$0.000", "$1.234", "$0.011"]);
+        assert_eq!(
+            [0.004_44, 0.000_315, 0.000_000_4].map(shown),
+            ["$0.0044", "$0.00032", "$0.00000040"]
+        );
+    }
+
+    #[test]
+    fn quantiles_are_values_that_were_measured() {
+        let took: Vec<_> = (1..=200).map(Duration::from_millis).collect();
+        assert_eq!(quantile(&took, 0.5), Duration::from_millis(100));
+        assert_eq!(quantile(&took, 0.99), Duration::from_millis(198));
+        assert_eq!(quantile(&took, 1.0), Duration::from_millis(200));
+        assert_eq!(quantile(&took[..1], 0.5), Duration::from_millis(1));
+        assert_eq!(quantile(&[], 0.99), Duration::ZERO);
+    }
+}

@@ -1,0 +1,343 @@
+//! Whole probes, of stores in memory that keep their promises and of those that do not.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tenure::store::{
+    DeleteOutcome, ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError,
+};
+use tenure::{Compactor, fencing};
+use tenure_testkit::fault_store::{Call, Fault, FaultStore, overwrite};
+
+use super::report::Verdict;
+use super::*;
+
+const ROUNDS: u32 = 5;
+
+fn rounds() -> Bounds {
+    let enough = CancellationToken::new();
+    Bounds { rounds: Some(ROUNDS), span: None, enough, longest: 200 << 10 }
+}
+
+struct Probed {
+    report: Report,
+    left: Vec<String>,
+}
+
+/// A probe on a store, cleaned up.
+async fn probed(store: Arc<dyn Store>, layout: LayoutArg) -> Probed {
+    let asker = Arc::new(Asker::new(store, "app/", CancellationToken::new()));
+    let asked = ask_all(&asker, &rounds(), layout).await.expect("it comes to its end");
+    let left = asker.clean_up().await;
+    let found = Found {
+        store: asker.store().describe(),
+        keys: asker.start().to_owned(),
+        promises: asked.promises,
+        long_bytes: asked.long_bytes,
+        not_tried: asked.not_tried,
+        settings: Vec::new(),
+        warnings: Vec::new(),
+        left_behind: left.clone(),
+        prices: None,
+    };
+    let report = Report::new(found, &asker.account());
+    Probed { report, left }
+}
+
+impl Probed {
+    /// The names of the promises that are broken.
+    fn broken(&self) -> Vec<&str> {
+        let promises = self.report.promises.iter();
+        promises.filter(|one| one.kept == Kept::No).map(|one| one.name).collect()
+    }
+}
+
+async fn faulty(order: impl FnOnce(&FaultStore)) -> Probed {
+    let store = FaultStore::new(Arc::new(MemoryStore::new()));
+    order(&store);
+    probed(Arc::new(store), LayoutArg::EpochFiles).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_in_memory_is_safe_and_clean_afterwards() {
+    let memory = MemoryStore::new();
+    let probed = probed(Arc::new(memory.clone()), LayoutArg::EpochFiles).await;
+    assert_eq!(probed.report.verdict, Verdict::NoFaultSeen, "{}", probed.report.for_people());
+    assert_eq!((probed.report.exit_code(), probed.left.len()), (0, 0));
+    assert_eq!(probed.report.promises.len(), 11);
+    assert_eq!(memory.list("", "", 10).await.expect("a listing").entries, []);
+}
+
+/// Where DELETE answered 405 it exited with 70 and without a verdict.
+#[tokio::test(start_paused = true)]
+async fn regression_a_store_that_does_not_delete_is_inconclusive() {
+    let memory = MemoryStore::new();
+    let store = FaultStore::new(Arc::new(memory.clone()));
+    store.on(Call::Delete).always().fault(Fault::Unsupported);
+    let probed = probed(Arc::new(store.clone()), LayoutArg::EpochFiles).await;
+    assert_eq!(probed.report.verdict, Verdict::Inconclusive);
+    assert_eq!(probed.report.exit_code(), 69);
+    assert!(probed.report.why.contains("does not delete"), "{}", probed.report.why);
+    assert!(probed.report.for_people().contains("501 NotImplemented"));
+    let json = serde_json::to_value(&probed.report).expect("JSON");
+    assert_eq!(json["verdict"], "inconclusive");
+    let calls = store.take_calls();
+    assert!(!calls.contains(&Call::Create), "nothing that it could not delete: {calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ignored_conditions_are_named() {
+    let creates = faulty(|store| store.on(Call::Create).always().fault(Fault::IgnoreCondition));
+    let creates = creates.await;
+    assert_eq!((creates.report.verdict, creates.report.exit_code()), (Verdict::Unsafe, 70));
+    assert_eq!(creates.broken(), ["create", "create-race"]);
+    assert!(creates.report.why.contains("ignores If-None-Match"), "{}", creates.report.why);
+    let replaces = faulty(|store| store.on(Call::Replace).always().fault(Fault::IgnoreCondition));
+    let replaces = replaces.await;
+    assert_eq!(replaces.broken(), ["stale", "missing", "delete", "replace-race"]);
+    assert!(replaces.report.why.contains("ignores If-Match"), "{}", replaces.report.why);
+    assert_eq!((creates.left.len(), replaces.left.len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_is_never_met_is_named() {
+    let probed = faulty(|store| store.on(Call::Replace).always().fault(Fault::Refuse)).await;
+    assert_eq!(probed.report.verdict, Verdict::Unsafe);
+    assert!(probed.broken().contains(&"replace"), "{:?}", probed.broken());
+}
+
+#[tokio::test(start_paused = true)]
+async fn listings_out_of_order_are_named_and_do_not_matter_to_a_single_object() {
+    for fault in [Fault::Reverse, Fault::IgnoreAfter] {
+        let store = FaultStore::new(Arc::new(MemoryStore::new()));
+        store.on(Call::List).always().fault(fault);
+        let probed_files = probed(Arc::new(store.clone()), LayoutArg::EpochFiles).await;
+        assert_eq!(probed_files.report.verdict, Verdict::Unsafe, "{fault:?}");
+        assert!(probed_files.broken().contains(&"list-after"), "{:?}", probed_files.broken());
+        let single = probed(Arc::new(store), LayoutArg::SingleObject).await;
+        assert_eq!(single.report.verdict, Verdict::NoFaultSeen, "{}", single.report.for_people());
+        assert!(single.report.for_people().contains("not needed in this layout"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_few_unclear_answers_are_tried_again_and_told() {
+    let probed = faulty(|store| {
+        store.on(Call::Create).times(2).fault(Fault::FailAfter);
+        store.on(Call::Create).key("replace-race").times(2).fault(Fault::Conflict);
+        store.on(Call::Replace).skip(4).times(1).fault(Fault::Conflict);
+        store.on(Call::Get).skip(9).times(2).fault(Fault::FailBefore);
+    })
+    .await;
+    assert_eq!(probed.report.verdict, Verdict::NoFaultSeen, "{}", probed.report.for_people());
+    assert!(probed.report.for_people().contains("unclear answers, tried again"));
+    assert_eq!(probed.left.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hardly_ever_answers_is_not_called_safe() {
+    // 409, 500 with and without effect, and no answer at all.
+    for fault in [Fault::Conflict, Fault::FailAfter, Fault::FailBefore, Fault::Hang] {
+        let probed = faulty(|store| store.on(Call::Create).always().fault(fault)).await;
+        assert_eq!(probed.report.verdict, Verdict::Inconclusive, "{fault:?}");
+        assert_eq!(probed.report.exit_code(), 69);
+        assert_eq!((probed.broken().len(), probed.left.len()), (0, 0), "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unclear_answers_in_a_race_count_for_nobody() {
+    // All but every third of the racing creates are answered 500 though they were carried out.
+    let store = FaultStore::new(Arc::new(MemoryStore::new()));
+    store.on(Call::Create).key("create-race").times(20).fault(Fault::FailAfter);
+    let probed = probed(Arc::new(store), LayoutArg::EpochFiles).await;
+    let race = probed.report.promises.iter().find_map(|one| one.race.as_ref()).expect("a race");
+    assert_eq!((race.done, race.refused, race.unknown), (6, 134, 20));
+    assert_eq!((race.undecided, race.broken), (0, 0), "a read settles who won the first round");
+    assert_eq!(probed.report.verdict, Verdict::NoFaultSeen);
+}
+
+#[tokio::test(start_paused = true)]
+async fn denied_access_ends_the_probe_and_what_it_wrote_is_deleted() {
+    let memory = MemoryStore::new();
+    let store = FaultStore::new(Arc::new(memory.clone()));
+    store.on(Call::Replace).skip(6).always().fault(Fault::Denied);
+    let asker = Arc::new(Asker::new(Arc::new(store), "app/", CancellationToken::new()));
+    let ends = ask_all(&asker, &rounds(), LayoutArg::EpochFiles).await;
+    let Err(Ends::Failed(error)) = ends else { panic!("{ends:?}") };
+    assert_eq!(failed(&asker, error, &asker.clean_up().await).code, 77);
+    assert_eq!(memory.list("", "", 10).await.expect("a listing").entries, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_may_not_delete_writes_nothing() {
+    let memory = MemoryStore::new();
+    let store = FaultStore::new(Arc::new(memory.clone()));
+    store.on(Call::Delete).always().fault(Fault::Denied);
+    let asker = Arc::new(Asker::new(Arc::new(store), "app/", CancellationToken::new()));
+    let ends = ask_all(&asker, &rounds(), LayoutArg::EpochFiles).await;
+    assert!(matches!(ends, Err(Ends::Failed(_))), "{ends:?}");
+    assert_eq!(memory.list("", "", 10).await.expect("a listing").entries, []);
+}
+
+/// How a store breaks its promise where [`FaultStore`] cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Breaks {
+    /// Conditions are checked, and what was asked is done this much later.
+    TwoSteps(Duration),
+    /// The last key is not listed.
+    StaleListings,
+    /// A poll with an ETag that was ever right is answered "not modified".
+    StalePolls,
+    /// Deleted objects are still read.
+    Undead,
+}
+
+#[derive(Debug)]
+struct Broken {
+    inner: MemoryStore,
+    breaks: Breaks,
+}
+
+#[async_trait]
+impl Store for Broken {
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+        let mut page = self.inner.list(prefix, after, limit).await?;
+        if self.breaks == Breaks::StaleListings {
+            page.entries.pop();
+        }
+        Ok(page)
+    }
+
+    async fn get(
+        &self,
+        key: &str,
+        unless: Option<ETag>,
+        most: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        if self.breaks == Breaks::StalePolls && unless.is_some() {
+            return Ok(GetOutcome::NotModified);
+        }
+        self.inner.get(key, unless, most).await
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        let Breaks::TwoSteps(gap) = self.breaks else { return self.inner.create(key, body).await };
+        if let GetOutcome::Found(_) = self.inner.get(key, None, usize::MAX).await? {
+            return Ok(PutOutcome::Refused);
+        }
+        pause(gap).await;
+        Ok(PutOutcome::Done { etag: Some(overwrite(&self.inner, key, body).await) })
+    }
+
+    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
+        let Breaks::TwoSteps(gap) = self.breaks else {
+            return self.inner.replace(key, body, etag).await;
+        };
+        match self.inner.get(key, None, usize::MAX).await? {
+            GetOutcome::Found(object) if object.etag == etag => {}
+            GetOutcome::Found(_) => return Ok(PutOutcome::Refused),
+            _ => return Ok(PutOutcome::Missing),
+        }
+        pause(gap).await;
+        Ok(PutOutcome::Done { etag: Some(overwrite(&self.inner, key, body).await) })
+    }
+
+    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+        if self.breaks == Breaks::Undead {
+            return Ok(DeleteOutcome::new(keys.len(), Vec::new()));
+        }
+        self.inner.delete(keys).await
+    }
+
+    fn describe(&self) -> String {
+        format!("memory that breaks: {:?}", self.breaks)
+    }
+}
+
+async fn broken(breaks: Breaks) -> (Probed, MemoryStore) {
+    let memory = MemoryStore::new();
+    let store = Arc::new(Broken { inner: memory.clone(), breaks });
+    let probed = probed(store, LayoutArg::EpochFiles).await;
+    assert_eq!((probed.report.verdict, probed.report.exit_code()), (Verdict::Unsafe, 70));
+    (probed, memory)
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_steps_are_seen_by_the_races_alone() {
+    let (probed, memory) = broken(Breaks::TwoSteps(Duration::from_millis(2))).await;
+    assert_eq!(probed.broken(), ["create-race", "replace-race"]);
+    let why = &probed.report.why;
+    assert!(
+        why.contains("writers were told that they won") && why.contains(" of 7 races"),
+        "{why}"
+    );
+    assert_eq!(memory.list("", "", 10).await.expect("a listing").entries, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stale_listings_are_named_and_what_they_hide_is_deleted() {
+    let (probed, memory) = broken(Breaks::StaleListings).await;
+    assert!(probed.broken().contains(&"list-after-write"), "{:?}", probed.broken());
+    assert!(probed.broken().contains(&"create-race"), "an election confirms by such a listing");
+    assert!(probed.report.why.contains("list after write"), "{}", probed.report.why);
+    assert_eq!(memory.list("", "", 10).await.expect("a listing").entries, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poll_that_shows_no_change_is_named() {
+    let (probed, _) = broken(Breaks::StalePolls).await;
+    assert_eq!(probed.broken(), ["poll"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_deleted_is_named() {
+    let (probed, memory) = broken(Breaks::Undead).await;
+    assert_eq!(probed.broken(), ["delete"]);
+    let left = memory.list("", "", 1_000).await.expect("a listing").entries;
+    assert_eq!(probed.left.len(), left.len());
+    assert!(probed.report.for_people().contains("could not be deleted, such as app/probe-"));
+}
+
+/// What a killed probe leaves behind changes nothing.
+#[tokio::test(start_paused = true)]
+async fn elections_and_compactors_take_no_notice_of_a_probes_keys() {
+    for (prefix, layout) in [
+        ("", tenure::Layout::EpochFiles),
+        ("app", tenure::Layout::EpochFiles),
+        ("app", tenure::Layout::SingleObject),
+    ] {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let stop = CancellationToken::new();
+        let asker = Arc::new(Asker::new(Arc::clone(&store), &normalised(prefix), stop));
+        ask_all(&asker, &rounds(), LayoutArg::EpochFiles).await.expect("it comes to its end");
+        let keys = async || {
+            let page = store.list(asker.start(), "", 1_000).await.expect("a listing");
+            page.entries.into_iter().map(|entry| entry.key).collect::<Vec<_>>()
+        };
+        let before = keys().await;
+        assert!(before.len() > 20, "{before:?}");
+        elected_twice(&store, prefix, layout).await;
+        let compactor = Compactor::builder(Arc::clone(&store), prefix).keep_epochs(1);
+        let report = compactor.min_age(Duration::ZERO).build().expect("settings").run_once().await;
+        let epochs = u64::from(layout == tenure::Layout::EpochFiles);
+        assert_eq!(report.expect("it compacts").deleted, epochs);
+        let generation = fencing::newest_generation(Arc::clone(&store), prefix).await;
+        assert_eq!(generation.expect("a listing"), None);
+        assert_eq!(keys().await, before, "all of them are still there");
+    }
+}
+
+async fn elected_twice(store: &Arc<dyn Store>, prefix: &str, layout: tenure::Layout) {
+    for epoch in 1..=2 {
+        let election = Election::builder(Arc::clone(store), prefix).layout(layout);
+        let election = election.build().expect("settings");
+        let leadership = election.campaign().await.expect("elected");
+        assert_eq!(leadership.epoch().get(), epoch);
+        leadership.resign().await.expect("resigned");
+    }
+}
+
+#[test]
+fn a_prefix_is_taken_as_an_election_takes_it() {
+    assert_eq!(["", "app", "app/", "a/b"].map(normalised), ["", "app/", "app/", "a/b/"]);
+}

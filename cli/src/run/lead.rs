@@ -1,0 +1,299 @@
+//! One leadership: from the start of CMD until the last of its descendants is gone.
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _};
+use nix::sys::signal::Signal;
+use tenure::{Ended, Leadership, LeadershipEvent, Loss};
+use tracing::{info, warn};
+
+use super::shown;
+use crate::exit::{self, Failure};
+use crate::group::{Deadlines, Group, Left, Stop, Tenure};
+use crate::health::Health;
+use crate::margins::{Margins, in_ms};
+use crate::pause;
+use crate::print::plain;
+use crate::signals::{self, Signals};
+
+/// For how long nothing is done about what CMD leaves behind: most often nothing is left.
+const UNTIL_THE_REST_IS_TOLD: Duration = Duration::from_millis(200);
+/// How long a resignation may take when there is a signal that asks to hurry.
+const HURRIED_RESIGNATION: Duration = Duration::from_secs(1);
+
+/// What to run, and how.
+pub struct Job {
+    pub tenure: Tenure,
+    pub command: Vec<OsString>,
+    /// For CMD, besides the epoch.
+    pub environment: [(&'static str, String); 2],
+    pub margins: Margins,
+    pub health: Arc<Health>,
+    /// Who is to go first after this candidate, by name.
+    pub successor: Option<String>,
+}
+
+/// How one leadership ended.
+pub enum Outcome {
+    /// CMD ended by itself under a valid lease, or a signal came before it was started.
+    Done(u8),
+    /// CMD was stopped for the lease, or had ended too late.
+    Lost {
+        why: String,
+        /// Whether a signal had asked for the end before.
+        told_to_end: bool,
+    },
+}
+
+/// Runs CMD for as long as the lease holds. When this returns, none of its descendants is left, and
+/// the leadership is resigned or lost.
+pub async fn lead(
+    job: &Job,
+    leadership: Leadership,
+    signals: &mut Signals,
+) -> Result<Outcome, Failure> {
+    let epoch = leadership.epoch();
+    job.health.elected(leadership.lease());
+    info!(outcome = "elected", "elected: epoch {epoch}; running {}", shown(&job.command));
+    let group = match start(job, &leadership, signals).await {
+        Started::Running(group) => group,
+        Started::Signalled(signal) => {
+            resign(job, leadership, signals).await;
+            return Ok(Outcome::Done(signals::exit_code(signal)));
+        }
+        Started::Lost(loss) => {
+            let why = format!("lost epoch {epoch} before CMD was started: {}", said(&loss));
+            return Ok(Outcome::Lost { why, told_to_end: false });
+        }
+        Started::Failed(failure) => {
+            resign(job, leadership, signals).await;
+            return Err(failure);
+        }
+    };
+    let mut watch = Watch::over(job, &leadership, &group, signals);
+    job.health.leading(leadership.lease());
+    let end = watch.until(group.wait()).await;
+    job.health.ending(leadership.lease());
+    let at_the_end = leadership.check();
+    let left = watch.end_the_rest().await;
+    let told_to_end = watch.told_to_end;
+    let loss = leadership.check().err();
+    match (&loss, left) {
+        (Some(_), _) => {}
+        (None, Left::Nothing) => resign(job, leadership, signals).await,
+        (None, Left::Unknown) => warn!(
+            outcome = "not_resigned",
+            "epoch {epoch} is not resigned: the guard and its standby were killed, and processes \
+             that left the group of CMD may run on"
+        ),
+    }
+    let why = match (end.stop, at_the_end, loss) {
+        (None, Ok(_), _) => return Ok(Outcome::Done(end.exit_code())),
+        (Some(Stop::Unguarded), ..) => {
+            return Err(Failure::new(exit::OS, "the guard has died, so CMD was killed"));
+        }
+        (_, Err(loss), _) | (_, _, Some(loss)) => format!("lost epoch {epoch}: {}", said(&loss)),
+        (_, Ok(_), None) => format!("epoch {epoch} was at risk, so CMD was stopped"),
+    };
+    Ok(Outcome::Lost { why, told_to_end })
+}
+
+enum Started {
+    Running(Group),
+    Signalled(Signal),
+    Lost(Loss),
+    Failed(Failure),
+}
+
+async fn start(job: &Job, leadership: &Leadership, signals: &mut Signals) -> Started {
+    let [name, store] = &job.environment;
+    let epoch = ("TENURE_EPOCH", leadership.epoch().to_string());
+    let environment = [epoch, name.clone(), store.clone()];
+    let deadlines = job.margins.deadlines(leadership.lease_end());
+    // Dropping the start leaves nothing that runs.
+    tokio::select! {
+        biased;
+        signal = signals.next() => Started::Signalled(signal),
+        loss = leadership.lost() => Started::Lost(loss),
+        group = Group::start(&job.tenure, &job.command, &environment, deadlines) => match group {
+            Ok(group) => Started::Running(group),
+            Err(error) => Started::Failed(Failure::new(exit::OS, error.to_string())),
+        },
+    }
+}
+
+/// Watches over a group: passes on signals and new ends of the lease.
+struct Watch<'a, E> {
+    margins: Margins,
+    health: &'a Health,
+    leadership: &'a Leadership,
+    group: &'a Group,
+    events: E,
+    signals: &'a mut Signals,
+    /// A loss is final: no renewal changes the deadlines any more.
+    lost: bool,
+    at_risk: bool,
+    /// Whether `tenure` has been asked to end. Not by SIGHUP, which tells many a daemon to go on
+    /// with new settings.
+    told_to_end: bool,
+}
+
+impl<'a> Watch<'a, ()> {
+    fn over(
+        job: &'a Job,
+        leadership: &'a Leadership,
+        group: &'a Group,
+        signals: &'a mut Signals,
+    ) -> Watch<'a, impl Stream<Item = LeadershipEvent> + Unpin + use<>> {
+        let events = leadership.events();
+        let margins = job.margins;
+        // What was renewed during the start has had no listener.
+        group.set_deadlines(margins.deadlines(leadership.lease_end()));
+        Watch {
+            margins,
+            health: &job.health,
+            leadership,
+            group,
+            events,
+            signals,
+            lost: false,
+            at_risk: false,
+            told_to_end: false,
+        }
+    }
+}
+
+impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
+    /// Waits for what is to come, and watches meanwhile.
+    async fn until<T>(&mut self, what: impl Future<Output = T>) -> T {
+        let mut what = pin!(what);
+        loop {
+            tokio::select! {
+                biased;
+                value = &mut what => return value,
+                loss = self.leadership.lost(), if !self.lost => self.lose(&loss),
+                Some(event) = self.events.next() => self.hear(event),
+                signal = self.signals.next() => self.pass_on(signal),
+            }
+        }
+    }
+
+    fn hear(&mut self, event: LeadershipEvent) {
+        match event {
+            LeadershipEvent::Renewed { .. } if !self.lost => {
+                self.group.set_deadlines(self.margins.deadlines(self.leadership.lease_end()));
+                if std::mem::take(&mut self.at_risk) {
+                    info!(outcome = "renewed", "the lease is renewed again");
+                }
+            }
+            LeadershipEvent::AtRisk { remaining, last_error } => {
+                self.at_risk = true;
+                let margins = self.margins.grace + self.margins.kill_margin;
+                let left = remaining.saturating_sub(margins).as_millis();
+                let error = last_error.map_or_else(String::new, |error| format!(": {error}"));
+                let error = plain(&error);
+                warn!(
+                    outcome = "at_risk",
+                    "the lease is at risk, CMD is told to end in {left} ms{error}"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the group as fast as the loss demands.
+    fn lose(&mut self, loss: &Loss) {
+        self.lost = true;
+        self.health.ending(self.leadership.lease());
+        if let Loss::Sealed { ended: Ended::Deposed, .. } = loss {
+            // Whoever comes next waits for the end of the lease, so there is time to end well.
+            let Deadlines { term_at, .. } = Deadlines::long_past();
+            let Deadlines { kill_at, .. } = self.margins.deadlines(self.leadership.lease_end());
+            self.group.set_deadlines(Deadlines { term_at, kill_at });
+            warn!(outcome = loss.outcome(), "{}: CMD is told to end", said(loss));
+        } else {
+            self.group.kill();
+            warn!(outcome = loss.outcome(), "{}: CMD is killed", said(loss));
+        }
+    }
+
+    fn pass_on(&mut self, signal: Signal) {
+        self.group.forward(signal);
+        info!("{signal} is passed on to CMD");
+        if signal != Signal::SIGHUP {
+            self.told_to_end = true;
+            self.health.ending(self.leadership.lease());
+        }
+    }
+
+    /// CMD has ended: sees to the end of the processes that it left behind.
+    async fn end_the_rest(&mut self) -> Left {
+        if let Some(left) = self.gone_within(UNTIL_THE_REST_IS_TOLD).await {
+            return left;
+        }
+        self.group.end_rest();
+        if !self.lost {
+            info!("CMD has ended; the processes that it left behind are told to end");
+        }
+        let grace = self.margins.grace;
+        if let Some(left) = self.gone_within(grace).await {
+            return left;
+        }
+        self.group.kill();
+        let grace = in_ms(grace);
+        warn!(
+            "CMD has ended, and processes that it left behind have not within {grace}: they are \
+             killed"
+        );
+        let group = self.group;
+        self.until(group.gone()).await.1
+    }
+
+    async fn gone_within(&mut self, limit: Duration) -> Option<Left> {
+        let group = self.group;
+        self.until(async {
+            tokio::select! {
+                biased;
+                (_, left) = group.gone() => Some(left),
+                () = pause(limit) => None,
+            }
+        })
+        .await
+    }
+}
+
+/// Gives up the epoch. Only called once no descendant of CMD is left.
+async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) {
+    let epoch = leadership.epoch();
+    let hurried = async {
+        pause(HURRIED_RESIGNATION).await;
+        signals.next().await
+    };
+    let resigned = async {
+        match &job.successor {
+            Some(name) => leadership.resign_to(name).await,
+            None => leadership.resign().await,
+        }
+    };
+    let why = tokio::select! {
+        biased;
+        outcome = resigned => match outcome {
+            Ok(()) => return info!(outcome = "resigned", "resigned epoch {epoch}"),
+            Err(error) => error.to_string(),
+        },
+        signal = hurried => signal.to_string(),
+    };
+    let why = plain(&why);
+    warn!(
+        outcome = "not_resigned",
+        "epoch {epoch} is not resigned, others wait until its lease lapses: {why}"
+    );
+}
+
+fn said(loss: &Loss) -> String {
+    plain(&loss.to_string())
+}

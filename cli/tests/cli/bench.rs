@@ -1,0 +1,128 @@
+//! A directory with a store in it, and the command to try on it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+
+use assert_cmd::Command;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::command::{PATIENCE, default_signals};
+
+pub struct Bench {
+    dir: TempDir,
+}
+
+/// What a run of the command came to.
+#[derive(Debug)]
+pub struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Bench {
+    /// A store that nobody has written to.
+    pub fn new() -> Bench {
+        let bench = Bench { dir: tempfile::tempdir().expect("a directory") };
+        fs::create_dir(bench.path("store")).expect("a new directory");
+        bench
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn url(&self) -> String {
+        format!("file://{}", self.path("store").display())
+    }
+
+    /// Writes an epoch object by hand.
+    pub fn epoch(&self, epoch: u64, body: &str) {
+        let path = self.path("store").join(format!("lock-{epoch:010}.json"));
+        // Nobody must see half of it.
+        fs::write(self.path("aside"), body).expect("a file");
+        fs::rename(self.path("aside"), path).expect("one file system");
+    }
+
+    /// The names of what is in the store, but for its own folder.
+    pub fn objects(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path("store")).expect("a directory").flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let mut names: Vec<_> = names.filter(|name| name != ".tenure").collect();
+        names.sort();
+        names
+    }
+
+    /// A verb on this store, with the options that follow.
+    pub fn run(&self, verb: &str, options: &[&str]) -> Said {
+        let url = self.url();
+        let mut line = vec![verb, "--store", &url];
+        line.extend(options);
+        tenure(&line)
+    }
+
+    /// One line of JSON that the verb gives.
+    pub fn json(&self, verb: &str, options: &[&str]) -> Value {
+        let said = self.run(verb, options);
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+        assert_eq!(said.out.matches('\n').count(), 1, "{said:?}");
+        serde_json::from_str(&said.out).expect("one JSON object")
+    }
+}
+
+/// The command, without anything of this user's own settings.
+pub fn command(line: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    for name in own_settings() {
+        command.env_remove(name);
+    }
+    command.args(line).timeout(PATIENCE);
+    default_signals();
+    command
+}
+
+fn own_settings() -> impl Iterator<Item = String> {
+    let names = std::env::vars().map(|(name, _)| name);
+    let of_services = ["AWS_", "GOOGLE_", "STORAGE_EMULATOR_", "AZURE_", "AZURITE_"];
+    names.filter(move |name| {
+        let colours = ["RUST_LOG", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TERM"];
+        of_services.iter().any(|start| name.starts_with(start)) || colours.contains(&name.as_str())
+    })
+}
+
+pub fn tenure(line: &[&str]) -> Said {
+    said(command(line).output().expect("it runs"))
+}
+
+pub fn said(output: Output) -> Said {
+    let text = |bytes| String::from_utf8(bytes).expect("it writes UTF-8");
+    let code = output.status.code().expect("no signal has ended it");
+    Said { code, out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// The command as a child, for what is not over at once.
+pub fn spawn(env: &[(&'static str, String)], line: &[&str]) -> std::process::Child {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"));
+    for name in own_settings() {
+        command.env_remove(name);
+    }
+    command.args(line);
+    command.envs(env.iter().map(|(name, value)| (name, value)));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    default_signals();
+    command.spawn().expect("it starts")
+}
+
+impl Said {
+    /// It failed with this code, printed nothing, and said so in one line that has these words.
+    pub fn fails(&self, code: i32, words: &[&str]) {
+        assert_eq!((self.code, self.out.as_str()), (code, ""), "{self:?}");
+        let last = self.err.lines().last().unwrap_or_default();
+        assert!(last.starts_with("tenure: "), "{self:?}");
+        for word in words {
+            assert!(last.contains(word), "{word:?} is not in {last:?}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The command on Cloud Storage and Azure, over real HTTP.
+
+use nix::sys::signal::Signal;
+
+use super::bench::{Said, command, said};
+use super::look::Watching;
+
+type Env = [(&'static str, String)];
+
+fn on(env: &Env, url: &str, verb: &str, rest: &[&str]) -> Said {
+    let mut command = command(&[&[verb, "--store", url], rest].concat());
+    command.envs(env.iter().map(|(name, value)| (name, value)));
+    said(command.output().expect("it runs"))
+}
+
+fn every_verb_works(env: &Env, url: &str) {
+    assert!(on(env, url, "status", &[]).out.contains("vacant"));
+    for _ in 0..3 {
+        let said = on(env, url, "run", &["--", "echo", "elected"]);
+        assert_eq!((said.code, said.out.as_str()), (0, "elected\n"), "{said:?}");
+    }
+    let said = on(env, url, "status", &["--json"]);
+    assert!(said.out.starts_with(r#"{"state":"sealed","epoch":3,"#), "{said:?}");
+    let mut watching = Watching::with(env, url, &[]);
+    watching.tells("nobody leads");
+    watching.ends(Signal::SIGTERM);
+    let compact = ["--min-age", "0s", "--keep", "1", "--json"];
+    let said = on(env, url, "compact", &compact);
+    assert!(said.out.starts_with(r#"{"listed":3,"deleted":2,"kept":1,"#), "{said:?}");
+}
+
+#[cfg(feature = "gcs")]
+mod gcs {
+    use super::*;
+    use tenure_testkit::gcs_server::{GcsServer, TOKEN};
+
+    const URL: &str = "gs://tenure-test/app";
+
+    #[test]
+    fn every_verb_works_on_cloud_storage() {
+        let server = GcsServer::start();
+        every_verb_works(&server.env(), URL);
+        assert_eq!(server.keys(), ["app/.tenure-check", "app/lock-0000000003.json"]);
+    }
+
+    #[test]
+    fn the_variable_of_emulators_is_read() {
+        let server = GcsServer::start();
+        let host = server.endpoint().replace("http://", "");
+        let mut env = vec![("STORAGE_EMULATOR_HOST", host), ("NO_PROXY", "127.0.0.1".to_owned())];
+        on(&env, URL, "status", &[]).fails(77, &["401 AuthenticationRequired"]);
+        env.push(("GOOGLE_BEARER_TOKEN", TOKEN.to_owned()));
+        assert_eq!(on(&env, URL, "status", &[]).code, 0);
+    }
+
+    #[test]
+    fn a_bucket_that_does_not_exist_gives_69_and_a_file_that_is_none_64() {
+        let server = GcsServer::start();
+        on(&server.env(), "gs://another/app", "status", &[]).fails(69, &["NoSuchBucket"]);
+        let env = [("GOOGLE_SERVICE_ACCOUNT", "/no/such/file".to_owned())];
+        on(&env, URL, "status", &[]).fails(64, &["gs://tenure-test", "/no/such/file"]);
+    }
+}
+
+#[cfg(feature = "azure")]
+mod azure {
+    use super::*;
+
+    #[test]
+    fn an_account_that_is_not_named_gives_64() {
+        on(&[], "az://jobs/app", "status", &[]).fails(64, &["az://jobs", "ccount"]);
+    }
+
+    #[test]
+    #[ignore = "scripts/azurite.sh -- cargo test --features azure --test cli azurite -- --ignored"]
+    fn every_verb_works_on_azurite() {
+        let var = |name| (name, std::env::var(name).expect("set by scripts/azurite.sh"));
+        let names = [
+            "AZURE_STORAGE_USE_EMULATOR",
+            "AZURITE_BLOB_STORAGE_URL",
+            "TENURE_TEST_AZURE_CONTAINER",
+        ];
+        let mut env = Vec::from(names.map(var));
+        env.push(("NO_PROXY", "127.0.0.1".to_owned()));
+        let unique = tenure::Entropy::unique(&tenure::SystemEntropy);
+        every_verb_works(&env, &format!("az://{}/cli-{unique:032x}", env[2].1));
+    }
+}

@@ -1,0 +1,93 @@
+//! `compact`.
+
+use std::io::{BufRead as _, BufReader};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::bench::{Bench, spawn};
+use crate::command::{ended, with_deadline};
+
+const RECORD: &str = r#"{"expired":true,"validity_ms":30000}"#;
+
+fn with_epochs(count: u64) -> Bench {
+    let bench = Bench::new();
+    for epoch in 1..=count {
+        bench.epoch(epoch, RECORD);
+    }
+    bench
+}
+
+#[test]
+fn compact_keeps_the_newest() {
+    let bench = with_epochs(5);
+    let said = bench.run("compact", &["--keep", "2", "--min-age", "0s"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let bytes = 3 * RECORD.len();
+    let line = format!("deleted 3 of 5 epochs ({bytes} bytes), kept 2, newest 5; 4 requests\n");
+    assert_eq!(said.out, line);
+    assert_eq!(bench.objects(), ["lock-0000000004.json", "lock-0000000005.json"]);
+}
+
+#[test]
+fn compact_keeps_what_is_young() {
+    let bench = with_epochs(20);
+    let said = bench.run("compact", &[]);
+    // "deleted 0 of 20, kept 20" did not say why.
+    let line =
+        "deleted 0 of 20 epochs (0 bytes), kept 20 (10 superseded, but too young to delete), ";
+    assert!(said.out.starts_with(line), "{said:?}");
+    assert_eq!(bench.objects().len(), 20);
+}
+
+#[test]
+fn a_report_is_one_json_object() {
+    let bench = with_epochs(5);
+    let said = bench.run("compact", &["--keep", "1", "--min-age", "0s", "--dry-run", "--json"]);
+    let bytes = 4 * RECORD.len();
+    let line = format!(
+        r#"{{"listed":5,"deleted":4,"kept":1,"too_young":0,"failed":0,"bytes":{bytes},"requests":3,"newest":5,"held":false,"min_age_ms":0,"dry_run":true,"interrupted":false,"first_failure":null}}"#
+    );
+    assert_eq!((said.code, said.out, said.err.as_str()), (0, format!("{line}\n"), ""));
+    assert_eq!(bench.objects().len(), 5);
+    let said = bench.run("compact", &["--keep", "1", "--min-age", "0s", "--dry-run"]);
+    assert!(said.out.starts_with("would delete 4 of 5 epochs"), "{said:?}");
+    assert_eq!(with_epochs(0).run("compact", &[]).out, "no epochs; 2 requests\n");
+}
+
+#[test]
+fn compact_runs_again_and_again_until_told_to_end() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let bench = with_epochs(3);
+        let url = bench.url();
+        let mut child = spawn(
+            &[],
+            &[
+                "compact",
+                "--store",
+                &url,
+                "--keep",
+                "1",
+                "--min-age",
+                "0s",
+                "--every",
+                "50ms",
+                "--json",
+            ],
+        );
+        let id = child.id();
+        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let deleted = |lines: &mut dyn Iterator<Item = std::io::Result<String>>| {
+            let line = with_deadline(id, || lines.next()).expect("a line").expect("text");
+            let report: serde_json::Value = serde_json::from_str(&line).expect("one JSON object");
+            report["deleted"].as_u64().expect("a number")
+        };
+        assert_eq!(deleted(&mut lines), 2);
+        bench.epoch(4, RECORD);
+        while deleted(&mut lines) == 0 {}
+        assert_eq!(bench.objects(), ["lock-0000000004.json"]);
+        let pid = Pid::from_raw(i32::try_from(child.id()).expect("a small number"));
+        kill(pid, signal).expect("it lives");
+        assert_eq!(ended(&mut child).code(), Some(0));
+    }
+}

@@ -1,0 +1,131 @@
+//! The files: JSON parses here, YAML, HCL and units by `scripts/check-deploy`; and the commands in
+//! them are the command's.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::bench::{Bench, tenure};
+
+const KUBERNETES: &str = include_str!("../../../../deploy/kubernetes/compactor.yaml");
+const SYSTEMD: &str = include_str!("../../../../deploy/systemd/tenure-compact@.service");
+const TERRAFORM: &str = include_str!("../../../../deploy/terraform/compactor.tf");
+const README: &str = include_str!("../../../../deploy/README.md");
+
+fn all_under(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths.flat_map(|path| if path.is_dir() { all_under(&path) } else { vec![path] }).collect()
+}
+
+fn files() -> Vec<PathBuf> {
+    all_under(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy"))
+}
+
+#[test]
+fn all_json_parses() {
+    let files = files();
+    let json = files.iter().filter(|path| path.extension().is_some_and(|it| it == "json"));
+    let mut count = 0;
+    for path in json {
+        let text = std::fs::read_to_string(path).expect("text");
+        let value: Result<Value, _> = serde_json::from_str(&text);
+        value.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        count += 1;
+    }
+    assert!(count >= 10, "{count}");
+}
+
+#[test]
+fn the_page_names_every_file() {
+    for path in files() {
+        let name = path.file_name().expect("a file").to_string_lossy().into_owned();
+        assert!(name == "README.md" || README.contains(&name), "{name}");
+    }
+}
+
+/// The array of JSON that follows this word.
+fn array_after(text: &str, word: &str) -> Vec<String> {
+    let (_, rest) = text.split_once(word).expect("it is there");
+    let line = rest.lines().next().expect("a line");
+    let line = line.replace("local.store", r#""s3://BUCKET/PREFIX""#);
+    serde_json::from_str(&line).expect("strings")
+}
+
+fn unit(name: &str) -> &'static str {
+    let line = SYSTEMD.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    line.expect("it is there")
+}
+
+/// Each scheduled job, on a directory in place of the bucket: one object of JSON, exit code 0.
+#[test]
+fn the_scheduled_commands_run() {
+    let exec = unit("ExecStart").replace("${TENURE_STORE}", "s3://BUCKET/PREFIX");
+    let jobs = [
+        array_after(KUBERNETES, "args: "),
+        array_after(TERRAFORM, "command                = "),
+        exec.split_whitespace().skip(1).map(str::to_owned).collect(),
+    ];
+    for job in jobs {
+        let bench = Bench::new();
+        for epoch in 1..=3 {
+            bench.epoch(epoch, r#"{"expired":true}"#);
+        }
+        let url = bench.url();
+        let line: Vec<_> = job
+            .iter()
+            .map(|word| if word.starts_with("s3://") { url.as_str() } else { word })
+            .collect();
+        let said = tenure(&line);
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{job:?}: {said:?}");
+        let report: Value = serde_json::from_str(&said.out).expect("one object");
+        assert_eq!(report["listed"], 3, "{job:?}");
+    }
+}
+
+/// A block of this kind and name, up to its closing brace.
+fn block(start: &str) -> &'static str {
+    let (_, rest) = TERRAFORM.split_once(start).unwrap_or_else(|| panic!("{start} is there"));
+    rest.split_once("\n}").expect("it ends").0
+}
+
+/// Fixed names allowed one election an account; the log was sought in the bucket's region; policies
+/// named the partition `aws`.
+#[test]
+fn regression_terraform_serves_many_elections_in_any_region_and_partition() {
+    let value_of = |block: &'static str, name: &str| {
+        let value =
+            block.lines().find_map(|line| line.trim().strip_prefix(name)?.trim().strip_prefix('='));
+        value.unwrap_or_else(|| panic!("{name} is in {block}")).trim()
+    };
+    assert!(value_of(block("locals {"), "full_name").contains("${var.name}"));
+    for (kind, field) in [
+        ("resource \"aws_iam_role\" \"compactor\" {", "name"),
+        ("resource \"aws_iam_role\" \"execution\" {", "name"),
+        ("resource \"aws_iam_role\" \"scheduler\" {", "name"),
+        ("resource \"aws_cloudwatch_log_group\" \"compactor\" {", "name"),
+        ("resource \"aws_ecs_task_definition\" \"compactor\" {", "family"),
+        ("resource \"aws_scheduler_schedule\" \"compactor\" {", "name"),
+    ] {
+        let name = value_of(block(kind), field);
+        assert!(name.contains("local.full_name") || name.contains("var.name"), "{kind} {name}");
+    }
+    let task = block("resource \"aws_ecs_task_definition\" \"compactor\" {");
+    assert!(value_of(task, "awslogs-region").contains("aws_cloudwatch_log_group.compactor.arn"));
+    let fixed: Vec<_> = TERRAFORM.lines().filter(|line| line.contains("arn:aws")).collect();
+    assert_eq!(fixed.len(), 1, "{fixed:?}");
+    assert!(fixed[0].contains(r#""arn:aws:", "arn:${local.partition}:""#), "{fixed:?}");
+}
+
+/// To usage, to what cannot be trusted and to denied access another try makes no difference.
+#[test]
+fn the_same_failures_are_final_to_each_runner() {
+    assert!(KUBERNETES.contains("values: [64, 70, 77]"));
+    assert_eq!(unit("RestartPreventExitStatus"), "64 70 77");
+    // What they mean is the command's.
+    let wrong = tenure(&["compact", "--store", "ftp://x"]);
+    assert_eq!(wrong.code, 64, "{wrong:?}");
+    for code in ["64", "69", "70", "77"] {
+        assert!(README.contains(&format!("| {code} |")), "{code}");
+    }
+}

@@ -1,0 +1,81 @@
+//! Why no lifecycle rule does the compactor's job: it goes by age, and an idle election's newest
+//! epoch is old. (In the model: "compactor that deletes the newest", I3 in 4 steps.)
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tenure::store::{MemoryStore, Store};
+use tenure::{Compactor, Election, ErrorKind};
+
+const ALLOWED: &str = include_str!("../../../../deploy/s3/lifecycle-noncurrent.json");
+const README: &str = include_str!("../../../../deploy/README.md");
+
+fn election(store: &Arc<dyn Store>) -> Election {
+    Election::builder(Arc::clone(store), "app").build().expect("settings")
+}
+
+/// Elects a leader that resigns at once, and gives its token.
+async fn term(election: &Election) -> u64 {
+    let leader = election.campaign().await.expect("elected");
+    let token = leader.epoch().get();
+    leader.resign().await.expect("resigned");
+    token
+}
+
+async fn epochs(store: &Arc<dyn Store>) -> Vec<String> {
+    let page = store.list("app/lock-", "", 100).await.expect("listed");
+    page.entries.into_iter().map(|entry| entry.key).collect()
+}
+
+/// Three leaders, then nobody for long enough.
+async fn idle() -> (Arc<dyn Store>, Election) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let witness = election(&store);
+    for token in 1..=3 {
+        assert_eq!(term(&witness).await, token);
+    }
+    (store, witness)
+}
+
+#[tokio::test]
+async fn a_lifecycle_rule_makes_tokens_start_again() {
+    let (store, witness) = idle().await;
+    store.delete(epochs(&store).await).await.expect("the rule deletes what is old");
+    // Who saw the epochs refuses to go on; who did not gives a token that was given before.
+    let error = witness.campaign().await.expect_err("the newest is gone");
+    assert_eq!(error.kind(), ErrorKind::NewestDeleted);
+    assert_eq!(term(&election(&store)).await, 1);
+}
+
+#[tokio::test]
+async fn the_compactor_keeps_what_tokens_go_on_from() {
+    let (store, _) = idle().await;
+    let compactor = Compactor::builder(Arc::clone(&store), "app").keep_epochs(1);
+    let compactor = compactor.min_age(Duration::ZERO).build().expect("settings");
+    assert_eq!(compactor.run_once().await.expect("a report").deleted, 2);
+    assert_eq!(epochs(&store).await, ["app/lock-0000000003.json"]);
+    assert_eq!(term(&election(&store)).await, 4);
+}
+
+/// What a rule does to current versions: their expiry, or their transition to an archive.
+fn touches_current_versions(rule: &Value) -> bool {
+    let expiration = &rule["Expiration"];
+    !expiration["Days"].is_null()
+        || !expiration["Date"].is_null()
+        || !rule["Transitions"].is_null()
+        || !rule["Transition"].is_null()
+}
+
+#[test]
+fn the_rule_that_is_given_leaves_current_versions_alone() {
+    let allowed: Value = serde_json::from_str(ALLOWED).expect("JSON");
+    for rule in allowed["Rules"].as_array().expect("rules") {
+        assert!(!touches_current_versions(rule), "{rule}");
+    }
+    // And the one that is warned of does not.
+    let (_, rest) = README.split_once("```json\n").expect("the rule that people would try");
+    let tried: Value =
+        serde_json::from_str(rest.split("```").next().expect("its end")).expect("JSON");
+    assert!(touches_current_versions(&tried["Rules"][0]), "{tried}");
+}

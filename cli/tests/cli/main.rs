@@ -1,0 +1,27 @@
+//! The command as its users see it: every verb, its output, its exit codes.
+#![cfg(unix)]
+
+mod bench;
+#[cfg(any(feature = "gcs", feature = "azure"))]
+mod clouds;
+#[path = "../command/mod.rs"]
+mod command;
+mod compact;
+mod cost;
+mod dynamodb;
+mod hand_over;
+mod health;
+mod history;
+#[cfg(feature = "s3")]
+mod interrupt;
+mod logs;
+mod look;
+mod metrics;
+mod operator;
+mod pages;
+mod probe;
+#[cfg(feature = "s3")]
+mod s3;
+mod single;
+mod terminal;
+mod usage;

@@ -1,0 +1,69 @@
+//! What operators do needs no policy of its own, but for `probe`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::history::Reader;
+use tenure::{Depose, Deposed, Epoch, ErrorKind, Restored};
+
+use super::policy::Policy;
+use tenure_testkit::s3_server::{BUCKET, S3Server};
+use super::{ANY, CANDIDATE, LAYOUTS, OBSERVER, elect, election, place, store};
+
+#[tokio::test]
+async fn a_candidate_may_depose_and_restore_and_an_observer_may_read_the_history() {
+    let server = S3Server::start().await;
+    let candidate = store(&server, "candidate", &[&Policy::parse(CANDIDATE, BUCKET, ANY)]);
+    let observer = store(&server, "observer", &[&Policy::parse(OBSERVER, BUCKET, ANY)]);
+    let above = Epoch::new(7).unwrap();
+    for layout in LAYOUTS {
+        std::mem::forget(elect(candidate.clone(), "a", layout).await.unwrap());
+        let may_not = election(observer.clone(), "o", layout).unwrap();
+        let denied = may_not.depose(Depose::default().force(true)).await.unwrap_err();
+        assert_eq!(denied.kind(), ErrorKind::AccessDenied, "{denied}");
+        let denied = may_not.restore(above, Duration::ZERO).await.unwrap_err();
+        assert_eq!(denied.kind(), ErrorKind::AccessDenied, "{denied}");
+
+        let ann = election(candidate.clone(), "ann", layout).unwrap();
+        let deposed = ann.depose(Depose::default().force(true)).await.unwrap();
+        assert!(matches!(deposed, Deposed::Sealed { .. }), "{deposed:?}");
+        let restored = ann.restore(above, Duration::ZERO).await.unwrap();
+        assert!(matches!(restored, Restored::Sealed { .. }), "{restored:?}");
+
+        let reader = Reader::new(Arc::clone(&observer) as _, place(layout)).unwrap();
+        let history = reader.layout(layout).read().await.unwrap();
+        assert_eq!(history.spans.last().map(|span| span.epoch), Some(above));
+    }
+}
+
+/// As docs/permissions.md has it.
+const PROBER: &str = r#"{ "Version": "2012-10-17", "Statement": [
+    { "Effect": "Allow", "Action": "s3:ListBucket", "Resource": "arn:aws:s3:::BUCKET" },
+    { "Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"],
+      "Resource": "arn:aws:s3:::BUCKET/PREFIX/probe-*" }
+] }"#;
+
+#[test]
+fn a_probe_needs_its_keys_alone() {
+    let probe = |policy: &Policy| {
+        let server = S3Server::start_blocking();
+        drop(store(&server, "prober", &[policy]));
+        let mut tenure = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"));
+        let said = tenure
+            .args(["probe", "--rounds", "1", "--store", &format!("s3://{BUCKET}/app")])
+            .envs(server.env())
+            .env("AWS_ACCESS_KEY_ID", "prober")
+            .env("AWS_SECRET_ACCESS_KEY", "secret")
+            .output()
+            .expect("the command runs");
+        let text = [said.stdout, said.stderr].concat();
+        (said.status.code(), String::from_utf8_lossy(&text).into_owned(), server.keys().len())
+    };
+    let policy = Policy::parse(PROBER, BUCKET, "app");
+    let (code, said, left) = probe(&policy);
+    assert_eq!((code, left), (Some(0), 0), "{said}");
+    for (less, missing) in policy.with_one_less() {
+        let (code, said, _) = probe(&less);
+        assert_ne!(code, Some(0), "without {missing} it says {said}");
+    }
+}

@@ -1,0 +1,237 @@
+//! As much of IAM's policy language as `deploy/iam` uses.
+
+#[cfg(feature = "dynamodb")]
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use tenure_testkit::s3_server::{Op, Seen};
+
+#[derive(Debug, Clone)]
+pub struct Policy(Vec<Statement>);
+
+#[derive(Debug, Clone)]
+struct Statement {
+    allow: bool,
+    actions: Vec<String>,
+    resources: Vec<String>,
+    conditions: Vec<Condition>,
+}
+
+/// An operator of a condition, a key, and the value it is compared with.
+#[derive(Debug, Clone)]
+struct Condition {
+    operator: Operator,
+    key: String,
+    value: String,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Operator {
+    StringLike,
+    Null,
+    Bool,
+    ArnNotEquals,
+}
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub struct Who {
+    pub arn: String,
+}
+
+/// What a request needs to be allowed.
+struct Needed {
+    action: &'static str,
+    resource: String,
+    /// With which `s3:prefix`, if any.
+    prefix: Option<String>,
+}
+
+/// A deny wins, and what nothing allows is denied.
+pub fn allows(policies: &[Policy], who: &Who, seen: &Seen) -> bool {
+    needed(seen).into_iter().all(|needed| {
+        let statements = policies.iter().flat_map(|policy| &policy.0);
+        let mut matching =
+            statements.filter(|statement| statement.matches(who, seen, &needed)).peekable();
+        matching.peek().is_some() && matching.all(|statement| statement.allow)
+    })
+}
+
+fn needed(seen: &Seen) -> Vec<Needed> {
+    let bucket = seen.uri.path().split('/').nth(1).unwrap_or_default();
+    let bucket = format!("arn:aws:s3:::{bucket}");
+    let of_bucket = |action, prefix| Needed { action, resource: bucket.clone(), prefix };
+    let of_key =
+        |action, key: &str| Needed { action, resource: format!("{bucket}/{key}"), prefix: None };
+    match seen.op {
+        Op::List => vec![of_bucket("s3:ListBucket", Some(seen.key.clone()))],
+        Op::Bucket => vec![of_bucket("s3:GetBucketLocation", None)],
+        Op::Get | Op::Head => {
+            let mut needed = vec![of_key("s3:GetObject", &seen.key)];
+            // Whoever may not list is not told that a key is missing. A GET has no prefix.
+            if !seen.exists {
+                needed.push(of_bucket("s3:ListBucket", None));
+            }
+            needed
+        }
+        Op::Put => {
+            let mut needed = vec![of_key("s3:PutObject", &seen.key)];
+            if seen.headers.contains_key("if-match") {
+                needed.push(of_key("s3:GetObject", &seen.key));
+            }
+            needed
+        }
+        Op::Delete => {
+            let keys = seen.deletes.iter();
+            keys.map(|key| of_key("s3:DeleteObject", key)).collect()
+        }
+    }
+}
+
+impl Policy {
+    /// A policy of `deploy/iam`, its placeholders filled in.
+    pub fn parse(text: &str, bucket: &str, prefix: &str) -> Policy {
+        let text = text.replace("BUCKET", bucket).replace("PREFIX", prefix);
+        let text = text.replace("ACCOUNT", "123456789012");
+        let policy: Value = serde_json::from_str(&text).expect("it is JSON");
+        assert_eq!(policy["Version"], "2012-10-17");
+        Policy(array(&policy["Statement"]).map(Statement::parse).collect())
+    }
+
+    /// May do everything everywhere.
+    pub fn everything() -> Policy {
+        let star = || vec!["*".to_owned()];
+        let conditions = Vec::new();
+        Policy(vec![Statement { allow: true, actions: star(), resources: star(), conditions }])
+    }
+
+    /// The actions of a policy, whatever its conditions.
+    #[cfg(feature = "dynamodb")]
+    pub fn actions_of(text: &str) -> BTreeSet<String> {
+        let policy: Value = serde_json::from_str(text).expect("it is JSON");
+        let actions = array(&policy["Statement"]).flat_map(|statement| array(&statement["Action"]));
+        actions.map(self::text).collect()
+    }
+
+    /// Nothing but this action.
+    pub fn only(mut self, action: &str) -> Policy {
+        for statement in &mut self.0 {
+            statement.actions.retain(|its| its == action);
+        }
+        self
+    }
+
+    /// This policy, each time without one of its actions or one of its resources.
+    pub fn with_one_less(&self) -> Vec<(Policy, String)> {
+        let mut all = Vec::new();
+        for (place, statement) in self.0.iter().enumerate() {
+            for (which, action) in statement.actions.iter().enumerate() {
+                let mut less = self.clone();
+                less.0[place].actions.remove(which);
+                all.push((less, action.clone()));
+            }
+            // Without its last resource a statement is as good as without its actions.
+            for (which, resource) in statement.resources.iter().enumerate().skip(1) {
+                let mut less = self.clone();
+                less.0[place].resources.remove(which);
+                all.push((less, resource.clone()));
+            }
+        }
+        all
+    }
+}
+
+impl Statement {
+    fn parse(statement: &Value) -> Statement {
+        let known = ["Sid", "Effect", "Principal", "Action", "Resource", "Condition"];
+        for name in statement.as_object().expect("a statement is an object").keys() {
+            assert!(known.contains(&name.as_str()), "no such element here: {name}");
+        }
+        let principal = &statement["Principal"];
+        assert!(principal.is_null() || principal == "*", "no such principal here: {principal}");
+        let allow = match statement["Effect"].as_str() {
+            Some("Allow") => true,
+            Some("Deny") => false,
+            effect => panic!("no such effect: {effect:?}"),
+        };
+        let conditions = statement["Condition"].as_object().into_iter().flatten();
+        let conditions = conditions.flat_map(|(operator, keys)| {
+            let operator = match operator.as_str() {
+                "StringLike" => Operator::StringLike,
+                "Null" => Operator::Null,
+                "Bool" => Operator::Bool,
+                "ArnNotEquals" => Operator::ArnNotEquals,
+                _ => panic!("no such condition here: {operator}"),
+            };
+            let keys = keys.as_object().expect("a condition is an object");
+            keys.iter().map(move |(key, value)| Condition {
+                operator,
+                key: key.clone(),
+                value: text(value),
+            })
+        });
+        Statement {
+            allow,
+            actions: array(&statement["Action"]).map(text).collect(),
+            resources: array(&statement["Resource"]).map(text).collect(),
+            conditions: conditions.collect(),
+        }
+    }
+
+    fn matches(&self, who: &Who, seen: &Seen, needed: &Needed) -> bool {
+        self.actions.iter().any(|pattern| like(pattern, needed.action))
+            && self.resources.iter().any(|pattern| like(pattern, &needed.resource))
+            && self.conditions.iter().all(|condition| condition.holds(who, seen, needed))
+    }
+}
+
+impl Condition {
+    fn holds(&self, who: &Who, seen: &Seen, needed: &Needed) -> bool {
+        let header = |name| seen.headers.get(name).and_then(|value| value.to_str().ok());
+        let query = seen.uri.query().unwrap_or_default();
+        let value = match self.key.as_str() {
+            "s3:prefix" => needed.prefix.as_deref(),
+            "s3:if-none-match" => header("if-none-match"),
+            "s3:if-match" => header("if-match"),
+            // The first and the middle requests of an upload in parts make no object yet.
+            "s3:ObjectCreationOperation" => {
+                let in_between = query.contains("partNumber=") || query.starts_with("uploads");
+                Some(if in_between { "false" } else { "true" })
+            }
+            "aws:PrincipalArn" => Some(who.arn.as_str()),
+            key => panic!("no such key here: {key}"),
+        };
+        match self.operator {
+            Operator::StringLike => value.is_some_and(|value| like(&self.value, value)),
+            Operator::Null => value.is_none() == (self.value == "true"),
+            Operator::Bool => value == Some(self.value.as_str()),
+            Operator::ArnNotEquals => value != Some(self.value.as_str()),
+        }
+    }
+}
+
+/// `*` is any text.
+fn like(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, rest)) => text.strip_prefix(start).is_some_and(|text| {
+            text.char_indices()
+                .map(|(at, _)| at)
+                .chain([text.len()])
+                .any(|at| like(rest, &text[at..]))
+        }),
+    }
+}
+
+fn array(value: &Value) -> impl Iterator<Item = &Value> {
+    match value {
+        Value::Array(values) => values.iter(),
+        Value::Null => [].iter(),
+        value => std::slice::from_ref(value).iter(),
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("a text").to_owned()
+}

@@ -1,0 +1,357 @@
+//! `tenure probe` on a directory, and what it sends and says.
+
+use serde_json::Value;
+
+use super::bench::Bench;
+use crate::command::eventually;
+
+#[test]
+fn a_directory_is_safe_and_empty_afterwards() {
+    let bench = Bench::new();
+    let said = bench.run("probe", &["--rounds", "3"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    for word in [
+        "3 rounds of 32 writers, long writes of ",
+        "of several creators at once one wins",
+        "4 races: 4 done, 92 refused, 0 unknown",
+        "p99",
+        "the store's is 0",
+        "requests",
+        "no fault seen: every promise was kept. 4 races of each kind would miss a fault that shows in",
+    ] {
+        assert!(said.out.contains(word), "{word:?} is not in {}", said.out);
+    }
+    assert!(!said.out.contains("NO ") && !said.out.contains("warning"), "{}", said.out);
+    assert_eq!(bench.objects(), [""; 0]);
+}
+
+#[test]
+fn json_has_the_documented_fields() {
+    let bench = Bench::new();
+    let report = bench.json("probe", &["--rounds", "2", "--json"]);
+    let documented = [
+        "verdict",
+        "why",
+        "store",
+        "keys",
+        "rounds",
+        "writers",
+        "long_bytes",
+        "power",
+        "promises",
+        "latency",
+        "clock",
+        "settings",
+        "warnings",
+        "requests",
+        "cost_usd",
+        "left_behind",
+    ];
+    let object = report.as_object().expect("an object");
+    assert_eq!(object.keys().count(), documented.len(), "{object:?}");
+    let stores = include_str!("../../../docs/stores.md");
+    for field in documented {
+        assert!(object.contains_key(field), "{field} is missing");
+        assert!(stores.contains(&format!("`{field}`")), "{field} is not documented");
+    }
+    assert_eq!((&report["verdict"], &report["writers"]), (&"no_fault_seen".into(), &32.into()));
+    let promises = report["promises"].as_array().expect("a list");
+    assert!(promises.len() > 9 && promises.iter().all(|one| one["kept"] == "yes"));
+    assert_eq!(promises[9]["race"]["refused"], 61, "{:?}", promises[9]);
+    assert_eq!(report["power"][0]["one_in"], 10);
+    let missed = report["power"][0]["missed"].as_f64().expect("a number");
+    assert!((missed - 0.9_f64.powi(3)).abs() < 1e-9, "of 3 races in 2 rounds: {missed}");
+    assert_eq!(report["latency"][0]["request"], "create");
+    assert_eq!(report["left_behind"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn the_help_states_what_it_costs_as_it_is() {
+    let help = super::bench::tenure(&["probe", "--help"]).out;
+    let bench = Bench::new();
+    let sent = |rounds: u64| {
+        let rounds = rounds.to_string();
+        let report = bench.json("probe", &["--rounds", &rounds, "--json"]);
+        let requests = report["requests"].as_object().expect("an object");
+        requests.values().filter_map(Value::as_u64).sum::<u64>()
+    };
+    // Up to 20 rounds, each also adds reads right after writes. Every other round has two races, and
+    // from 20 rounds on two more requests delete what is settled.
+    let (twenty, more) = (sent(20), sent(22));
+    let a_round = (more - 2 - twenty).div_ceil(2);
+    assert!(help.contains(&format!("about {a_round} requests a round")), "{a_round}: {help}");
+    let beside = twenty - 20 * a_round;
+    assert!(beside.abs_diff(190) < 20 && help.contains("190 beside"), "{beside}");
+    let thirty = beside + 30 * a_round;
+    assert!(thirty.abs_diff(2_300) < 30 && help.contains("about 2,300"), "{thirty}");
+}
+
+#[test]
+fn it_races_until_told() {
+    let bench = Bench::new();
+    let bounded = |options: &[&str]| {
+        let report = bench.json("probe", &[&["--json"], options].concat());
+        report["rounds"].as_u64().expect("a number")
+    };
+    assert_eq!(bounded(&["--rounds", "0", "--for", "1us"]), 2, "one of each shape");
+    assert_eq!(bounded(&["--for", "1us"]), 2);
+    assert_eq!(bounded(&["--rounds", "3", "--for", "1h"]), 3);
+    // One batch, and a part of the next.
+    assert_eq!(bounded(&["--rounds", "21"]), 21);
+    assert_eq!(bench.objects(), [""; 0]);
+}
+
+#[test]
+fn a_signal_ends_endless_races_with_a_report() {
+    use nix::sys::signal::{Signal, kill};
+    let bench = Bench::new();
+    let child =
+        super::bench::spawn(&[], &["probe", "--store", &bench.url(), "--rounds", "0", "--json"]);
+    eventually("it races", || bench.objects().iter().any(|key| key.contains("-race-")));
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).expect("a small number"));
+    kill(pid, Signal::SIGTERM).expect("it lives");
+    let said = super::bench::said(child.wait_with_output().expect("it is a child"));
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.err.contains("the report follows"), "{said:?}");
+    let report: Value = serde_json::from_str(&said.out).expect("JSON");
+    assert!(report["rounds"].as_u64() < Some(20), "the batch is not brought to its end: {report}");
+    assert_eq!(report["verdict"], "no_fault_seen");
+    assert_eq!(bench.objects(), [""; 0]);
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_not_made() {
+    let bench = Bench::new();
+    std::fs::remove_dir(bench.path("store")).expect("it is empty");
+    bench.run("probe", &[]).fails(69, &["no such directory"]);
+    assert_eq!(bench.run("probe", &["--rounds", "10001"]).code, 64);
+    assert!(!bench.path("store").exists());
+}
+
+#[cfg(feature = "s3")]
+mod on_s3 {
+    use std::time::Duration;
+
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+
+    use super::super::bench::{Said, command, said, spawn};
+    use super::super::command::output;
+    use tenure_testkit::s3_server::*;
+
+    fn probe(server: &S3Server, options: &[&str]) -> Said {
+        let line = ["probe", "--store", "s3://tenure-test/app", "--rounds", "3"];
+        let mut command = command(&[&line[..], options].concat());
+        command.envs(server.env());
+        said(command.output().expect("it runs"))
+    }
+
+    fn with(quirks: impl FnOnce(&mut Quirks)) -> (S3Server, Said) {
+        let server = S3Server::start_blocking();
+        server.quirks(quirks);
+        let said = probe(&server, &[]);
+        assert_eq!(server.keys(), [""; 0], "{}", said.out);
+        (server, said)
+    }
+
+    fn is_unsafe(said: &Said, words: &[&str]) {
+        assert_eq!((said.code, said.err.as_str()), (70, ""), "{said:?}");
+        let verdict = said.out.lines().last().expect("a verdict");
+        assert!(verdict.starts_with("UNSAFE: "), "{}", said.out);
+        for word in words {
+            assert!(said.out.contains(word), "{word:?} is not in {}", said.out);
+        }
+    }
+
+    #[test]
+    fn a_server_with_s3s_semantics_is_safe() {
+        let (server, said) = with(|_| {});
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+        for line in ["versioning   off", "lifecycle    no rule is for app/lock…", "$0.00"] {
+            assert!(said.out.contains(line), "{line:?} is not in {}", said.out);
+        }
+        // The first request is the deletion of nothing; settings are asked for last.
+        let requests = server.requests();
+        assert_eq!(requests.first().map(|seen| seen.op), Some(Op::Delete));
+        let sent = requests.len().to_string();
+        assert!(said.out.contains(&format!("requests     {sent}: ")), "{sent}: {}", said.out);
+        let stray = requests.iter().find(|seen| {
+            matches!(seen.op, Op::Put | Op::Get) && !seen.key.starts_with("app/probe-")
+        });
+        assert!(stray.is_none(), "{stray:?}");
+    }
+
+    #[test]
+    fn ignored_conditions_are_unsafe() {
+        let (_, said) = with(|quirks| quirks.ignore_if_none_match = true);
+        is_unsafe(&said, &["ignores If-None-Match", "32 of 32 writers were told that they won"]);
+        let (_, said) = with(|quirks| quirks.ignore_if_match = true);
+        is_unsafe(&said, &["ignores If-Match"]);
+    }
+
+    /// The check of the store, and every test by one writer, take such a store.
+    #[test]
+    fn conditions_checked_in_two_steps_are_unsafe() {
+        let (_, said) = with(|quirks| quirks.two_steps = Some(Duration::from_millis(20)));
+        is_unsafe(&said, &["writers were told that they won"]);
+        let broken = said.out.lines().filter(|line| line.contains(" NO "));
+        let broken: Vec<_> = broken.map(|line| &line[..12]).collect();
+        assert_eq!(broken, ["of several c", "of several r"], "{}", said.out);
+    }
+
+    #[test]
+    fn stale_listings_are_unsafe() {
+        let (_, said) = with(|quirks| quirks.stale_listings = 1);
+        is_unsafe(&said, &["(list after write)", "a listing right after the create"]);
+    }
+
+    #[test]
+    fn listings_out_of_order_are_unsafe() {
+        let (_, said) = with(|quirks| quirks.descending = true);
+        is_unsafe(&said, &["out of order"]);
+        let (_, said) = with(|quirks| quirks.ignore_start_after = true);
+        is_unsafe(&said, &["start-after"]);
+    }
+
+    #[test]
+    fn etags_without_quotes_are_safe_and_told() {
+        let (_, said) = with(|quirks| quirks.unquoted_etags = true);
+        assert_eq!(said.code, 0, "{said:?}");
+        assert!(said.out.contains("compares ETags without their quotes"), "{}", said.out);
+    }
+
+    #[test]
+    fn a_rule_that_deletes_the_newest_epoch_is_a_warning() {
+        let (_, said) = with(|quirks| {
+            let rule = "<LifecycleConfiguration><Rule><ID>tidy</ID><Filter/>\
+                        <Status>Enabled</Status><Expiration><Days>30</Days></Expiration></Rule>\
+                        </LifecycleConfiguration>";
+            let on = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+            quirks.settings.insert("lifecycle", rule.to_owned());
+            quirks.settings.insert("versioning", on.to_owned());
+        });
+        assert_eq!(said.code, 0, "{said:?}");
+        for word in [
+            "warning: lifecycle: the rule \"tidy\" would delete the newest epoch",
+            "to do: have it leave out app/lock…",
+            "warning: versioning: no rule expires old versions",
+        ] {
+            assert!(said.out.contains(word), "{word:?} is not in {}", said.out);
+        }
+    }
+
+    #[test]
+    fn settings_that_may_not_be_seen_are_no_failure() {
+        let server = S3Server::start_blocking();
+        server.add_user(ACCESS_KEY, SECRET_KEY, &[Op::Bucket]);
+        let said = probe(&server, &[]);
+        assert_eq!(said.code, 0, "{said:?}");
+        assert_eq!(said.out.matches("not allowed to look").count(), 2, "{}", said.out);
+    }
+
+    /// moto's answer, which was told as an error.
+    #[test]
+    fn regression_another_root_element_of_the_versioning_is_no_error() {
+        let (_, said) = with(|quirks| {
+            let answer = "<GetBucketVersioningResponse \
+                          xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"/>";
+            quirks.settings.insert("versioning", answer.to_owned());
+        });
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+        assert!(said.out.contains("versioning   the store does not say"), "{}", said.out);
+    }
+
+    #[test]
+    fn a_clock_that_differs_is_measured_and_told() {
+        for skew in [90, -90] {
+            let server = S3Server::start_blocking();
+            server.quirks(|quirks| quirks.clock_skew = skew);
+            let said = probe(&server, &["--json"]);
+            let report: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
+            let (ahead, within) = (&report["clock"]["ahead_ms"], &report["clock"]["within_ms"]);
+            let ahead = ahead.as_f64().expect("a number");
+            let within = within.as_f64().expect("a number");
+            let off = (ahead - 1e3 * skew as f64).abs();
+            assert!(off <= within + 0.2 && within <= 1_000.0, "{}", said.out);
+            assert_eq!(report["warnings"][0]["about"], "clock", "{}", said.out);
+            // Of a clock in whole seconds only so much is known: -89.8 s may be said as well.
+            let text = report["warnings"][0]["what"].as_str().expect("a text");
+            let told = text.split("differ by ").nth(1).and_then(|rest| rest.split_once(" s, ± "));
+            let told: f64 = told.and_then(|(told, _)| told.parse().ok()).expect("a number");
+            assert!((told - ahead / 1e3).abs() < 0.051, "{text}");
+        }
+    }
+
+    /// It exited with 70 and without a verdict, also as JSON.
+    #[test]
+    fn regression_a_server_without_delete_is_inconclusive() {
+        let server = S3Server::start_blocking();
+        server.fault(Fault::Answer(405, "MethodNotAllowed")).on(Op::Delete);
+        let said = probe(&server, &["--json"]);
+        let report: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
+        assert_eq!((said.code, report["verdict"].as_str()), (69, Some("inconclusive")), "{said:?}");
+        let why = report["why"].as_str().expect("a text");
+        assert!(why.contains("does not delete") && why.contains("405"), "{why}");
+        let said = probe(&server, &[]);
+        assert!(said.code == 69 && said.out.contains("inconclusive: the store does not delete"));
+        assert_eq!(server.keys(), [""; 0], "nothing was written");
+    }
+
+    #[test]
+    fn unknown_outcomes_are_neither_won_nor_lost() {
+        let server = S3Server::start_blocking();
+        server.fault(Fault::Conflict).on(Op::Put).key_contains("race").after(10).times(20);
+        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("race").times(10);
+        let said = probe(&server, &[]);
+        assert_eq!(said.code, 0, "{}", said.out);
+        assert!(said.out.contains(" unknown") && !said.out.contains("96 refused"), "{}", said.out);
+        server.clear_faults();
+        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("race");
+        let said = probe(&server, &[]);
+        let verdict = said.out.lines().last().unwrap_or_default();
+        assert_eq!((said.code, &verdict[..13]), (69, "inconclusive:"), "{}", said.out);
+        assert_eq!(server.keys(), [""; 0]);
+    }
+
+    #[test]
+    fn denied_access_gives_77_and_leaves_nothing() {
+        let server = S3Server::start_blocking();
+        server.fault(Fault::AccessDenied).on(Op::Delete);
+        probe(&server, &[]).fails(77, &["s3:DeleteObject"]);
+        assert_eq!(server.count(Op::Put), 0, "what could not be deleted is not written");
+        server.clear_faults();
+        server.fault(Fault::AccessDenied).on(Op::Put).after(30);
+        probe(&server, &[]).fails(77, &["s3:PutObject"]);
+        assert_eq!(server.keys(), [""; 0]);
+    }
+
+    #[test]
+    fn a_store_that_is_not_there_gives_69() {
+        let server = S3Server::start_blocking();
+        let mut command = command(&["probe", "--store", "s3://no-such-bucket/app"]);
+        command.envs(server.env());
+        said(command.output().expect("it runs")).fails(69, &["no-such-bucket"]);
+        server.fault(Fault::ErrorBefore);
+        probe(&server, &[]).fails(69, &["probing", "can be reached"]);
+    }
+
+    #[test]
+    fn a_signal_ends_it_cleaned_up() {
+        for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+            let server = S3Server::start_blocking();
+            // In the midst of a race.
+            server.fault(Fault::Hold).on(Op::Put).key_contains("race").times(32);
+            let line = ["probe", "--store", "s3://tenure-test/app", "--rounds", "1000"];
+            let child = spawn(&server.env(), &line);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(server.until_held(32));
+            let pid = Pid::from_raw(i32::try_from(child.id()).expect("a small number"));
+            kill(pid, signal).expect("it lives");
+            server.release();
+            let said = said(output(child));
+            assert_eq!((said.code, said.out.as_str()), (code, ""), "{said:?}");
+            assert!(said.err.contains("what the probe wrote is deleted"), "{said:?}");
+            assert_eq!(server.keys(), [""; 0]);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Real `tenure run` processes that contend for one directory, and what their commands write.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use super::{TENURE, default_signals, eventually, now, pause, runs};
+
+/// A directory with a store in it, and the files of the commands beside it.
+pub struct Scene {
+    dir: TempDir,
+}
+
+/// One `tenure run`. Killed in the end, and its command with it.
+pub struct Candidate {
+    child: Child,
+    log: PathBuf,
+    ended: Option<ExitStatus>,
+}
+
+/// A sign of life that a command wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beat {
+    pub epoch: u64,
+    pub name: String,
+    /// By the boot clock.
+    pub at_ns: u128,
+}
+
+impl Scene {
+    pub fn new() -> Scene {
+        Scene { dir: tempfile::tempdir().expect("a directory") }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn url(&self) -> String {
+        format!("file://{}", self.path("store").display())
+    }
+
+    /// `tenure run` of this scene's election, without a command. The validity is 10 s unless the
+    /// options say otherwise: longer than a loaded machine keeps a renewal waiting.
+    pub fn run(&self, name: &str, options: &[&str]) -> Command {
+        let mut command = Command::new(TENURE);
+        command.args(["run", "--store", &self.url(), "--name", name]).args(options);
+        if !options.contains(&"--validity") {
+            command.args(["--validity", "10s"]);
+        }
+        self.surround(&mut command);
+        command
+    }
+
+    /// What every process of the scene gets.
+    pub fn surround(&self, command: &mut Command) {
+        command.stdin(Stdio::null()).current_dir(self.dir.path()).env_remove("RUST_LOG");
+    }
+
+    pub fn start(&self, name: &str, mut command: Command) -> Candidate {
+        let log = self.path(&format!("{name}.log"));
+        let open = || File::options().create(true).append(true).open(&log).expect("a new file");
+        command.stdout(open()).stderr(open());
+        self.start_as_it_is(name, command)
+    }
+
+    /// With the command's own stdout and stderr.
+    pub fn start_as_it_is(&self, name: &str, mut command: Command) -> Candidate {
+        let log = self.path(&format!("{name}.log"));
+        default_signals();
+        let child = command.spawn().expect("the command starts");
+        Candidate { child, log, ended: None }
+    }
+
+    /// A candidate whose command is a shell script; `$0` in it is `sh`. It works in the scene's
+    /// directory.
+    pub fn script(&self, name: &str, options: &[&str], script: &str) -> Candidate {
+        let mut command = self.run(name, options);
+        command.args(["--", "sh", "-c", script]);
+        self.start(name, command)
+    }
+
+    /// A candidate whose command writes beats until it is killed: this very test program.
+    pub fn beating(&self, name: &str, options: &[&str]) -> Candidate {
+        let mut command = self.run(name, options);
+        command.arg("--").arg(std::env::current_exe().expect("a path"));
+        command.args(["--exact", "processes::beats", "--nocapture", "--test-threads=1"]);
+        command.env(BEATS, self.dir.path());
+        self.start(name, command)
+    }
+
+    /// What the commands wrote, in the order in which they did.
+    pub fn beats(&self, file: &str) -> Vec<Beat> {
+        let text = fs::read_to_string(self.path(file)).unwrap_or_default();
+        // The last line may be on its way.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole.lines().map(Beat::parse).collect()
+    }
+
+    /// Waits for a beat of an epoch above this one, and gives the last.
+    pub fn beat_above(&self, epoch: u64) -> Beat {
+        let mut last = None;
+        eventually(&format!("a command runs in an epoch above {epoch}"), || {
+            last = self.beats("beats").pop().filter(|beat| beat.epoch > epoch);
+            last.is_some()
+        });
+        last.expect("the poll ends once there is one")
+    }
+
+    /// What `tenure status --json` says.
+    pub fn status(&self) -> serde_json::Value {
+        let mut command = Command::new(TENURE);
+        command.args(["status", "--json", "--store", &self.url()]);
+        let output = command.output().expect("the command runs");
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).expect("one JSON object")
+    }
+
+    pub fn wait_for_file(&self, name: &str) -> String {
+        let path = self.path(name);
+        eventually(&format!("{name} is written"), || {
+            fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'))
+        });
+        fs::read_to_string(path).expect("it is there")
+    }
+
+    pub fn number(&self, name: &str) -> u32 {
+        self.wait_for_file(name).trim().parse().expect("a number")
+    }
+
+    pub fn exists(&self, name: &str) -> bool {
+        self.path(name).exists()
+    }
+}
+
+impl Candidate {
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(pid(self.child.id()), signal).expect("it lives, or waits to be reaped");
+    }
+
+    pub fn lives(&mut self) -> bool {
+        self.look().is_none()
+    }
+
+    /// The exit code, once it has ended; 128 + n after signal n.
+    pub fn code(&mut self) -> i32 {
+        eventually("a candidate has ended", || self.look().is_some());
+        let status = self.look().expect("the poll ends once it has");
+        status.code().unwrap_or_else(|| 128 + status.signal().expect("a code or a signal"))
+    }
+
+    /// What it and its command said, on stdout and stderr.
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub fn says(&self, what: &str) {
+        eventually(&format!("a candidate says {what:?}"), || self.said().contains(what));
+    }
+
+    /// The guard of its group.
+    pub fn guard(&self) -> u32 {
+        let mut guard = None;
+        eventually("a candidate has a guard", || {
+            let mut standby = standbys(self.id());
+            guard = standby.next().and_then(guard_of);
+            guard.is_some()
+        });
+        guard.expect("the poll ends once there is one")
+    }
+
+    /// The parent of the guard.
+    pub fn standby(&self) -> u32 {
+        self.guard();
+        standbys(self.id()).next().expect("a guard has a standby")
+    }
+
+    fn look(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().expect("it is a child");
+        }
+        self.ended
+    }
+}
+
+impl Drop for Candidate {
+    fn drop(&mut self) {
+        let guards: Vec<u32> = standbys(self.id()).collect();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // It ends only when nothing of the command is left.
+        eventually("the processes of a candidate are gone", || !guards.iter().any(|g| runs(*g)));
+        if std::thread::panicking() {
+            eprintln!("--- {}\n{}", self.log.display(), self.said());
+        }
+    }
+}
+
+impl Beat {
+    fn parse(line: &str) -> Beat {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [epoch, name, at_ns] = words[..] else { panic!("a torn line: {line:?}") };
+        Beat {
+            epoch: epoch.parse().expect("a number"),
+            name: name.to_owned(),
+            at_ns: at_ns.parse().expect("a number"),
+        }
+    }
+}
+
+pub fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).expect("process numbers are small"))
+}
+
+fn standbys(tenure: u32) -> impl Iterator<Item = u32> {
+    let is_standby = |line: &[u8]| line.starts_with(b"tenure\0__standby\0");
+    children(tenure).filter(move |(_, line)| is_standby(line)).map(|(number, _)| number)
+}
+
+/// The guard of this standby.
+pub fn guard_of(standby: u32) -> Option<u32> {
+    let is_guard = |line: &[u8]| line.starts_with(b"tenure\0__guard\0");
+    children(standby).find(|(_, line)| is_guard(line)).map(|(number, _)| number)
+}
+
+pub fn children(parent: u32) -> impl Iterator<Item = (u32, Vec<u8>)> {
+    fs::read_dir("/proc").expect("a /proc").flatten().filter_map(move |entry| {
+        let number: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let ours: u32 = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
+        (ours == parent)
+            .then(|| (number, fs::read(entry.path().join("cmdline")).unwrap_or_default()))
+    })
+}
+
+/// Tells this test program that it is a command, and where to write.
+pub const BEATS: &str = "TENURE_TEST_BEATS";
+
+/// The command: writes two logs until it is killed, `beats` as it comes and `fenced` only with the
+/// greatest epoch so far; what the fence refused goes to `refused`.
+pub fn beat(dir: OsString) {
+    let dir = Path::new(&dir);
+    let variable = |name| std::env::var(name).expect("tenure sets it");
+    let (epoch, name) = (variable("TENURE_EPOCH"), variable("TENURE_NAME"));
+    let own: u64 = epoch.parse().expect("a number");
+    let append = |file: &str, line: &str| {
+        let mut file =
+            File::options().create(true).append(true).open(dir.join(file)).expect("a file");
+        file.write_all(line.as_bytes()).expect("a short line");
+    };
+    let fence = File::create(dir.join("fence.lock")).expect("a file");
+    loop {
+        append("beats", &format!("{epoch} {name} {}\n", now().boot.as_nanos()));
+        fence.lock().expect("a lock");
+        let text = fs::read_to_string(dir.join("fenced")).unwrap_or_default();
+        let greatest = text.lines().last().and_then(|line| line.split(' ').next()?.parse().ok());
+        let file = if greatest > Some(own) { "refused" } else { "fenced" };
+        append(file, &format!("{epoch} {name} {}\n", now().boot.as_nanos()));
+        fence.unlock().expect("it was locked");
+        pause(20);
+    }
+}

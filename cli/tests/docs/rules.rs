@@ -1,0 +1,150 @@
+//! What each kind of block must be, short of running it.
+
+use std::fs;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use rusqlite::fallible_iterator::FallibleIterator as _;
+use rusqlite::{Batch, Connection};
+use saphyr::{LoadableYamlNode as _, Yaml};
+
+use super::page::{Block, Page, root};
+use super::{cargo, flags};
+
+/// All of the library's and the command's.
+static SOURCES: LazyLock<String> = LazyLock::new(|| {
+    let mut files = Vec::new();
+    for folder in ["src", "cli/src"] {
+        cargo::sources(Path::new(folder), &mut files);
+    }
+    let read = |file: &String| fs::read_to_string(root().join(file)).expect("a source");
+    files.iter().map(read).collect()
+});
+
+pub fn problems(page: &Page) -> Vec<String> {
+    let mut problems = Vec::new();
+    for block in &page.blocks {
+        if let Err(why) = check(page, block) {
+            problems.push(format!("{}: {why}", page.at(block.line)));
+        }
+    }
+    problems.extend(sql(page));
+    problems
+}
+
+fn check(page: &Page, block: &Block) -> Result<(), String> {
+    if let Some(reason) = &block.not_run {
+        return match (reason.is_empty(), block.word()) {
+            (true, _) => Err("it is not run, for no reason".to_owned()),
+            (_, "sh" | "console" | "rust" | "sql") => Ok(()),
+            (_, other) => Err(format!("a block of {other} would not be run anyway")),
+        };
+    }
+    match block.word() {
+        "" => Err("a block without a tag".to_owned()),
+        "rust" => rust(page, block),
+        "json" => match serde_json::from_str::<serde_json::Value>(&block.text) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("no JSON: {error}")),
+        },
+        "yaml" => {
+            let documents = Yaml::load_from_str(&block.text);
+            let documents = documents.map_err(|error| format!("no YAML: {error}"))?;
+            documents.iter().try_for_each(command_lines)
+        }
+        "promql" => metrics(&block.text),
+        "toml" => dependencies(page, &block.text),
+        "sh" | "console" | "sql" | "text" => Ok(()),
+        other => Err(format!("no rule for blocks of {other:?}")),
+    }
+}
+
+fn rust(page: &Page, block: &Block) -> Result<(), String> {
+    if block.tag.split(',').skip(1).any(|word| word != "no_run") {
+        return Err(format!("{:?} is not even compiled", block.tag));
+    }
+    let front = fs::read_to_string(root().join("src/lib.rs")).expect("the library has a root");
+    let page = page.path.display();
+    if front.contains(&format!("include_str!(\"../{page}\")")) {
+        return Ok(());
+    }
+    Err(format!("src/lib.rs does not include {page}, so this is never compiled"))
+}
+
+/// Every list of words that is a command line of `tenure` is one that it takes.
+fn command_lines(yaml: &Yaml) -> Result<(), String> {
+    if let Some(mapping) = yaml.as_mapping() {
+        return mapping.values().try_for_each(command_lines);
+    }
+    let Some(list) = yaml.as_sequence() else { return Ok(()) };
+    list.iter().try_for_each(command_lines)?;
+    let words: Vec<_> = list.iter().filter_map(Yaml::as_str).collect();
+    let verb = match words.iter().position(|word| *word == "tenure" || word.ends_with("/tenure")) {
+        Some(tenure) => tenure + 1,
+        None if words.get(1).is_some_and(|word| word.starts_with("--")) => 0,
+        None => return Ok(()),
+    };
+    flags::check_line(&words[verb..])
+}
+
+/// The dependencies are some of this package's own, and `tokio` has what the page's programs use.
+fn dependencies(page: &Page, toml: &str) -> Result<(), String> {
+    let mut lines = toml.lines().filter(|line| !line.is_empty());
+    if lines.next() != Some("[dependencies]") {
+        return Err("no table of dependencies".to_owned());
+    }
+    let own = fs::read_to_string(root().join("Cargo.toml")).expect("the package has a manifest");
+    for line in lines.clone() {
+        let name = line.split_once(" = ").ok_or(format!("no dependency: {line}"))?.0;
+        if name != "tenure" && !own.contains(&format!("\n{name} = ")) {
+            return Err(format!("{name} is no dependency of this package"));
+        }
+    }
+    let programs = || page.blocks.iter().filter(|block| block.word() == "rust");
+    let main = programs().any(|block| block.text.contains("#[tokio::main]"));
+    let tokio = lines.find(|line| line.starts_with("tokio = ")).unwrap_or_default();
+    match main && !["\"macros\"", "\"rt-multi-thread\""].iter().all(|one| tokio.contains(one)) {
+        true => Err("#[tokio::main] needs macros and rt-multi-thread of tokio".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// Every metric of ours that a query names is one that the library makes.
+fn metrics(query: &str) -> Result<(), String> {
+    let words = query.split(|c: char| !c.is_alphanumeric() && c != '_');
+    for name in words.filter(|word| word.starts_with("tenure_")) {
+        // What Prometheus makes of a histogram.
+        let stem = ["_bucket", "_count", "_sum"].iter().find_map(|end| name.strip_suffix(end));
+        let made = |name: &str| SOURCES.contains(&format!("\"{name}\""));
+        if !made(name) && !stem.is_some_and(made) {
+            return Err(format!("no metric {name}"));
+        }
+    }
+    Ok(())
+}
+
+/// The statements of a page, one after the other, in one database.
+fn sql(page: &Page) -> Vec<String> {
+    let database = Connection::open_in_memory().expect("SQLite needs nothing");
+    let mut problems = Vec::new();
+    for block in page.blocks.iter().filter(|block| block.word() == "sql") {
+        if block.not_run.is_none()
+            && let Err(error) = carry_out(&database, &block.text)
+        {
+            problems.push(format!("{}: {error}", page.at(block.line)));
+        }
+    }
+    problems
+}
+
+fn carry_out(database: &Connection, sql: &str) -> rusqlite::Result<()> {
+    let mut statements = Batch::new(database, sql);
+    while let Some(mut statement) = statements.next()? {
+        for parameter in 1..=statement.parameter_count() {
+            statement.raw_bind_parameter(parameter, parameter as i64)?;
+        }
+        let mut rows = statement.raw_query();
+        while rows.next()?.is_some() {}
+    }
+    Ok(())
+}

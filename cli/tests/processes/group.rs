@@ -1,0 +1,373 @@
+//! A group with its guard, its gate and its tender, as `tenure run` uses it.
+#![cfg(target_os = "linux")]
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::Path;
+
+use crate::command::{TENURE, eventually, in_ms, number_in, runs, state};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tenure_cli::group::{Deadlines, Group, GroupEnd, Left, Stop, Tenure};
+
+const HOUR: u64 = 3_600_000;
+
+fn far() -> Deadlines {
+    Deadlines { term_at: in_ms(HOUR), kill_at: in_ms(HOUR) }
+}
+
+async fn start(script: &str, argument: &Path) -> Group {
+    start_with(script, argument, far()).await
+}
+
+async fn start_with(script: &str, argument: &Path, deadlines: Deadlines) -> Group {
+    let argument = argument.as_os_str();
+    start_command(
+        &["sh".as_ref(), "-c".as_ref(), script.as_ref(), "sh".as_ref(), argument],
+        deadlines,
+    )
+    .await
+}
+
+async fn start_command(command: &[&OsStr], deadlines: Deadlines) -> Group {
+    let command: Vec<OsString> = command.iter().map(OsString::from).collect();
+    let environment = [("TENURE_EPOCH", "7".to_owned())];
+    let tenure = Tenure { binary: TENURE.into(), options: &[] };
+    Group::start(&tenure, &command, &environment, deadlines).await.expect("it starts")
+}
+
+#[allow(clippy::disallowed_methods, reason = "real processes, and a deadline")]
+async fn gone(group: &Group) -> GroupEnd {
+    let deadline = std::time::Duration::from_secs(60);
+    let gone = tokio::time::timeout(deadline, group.gone()).await;
+    let (end, left) = gone.expect("the group is gone in time");
+    assert_eq!(left, Left::Nothing);
+    end
+}
+
+/// The guard of the group of this shell.
+fn guard_of(leader: u32) -> u32 {
+    let stat = fs::read_to_string(format!("/proc/{leader}/stat")).expect("the shell runs");
+    let parent = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(1));
+    parent.and_then(|parent| parent.parse().ok()).expect("a line of proc(5)")
+}
+
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).expect("process numbers are small"))
+}
+
+/// Its child ignores SIGTERM; the file has the child's number.
+const STUBBORN: &str =
+    r#"(trap '' TERM; exec sleep 1000) & echo $! > "$1"; trap '' TERM; wait; sleep 1000"#;
+
+#[tokio::test]
+async fn a_command_ends_by_itself() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("epoch");
+    let group = start(r#"echo $TENURE_EPOCH > "$1"; exit 3"#, &file).await;
+    let end = group.wait().await;
+    assert_eq!((end.exit_code(), end.stop), (3, None));
+    assert_eq!(gone(&group).await, end);
+    assert_eq!(fs::read_to_string(&file).expect("it was written"), "7\n");
+    // A number that was given up is not signalled: this must do nothing.
+    group.kill();
+}
+
+#[tokio::test]
+async fn a_signal_gives_128_and_its_number() {
+    let group = start("kill -KILL $$", Path::new("")).await;
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (137, None));
+}
+
+#[tokio::test]
+async fn signals_reach_the_whole_group() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = r#"sleep 1000 & echo $! > "$1"; trap 'exit 5' INT; while :; do sleep 0.02; done"#;
+    let group = start(script, &file).await;
+    let child = number_in(&file);
+    group.forward(Signal::SIGTERM);
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (143, None));
+    assert!(!runs(child));
+}
+
+#[tokio::test]
+async fn the_group_is_not_gone_while_a_child_of_the_command_lives() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let group = start(r#"sleep 1000 & echo $! > "$1"; exit 0"#, &file).await;
+    let end = group.wait().await;
+    assert_eq!((end.exit_code(), end.stop), (0, None));
+    let child = number_in(&file);
+    assert!(runs(child));
+    let gone = group.gone();
+    tokio::pin!(gone);
+    tokio::select! {
+        _ = &mut gone => panic!("a process of the group lives"),
+        () = pause(300) => {}
+    }
+    kill(pid(child), Signal::SIGKILL).expect("it lives");
+    gone.await;
+    assert!(!runs(child));
+}
+
+#[tokio::test]
+async fn regression_the_group_is_not_gone_while_a_descendant_lives_elsewhere() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = r#"(exec setsid sleep 1000) & echo $! > "$1""#;
+    let group = start(script, &file).await;
+    let outside = number_in(&file);
+    assert_eq!(group.wait().await.exit_code(), 0);
+    let gone = group.gone();
+    tokio::pin!(gone);
+    tokio::select! {
+        _ = &mut gone => panic!("a descendant lives"),
+        () = pause(300) => {}
+    }
+    assert!(runs(outside));
+    group.end_rest();
+    assert_eq!(gone.await.1, Left::Nothing);
+    assert!(!runs(outside));
+}
+
+#[tokio::test]
+async fn when_guard_and_standby_are_killed_nobody_says_that_all_are_gone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = format!(r#"echo $$ > "$1.leader"; {STUBBORN}"#);
+    let group = start(&script, &file).await;
+    let child = number_in(&file);
+    let guard = guard_of(number_in(&dir.path().join("pid.leader")));
+    let standby = guard_of(guard);
+    for process in [standby, guard] {
+        kill(pid(process), Signal::SIGKILL).expect("it lives");
+    }
+    let (end, left) = group.gone().await;
+    assert_eq!((end.exit_code(), end.stop, left), (137, Some(Stop::Unguarded), Left::Unknown));
+    assert!(!runs(child), "the group is known");
+}
+
+#[tokio::test]
+async fn the_guard_ends_all_when_its_standby_dies() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = format!(r#"echo $$ > "$1.leader"; {STUBBORN}"#);
+    let group = start(&script, &file).await;
+    let child = number_in(&file);
+    let standby = guard_of(guard_of(number_in(&dir.path().join("pid.leader"))));
+    kill(pid(standby), Signal::SIGKILL).expect("it lives");
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Unguarded)));
+    assert!(!runs(child));
+}
+
+#[tokio::test]
+async fn a_lease_at_risk_terminates_then_kills() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let group = start(STUBBORN, &file).await;
+    let child = number_in(&file);
+    group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(300) });
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));
+    assert!(!runs(child));
+}
+
+#[tokio::test]
+async fn a_command_that_obeys_is_only_terminated() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = r#"trap 'exit 0' TERM; echo $$ > "$1"; while :; do sleep 0.02; done"#;
+    let group = start(script, &file).await;
+    number_in(&file);
+    group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(HOUR) });
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (0, Some(Stop::Terminated)));
+}
+
+#[tokio::test]
+async fn a_lease_that_ended_before_the_start_runs_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("ran");
+    let past = Deadlines { term_at: in_ms(0), kill_at: in_ms(0) };
+    let group = start_with(r#"echo > "$1""#, &file, past).await;
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));
+    assert!(!file.exists());
+}
+
+#[tokio::test]
+async fn the_group_dies_with_its_guard() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = format!(r#"echo $$ > "$1.leader"; {STUBBORN}"#);
+    let group = start(&script, &file).await;
+    let child = number_in(&file);
+    let leader = number_in(&dir.path().join("pid.leader"));
+    kill(pid(guard_of(leader)), Signal::SIGKILL).expect("the guard lives");
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Unguarded)));
+    assert!(!runs(child));
+}
+
+#[tokio::test]
+async fn a_stopped_guard_does_not_save_the_group() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = format!(r#"echo $$ > "$1.leader"; {STUBBORN}"#);
+    let group = start(&script, &file).await;
+    number_in(&file);
+    let guard = guard_of(number_in(&dir.path().join("pid.leader")));
+    kill(pid(guard), Signal::SIGSTOP).expect("the guard lives");
+    eventually("the guard is stopped", || state(guard) == Some('T'));
+    group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(200) });
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));
+    eventually("the stopped guard is gone too", || !runs(guard));
+}
+
+/// Two faults at once: a stopped guard whose standby was killed let CMD go on beside its successor,
+/// and a stopped standby whose guard was killed kept the lease for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn regression_no_two_faults_of_guard_and_standby_keep_anything_alive() {
+    let faults = [None, Some(Signal::SIGSTOP), Some(Signal::SIGKILL)];
+    let pairs = faults.iter().flat_map(|standby| faults.iter().map(move |guard| (standby, guard)));
+    // If both are killed, nobody knows what left the group.
+    let pairs = pairs.filter(|pair| *pair != (&Some(Signal::SIGKILL), &Some(Signal::SIGKILL)));
+    let stories = pairs.map(async |(to_standby, to_guard)| {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("pid");
+        let script = format!(
+            r#"echo $$ > "$1.leader"
+            setsid sh -c 'echo $$ > "$1.away"; exec sleep 600' sh "$1" &
+            {STUBBORN}"#
+        );
+        let group = start(&script, &file).await;
+        let [child, away, leader] =
+            ["pid", "pid.away", "pid.leader"].map(|name| number_in(&dir.path().join(name)));
+        let guard = guard_of(leader);
+        let standby = guard_of(guard);
+        for (process, fault) in [(guard, to_guard), (standby, to_standby)] {
+            if *fault == Some(Signal::SIGSTOP) {
+                kill(pid(process), Signal::SIGSTOP).expect("it lives");
+                eventually("it is stopped", || state(process) == Some('T'));
+            }
+        }
+        for (process, fault) in [(guard, to_guard), (standby, to_standby)] {
+            if *fault == Some(Signal::SIGKILL) {
+                kill(pid(process), Signal::SIGKILL).expect("it lives");
+            }
+        }
+        group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(200) });
+        let end = gone(&group).await;
+        let story = format!("standby: {to_standby:?}, guard: {to_guard:?}");
+        assert_eq!(end.exit_code(), 137, "{story}");
+        for process in [child, away, leader] {
+            assert!(!runs(process), "{story}: {process} is alive");
+        }
+        for process in [guard, standby] {
+            let what = format!("{story}: {process} is gone, too");
+            eventually(&what, || !runs(process));
+        }
+    });
+    futures::future::join_all(stories).await;
+}
+
+/// A thousand signals filled the pipe to a stopped guard, and nobody killed CMD in its place.
+#[tokio::test]
+async fn regression_signals_to_a_stopped_guard_do_not_save_the_group() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = format!(r#"trap '' HUP; echo $$ > "$1.leader"; {STUBBORN}"#);
+    let group = start(&script, &file).await;
+    let child = number_in(&file);
+    let guard = guard_of(number_in(&dir.path().join("pid.leader")));
+    kill(pid(guard), Signal::SIGSTOP).expect("the guard lives");
+    eventually("the guard is stopped", || state(guard) == Some('T'));
+    for _ in 0..20_000 {
+        group.forward(Signal::SIGHUP);
+    }
+    group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(200) });
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));
+    assert!(!runs(child));
+}
+
+#[tokio::test]
+async fn signals_are_passed_on_however_many_were_before() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = r#"trap 'exit 7' USR1; trap '' HUP; echo $$ > "$1"; while :; do sleep 0.02; done"#;
+    let group = start(script, &file).await;
+    number_in(&file);
+    for _ in 0..10 {
+        for _ in 0..30 {
+            group.forward(Signal::SIGHUP);
+        }
+        pause(50).await;
+    }
+    // Again and again, as a guard on a busy machine may have many before it still.
+    let signals = async {
+        loop {
+            group.forward(Signal::SIGUSR1);
+            pause(50).await;
+        }
+    };
+    let end = tokio::select! {
+        end = gone(&group) => end,
+        () = signals => unreachable!("the signals have no end"),
+    };
+    assert_eq!(end.exit_code(), 7);
+}
+
+/// The lease was renewed for ever for a CMD that had ended.
+#[tokio::test]
+async fn regression_the_end_of_cmd_is_noticed_although_its_guard_was_stopped() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let group = start(r#"echo $$ > "$1"; exec sleep 600"#, &file).await;
+    let leader = number_in(&file);
+    let guard = guard_of(leader);
+    kill(pid(guard), Signal::SIGSTOP).expect("the guard lives");
+    eventually("the guard is stopped", || state(guard) == Some('T'));
+    kill(pid(leader), Signal::SIGKILL).expect("it lives");
+    // Renewals, as there is no end otherwise.
+    let renewals = async {
+        loop {
+            group.set_deadlines(far());
+            pause(100).await;
+        }
+    };
+    let end = tokio::select! {
+        end = gone(&group) => end,
+        () = renewals => unreachable!("renewals have no end"),
+    };
+    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Unguarded)));
+    eventually("the stopped guard is gone too", || !runs(guard));
+}
+
+#[tokio::test]
+async fn dropping_the_group_kills_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let group = start(STUBBORN, &file).await;
+    let child = number_in(&file);
+    drop(group);
+    while runs(child) {
+        pause(20).await;
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_does_not_exist_ends_with_127() {
+    let group = start_command(&["tenure-no-such-command".as_ref()], far()).await;
+    assert_eq!(gone(&group).await.exit_code(), 127);
+}
+
+#[allow(clippy::disallowed_methods, reason = "polls real processes")]
+async fn pause(ms: u64) {
+    tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
+}

@@ -1,0 +1,77 @@
+//! The gate, and what CMD inherits through it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+
+use super::bench::Guard;
+use crate::command::{self, TENURE, number_in};
+
+fn gate(parent: u32, command: &[&str]) -> Option<i32> {
+    let mut gate = Command::new(TENURE)
+        .args(["__gate", "--parent", &parent.to_string(), "--"])
+        .args(command)
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the gate starts");
+    command::ended(&mut gate).code()
+}
+
+#[test]
+fn a_command_whose_guard_is_dead_does_not_run() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("ran");
+    let file = file.to_str().expect("it is UTF-8");
+    let touch = ["touch", file];
+    assert_eq!(gate(1, &touch), Some(126));
+    assert!(!fs::exists(file).expect("it can be asked for"));
+    assert_eq!(gate(std::process::id(), &touch), Some(0));
+    assert!(fs::exists(file).expect("it can be asked for"));
+}
+
+#[test]
+fn a_command_that_cannot_be_executed_gives_the_codes_of_a_shell() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("not-executable");
+    fs::write(&file, "x").expect("a file");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("it is ours");
+    let file = file.to_str().expect("it is UTF-8");
+    for (command, code) in [("tenure-no-such-command", 127), ("/no/such/file", 127), (file, 126)] {
+        assert_eq!(gate(std::process::id(), &[command]), Some(code), "{command}");
+    }
+}
+
+#[test]
+fn the_command_leads_its_group_and_blocks_no_signal() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let guard = Guard::over(r#"echo $$ > "$1"; exec sleep 1000"#, &file);
+    let command = number_in(&file);
+    assert_eq!(command, guard.command, "CMD has another number than its group");
+    let read = |name: &str| fs::read_to_string(format!("/proc/{command}/{name}")).expect("it runs");
+    let status = read("status");
+    assert!(status.contains("SigBlk:\t0000000000000000\n"), "{status}");
+    let group: u32 = read("stat")
+        .rsplit_once(") ")
+        .expect("a line of proc(5)")
+        .1
+        .split(' ')
+        .nth(2)
+        .expect("a group")
+        .parse()
+        .expect("a number");
+    assert_eq!(group, command);
+}
+
+#[test]
+fn the_command_inherits_no_pipe_of_ours() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let guard = Guard::over(r#"echo $$ > "$1"; exec sleep 1000"#, &file);
+    let command = number_in(&file);
+    let open_files = fs::read_dir(format!("/proc/{command}/fd")).expect("the command runs");
+    for open_file in open_files.flatten() {
+        let target = fs::read_link(open_file.path()).unwrap_or_default();
+        assert!(!guard.pipes.contains(&target), "inherited as {:?}", open_file.file_name());
+    }
+}

@@ -1,0 +1,8 @@
+//! `tenure run` and its guard as processes that are killed, stopped and told to end.
+#![cfg(target_os = "linux")]
+
+#[path = "../command/mod.rs"]
+mod command;
+mod group;
+mod guard;
+mod processes;

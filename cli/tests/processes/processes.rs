@@ -1,0 +1,484 @@
+//! `tenure run` as processes that are killed, stopped and told to end.
+#![cfg(target_os = "linux")]
+
+use std::fs::{self, File};
+use std::io::{PipeReader, PipeWriter, Write as _};
+use std::process::{Command, Stdio};
+
+use crate::command::scene::{self, BEATS, Beat, Scene, pid};
+use crate::command::{TENURE, eventually, pause, runs};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::{Signal, kill};
+use tenure::store::{DirStore, GetOutcome, PutOutcome, Store as _};
+
+/// For tests that wait until a lease has lapsed.
+const SHORT: &[&str] = &["--validity", "3s"];
+
+/// Not a test: the command of [`Scene::beating`].
+#[test]
+fn beats() {
+    if let Some(dir) = std::env::var_os(BEATS) {
+        scene::beat(dir);
+    }
+}
+
+/// Epochs only grow, and no epoch has a sign of life after the first one of the next.
+fn check_order(beats: &[Beat]) {
+    for pair in beats.windows(2) {
+        let [before, after] = pair else { unreachable!("windows of two") };
+        assert!(before.epoch <= after.epoch, "{before:?} comes before {after:?}");
+        if before.epoch == after.epoch {
+            assert_eq!(before.name, after.name, "one epoch, two leaders");
+        } else {
+            assert!(before.at_ns < after.at_ns, "{before:?} is later than {after:?}");
+        }
+    }
+}
+
+#[test]
+fn of_three_candidates_one_runs_whatever_happens_to_them() {
+    let scene = Scene::new();
+    let mut candidates =
+        ["a", "b", "c"].map(|name| scene.beating(name, &["--forever", "--validity", "3s"]));
+    let of = |name: &str| usize::from(name.as_bytes()[0] - b'a');
+
+    let first = scene.beat_above(0);
+    let killed = of(&first.name);
+    candidates[killed].signal(Signal::SIGKILL);
+    assert_eq!(candidates[killed].code(), 137);
+
+    let second = scene.beat_above(first.epoch);
+    assert_ne!(second.name, first.name);
+    let stopped = of(&second.name);
+    candidates[stopped].signal(Signal::SIGSTOP);
+    let third = scene.beat_above(second.epoch);
+    assert_ne!(third.name, second.name);
+    // Past its lease by far, it finds out that it does not lead any more.
+    candidates[stopped].signal(Signal::SIGCONT);
+    candidates[stopped].says(&format!("lost epoch {}", second.epoch));
+    assert!(candidates[stopped].lives(), "{}", candidates[stopped].said());
+
+    // Whoever is left is elected again.
+    let last = of(&third.name);
+    candidates[last].signal(Signal::SIGTERM);
+    assert_eq!(candidates[last].code(), 143, "{}", candidates[last].said());
+    let fourth = scene.beat_above(third.epoch);
+    assert_eq!(of(&fourth.name), stopped);
+    candidates[stopped].signal(Signal::SIGTERM);
+    assert_eq!(candidates[stopped].code(), 143);
+
+    check_order(&scene.beats("beats"));
+    check_order(&scene.beats("fenced"));
+    assert!(!scene.exists("refused"), "a command ran beside that of a greater epoch");
+    let status = scene.status();
+    assert_eq!((&status["state"], &status["ended"]), (&"sealed".into(), &"resigned".into()));
+}
+
+#[test]
+fn a_stopped_leader_ends_with_75_once_it_goes_on() {
+    let scene = Scene::new();
+    let mut a = scene.beating("a", SHORT);
+    let first = scene.beat_above(0);
+    a.signal(Signal::SIGSTOP);
+    // Nobody else is there: the guard ends the command by the lease alone.
+    let guard = a.guard();
+    let mut last = None;
+    eventually("the command is dead", || {
+        let before = last.replace(scene.beats("beats").pop());
+        pause(300);
+        before == Some(scene.beats("beats").pop())
+    });
+    eventually("the guard has nothing left to do", || !runs(guard));
+    // On an idle machine that was sooner than the end of the lease.
+    eventually("the lease has lapsed", || scene.status()["lapsed"] == true);
+    let status = scene.status();
+    assert_eq!((&status["state"], &status["epoch"]), (&"held".into(), &first.epoch.into()));
+    a.signal(Signal::SIGCONT);
+    assert_eq!(a.code(), 75);
+    assert!(a.said().contains("lost epoch 1"), "{}", a.said());
+}
+
+/// What had ended at SIGTERM by then was not killed. A machine that is too slow for one grace gets a
+/// longer one.
+#[test]
+fn regression_killed_is_said_only_of_a_command_that_was() {
+    let script = "trap 'echo > term; exit 0' TERM; echo > ready; while :; do sleep 0.02; done";
+    let ended_in_its_grace = ["3s", "9s", "27s"].into_iter().any(|validity| {
+        let scene = Scene::new();
+        let mut a = scene.script("a", &["--validity", validity], script);
+        scene.wait_for_file("ready");
+        let guard = a.guard();
+        a.signal(Signal::SIGSTOP);
+        eventually("the guard has nothing left to do", || !runs(guard));
+        a.signal(Signal::SIGCONT);
+        assert_eq!(a.code(), 75);
+        let was_killed = !scene.exists("term");
+        assert_eq!(a.said().contains("(SIGKILL)"), was_killed, "{}", a.said());
+        assert!(was_killed || a.said().contains("CMD was told to end (SIGTERM)"), "{}", a.said());
+        !was_killed
+    });
+    assert!(ended_in_its_grace);
+}
+
+/// Ignores SIGTERM, and so does its child; the file has the child's number.
+const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo $! > child; wait; sleep 1000";
+
+#[test]
+fn a_command_that_ignores_sigterm_dies_with_tenure() {
+    let scene = Scene::new();
+    let mut a = scene.script("a", SHORT, STUBBORN);
+    let child = scene.number("child");
+    let _b =
+        scene.script("b", &[], &format!("cat /proc/{child}/stat > stat; echo > b; sleep 1000"));
+    a.signal(Signal::SIGKILL);
+    assert_eq!(a.code(), 137);
+    scene.wait_for_file("b");
+    let stat = fs::read_to_string(scene.path("stat")).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z "), "it runs beside the next leader: {stat}");
+    assert!(!runs(child));
+}
+
+/// Has a child in another process group, one in another session, and an orphan in a third. Each
+/// ignores SIGTERM, and writes its number to a file of its name.
+const ESCAPING: &str = r#"
+    one='trap "" TERM; echo $$ > $0; while :; do sleep 0.02; done'
+    timeout 1000 sh -c "$one" group &
+    setsid sh -c "$one" session &
+    (setsid sh -c "$one" daemon &)
+    wait"#;
+
+#[test]
+fn regression_after_sigkill_no_descendant_runs_beside_the_next_leader() {
+    let scene = Scene::new();
+    let mut a = scene.script("a", SHORT, ESCAPING);
+    let escaped = ["group", "session", "daemon"].map(|name| scene.number(name));
+    let stats = "for one in group session daemon; do cat /proc/$(cat $one)/stat; done > stats";
+    let _b = scene.script("b", &[], &format!("{stats}; echo > b; sleep 1000"));
+    a.signal(Signal::SIGKILL);
+    assert_eq!(a.code(), 137);
+    scene.wait_for_file("b");
+    let stats = fs::read_to_string(scene.path("stats")).unwrap_or_default();
+    assert_eq!(stats, "", "they run beside the next leader");
+    assert!(!escaped.iter().any(|one| runs(*one)));
+    a.says("all processes of CMD have ended");
+}
+
+#[test]
+fn regression_no_descendant_outlives_a_resignation() {
+    let scene = Scene::new();
+    let mut a = scene.script("a", &["--grace", "500ms"], ESCAPING);
+    let escaped = ["group", "session", "daemon"].map(|name| scene.number(name));
+    let stats = "for one in group session daemon; do cat /proc/$(cat $one)/stat; done > stats";
+    let mut b = scene.script("b", &[], &format!("{stats}; exit 0"));
+    b.says("waiting: a leads epoch 1");
+    a.signal(Signal::SIGTERM);
+    assert_eq!(a.code(), 143);
+    assert!(!escaped.iter().any(|one| runs(*one)), "{}", a.said());
+    assert!(a.said().contains("what CMD left behind was killed (SIGKILL)"), "{}", a.said());
+    assert!(a.said().contains("resigned epoch 1"), "{}", a.said());
+    assert_eq!(b.code(), 0);
+    assert_eq!(fs::read_to_string(scene.path("stats")).expect("b wrote it"), "");
+}
+
+#[test]
+fn regression_after_sigkill_the_command_may_end_well() {
+    let scene = Scene::new();
+    let script = "trap 'echo > term; exit 0' TERM; echo $$ > pid; while :; do sleep 0.02; done";
+    let mut a = scene.script("a", &["--validity", "20s"], script);
+    let command = scene.number("pid");
+    a.signal(Signal::SIGKILL);
+    assert_eq!(a.code(), 137);
+    scene.wait_for_file("term");
+    eventually("the command has ended", || !runs(command));
+    a.says("tenure has died: CMD is told to end (SIGTERM)");
+    assert!(!a.said().contains("was killed") && !a.said().contains("were killed"), "{}", a.said());
+}
+
+#[test]
+fn the_code_of_the_command_is_passed_on() {
+    let scene = Scene::new();
+    assert_eq!(scene.script("a", &[], "exit 3").code(), 3);
+    assert_eq!(scene.status()["ended"], "resigned");
+    assert_eq!(scene.script("b", &[], "kill -KILL $$").code(), 137);
+    assert_eq!(scene.status()["ended"], "resigned");
+    let mut missing = scene.run("c", &[]);
+    missing.args(["--", "sh", "-c", "exec /no/such/command"]);
+    assert_eq!(scene.start("c", missing).code(), 127);
+    assert_eq!(scene.status()["epoch"], 3);
+}
+
+#[test]
+fn regression_a_command_that_cannot_run_is_not_campaigned_for() {
+    let scene = Scene::new();
+    for (command, code) in [("/no/such/command", 127), ("no-such-command", 127), ("/dev/null", 126)]
+    {
+        let mut run = scene.run("a", &[]);
+        run.args(["--", command]);
+        let mut a = scene.start("a", run);
+        assert_eq!(a.code(), code, "{}", a.said());
+        assert!(a.said().lines().last().is_some_and(|line| line.contains(command)), "{}", a.said());
+    }
+    assert!(!scene.exists("store"), "nothing was opened");
+}
+
+#[test]
+fn the_command_knows_its_epoch_its_name_and_its_store() {
+    let scene = Scene::new();
+    let script = r#"echo "$TENURE_EPOCH $TENURE_NAME $TENURE_STORE" > env"#;
+    assert_eq!(scene.script("worker-7", &[], script).code(), 0);
+    assert_eq!(scene.wait_for_file("env"), format!("1 worker-7 {}\n", scene.url()));
+}
+
+#[test]
+fn signals_are_passed_on_each_time() {
+    let scene = Scene::new();
+    let script = "n=0; trap 'n=$((n+1)); echo $n > n; [ $n -lt 2 ] || exit 5' TERM; \
+                  echo > ready; while :; do sleep 0.02; done";
+    let mut a = scene.script("a", &[], script);
+    scene.wait_for_file("ready");
+    a.signal(Signal::SIGTERM);
+    assert_eq!(scene.wait_for_file("n"), "1\n");
+    // It was asked to end, and has not: it goes on leading.
+    let before = scene.status()["heartbeat"].as_u64();
+    eventually("the lease is renewed", || scene.status()["heartbeat"].as_u64() > before);
+    assert_eq!(scene.status()["state"], "held");
+    assert!(a.lives());
+    a.signal(Signal::SIGTERM);
+    assert_eq!(a.code(), 5);
+    assert_eq!(scene.status()["ended"], "resigned");
+}
+
+#[test]
+fn other_signals_that_end_processes_are_passed_on_too() {
+    for (signal, name, code) in
+        [(Signal::SIGHUP, "HUP", 6), (Signal::SIGINT, "INT", 7), (Signal::SIGQUIT, "QUIT", 8)]
+    {
+        let scene = Scene::new();
+        let script =
+            format!("trap 'exit {code}' {name}; echo > ready; while :; do sleep 0.02; done");
+        let mut a = scene.script("a", &[], &script);
+        scene.wait_for_file("ready");
+        a.signal(signal);
+        assert_eq!(a.code(), code, "{}", a.said());
+    }
+}
+
+#[test]
+fn a_candidate_that_waits_ends_at_once() {
+    let scene = Scene::new();
+    let _a = scene.script("a", &[], "echo > ready; sleep 1000");
+    scene.wait_for_file("ready");
+    for (signal, code) in [
+        (Signal::SIGHUP, 129),
+        (Signal::SIGINT, 130),
+        (Signal::SIGQUIT, 131),
+        (Signal::SIGTERM, 143),
+    ] {
+        let name = format!("b{code}");
+        let mut b = scene.script(&name, &["--forever"], "echo > never");
+        b.says("waiting: a leads epoch 1");
+        b.signal(signal);
+        assert_eq!(b.code(), code);
+        assert!(!scene.exists("never"));
+        let help = Command::new(TENURE).args(["run", "--help"]).output().expect("it runs");
+        let help = String::from_utf8(help.stdout).expect("text");
+        assert!(help.contains(&format!("{code} ")) && help.contains(signal.as_str()), "{help}");
+    }
+    assert_eq!(scene.status()["candidate"], "a");
+}
+
+#[test]
+fn what_nohup_ignores_stays_ignored() {
+    let scene = Scene::new();
+    let mut command = Command::new("sh");
+    let script = r#"trap '' HUP; exec "$@""#;
+    command.args(["-c", script, "sh", TENURE, "run", "--store", &scene.url(), "--validity", "3s"]);
+    command.args(["--", "sh", "-c", "echo > ready; exec sleep 1000"]);
+    scene.surround(&mut command);
+    let mut a = scene.start("a", command);
+    scene.wait_for_file("ready");
+    a.signal(Signal::SIGHUP);
+    pause(300);
+    assert!(a.lives() && !a.said().contains("SIGHUP"), "{}", a.said());
+    a.signal(Signal::SIGTERM);
+    assert_eq!(a.code(), 143);
+}
+
+#[test]
+fn an_ignored_sigchld_does_not_hide_how_the_command_ended() {
+    let scene = Scene::new();
+    let mut command = Command::new("sh");
+    let script = r#"trap '' CHLD; exec "$@""#;
+    command.args(["-c", script, "sh", TENURE, "run", "--store", &scene.url(), "--validity", "3s"]);
+    command.args(["--", "sh", "-c", "exit 3"]);
+    scene.surround(&mut command);
+    assert_eq!(scene.start("a", command).code(), 3);
+    assert_eq!(scene.status()["ended"], "resigned");
+}
+
+#[test]
+fn nobody_leads_while_a_process_of_the_last_leader_lives() {
+    let scene = Scene::new();
+    // The command ends, and leaves a child behind that ignores SIGTERM.
+    let script = "(trap '' TERM; exec sleep 1000) & echo $! > child; \
+                  while [ ! -e go ]; do sleep 0.02; done; exit 4";
+    let mut a = scene.script("a", &["--grace", "1s", "--validity", "10s"], script);
+    let child = scene.number("child");
+    let stat = format!("cat /proc/{child}/stat > stat; echo > b");
+    let mut b = scene.script("b", &[], &stat);
+    b.says("waiting: a leads epoch 1");
+    fs::write(scene.path("go"), "").expect("a new file");
+    a.says("the processes that it left behind are told to end");
+    assert_eq!(a.code(), 4, "{}", a.said());
+    assert!(!runs(child), "resigned while {child} lives");
+    scene.wait_for_file("b");
+    let stat = fs::read_to_string(scene.path("stat")).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z "), "it runs beside the next leader: {stat}");
+    assert_eq!(b.code(), 0);
+    assert_eq!(scene.status()["epoch"], 2);
+}
+
+#[test]
+fn what_the_command_leaves_behind_may_end_well() {
+    let scene = Scene::new();
+    let script = "(trap 'echo > ended; exit' TERM; echo > ready; while :; do sleep 0.02; done) & \
+                  while [ ! -e ready ]; do sleep 0.02; done; exit 0";
+    let mut a = scene.script("a", &["--grace", "3s", "--validity", "20s"], script);
+    assert_eq!(a.code(), 0);
+    assert!(scene.exists("ended"), "{}", a.said());
+}
+
+#[test]
+fn a_dead_guard_ends_the_command_and_gives_71() {
+    let scene = Scene::new();
+    let mut a = scene.script("a", &["--forever"], STUBBORN);
+    let child = scene.number("child");
+    kill(pid(a.guard()), Signal::SIGKILL).expect("the guard lives");
+    assert_eq!(a.code(), 71);
+    assert!(!runs(child));
+    assert_eq!(scene.status()["ended"], "resigned");
+}
+
+#[test]
+fn nothing_is_resigned_when_nobody_knows_what_is_left() {
+    let scene = Scene::new();
+    let mut a = scene.script("a", &[], STUBBORN);
+    let child = scene.number("child");
+    let (standby, guard) = (a.standby(), a.guard());
+    for process in [standby, guard] {
+        kill(pid(process), Signal::SIGKILL).expect("it lives");
+    }
+    assert_eq!(a.code(), 71, "{}", a.said());
+    assert!(!runs(child));
+    assert!(a.said().contains("epoch 1 is not resigned"), "{}", a.said());
+    assert_eq!(scene.status()["ended"], serde_json::Value::Null);
+}
+
+/// A stderr that nobody reads delays neither the renewals nor the end of CMD.
+#[test]
+fn regression_a_full_stderr_delays_no_kill() {
+    let scene = Scene::new();
+    let (_reader, writer) = full_pipe();
+    let script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.02; done";
+    let mut command = scene.run("a", &["--validity", "20s", "--grace", "1s"]);
+    command.args(["--", "sh", "-c", script]).stdout(Stdio::null()).stderr(writer);
+    let mut a = scene.start_as_it_is("a", command);
+    let pid = scene.number("pid");
+    seal(&scene, "lapsed");
+    eventually("CMD is killed", || !runs(pid));
+    // The end of the process does not wait for the reader either.
+    assert_eq!(a.code(), 75);
+}
+
+/// A pipe that takes no byte more.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let nonblocking = |on| {
+        let flags = if on { OFlag::O_NONBLOCK } else { OFlag::empty() };
+        fcntl(&writer, FcntlArg::F_SETFL(flags)).expect("an open file");
+    };
+    nonblocking(true);
+    while (&writer).write(&[b'x'; 4096]).is_ok() {}
+    while (&writer).write(b"x").is_ok() {}
+    nonblocking(false);
+    (reader, writer)
+}
+
+#[test]
+fn a_store_that_fails_ends_the_command_in_time_and_forever_comes_back() {
+    let scene = Scene::new();
+    let script = "trap 'echo > term.$TENURE_EPOCH; exit 0' TERM; \
+                  echo $$ > pid.$TENURE_EPOCH; while :; do sleep 0.02; done";
+    // A grace of 2 s: it must do for a loaded machine.
+    let mut a = scene.script("a", &["--forever", "--validity", "12s"], script);
+    let first = scene.number("pid.1");
+    // Nobody can write as long as the lock is held.
+    let lock = File::options().write(true).open(scene.path("store/.tenure/lock")).expect("a file");
+    lock.lock().expect("a lock");
+    eventually("the command is told to end", || scene.exists("term.1"));
+    eventually("it has ended", || !runs(first));
+    a.says("epoch 1");
+    drop(lock);
+    let second: Vec<_> = (2..9).map(|epoch| format!("pid.{epoch}")).collect();
+    eventually("it is elected again", || second.iter().any(|file| scene.exists(file)));
+    assert!(a.lives(), "{}", a.said());
+    a.signal(Signal::SIGTERM);
+    assert_eq!(a.code(), 0);
+}
+
+#[test]
+fn a_store_that_goes_away_gives_75() {
+    let scene = Scene::new();
+    let mut a = scene.script("a", SHORT, "echo $$ > pid; exec sleep 1000");
+    let command = scene.number("pid");
+    fs::rename(scene.path("store"), scene.path("away")).expect("it is there");
+    eventually("the command has ended", || !runs(command));
+    assert_eq!(a.code(), 75, "{}", a.said());
+}
+
+/// Seals the current epoch object by hand, with this word.
+fn seal(scene: &Scene, ended: &str) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let store = DirStore::open(scene.path("store")).expect("the store of the scene");
+        let key = format!("lock-{:010}.json", scene.status()["epoch"].as_u64().expect("an epoch"));
+        loop {
+            let found = store.get(&key, None, 1 << 16).await.expect("it can be read");
+            let GetOutcome::Found(object) = found else { panic!("no {key}: {found:?}") };
+            let mut record: serde_json::Value =
+                serde_json::from_slice(&object.body).expect("it is JSON");
+            record["expired"] = true.into();
+            record["ended"] = ended.into();
+            record["sealed_by"] = "an operator".into();
+            let sealed = store.replace(&key, record.to_string().into(), object.etag).await;
+            match sealed.expect("it can be written") {
+                PutOutcome::Done { .. } => return,
+                // It was renewed meanwhile.
+                _ => pause(1),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_deposed_leader_tells_its_command_to_end() {
+    let scene = Scene::new();
+    let script = "trap 'echo > term; exit 0' TERM; echo > ready; while :; do sleep 0.02; done";
+    let mut a = scene.script("a", &["--validity", "20s"], script);
+    scene.wait_for_file("ready");
+    seal(&scene, "deposed");
+    assert_eq!(a.code(), 75, "{}", a.said());
+    assert!(scene.exists("term"), "{}", a.said());
+    assert!(a.said().contains("lost epoch 1: an operator sealed the epoch"), "{}", a.said());
+}
+
+#[test]
+fn a_leader_taken_for_dead_kills_its_command_at_once() {
+    let scene = Scene::new();
+    let script = "trap 'echo > term' TERM; echo $$ > pid; while :; do sleep 0.02; done";
+    let mut a = scene.script("a", &["--validity", "20s", "--grace", "2s"], script);
+    let command = scene.number("pid");
+    seal(&scene, "lapsed");
+    assert_eq!(a.code(), 75, "{}", a.said());
+    assert!(!runs(command) && !scene.exists("term"), "{}", a.said());
+}

@@ -1,0 +1,110 @@
+//! Text of others in a drawing: cut, escaped, and kept from reordering what stands around it.
+
+use std::time::Duration;
+
+use tenure::escape::plain;
+
+/// Plain text, escaped for XML's content and attributes.
+pub(super) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in plain(text).chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            _ => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+/// As much of it as fits into so many pixels in a font of this size, with an ellipsis for the rest.
+pub(super) fn cut(text: &str, room: f64, size: f64) -> String {
+    let text = plain(text);
+    if pixels(&text, size) <= room {
+        return text;
+    }
+    let mut kept = String::new();
+    let mut used = ems('…') * size;
+    for character in text.chars() {
+        used += ems(character) * size;
+        if used > room {
+            break;
+        }
+        kept.push(character);
+    }
+    kept.push('…');
+    kept
+}
+
+/// How wide it is in a font of this size, in pixels: no font is known here, so as in DejaVu Sans,
+/// which is wider than most.
+pub(super) fn pixels(text: &str, size: f64) -> f64 {
+    text.chars().map(ems).sum::<f64>() * size
+}
+
+fn ems(character: char) -> f64 {
+    match character {
+        'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' => 0.36,
+        'f' | 'r' | 't' | 'J' | '-' | '(' | ')' | '/' | '\\' | '"' | '[' | ']' => 0.44,
+        'm' | 'w' | 'M' | 'W' | '@' | '%' | '…' | '—' => 1.03,
+        'A'..='Z' | '+' | '<' | '=' | '>' | '~' | '#' | '&' => 0.84,
+        '\u{20}'..='\u{7e}' => 0.65,
+        // From Hangul and CJK on, most are as wide as high.
+        '\u{1100}'..='\u{115f}' | '\u{2e80}'.. => 1.0,
+        _ => 0.86,
+    }
+}
+
+/// A duration in the two greatest units that it has, such as `1m 10s`.
+pub fn short(duration: Duration) -> String {
+    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    let two = |big: u64, unit: &str, small: u64, part: &str| match small {
+        0 => format!("{big}{unit}"),
+        _ => format!("{big}{unit} {small}{part}"),
+    };
+    match seconds {
+        0 => format!("{millis}ms"),
+        1..10 if millis > 0 => {
+            let text = format!("{seconds}.{millis:03}");
+            format!("{}s", text.trim_end_matches('0'))
+        }
+        1..60 => format!("{seconds}s"),
+        60..3_600 => two(seconds / 60, "m", seconds % 60, "s"),
+        3_600..86_400 => two(seconds / 3_600, "h", seconds / 60 % 60, "m"),
+        _ => two(seconds / 86_400, "d", seconds / 3_600 % 24, "h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_names_are_shown_not_obeyed() {
+        assert_eq!(
+            escaped("<script>&\"'\u{202e}\0\u{1b}"),
+            "&lt;script&gt;&amp;&quot;&#39;\\u{202e}\\u{0}\\u{1b}"
+        );
+        assert_eq!(escaped("größe 漢 שלום"), "größe 漢 שלום");
+    }
+
+    #[test]
+    fn long_names_are_cut_by_their_width() {
+        let room = pixels("worker-7…", 12.0);
+        assert_eq!(cut("worker-7", room, 12.0), "worker-7");
+        assert_eq!(cut("worker-700000", room, 12.0), "worker-7…");
+        assert_eq!(cut("漢漢漢漢", 37.0, 12.0), "漢漢…");
+        assert!(pixels("WWWW", 12.0) > 2.0 * pixels("illi", 12.0));
+    }
+
+    #[test]
+    fn durations_have_two_units_at_most() {
+        let shown = |ms| short(Duration::from_millis(ms));
+        let all = [0, 999, 1_500, 2_000, 12_345, 90_000, 3_600_000, 5_400_000, 90_000_000];
+        let all: Vec<_> = all.into_iter().map(shown).collect();
+        assert_eq!(all, ["0ms", "999ms", "1.5s", "2s", "12s", "1m 30s", "1h", "1h 30m", "1d 1h"]);
+    }
+}

@@ -1,0 +1,338 @@
+//! A server of the part of Google Cloud Storage's XML API that object_store's client speaks: in
+//! this process, over real HTTP on a free port of the loopback, with exact generation semantics and
+//! with faults to order.
+//!
+//! It has a thread and a runtime of its own, so it also serves other processes. It stops when
+//! dropped.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, DATE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use percent_encoding::percent_decode_str;
+use tenure::store::AnyObjectStore;
+use tenure::{Clock as _, SystemClock};
+use tokio::sync::{oneshot, watch};
+
+mod storage;
+
+use self::storage::{Outcome, Refusal, State, http_date, query};
+pub use self::storage::{Quirks, Stored};
+use super::faults::Faults;
+pub use super::faults::{Arming, Fault, Op};
+
+/// The bucket that is there from the start.
+pub const BUCKET: &str = "tenure-test";
+/// The bearer token of the one account.
+pub const TOKEN: &str = "ya29.of-the-test";
+
+/// A request that came in.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub op: Op,
+    /// The key, or the prefix of a listing; decoded.
+    pub key: String,
+    pub headers: HeaderMap,
+}
+
+pub struct GcsServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    faults: Faults,
+    seen: Mutex<Vec<Seen>>,
+    released: watch::Sender<u64>,
+    held: watch::Sender<usize>,
+}
+
+impl GcsServer {
+    pub fn start() -> GcsServer {
+        let shared = Arc::new(Shared::default());
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        let (stop, stopped) = oneshot::channel();
+        let for_thread = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || until(stopped, listener, for_thread));
+        GcsServer { address, shared, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What another process needs in its environment.
+    pub fn env(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("GOOGLE_BASE_URL", self.endpoint()),
+            ("GOOGLE_BEARER_TOKEN", TOKEN.to_owned()),
+            ("NO_PROXY", "127.0.0.1".to_owned()),
+        ]
+    }
+
+    /// The settings of a client of this server.
+    pub fn builder(&self) -> GoogleCloudStorageBuilder {
+        GoogleCloudStorageBuilder::new()
+            .with_bucket_name(BUCKET)
+            .with_base_url(&self.endpoint())
+            .with_config(GoogleConfigKey::BearerToken, TOKEN)
+    }
+
+    pub fn store(&self) -> AnyObjectStore {
+        AnyObjectStore::gcs(self.builder()).expect("the settings are right")
+    }
+
+    /// Orders a fault; it is armed at the end of the statement.
+    pub fn fault(&self, fault: Fault) -> Arming {
+        self.shared.faults.arm(fault)
+    }
+
+    pub fn clear_faults(&self) {
+        self.shared.faults.clear();
+    }
+
+    pub fn quirks(&self, change: impl FnOnce(&mut Quirks)) {
+        change(&mut self.state().quirks);
+    }
+
+    /// Lets go of the requests that met [`Fault::Hold`] up to now.
+    pub fn release(&self) {
+        self.shared.released.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until so many requests are held at once.
+    pub async fn until_held(&self, requests: usize) {
+        let mut held = self.shared.held.subscribe();
+        held.wait_for(|held| *held >= requests).await.expect("this server owns the sender");
+    }
+
+    /// All requests up to now, refused ones included.
+    pub fn requests(&self) -> Vec<Seen> {
+        self.shared.seen().clone()
+    }
+
+    pub fn forget_requests(&self) {
+        self.shared.seen().clear();
+    }
+
+    /// Writes an object behind the API, without a precondition.
+    pub fn put_raw(&self, key: &str, body: impl Into<Bytes>) {
+        self.state().write(key, body.into(), None);
+    }
+
+    /// Removes an object behind the API.
+    pub fn remove_raw(&self, key: &str) {
+        self.state().objects.remove(key);
+    }
+
+    pub fn object(&self, key: &str) -> Option<Stored> {
+        self.state().objects.get(key).cloned()
+    }
+
+    pub fn keys(&self) -> Vec<String> {
+        self.state().objects.keys().cloned().collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state()
+    }
+}
+
+impl Drop for GcsServer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no step under the lock panics")
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Vec<Seen>> {
+        self.seen.lock().expect("no step under the lock panics")
+    }
+}
+
+type Answer = Response<Full<Bytes>>;
+
+fn until(stopped: oneshot::Receiver<()>, listener: TcpListener, shared: Arc<Shared>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    // The runtime ends with this function, and every connection and late request with it.
+    runtime.expect("a runtime can be built").block_on(async {
+        tokio::select! {
+            _ = stopped => {}
+            () = accept(listener, shared) => {}
+        }
+    });
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    listener.set_nonblocking(true).expect("a listener can be made non-blocking");
+    let listener = tokio::net::TcpListener::from_std(listener).expect("a bound listener");
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move {
+            let service = service_fn(|request| respond(Arc::clone(&shared), request));
+            let connection = hyper::server::conn::http1::Builder::new();
+            // An error is a client that went away or a fault that closes the connection.
+            let _ = connection.serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+/// An error closes the connection without an answer.
+async fn respond(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<Answer> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+    let op = Op::of(&parts);
+    let key = match op {
+        Op::List => query(&parts, "prefix").unwrap_or_default(),
+        _ => place(&parts).1,
+    };
+    let fault = shared.faults.meet(op, &key);
+    shared.seen().push(Seen { op, key, headers: parts.headers.clone() });
+    // On its own task a request takes effect even if the client goes away meanwhile.
+    let task = tokio::spawn(async move { with_fault(&shared, fault, parts, body).await });
+    task.await.map_err(io::Error::other)?
+}
+
+async fn with_fault(
+    shared: &Arc<Shared>,
+    fault: Option<Fault>,
+    parts: Parts,
+    body: Bytes,
+) -> io::Result<Answer> {
+    let cut = || Err(io::Error::other("cut on purpose"));
+    let ordered = |status, code| answer(Err((status, code, "ordered by the test")), false);
+    let apply = |parts: &Parts, body: Bytes| answer(apply(shared, parts, body), false);
+    let apply_later = |delay| {
+        let (shared, parts, body) = (Arc::clone(shared), parts.clone(), body.clone());
+        tokio::spawn(async move {
+            pause(delay).await;
+            let _ = self::apply(&shared, &parts, body);
+        });
+    };
+    Ok(match fault {
+        None => answer(self::apply(shared, &parts, body), parts.method == Method::HEAD),
+        Some(Fault::Answer(status, code)) => ordered(status, code),
+        Some(Fault::AccessDenied) => ordered(403, "AccessDenied"),
+        Some(Fault::NoSuchBucket) => ordered(404, "NoSuchBucket"),
+        Some(Fault::SlowDown) => ordered(429, "SlowDown"),
+        Some(Fault::Conflict) => ordered(409, "Conflict"),
+        Some(Fault::ErrorBefore) => ordered(503, "ServiceUnavailable"),
+        Some(Fault::ErrorAfter) => {
+            apply(&parts, body);
+            ordered(503, "ServiceUnavailable")
+        }
+        Some(Fault::CutBefore) => return cut(),
+        Some(Fault::CutAfter) => {
+            apply(&parts, body);
+            return cut();
+        }
+        Some(Fault::AnswerLate(delay)) => {
+            let answer = apply(&parts, body);
+            pause(delay).await;
+            answer
+        }
+        Some(Fault::ApplyLate(delay)) => {
+            apply_later(delay);
+            ordered(503, "ServiceUnavailable")
+        }
+        Some(Fault::ApplyAgain(delay)) => {
+            apply_later(delay);
+            apply(&parts, body)
+        }
+        Some(Fault::Hold) => {
+            let mut released = shared.released.subscribe();
+            shared.held.send_modify(|held| *held += 1);
+            let _ = released.changed().await;
+            shared.held.send_modify(|held| *held -= 1);
+            apply(&parts, body)
+        }
+        Some(Fault::NoEtag) => {
+            let mut answer = apply(&parts, body);
+            answer.headers_mut().remove(http::header::ETAG);
+            answer
+        }
+        Some(other) => panic!("this server has no fault {other:?}"),
+    })
+}
+
+/// What Cloud Storage does with the request.
+fn apply(shared: &Shared, parts: &Parts, body: Bytes) -> Outcome {
+    let token = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    if token.and_then(|value| value.strip_prefix("Bearer ")) != Some(TOKEN) {
+        return Err((401, "AuthenticationRequired", "Authentication required."));
+    }
+    let (bucket, key) = place(parts);
+    if bucket != BUCKET {
+        return Err((404, "NoSuchBucket", "The specified bucket does not exist."));
+    }
+    let mut state = shared.state();
+    match (Op::of(parts), &parts.method) {
+        (Op::List, _) => state.list(&bucket, parts),
+        (Op::Put, _) => state.put(&key, body, &parts.headers),
+        (Op::Get | Op::Head, _) => state.get(&key, &parts.headers),
+        (Op::Delete, &Method::DELETE) if !key.is_empty() => state.delete(&key, &parts.headers),
+        _ => Err((405, "MethodNotAllowed", "this server knows no such request")),
+    }
+}
+
+/// The bucket and the key, decoded.
+fn place(parts: &Parts) -> (String, String) {
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let path = parts.uri.path().trim_start_matches('/');
+    let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
+    (decoded(bucket), decoded(key))
+}
+
+fn answer(outcome: Outcome, head: bool) -> Answer {
+    let mut answer = outcome.unwrap_or_else(refusal);
+    if head {
+        let len = answer.body().len();
+        answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(len));
+        *answer.body_mut() = Bytes::new();
+    }
+    let now = std::time::SystemTime::UNIX_EPOCH + SystemClock.now().wall;
+    let date = HeaderValue::from_str(&http_date(now)).expect("a date is ASCII");
+    answer.headers_mut().insert(DATE, date);
+    answer.map(Full::new)
+}
+
+fn refusal((status, code, message): Refusal) -> Response<Bytes> {
+    let xml = format!(
+        "<?xml version='1.0' encoding='UTF-8'?><Error><Code>{code}</Code>\
+         <Message>{message}</Message></Error>"
+    );
+    let body = if status == 304 { Bytes::new() } else { xml.into() };
+    let mut answer = Response::new(body);
+    *answer.status_mut() = StatusCode::from_u16(status).expect("a status");
+    answer
+}
+
+#[allow(clippy::disallowed_methods, reason = "the server delays on real time")]
+async fn pause(delay: Duration) {
+    tokio::time::sleep(delay).await;
+}

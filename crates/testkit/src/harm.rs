@@ -1,0 +1,41 @@
+//! Kills parts of the Ceph cluster that `scripts/ceph.sh` started, and that starts them again.
+
+use std::path::PathBuf;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// In turn, so that an OSD and a gateway are never both away for long.
+pub const PARTS: [&str; 5] = ["osd.1", "gateway.0", "osd.2", "gateway.1", "osd.0"];
+
+const FOLDER: &str = "TENURE_TEST_PIDS";
+
+pub struct Harm {
+    folder: PathBuf,
+    turn: usize,
+}
+
+impl Harm {
+    /// Whether the server is such a cluster.
+    #[allow(dead_code, reason = "only one of the programs that share this runs on any server")]
+    pub fn is_possible() -> bool {
+        std::env::var_os(FOLDER).is_some()
+    }
+
+    pub fn of_the_cluster() -> Harm {
+        let folder = std::env::var_os(FOLDER).expect("set by scripts/ceph.sh");
+        Harm { folder: folder.into(), turn: 0 }
+    }
+
+    /// Kills the next part at once, and says which one it was.
+    pub fn kill_the_next(&mut self) -> &'static str {
+        let part = PARTS[self.turn % PARTS.len()];
+        self.turn += 1;
+        let file = self.folder.join(format!("{part}.pid"));
+        let pid = std::fs::read_to_string(file).expect("a file with the number of a process");
+        let pid = pid.trim().parse().expect("a number");
+        // A part that has just ended by itself is as good as killed.
+        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        part
+    }
+}

@@ -1,0 +1,354 @@
+//! An S3 server for tests: in this process, over real HTTP on a free port of the loopback, with
+//! signatures verified, and with faults to order.
+//!
+//! ```
+//! use tenure_testkit::s3_server::{BUCKET, Fault, Op, S3Server};
+//!
+//! let server = S3Server::start_blocking();
+//! let store = server.store(BUCKET); // or `server.env()` for another process
+//! server.fault(Fault::CutAfter).on(Op::Put).key_contains("lock-").times(1);
+//! ```
+//!
+//! It has a thread and a runtime of its own, so it also serves other processes, blocking tests and
+//! tests on paused time. It stops when dropped.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use aws_sdk_s3::Client;
+use aws_sdk_s3::config::retry::RetryConfig;
+use aws_sdk_s3::config::{BehaviorVersion, Credentials, Region};
+use bytes::Bytes;
+use http::{HeaderMap, Uri};
+use s3s::auth::{S3Auth, SecretKey};
+use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{S3Result, s3_error};
+use tenure::store::S3Store;
+use tenure::{Clock as _, SystemClock};
+use tokio::sync::{oneshot, watch};
+
+mod serve;
+mod storage;
+
+use self::storage::Storage;
+pub use self::storage::{OWNER, Quirks, Stored};
+use super::faults::Faults;
+pub use super::faults::{Arming, Fault, Op};
+
+/// The bucket that is there from the start, and that the calls behind the API use.
+pub const BUCKET: &str = "tenure-test";
+pub const REGION: &str = "us-east-1";
+pub const ACCESS_KEY: &str = "AKIAIOSFODNN7EXAMPLE";
+pub use super::outcomes::SECRET_KEY;
+
+/// A request that came in.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub op: Op,
+    /// The key, or the prefix of a listing; decoded.
+    pub key: String,
+    /// The keys in the body of a deletion of several.
+    pub deletes: Vec<String>,
+    pub uri: Uri,
+    pub headers: HeaderMap,
+    /// Whether the object was there.
+    pub exists: bool,
+}
+
+pub struct S3Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    service: S3Service,
+    storage: Storage,
+    faults: Faults,
+    users: Users,
+    seen: Mutex<Vec<Seen>>,
+    /// Raised by each release of the requests that are held.
+    released: watch::Sender<u64>,
+    held: watch::Sender<usize>,
+    /// Whether connections are cut and refused.
+    away: watch::Sender<bool>,
+    /// How long the next request takes, before it takes effect.
+    latency: Mutex<Option<Latency>>,
+    connections: AtomicUsize,
+}
+
+type Latency = Box<dyn FnMut() -> Duration + Send>;
+
+/// Who may sign, and what each may do.
+#[derive(Clone, Default)]
+struct Users(Arc<Mutex<BTreeMap<String, User>>>);
+
+struct User {
+    secret: String,
+    allows: Box<dyn Fn(&Seen) -> bool + Send>,
+}
+
+impl S3Server {
+    /// A server with the bucket [`BUCKET`], and one user, who may do everything.
+    pub async fn start() -> S3Server {
+        S3Server::start_blocking()
+    }
+
+    /// The same, outside of a runtime.
+    pub fn start_blocking() -> S3Server {
+        let storage = Storage::default();
+        storage.lock().buckets.insert(BUCKET.to_owned(), BTreeMap::new());
+        let users = Users::default();
+        users.add(ACCESS_KEY, SECRET_KEY, |_| true);
+        let mut service = S3ServiceBuilder::new(storage.clone());
+        service.set_auth(users.clone());
+        // The SDK signs by the server's clock once it has seen a `Date`, and that may be skewed.
+        let mut config = S3Config::default();
+        config.presigned_url_max_skew_time_secs = u32::MAX;
+        service.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+        let shared = Arc::new(Shared {
+            service: service.build(),
+            storage,
+            faults: Faults::default(),
+            users,
+            seen: Mutex::default(),
+            released: watch::Sender::new(0),
+            held: watch::Sender::new(0),
+            away: watch::Sender::new(false),
+            latency: Mutex::default(),
+            connections: AtomicUsize::new(0),
+        });
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        let (stop, stopped) = oneshot::channel();
+        let for_thread = shared.clone();
+        let thread = std::thread::spawn(move || serve::until(stopped, listener, for_thread));
+        S3Server { address, shared, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// A client that addresses buckets in the path, with the SDK's retries on (and hardly a wait
+    /// between them).
+    pub fn client(&self) -> Client {
+        self.client_as(ACCESS_KEY, SECRET_KEY)
+    }
+
+    /// The same with other credentials.
+    pub fn client_as(&self, access_key: &str, secret_key: &str) -> Client {
+        Client::from_conf(config(&self.endpoint(), access_key, secret_key).build())
+    }
+
+    /// A store over [`S3Server::client`].
+    pub fn store(&self, bucket: &str) -> S3Store {
+        S3Store::new(self.client(), bucket)
+    }
+
+    /// What another process needs in its environment, and nothing from this user's files.
+    pub fn env(&self) -> Vec<(&'static str, String)> {
+        let own = |text: &str| text.to_owned();
+        vec![
+            ("AWS_ENDPOINT_URL", self.endpoint()),
+            ("AWS_REGION", own(REGION)),
+            ("AWS_ACCESS_KEY_ID", own(ACCESS_KEY)),
+            ("AWS_SECRET_ACCESS_KEY", own(SECRET_KEY)),
+            ("AWS_CONFIG_FILE", own("/dev/null")),
+            ("AWS_SHARED_CREDENTIALS_FILE", own("/dev/null")),
+            ("AWS_EC2_METADATA_DISABLED", own("true")),
+            ("NO_PROXY", own("127.0.0.1")),
+        ]
+    }
+
+    /// Orders a fault; it is armed at the end of the statement.
+    pub fn fault(&self, fault: Fault) -> Arming {
+        self.shared.faults.arm(fault)
+    }
+
+    /// How many requests met each kind of fault, by its name.
+    pub fn faults_met(&self) -> BTreeMap<String, usize> {
+        self.shared.faults.met()
+    }
+
+    pub fn clear_faults(&self) {
+        self.shared.faults.clear();
+    }
+
+    /// Cuts all connections and refuses new ones, as while a server restarts, or takes them again.
+    /// What is stored stays.
+    pub fn go_away(&self, away: bool) {
+        self.shared.away.send_replace(away);
+    }
+
+    /// From now on every request waits for so long before it takes effect, faults or not.
+    pub fn latency(&self, latency: impl FnMut() -> Duration + Send + 'static) {
+        *self.shared.latency.lock().expect("no step under the lock panics") =
+            Some(Box::new(latency));
+    }
+
+    /// How many connections have been opened.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// Changes how the server differs from S3.
+    pub fn quirks(&self, change: impl FnOnce(&mut Quirks)) {
+        change(&mut self.shared.storage.lock().quirks);
+    }
+
+    /// Adds a user, who is denied these kinds of requests.
+    pub fn add_user(&self, access_key: &str, secret_key: &str, denied: &[Op]) {
+        let denied = denied.to_vec();
+        self.add_user_with(access_key, secret_key, move |seen| !denied.contains(&seen.op));
+    }
+
+    /// Adds a user, or replaces one, who may do what this says.
+    pub fn add_user_with(
+        &self,
+        access_key: &str,
+        secret_key: &str,
+        allows: impl Fn(&Seen) -> bool + Send + 'static,
+    ) {
+        self.shared.users.add(access_key, secret_key, allows);
+    }
+
+    /// Lets go of the requests that met [`Fault::Hold`] up to now.
+    pub fn release(&self) {
+        self.shared.released.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until so many requests are held at once.
+    pub async fn until_held(&self, requests: usize) {
+        let mut held = self.shared.held.subscribe();
+        held.wait_for(|held| *held >= requests).await.expect("this server owns the sender");
+    }
+
+    /// All requests up to now, refused ones included.
+    pub fn requests(&self) -> Vec<Seen> {
+        self.shared.seen().clone()
+    }
+
+    /// How many requests of this kind came in.
+    pub fn count(&self, op: Op) -> usize {
+        self.shared.seen().iter().filter(|seen| seen.op == op).count()
+    }
+
+    /// The last request of this kind.
+    pub fn last(&self, op: Op) -> Seen {
+        let seen = self.shared.seen().iter().rfind(|seen| seen.op == op).cloned();
+        seen.expect("there was such a request")
+    }
+
+    /// Forgets the requests up to now.
+    pub fn forget_requests(&self) {
+        self.shared.seen().clear();
+    }
+
+    pub fn create_bucket(&self, bucket: &str) {
+        self.shared.storage.lock().buckets.entry(bucket.to_owned()).or_default();
+    }
+
+    /// Writes an object behind the API.
+    pub fn put_raw(&self, key: &str, body: impl Into<Bytes>) {
+        self.shared.storage.lock().write(BUCKET, key, body.into()).expect("the bucket exists");
+    }
+
+    /// Removes an object behind the API.
+    pub fn remove_raw(&self, key: &str) {
+        self.in_bucket(|objects| objects.remove(key));
+    }
+
+    /// The object at a key.
+    pub fn object(&self, key: &str) -> Option<Stored> {
+        self.in_bucket(|objects| objects.get(key).cloned())
+    }
+
+    /// All keys, in order.
+    pub fn keys(&self) -> Vec<String> {
+        self.in_bucket(|objects| objects.keys().cloned().collect())
+    }
+
+    fn in_bucket<T>(&self, look: impl FnOnce(&mut BTreeMap<String, Stored>) -> T) -> T {
+        look(self.shared.storage.lock().buckets.get_mut(BUCKET).expect("the bucket exists"))
+    }
+}
+
+impl Drop for S3Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The settings of a client for any endpoint that wants the bucket in the path.
+pub fn config(endpoint: &str, access_key: &str, secret_key: &str) -> aws_sdk_s3::config::Builder {
+    let retries = RetryConfig::standard().with_initial_backoff(Duration::from_millis(1));
+    aws_sdk_s3::Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new(REGION))
+        .endpoint_url(endpoint)
+        .force_path_style(true)
+        .credentials_provider(Credentials::new(access_key, secret_key, None, None, "tests"))
+        .http_client(serve::http_client())
+        .retry_config(retries)
+}
+
+impl Shared {
+    fn draw_latency(&self) -> Duration {
+        let mut latency = self.latency.lock().expect("no step under the lock panics");
+        latency.as_mut().map_or(Duration::ZERO, |draw| draw())
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Vec<Seen>> {
+        self.seen.lock().expect("no step under the lock panics")
+    }
+}
+
+impl Users {
+    fn add(&self, access_key: &str, secret: &str, allows: impl Fn(&Seen) -> bool + Send + 'static) {
+        let user = User { secret: secret.to_owned(), allows: Box::new(allows) };
+        self.lock().insert(access_key.to_owned(), user);
+    }
+
+    /// Whether whoever signed the request is denied it.
+    fn denies(&self, seen: &Seen) -> bool {
+        let authorization = seen.headers.get("authorization").and_then(|it| it.to_str().ok());
+        let authorization = authorization.unwrap_or_default();
+        let users = self.lock();
+        let Some((_, rest)) = authorization.split_once("Credential=") else { return false };
+        let user = rest.split('/').next().and_then(|access_key| users.get(access_key));
+        user.is_some_and(|user| !(user.allows)(seen))
+    }
+
+    /// Whether its session token says that it has ended: `until-SECONDS…`, since the Unix epoch.
+    fn expired(seen: &Seen) -> bool {
+        let token = seen.headers.get("x-amz-security-token").and_then(|it| it.to_str().ok());
+        let until = token.and_then(|token| token.strip_prefix("until-"));
+        let until = until.and_then(|until| until.split('-').next()?.parse::<f64>().ok());
+        until.is_some_and(|until| until < SystemClock.now().wall.as_secs_f64())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, User>> {
+        self.0.lock().expect("no step under the lock panics")
+    }
+}
+
+#[async_trait::async_trait]
+impl S3Auth for Users {
+    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
+        match self.lock().get(access_key) {
+            Some(user) => Ok(SecretKey::from(user.secret.clone())),
+            None => Err(s3_error!(InvalidAccessKeyId, "there is no such access key")),
+        }
+    }
+}

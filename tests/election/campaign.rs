@@ -1,0 +1,471 @@
+//! Campaigns: who is elected, after how long, through which faults, and when a campaign gives up.
+
+use futures::StreamExt as _;
+use serde_json::json;
+use tenure::{CampaignEvent, Depose, ErrorKind, Layout, LeadershipEvent, Loss};
+use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::time::{millis, secs, timed, wait, within};
+use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, elected, held, key, name, ready};
+
+#[tokio::test(start_paused = true)]
+async fn elects_renews_resigns_and_elects_the_next() {
+    let world = World::new();
+    let a = world.leader("a").await;
+    assert_eq!((a.epoch().get(), a.check().unwrap().get()), (1, 1));
+    let b = world.node("b").build().unwrap();
+    assert_eq!(held(b.try_campaign().await.unwrap()).name(), "a");
+    let mut events = a.events();
+    for _ in 0..5 {
+        assert!(matches!(events.next().await, Some(LeadershipEvent::Renewed { .. })));
+    }
+    a.resign().await.unwrap();
+    let b = elected(b.try_campaign().await.unwrap());
+    assert_eq!((b.epoch().get(), b.candidate()), (2, "b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_leader_is_succeeded_within_its_validity() {
+    for after in [0, 1, 3_400, 9_000] {
+        let world = World::new();
+        let a = world.leader("a").await;
+        let election = world.node("b").build().unwrap();
+        let follow = tokio::spawn(async move { timed(elect(&election)).await });
+        wait(millis(after)).await;
+        drop(a);
+        let (took, b) = follow.await.unwrap();
+        assert_eq!(b.epoch().get(), 2);
+        assert!(took > VALIDITY && took < TAKEOVER + millis(after), "{took:?}");
+        assert_eq!(world.record(1).await["ended"], "lapsed");
+        assert_eq!(world.record(1).await["sealed_by"], "b");
+    }
+}
+
+/// The jitter after the lapse is up to a tenth of the leader's validity.
+#[tokio::test(start_paused = true)]
+async fn regression_polls_shorter_than_the_jitter_do_not_put_off_the_seal() {
+    for _ in 0..10 {
+        let world = World::new();
+        drop(world.leader("a").await);
+        let b = world.node("b").poll_interval(millis(50)).build().unwrap();
+        let (took, b) = timed(elect(&b)).await;
+        assert_eq!(b.epoch().get(), 2);
+        assert!(took < TAKEOVER, "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resigned_epoch_is_succeeded_within_a_poll() {
+    let world = World::new();
+    let a = world.leader("a").await;
+    let b = world.node("b").build().unwrap();
+    let (took, lead) = timed(async { tokio::join!(elect(&b), a.resign()).0 }).await;
+    assert_eq!(lead.epoch().get(), 2);
+    assert!(took < secs(2), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deposed_epoch_is_succeeded_only_when_its_holder_must_have_stopped() {
+    let world = World::new();
+    let way = world.another_way();
+    let a = elect(&world.node_behind(&way, &world.clock, "a").build().unwrap()).await;
+    way.always(Fault::Hang);
+    world.seal(1, "deposed").await;
+    let b = elect(&world.node("b").build().unwrap()).await;
+    assert!(a.check().is_err(), "both lead");
+    assert_eq!(b.epoch().get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_a_renewal_that_was_not_seen_lengthens_the_wait_after_a_deposition() {
+    let world = World::new();
+    let way = world.another_way();
+    let a = elect(&world.node_behind(&way, &world.clock, "a").build().unwrap()).await;
+    let b = world.node("b").poll_interval(VALIDITY).build().unwrap();
+    let follow = tokio::spawn(async move { elect(&b).await });
+    // A renewal at 3.3 s, and b looks again at 10 s only.
+    wait(secs(4)).await;
+    way.always(Fault::Hang);
+    world.seal(1, "deposed").await;
+    let b = follow.await.unwrap();
+    assert!(a.check().is_err(), "both lead");
+    assert_eq!(b.epoch().get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_leader_is_not_held_for_ever_by_single_attempts() {
+    let world = World::new();
+    drop(world.leader("a").await);
+    let b = world.node("b").build().unwrap();
+    for _ in 0..5 {
+        assert_eq!(held(b.try_campaign().await.unwrap()).epoch.get(), 1);
+        wait(secs(2)).await;
+    }
+    wait(millis(100)).await;
+    assert_eq!(elected(b.try_campaign().await.unwrap()).epoch().get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_elections_with_one_name_elect_one_leader() {
+    let world = World::new();
+    let one = world.leader("same").await;
+    let other = world.node("same").build().unwrap();
+    assert_eq!(held(other.try_campaign().await.unwrap()).epoch.get(), 1);
+    let mut follow = Box::pin(other.campaign());
+    assert!(within(VALIDITY * 10, &mut follow).await.is_none());
+    assert!(one.check().is_ok());
+    one.resign().await.unwrap();
+    assert_eq!(follow.await.unwrap().epoch().get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_election_campaigning_twice_has_one_leadership() {
+    let world = World::new();
+    let election = world.node("a").build().unwrap();
+    let one = elect(&election).await;
+    assert!(within(VALIDITY * 5, election.campaign()).await.is_none());
+    assert!(one.check().is_ok());
+    drop(one);
+    assert_eq!(elect(&election).await.epoch().get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_candidates_and_one_leader_at_a_time() {
+    let world = World::new();
+    let leading = std::sync::Arc::new(std::sync::Mutex::new((0u64, 0u32)));
+    let tasks: Vec<_> = (0..12)
+        .map(|i| {
+            let election = world.node(&format!("c{i}")).build().unwrap();
+            let leading = leading.clone();
+            tokio::spawn(async move {
+                let lead = elect(&election).await;
+                {
+                    let mut leading = leading.lock().unwrap();
+                    assert!(lead.epoch().get() > leading.0, "epochs grow");
+                    assert_eq!(leading.1, 0, "nobody else leads");
+                    *leading = (lead.epoch().get(), 1);
+                }
+                wait(secs(1)).await;
+                leading.lock().unwrap().1 = 0;
+                if i % 3 != 0 {
+                    lead.resign().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_failing_request_of_a_campaign_is_waited_out_and_told() {
+    for call in [Call::List, Call::Get, Call::Create, Call::Replace] {
+        for fault in [
+            Fault::FailBefore,
+            Fault::FailAfter,
+            Fault::Conflict,
+            Fault::Hang,
+            Fault::HangAfter,
+            Fault::NoEtag,
+            Fault::Late(secs(1)),
+        ] {
+            let world = World::new();
+            drop(world.leader("a").await);
+            let election = world.node("b").build().unwrap();
+            let mut events = election.events();
+            world.store.on(call).times(3).fault(fault);
+            let lead = elect(&election).await;
+            assert!(lead.check().is_ok() && lead.epoch().get() >= 2, "{call:?} {fault:?}");
+            assert_eq!(world.epochs().await.last(), Some(&lead.epoch().get()));
+            let told = ready(&mut events).await;
+            let failed = |e: &&CampaignEvent| matches!(e, CampaignEvent::StoreFailed(_));
+            let is_write = matches!(call, Call::Create | Call::Replace);
+            let expected = is_write || !matches!(fault, Fault::NoEtag | Fault::Late(_));
+            let any = told.iter().filter(failed).count() > 0;
+            assert_eq!(any, expected, "{call:?} {fault:?}: {told:?}");
+            assert!(matches!(told.last(), Some(CampaignEvent::Elected(e)) if *e == lead.epoch()));
+            wait(VALIDITY * 2).await;
+            assert!(lead.check().is_ok(), "{call:?} {fault:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_own_create_is_recognised_behind_its_refusal() {
+    let world = World::new();
+    // The first create takes effect unheard; the second is refused by the first.
+    world.store.on(Call::Create).fault(Fault::FailAfter);
+    let lead = world.leader("a").await;
+    assert_eq!(lead.epoch().get(), 1);
+    assert!(lead.remaining() < VALIDITY, "the lease counts from the first attempt");
+    wait(VALIDITY * 3).await;
+    assert!(lead.check().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_of_hours_is_waited_out() {
+    let world = World::new();
+    let election = world.node("a").build().unwrap();
+    world.store.always(Fault::FailBefore);
+    let mut campaign = Box::pin(election.campaign());
+    assert!(within(secs(3 * 3_600), &mut campaign).await.is_none());
+    let asked = world.store.take_calls().len();
+    // At least half a poll interval apart, once it has backed off.
+    assert!((6_000..14_000).contains(&asked), "{asked} requests");
+    world.store.heal();
+    let (took, lead) = timed(campaign).await;
+    assert_eq!(lead.unwrap().epoch().get(), 1);
+    assert!(took < secs(2), "{took:?}");
+}
+
+/// The confirming LIST stays away until the lease is over, so the epoch is given up.
+#[tokio::test(start_paused = true)]
+async fn regression_a_campaign_goes_on_after_a_grant_without_a_lease() {
+    for fault in [Fault::FailBefore, Fault::Hang, Fault::Slow(millis(1_900))] {
+        let world = World::new();
+        world.store.on(Call::List).skip(1).times(8).fault(fault);
+        let election = world.node("a").build().unwrap();
+        let lead = within(VALIDITY * 5, election.campaign()).await.expect("it goes on").unwrap();
+        assert!(lead.check().is_ok());
+        assert!(lead.remaining() >= VALIDITY / 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_is_reported_with_a_third_of_the_lease_left() {
+    let world = World::new();
+    // The create lands at once and is heard of only seven seconds later.
+    world.store.on(Call::List).skip(1).times(3).fault(Fault::Hang);
+    let lead = world.leader("a").await;
+    assert!(lead.remaining() >= VALIDITY / 3, "{:?}", lead.remaining());
+    let calls = world.store.take_calls();
+    let renewals = calls.iter().filter(|call| **call == Call::Replace).count();
+    assert_eq!((lead.epoch().get(), renewals), (1, 1), "renewed, not given up: {calls:?}");
+    let suspended = world.node("b").build().unwrap();
+    lead.resign().await.unwrap();
+    world.store.on(Call::List).skip(1).fault(Fault::Slow(millis(1_500)));
+    let clock = world.clock.clone();
+    let (lead, ()) = tokio::join!(elect(&suspended), async {
+        wait(millis(1_000)).await;
+        clock.suspend(millis(7_000));
+    });
+    assert!(lead.remaining() >= VALIDITY / 3, "{:?}", lead.remaining());
+}
+
+/// Suspended before its confirmation, it has less than a third of the lease left, and no renewal
+/// works.
+#[tokio::test(start_paused = true)]
+async fn before_a_grant_is_reported_no_pause_is_longer_than_a_tenth_of_the_lease() {
+    let world = World::new();
+    for _ in 0..10 {
+        world.store.on(Call::List).skip(1).fault(Fault::FailBefore);
+        world.store.on(Call::Replace).always().fault(Fault::FailBefore);
+        let election = world.node("a").build().unwrap();
+        let (lead, ()) = tokio::join!(elect(&election), async {
+            wait(millis(50)).await;
+            world.clock.suspend(millis(6_750));
+            wait(millis(200)).await;
+            let mut pause = millis(0);
+            for _ in 0..140 {
+                wait(millis(20)).await;
+                let renews = world.store.take_calls().contains(&Call::Replace);
+                pause = if renews { millis(0) } else { pause + millis(20) };
+                assert!(pause <= VALIDITY / 10, "{pause:?}");
+            }
+            world.store.heal();
+        });
+        lead.resign().await.unwrap();
+    }
+}
+
+/// Its lease has too little left, and the renewal finds the epoch sealed by an operator.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_is_deposed_before_it_is_reported_is_none() {
+    let world = World::new();
+    let way = world.another_way();
+    way.on(Call::List).skip(1).times(3).fault(Fault::Hang);
+    let election = world.node_behind(&way, &world.clock, "a").build().unwrap();
+    let campaign = tokio::spawn(async move { elect(&election).await });
+    wait(secs(3)).await;
+    let operator = world.node("operator").build().unwrap();
+    operator.depose(Depose::default().force(true)).await.unwrap();
+    let (took, lead) = timed(campaign).await;
+    assert_eq!(lead.unwrap().epoch().get(), 2);
+    assert_eq!(world.record(1).await["sealed_by"], "operator");
+    assert!(took < secs(5), "it waits for the end of a lease that is lost: {took:?}");
+}
+
+/// While the confirmation is on its way, another call of the same election sees a greater epoch,
+/// made by a peer that does not seal.
+#[tokio::test(start_paused = true)]
+async fn a_grant_below_what_the_election_has_seen_is_not_reported() {
+    let world = World::new();
+    let election = world.node("a").build().unwrap();
+    // Listed before the peer's epoch was there, answered after.
+    world.store.on(Call::List).skip(1).fault(Fault::AnswerLate(secs(1)));
+    let campaign = {
+        let election = election.clone();
+        tokio::spawn(async move { elect(&election).await })
+    };
+    wait(millis(500)).await;
+    world.put("lock-0000000002.json", r#"{"expired":false,"validity_ms":10000}"#).await;
+    assert_eq!(election.leader().await.unwrap().unwrap().epoch.get(), 2);
+    assert_eq!(campaign.await.unwrap().epoch().get(), 3, "once the peer's epoch has lapsed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_new_leader_that_is_followed_is_told() {
+    for layout in [Layout::EpochFiles, Layout::SingleObject] {
+        let world = World::new();
+        let election = world.node("a").layout(layout).poll_interval(secs(5)).build().unwrap();
+        let mut events = election.events();
+        let first = elect(&world.node("b").layout(layout).build().unwrap()).await;
+        let follow = tokio::spawn(async move { elect(&election).await });
+        wait(secs(1)).await;
+        first.resign().await.unwrap();
+        let second = elect(&world.node("c").layout(layout).build().unwrap()).await;
+        wait(secs(12)).await;
+        follow.abort();
+        let followed = |event: CampaignEvent| match event {
+            CampaignEvent::Following(leader) => {
+                Some((leader.epoch.get(), leader.name().to_owned()))
+            }
+            _ => None,
+        };
+        let told: Vec<_> = ready(&mut events).await.into_iter().filter_map(followed).collect();
+        assert_eq!(told, [(1, "b".to_owned()), (2, "c".to_owned())], "{layout:?}");
+        drop(second);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waiting_does_not_mend_ends_a_campaign() {
+    for (fault, kind) in [
+        (Fault::Denied, ErrorKind::AccessDenied),
+        (Fault::NoSuchStore, ErrorKind::NoSuchStore),
+        (Fault::Unsupported, ErrorKind::UnsafeStore),
+        (Fault::Reverse, ErrorKind::UnsafeStore),
+    ] {
+        for call in [Call::List, Call::Get, Call::Create] {
+            let world = World::new();
+            world.leader("a").await.resign().await.unwrap();
+            world.leader("b").await.resign().await.unwrap();
+            world.store.on(call).always().fault(fault);
+            if fault == Fault::Reverse && call != Call::List {
+                continue;
+            }
+            let election = world.node("c").build().unwrap();
+            for _ in 0..2 {
+                let result = within(secs(60), election.campaign()).await.expect("no waiting");
+                assert_eq!(result.unwrap_err().kind(), kind, "{fault:?} {call:?}");
+                let error = election.try_campaign().await.unwrap_err();
+                assert_eq!(error.kind(), kind, "{fault:?} {call:?}: {error}");
+            }
+            world.store.heal();
+            drop(elect(&election).await);
+        }
+    }
+}
+
+/// Without a permission to list, S3 answers 403 for a missing key.
+#[tokio::test(start_paused = true)]
+async fn a_denied_read_of_an_epoch_that_was_superseded_is_no_error() {
+    let world = World::new();
+    world.leader("a").await.resign().await.unwrap();
+    let election = world.node("b").build().unwrap();
+    let follower = world.node("c").build().unwrap();
+    let a = elect(&election).await;
+    held(follower.try_campaign().await.unwrap());
+    a.resign().await.unwrap();
+    elect(&world.node("d").build().unwrap()).await.resign().await.unwrap();
+    world.delete(&name(2)).await;
+    world.store.on(Call::Get).key("lock-0000000002").always().fault(Fault::Denied);
+    assert_eq!(elected(follower.try_campaign().await.unwrap()).epoch().get(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_newest_epoch_is_an_error_and_never_a_new_first_epoch() {
+    let world = World::new();
+    let a = world.leader("a").await;
+    let b = world.node("b").build().unwrap();
+    held(b.try_campaign().await.unwrap());
+    world.delete(&name(1)).await;
+    let error = within(secs(60), b.campaign()).await.expect("no waiting").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NewestDeleted);
+    let text = error.to_string();
+    assert!(text.contains(&key(1)), "{text}");
+    assert!(text.contains("was the newest epoch object and is gone"), "{text}");
+    assert_eq!(b.leader().await.unwrap_err().kind(), ErrorKind::NewestDeleted);
+    assert!(matches!(a.lost().await, Loss::Vanished));
+    assert!(world.epochs().await.is_empty());
+    // Somebody restores it.
+    world.put(&name(1), json!({ "expired": true, "ended": "resigned" }).to_string()).await;
+    assert_eq!(elect(&b).await.epoch().get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_sees_the_newest_deleted_under_its_eyes() {
+    let world = World::new();
+    let _a = world.leader("a").await;
+    let b = world.node("b").build().unwrap();
+    let follow = tokio::spawn(async move { b.campaign().await });
+    wait(secs(3)).await;
+    world.delete(&name(1)).await;
+    let error = within(secs(10), follow).await.expect("no waiting").unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NewestDeleted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_candidate_does_not_revive_a_compacted_epoch() {
+    let world = World::new();
+    world.leader("a").await.resign().await.unwrap();
+    let b = world.node("b").build().unwrap();
+    // Its create of epoch 2 is on the way for a second; epochs 2 to 4 come and go, 2 is compacted.
+    world.store.on(Call::Create).fault(Fault::Slow(secs(1)));
+    let campaign = tokio::spawn(async move { elect(&b).await });
+    wait(millis(500)).await;
+    for _ in 2..=4 {
+        world.leader("c").await.resign().await.unwrap();
+    }
+    world.delete(&name(1)).await;
+    world.delete(&name(2)).await;
+    let lead = campaign.await.unwrap();
+    assert_eq!(lead.epoch().get(), 5);
+    assert_eq!(world.record(2).await["expired"], true, "it sealed what it had made");
+}
+
+/// The jitter before the seal is a tenth of the leader's validity, whatever the interval of the
+/// polls: frequent ones must not put the seal off again and again.
+#[tokio::test(start_paused = true)]
+async fn regression_frequent_polls_do_not_put_off_the_seal() {
+    for seed in 0..10 {
+        let world = World::new();
+        let long = world.node("a").validity(secs(100)).build().unwrap();
+        for _ in 0..seed {
+            drop(world.node("skips a seed"));
+        }
+        drop(elect(&long).await);
+        let election = world.node("b").poll_interval(millis(100)).build().unwrap();
+        let (took, lead) = timed(within(secs(300), election.campaign())).await;
+        assert_eq!(lead.expect("elected").unwrap().epoch().get(), 2);
+        assert!(took >= secs(101) && took < secs(112), "{took:?}");
+    }
+}
+
+/// A store that refuses every seal for no reason does not make a candidate spin.
+#[tokio::test(start_paused = true)]
+async fn regression_a_store_that_refuses_every_seal_is_not_hammered() {
+    for unique in [false, true] {
+        let world = World::new();
+        drop(world.leader("a").await);
+        world.store.on(Call::Replace).always().fault(Fault::Refuse);
+        let election = world.node("a").name_is_unique(unique).build().unwrap();
+        let campaign = within(secs(60), election.campaign());
+        assert!(within(secs(70), campaign).await.expect("no spinning").is_none());
+        let asked = world.store.take_calls().len();
+        // A pause before each, though not a growing one.
+        assert!(asked < 2_000, "{asked} requests in a minute");
+        world.store.heal();
+        assert_eq!(elect(&election).await.epoch().get(), 2);
+    }
+}

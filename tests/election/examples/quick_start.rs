@@ -1,0 +1,92 @@
+//! The program of the quick start, through a store that does not answer for most of a validity.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tenure::{Clock as _, SystemClock};
+
+use super::{PATIENCE, built};
+use tenure_testkit::s3_server::{Fault, Op, S3Server, Seen};
+
+/// Where the example differs from the page: the page's words first.
+const DIFFERENCES: &[(&str, &str)] = &[
+    (r#".name("worker-7")"#, r#".name("worker-7").validity(std::time::Duration::from_secs(8))"#),
+    (
+        r#"{ todo!("from where the log's last entry ends") }"#,
+        r#"{ tokio::time::sleep(std::time::Duration::from_millis(50)).await; b"a batch".to_vec() }"#,
+    ),
+];
+
+/// Killed when dropped.
+struct Program(Child);
+
+impl Program {
+    /// Waits until this holds; the program must not end before.
+    fn until(&mut self, what: &str, mut holds: impl FnMut() -> bool) {
+        let end = SystemClock.now().boot + PATIENCE;
+        while !holds() {
+            let ended = self.0.try_wait().expect("a child can be asked");
+            assert!(ended.is_none(), "it ended ({ended:?}) while waiting until {what}");
+            assert!(SystemClock.now().boot < end, "not within {PATIENCE:?}: {what}");
+            pause();
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "between two looks at a child")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(20));
+}
+
+#[test]
+fn it_is_the_program_of_the_page() {
+    let read = |path: &str| {
+        std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    };
+    let page = read("docs/quick-start.md");
+    let (_, block) = page.split_once("```rust,no_run\n").expect("the page has a program");
+    let (block, _) = block.split_once("```").expect("which ends");
+    let mut expected = block.to_owned();
+    for (here, there) in DIFFERENCES {
+        assert!(expected.contains(here), "the page has no {here}");
+        expected = expected.replace(here, there);
+    }
+    let example = read("examples/quick_start.rs");
+    let program = &example[example.find("use std::sync::Arc;").expect("its first line")..];
+    // The example is laid out by rustfmt.
+    let words = |text: &str| text.split_whitespace().collect::<String>();
+    assert_eq!(words(program), words(&expected), "change examples/quick_start.rs, too");
+}
+
+/// The work returned well once it was cancelled, so the program took itself for done and exited
+/// with 0.
+#[test]
+fn regression_it_campaigns_again_after_a_hiccup_of_the_store() {
+    let server = S3Server::start_blocking();
+    server.create_bucket("my-bucket");
+    let written = |part: &str| {
+        let put = |seen: &Seen| seen.op == Op::Put && seen.key.contains(part);
+        server.requests().iter().filter(|seen| put(seen)).count()
+    };
+    let mut command = Command::new(built("quick_start"));
+    let child = command.envs(server.env()).stdin(Stdio::null()).spawn().expect("it starts");
+    let mut program = Program(child);
+    program.until("it appends to the log", || written("orders/log/") > 3);
+    // From here on no renewal is answered. By the third request the lease is at risk: each waits
+    // for its timeout, a fifth of the validity, and the first comes after a third of it.
+    server.fault(Fault::Hold).on(Op::Put).key_contains("orders/leader/lock-0000000001");
+    let held = || server.faults_met().get("Hold").copied().unwrap_or_default();
+    program.until("three requests hang", || held() >= 3);
+    server.clear_faults();
+    program.until("it is elected again", || written("orders/leader/lock-0000000002") > 0);
+    let appended = written("orders/log/");
+    program.until("it goes on with the log", || written("orders/log/") > appended + 3);
+}

@@ -1,0 +1,93 @@
+//! What a health check asks the library: does the lease run, and does the store answer?
+
+use tenure::Loss;
+use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::time::{millis, secs, wait};
+use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect};
+
+#[tokio::test(start_paused = true)]
+async fn a_view_of_the_lease_sees_renewals_and_the_end() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    let lease = lead.lease();
+    assert_eq!((lease.epoch(), lease.candidate()), (lead.epoch(), "a"));
+    assert_eq!(lease.check().unwrap(), lead.epoch());
+    let first = lease.end();
+    wait(secs(5)).await;
+    assert!(lease.end().boot > first.boot, "it was renewed");
+    assert_eq!((lease.end(), lease.remaining()), (lead.lease_end(), lead.remaining()));
+    lead.resign().await.unwrap();
+    assert!(matches!(lease.check(), Err(Loss::Resigned)));
+    assert!(lease.remaining().is_zero());
+}
+
+/// At its end, with nobody who looks: the driver's timers stand still while the machine sleeps.
+#[tokio::test(start_paused = true)]
+async fn a_view_of_the_lease_ends_with_it_on_either_clock() {
+    let world = World::new();
+    for suspended in [true, false] {
+        let lead = world.leader("a").await;
+        let lease = lead.lease();
+        match suspended {
+            true => world.clock.suspend(VALIDITY),
+            false => world.clock.set_wall_by(VALIDITY.as_millis() as i64),
+        }
+        assert!(lease.check().is_err() && lease.remaining().is_zero());
+        world.clock.set_wall_by(-(VALIDITY.as_millis() as i64));
+        assert!(lease.check().is_err(), "a clock set back revives nothing");
+        wait(TAKEOVER).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_view_of_the_lease_does_not_keep_the_leadership() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    let lease = lead.lease();
+    drop(lead);
+    wait(millis(1)).await;
+    assert!(matches!(lease.check(), Err(Loss::Resigned)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_knows_how_long_ago_the_store_answered() {
+    let world = World::new();
+    let election = world.node("a").build().unwrap();
+    assert_eq!(election.since_last_answer(), None);
+    let lead = elect(&election).await;
+    wait(secs(1)).await;
+    assert_eq!(election.since_last_answer(), Some(secs(1)));
+    wait(secs(3)).await;
+    let since = election.since_last_answer().unwrap();
+    assert!(since < secs(1), "{since:?} after a renewal");
+    for fault in [Fault::FailBefore, Fault::Conflict, Fault::Hang] {
+        world.store.on(Call::Replace).always().fault(fault);
+        wait(secs(4)).await;
+        let since = election.since_last_answer().unwrap();
+        assert!(since >= secs(3), "{since:?} with {fault:?}");
+        world.store.heal();
+        wait(secs(4)).await;
+        assert!(lead.check().is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_knows_how_long_ago_the_store_answered() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    let election = world.node("b").build().unwrap();
+    let following = tokio::spawn({
+        let election = election.clone();
+        async move { election.campaign().await }
+    });
+    for _ in 0..20 {
+        wait(millis(333)).await;
+        let since = election.since_last_answer().unwrap();
+        assert!(since <= secs(2), "a poll comes every 1.7 s, not after {since:?}");
+    }
+    world.store.always(Fault::FailBefore);
+    wait(secs(5)).await;
+    assert!(election.since_last_answer().unwrap() >= secs(5));
+    following.abort();
+    drop(lead);
+}

@@ -1,0 +1,252 @@
+//! Renewals that are given up for others once half of the lease is gone: how many requests that
+//! takes, and that it never loses a lease which patience would have kept.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt as _;
+use tenure::store::{
+    DeleteOutcome, ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError,
+};
+use tenure::{Election, ElectionBuilder, Layout, Leadership, LeadershipEvent, Loss};
+use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+use tenure_testkit::time::{TestClock, millis, process, wait};
+use tenure_testkit::world::{VALIDITY, elect};
+use tokio::time::Instant;
+
+/// At this validity and the defaults that follow from it a leader gives up at most four requests
+/// until its lease is extended: after 50, 100, 200 and 400 ms, as half of the lease less two
+/// timeouts is 1 s.
+const GIVEN_UP: usize = 4;
+
+/// Answers each kind of request after a time of its own. What was sent takes effect halfway, also
+/// if the caller has given it up.
+#[derive(Debug, Clone)]
+struct SlowStore {
+    inner: MemoryStore,
+    times: Arc<Mutex<Times>>,
+}
+
+/// How long a request takes that is sent so many milliseconds after the change.
+#[derive(Debug, Clone)]
+struct Times {
+    changed: Instant,
+    put: Phases,
+    /// Of a LIST as well.
+    get: Phases,
+}
+
+/// From when on requests take how long, in milliseconds; ascending.
+type Phases = Vec<(u64, u64)>;
+
+#[allow(clippy::disallowed_methods, reason = "paused time")]
+impl Times {
+    fn new(put: Phases, get: Phases) -> Times {
+        Times { changed: Instant::now(), put, get }
+    }
+
+    fn of(&self, phases: &Phases) -> Duration {
+        let now = self.changed.elapsed().as_millis();
+        let phase = phases.iter().rev().find(|(from, _)| u128::from(*from) <= now);
+        millis(phase.expect("one begins at once").1)
+    }
+}
+
+impl SlowStore {
+    fn fast(clock: &TestClock) -> SlowStore {
+        let times = Times::new(vec![(0, 10)], vec![(0, 10)]);
+        SlowStore {
+            inner: MemoryStore::with_clock(Arc::new(clock.clone())),
+            times: Arc::new(Mutex::new(times)),
+        }
+    }
+
+    async fn takes<T: Send + 'static>(
+        latency: Duration,
+        call: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        let call = tokio::spawn(async move {
+            wait(latency / 2).await;
+            let answer = call.await;
+            wait(latency / 2).await;
+            answer
+        });
+        call.await.expect("no panic")
+    }
+
+    fn put(&self) -> Duration {
+        let times = self.times.lock().unwrap();
+        times.of(&times.put)
+    }
+
+    fn get(&self) -> Duration {
+        let times = self.times.lock().unwrap();
+        times.of(&times.get)
+    }
+}
+
+#[async_trait]
+impl Store for SlowStore {
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+        let inner = self.inner.clone();
+        let (prefix, after) = (prefix.to_owned(), after.to_owned());
+        let call = async move { inner.list(&prefix, &after, limit).await };
+        SlowStore::takes(SlowStore::get(self), call).await
+    }
+
+    async fn get(
+        &self,
+        key: &str,
+        unless: Option<ETag>,
+        max_len: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        let (inner, key) = (self.inner.clone(), key.to_owned());
+        let call = async move { inner.get(&key, unless, max_len).await };
+        SlowStore::takes(SlowStore::get(self), call).await
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        self.inner.create(key, body).await
+    }
+
+    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
+        let (inner, key) = (self.inner.clone(), key.to_owned());
+        let call = async move { inner.replace(&key, body, etag).await };
+        SlowStore::takes(SlowStore::put(self), call).await
+    }
+
+    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+        self.inner.delete(keys).await
+    }
+
+    fn describe(&self) -> String {
+        "a slow store".to_owned()
+    }
+}
+
+/// A leader that has renewed so often on a fast store, whose requests take these times from now on.
+async fn leader_of_a_fast_store(
+    layout: Layout,
+    renewals: usize,
+    (put, get): (u64, u64),
+) -> (Leadership, FaultStore) {
+    let clock = TestClock::new();
+    let slow = SlowStore::fast(&clock);
+    let store = FaultStore::new(Arc::new(slow.clone()));
+    let election = candidate(Arc::new(store.clone()), &clock).layout(layout);
+    let lead = elect(&election.build().unwrap()).await;
+    store.take_calls();
+    let mut renewed = 0;
+    while renewed < renewals {
+        wait(millis(100)).await;
+        renewed += store.take_calls().iter().filter(|call| **call == Call::Replace).count();
+    }
+    wait(millis(100)).await;
+    *slow.times.lock().unwrap() = Times::new(vec![(0, put)], vec![(0, get)]);
+    (lead, store)
+}
+
+fn candidate(store: Arc<dyn Store>, clock: &TestClock) -> ElectionBuilder {
+    Election::builder(store, "app")
+        .name("a")
+        .validity(VALIDITY)
+        .check_store(false)
+        .process(process(clock, 1))
+}
+
+/// What is sent from now on until the lease is extended.
+async fn until_renewed(lead: &Leadership, store: &FaultStore) -> Result<Vec<Call>, Loss> {
+    let mut events = lead.events();
+    loop {
+        match events.next().await {
+            Some(LeadershipEvent::Renewed { .. }) => return Ok(store.take_calls()),
+            Some(LeadershipEvent::Lost(loss)) => return Err(loss),
+            _ => {}
+        }
+    }
+}
+
+/// With less than half of the lease left every attempt was given up after 50 ms, and every refusal
+/// made the leader as impatient as before: 77 PUT and 76 GET did not keep a lease that 4 PUT keep.
+#[tokio::test(start_paused = true)]
+async fn regression_a_store_that_became_slow_keeps_its_leader() {
+    // Before it knows how long a GET takes, and after: it sends one in three renewals.
+    for (renewals, most) in [(30, 3 + GIVEN_UP), (90, 3 + 2 * GIVEN_UP)] {
+        for layout in [Layout::EpochFiles, Layout::SingleObject] {
+            for (put, get) in [(10, 60), (80, 200), (500, 300), (900, 900), (1_900, 1_900)] {
+                let what = format!("{layout:?}, {renewals} renewals, {put}/{get} ms");
+                let (lead, store) = leader_of_a_fast_store(layout, renewals, (put, get)).await;
+                store.on(Call::Replace).fault(Fault::HangAfter);
+                let sent = until_renewed(&lead, &store).await;
+                let sent = sent.unwrap_or_else(|loss| panic!("{what}: {loss}"));
+                // The one that is never answered, and in place of each that is given up a renewal
+                // and its read-back.
+                assert!(sent.len() <= most, "{what}: {sent:?}");
+                wait(VALIDITY * 3).await;
+                assert!(lead.check().is_ok(), "{what}");
+                let later = store.take_calls().len();
+                assert!(later <= 3 * (3 + 1) + most, "{what}: {later}");
+            }
+        }
+    }
+}
+
+/// What hedging is for: one request in two hangs, and the leader does not wait for the timeout.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_hangs_costs_little_once_half_of_the_lease_is_gone() {
+    let (lead, store) = leader_of_a_fast_store(Layout::EpochFiles, 90, (10, 10)).await;
+    store.on(Call::Replace).fault(Fault::HangAfter);
+    store.on(Call::Replace).skip(1).fault(Fault::HangAfter);
+    store.on(Call::Get).fault(Fault::Hang);
+    let sent = until_renewed(&lead, &store).await.unwrap();
+    // Three hang, a PUT and a GET after it are refused and answered.
+    assert!(sent.len() <= 6, "{sent:?}");
+    // The timeout alone leaves less.
+    assert!(lead.remaining() > VALIDITY / 2, "{:?}", lead.remaining());
+}
+
+/// Whether a leader that got used to a fast store is kept once its requests take these times.
+async fn is_kept(hedged: bool, verify: bool, put: &Phases, get: &Phases) -> bool {
+    let clock = TestClock::new();
+    let store = SlowStore::fast(&clock);
+    let election = candidate(Arc::new(store.clone()), &clock)
+        .hedged_renewals(hedged)
+        .verify_renewals(verify)
+        .build();
+    let lead = elect(&election.unwrap()).await;
+    wait(VALIDITY * 40).await;
+    *store.times.lock().unwrap() = Times::new(put.clone(), get.clone());
+    wait(VALIDITY * 3).await;
+    lead.check().is_ok()
+}
+
+/// With `verify_renewals` the LIST after a read-back was forgotten: a lease was lost on a store
+/// that answered everything within the timeout.
+#[tokio::test(start_paused = true)]
+async fn regression_hedging_loses_no_lease_on_a_store_that_answers_in_time() {
+    let (put, get) = (vec![(0, 1_203)], vec![(0, 1_773)]);
+    assert!(is_kept(false, true, &put, &get).await);
+    assert!(is_kept(true, true, &put, &get).await);
+    let mut kept = 0;
+    for seed in 0..60 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut phases = || {
+            let later = |rng: &mut fastrand::Rng| (rng.u64(0..15_000), rng.u64(10..=1_950));
+            let mut phases = vec![(0, rng.u64(10..=1_950))];
+            phases.extend((0..rng.usize(0..3)).map(|_| later(&mut rng)));
+            phases.sort_unstable();
+            phases
+        };
+        let (put, get) = (phases(), phases());
+        for verify in [false, true] {
+            if is_kept(false, verify, &put, &get).await {
+                kept += 1;
+                let hedged = is_kept(true, verify, &put, &get).await;
+                assert!(hedged, "seed {seed}, verify {verify}: PUT {put:?}, GET {get:?}");
+            }
+        }
+    }
+    assert!(kept > 80, "{kept} of 120 are kept by the timeout alone");
+}

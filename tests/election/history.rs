@@ -1,0 +1,270 @@
+//! The history that real elections leave: what is read back is what has happened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tenure::history::{End, History, Reader};
+use tenure::{Clock as _, Compactor, ErrorKind, Layout};
+use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::morling::Node;
+use tenure_testkit::time::{TestClock, millis, secs, wait};
+use tenure_testkit::world::{VALIDITY, World, name};
+
+fn reader(world: &World) -> Reader {
+    Reader::new(Arc::new(world.store.clone()), "app").expect("a prefix")
+}
+
+async fn read(world: &World) -> History {
+    reader(world).read().await.expect("a history")
+}
+
+/// The store's clock.
+fn now(world: &World) -> DateTime<Utc> {
+    world.clock.now().time_of_day()
+}
+
+/// Requests take no time here.
+#[track_caller]
+fn near(told: Option<DateTime<Utc>>, truth: DateTime<Utc>) {
+    let told = told.expect("a time");
+    assert!((told - truth).abs() < TimeDelta::milliseconds(50), "{told} is not {truth}");
+}
+
+fn ends(history: &History) -> Vec<(u64, &str, End)> {
+    history.spans.iter().map(|span| (span.epoch.get(), span.name(), span.end)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_happened_is_told() {
+    let world = World::new();
+    let start = now(&world);
+    let a = world.leader("a").await;
+    wait(secs(60)).await;
+    a.resign().await.unwrap();
+    let resigned = now(&world);
+    wait(secs(20)).await;
+    let b = world.leader("b").await;
+    let b_began = now(&world);
+    wait(secs(31)).await;
+    drop(b);
+    let b_died = now(&world);
+    let c = world.leader("c").await;
+    let c_began = now(&world);
+    wait(secs(5)).await;
+    let history = read(&world).await;
+    let expected = [(1, "a", End::Resigned), (2, "b", End::Lapsed), (3, "c", End::Held)];
+    assert_eq!(ends(&history), expected);
+
+    let [first, second, third] = &history.spans[..] else { panic!() };
+    near(first.from.at, start);
+    assert!(first.until.is_exact());
+    near(first.until.at, resigned);
+    near(second.from.at, b_began);
+    // It had renewed not long before it died, and its lease ran on.
+    assert!(second.until.earliest <= Some(b_died) && second.until.latest >= Some(b_died));
+    near(second.until.earliest.map(|sign| sign + VALIDITY), second.until.latest.unwrap());
+    assert!(second.until.latest <= Some(c_began));
+    assert_eq!(second.sealed_by.as_deref(), Some("c"));
+    near(third.from.at, c_began);
+    assert_eq!((third.until.at, third.lapsed), (None, false));
+
+    let gaps = history.gaps();
+    assert_eq!(gaps.iter().map(|gap| gap.after.get()).collect::<Vec<_>>(), [1, 2]);
+    let about = gaps[0].length.about;
+    assert!(about > millis(19_900) && about < millis(20_100), "{about:?}");
+    let (length, truth) = (gaps[1].length, (c_began - b_died).to_std().unwrap());
+    assert!(length.at_least <= truth && truth <= length.at_most, "{length:?}, {truth:?}");
+    drop(c);
+    wait(VALIDITY * 2).await;
+    let history = read(&world).await;
+    assert!(history.spans[2].lapsed);
+    assert_eq!(history.gaps().last().map(|gap| gap.before), Some(None));
+}
+
+/// Each leader's own clock may be anything.
+#[tokio::test(start_paused = true)]
+async fn clocks_that_are_wrong_are_put_right() {
+    let world = World::new();
+    let mut began = Vec::new();
+    for hours in [-5_i64, 7, 0] {
+        let clock = TestClock::new();
+        clock.set_wall_by(hours * 3_600_000);
+        let node = world.node_on(&clock, "x").build().unwrap();
+        let leadership = node.campaign().await.unwrap();
+        began.push(now(&world));
+        wait(secs(40)).await;
+        leadership.resign().await.unwrap();
+        wait(secs(2)).await;
+    }
+    let history = read(&world).await;
+    for (span, began) in history.spans.iter().zip(began) {
+        near(span.from.at, began);
+        let led = span.led(history.now).unwrap();
+        assert!(led > secs(39) && led < secs(41), "{led:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deposition_and_a_seal_without_a_reason_are_told_apart() {
+    let world = World::new();
+    let a = world.leader("a").await;
+    wait(secs(30)).await;
+    world.seal(1, "deposed").await;
+    let deposed = now(&world);
+    drop(a);
+    let _b = world.leader("b").await;
+    let history = read(&world).await;
+    assert_eq!(history.spans[0].end, End::Deposed);
+    near(history.spans[0].until.at, deposed);
+    world.seal(2, "because").await;
+    assert_eq!(read(&world).await.spans[1].end, End::Sealed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_campaign_that_was_overtaken_leaves_an_epoch_that_was_given_up() {
+    let world = World::new();
+    world.leader("a").await.resign().await.unwrap();
+    // Between its create and its confirmation somebody else goes ahead by two.
+    world.store.on(Call::List).skip(1).fault(Fault::Slow(secs(1)));
+    let node = world.node("slow").build().unwrap();
+    let campaign = tokio::spawn(async move { node.campaign().await.map(|l| l.epoch()) });
+    wait(millis(500)).await;
+    assert_eq!(world.epochs().await, [1, 2]);
+    let body = r#"{"expired":true,"ended":"resigned","nonce":"0123456789abcdef0123456789abcdef",
+        "candidate":"fast","sealed_by":"fast","heartbeat":3,"validity_ms":10000}"#;
+    world.create(&name(3), body).await;
+    let epoch = campaign.await.unwrap().unwrap();
+    assert_eq!(epoch.get(), 4);
+    let history = read(&world).await;
+    let expected = [
+        (1, "a", End::Resigned),
+        (2, "slow", End::GivenUp),
+        (3, "fast", End::Resigned),
+        (4, "slow", End::Held),
+    ];
+    assert_eq!(ends(&history), expected);
+    assert_eq!(history.gaps().iter().filter(|gap| gap.after.get() == 2).count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_compactor_has_deleted_is_a_hole_at_the_begin() {
+    let world = World::new();
+    for _ in 0..12 {
+        let leadership = world.leader("a").await;
+        wait(secs(5)).await;
+        leadership.resign().await.unwrap();
+    }
+    let store = Arc::new(world.store.clone());
+    let compactor = Compactor::builder(store, "app").keep_epochs(4).min_age(Duration::ZERO);
+    compactor.build().unwrap().run_once().await.unwrap();
+    let history = read(&world).await;
+    let holes: Vec<_> = history.holes.iter().map(|h| (h.first.get(), h.last.get())).collect();
+    assert_eq!((holes, history.spans.len()), (vec![(1, 8)], 4));
+    assert_eq!(history.totals().unknown.at_most, Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_of_the_post_and_bad_bytes_are_shown() {
+    let world = World::new();
+    let store = Arc::clone(world.store.inner());
+    let node =
+        Node { store, prefix: "app/", validity: VALIDITY, clock: Arc::new(world.clock.clone()) };
+    node.try_lock().await.expect("it is the first");
+    let a = world.leader("a").await;
+    a.resign().await.unwrap();
+    for (epoch, body) in [(3, "{}"), (4, ""), (5, "\u{1}"), (6, r#"{"format":7,"expired":true}"#)] {
+        world.put(&name(epoch), body).await;
+    }
+    world.put(&name(7), vec![b'x'; 100_000]).await;
+    let history = read(&world).await;
+    let told = ends(&history);
+    assert_eq!(told[1], (2, "a", End::Resigned));
+    assert!(told[2..].iter().all(|(_, name, end)| (*name, *end) == ("-", End::Unreadable)));
+    assert!(matches!(told[0], (1, "-", End::Lapsed | End::Sealed)), "{told:?}");
+    let why = |epoch: usize| history.spans[epoch - 1].unreadable.clone().unwrap();
+    assert_eq!(why(4), "its body is empty");
+    assert!(why(6).contains("format 7") && why(7).contains("100000 bytes"));
+    assert!(history.spans[6].written_at.is_some(), "the listing tells it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_costs_a_list_a_page_and_a_get_an_epoch() {
+    let world = World::new();
+    for epoch in 1..=2_500 {
+        let body = r#"{"expired":true,"ended":"resigned"}"#;
+        world.put(&name(epoch), body).await;
+        if epoch % 100 == 0 {
+            wait(secs(60)).await;
+        }
+    }
+    world.store.take_calls();
+    let mut told = Vec::new();
+    let reader = reader(&world).limit(100);
+    let history = reader.read_with(|read, of| told.push((read, of))).await.unwrap();
+    let calls = world.store.take_calls();
+    let count = |call| calls.iter().filter(|each| **each == call).count();
+    assert_eq!((count(Call::List), count(Call::Get), calls.len()), (3, 100, 103));
+    assert_eq!((history.requests, history.left_out), (103, 2_400));
+    assert_eq!(history.spans[0].epoch.get(), 2_401);
+    assert_eq!(told, (1..=100).map(|read| (read, 100)).collect::<Vec<_>>());
+    // The last 200 were written within the last three minutes.
+    let history = reader.clone().limit(5_000).since(secs(150)).read().await.unwrap();
+    assert_eq!((history.spans.len(), history.left_out), (200, 2_300));
+    // The newest is always read.
+    let history = reader.since(secs(1)).read().await.unwrap();
+    assert_eq!((history.spans.len(), history.left_out), (1, 2_499));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_epoch_that_is_compacted_meanwhile_is_a_hole() {
+    let world = World::new();
+    for _ in 0..3 {
+        world.leader("a").await.resign().await.unwrap();
+    }
+    world.store.on(Call::Get).key("lock-0000000002").fault(Fault::Slow(secs(5)));
+    let reader = reader(&world);
+    let read = tokio::spawn(async move { reader.read().await });
+    wait(secs(1)).await;
+    world.delete(&name(2)).await;
+    let history = read.await.unwrap().unwrap();
+    assert_eq!(history.spans.len(), 2);
+    assert_eq!(history.holes.iter().map(|hole| hole.first.get()).collect::<Vec<_>>(), [2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_object_tells_of_one_epoch() {
+    let world = World::new();
+    let single = || reader(&world).layout(Layout::SingleObject);
+    assert_eq!(single().read().await.unwrap().spans, []);
+    let elect = || world.node("a").layout(Layout::SingleObject).build().unwrap();
+    for _ in 0..3 {
+        elect().campaign().await.unwrap().resign().await.unwrap();
+    }
+    world.store.take_calls();
+    let history = single().read().await.unwrap();
+    assert_eq!(world.store.take_calls(), [Call::Get]);
+    assert_eq!(ends(&history), [(3, "a", End::Resigned)]);
+    assert_eq!(
+        history.holes.iter().map(|h| (h.first.get(), h.last.get())).collect::<Vec<_>>(),
+        [(1, 2)]
+    );
+    world.put("lock.json", "{}").await;
+    assert_eq!(single().read().await.unwrap_err().kind(), ErrorKind::CorruptRecord);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_is_an_error_and_hangs_nobody() {
+    let world = World::new();
+    world.leader("a").await.resign().await.unwrap();
+    for call in [Call::List, Call::Get] {
+        world.store.on(call).fault(Fault::FailBefore);
+        assert_eq!(reader(&world).read().await.unwrap_err().kind(), ErrorKind::Unavailable);
+        world.store.on(call).fault(Fault::Hang);
+        assert_eq!(reader(&world).read().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+    assert_eq!(
+        Reader::new(Arc::new(world.store.clone()), "/").unwrap_err().kind(),
+        ErrorKind::InvalidConfig
+    );
+}

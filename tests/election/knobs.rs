@@ -1,0 +1,429 @@
+//! Every setting of an election, by a test that fails when the setting does nothing.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use serde_json::json;
+use tenure::{Depose, ElectionBuilder, ErrorKind, Layout, LeadershipEvent, Loss};
+use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::time::{TestClock, millis, process, secs, timed, wait, within};
+use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, elected, held, ready};
+
+#[tokio::test(start_paused = true)]
+async fn a_unique_name_takes_over_from_its_predecessor_at_once() {
+    let world = World::new();
+    let before = world.leader("a").await;
+    drop(before);
+    let election = world.node("a").name_is_unique(true).build().unwrap();
+    let (took, after) = timed(elect(&election)).await;
+    assert_eq!(after.epoch().get(), 2, "always a new epoch");
+    assert!(took < millis(10), "{took:?}");
+    assert_eq!(world.record(1).await["ended"], "lapsed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_not_said_to_be_unique_takes_nothing_over() {
+    let world = World::new();
+    drop(world.leader("a").await);
+    let election = world.node("a").build().unwrap();
+    assert_eq!(held(election.try_campaign().await.unwrap()).epoch.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unique_name_does_not_touch_the_epochs_of_others() {
+    let world = World::new();
+    let other = world.leader("b").await;
+    let election = world.node("a").name_is_unique(true).build().unwrap();
+    assert_eq!(held(election.try_campaign().await.unwrap()).name(), "b");
+    wait(VALIDITY * 3).await;
+    assert!(other.check().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_first_campaign_takes_over_by_name() {
+    let world = World::new();
+    let other = world.leader("b").await;
+    let election = world.node("a").name_is_unique(true).build().unwrap();
+    held(election.try_campaign().await.unwrap());
+    other.resign().await.unwrap();
+    // Somebody with the same name after all: by now it may be one that came later.
+    let twin = world.leader("a").await;
+    assert_eq!(held(election.try_campaign().await.unwrap()).epoch, twin.epoch());
+    assert!(twin.check().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nonce_of_this_process_is_no_predecessors() {
+    let world = World::new();
+    let process = process(&world.clock, 77);
+    let first = world.node("a").process(process.clone()).build().unwrap();
+    let lead = elect(&first).await;
+    // Another election value of the same process, for which this is the first campaign.
+    let second = world.node("a").process(process).name_is_unique(true).build().unwrap();
+    assert_eq!(held(second.try_campaign().await.unwrap()).epoch.get(), 1);
+    assert!(lead.check().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_takeover_delay_comes_after_a_lapse_and_not_after_a_resignation() {
+    let world = World::new();
+    let delay = secs(25);
+    let election = world.node("b").takeover_delay(delay).build().unwrap();
+    let (took, first) = timed(elect(&election)).await;
+    assert!(took < millis(10), "nobody led before: {took:?}");
+    first.resign().await.unwrap();
+    let (took, second) = timed(elect(&election)).await;
+    assert!(took < millis(10), "resigned: {took:?}");
+    drop(second);
+    let (took, third) = timed(elect(&election)).await;
+    assert_eq!(third.epoch().get(), 3);
+    assert!(took > VALIDITY + delay && took < TAKEOVER + delay, "lapsed: {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_takeover_delay_counts_from_the_first_sight_of_a_peers_seal() {
+    let world = World::new();
+    drop(world.leader("a").await);
+    world.seal(1, "lapsed").await;
+    let election = world.node("b").takeover_delay(secs(25)).build().unwrap();
+    assert_eq!(held(election.try_campaign().await.unwrap()).epoch.get(), 1);
+    wait(secs(24)).await;
+    held(election.try_campaign().await.unwrap());
+    wait(secs(2)).await;
+    assert_eq!(elected(election.try_campaign().await.unwrap()).epoch().get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stores_dates_bury_a_leader_long_dead_beyond_the_margin_only() {
+    let world = World::new();
+    drop(world.leader("a").await);
+    wait(millis(12_000)).await;
+    let plain = world.node("b").build().unwrap();
+    let margin = world.node("c").store_clock_margin(secs(2)).build().unwrap();
+    held(plain.try_campaign().await.unwrap());
+    // Its validity is 10 s, the drift 0.1 s and the margin 2 s.
+    held(margin.try_campaign().await.unwrap());
+    wait(millis(200)).await;
+    let fresh = world.node("d").build().unwrap();
+    held(fresh.try_campaign().await.unwrap());
+    assert_eq!(elected(margin.try_campaign().await.unwrap()).epoch().get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn verified_renewals_list_and_plain_ones_do_not() {
+    let world = World::new();
+    for (verify, expected) in [(false, 0), (true, 1)] {
+        let election = world.node("a").verify_renewals(verify).build().unwrap();
+        let lead = elect(&election).await;
+        let mut events = lead.events();
+        world.store.take_log();
+        assert!(matches!(events.next().await, Some(LeadershipEvent::Renewed { .. })));
+        let calls = world.store.take_calls();
+        assert_eq!(calls.iter().filter(|call| **call == Call::List).count(), expected);
+        lead.resign().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verified_renewal_does_not_count_if_a_greater_epoch_shows() {
+    let world = World::new();
+    let election = world.node("a").verify_renewals(true).build().unwrap();
+    let lead = elect(&election).await;
+    world.put("lock-0000000002.json", r#"{"expired":false}"#).await;
+    let loss = within(secs(4), lead.lost()).await.expect("at the next renewal");
+    assert!(matches!(loss, Loss::Superseded { by } if by.get() == 2), "{loss}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_cannot_be_verified_does_not_extend_the_lease() {
+    let world = World::new();
+    let election = world.node("a").verify_renewals(true).build().unwrap();
+    let lead = elect(&election).await;
+    world.store.on(Call::List).always().fault(Fault::FailBefore);
+    let (took, loss) = timed(lead.lost()).await;
+    assert!(matches!(&loss, Loss::LeaseEnded { last_error: Some(_) }), "{loss}");
+    assert!(took <= VALIDITY, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_request_timeout_bounds_a_store_that_never_answers() {
+    let world = World::new();
+    world.store.always(Fault::Hang);
+    for timeout in [millis(200), millis(900)] {
+        let election = world.node("a").request_timeout(timeout).build().unwrap();
+        let (took, result) = timed(election.leader()).await;
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert!(took >= timeout && took < timeout + millis(50), "{took:?}");
+        let (took, result) = timed(election.try_campaign()).await;
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::Unavailable);
+        // Three requests and the pauses between them.
+        assert!(took >= timeout * 3 && took < timeout * 3 + secs(2), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_outlives_renewals_that_are_never_answered() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    for _ in 0..20 {
+        world.store.on(Call::Replace).fault(Fault::HangAfter);
+        wait(secs(5)).await;
+        assert!(lead.check().is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_drift_lengthens_what_an_observer_waits() {
+    let world = World::new();
+    for (drift, least) in [(0.0, secs(10)), (0.2, secs(12)), (0.5, secs(15))] {
+        let other = world.node("a").build().unwrap();
+        drop(elect(&other).await);
+        let election = world.node("b").clock_drift_max(drift).build().unwrap();
+        let (took, lead) = timed(elect(&election)).await;
+        assert!(took >= least && took < least + secs(2), "{drift}: {took:?}");
+        lead.resign().await.unwrap();
+    }
+}
+
+/// The observer's clock is fast by as much as the drift allows, the leader cut off at any moment.
+#[tokio::test(start_paused = true)]
+async fn within_the_drift_two_never_lead_at_once() {
+    for seed in 0..40 {
+        let world = World::new();
+        let way = world.another_way();
+        let lead = elect(&world.node_behind(&way, &world.clock, "a").build().unwrap()).await;
+        let fast = TestClock::fast(10_000);
+        let election = world.node_on(&fast, "b").build().unwrap();
+        let follow = tokio::spawn(async move { elect(&election).await });
+        wait(millis(5_000 + seed * 137)).await;
+        assert!(lead.check().is_ok());
+        way.on(Call::Replace).always().fault(if seed % 2 == 0 {
+            Fault::Hang
+        } else {
+            Fault::Denied
+        });
+        let next = follow.await.unwrap();
+        assert_eq!(next.epoch().get(), 2);
+        assert!(lead.check().is_err(), "seed {seed}: both lead");
+    }
+}
+
+/// A clock daemon slews a follower's boot clock and a leader's: chrony by up to 83,333 ppm. Both
+/// believed in 46 of 60 elections as long as leases and timers went by that clock alone.
+#[tokio::test(start_paused = true)]
+async fn regression_slewed_clocks_never_make_two_lead() {
+    const CHRONY: i32 = 83_333;
+    for seed in 0..60 {
+        let world = World::new();
+        let way = world.another_way();
+        let (ours, theirs) = match seed % 3 {
+            0 => (0, CHRONY),
+            1 => (-CHRONY, CHRONY),
+            _ => (-CHRONY, 0),
+        };
+        let leader = world.node_behind(&way, &TestClock::slewed(ours), "a");
+        let lead = elect(&leader.validity(secs(30)).build().unwrap()).await;
+        let follower = world.node_on(&TestClock::slewed(theirs), "b");
+        let election = follower.validity(secs(30)).poll_interval(millis(500)).build().unwrap();
+        let follow = tokio::spawn(async move { elect(&election).await });
+        wait(millis(12_000 + seed * 137)).await;
+        assert!(lead.check().is_ok());
+        way.on(Call::Replace).always().fault(Fault::Hang);
+        let next = follow.await.unwrap();
+        assert_eq!(next.epoch().get(), 2);
+        assert!(lead.check().is_err(), "seed {seed}: both lead");
+    }
+}
+
+/// A follower that polls as seldom as it may waits for nearly the whole lease by its boot clock
+/// alone, which is slewed; what it does then must wait for the other clocks.
+#[tokio::test(start_paused = true)]
+async fn what_is_due_by_a_slewed_clock_waits_for_the_others() {
+    const VALIDITY: Duration = Duration::from_secs(30);
+    for seed in 0..40 {
+        for deposed in [false, true] {
+            let world = World::new();
+            let way = world.another_way();
+            let leader = world.node_behind(&way, &TestClock::new(), "a").validity(VALIDITY);
+            let lead = elect(&leader.build().unwrap()).await;
+            let follower = world.node_on(&TestClock::slewed(83_333), "b").validity(VALIDITY);
+            let election = follower.poll_interval(VALIDITY).build().unwrap();
+            let follow = tokio::spawn(async move { elect(&election).await });
+            wait(millis(12_000 + seed * 437)).await;
+            // Cut off, so it believes in its lease to its end.
+            way.always(Fault::Hang);
+            if deposed {
+                let operator = world.node("operator").build().unwrap();
+                operator.depose(Depose::default()).await.unwrap();
+            }
+            assert_eq!(follow.await.unwrap().epoch().get(), 2);
+            assert!(lead.check().is_err(), "seed {seed}, deposed {deposed}: both lead");
+        }
+    }
+}
+
+/// Whichever of its clocks is behind; on a single object, too, where the delay follows the lapse.
+#[tokio::test(start_paused = true)]
+async fn a_lapse_and_a_takeover_delay_are_kept_by_all_clocks() {
+    const CHRONY: i32 = 83_333;
+    for (layout, slewed, delay) in [
+        (Layout::EpochFiles, CHRONY, 100),
+        (Layout::EpochFiles, -CHRONY, 100),
+        (Layout::EpochFiles, -CHRONY, 0),
+        (Layout::SingleObject, CHRONY, 100),
+        (Layout::SingleObject, -CHRONY, 100),
+        (Layout::SingleObject, -CHRONY, 0),
+    ] {
+        let least = (VALIDITY + secs(delay)).div_f64(1.0 + f64::from(slewed.min(0)) / 1e6);
+        for seed in 0..8 {
+            let world = World::new();
+            let build = |builder: ElectionBuilder| builder.layout(layout).build().unwrap();
+            drop(elect(&build(world.node("a"))).await);
+            let follower = process(&TestClock::slewed(slewed), 100 + seed);
+            let follower = world.node("b").process(follower).poll_interval(VALIDITY);
+            let (took, _) = timed(elect(&build(follower.takeover_delay(secs(delay))))).await;
+            assert!(took >= least, "{layout:?}, {slewed} ppm, seed {seed}: {took:?} of {least:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_polls_and_leases_keep_their_intervals() {
+    let world = World::new();
+    let election = world.node("a").validity(secs(20)).renew_interval(secs(2)).build().unwrap();
+    let lead = elect(&election).await;
+    assert_eq!(lead.remaining(), secs(20));
+    let follower = world.node("b").poll_interval(millis(500)).build().unwrap();
+    let task = tokio::spawn(async move { follower.campaign().await });
+    wait(millis(100)).await;
+    world.store.take_log();
+    wait(secs(20)).await;
+    let calls = world.store.take_calls();
+    let count = |wanted| calls.iter().filter(|call| **call == wanted).count();
+    assert!((9..=10).contains(&count(Call::Replace)), "{calls:?}");
+    // 40 polls and one look at the next epoch.
+    assert!((40..=42).contains(&count(Call::Get)), "{calls:?}");
+    task.abort();
+}
+
+/// As the post on Cloud Storage has it, and with its bound.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_backs_off_if_asked_up_to_a_bound() {
+    for (backoff, polls) in [(None, 200..=203), (Some(secs(8)), 7..=12)] {
+        let world = World::new();
+        let lead = world.leader("a").await;
+        let way = world.another_way();
+        let mut follower = world.node_behind(&way, &world.clock, "b").poll_interval(millis(200));
+        if let Some(longest) = backoff {
+            follower = follower.poll_backoff(longest);
+        }
+        let election = follower.build().unwrap();
+        let follow = tokio::spawn(async move { elect(&election).await });
+        wait(millis(100)).await;
+        way.take_log();
+        wait(secs(40)).await;
+        let looks = way.take_calls().iter().filter(|call| **call == Call::Get).count();
+        assert!(polls.contains(&looks), "{backoff:?}: {looks} looks");
+        drop(lead);
+        let (took, next) = timed(follow).await;
+        assert_eq!(next.unwrap().epoch().get(), 2);
+        assert!(took < TAKEOVER + backoff.unwrap_or_default(), "{backoff:?}: {took:?}");
+    }
+}
+
+/// The next leader is looked at as often as the first one was.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_ends_the_back_off() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    let way = world.another_way();
+    let follower = world.node_behind(&way, &world.clock, "c").poll_interval(millis(200));
+    let election = follower.poll_backoff(secs(8)).build().unwrap();
+    let _follow = tokio::spawn(async move { elect(&election).await });
+    wait(secs(30)).await;
+    lead.resign().await.unwrap();
+    let _next = world.leader("b").await;
+    way.take_log();
+    // One interval until it sees her, and then from 200 ms on: 3 looks without the reset.
+    wait(secs(16)).await;
+    let looks = way.take_calls().iter().filter(|call| **call == Call::Get).count();
+    assert!((6..=14).contains(&looks), "{looks}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn data_is_in_the_record_from_the_start() {
+    let world = World::new();
+    let election = world.node("a").data(json!({ "url": "http://a" })).build().unwrap();
+    let lead = elect(&election).await;
+    let leader = election.leader().await.unwrap().unwrap();
+    assert_eq!((leader.epoch, leader.data), (lead.epoch(), json!({ "url": "http://a" })));
+    let kind = world.node("a").data("x".repeat(60_000)).build().unwrap_err().kind();
+    assert_eq!(kind, ErrorKind::InvalidConfig);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_leadership_lapses_or_resigns_as_it_was_told() {
+    for (resign, ended) in [(false, json!(null)), (true, json!("resigned"))] {
+        let world = World::new();
+        let election = world.node("a").resign_on_drop(resign).build().unwrap();
+        let lead = elect(&election).await;
+        let mut events = lead.events();
+        drop(lead);
+        wait(millis(100)).await;
+        assert_eq!(world.record(1).await["ended"], ended);
+        let heartbeat = world.record(1).await["heartbeat"].clone();
+        wait(VALIDITY).await;
+        assert_eq!(world.record(1).await["heartbeat"], heartbeat, "no renewal after the drop");
+        let told = ready(&mut events).await;
+        assert!(matches!(told[..], [LeadershipEvent::Lost(Loss::Resigned)]), "{told:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drop_never_blocks_whatever_the_store_does() {
+    for resign in [false, true] {
+        for fault in [Fault::Hang, Fault::FailBefore, Fault::Denied] {
+            let world = World::new();
+            let election = world.node("a").resign_on_drop(resign).build().unwrap();
+            let lead = elect(&election).await;
+            world.store.always(fault);
+            // In the middle of a renewal that hangs.
+            wait(secs(4)).await;
+            let (took, ()) = timed(async { drop(lead) }).await;
+            assert_eq!(took, Duration::ZERO);
+            wait(VALIDITY).await;
+            world.store.heal();
+            world.store.take_log();
+            wait(VALIDITY).await;
+            assert_eq!(world.store.take_calls(), [], "the driver has stopped");
+            assert_eq!(elect(&world.node("b").build().unwrap()).await.epoch().get(), 2);
+        }
+    }
+}
+
+/// Those who begin to follow at the same moment do not all seal at the same moment, whether the
+/// leader renewed meanwhile or not.
+#[tokio::test(start_paused = true)]
+async fn candidates_that_start_together_do_not_seal_together() {
+    // Polls less frequent than a tenth of the validity, and more frequent.
+    for (poll, renews) in [VALIDITY / 6, VALIDITY / 50].map(|p| [(p, false), (p, true)]).concat() {
+        let world = World::new();
+        let leader = world.leader("a").await;
+        let names: Vec<_> = (0..20).map(|number| format!("b{number}")).collect();
+        let nodes = names.iter().map(|name| world.node(name).poll_interval(poll).build().unwrap());
+        let campaigns: Vec<_> =
+            nodes.map(|election| tokio::spawn(async move { elect(&election).await })).collect();
+        wait(if renews { VALIDITY } else { millis(1) }).await;
+        drop(leader);
+        let (mut all, mut at_once) = (0, 0);
+        for _ in 0..TAKEOVER.as_millis() / 10 {
+            world.store.take_calls();
+            wait(millis(10)).await;
+            let calls = world.store.take_calls();
+            let seals = calls.iter().filter(|call| **call == Call::Replace).count();
+            (all, at_once) = (all + seals, at_once.max(seals));
+        }
+        assert!(all > 0 && at_once <= 5, "{at_once} of {all} at once, {poll:?}, {renews}");
+        campaigns.iter().for_each(|campaign| campaign.abort());
+    }
+}

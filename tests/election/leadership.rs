@@ -1,0 +1,484 @@
+//! A leadership: its token and its end, why it was lost, and what is told of it.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use tenure::{Clock as _, Ended, ErrorKind, Leadership, LeadershipEvent, Loss};
+use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+use tenure_testkit::time::{TestClock, millis, secs, timed, wait, within};
+use tenure_testkit::world::{VALIDITY, World, elect, held, ready};
+
+/// A leader that reaches the objects of `world` on its own way.
+async fn leader_behind(world: &World) -> (Leadership, FaultStore, TestClock) {
+    let (way, clock) = (world.another_way(), TestClock::new());
+    let lead = elect(&world.node_behind(&way, &clock, "a").build().unwrap()).await;
+    (lead, way, clock)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_ends_validity_after_the_last_renewal_was_sent() {
+    let world = World::new();
+    let (lead, way, clock) = leader_behind(&world).await;
+    // The renewal at 3.3 s is answered after 1.5 s; the one after it never.
+    way.on(Call::Replace).fault(Fault::Slow(millis(1_500)));
+    way.on(Call::Replace).always().fault(Fault::Hang);
+    let start = clock.now().boot;
+    let mut events = lead.events();
+    let Some(LeadershipEvent::Renewed { remaining }) = events.next().await else { panic!() };
+    let sent = millis(3_333);
+    assert_eq!(remaining.as_millis(), 8_500);
+    let end = lead.lease_end().boot - start;
+    assert!(end >= sent + VALIDITY && end < sent + VALIDITY + millis(3), "{end:?}");
+    let (took, loss) = timed(lead.lost()).await;
+    assert!(matches!(loss, Loss::LeaseEnded { last_error: Some(_) }), "{loss}");
+    assert!(took > millis(8_490) && took < millis(8_510), "{took:?}");
+}
+
+/// Read back after its retry was refused, two seconds later.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_landed_unheard_counts_from_its_own_sending() {
+    let world = World::new();
+    let (lead, way, clock) = leader_behind(&world).await;
+    let start = clock.now().boot;
+    way.on(Call::Replace).fault(Fault::HangAfter);
+    wait(millis(6_000)).await;
+    let log = way.take_calls();
+    assert!(log.ends_with(&[Call::Replace, Call::Replace, Call::Get]), "{log:?}");
+    let end = lead.lease_end().boot - start;
+    assert!(end >= millis(13_333) && end < millis(13_340), "{end:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_a_token_at_or_after_the_end() {
+    let world = World::new();
+    let (lead, way, clock) = leader_behind(&world).await;
+    way.always(Fault::Hang);
+    let end = lead.lease_end();
+    loop {
+        let over = clock.now().boot >= end.boot;
+        assert_eq!(lead.check().is_err(), over);
+        assert_eq!(lead.token().is_none(), over);
+        assert_eq!(lead.remaining(), end.boot.saturating_sub(clock.now().boot));
+        if over {
+            break;
+        }
+        wait(millis(1)).await;
+    }
+    way.heal();
+    wait(VALIDITY).await;
+    assert!(lead.check().is_err() && lead.remaining().is_zero());
+}
+
+#[tokio::test(start_paused = true)]
+async fn either_clock_ends_the_lease_before_the_driver_has_noticed() {
+    for suspended in [true, false] {
+        let world = World::new();
+        let (lead, _, clock) = leader_behind(&world).await;
+        wait(secs(1)).await;
+        assert!(lead.check().is_ok());
+        if suspended {
+            clock.suspend(secs(9))
+        } else {
+            clock.set_wall_by(9_000)
+        }
+        assert!(lead.check().is_err(), "no task has run since");
+        assert_eq!(lead.token(), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wall_clock_set_back_lengthens_no_lease() {
+    let world = World::new();
+    let (lead, way, clock) = leader_behind(&world).await;
+    way.always(Fault::Hang);
+    clock.set_wall_by(-3_600_000);
+    let (took, _) = timed(lead.lost()).await;
+    assert!(took <= VALIDITY, "{took:?}");
+}
+
+/// A step of the wall clock was told as "the process did not run for 13.0s".
+#[tokio::test(start_paused = true)]
+async fn regression_a_wall_clock_set_forward_is_told_as_that() {
+    let world = World::new();
+    let (lead, _, clock) = leader_behind(&world).await;
+    wait(secs(2)).await;
+    clock.set_wall_by(13_000);
+    let Loss::WallClockAhead { by } = lead.check().unwrap_err() else { panic!("another reason") };
+    assert_eq!(by, secs(13));
+    // Final, and so is its reason.
+    clock.set_wall_by(-13_000);
+    let loss = lead.lost().await;
+    assert!(matches!(loss, Loss::WallClockAhead { by } if by == secs(13)), "{loss}");
+    assert!(loss.to_string().contains("wall clock moved 13.0s ahead"), "{loss}");
+}
+
+/// Small steps shorten the lease until the next renewal, and no more.
+#[tokio::test(start_paused = true)]
+async fn small_steps_of_the_wall_clock_lose_nothing() {
+    let world = World::new();
+    let (lead, _, clock) = leader_behind(&world).await;
+    for _ in 0..20 {
+        wait(secs(4)).await;
+        clock.set_wall_by(5_000);
+        assert!(lead.check().is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_never_paused_ignores_its_wall_clock() {
+    let world = World::new();
+    let election = world.node("a").machine_is_never_paused(true).build().unwrap();
+    let lead = elect(&election).await;
+    world.clock.set_wall_by(3_600_000);
+    assert!(lead.check().is_ok());
+    wait(secs(60)).await;
+    assert!(lead.check().is_ok(), "it goes on");
+    assert_eq!(lead.lease_end().wall, Duration::MAX, "never by that clock");
+    world.clock.suspend(VALIDITY);
+    assert!(matches!(lead.check().unwrap_err(), Loss::Suspended { .. }));
+}
+
+/// The check finds the end on a clock that then goes back, and the driver never saw it.
+#[tokio::test(start_paused = true)]
+async fn regression_a_loss_found_by_a_check_stops_the_renewals() {
+    let world = World::new();
+    let (lead, way, clock) = leader_behind(&world).await;
+    let mut events = lead.events();
+    clock.set_wall_by(60_000);
+    assert!(lead.check().is_err());
+    clock.set_wall_by(-60_000);
+    wait(secs(1)).await;
+    way.take_log();
+    wait(VALIDITY * 3).await;
+    assert!(lead.check().is_err(), "final");
+    assert_eq!(way.take_calls(), [], "nothing is sent after the end");
+    let told = ready(&mut events).await;
+    assert!(matches!(told[..], [LeadershipEvent::Lost(_)]), "{told:?}");
+    assert_eq!(elect(&world.node("b").build().unwrap()).await.epoch().get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreachable_store_is_told_with_its_last_error() {
+    for (fault, words) in [
+        (Fault::FailBefore, "503"),
+        (Fault::Hang, "no answer"),
+        (Fault::Denied, "403"),
+        (Fault::FailAfter, "500"),
+    ] {
+        let world = World::new();
+        let (lead, way, _) = leader_behind(&world).await;
+        way.always(fault);
+        let loss = lead.lost().await;
+        let Loss::LeaseEnded { last_error: Some(error) } = &loss else { panic!("{loss}") };
+        assert!(error.to_string().contains(words), "{fault:?}: {error}");
+        assert_eq!(loss.outcome(), "lease_ended");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspension_is_told_as_one() {
+    let world = World::new();
+    let (lead, _, clock) = leader_behind(&world).await;
+    wait(secs(2)).await;
+    clock.suspend(secs(40));
+    let loss = lead.lost().await;
+    let Loss::Suspended { gap } = loss else { panic!("{loss}") };
+    assert!(gap >= secs(40) && gap < secs(42), "{gap:?}");
+}
+
+/// A suspension was over, and the store refused a dozen renewals in the time that was left: "the
+/// process did not run for 3.1s" was told, and nothing of the store.
+#[tokio::test(start_paused = true)]
+async fn regression_a_store_that_fails_after_a_suspension_is_told() {
+    for (fault, words) in [(Fault::FailBefore, "503"), (Fault::Hang, "no answer within 2s")] {
+        let world = World::new();
+        let (lead, way, clock) = leader_behind(&world).await;
+        clock.suspend(millis(3_100));
+        way.always(fault);
+        let loss = lead.lost().await;
+        let Loss::LeaseEnded { last_error: Some(error) } = &loss else { panic!("{loss}") };
+        assert!(error.to_string().contains(words), "{fault:?}: {error}");
+    }
+    // A failure before it does not count.
+    let world = World::new();
+    let (lead, way, clock) = leader_behind(&world).await;
+    way.on(Call::Replace).fault(Fault::FailBefore);
+    wait(millis(3_400)).await;
+    clock.suspend(secs(40));
+    let loss = lead.lost().await;
+    assert!(matches!(loss, Loss::Suspended { gap } if gap >= secs(40)), "{loss}");
+    // With no time for a request after it, it was the suspension.
+    let world = World::new();
+    let (lead, way, clock) = leader_behind(&world).await;
+    way.always(Fault::Hang);
+    clock.suspend(VALIDITY - millis(500));
+    let loss = lead.lost().await;
+    assert!(matches!(loss, Loss::Suspended { gap } if gap >= secs(9)), "{loss}");
+}
+
+/// A lease of 2 s is looked at five times a second, so a stop of 0.75 s is noticed as one.
+#[tokio::test(start_paused = true)]
+async fn short_leases_are_looked_at_more_often() {
+    let world = World::new();
+    let (way, clock) = (world.another_way(), TestClock::new());
+    let node = world.node_behind(&way, &clock, "a").validity(secs(2));
+    let lead = elect(&node.build().unwrap()).await;
+    way.always(Fault::Hang);
+    wait(millis(1_050)).await;
+    clock.suspend(millis(750));
+    let loss = lead.lost().await;
+    assert!(matches!(loss, Loss::Suspended { gap } if gap >= millis(750)), "{loss}");
+}
+
+/// The work looks first when a machine wakes up, before the driver has run.
+#[tokio::test(start_paused = true)]
+async fn regression_a_suspension_found_by_a_check_is_told_as_one() {
+    let world = World::new();
+    let (lead, _, clock) = leader_behind(&world).await;
+    wait(secs(2)).await;
+    clock.suspend(secs(40));
+    let loss = lead.check().unwrap_err();
+    assert!(matches!(loss, Loss::Suspended { gap } if gap >= secs(40)), "{loss}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_an_outage_found_by_a_check_is_told_with_its_error() {
+    let world = World::new();
+    let (lead, way, _) = leader_behind(&world).await;
+    way.always(Fault::FailBefore);
+    let end = lead.remaining();
+    wait(end - millis(1)).await;
+    assert!(lead.check().is_ok());
+    // To the end, in one poll with nobody else.
+    let loss = loop {
+        match lead.check() {
+            Ok(_) => tokio::task::yield_now().await,
+            Err(loss) => break loss,
+        }
+        wait(Duration::from_micros(100)).await;
+    };
+    assert!(matches!(loss, Loss::LeaseEnded { last_error: Some(_) }), "{loss}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_suspension_is_survived() {
+    let world = World::new();
+    let (lead, _, clock) = leader_behind(&world).await;
+    for _ in 0..10 {
+        wait(secs(3)).await;
+        clock.suspend(secs(5));
+        wait(secs(1)).await;
+        assert!(lead.check().is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seal_is_told_with_who_and_how() {
+    for (word, ended) in
+        [("lapsed", Ended::Lapsed), ("deposed", Ended::Deposed), ("later word", Ended::Unknown)]
+    {
+        let world = World::new();
+        let lead = world.leader("a").await;
+        world.seal(1, word).await;
+        let (took, loss) = timed(lead.lost()).await;
+        let Loss::Sealed { by: Some(by), ended: told } = &loss else { panic!("{loss}") };
+        assert_eq!((by.as_str(), *told), ("x", ended));
+        assert!(took < secs(4), "at the next renewal: {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_object_is_a_loss_and_is_not_written_again() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    world.delete("lock-0000000001.json").await;
+    assert!(matches!(lead.lost().await, Loss::Vanished));
+    wait(VALIDITY).await;
+    assert!(world.epochs().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_this_leader_never_wrote_is_tampering() {
+    let bodies = [
+        String::new(),
+        "not JSON".to_owned(),
+        r#"{"expired":false}"#.to_owned(),
+        r#"{"expired":true}"#.to_owned(),
+        format!(r#"{{"expired":false,"nonce":"{:032x}","heartbeat":2}}"#, 7),
+        "x".repeat(1 << 20),
+    ];
+    for body in bodies {
+        let world = World::new();
+        let lead = world.leader("a").await;
+        world.put("lock-0000000001.json", body.clone()).await;
+        let loss = lead.lost().await;
+        assert!(matches!(loss, Loss::Tampered), "{loss}: {body:.80}");
+        wait(VALIDITY).await;
+        let page = world.store.inner().list("app/lock-", "", 10).await.unwrap();
+        assert_eq!(page.entries[0].size, body.len() as u64, "left as it is");
+    }
+    // Its own nonce, but a heartbeat that it has not sent yet, or long ago.
+    for heartbeat in [0, 99] {
+        let world = World::new();
+        let lead = world.leader("a").await;
+        wait(secs(8)).await;
+        world.edit(1, serde_json::json!({ "heartbeat": heartbeat })).await;
+        assert!(matches!(lead.lost().await, Loss::Tampered));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_does_not_seal_is_noticed_within_a_validity() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    wait(secs(25)).await;
+    world.put("lock-0000000002.json", r#"{"expired":false,"validity_ms":10000}"#).await;
+    let (took, loss) = timed(lead.lost()).await;
+    assert!(matches!(loss, Loss::Superseded { by } if by.get() == 2), "{loss}");
+    assert!(took <= VALIDITY + secs(4), "{took:?}");
+}
+
+/// The epoch that superseded this process is not forgotten, should it vanish.
+#[tokio::test(start_paused = true)]
+async fn regression_the_epoch_that_superseded_a_leader_is_remembered() {
+    let world = World::new();
+    let election = world.node("a").build().unwrap();
+    let lead = elect(&election).await;
+    world.put("lock-0000000002.json", r#"{"expired":false,"validity_ms":10000}"#).await;
+    assert!(matches!(lead.lost().await, Loss::Superseded { .. }));
+    world.delete("lock-0000000002.json").await;
+    let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NewestDeleted, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_at_risk_is_told_once_and_so_is_its_recovery() {
+    let world = World::new();
+    let (lead, way, _) = leader_behind(&world).await;
+    let mut events = lead.events();
+    way.always(Fault::FailBefore);
+    wait(millis(7_600)).await;
+    let told = ready(&mut events).await;
+    let [LeadershipEvent::AtRisk { remaining, last_error: Some(_) }] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert!(*remaining > millis(2_450) && *remaining <= millis(2_500), "{remaining:?}");
+    way.heal();
+    wait(secs(2)).await;
+    let told = ready(&mut events).await;
+    assert!(matches!(told[..], [LeadershipEvent::Renewed { .. }]), "{told:?}");
+    assert!(lead.check().is_ok());
+    way.always(Fault::FailBefore);
+    wait(VALIDITY).await;
+    let told = ready(&mut events).await;
+    let is_risk_then_loss = matches!(
+        told[..],
+        [LeadershipEvent::AtRisk { .. }, LeadershipEvent::Lost(Loss::LeaseEnded { .. })]
+    );
+    assert!(is_risk_then_loss, "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_the_events_end_with_the_loss() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    let early = lead.events();
+    world.seal(1, "deposed").await;
+    lead.lost().await;
+    let late = lead.events();
+    for events in [early.boxed(), late.boxed()] {
+        let told = within(secs(1), events.collect::<Vec<_>>()).await.expect("the stream ends");
+        assert!(matches!(told[..], [LeadershipEvent::Lost(Loss::Sealed { .. })]), "{told:?}");
+    }
+}
+
+/// Whoever selects over a stream polls it again after its end.
+#[tokio::test(start_paused = true)]
+async fn regression_a_stream_that_has_ended_can_be_polled_again() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    let mut events = lead.events();
+    world.seal(1, "deposed").await;
+    while events.next().await.is_some() {}
+    assert!(events.next().await.is_none());
+}
+
+/// A renewal that hangs must not keep the news back until its timeout.
+#[tokio::test(start_paused = true)]
+async fn regression_a_lease_at_risk_is_told_while_a_request_hangs() {
+    for start in (0..20).map(|i| millis(5_000 + i * 125)) {
+        let world = World::new();
+        let (lead, way, _) = leader_behind(&world).await;
+        let mut events = lead.events();
+        way.always(Fault::FailBefore);
+        wait(start).await;
+        way.heal();
+        way.always(Fault::Hang);
+        let Some(LeadershipEvent::AtRisk { remaining, .. }) = events.next().await else {
+            panic!("not at risk")
+        };
+        assert!(remaining >= millis(2_400), "told with {remaining:?} left, {start:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_while_a_request_hangs_is_told_at_once() {
+    let world = World::new();
+    let (lead, way, clock) = leader_behind(&world).await;
+    way.always(Fault::Hang);
+    wait(millis(3_400)).await;
+    // The host pauses the machine while the renewal is under way; only the wall clock shows it.
+    clock.set_wall_by(60_000);
+    let (took, loss) = timed(lead.lost()).await;
+    assert!(took <= secs(1), "{took:?}: {loss}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_can_wait_for_one_loss() {
+    let world = World::new();
+    let lead = std::sync::Arc::new(world.leader("a").await);
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            tokio::spawn({
+                let lead = lead.clone();
+                async move { lead.lost().await }
+            })
+        })
+        .collect();
+    // Waiting can be given up.
+    assert!(within(secs(1), lead.lost()).await.is_none());
+    world.seal(1, "deposed").await;
+    for task in waiting {
+        assert!(matches!(task.await.unwrap(), Loss::Sealed { .. }));
+    }
+    assert!(matches!(lead.lost().await, Loss::Sealed { .. }), "and again");
+}
+
+/// A runtime that was shut down takes the driver with it; the lease still ends, and is seen to.
+#[test]
+fn regression_a_loss_is_seen_without_the_driver() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap()
+    };
+    let election =
+        tenure::Election::builder(std::sync::Arc::new(tenure::store::MemoryStore::new()), "app");
+    let election = election.validity(millis(300)).build().unwrap();
+    let first = runtime();
+    let lead = first.block_on(election.campaign()).unwrap();
+    drop(first);
+    runtime().block_on(async {
+        let loss = within(secs(10), lead.lost()).await.expect("it ends");
+        assert!(matches!(loss, Loss::LeaseEnded { .. } | Loss::Suspended { .. }), "{loss}");
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_is_told_who_leads() {
+    let world = World::new();
+    let _lead = world.leader("a").await;
+    let b = world.node("b").build().unwrap();
+    let leader = held(b.try_campaign().await.unwrap());
+    assert_eq!((leader.name(), leader.validity), ("a", Some(VALIDITY)));
+    assert!(leader.elected_at.is_some());
+}

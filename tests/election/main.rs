@@ -1,0 +1,23 @@
+//! Elections through the public API, in paused time.
+
+mod answers;
+mod campaign;
+mod cancel;
+mod costs;
+mod examples;
+mod hand_over;
+mod health;
+mod hedged_renewals;
+mod history;
+mod knobs;
+mod leadership;
+mod metrics;
+mod observe;
+mod operator;
+mod runtimes;
+mod single_object;
+mod soak;
+mod spans;
+mod store_check;
+mod work;
+mod work_cancelled;

@@ -1,0 +1,51 @@
+//! Metrics: each changes as its story says, and the documents, the dashboard and the alerts name
+//! those that there are.
+#![cfg(feature = "metrics")]
+
+mod documents;
+mod stories;
+
+use stories::Recorder;
+
+macro_rules! tell {
+    ($($story:ident),* $(,)?) => {
+        $(
+            #[tokio::test(start_paused = true)]
+            async fn $story() {
+                let recorder = Recorder::new();
+                let _listening = recorder.listen();
+                stories::$story(&recorder).await;
+            }
+        )*
+
+        /// All stories, each told to a recorder of its own.
+        async fn all() -> Vec<tenure_testkit::prometheus::Scrape> {
+            let mut scrapes = Vec::new();
+            $({
+                let recorder = Recorder::new();
+                let _listening = recorder.listen();
+                stories::$story(&recorder).await;
+                scrapes.push(recorder.scrape());
+            })*
+            scrapes
+        }
+    };
+}
+
+tell! {
+    a_good_leader,
+    a_deposition,
+    a_store_that_hangs,
+    an_abandoned_grant,
+    campaigns_that_fail,
+    an_observer,
+    regression_an_epoch_that_was_read_is_known,
+    a_compaction,
+    a_skewed_clock,
+    a_durable_gate,
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_documented_metrics_and_labels_are_those_that_there_are() {
+    documents::compare(&all().await);
+}

@@ -1,0 +1,153 @@
+//! docs/observability.md, deploy/grafana and deploy/prometheus, held to the code and to each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use tenure_testkit::prometheus::Scrape;
+
+/// By label: the words it may have, or none where it may have any.
+type Words = BTreeMap<String, BTreeSet<String>>;
+
+/// What is known of a metric.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Metric {
+    kind: String,
+    labels: Words,
+}
+
+fn read(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The rows of the table.
+fn documented() -> BTreeMap<String, Metric> {
+    let text = read("docs/observability.md");
+    let mut metrics = BTreeMap::new();
+    for row in text.lines().filter(|line| line.starts_with("| `tenure_")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, name, kind, unit, labels, meaning, _] = cells[..] else { panic!("{row}") };
+        let name = name.trim_matches('`');
+        let ends = if kind == "counter" { "_total" } else { unit_of(unit) };
+        assert!(name.ends_with(ends) && !meaning.is_empty(), "{row}");
+        assert_eq!(kind == "counter", name.ends_with("_total"), "{row}");
+        let metric = Metric { kind: kind.to_owned(), labels: words(labels) };
+        assert!(metrics.insert(name.to_owned(), metric).is_none(), "{name} stands there twice");
+    }
+    assert!(metrics.len() > 10, "the table has moved");
+    metrics
+}
+
+fn unit_of(unit: &str) -> &'static str {
+    match unit {
+        "seconds" => "_seconds",
+        "ratio" => "_ratio",
+        "" => "",
+        other => panic!("the unit {other}"),
+    }
+}
+
+/// `` `election`, `outcome`: done, refused ``
+fn words(cell: &str) -> Words {
+    let mut labels = Words::new();
+    let mut parts = cell.split('`').skip(1);
+    while let (Some(label), Some(words)) = (parts.next(), parts.next()) {
+        let words = words.trim_start_matches(':').split(',').map(str::trim);
+        let words = words.filter(|word| !word.is_empty()).map(str::to_owned);
+        labels.insert(label.to_owned(), words.collect());
+    }
+    labels
+}
+
+fn told(scrapes: &[Scrape]) -> BTreeMap<String, Metric> {
+    let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
+    for scrape in scrapes {
+        for (sample, labels, _) in &scrape.samples {
+            let name = scrape.metric_of(sample);
+            assert!(scrape.helped.contains(name), "{name} is not described");
+            let metric = metrics.entry(name.to_owned()).or_default();
+            metric.kind = scrape.types[name].clone();
+            let known = metric.labels.is_empty();
+            let names: Vec<&String> = labels.keys().filter(|name| *name != "le").collect();
+            assert!(known || names.iter().all(|name| metric.labels.contains_key(*name)), "{name}");
+            assert!(known || names.len() == metric.labels.len(), "{name} {labels:?}");
+            for name in names {
+                metric.labels.entry(name.clone()).or_default().insert(labels[name].clone());
+            }
+        }
+    }
+    // Of these there are as many as there are elections and candidates.
+    for label in metrics.values_mut().flat_map(|metric| metric.labels.iter_mut()) {
+        if ["election", "candidate", "gate"].contains(&label.0.as_str()) {
+            label.1.clear();
+        }
+    }
+    metrics
+}
+
+/// Both ways: nothing untold, nothing undocumented, down to the words of each label.
+pub fn compare(scrapes: &[Scrape]) {
+    let (told, documented) = (told(scrapes), documented());
+    let names = |metrics: &BTreeMap<String, Metric>| metrics.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&told), names(&documented), "told, and documented");
+    for (name, metric) in &told {
+        assert_eq!(metric, &documented[name], "{name}: told, and documented");
+    }
+}
+
+/// The metrics that a text names, each as it stands there.
+fn named(text: &str) -> BTreeSet<String> {
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = text.split(|c| !part(c));
+    words.filter(|word| word.starts_with("tenure_")).map(str::to_owned).collect()
+}
+
+fn names_only_what_there_is(path: &str) -> BTreeSet<String> {
+    let documented = documented();
+    let mut used = BTreeSet::new();
+    for name in named(&read(path)) {
+        let ends = ["_bucket", "_sum", "_count"];
+        let base = ends
+            .iter()
+            .find_map(|end| name.strip_suffix(end))
+            .filter(|base| documented.get(*base).is_some_and(|metric| metric.kind == "histogram"));
+        let metric = base.unwrap_or(&name);
+        let found = documented.get(metric);
+        let found = found.unwrap_or_else(|| panic!("{path} names {name}, which is no metric"));
+        assert!(
+            base.is_some() || found.kind != "histogram",
+            "{path} names {name} without a part of the histogram"
+        );
+        used.insert(metric.to_owned());
+    }
+    used
+}
+
+#[test]
+fn the_dashboard_names_metrics_that_there_are_and_shows_them_all() {
+    let shown = names_only_what_there_is("deploy/grafana/tenure.json");
+    let all: BTreeSet<String> = documented().into_keys().collect();
+    assert_eq!(all.difference(&shown).collect::<Vec<_>>(), [""; 0], "not on the dashboard");
+}
+
+#[test]
+fn alerts_name_metrics_that_there_are() {
+    for path in ["deploy/prometheus/alerts.yaml", "deploy/prometheus/alerts_test.yaml"] {
+        assert!(!names_only_what_there_is(path).is_empty());
+    }
+}
+
+#[test]
+fn every_alert_is_documented_and_tried() {
+    let alerts = |text: &str, before: &str| -> BTreeSet<String> {
+        let all = text.match_indices(before).map(|(at, _)| &text[at + before.len()..]);
+        let name =
+            |rest: &str| -> String { rest.chars().take_while(|c| c.is_alphanumeric()).collect() };
+        all.map(name).filter(|name| name.starts_with("Tenure")).collect()
+    };
+    let rules = alerts(&read("deploy/prometheus/alerts.yaml"), "- alert: ");
+    assert!(rules.len() > 5, "{rules:?}");
+    assert_eq!(rules, alerts(&read("docs/observability.md"), "| `"));
+    assert_eq!(rules, alerts(&read("deploy/prometheus/alerts_test.yaml"), "alertname: "));
+}

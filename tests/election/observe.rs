@@ -1,0 +1,290 @@
+//! Observers, and single looks: who leads, nobody, or unknown.
+
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _};
+use tenure::{Ended, Error, ErrorKind, Observation, SnapshotState};
+use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::time::{millis, secs, timed, wait, within};
+use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, name, ready};
+
+async fn next(
+    seen: &mut (impl Stream<Item = Result<Observation, Error>> + Unpin),
+) -> (Duration, String) {
+    let (took, item) = timed(within(secs(600), seen.next())).await;
+    let item = item.expect("something within ten minutes").expect("the stream goes on");
+    (took, words(&item.expect("no error")))
+}
+
+fn words(observation: &Observation) -> String {
+    match observation {
+        Observation::Leader(leader) => format!("{} {}", leader.name(), leader.epoch),
+        other => format!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_tells_of_every_change() {
+    let world = World::new();
+    let mut seen = world.node("o").build().unwrap().observe();
+    assert_eq!(next(&mut seen).await.1, "Nobody");
+    let a = world.leader("a").await;
+    let (took, told) = next(&mut seen).await;
+    assert_eq!(told, "a 1");
+    assert!(took < secs(2), "within a poll: {took:?}");
+    assert!(within(VALIDITY * 3, seen.next()).await.is_none(), "renewals are no change");
+    a.proclaim("here").await.unwrap();
+    let Some(Ok(Observation::Leader(leader))) = seen.next().await else { panic!() };
+    assert_eq!(leader.data, "here");
+    a.resign().await.unwrap();
+    assert_eq!(next(&mut seen).await.1, "Nobody");
+    let _b = world.leader("b").await;
+    assert_eq!(next(&mut seen).await.1, "b 2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_leader_is_nobody_after_its_lapse() {
+    let world = World::new();
+    let a = world.leader("a").await;
+    let mut seen = world.node("o").build().unwrap().observe();
+    assert_eq!(next(&mut seen).await.1, "a 1");
+    drop(a);
+    let (took, told) = next(&mut seen).await;
+    assert_eq!(told, "Nobody");
+    assert!(took >= secs(10) && took < millis(10_300), "{took:?}");
+    // It had only been silent.
+    world.edit(1, serde_json::json!({ "heartbeat": 99 })).await;
+    assert_eq!(next(&mut seen).await.1, "a 1");
+    assert_eq!(next(&mut seen).await.1, "Nobody");
+    let _b = world.leader("b").await;
+    assert_eq!(next(&mut seen).await.1, "b 2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_keeps_the_last_leader_while_polls_fail_and_then_says_unknown() {
+    for fault in [Fault::FailBefore, Fault::Hang] {
+        let world = World::new();
+        let a = world.leader("a").await;
+        let way = world.another_way();
+        let observer = world.node_behind(&way, &world.clock, "o").build().unwrap();
+        let mut seen = observer.observe();
+        assert_eq!(next(&mut seen).await.1, "a 1");
+        way.always(fault);
+        let (took, told) = next(&mut seen).await;
+        assert_eq!(told, "Unknown");
+        assert!(took > secs(10) && took < secs(14), "{took:?}");
+        assert!(within(secs(120), seen.next()).await.is_none(), "said once");
+        way.heal();
+        let (took, told) = next(&mut seen).await;
+        assert_eq!(told, "a 1", "back again");
+        assert!(took < secs(4), "{took:?}");
+        way.always(fault);
+        assert_eq!(next(&mut seen).await.1, "Unknown");
+        drop(a);
+        wait(VALIDITY * 2).await;
+        way.heal();
+        // It is seen to have renewed since, so it gets its validity.
+        assert_eq!(next(&mut seen).await.1, "a 1");
+        assert_eq!(next(&mut seen).await.1, "Nobody");
+    }
+}
+
+/// Its machine slept, or nobody asked the stream for long: a lapse by the clock alone is
+/// no reason to call a leader dead that renews all the time.
+#[tokio::test(start_paused = true)]
+async fn regression_an_observer_that_slept_looks_before_it_calls_a_leader_dead() {
+    let world = World::new();
+    let _a = world.leader("a").await;
+    let mut seen = world.node("o").build().unwrap().observe();
+    assert_eq!(next(&mut seen).await.1, "a 1");
+    wait(VALIDITY * 3).await;
+    let told = within(VALIDITY, seen.next()).await;
+    assert!(told.is_none(), "{told:?}");
+}
+
+/// How long a silence may be, the last leader's validity says, and not the observer's own.
+#[tokio::test(start_paused = true)]
+async fn while_the_store_is_silent_a_leader_is_told_of_until_its_lapse() {
+    let world = World::new();
+    let long = world.node("a").validity(secs(60)).build().unwrap();
+    let _a = elect(&long).await;
+    let way = world.another_way();
+    let mut seen = world.node_behind(&way, &world.clock, "o").build().unwrap().observe();
+    assert_eq!(next(&mut seen).await.1, "a 1");
+    way.always(Fault::FailBefore);
+    let (took, told) = next(&mut seen).await;
+    assert_eq!(told, "Unknown");
+    assert!(took > secs(50) && took < secs(70), "{took:?}");
+
+    let world = World::new();
+    world.put("lock-0000000001.json", r#"{"expired":false}"#).await;
+    let mut seen = world.node("o").build().unwrap().observe();
+    assert_eq!(next(&mut seen).await.1, "- 1");
+    world.store.always(Fault::FailBefore);
+    let told = within(VALIDITY * 10, seen.next()).await;
+    assert!(told.is_none(), "a leader that says no validity never lapses: {told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_outage_is_no_news() {
+    let world = World::new();
+    let _a = world.leader("a").await;
+    let way = world.another_way();
+    let mut seen = world.node_behind(&way, &world.clock, "o").build().unwrap().observe();
+    assert_eq!(next(&mut seen).await.1, "a 1");
+    for _ in 0..5 {
+        way.always(Fault::FailBefore);
+        assert!(within(secs(6), seen.next()).await.is_none());
+        way.heal();
+        assert!(within(secs(6), seen.next()).await.is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_from_the_start_and_after_nobody() {
+    let world = World::new();
+    world.store.always(Fault::FailBefore);
+    let mut seen = world.node("o").build().unwrap().observe();
+    let (took, told) = next(&mut seen).await;
+    assert_eq!(told, "Unknown");
+    assert!(took >= VALIDITY && took < VALIDITY + secs(2), "{took:?}");
+    world.store.heal();
+    assert_eq!(next(&mut seen).await.1, "Nobody");
+    world.store.always(Fault::FailBefore);
+    assert_eq!(next(&mut seen).await.1, "Unknown");
+    world.store.heal();
+    assert_eq!(next(&mut seen).await.1, "Nobody");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_follows_peers_that_do_not_seal() {
+    let world = World::new();
+    let body = r#"{"expired":false,"validity_ms":10000}"#;
+    world.put(&name(1), body).await;
+    let mut seen = world.node("o").build().unwrap().observe();
+    assert_eq!(next(&mut seen).await.1, "- 1");
+    wait(secs(8)).await;
+    world.put(&name(1), body).await;
+    let (took, told) = next(&mut seen).await;
+    assert_eq!(told, "Nobody");
+    assert!(took > secs(9), "the touch was a sign of life: {took:?}");
+    world.put(&name(2), body).await;
+    assert_eq!(next(&mut seen).await.1, "- 2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_waiting_does_not_mend_is_the_last_item() {
+    for (fault, kind) in
+        [(Fault::Denied, ErrorKind::AccessDenied), (Fault::NoSuchStore, ErrorKind::NoSuchStore)]
+    {
+        let world = World::new();
+        let _a = world.leader("a").await;
+        let way = world.another_way();
+        let mut seen = world.node_behind(&way, &world.clock, "o").build().unwrap().observe();
+        assert_eq!(next(&mut seen).await.1, "a 1");
+        way.always(fault);
+        let error = seen.next().await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), kind);
+        assert!(seen.next().await.is_none());
+    }
+    let world = World::new();
+    let _a = world.leader("a").await;
+    let mut seen = world.node("o").build().unwrap().observe();
+    assert_eq!(next(&mut seen).await.1, "a 1");
+    world.delete(&name(1)).await;
+    assert_eq!(seen.next().await.unwrap().unwrap_err().kind(), ErrorKind::NewestDeleted);
+    assert!(seen.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_writes_nothing_and_polls_at_its_interval() {
+    let world = World::new();
+    drop(world.leader("a").await);
+    world.store.take_log();
+    let mut seen = world.node("o").build().unwrap().observe();
+    assert!(within(secs(60), async { while seen.next().await.is_some() {} }).await.is_none());
+    let calls = world.store.take_calls();
+    assert!(calls.iter().all(|call| matches!(call, Call::List | Call::Get)), "{calls:?}");
+    // 36 polls; from the lapse on a LIST and a GET each.
+    assert!((60..=76).contains(&calls.len()), "{}", calls.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn polling_an_observer_now_and_then_loses_nothing() {
+    let world = World::new();
+    let mut seen = world.node("o").build().unwrap().observe();
+    assert_eq!(next(&mut seen).await.1, "Nobody");
+    let a = world.leader("a").await;
+    let mut told = Vec::new();
+    for _ in 0..100 {
+        // `next` is dropped again and again.
+        if let Some(item) = within(millis(50), seen.next()).await {
+            told.push(words(&item.unwrap().unwrap()));
+        }
+    }
+    assert_eq!(told, ["a 1"]);
+    assert!(ready(&mut seen).await.is_empty());
+    drop(a);
+    let b = world.node("b").build().unwrap();
+    let (lead, _) = tokio::join!(elect(&b), wait(TAKEOVER));
+    let mut told = Vec::new();
+    while let Some(item) = within(secs(5), seen.next()).await {
+        told.push(words(&item.unwrap().unwrap()));
+    }
+    assert_eq!(told, ["Nobody", "b 2"], "it meets the sealed epoch first");
+    drop(lead);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_shows_each_state() {
+    let world = World::new();
+    let o = world.node("o").build().unwrap();
+    assert_eq!(o.snapshot().await.unwrap().state, SnapshotState::Vacant);
+    assert_eq!(o.leader().await.unwrap(), None);
+    let a = world.leader("a").await;
+    wait(secs(2)).await;
+    let snapshot = o.snapshot().await.unwrap();
+    assert_eq!((snapshot.age, snapshot.lapsed), (Some(secs(2)), false));
+    let SnapshotState::Held(leader) = snapshot.state else { panic!() };
+    assert_eq!((leader.name(), leader.epoch.get(), leader.heartbeat), ("a", 1, 1));
+    assert_eq!(o.leader().await.unwrap().unwrap(), leader);
+    drop(a);
+    wait(secs(9)).await;
+    let snapshot = o.snapshot().await.unwrap();
+    assert!(snapshot.lapsed && matches!(snapshot.state, SnapshotState::Held(_)));
+    world.seal(1, "deposed").await;
+    let SnapshotState::Sealed { leader, ended, sealed_by } = o.snapshot().await.unwrap().state
+    else {
+        panic!()
+    };
+    assert_eq!((leader.name(), ended, sealed_by.as_deref()), ("a", Ended::Deposed, Some("x")));
+    assert_eq!(o.leader().await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_costs_a_list_and_a_get_and_fails_at_once() {
+    let world = World::new();
+    let _a = world.leader("a").await;
+    let o = world.node("o").build().unwrap();
+    world.store.take_log();
+    o.leader().await.unwrap();
+    assert_eq!(world.store.take_calls(), [Call::List, Call::Get]);
+    for (fault, kind) in [
+        (Fault::FailBefore, ErrorKind::Unavailable),
+        (Fault::Hang, ErrorKind::Unavailable),
+        (Fault::Denied, ErrorKind::AccessDenied),
+        (Fault::NoSuchStore, ErrorKind::NoSuchStore),
+        (Fault::Reverse, ErrorKind::UnsafeStore),
+        (Fault::IgnoreAfter, ErrorKind::UnsafeStore),
+    ] {
+        world.put(&name(2), r#"{"expired":true}"#).await;
+        world.put("lock-0000000002.json.bak", "").await;
+        o.leader().await.unwrap();
+        world.store.on(Call::List).always().fault(fault);
+        let (took, result) = timed(o.leader()).await;
+        let error = result.expect_err(&format!("{fault:?}"));
+        assert_eq!(error.kind(), kind, "{fault:?}");
+        assert!(took <= secs(2), "{fault:?}: {took:?}");
+        world.store.heal();
+    }
+}

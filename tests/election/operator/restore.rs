@@ -1,0 +1,472 @@
+//! `Election::restore`.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::json;
+use tenure::{
+    Compactor, Depose, Deposed, Election, Ended, ErrorKind, Layout, Leadership, Restored,
+};
+use tenure::{Epoch, SnapshotState, Store};
+
+use super::rival::Interposed;
+use super::scene::{LAYOUTS, Scene, epoch, is_sealed};
+use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::time::{millis, secs, timed, wait, within};
+use tenure_testkit::world::{VALIDITY, elect};
+
+const NO_WAIT: Duration = Duration::ZERO;
+
+async fn restored(election: &Election, number: u64) -> Restored {
+    election.restore(epoch(number), NO_WAIT).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn counting_goes_on_above_it_without_a_wait() {
+    for layout in LAYOUTS {
+        for scene in [Scene::new(layout), Scene::in_a_directory(layout)] {
+            let ann = scene.election("ann");
+            let now = restored(&ann, 41).await;
+            assert!(matches!(now, Restored::Sealed { wait, .. } if wait < millis(3)), "{now:?}");
+            let record = scene.record(41).await;
+            assert!(is_sealed(&record), "{record}");
+            assert_eq!(
+                (&record["ended"], &record["sealed_by"]),
+                (&json!("restored"), &json!("ann"))
+            );
+            let SnapshotState::Sealed { ended, .. } = ann.snapshot().await.unwrap().state else {
+                panic!("it is sealed")
+            };
+            assert_eq!(ended, Ended::Restored);
+            assert_eq!(restored(&ann, 41).await, Restored::Already(epoch(41)), "again");
+            let (took, b) = timed(elect(&scene.election("b"))).await;
+            assert_eq!(b.epoch(), epoch(42));
+            assert!(took < secs(1), "{took:?}");
+            let exists = restored(&scene.election("cy"), 41).await;
+            let Restored::Exists(leader) = exists else { panic!("{exists:?}") };
+            assert_eq!((leader.epoch, leader.name()), (epoch(42), "b"));
+        }
+    }
+}
+
+/// As a version reads it that does not know the word.
+#[tokio::test(start_paused = true)]
+async fn an_older_version_goes_on_above_it_as_well() {
+    for layout in LAYOUTS {
+        let scene = Scene::new(layout);
+        restored(&scene.election("ann"), 7).await;
+        scene.edit(7, |record| record["ended"] = json!("a word of the future")).await;
+        let (took, b) = timed(elect(&scene.election("b"))).await;
+        assert!(b.epoch() == epoch(8) && took < secs(1), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_it_costs() {
+    use Call::{Create, Get, List, Replace};
+    for (layout, calls) in [
+        (Layout::EpochFiles, &[List, Create, Get, List, Replace][..]),
+        (Layout::SingleObject, &[Get, Create][..]),
+    ] {
+        let scene = Scene::new(layout);
+        restored(&scene.election("ann"), 41).await;
+        assert_eq!(scene.store.take_calls(), calls);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_is_kept_for_a_leader_of_before() {
+    for layout in LAYOUTS {
+        let scene = Scene::new(layout);
+        let way = scene.another_way();
+        let a = elect(&scene.behind(&way, "a").build().unwrap()).await;
+        wait(secs(4)).await;
+        way.always(Fault::Hang);
+        scene.store.inner().delete(vec![scene.key(1)]).await.unwrap();
+        scene.election("ann").restore(epoch(9), VALIDITY).await.unwrap();
+        let b = elect(&scene.election("b")).await;
+        assert!(a.check().is_err() && b.epoch() == epoch(10));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_restored_below_what_is_there_or_was_seen() {
+    for layout in LAYOUTS {
+        let scene = Scene::new(layout);
+        for _ in 0..3 {
+            scene.leader("a").await.resign().await.unwrap();
+        }
+        let before = scene.record(3).await;
+        for number in 1..=3 {
+            let exists = restored(&scene.election("ann"), number).await;
+            assert!(matches!(&exists, Restored::Exists(leader) if leader.epoch == epoch(3)));
+        }
+        assert_eq!(scene.record(3).await, before);
+        let a = scene.election("a");
+        assert!(a.leader().await.unwrap().is_none());
+        scene.store.inner().delete(vec![scene.key(3)]).await.unwrap();
+        let error = a.restore(epoch(2), NO_WAIT).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+        let error = a.campaign().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NewestDeleted);
+        restored(&a, 3).await;
+        assert_eq!(elect(&a).await.epoch(), epoch(4));
+        for (number, waits, kind) in [
+            (Epoch::MAX, NO_WAIT, ErrorKind::EpochsExhausted),
+            (epoch(50), secs(24 * 3600 + 1), ErrorKind::InvalidConfig),
+        ] {
+            assert_eq!(a.restore(number, waits).await.unwrap_err().kind(), kind);
+        }
+        let day = secs(24 * 3600);
+        let now = a.restore(epoch(50), day).await.unwrap();
+        assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= day), "{now:?}");
+    }
+}
+
+/// After a wipe a new process leads with tokens that are refused: it must go.
+#[tokio::test(start_paused = true)]
+async fn whoever_leads_below_is_deposed_and_waited_for() {
+    for layout in LAYOUTS {
+        let scene = Scene::new(layout);
+        let way = scene.another_way();
+        let a = elect(&scene.behind(&way, "a").build().unwrap()).await;
+        wait(secs(4)).await;
+        way.always(Fault::Hang);
+        let now = restored(&scene.election("ann"), 41).await;
+        assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= VALIDITY), "{now:?}");
+        let b = elect(&scene.election("b")).await;
+        assert!(a.check().is_err(), "{layout:?}: both lead");
+        assert_eq!(b.epoch(), epoch(42));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deposition_below_is_still_waited_for() {
+    for layout in LAYOUTS {
+        let scene = Scene::new(layout);
+        let way = scene.another_way();
+        let a = elect(&scene.behind(&way, "a").build().unwrap()).await;
+        way.always(Fault::Hang);
+        let ann = scene.election("ann");
+        ann.depose(Depose::default()).await.unwrap();
+        restored(&ann, 41).await;
+        let _b = elect(&scene.election("b")).await;
+        assert!(a.check().is_err(), "{layout:?}: both lead");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_epoch_below_that_cannot_say_how_long_needs_force_first() {
+    for (layout, body) in [
+        (LAYOUTS[0], r#"{"expired":false,"validity_ms":60000}"#),
+        (LAYOUTS[0], "no record"),
+        (LAYOUTS[1], r#"{"expires_at":9e9,"token":1}"#),
+    ] {
+        let scene = Scene::new(layout);
+        scene.put(1, body).await;
+        let ann = scene.election("ann");
+        assert!(matches!(restored(&ann, 41).await, Restored::NeedsForce(_)));
+        assert!(!scene.store.take_calls().contains(&Call::Create), "nothing was written");
+        let deposed = ann.depose(Depose::default().force(true)).await.unwrap();
+        assert!(matches!(deposed, Deposed::Sealed { .. }));
+        assert!(matches!(restored(&ann, 41).await, Restored::Sealed { .. }));
+        assert_eq!(elect(&scene.election("b")).await.epoch(), epoch(42));
+    }
+}
+
+/// Faults on each write: what is said is what is there, and running again finishes it.
+#[tokio::test(start_paused = true)]
+async fn faults_are_survived_or_told_and_running_again_finishes() {
+    let faults = [
+        Fault::FailBefore,
+        Fault::FailAfter,
+        Fault::Conflict,
+        Fault::Hang,
+        Fault::HangAfter,
+        Fault::NoEtag,
+        Fault::Late(millis(100)),
+        Fault::Late(secs(1)),
+        Fault::Refuse,
+    ];
+    for layout in LAYOUTS {
+        for (call, times) in
+            [(Call::Create, 1), (Call::Replace, 1), (Call::Create, 99), (Call::Replace, 99)]
+        {
+            for fault in faults {
+                let scene = Scene::new(layout);
+                scene.store.on(call).times(times).fault(fault);
+                let ann = scene.election("ann");
+                let first = ann.restore(epoch(41), NO_WAIT).await;
+                let survivable = times == 1 || (layout, call) == (LAYOUTS[1], Call::Replace);
+                let told = matches!(&first, Ok(Restored::Sealed { .. } | Restored::Already(_)));
+                let own = matches!(&first, Ok(Restored::Sealed { .. }));
+                assert!(own || times > 1, "{layout:?} {call:?} {fault:?}: {first:?}");
+                if told {
+                    assert!(is_sealed(&scene.record(41).await), "{call:?} {fault:?}");
+                } else {
+                    assert!(!survivable, "{layout:?} {call:?} {fault:?}: {first:?}");
+                    let error = first.unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::Unavailable);
+                    let nothing = matches!(fault, Fault::Refuse | Fault::FailBefore);
+                    assert_eq!(error.may_have_happened(), !nothing, "{fault:?}: {error}");
+                }
+                scene.store.heal();
+                wait(secs(5)).await;
+                let again = restored(&scene.election("ann"), 41).await;
+                assert!(matches!(again, Restored::Sealed { .. } | Restored::Already(_)));
+                assert_eq!(elect(&scene.election("b")).await.epoch(), epoch(42));
+            }
+        }
+    }
+}
+
+/// Killed in between it leaves an epoch that nobody succeeds, however long they watch it.
+#[tokio::test(start_paused = true)]
+async fn what_was_interrupted_is_finished_by_running_it_again() {
+    let scene = Scene::new(Layout::EpochFiles);
+    let rival = scene.leader("rival").await;
+    scene.store.on(Call::Replace).key("41").always().fault(Fault::Hang);
+    let ann = scene.election("ann");
+    let killed = within(secs(1), ann.restore(epoch(41), NO_WAIT)).await;
+    assert!(killed.is_none());
+    let b = scene.election("b");
+    let follow = tokio::spawn(async move { elect(&b).await });
+    wait(secs(120)).await;
+    assert!(!follow.is_finished());
+    assert!(rival.check().is_err(), "it was deposed before");
+    scene.store.heal();
+    let now = restored(&scene.election("cy"), 41).await;
+    assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= VALIDITY), "{now:?}");
+    let (took, b) = timed(follow).await;
+    assert_eq!(b.unwrap().epoch(), epoch(42));
+    assert!(took >= VALIDITY && took < VALIDITY + secs(4), "{took:?}");
+}
+
+/// Peers that do not seal whom they supersede were elected while it was interrupted.
+#[tokio::test(start_paused = true)]
+async fn everybody_below_the_held_epoch_is_deposed_however_short_the_pages() {
+    let scene = Scene::new(Layout::EpochFiles);
+    scene.store.on(Call::Replace).key("41").always().fault(Fault::Hang);
+    let killed = within(secs(1), scene.election("ann").restore(epoch(41), NO_WAIT)).await;
+    assert!(killed.is_none());
+    for number in 1..=3 {
+        let nonce = format!("{number:032x}");
+        let body = json!({ "expired": false, "validity_ms": 60_000, "nonce": nonce });
+        scene.put(number, body.to_string()).await;
+    }
+    scene.store.heal();
+    scene.store.on(Call::List).always().fault(Fault::Pages(1));
+    let now = restored(&scene.election("ben"), 41).await;
+    assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= secs(60)), "{now:?}");
+    for number in 1..=3 {
+        assert!(is_sealed(&scene.record(number).await), "epoch {number}");
+    }
+}
+
+/// Renewals come every 4 h. The run that restores is killed once it holds epoch 41; the epoch of the
+/// leader below is older than `min_age`, and a compactor of an earlier version deletes it.
+#[tokio::test(start_paused = true)]
+async fn regression_an_epoch_below_a_held_one_is_kept_and_its_leader_waited_for() {
+    const HOUR: Duration = secs(3_600);
+    for deleted in [false, true] {
+        let scene = Scene::new(Layout::EpochFiles);
+        let long = |name| scene.node(name).validity(HOUR * 12).build().unwrap();
+        let way = scene.another_way();
+        let a = elect(&scene.behind(&way, "a").validity(HOUR * 12).build().unwrap()).await;
+        wait(HOUR * 2).await;
+        way.always(Fault::Hang);
+        scene.store.on(Call::Replace).always().fault(Fault::Hang);
+        assert!(within(secs(1), long("ann").restore(epoch(41), NO_WAIT)).await.is_none());
+        scene.store.heal();
+        assert_eq!(scene.record(41).await["data"]["wait_ms"], 12 * 3_600_000);
+        let compactor = Compactor::builder(Arc::new(scene.store.clone()), "app").keep_epochs(1);
+        let report = compactor.build().unwrap().run_once().await.unwrap();
+        assert_eq!((report.deleted, report.held), (0, true), "{report}");
+        if deleted {
+            scene.store.delete(vec![scene.key(1)]).await.unwrap();
+        }
+        let now = long("ben").restore(epoch(41), NO_WAIT).await.unwrap();
+        assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= HOUR * 12), "{now:?}");
+        let b = within(HOUR * 24, long("b").campaign()).await.expect("elected in a day");
+        assert_eq!(b.unwrap().epoch(), epoch(42));
+        assert!(a.check().is_err(), "both lead");
+    }
+}
+
+/// The remedy that the command named sealed the held epoch by force: two led for good.
+#[tokio::test(start_paused = true)]
+async fn regression_a_held_epoch_is_not_deposed_and_a_higher_restoring_finishes_it() {
+    for force in [false, true] {
+        let scene = Scene::new(Layout::EpochFiles);
+        let a = scene.leader("a").await;
+        scene.store.on(Call::Replace).always().fault(Fault::Hang);
+        let killed = within(secs(1), scene.election("ann").restore(epoch(10), NO_WAIT)).await;
+        assert!(killed.is_none());
+        scene.store.heal();
+        let ben = scene.election("ben");
+        for how in [Depose::default(), Depose::default().only(epoch(10))] {
+            assert_eq!(ben.depose(how.force(force)).await.unwrap(), Deposed::Held(epoch(10)));
+        }
+        assert!(!is_sealed(&scene.record(10).await), "nothing was written");
+        a.check().expect("nor was she deposed");
+        let now = restored(&ben, 20).await;
+        assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= VALIDITY), "{now:?}");
+        assert!(is_sealed(&scene.record(10).await) && is_sealed(&scene.record(1).await));
+        let b = elect(&scene.election("b")).await;
+        assert_eq!(b.epoch(), epoch(21));
+        assert!(a.check().is_err(), "both lead");
+    }
+}
+
+/// The remedy said that another epoch was the newest, and the restoring that it needs force.
+#[tokio::test(start_paused = true)]
+async fn regression_force_reaches_an_epoch_below_a_held_one() {
+    let scene = Scene::new(Layout::EpochFiles);
+    scene.store.on(Call::List).skip(1).always().fault(Fault::Hang);
+    let killed = within(secs(1), scene.election("ann").restore(epoch(20), NO_WAIT)).await;
+    assert!(killed.is_none());
+    scene.put(2, r#"{"expired":false,"validity_ms":60000}"#).await;
+    scene.store.heal();
+    let ben = scene.election("ben");
+    let now = restored(&ben, 20).await;
+    assert!(matches!(now, Restored::NeedsForce(ref leader) if leader.epoch == epoch(2)), "{now:?}");
+    let none = ben.depose(Depose::default().only(epoch(3))).await.unwrap();
+    assert_eq!(none, Deposed::Held(epoch(20)), "there is no 3");
+    let force = Depose::default().only(epoch(2)).force(true);
+    let deposed = ben.depose(force).await.unwrap();
+    assert!(matches!(deposed, Deposed::Sealed { .. }), "{deposed:?}");
+    assert!(matches!(restored(&ben, 20).await, Restored::Sealed { .. }));
+    assert_eq!(elect(&scene.election("b")).await.epoch(), epoch(21));
+    let other = ben.depose(Depose::default().only(epoch(2))).await.unwrap();
+    assert!(matches!(other, Deposed::NotCurrent(_)), "{other:?}");
+}
+
+/// A was cut off; its object is lost, so that only the operator knows of it. The first run, or the one
+/// that sealed the lower held epoch, forgot the wait that was asked for.
+#[tokio::test(start_paused = true)]
+async fn regression_a_wait_that_was_asked_for_is_kept_or_refused() {
+    for layout in LAYOUTS {
+        let scene = Scene::new(layout);
+        restored(&scene.election("ann"), 9).await;
+        let now = scene.election("ben").restore(epoch(9), VALIDITY).await.unwrap();
+        let told = Restored::WaitsLess { epoch: epoch(9), wait: millis(1) };
+        assert_eq!(now, told, "{layout:?}: candidates may be on their way");
+        let now = scene.election("ben").restore(epoch(10), VALIDITY).await.unwrap();
+        assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= VALIDITY), "{now:?}");
+        let again = scene.election("ben").restore(epoch(10), VALIDITY).await.unwrap();
+        assert_eq!(again, Restored::Already(epoch(10)), "{layout:?}: it waits as long");
+    }
+    for (number, dies) in [(10, false), (20, false), (20, true)] {
+        let scene = Scene::new(Layout::EpochFiles);
+        let way = scene.another_way();
+        let a = elect(&scene.behind(&way, "a").build().unwrap()).await;
+        way.always(Fault::Hang);
+        scene.store.delete(vec![scene.key(1)]).await.unwrap();
+        scene.store.on(Call::Replace).always().fault(Fault::Hang);
+        let killed = within(secs(1), scene.election("ann").restore(epoch(10), NO_WAIT)).await;
+        assert!(killed.is_none());
+        scene.store.heal();
+        let b = scene.election("b");
+        let follow = tokio::spawn(async move { elect(&b).await });
+        if dies {
+            scene.store.on(Call::Create).key("20").always().fault(Fault::Slow(secs(5)));
+        }
+        let ben = scene.election("ben");
+        let now = within(secs(1), ben.restore(epoch(number), VALIDITY)).await;
+        assert_eq!(now.is_none(), dies, "{now:?}");
+        if dies {
+            wait(secs(4)).await;
+            assert!(!follow.is_finished(), "10 is held still");
+            scene.store.heal();
+            scene.election("cy").restore(epoch(number), VALIDITY).await.unwrap();
+        }
+        let _b = follow.await.unwrap();
+        assert!(a.check().is_err(), "{number}: both lead");
+    }
+}
+
+/// A held epoch as an earlier version left it, without a wait.
+fn held(above: u64) -> String {
+    let held = json!({
+        "expired": false, "nonce": format!("{above:032x}"), "heartbeat": 1, "ended": "restored",
+        "data": { "restored_above": above },
+    });
+    held.to_string()
+}
+
+/// What the newer one was held above was created by an election of an earlier version.
+#[tokio::test(start_paused = true)]
+async fn what_keeps_a_lower_held_epoch_from_its_seal_keeps_the_higher_one() {
+    let scene = Scene::new(Layout::EpochFiles);
+    scene.put(2, r#"{"expired":false,"validity_ms":60000}"#).await;
+    scene.put(20, held(2)).await;
+    scene.put(41, held(15)).await;
+    let now = restored(&scene.election("ann"), 41).await;
+    assert!(matches!(now, Restored::NeedsForce(ref leader) if leader.epoch == epoch(2)), "{now:?}");
+}
+
+/// What it was held above is gone.
+#[tokio::test(start_paused = true)]
+async fn a_held_epoch_without_a_wait_above_nothing_is_waited_for_as_long_as_a_lease_may_be() {
+    for (above, least) in [(7, secs(24 * 3_600)), (0, Duration::ZERO)] {
+        let scene = Scene::new(Layout::EpochFiles);
+        scene.put(41, held(above)).await;
+        let now = restored(&scene.election("ann"), 41).await;
+        let Restored::Sealed { wait, .. } = now else { panic!("{now:?}") };
+        assert!(wait >= least && wait < least + secs(1_000), "above {above}: {wait:?}");
+    }
+}
+
+/// Somebody is elected in the middle of it, at every place, and is cut off or not: there are never
+/// two leaders, and the tokens go on above.
+#[tokio::test(start_paused = true)]
+async fn a_rival_that_slips_in_anywhere_never_leads_beside_a_successor() {
+    for layout in LAYOUTS {
+        for below in [false, true] {
+            for cut_off in [false, true] {
+                for before in 0..9 {
+                    one_rival(layout, below, cut_off, before).await;
+                }
+            }
+        }
+    }
+}
+
+async fn one_rival(layout: Layout, below: bool, cut_off: bool, before: usize) {
+    let scene = Scene::new(layout);
+    if below {
+        scene.leader("z").await.resign().await.unwrap();
+    }
+    let way = scene.another_way();
+    let rival = scene.behind(&way, "rival").build().unwrap();
+    let led: Arc<Mutex<Option<Leadership>>> = Arc::default();
+    let deed = {
+        let led = Arc::clone(&led);
+        Box::pin(async move {
+            // It may find the epoch held, and then it is not elected.
+            let elected = within(secs(1), rival.campaign()).await;
+            *led.lock().unwrap() = elected.map(|elected| elected.unwrap());
+            if cut_off {
+                way.always(Fault::Hang);
+            }
+        })
+    };
+    let store = Arc::new(Interposed::new(Arc::clone(scene.store.inner()), before, deed));
+    let ann = Election::builder(Arc::clone(&store) as Arc<dyn Store>, "app")
+        .layout(layout)
+        .check_store(false)
+        .process(tenure_testkit::time::process(&scene.clock, 99))
+        .build()
+        .unwrap();
+    let outcome = restored(&ann, 41).await;
+    let place = format!("{layout:?}, below {below}, cut off {cut_off}, before {before}");
+    let rival = led.lock().unwrap().take();
+    let b = elect(&scene.election("b")).await;
+    if let Some(rival) = rival {
+        assert!(rival.check().is_err(), "{place}: both lead: {outcome:?}");
+        assert_ne!(rival.epoch(), b.epoch(), "{place}");
+    } else if !store.is_left() {
+        assert!(matches!(outcome, Restored::Sealed { .. }), "{place}: {outcome:?}");
+    }
+    assert!(b.epoch() > epoch(41), "{place}: {outcome:?}");
+}

@@ -1,0 +1,76 @@
+//! `ElectionBuilder::takeover_delay` after what an operator did.
+
+use std::time::Duration;
+
+use tenure::{Attempt, Clock as _, Depose, Deposed, Election, Leadership, Restored};
+
+use super::scene::{LAYOUTS, Scene, epoch};
+use tenure_testkit::fault_store::Fault;
+use tenure_testkit::time::{millis, secs, timed, wait};
+use tenure_testkit::world::{VALIDITY, elect};
+
+const DELAY: Duration = Duration::from_secs(8);
+/// By how much a successor waits longer than for the lapse and the delay: the drift, its polls.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// Asked again and again, as an application may.
+async fn try_again_and_again(election: &Election) -> Leadership {
+    loop {
+        match election.try_campaign().await.unwrap() {
+            Attempt::Elected(leadership) => return leadership,
+            _ => wait(millis(100)).await,
+        }
+    }
+}
+
+/// With 8 s asked for the successor came a quarter of a second after the end of the old lease.
+#[tokio::test(start_paused = true)]
+async fn regression_the_takeover_delay_counts_from_the_end_of_a_deposed_lease() {
+    for layout in LAYOUTS {
+        for tries in [false, true] {
+            let scene = Scene::new(layout);
+            let way = scene.another_way();
+            let lead = elect(&scene.behind(&way, "a").build().unwrap()).await;
+            let next = scene.node("b").takeover_delay(DELAY).build().unwrap();
+            let campaign = tokio::spawn(async move {
+                if tries { try_again_and_again(&next).await } else { elect(&next).await }
+            });
+            wait(secs(1)).await;
+            // It is cut off, so it believes in its lease to its end.
+            way.always(Fault::Hang);
+            let end = lead.lease_end().boot;
+            let deposed = scene.election("ann").depose(Depose::default()).await.unwrap();
+            assert!(matches!(deposed, Deposed::Sealed { .. }), "{deposed:?}");
+            assert_eq!(campaign.await.unwrap().epoch(), epoch(2));
+            let waited = scene.clock.now().boot - end;
+            assert!(waited >= DELAY && waited < DELAY + SLACK, "{layout:?}, {tries}: {waited:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_counts_from_the_first_sight_of_the_seal_if_nobody_is_waited_for() {
+    for layout in LAYOUTS {
+        let scene = Scene::new(layout);
+        let _lead = scene.leader("a").await;
+        scene.election("ann").depose(Depose::default().force(true)).await.unwrap();
+        let next = scene.node("b").takeover_delay(DELAY).build().unwrap();
+        let (took, lead) = timed(elect(&next)).await;
+        assert_eq!(lead.epoch(), epoch(2));
+        assert!(took >= DELAY && took < DELAY + SLACK, "{layout:?}: {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_the_takeover_delay_counts_from_the_end_of_what_a_restored_epoch_waits_for() {
+    for layout in LAYOUTS {
+        let scene = Scene::new(layout);
+        let restored = scene.election("ann").restore(epoch(41), VALIDITY).await.unwrap();
+        assert!(matches!(restored, Restored::Sealed { .. }), "{restored:?}");
+        let next = scene.node("b").takeover_delay(DELAY).build().unwrap();
+        let (took, lead) = timed(elect(&next)).await;
+        assert_eq!(lead.epoch(), epoch(42));
+        let all = VALIDITY + DELAY;
+        assert!(took >= all && took < all + SLACK, "{layout:?}: {took:?}");
+    }
+}

@@ -1,0 +1,208 @@
+//! Two operators who restore the same election to different epochs, and are killed on the way.
+
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::json;
+use tenure::{Depose, Deposed, Election, Layout, Leadership, Restored, Store};
+
+use super::rival::Interposed;
+use super::scene::{Scene, epoch, is_sealed};
+use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::time::{millis, process, secs, wait, within};
+use tenure_testkit::world::{VALIDITY, elect};
+
+const NO_WAIT: Duration = Duration::ZERO;
+
+/// A leader that is cut off; only an operator knows of it, as its object is lost.
+async fn lost_leader(scene: &Scene) -> Leadership {
+    let way = scene.another_way();
+    let a = elect(&scene.behind(&way, "a").build().unwrap()).await;
+    way.always(Fault::Hang);
+    scene.store.inner().delete(vec![scene.key(a.epoch().get())]).await.unwrap();
+    a
+}
+
+/// The restoring to the lower epoch listed before the other created its own, and its answer names that one.
+#[tokio::test(start_paused = true)]
+async fn regression_a_lower_restoring_is_told_of_the_greater_one() {
+    for dies in [false, true] {
+        let scene = Scene::new(Layout::EpochFiles);
+        let a = lost_leader(&scene).await;
+        let slow = scene.another_way();
+        slow.on(Call::Create).key("10").fault(Fault::Slow(millis(800)));
+        let ann = scene.behind(&slow, "ann").build().unwrap();
+        let lower = tokio::spawn(async move { ann.restore(epoch(10), VALIDITY).await.unwrap() });
+        wait(millis(100)).await;
+        if dies {
+            scene.store.on(Call::Replace).always().fault(Fault::Hang);
+        }
+        let ben = scene.election("ben");
+        let greater = within(millis(500), ben.restore(epoch(20), NO_WAIT)).await;
+        assert_eq!(greater.is_none(), dies);
+        scene.store.heal();
+        let told = lower.await.unwrap();
+        assert!(is_sealed(&scene.record(10).await), "nothing stays held without need");
+        let number = if dies {
+            assert_eq!(told, Restored::Held(epoch(20)));
+            20
+        } else {
+            assert_eq!(told, Restored::WaitsLess { epoch: epoch(20), wait: millis(1) });
+            21
+        };
+        let now = scene.election("ann").restore(epoch(number), VALIDITY).await.unwrap();
+        assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= VALIDITY), "{now:?}");
+        let b = elect(&scene.election("b")).await;
+        assert_eq!(b.epoch(), epoch(number + 1));
+        assert!(a.check().is_err(), "both lead");
+    }
+}
+
+/// A held epoch as a restoring that was killed leaves it.
+fn held(above: u64) -> String {
+    let held = json!({
+        "expired": false, "nonce": format!("{above:032x}"), "heartbeat": 1, "ended": "restored",
+        "data": { "restored_above": above, "wait_ms": 0 },
+    });
+    held.to_string()
+}
+
+/// Both named the lower one, or said that counting goes on already, while nobody was elected.
+#[tokio::test(start_paused = true)]
+async fn regression_the_newest_held_epoch_is_the_one_to_finish() {
+    let scene = Scene::new(Layout::EpochFiles);
+    scene.put(10, held(0)).await;
+    scene.put(20, held(0)).await;
+    let ann = scene.election("ann");
+    assert_eq!(ann.restore(epoch(10), NO_WAIT).await.unwrap(), Restored::Held(epoch(20)));
+    for force in [false, true] {
+        let how = Depose::default().only(epoch(10)).force(force);
+        assert_eq!(ann.depose(how).await.unwrap(), Deposed::Held(epoch(20)));
+    }
+    assert!(within(secs(3_600), scene.election("b").campaign()).await.is_none());
+    let now = ann.restore(epoch(20), NO_WAIT).await.unwrap();
+    assert!(matches!(now, Restored::Sealed { .. }), "{now:?}");
+    assert_eq!(elect(&scene.election("b")).await.epoch(), epoch(21));
+}
+
+/// What was killed had deposed a leader that believes longer than the held epoch said, and the object
+/// of that leader is gone when another goes on.
+#[tokio::test(start_paused = true)]
+async fn regression_a_longer_wait_is_written_before_the_first_seal() {
+    let scene = Scene::new(Layout::EpochFiles);
+    let way = scene.another_way();
+    let long = VALIDITY * 6;
+    let a = elect(&scene.behind(&way, "a").validity(long).build().unwrap()).await;
+    way.always(Fault::Hang);
+    scene.put(41, held(0)).await;
+    scene.store.on(Call::Replace).key("0001").fault(Fault::HangAfter);
+    let killed = within(millis(300), scene.election("ann").restore(epoch(41), NO_WAIT)).await;
+    assert!(killed.is_none());
+    assert!(is_sealed(&scene.record(1).await), "she was deposed");
+    scene.store.heal();
+    scene.store.delete(vec![scene.key(1)]).await.unwrap();
+    let now = scene.election("ben").restore(epoch(41), NO_WAIT).await.unwrap();
+    assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= long), "{now:?}");
+    let _b = elect(&scene.election("b")).await;
+    assert!(a.check().is_err(), "both lead");
+}
+
+/// What one operator runs: the epoch, and the wait that is asked for.
+type Run = (u64, Duration);
+
+/// One operator's whole run, or its first few requests, before each request of another's. An
+/// answer that successors wait is true, and what the answers name lets somebody lead in the end.
+#[tokio::test(start_paused = true)]
+async fn every_interleaving_keeps_the_wait_that_was_promised() {
+    let mut scenes = 0;
+    for (outer, inner) in [
+        ((10, VALIDITY), (20, NO_WAIT)),
+        ((10, NO_WAIT), (20, VALIDITY)),
+        ((20, VALIDITY), (10, NO_WAIT)),
+        ((20, NO_WAIT), (10, VALIDITY)),
+        ((10, VALIDITY), (10, NO_WAIT)),
+        ((10, NO_WAIT), (10, VALIDITY)),
+    ] {
+        for lost in [false, true] {
+            for kill in (1..9).map(Some).chain([None]) {
+                for before in 0.. {
+                    if !interleave(outer, inner, lost, before, kill).await {
+                        break;
+                    }
+                    scenes += 1;
+                }
+            }
+        }
+    }
+    assert!(scenes > 600, "{scenes}");
+}
+
+fn operator(scene: &Scene, store: Arc<Interposed>, seed: u64) -> Election {
+    let builder = Election::builder(store, "app").check_store(false);
+    builder.process(process(&scene.clock, seed)).build().unwrap()
+}
+
+/// Whether it says that successors wait as long as was asked for.
+fn promises((_, asked): Run, told: Option<&Restored>) -> bool {
+    let sealed = matches!(told, Some(Restored::Sealed { .. } | Restored::Already(_)));
+    asked > NO_WAIT && sealed
+}
+
+/// The inner run takes place before this request of the outer one. False if there is none.
+async fn interleave(
+    outer: Run,
+    inner: Run,
+    lost: bool,
+    before: usize,
+    kill: Option<usize>,
+) -> bool {
+    let scene = Scene::new(Layout::EpochFiles);
+    let a = if lost {
+        lost_leader(&scene).await
+    } else {
+        let way = scene.another_way();
+        let a = elect(&scene.behind(&way, "a").build().unwrap()).await;
+        way.always(Fault::Hang);
+        a
+    };
+    let told: Arc<Mutex<Option<Restored>>> = Arc::default();
+    let deed = {
+        let inner_store = Arc::clone(scene.store.inner());
+        let after = kill.unwrap_or(usize::MAX);
+        let dying = Interposed::new(inner_store, after, Box::pin(pending()));
+        let (ben, told) = (operator(&scene, Arc::new(dying), 77), Arc::clone(&told));
+        Box::pin(async move {
+            let now = within(millis(500), ben.restore(epoch(inner.0), inner.1)).await;
+            *told.lock().unwrap() = now.map(|now| now.unwrap());
+        })
+    };
+    let store = Arc::new(Interposed::new(Arc::clone(scene.store.inner()), before, deed));
+    let ann = operator(&scene, Arc::clone(&store), 99);
+    let outer_told = ann.restore(epoch(outer.0), outer.1).await.unwrap();
+    if store.is_left() {
+        return false;
+    }
+    let inner_told = told.lock().unwrap().take();
+    let place = format!(
+        "{outer:?} with {inner:?} before {before}, killed after {kill:?}, lost {lost}: \
+         {outer_told:?}, {inner_told:?}"
+    );
+    let mut promised = promises(outer, Some(&outer_told)) || promises(inner, inner_told.as_ref());
+    let mut b = within(secs(100), scene.election("b").campaign()).await;
+    if b.is_none() {
+        // As the answers say: what was killed is run again.
+        assert!(kill.is_some(), "{place}: nobody is elected");
+        let held = match outer_told {
+            Restored::Held(held) => held,
+            _ => epoch(inner.0),
+        };
+        let now = scene.election("cy").restore(held, VALIDITY).await.unwrap();
+        promised |= promises((held.get(), VALIDITY), Some(&now));
+        b = within(secs(100), scene.election("b").campaign()).await;
+    }
+    let b = b.unwrap_or_else(|| panic!("{place}: nobody is elected")).unwrap();
+    assert!(b.epoch().get() > outer.0, "{place}: {b:?}");
+    assert!(a.check().is_err() || (lost && !promised), "{place}: both lead");
+    true
+}

@@ -1,0 +1,42 @@
+//! A single object that cannot be read: only the operator knows its token and its holder's validity.
+
+use std::time::Duration;
+
+use tenure::{Layout, Restored};
+
+use super::scene::{Scene, epoch};
+use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::time::millis;
+use tenure_testkit::world::{VALIDITY, elect};
+
+/// It was overwritten without a wait, beside a living leader.
+#[tokio::test(start_paused = true)]
+async fn regression_the_holder_of_an_unreadable_single_object_is_waited_for() {
+    let too_long = " ".repeat(65 * 1024);
+    for body in ["no lock", r#"{"expires_at":1740151473.2}"#, &too_long] {
+        let scene = Scene::new(Layout::SingleObject);
+        let way = scene.another_way();
+        let a = elect(&scene.behind(&way, "a").build().unwrap()).await;
+        way.always(Fault::Hang);
+        scene.put(1, body).await;
+        scene.store.take_calls();
+        let ann = scene.election("ann");
+        assert_eq!(ann.restore(epoch(41), Duration::ZERO).await.unwrap(), Restored::NeedsWait);
+        assert_eq!(scene.store.take_calls(), [Call::Get], "nothing was written");
+        let now = ann.restore(epoch(41), VALIDITY).await.unwrap();
+        assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= VALIDITY), "{now:?}");
+        let b = elect(&scene.election("b")).await;
+        assert_eq!(b.epoch(), epoch(42));
+        assert!(a.check().is_err(), "both lead");
+    }
+}
+
+/// Once its holder is known to be dead, any wait does.
+#[tokio::test(start_paused = true)]
+async fn a_short_wait_is_enough_where_nobody_can_believe() {
+    let scene = Scene::new(Layout::SingleObject);
+    scene.put(1, "no lock").await;
+    let now = scene.election("ann").restore(epoch(41), millis(1)).await.unwrap();
+    assert!(matches!(now, Restored::Sealed { wait, .. } if wait < millis(3)), "{now:?}");
+    assert_eq!(elect(&scene.election("b")).await.epoch(), epoch(42));
+}

@@ -1,0 +1,327 @@
+//! The check of a store: what is unsafe is refused by name, what is safe passes, once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::future::join_all;
+use tenure::store::{DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
+use tenure::{CampaignEvent, ErrorKind};
+use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+use tenure_testkit::time::{millis, secs, timed, within};
+use tenure_testkit::world::{TAKEOVER, World, elect, elected, name, ready};
+
+const CHECK: &str = ".tenure-check";
+
+#[tokio::test(start_paused = true)]
+async fn each_unsafe_behaviour_is_named() {
+    for (call, fault, words) in [
+        (Call::Create, Fault::IgnoreCondition, "it ignores If-None-Match"),
+        (Call::Replace, Fault::IgnoreCondition, "it ignores If-Match"),
+        (Call::Replace, Fault::Refuse, "refuses to replace an object whose ETag matches"),
+        (Call::List, Fault::IgnoreAfter, "start-after"),
+        (Call::List, Fault::Reverse, "out of order"),
+    ] {
+        let world = World::new();
+        for epoch in 1..4 {
+            world.create(&name(epoch), r#"{"expired":true}"#).await;
+        }
+        world.store.on(call).always().fault(fault);
+        let election = world.node("a").check_store(true).build().unwrap();
+        for _ in 0..2 {
+            let error = within(secs(60), election.campaign()).await.expect("no waiting");
+            let error = error.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
+            let text = error.to_string();
+            assert!(text.contains(words) && text.contains("a store with faults"), "{text}");
+            let error = election.try_campaign().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
+        }
+        assert_eq!(world.epochs().await, [1, 2, 3], "nothing was created");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_refuses_with_an_error_is_unsafe() {
+    for call in [Call::Create, Call::Replace] {
+        let world = World::new();
+        world.store.on(call).always().fault(Fault::Unsupported);
+        let election = world.node("a").check_store(true).build().unwrap();
+        let error = election.campaign().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_check_takes_five_requests_once_per_store_and_can_be_turned_off() {
+    let world = World::new();
+    let check = world.node("a").check_store(true).build().unwrap();
+    elect(&check).await.resign().await.unwrap();
+    let log = world.store.take_log();
+    let of_check = log.iter().filter(|(_, key)| key.contains(CHECK)).count();
+    assert_eq!(of_check, 5, "{log:?}");
+    elect(&check).await.resign().await.unwrap();
+    assert!(world.store.take_log().iter().all(|(_, key)| !key.contains(CHECK)), "only once");
+    // Another process finds the object there.
+    let second = world.node("b").check_store(true).build().unwrap();
+    elected(second.try_campaign().await.unwrap()).resign().await.unwrap();
+    let log = world.store.take_log();
+    assert_eq!(log.iter().filter(|(_, key)| key.contains(CHECK)).count(), 5, "{log:?}");
+    let off = world.node("c").check_store(false).build().unwrap();
+    elect(&off).await.resign().await.unwrap();
+    assert!(world.store.take_log().iter().all(|(_, key)| !key.contains(CHECK)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_elections_on_one_store_value_check_it_once() {
+    let world = World::new();
+    let store: Arc<dyn Store> = Arc::new(world.store.clone());
+    let on = |prefix: &str| tenure::Election::builder(Arc::clone(&store), prefix).build().unwrap();
+    let (one, two) = (on("one"), on("two"));
+    let (one, two) = tokio::join!(elect(&one), elect(&two));
+    let log = world.store.take_log();
+    assert_eq!(log.iter().filter(|(_, key)| key.contains(CHECK)).count(), 5, "{log:?}");
+    drop((one, two));
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_checks_of_many_processes_pass() {
+    let world = World::new();
+    for call in [Call::Create, Call::Get, Call::Replace, Call::List] {
+        // Slow enough to get into each other's way.
+        world.store.on(call).key(CHECK).times(20).fault(Fault::Slow(millis(20)));
+    }
+    let node = |i: u32| world.node(&format!("c{i}")).check_store(true).build().unwrap();
+    let elections: Vec<_> = (0..6).map(node).collect();
+    let attempts = join_all(elections.iter().map(|election| election.try_campaign())).await;
+    let leaders = attempts
+        .into_iter()
+        .map(|attempt| attempt.expect("every check passes"))
+        .filter(|attempt| matches!(attempt, tenure::Attempt::Elected(_)));
+    assert_eq!(leaders.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn regression_a_campaign_waits_through_failures_of_the_check() {
+    for call in [Call::Create, Call::Get, Call::Replace, Call::List] {
+        for fault in [
+            Fault::FailBefore,
+            Fault::FailAfter,
+            Fault::Conflict,
+            Fault::Hang,
+            Fault::HangAfter,
+            Fault::Late(millis(10)),
+        ] {
+            let world = World::new();
+            world.put(CHECK, "{}").await;
+            world.store.on(call).key(CHECK).times(7).fault(fault);
+            let election = world.node("a").check_store(true).build().unwrap();
+            let mut events = election.events();
+            let lead = elect(&election).await;
+            assert_eq!(lead.epoch().get(), 1);
+            let failed = |e: &CampaignEvent| matches!(e, CampaignEvent::StoreFailed(_));
+            let told = ready(&mut events).await;
+            let is_write = matches!(call, Call::Create | Call::Replace);
+            let expected = is_write || !matches!(fault, Fault::Late(_));
+            assert_eq!(told.iter().any(failed), expected, "{call:?} {fault:?}: {told:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_attempt_gives_up_on_an_unreachable_store() {
+    let world = World::new();
+    world.store.always(Fault::Hang);
+    let election = world.node("a").check_store(true).build().unwrap();
+    let (took, result) = timed(election.try_campaign()).await;
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert!(took >= secs(6) && took < secs(9), "{took:?}");
+    world.store.heal();
+    elected(election.try_campaign().await.unwrap()).resign().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waiting_does_not_mend_ends_the_check() {
+    for (fault, kind) in
+        [(Fault::Denied, ErrorKind::AccessDenied), (Fault::NoSuchStore, ErrorKind::NoSuchStore)]
+    {
+        let world = World::new();
+        world.store.always(fault);
+        let election = world.node("a").check_store(true).build().unwrap();
+        let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains("to check the store"), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_lies_at_the_checks_key_does_not_matter() {
+    for body in [String::new(), "<html>".to_owned(), "x".repeat(1 << 20)] {
+        let world = World::new();
+        world.put(CHECK, body).await;
+        elect(&world.node("a").check_store(true).build().unwrap()).await.resign().await.unwrap();
+    }
+}
+
+/// Compares ETags only without their quotes, as Ceph 16 does. `told`: sends them so once told.
+#[derive(Debug)]
+struct Unquoting {
+    inner: FaultStore,
+    can: bool,
+    told: AtomicBool,
+}
+
+impl Unquoting {
+    fn new(world: &World, can: bool) -> Unquoting {
+        Unquoting { inner: world.another_way(), can, told: AtomicBool::new(false) }
+    }
+
+    /// What the server makes of an If-Match or If-None-Match.
+    fn received(&self, etag: ETag) -> ETag {
+        if self.told.load(Ordering::SeqCst) { etag } else { ETag::new(format!("\"{etag}\"")) }
+    }
+}
+
+#[async_trait]
+impl Store for Unquoting {
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+        self.inner.list(prefix, after, limit).await
+    }
+
+    async fn get(
+        &self,
+        key: &str,
+        unless: Option<ETag>,
+        max_len: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        self.inner.get(key, unless.map(|etag| self.received(etag)), max_len).await
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        self.inner.create(key, body).await
+    }
+
+    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
+        self.inner.replace(key, body, self.received(etag)).await
+    }
+
+    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+        self.inner.delete(keys).await
+    }
+
+    fn describe(&self) -> String {
+        "ceph".to_owned()
+    }
+
+    fn send_unquoted_etags(&self) -> bool {
+        if self.can {
+            self.told.store(true, Ordering::SeqCst);
+        }
+        self.can
+    }
+}
+
+fn on(world: &World, store: Arc<Unquoting>) -> tenure::Election {
+    let process = tenure_testkit::time::process(&world.clock, 9);
+    let builder = tenure::Election::builder(store, "app").process(process).validity(secs(10));
+    builder.build().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_compares_etags_without_quotes_is_recognised_and_served() {
+    let world = World::new();
+    let lead = elect(&on(&world, Arc::new(Unquoting::new(&world, true)))).await;
+    tenure_testkit::time::wait(secs(60)).await;
+    assert!(lead.check().is_ok());
+    drop(lead);
+    let (took, next) = timed(elect(&on(&world, Arc::new(Unquoting::new(&world, true))))).await;
+    assert!(took < TAKEOVER && next.epoch().get() == 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_cannot_send_unquoted_etags_is_refused() {
+    let world = World::new();
+    let error = on(&world, Arc::new(Unquoting::new(&world, false))).campaign().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnsafeStore);
+    assert!(error.to_string().contains("If-Match"), "{error}");
+}
+
+/// Another process's check changes the object while this one has not tried without quotes yet.
+#[tokio::test(start_paused = true)]
+async fn regression_unquoted_etags_are_recognised_beside_another_check() {
+    for delay in [0, 5, 10, 15, 20, 25, 30, 35, 40] {
+        let world = World::new();
+        world.put(CHECK, "before").await;
+        let store = Unquoting::new(&world, true);
+        for call in [Call::Create, Call::Get, Call::Replace, Call::List] {
+            store.inner.on(call).always().fault(Fault::Slow(millis(10)));
+        }
+        let election = on(&world, Arc::new(store));
+        let (lead, ()) = tokio::join!(elect(&election), async {
+            tenure_testkit::time::wait(millis(delay)).await;
+            world.put(CHECK, format!("another's {delay}")).await;
+        });
+        assert_eq!(lead.epoch().get(), 1);
+    }
+}
+
+/// "listing the epochs …: no answer within 6s (it may have taken effect)".
+#[tokio::test(start_paused = true)]
+async fn regression_a_listing_without_an_answer_may_not_have_taken_effect() {
+    for (check, call) in [(true, Call::List), (false, Call::List), (true, Call::Get)] {
+        let world = World::new();
+        world.create(&name(1), r#"{"expired":false,"validity_ms":2000}"#).await;
+        world.create(CHECK, "old").await;
+        world.store.on(call).always().fault(Fault::Hang);
+        let election = world.node("a").check_store(check).build().unwrap();
+        let error = election.try_campaign().await.expect_err("nothing is answered");
+        let text = error.to_string();
+        assert!(text.contains("no answer within") && !text.contains("taken effect"), "{text}");
+        assert!(!error.may_have_happened(), "{text}");
+    }
+}
+
+/// It passed, and each renewal took three requests.
+#[tokio::test(start_paused = true)]
+async fn regression_a_store_whose_writes_have_no_etag_is_unsafe() {
+    let world = World::new();
+    world.store.on(Call::Replace).always().fault(Fault::NoEtag);
+    let election = world.node("a").check_store(true).build().unwrap();
+    let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
+    assert!(error.to_string().contains("without an ETag"), "{error}");
+    assert_eq!(world.epochs().await, [0; 0], "nothing was created");
+    // A proxy that drops a few is no reason.
+    world.store.heal();
+    world.store.on(Call::Replace).times(2).fault(Fault::NoEtag);
+    elect(&election).await.resign().await.unwrap();
+}
+
+/// What answers every write so and keeps none of them was campaigned on for ever.
+#[tokio::test(start_paused = true)]
+async fn regression_writes_that_vanish_without_an_etag_end_a_campaign() {
+    let world = World::new();
+    for call in [Call::Create, Call::Replace] {
+        world.store.on(call).always().fault(Fault::Swallow);
+    }
+    let election = world.node("a").build().unwrap();
+    let error = within(secs(600), election.campaign()).await.expect("it ends").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
+    assert!(error.to_string().contains("without an ETag"), "{error}");
+    assert!(error.may_have_happened());
+    let writes = world.store.take_calls().into_iter().filter(|call| *call == Call::Create).count();
+    assert_eq!(writes, 5);
+}
+
+/// Reads show the renewals, so the lease is kept, at two requests more each.
+#[tokio::test(start_paused = true)]
+async fn a_leader_goes_on_where_writes_lose_their_etag() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    world.store.on(Call::Replace).always().fault(Fault::NoEtag);
+    tenure_testkit::time::wait(secs(300)).await;
+    assert!(lead.check().is_ok());
+    world.store.heal();
+    lead.resign().await.unwrap();
+}

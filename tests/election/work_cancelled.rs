@@ -1,0 +1,186 @@
+//! How work is told to stop: by the driver, by the lease itself, and by a leadership that is gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::paths::{Access, PathLocks};
+use tenure::store::MemoryStore;
+use tenure::{Clock as _, Election, ErrorKind, LeadershipEvent, Loss, RunOutcome, SystemClock};
+use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+use tenure_testkit::time::{millis, secs, timed, wait, within};
+use tenure_testkit::world::{VALIDITY, World, elect};
+
+/// How long work that never yields goes on at most before its test fails.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Busy until this holds, and never yields: like the clients of SQLite or `std::fs`. Whether it held
+/// before the deadline.
+fn spin_until(mut holds: impl FnMut() -> bool) -> bool {
+    let end = SystemClock.now().boot + DEADLINE;
+    while SystemClock.now().boot < end {
+        if holds() {
+            return true;
+        }
+        std::thread::yield_now();
+    }
+    false
+}
+
+/// 578 writes in 3 s were made beside the successor.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regression_the_driver_cancels_work_that_never_yields() {
+    for fault in [Fault::FailBefore, Fault::Hang] {
+        let store = FaultStore::new(Arc::new(MemoryStore::new()));
+        let election = Election::builder(Arc::new(store.clone()), "app").validity(secs(1));
+        let lead = elect(&election.build().unwrap()).await;
+        let mut events = lead.events();
+        let run = lead.run(async |_, cancelled| {
+            store.always(fault);
+            // A plain token, which knows nothing of the lease: somebody else has to cancel it.
+            let token = cancelled.token();
+            spin_until(|| token.is_cancelled()) && spin_until(|| cancelled.is_cancelled())
+        });
+        // On a thread of its own, as the test's main task is.
+        let stopped = run.await.into_value();
+        assert!(stopped, "{fault:?}: not cancelled within {DEADLINE:?}");
+        // On a busy machine the lease may end before the driver sees the risk.
+        let told = |event: &LeadershipEvent| {
+            matches!(event, LeadershipEvent::AtRisk { .. } | LeadershipEvent::Lost(_))
+        };
+        assert!(tenure_testkit::world::ready(&mut events).await.iter().any(told), "{fault:?}");
+    }
+}
+
+/// Nothing else runs on such a runtime, so nobody else can notice.
+#[tokio::test(start_paused = true)]
+async fn regression_work_on_a_single_thread_is_stopped_by_the_lease_itself() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    let (clock, lease) = (world.clock.clone(), lead.lease());
+    let run = lead.run(async |_, cancelled| {
+        // Time passes, and no task runs.
+        clock.suspend(millis(7_400));
+        assert!(!cancelled.is_cancelled(), "more than a quarter is left");
+        clock.suspend(millis(200));
+        assert!(cancelled.is_cancelled() && lease.check().is_ok(), "at risk, not lost");
+        assert!(cancelled.token().is_cancelled() && cancelled.clone().is_cancelled());
+        cancelled.cancelled().await;
+        // The lease is renewed after all, which takes nothing back.
+        wait(secs(1)).await;
+        assert!(lease.remaining() > VALIDITY / 2);
+        assert!(cancelled.is_cancelled());
+    });
+    let outcome = run.await;
+    assert!(matches!(outcome, RunOutcome::Cancelled(())), "{outcome:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_lease_is_seen_without_any_task_too() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    let clock = world.clock.clone();
+    let run = lead.run(async |_, cancelled| {
+        clock.suspend(VALIDITY);
+        cancelled.is_cancelled()
+    });
+    let outcome = run.await;
+    assert!(matches!(outcome, RunOutcome::Lost { value: true, .. }), "{outcome:?}");
+}
+
+/// The driver's runtime was shut down.
+#[tokio::test(start_paused = true)]
+async fn waiting_for_the_cancellation_does_not_depend_on_the_driver() {
+    let world = World::new();
+    let process = tenure_testkit::time::process(&world.clock, 9).with_spawner(drop);
+    let lead = elect(&world.node("a").process(process).build().unwrap()).await;
+    let run = lead.run(async |_, cancelled| timed(cancelled.cancelled()).await.0);
+    let outcome = run.await;
+    let RunOutcome::Cancelled(took) = outcome else { panic!("{outcome:?}") };
+    assert!(took >= millis(7_500) && took < secs(8), "{took:?}");
+}
+
+/// The runtime of the driver exists and runs nothing: `resign` and `proclaim` waited for ever.
+#[tokio::test(start_paused = true)]
+async fn regression_no_call_waits_longer_than_the_lease_for_a_driver_that_does_not_run() {
+    let world = World::new();
+    let process = tenure_testkit::time::process(&world.clock, 9).with_spawner(std::mem::forget);
+    let election = world.node("a").process(process).build().unwrap();
+    let limit = VALIDITY * 2;
+    let lead = elect(&election).await;
+    let error = within(limit, lead.proclaim("x")).await.expect("an answer").unwrap_err();
+    assert_eq!((error.kind(), error.may_have_happened()), (ErrorKind::LeadershipLost, true));
+    let lead = elect(&election).await;
+    let error = within(limit, lead.resign()).await.expect("an answer").unwrap_err();
+    assert_eq!((error.kind(), error.may_have_happened()), (ErrorKind::LeadershipLost, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_under_a_lease_that_is_at_risk_already_is_cancelled_at_once() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    let mut events = lead.events();
+    world.store.always(Fault::FailBefore);
+    while !matches!(
+        futures::StreamExt::next(&mut events).await,
+        Some(LeadershipEvent::AtRisk { .. })
+    ) {}
+    let outcome = lead.run(async |_, cancelled| cancelled.is_cancelled()).await;
+    assert!(matches!(outcome, RunOutcome::Cancelled(true)), "{outcome:?}");
+}
+
+/// What a library cancels by its own token stops nothing else.
+#[tokio::test(start_paused = true)]
+async fn a_token_for_a_library_cancels_nothing_but_itself() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    let outcome = lead
+        .run(async |_, cancelled| {
+            cancelled.token().cancel();
+            assert!(!cancelled.is_cancelled() && !cancelled.token().is_cancelled());
+            assert!(within(VALIDITY, cancelled.cancelled()).await.is_none());
+        })
+        .await;
+    assert!(matches!(outcome, RunOutcome::Completed(())), "{outcome:?}");
+}
+
+/// While a renewal hung the lease went on for up to a request's timeout.
+#[tokio::test(start_paused = true)]
+async fn regression_a_dropped_leadership_holds_no_lease_from_that_moment_on() {
+    for resign_on_drop in [false, true] {
+        for fault in [Fault::Hang, Fault::HangAfter, Fault::Slow(secs(1))] {
+            let world = World::new();
+            let election = world.node("a").resign_on_drop(resign_on_drop).build().unwrap();
+            let lead = elect(&election).await;
+            let (lease, locks) = (lead.lease(), PathLocks::under(&lead));
+            let access = || Access::to_write(&"/a".parse().unwrap());
+            let guard = locks.lock(access()).await.unwrap();
+            world.store.on(Call::Replace).fault(fault);
+            wait(secs(4)).await;
+            assert!(lease.check().is_ok() && guard.check().is_ok());
+            drop(lead);
+            assert!(matches!(lease.check(), Err(Loss::Resigned)), "{fault:?}");
+            assert_eq!(lease.remaining(), Duration::ZERO);
+            assert!(guard.check().is_err() && guard.token().is_none());
+            assert!(locks.try_lock(access()).is_err());
+            wait(VALIDITY).await;
+            let ended = world.record(1).await["ended"].clone();
+            assert_eq!(ended == "resigned", resign_on_drop, "{fault:?}: {ended}");
+        }
+    }
+}
+
+/// Dropping `run` drops the work first; what the work has spawned is told.
+#[tokio::test(start_paused = true)]
+async fn what_a_dropped_run_leaves_behind_is_told() {
+    let world = World::new();
+    let lead = world.leader("a").await;
+    let (sender, cancellation) = tokio::sync::oneshot::channel();
+    let run = lead.run(async |_, cancelled| {
+        sender.send(cancelled.clone()).expect("the test waits");
+        std::future::pending::<()>().await;
+    });
+    assert!(within(millis(1), run).await.is_none());
+    let cancellation = cancellation.await.unwrap();
+    assert!(cancellation.is_cancelled());
+    assert_eq!(format!("{cancellation:?}"), "Cancellation { epoch: Epoch(1), cancelled: true }");
+}

@@ -1,0 +1,353 @@
+//! A writer of an older epoch that goes on as fast as it can, while a newer one opens.
+
+use std::time::Duration;
+
+use super::*;
+use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+use tenure_testkit::time::{millis, timed, wait, within};
+
+/// A way to the store on which each request takes this long, one half each way.
+fn way(memory: &Arc<MemoryStore>, request: Duration) -> FaultStore {
+    let back = FaultStore::new(Arc::clone(memory) as Arc<dyn Store>);
+    back.always(Fault::AnswerLate(request / 2));
+    let way = FaultStore::new(Arc::new(back));
+    way.always(Fault::Slow(request / 2));
+    way
+}
+
+/// Appends until it is refused, with this pause in between: the numbers of its entries.
+async fn append_for_ever(log: FencedLog, pause: Duration) -> (Vec<u64>, FencingError) {
+    let mut writer = log.open(e(1)).await.unwrap();
+    let mut numbers = Vec::new();
+    loop {
+        match writer.append("zombie").await {
+            Ok(number) => numbers.push(number),
+            Err(error) => return (numbers, error),
+        }
+        wait(pause).await;
+    }
+}
+
+async fn opens_beside(request: Duration, pause: Duration, most: usize) {
+    let memory = Arc::new(MemoryStore::new());
+    let zombie = log_of(&(Arc::new(way(&memory, request)) as Arc<dyn Store>));
+    let zombie = tokio::spawn(append_for_ever(zombie, pause));
+    wait(secs(1)).await;
+
+    let own = way(&memory, millis(20));
+    let log = log_of(&(Arc::new(own.clone()) as Arc<dyn Store>));
+    let writer = within(secs(600), log.open(e(2))).await;
+    let mut writer = writer.expect("it opens the log").unwrap();
+    let requests = own.take_calls().len();
+    assert!(requests <= most, "{requests} requests");
+
+    // Where the older epoch ends: all that it appended and nothing more.
+    wait(secs(1)).await;
+    let before = all(&log, 1).await;
+    let (numbers, error) = zombie.await.unwrap();
+    assert_eq!(error.stale(), Some(Stale::new(e(1), e(2))), "{error}");
+    assert!(!error.may_have_happened());
+    assert_eq!(before.iter().map(|(number, ..)| *number).collect::<Vec<_>>(), numbers);
+    assert_eq!(writer.last(), numbers.last().copied());
+    assert_eq!(writer.latest().await.unwrap().unwrap().epoch, e(1));
+
+    // The log goes on, and is trimmed, as ever.
+    let first = writer.append("mine").await.unwrap();
+    let last = writer.append("mine").await.unwrap();
+    assert_eq!(log.trim(last).await.unwrap(), last);
+    assert_eq!(all(&log, last).await, [(last, 2, "mine".to_owned())]);
+    assert!(first < last && *numbers.last().unwrap() < first);
+    let fresh = log_of(&(Arc::clone(&memory) as Arc<dyn Store>));
+    assert_eq!(fresh.latest().await.unwrap().unwrap().number, last);
+    let mut next = fresh.open(e(3)).await.unwrap();
+    assert_eq!(next.append("next").await.unwrap(), last + 2);
+}
+
+/// `open` took two requests where the older writer's append took one: it had not returned after 600 s
+/// and 20,000 appends.
+#[tokio::test(start_paused = true)]
+async fn regression_a_busy_writer_does_not_keep_its_successor_out_of_the_log() {
+    opens_beside(millis(20), millis(10), 25).await;
+    opens_beside(millis(20), Duration::ZERO, 30).await;
+    // Twenty appends for each request of the successor.
+    opens_beside(millis(1), Duration::ZERO, 300).await;
+}
+
+/// A process that ends while it opens leaves fences behind, with free numbers below.
+#[tokio::test(start_paused = true)]
+async fn fences_that_are_left_behind_stop_nobody_else() {
+    for killed_after in (0..600).step_by(10) {
+        let memory = Arc::new(MemoryStore::new());
+        let log = || log_of(&(Arc::new(way(&memory, millis(20))) as Arc<dyn Store>));
+        let zombie = tokio::spawn(append_for_ever(log(), millis(10)));
+        wait(secs(1)).await;
+        // Dropped at any time.
+        let _ = within(millis(killed_after), log().open(e(2))).await;
+        let now = all(&log(), 1).await;
+        assert!(log().latest().await.unwrap().unwrap().number >= now.last().unwrap().0);
+        log().trim(10).await.unwrap();
+        let mut writer = within(secs(60), log().open(e(3))).await.expect("it opens").unwrap();
+        let number = writer.append("mine").await.unwrap();
+        let (numbers, error) = zombie.await.unwrap();
+        assert!(error.stale().is_some(), "{error}");
+        let entries = all(&log(), 10).await;
+        let expected = numbers.into_iter().filter(|number| *number >= 10).chain([number]);
+        let found: Vec<u64> = entries.iter().map(|(number, ..)| *number).collect();
+        assert_eq!(found, expected.collect::<Vec<_>>(), "killed after {killed_after} ms");
+        log().trim(number).await.unwrap();
+        assert_eq!(log().open(e(4)).await.unwrap().last(), Some(number));
+    }
+}
+
+/// What lies below a fence is the end of the log only if nothing but fences lies above.
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_was_deleted_by_other_means_is_no_end_before_a_fence() {
+    let memory = Arc::new(MemoryStore::new());
+    let store = Arc::clone(&memory) as Arc<dyn Store>;
+    let zombie = log_of(&(Arc::new(way(&memory, millis(20))) as Arc<dyn Store>));
+    let zombie = tokio::spawn(append_for_ever(zombie, millis(10)));
+    wait(millis(200)).await;
+    let log = log_of(&(Arc::new(way(&memory, millis(20))) as Arc<dyn Store>));
+    log.open(e(2)).await.unwrap().append("mine").await.unwrap();
+    let (numbers, _) = zombie.await.unwrap();
+    let last = numbers.last().unwrap();
+    let fence = memory.get(&format!("log/{:020}", last + 1), None, 1_000).await.unwrap();
+    let GetOutcome::Found(fence) = fence else { panic!("{fence:?}") };
+    assert!(String::from_utf8_lossy(&fence.body).contains("fence_after"), "{fence:?}");
+    memory.delete(vec![format!("log/{last:020}")]).await.unwrap();
+    let error = log_of(&store).read_from(1).try_collect::<Vec<_>>().await.unwrap_err();
+    assert!(error.to_string().contains("was not trimmed"), "{error}");
+}
+
+/// A log with an entry at 3, another at 2 and a claim at 1, and a fence at 5 and one at 9 with free
+/// numbers below, of writers that ended while they opened it.
+async fn log_with_fences_left(memory: &MemoryStore) {
+    let line = |epoch: u64, number: u64, rest: &str| {
+        format!("{{\"tenure_log\":1,\"epoch\":{epoch},\"nonce\":\"{number:032x}\",{rest}}}\n")
+    };
+    for (number, epoch, rest) in [
+        (1, 1, "\"claim\":0,\"claims_after\":0"),
+        (2, 1, "\"claim\":1"),
+        (3, 1, "\"claim\":1"),
+        (5, 2, "\"claim\":0,\"fence_after\":3"),
+        (9, 2, "\"claim\":0,\"fence_after\":5"),
+    ] {
+        let body = line(epoch, number, rest) + "body";
+        memory.create(&format!("log/{number:020}"), body.into()).await.unwrap();
+    }
+}
+
+/// The format on the store: fences, and where no number below them was free.
+#[tokio::test(start_paused = true)]
+async fn the_newest_entry_is_found_below_the_fences_of_several_writers() {
+    let memory = Arc::new(MemoryStore::new());
+    log_with_fences_left(&memory).await;
+    let log = log_of(&(Arc::clone(&memory) as Arc<dyn Store>));
+    assert_eq!(log.latest().await.unwrap().unwrap().number, 3);
+    let entries = [2, 3].map(|number| (number, 1, "body".to_owned()));
+    assert_eq!(all(&log, 1).await, entries);
+    assert_eq!(all(&log, 3).await, entries[1..]);
+    assert_eq!(all(&log, 4).await, []);
+    assert_eq!(log.trim(3).await.unwrap(), 3);
+    assert_eq!(all(&log, 3).await, entries[1..]);
+    let mut writer = log.open(e(3)).await.unwrap();
+    assert_eq!(writer.last(), Some(3));
+    assert_eq!(writer.append("mine").await.unwrap(), 11);
+    let entries = all(&log, 3).await;
+    assert_eq!(entries.iter().map(|it| it.0).collect::<Vec<_>>(), [3, 11]);
+}
+
+/// The newest entry is never trimmed. What lies below one that is gone is not the newest, and the log
+/// does not end there: a reader took the fences above for the end, and returned no error.
+#[tokio::test(start_paused = true)]
+async fn regression_a_newest_entry_that_was_deleted_below_fences_is_an_error() {
+    let memory = Arc::new(MemoryStore::new());
+    log_with_fences_left(&memory).await;
+    memory.delete(vec![format!("log/{:020}", 3)]).await.unwrap();
+    let log = log_of(&(Arc::clone(&memory) as Arc<dyn Store>));
+    for error in [log.latest().await.unwrap_err(), log.trim(2).await.unwrap_err()] {
+        assert!(error.to_string().contains("was not trimmed"), "{error}");
+    }
+    let error = log.read_from(3).try_collect::<Vec<_>>().await.unwrap_err();
+    assert!(error.to_string().contains("was not trimmed"), "{error}");
+}
+
+fn failed<T: std::fmt::Debug>(
+    (took, outcome): (Duration, Result<T, FencingError>),
+) -> (Duration, FencingError) {
+    (took, outcome.unwrap_err())
+}
+
+/// 15,000 requests without a pause, and no end; `latest` and `trim` did not pause, either.
+#[tokio::test(start_paused = true)]
+async fn regression_a_missing_newest_entry_ends_an_opening_after_a_few_requests() {
+    let memory = Arc::new(MemoryStore::new());
+    log_with_fences_left(&memory).await;
+    memory.delete(vec![format!("log/{:020}", 3)]).await.unwrap();
+    let faults = FaultStore::new(Arc::clone(&memory) as Arc<dyn Store>);
+    // Ends the test where the calls would not.
+    faults.on(Call::List).skip(100).always().fault(Fault::Denied);
+    let log = || log_of(&(Arc::new(faults.clone()) as Arc<dyn Store>));
+    for what in ["open", "latest", "trim"] {
+        let (took, error) = match what {
+            "open" => failed(timed(log().open(e(3))).await),
+            "latest" => failed(timed(log().latest()).await),
+            _ => failed(timed(log().trim(2)).await),
+        };
+        let FencingError::Failed(error) = error else { panic!("{what}: {error}") };
+        assert_eq!(error.kind(), tenure::ErrorKind::CorruptRecord, "{what}: {error}");
+        assert!(error.to_string().contains("0003 is missing and was not trimmed"), "{error}");
+        assert!(took >= millis(775) && took < millis(1_555), "{what}: {took:?}");
+        let requests = faults.take_calls().len();
+        assert!(requests < 100, "{what}: {requests} requests");
+    }
+}
+
+/// Writes until it is refused, with this pause in between: how often.
+async fn write_for_ever(object: FencedObject, epoch: u64, pause: Duration) -> (u64, FencingError) {
+    let mut writer = object.open(e(epoch)).await.unwrap();
+    for written in 0.. {
+        if let Err(error) = writer.write(written.to_string()).await {
+            let again = writer.write("again").await;
+            assert_eq!(again.unwrap_err().stale(), error.stale(), "for good");
+            return (written, error);
+        }
+        wait(pause).await;
+    }
+    unreachable!("it writes until it is refused")
+}
+
+/// A claim takes two requests where the older writer's write takes one: 426 openings failed.
+#[tokio::test(start_paused = true)]
+async fn regression_a_busy_writer_does_not_keep_its_successor_out_of_an_object() {
+    for (request, pause) in [(20, 10), (20, 0), (1, 0)] {
+        let memory = Arc::new(MemoryStore::new());
+        let object = |request| {
+            let way = way(&memory, millis(request));
+            (way.clone(), object_of(&(Arc::new(way) as Arc<dyn Store>)))
+        };
+        let zombie = tokio::spawn(write_for_ever(object(request).1, 1, millis(pause)));
+        wait(secs(1)).await;
+        let (own, object) = object(20);
+        let mut writer = object.open(e(2)).await.unwrap();
+        let requests = own.take_calls().len();
+        assert!(requests <= 2 * (2 + 17) + 3, "{requests} requests");
+        let (written, error) = zombie.await.unwrap();
+        assert_eq!(error.stale(), Some(Stale::new(e(1), e(2))), "{error}");
+        assert!(!error.may_have_happened(), "{error}");
+        let last = (written - 1).to_string();
+        assert_eq!(writer.body().unwrap(), last.as_bytes(), "all that it wrote");
+        for _ in 0..40 {
+            writer.write("mine").await.unwrap();
+        }
+        assert_eq!(object.open(e(3)).await.unwrap().body().unwrap(), "mine");
+    }
+}
+
+/// As docs/fencing.md shows it: opened anew for each write, by a value of its own. 1,227 updates were
+/// accepted while five openings of the successor failed.
+#[tokio::test(start_paused = true)]
+async fn regression_a_writer_that_opens_the_object_for_each_write_stops_as_well() {
+    for request in [20, 10, 2] {
+        let memory = Arc::new(MemoryStore::new());
+        let zombie = way(&memory, millis(request));
+        let store = Arc::new(zombie.clone()) as Arc<dyn Store>;
+        let zombie = tokio::spawn(async move {
+            for written in 0_u64.. {
+                let object = object_of(&store);
+                let written = match object.open(e(1)).await {
+                    Ok(mut writer) => writer.write(written.to_string()).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = written {
+                    return error;
+                }
+            }
+            unreachable!("it writes until it is refused")
+        });
+        wait(secs(1)).await;
+        let own = way(&memory, millis(20));
+        let object = object_of(&(Arc::new(own.clone()) as Arc<dyn Store>));
+        object.open(e(2)).await.unwrap();
+        let requests = own.take_calls().len();
+        assert!(requests <= 2 * (2 + 17) + 3, "{request} ms: {requests} requests");
+        let error = zombie.await.unwrap();
+        assert_eq!(error.stale(), Some(Stale::new(e(1), e(2))), "{error}");
+    }
+}
+
+/// Without the right to read or write it the object works as before.
+#[tokio::test(start_paused = true)]
+async fn a_reservation_that_cannot_be_had_harms_nobody() {
+    let memory = Arc::new(MemoryStore::new());
+    let faults = FaultStore::new(Arc::clone(&memory) as Arc<dyn Store>);
+    faults.on(Call::Get).key("reservation").always().fault(Fault::Denied);
+    let object = object_of(&(Arc::new(faults.clone()) as Arc<dyn Store>));
+    let mut writer = object.open(e(1)).await.unwrap();
+    for _ in 0..40 {
+        writer.write("one").await.unwrap();
+    }
+    faults.on(Call::Replace).times(3).fault(Fault::Refuse);
+    object.open(e(2)).await.unwrap();
+    refused(writer.write("two").await, 1, 2);
+    // A store that refuses each claim: an error in the end.
+    faults.on(Call::Replace).always().fault(Fault::Refuse);
+    let opened = within(secs(600), object.open(e(3))).await;
+    let error = opened.expect("it ends").unwrap_err();
+    assert!(error.to_string().contains("others write it all the time"), "{error}");
+}
+
+async fn object_at(memory: &MemoryStore, key: &str) -> String {
+    match memory.get(key, None, 1_000).await.unwrap() {
+        GetOutcome::Found(object) => String::from_utf8_lossy(&object.body).into_owned(),
+        other => panic!("{key}: {other:?}"),
+    }
+}
+
+/// Lower epochs respect it, the same one leaves it, and a greater one replaces it.
+#[tokio::test(start_paused = true)]
+async fn a_reservation_stands_until_a_greater_epoch_reserves() {
+    const KEY: &str = "o.reservation";
+    let memory = Arc::new(MemoryStore::new());
+    let faults = FaultStore::new(Arc::clone(&memory) as Arc<dyn Store>);
+    let object = object_of(&(Arc::new(faults.clone()) as Arc<dyn Store>));
+    object.open(e(1)).await.unwrap();
+    // It reserves, and never gets to claim.
+    faults.on(Call::Replace).always().fault(Fault::Refuse);
+    let opened = within(secs(600), object.open(e(3))).await;
+    opened.expect("it ends").unwrap_err();
+    faults.heal();
+    assert!(object_at(&memory, KEY).await.contains("\"epoch\":3"));
+    faults.on(Call::Replace).times(2).fault(Fault::Refuse);
+    refused(object.open(e(2)).await, 2, 3);
+    assert!(object_at(&memory, "o").await.contains("\"epoch\":1"));
+    let of_three = object_at(&memory, KEY).await;
+    faults.on(Call::Replace).times(2).fault(Fault::Refuse);
+    object.open(e(3)).await.unwrap();
+    assert_eq!(object_at(&memory, KEY).await, of_three, "left as it is");
+    faults.on(Call::Replace).times(2).fault(Fault::Refuse);
+    object.open(e(4)).await.unwrap();
+    assert!(object_at(&memory, KEY).await.contains("\"epoch\":4"));
+}
+
+/// Six attempts, and between them 50, 100, 200, 400 and 800 ms, of which half is drawn. Beside those
+/// 50 and 100 ms before the second and third claim.
+#[tokio::test(start_paused = true)]
+async fn the_pauses_between_attempts_to_reserve_double() {
+    for _ in 0..5 {
+        let (faults, store) = {
+            let faults = FaultStore::new(Arc::new(MemoryStore::new()));
+            (faults.clone(), Arc::new(faults) as Arc<dyn Store>)
+        };
+        let object = object_of(&store);
+        object.open(e(1)).await.unwrap();
+        faults.on(Call::Replace).times(2).fault(Fault::Refuse);
+        faults.on(Call::Create).always().fault(Fault::Refuse);
+        faults.take_calls();
+        let (took, writer) = timed(object.open(e(2))).await;
+        writer.unwrap();
+        let creates = faults.take_calls().iter().filter(|call| **call == Call::Create).count();
+        assert_eq!(creates, 6);
+        assert!(took >= millis(775 + 75) && took < millis(1_550 + 150 + 5), "{took:?}");
+    }
+}

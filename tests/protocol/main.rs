@@ -1,0 +1,8 @@
+//! The protocol beside other implementations of it, its scenarios, and the records that it writes.
+
+mod corpus;
+mod if_match;
+mod morling;
+mod records;
+mod scenarios;
+mod upgrading;

@@ -1,0 +1,228 @@
+//! A node of Morling's post and ours take turns under one prefix; neither leads while the other's
+//! file is valid.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+
+use tenure::{Leadership, Loss};
+use tenure_testkit::morling::{Lock, Node};
+use tenure_testkit::time::{millis, secs, timed, wait};
+use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, held};
+
+fn morling(world: &World) -> Node {
+    let store = Arc::clone(world.store.inner());
+    Node { store, prefix: "app/", validity: VALIDITY, clock: Arc::new(world.clock.clone()) }
+}
+
+/// Tries every so often, as the post says.
+async fn lock(node: &Node, every: Duration) -> Lock {
+    loop {
+        if let Some(lock) = node.try_lock().await {
+            return lock;
+        }
+        wait(every).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn neither_leads_while_the_others_file_is_valid() {
+    let world = World::new();
+    let node = morling(&world);
+    let ours = world.node("ours").build().unwrap();
+    let mut file = node.try_lock().await.expect("nobody leads");
+    let mut campaign = Box::pin(ours.campaign());
+    // A touch leaves body and ETag as they are; only the date tells.
+    for _ in 0..20 {
+        tokio::select! {
+            _ = &mut campaign => panic!("elected while Morling's file was valid"),
+            () = wait(secs(8)) => {}
+        }
+        assert!(node.touch(&mut file).await);
+    }
+    // It dies. Its lease is over by its own clock before ours begins.
+    let (took, lead) = timed(campaign).await;
+    let lead = lead.unwrap();
+    assert!(!node.is_valid(&file), "both lead");
+    assert!(took < TAKEOVER, "{took:?}");
+    assert_eq!(lead.epoch().get(), file.epoch + 1);
+    assert!(!node.touch(&mut file).await);
+    for _ in 0..100 {
+        assert!(node.try_lock().await.is_none(), "ours is valid");
+        wait(millis(700)).await;
+    }
+    assert!(lead.check().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_see_the_others_resignation_and_death() {
+    let world = World::new();
+    let node = morling(&world);
+    let ours = world.node("ours").build().unwrap();
+    let mut epoch = 0;
+    for round in 0..12 {
+        let lead = elect(&ours).await;
+        assert_eq!(lead.epoch().get(), epoch + 1);
+        assert!(node.try_lock().await.is_none());
+        let dies = round % 2 == 0;
+        leave(lead, dies).await;
+        let (took, file) = timed(lock(&node, millis(500))).await;
+        assert_eq!(file.epoch, epoch + 2);
+        // Dead for a whole validity, or gone at once.
+        let at_least = if dies { secs(9) } else { secs(0) };
+        assert!(took >= at_least && took < at_least + secs(4), "{took:?}");
+        assert_eq!(held(ours.try_campaign().await.unwrap()).epoch.get(), file.epoch);
+        epoch = file.epoch;
+        if round % 3 == 0 {
+            node.release(file).await;
+        }
+    }
+}
+
+async fn leave(lead: Leadership, dies: bool) {
+    if dies {
+        drop(lead);
+    } else {
+        lead.resign().await.unwrap();
+    }
+}
+
+/// A node whose clock is far ahead takes ours for dead. Ours learns of it within a validity, and
+/// its token is the lower one all along.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_clock_is_ahead_supersedes_ours() {
+    let world = World::new();
+    let lead = world.leader("ours").await;
+    wait(secs(1)).await;
+    let clock = tenure_testkit::time::TestClock::new();
+    clock.set_wall_by(3_600_000);
+    let node = Node { clock: Arc::new(clock), ..morling(&world) };
+    let file = node.try_lock().await.expect("ours looks an hour old");
+    assert!(file.epoch > lead.epoch().get());
+    let (took, loss) = timed(lead.lost()).await;
+    assert!(matches!(loss, Loss::Superseded { by } if by.get() == file.epoch), "{loss}");
+    assert!(took <= VALIDITY + secs(2), "{took:?}");
+}
+
+/// It is killed between its create and its first touch, at any moment of our polls.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_dies_at_any_moment_is_waited_for() {
+    for i in 0..40 {
+        let world = World::new();
+        let node = morling(&world);
+        let ours = world.node("ours").build().unwrap();
+        let mut file = node.try_lock().await.expect("nobody leads");
+        let campaign = tokio::spawn(async move { elect(&ours).await });
+        for _ in 0..i % 4 {
+            wait(secs(6)).await;
+            node.touch(&mut file).await;
+        }
+        wait(millis(i * 233)).await;
+        node.touch(&mut file).await;
+        let lead = campaign.await.unwrap();
+        assert!(!node.is_valid(&file), "{i}: both lead");
+        assert!(lead.check().is_ok());
+    }
+}
+
+/// A peer makes epoch 2 without sealing epoch 1, which ours follows, and the application asks who
+/// leads meanwhile. The lapse of epoch 1 was then never due: ours was not elected in an hour.
+#[tokio::test(start_paused = true)]
+async fn regression_a_question_does_not_stop_a_campaign() {
+    for asked in ["nothing", "leader", "observe"] {
+        let world = World::new();
+        let node = morling(&world);
+        let ours = world.node("ours").build().unwrap();
+        let mut first = node.try_lock().await.expect("nobody leads");
+        let campaign = {
+            let ours = ours.clone();
+            tokio::spawn(async move { elect(&ours).await })
+        };
+        wait(secs(1)).await;
+        assert!(node.touch(&mut first).await);
+        let clock = tenure_testkit::time::TestClock::new();
+        clock.set_wall_by(3_600_000);
+        let ahead = Node { clock: Arc::new(clock), ..morling(&world) };
+        let second = ahead.try_lock().await.expect("the first looks an hour old");
+        let mut observation = Box::pin(ours.observe());
+        match asked {
+            "leader" => {
+                let leader = ours.leader().await.unwrap().expect("the second is not over");
+                assert_eq!(leader.epoch.get(), second.epoch);
+            }
+            "observe" => drop(observation.next().await.expect("a state").unwrap()),
+            _ => {}
+        }
+        // Both epochs lapse, one after the other.
+        let (took, lead) = timed(campaign).await;
+        assert_eq!(lead.unwrap().epoch().get(), second.epoch + 1, "{asked}");
+        assert!(took < TAKEOVER * 2, "{asked}: {took:?}");
+    }
+}
+
+/// A touch that another call of the same election has read is still a sign of life to the campaign:
+/// its last look before the seal compared with the other call's timer, and sealed a living peer.
+#[tokio::test(start_paused = true)]
+async fn regression_a_peer_whose_touch_another_call_saw_is_not_sealed() {
+    for late in (0..3_000).step_by(50) {
+        let world = World::new();
+        let node = morling(&world);
+        let ours = world.node("ours").poll_interval(secs(8)).build().unwrap();
+        let mut file = node.try_lock().await.expect("nobody leads");
+        let campaign = {
+            let ours = ours.clone();
+            tokio::spawn(async move { elect(&ours).await })
+        };
+        for _ in 0..6 {
+            wait(millis(7_500 + late)).await;
+            if !node.touch(&mut file).await {
+                break;
+            }
+            ours.leader().await.unwrap();
+        }
+        let lead = campaign.await.unwrap();
+        assert!(!node.is_valid(&file), "{late}: the peer's file was valid");
+        drop(lead);
+    }
+}
+
+/// The same over real HTTP and in real time, where dates have whole seconds.
+#[cfg(feature = "s3")]
+#[tokio::test]
+async fn the_two_take_turns_on_s3() {
+    use tenure::{Election, Store, SystemClock};
+    use tenure_testkit::s3_server::{BUCKET, S3Server};
+
+    let server = S3Server::start().await;
+    let store: Arc<dyn Store> = Arc::new(server.store(BUCKET));
+    let validity = secs(3);
+    let clock = Arc::new(SystemClock);
+    let node = Node { store: Arc::clone(&store), prefix: "app/", validity, clock };
+    let ours = Election::builder(store, "app").name("ours").validity(validity).build().unwrap();
+    let mut file = node.try_lock().await.expect("nobody leads");
+    let mut campaign = Box::pin(ours.campaign());
+    // Further apart than a second, so that each shows in the date.
+    for _ in 0..4 {
+        tokio::select! {
+            _ = &mut campaign => panic!("elected while Morling's file was valid"),
+            () = wait(millis(1_200)) => {}
+        }
+        assert!(node.touch(&mut file).await);
+    }
+    let campaign = tenure_testkit::time::within(secs(60), campaign).await;
+    let lead = campaign.expect("elected within a minute").unwrap();
+    assert!(!node.is_valid(&file), "both lead");
+    assert_eq!(lead.epoch().get(), 2);
+    for _ in 0..10 {
+        assert!(node.try_lock().await.is_none(), "ours is valid");
+        wait(millis(400)).await;
+    }
+    lead.resign().await.unwrap();
+    let file = tenure_testkit::time::within(secs(60), lock(&node, millis(50))).await;
+    let file = file.expect("within a minute");
+    assert_eq!(file.epoch, 3);
+    node.release(file).await;
+    let lead = tenure_testkit::time::within(secs(60), ours.campaign()).await;
+    assert_eq!(lead.expect("within a minute").unwrap().epoch().get(), 4);
+}

@@ -1,0 +1,251 @@
+//! What can lie under the prefix: bad records and foreign keys. Nobody becomes leader by mistake.
+
+use futures::StreamExt as _;
+use tenure::{Election, ErrorKind, Observation};
+use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::time::{secs, timed, within};
+use tenure_testkit::world::{VALIDITY, World, elect, elected, held, name};
+
+/// Each of the ways to ask ends with this error, and nothing is written.
+async fn refused_by_all(body: impl Into<Vec<u8>>, kind: ErrorKind) {
+    let (body, what) = {
+        let body = body.into();
+        let what = String::from_utf8_lossy(&body[..body.len().min(60)]).into_owned();
+        (body, what)
+    };
+    let world = World::new();
+    world.put(&name(1), r#"{"expired":true}"#).await;
+    world.put(&name(7), body.clone()).await;
+    let election = world.node("a").build().unwrap();
+    let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
+    assert_eq!(error.kind(), kind, "{what}: {error}");
+    let text = error.to_string();
+    assert!(text.contains("app/lock-0000000007.json"), "{what}: {text}");
+    assert!(!text.contains("hunter2"), "{what}: {text}");
+    let repairable = kind == ErrorKind::CorruptRecord;
+    assert_eq!(text.contains("until it is repaired, or deposed"), repairable, "{what}: {text}");
+    assert_eq!(election.try_campaign().await.unwrap_err().kind(), kind, "{what}");
+    assert_eq!(election.leader().await.unwrap_err().kind(), kind, "{what}");
+    assert_eq!(election.snapshot().await.unwrap_err().kind(), kind, "{what}");
+    let told = election.observe().collect::<Vec<_>>().await;
+    assert!(matches!(&told[..], [Err(error)] if error.kind() == kind), "{what}: {told:?}");
+    assert_eq!(world.epochs().await, [1, 7], "{what}");
+    // A reclaiming process knows no better.
+    let unique = world.node("a").name_is_unique(true).build().unwrap();
+    assert_eq!(unique.campaign().await.unwrap_err().kind(), kind, "{what}");
+    let page = world.store.inner().list("app/lock-0000000007", "", 1).await.unwrap();
+    assert_eq!(page.entries[0].size, body.len() as u64, "{what}: left as it is");
+    // Once it is sealed by hand, the counting goes on above it.
+    world.put(&name(7), r#"{"expired":true}"#).await;
+    assert_eq!(elect(&election).await.epoch().get(), 8, "{what}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_are_no_records_are_errors_and_never_free() {
+    for body in [
+        "",
+        " ",
+        "not JSON hunter2",
+        "null",
+        "[]",
+        "{}",
+        "{\"expired\":true",
+        "\u{feff}{\"expired\":true}",
+        r#"{"expired":"true"}"#,
+        r#"{"expired":true,"nonce":"hunter2"}"#,
+        r#"{"expired":true,"format":0}"#,
+        r#"{"expired":true,"format":-1}"#,
+        "<html><body>hunter2</body></html>",
+    ] {
+        refused_by_all(body, ErrorKind::CorruptRecord).await;
+    }
+    refused_by_all(vec![0xff, 0xfe, 0x00], ErrorKind::CorruptRecord).await;
+    refused_by_all(vec![b' '; 1 << 20], ErrorKind::CorruptRecord).await;
+    let mut long = br#"{"expired":true}"#.to_vec();
+    long.resize(64 * 1024 + 1, b' ');
+    refused_by_all(long, ErrorKind::CorruptRecord).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn impossible_validities_are_errors() {
+    for validity in ["0", "-1", "-30000", "1.5", "0.0", "-1e300", "\"30000\"", "[]", "{}", "true"] {
+        let body = format!(r#"{{"expired":false,"validity_ms":{validity}}}"#);
+        refused_by_all(body, ErrorKind::CorruptRecord).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_later_format_is_an_error_of_its_own() {
+    for body in [
+        r#"{"format":2,"expired":true}"#,
+        r#"{"format":2,"expired":{"at":"later"},"validity_ms":-1}"#,
+        r#"{"format":18446744073709551615}"#,
+    ] {
+        refused_by_all(body, ErrorKind::RecordTooNew).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_never_lapses_is_held_until_it_is_sealed() {
+    for validity in ["", r#","validity_ms":null"#, r#","validity_ms":99999999999999999999999"#] {
+        let world = World::new();
+        world.put(&name(1), format!(r#"{{"expired":false{validity}}}"#)).await;
+        let election = world.node("a").build().unwrap();
+        assert!(within(secs(5 * 3_600), election.campaign()).await.is_none());
+        let leader = held(election.try_campaign().await.unwrap());
+        assert_eq!((leader.validity, leader.name()), (None, "-"));
+        let mut seen = election.observe();
+        assert!(matches!(seen.next().await, Some(Ok(Observation::Leader(_)))));
+        assert!(within(secs(5 * 3_600), seen.next()).await.is_none());
+        world.put(&name(1), r#"{"expired":true}"#).await;
+        assert_eq!(elected(election.try_campaign().await.unwrap()).epoch().get(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn morlings_two_fields_are_a_lease_of_that_length() {
+    let world = World::new();
+    world.put(&name(3), r#"{ "validity_ms" : 60000, "expired" : false }"#).await;
+    let election = world.node("a").build().unwrap();
+    let (took, lead) = timed(elect(&election)).await;
+    assert_eq!(lead.epoch().get(), 4);
+    assert!(took > secs(60) && took < secs(68), "the record's own validity: {took:?}");
+    assert_eq!(world.record(3).await["expired"], true);
+    assert_eq!(world.record(3).await["validity_ms"], 60_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn foreign_keys_and_folders_are_neither_epochs_nor_touched() {
+    let foreign = [
+        "lock-0000000000.json",
+        "lock-00000000005.json",
+        "lock-99999999999.json",
+        "lock-000000005.json",
+        "lock-0000000005.json.bak",
+        "lock-0000000005.JSON",
+        "lock-0000000005",
+        "lock-0000000005.json/",
+        "lock-0000000005.json/lock-0000000009.json",
+        "lock-000000000a.json",
+        "lock-+000000005.json",
+        "lock-",
+        "lock-/",
+        "lock-zzz.json",
+        "lock-~",
+        "lock",
+        "Lock-0000000005.json",
+        "lock_0000000005.json",
+        "other/lock-0000000005.json",
+        ".tenure-check",
+        "",
+    ];
+    let world = World::new();
+    for key in foreign {
+        world.create(key, "foreign").await;
+    }
+    // Of other prefixes that look alike.
+    for key in ["app2/lock-0000000050.json", "ap/lock-0000000050.json", "lock-0000000050.json"] {
+        world.store.inner().create(key, "foreign".into()).await.unwrap();
+    }
+    for epoch in 1..=3 {
+        let lead = world.leader("a").await;
+        assert_eq!(lead.epoch().get(), epoch);
+        tenure_testkit::time::wait(VALIDITY * 2).await;
+        lead.resign().await.unwrap();
+    }
+    // Small pages end in the middle of them.
+    world.store.on(Call::List).always().fault(Fault::Pages(2));
+    let election = world.node("b").build().unwrap();
+    let lead = elect(&election).await;
+    assert_eq!(lead.epoch().get(), 4);
+    assert_eq!(world.node("c").build().unwrap().leader().await.unwrap().unwrap().name(), "b");
+    for key in foreign {
+        let found = world.store.inner().get(&format!("app/{key}"), None, 100).await.unwrap();
+        let tenure::store::GetOutcome::Found(object) = found else { panic!("{key} is gone") };
+        assert_eq!(object.body, "foreign", "{key}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn epoch_zero_is_foreign_even_alone() {
+    let world = World::new();
+    world.put("lock-0000000000.json", r#"{"expired":false}"#).await;
+    assert_eq!(world.leader("a").await.epoch().get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_epoch_can_be_led_and_nothing_comes_after_it() {
+    let world = World::new();
+    world.put("lock-9999999998.json", r#"{"expired":true}"#).await;
+    let election = world.node("a").build().unwrap();
+    let lead = elect(&election).await;
+    assert_eq!(lead.epoch().get(), 9_999_999_999);
+    tenure_testkit::time::wait(VALIDITY * 5).await;
+    assert!(lead.check().is_ok(), "no look at the epoch after it");
+    let other = world.node("b").build().unwrap();
+    assert_eq!(held(other.try_campaign().await.unwrap()).name(), "a");
+    lead.resign().await.unwrap();
+    for election in [&election, &other] {
+        let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::EpochsExhausted);
+        assert!(error.to_string().contains("9999999999"), "{error}");
+        let error = election.try_campaign().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::EpochsExhausted);
+        assert_eq!(election.leader().await.unwrap(), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_epoch_unsealed_lapses_and_is_then_the_end() {
+    let world = World::new();
+    world.put("lock-9999999999.json", r#"{"expired":false,"validity_ms":10000}"#).await;
+    let election = world.node("a").build().unwrap();
+    assert_eq!(held(election.try_campaign().await.unwrap()).epoch.get(), 9_999_999_999);
+    let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::EpochsExhausted);
+    assert_eq!(world.epochs().await, [9_999_999_999]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slash_at_the_end_of_the_prefix_makes_no_difference() {
+    for (one, other, key) in [
+        ("app", "app/", "app/lock-0000000001.json"),
+        ("a/b/", "a/b", "a/b/lock-0000000001.json"),
+        ("", "", "lock-0000000001.json"),
+        ("lock-", "lock-/", "lock-/lock-0000000001.json"),
+    ] {
+        let world = World::new();
+        let on = |prefix: &str| {
+            let process = tenure_testkit::time::process(&world.clock, prefix.len() as u64);
+            let store = std::sync::Arc::new(world.store.clone());
+            Election::builder(store, prefix).name(prefix.len().to_string()).process(process)
+        };
+        let lead = elect(&on(one).build().unwrap()).await;
+        held(on(other).build().unwrap().try_campaign().await.unwrap());
+        let page = world.store.inner().list(key, "", 10).await.unwrap();
+        assert_eq!(page.entries.len(), 1, "{key}");
+        lead.resign().await.unwrap();
+    }
+    for prefix in ["/", "/app", "a//b", "a/../b", ".."] {
+        let store = std::sync::Arc::new(World::new().store);
+        let error = Election::builder(store, prefix).build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{prefix:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_newest_is_found_whatever_the_gaps_and_pages() {
+    let mut rng = fastrand::Rng::with_seed(3);
+    for _ in 0..30 {
+        let world = World::new();
+        let bits = rng.u32(2..33);
+        let mut newest = 0;
+        for _ in 0..rng.usize(1..60) {
+            let epoch = rng.u64(1..1 << bits);
+            newest = newest.max(epoch);
+            world.put(&name(epoch), r#"{"expired":true}"#).await;
+        }
+        world.store.on(Call::List).always().fault(Fault::Pages(rng.usize(1..9)));
+        assert_eq!(world.leader("a").await.epoch().get(), newest + 1);
+    }
+}

@@ -1,0 +1,94 @@
+//! Plays the stories in `tests/protocol/scenarios/*.txt` with the shipped state machine against a store that
+//! is pure. The format is told in `tests/protocol/scenarios/README.md`.
+
+mod store;
+mod words;
+mod world;
+
+use std::path::{Path, PathBuf};
+
+use world::World;
+
+/// Plays a text; an error tells in which line what went otherwise.
+fn play(name: &str, text: &str) -> Result<(), String> {
+    let mut world = World::default();
+    let mut expectations = 0;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        expectations += usize::from(line.starts_with("expect "));
+        let place = || format!("{name}:{}: {line}", index + 1);
+        world.take(line).map_err(|why| format!("{}\n    {why}", place()))?;
+    }
+    if expectations == 0 {
+        return Err(format!("{name}: a story that expects nothing tells nothing"));
+    }
+    Ok(())
+}
+
+fn stories() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/protocol/scenarios");
+    let entries = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let mut stories: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|ext| ext == "txt")).collect();
+    stories.sort();
+    stories
+}
+
+#[test]
+fn every_story_goes_as_it_is_told() {
+    let stories = stories();
+    let mut wrong = Vec::new();
+    for path in &stories {
+        let name = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().display().to_string();
+        let text = std::fs::read_to_string(path).unwrap();
+        match play(&name, &text) {
+            Ok(()) => println!("{name}: ok"),
+            Err(why) => wrong.push(why),
+        }
+    }
+    assert!(wrong.is_empty(), "{} stories went otherwise\n{}", wrong.len(), wrong.join("\n"));
+    assert!(stories.len() > 25, "{} stories only", stories.len());
+}
+
+/// The place and the reason, for a story whose last line is wrong.
+#[track_caller]
+fn fails(text: &str, reason: &str) {
+    let why = play("x.txt", text).unwrap_err();
+    let place = format!("x.txt:{}: ", text.lines().count());
+    assert!(why.starts_with(&place) && why.contains(reason), "{why}");
+}
+
+#[test]
+fn a_line_that_is_not_understood_fails_with_its_place() {
+    fails("a: candidate\n\nb: candidat", "not understood");
+    fails("a: candidate\na: dance", "not understood");
+    fails("store: explode", "not understood");
+    fails("a: candidate\nexpect a flies", "not understood");
+    fails("expect newest seven", "not understood");
+    fails("expect a leads 1", "nobody is called `a`");
+    fails("once upon a time", "not understood");
+}
+
+#[test]
+fn a_story_that_goes_otherwise_fails_with_what_happened() {
+    let begin = "a: candidate\na> LIST after 0\n";
+    fails("a: candidate\na> LIST after 1", "asks for: LIST after 0");
+    fails(&format!("{begin}a< 1"), "the store answered: empty");
+    fails("a: candidate\na< empty", "nothing was asked");
+    fails(&format!("{begin}a> LIST after 0"), "waits for an answer");
+    fails(&format!("{begin}a< empty\na: lapsed"), "changes nothing");
+    fails(&format!("{begin}a< empty\nexpect a leads 1"), "CREATE 1 as a1");
+    let leads = |who: &str| {
+        let lines = [": candidate", "> LIST after 0", "< empty", "> CREATE 1 as ME1", "< done"];
+        let lines = lines.into_iter().chain(["> LIST after 1", "< empty"]);
+        lines.map(|line| format!("{who}{}\n", line.replace("ME", who))).collect::<String>()
+    };
+    let led = leads("a");
+    fails(&format!("{led}expect a leads 2"), "leads 1");
+    fails(&format!("{led}store: delete 1"), "I3");
+    fails(&format!("{led}store: wipe\n{}", leads("b")), "I1");
+    assert!(play("x.txt", &led).unwrap_err().contains("expects nothing"));
+}

@@ -1,0 +1,357 @@
+//! Who takes part in a scenario, and what its lines do.
+
+use std::collections::BTreeMap;
+
+use tenure::protocol::candidate::{Candidate, Event, Input, Rules};
+use tenure::protocol::message::{Answer, Nonce, Request, Step};
+use tenure::{Ended, Epoch};
+
+use super::store::{Body, Reply, Store};
+use super::words::{self, Names};
+
+type Done = Result<(), String>;
+
+#[derive(Debug)]
+struct Participant {
+    /// What its records say; two participants may share it.
+    name: String,
+    unique: bool,
+    machine: Candidate,
+    nonces: Vec<Nonce>,
+    /// What is under way: the store's answer, unless the request has not reached it.
+    asked: Option<(Request, Option<Reply>)>,
+    last: Option<Event>,
+    /// The foreign record last seen, to tell a touch.
+    touches: Option<(Epoch, u32)>,
+}
+
+#[derive(Debug, Default)]
+pub struct World {
+    store: Store,
+    names: Names,
+    participants: BTreeMap<String, Participant>,
+    /// Every request that was ever sent; any of them may reach the store later, or again.
+    sent: Vec<(String, String, Request)>,
+    granted: BTreeMap<Epoch, String>,
+}
+
+fn not_understood() -> String {
+    "not understood".to_owned()
+}
+
+fn epoch(word: &str) -> Result<Epoch, String> {
+    word.parse().map_err(|_| not_understood())
+}
+
+/// The epoch object in the store, which a line speaks of.
+fn object<'s>(store: &'s mut Store, word: &str) -> Result<&'s mut super::store::Object, String> {
+    let epoch = epoch(word)?;
+    store.objects.get_mut(&epoch).ok_or_else(|| format!("there is no epoch object {epoch}"))
+}
+
+impl World {
+    /// Carries out one line.
+    pub fn take(&mut self, line: &str) -> Done {
+        if let Some(what) = line.strip_prefix("expect ") {
+            return self.expect(what);
+        }
+        if let Some(what) = line.strip_prefix("store: ") {
+            return self.store_does(what);
+        }
+        for (mark, take) in [
+            ("> ", World::asks as fn(&mut World, &str, &str) -> Done),
+            ("< ", World::hears),
+            ("<! ", World::is_told),
+            (": ", World::does),
+        ] {
+            if let Some((who, what)) = line.split_once(mark)
+                && who.chars().all(char::is_alphanumeric)
+            {
+                return take(self, who, what);
+            }
+        }
+        Err(not_understood())
+    }
+
+    fn get(&mut self, who: &str) -> Result<&mut Participant, String> {
+        self.participants.get_mut(who).ok_or_else(|| format!("nobody is called `{who}`"))
+    }
+
+    /// `a> LIST after 0`: what it asks for next, which the store carries out at once unless it says
+    /// otherwise.
+    fn asks(&mut self, who: &str, what: &str) -> Done {
+        let (what, reaches) = match what.strip_suffix(", not yet") {
+            Some(what) => (what, false),
+            None => (what, true),
+        };
+        let count = self.get(who)?.nonces.len();
+        if self.get(who)?.machine.step() == Step::Nonce {
+            let nonce = self.names.fresh(who, count + 1);
+            let participant = self.get(who)?;
+            participant.nonces.push(nonce);
+            participant.machine.handle(Input::Nonce(nonce));
+        }
+        let now = self.describe(who)?;
+        let participant = self.get(who)?;
+        if participant.asked.is_some() {
+            return Err(format!("{who} waits for an answer"));
+        }
+        let request = match participant.machine.step() {
+            Step::Request(request) if now == format!("asks for: {what}") => request,
+            _ => return Err(format!("{who} {now}")),
+        };
+        let name = participant.name.clone();
+        let reply = reaches.then(|| self.store.carry_out(&name, &request));
+        self.sent.push((who.to_owned(), what.to_owned(), request.clone()));
+        self.get(who)?.asked = Some((request, reply));
+        Ok(())
+    }
+
+    /// `a< empty`: the store's answer arrives, or `unknown`: it never does.
+    fn hears(&mut self, who: &str, what: &str) -> Done {
+        let participant = self.get(who)?;
+        let (request, reply) = participant.asked.take().ok_or("nothing was asked")?;
+        if what == "unknown" {
+            return self.answer(who, Answer::Unknown);
+        }
+        let mut reply = reply.ok_or("the request has not reached the store yet")?;
+        if let (Answer::Found { seen, touched, .. }, Some(object)) =
+            (&mut reply.answer, &reply.object)
+        {
+            let own = seen.nonce.is_some_and(|nonce| participant.nonces.contains(&nonce));
+            let same_name = object.body.name == participant.name;
+            seen.reclaimable = participant.unique
+                && same_name
+                && !own
+                && seen.nonce.is_some()
+                && seen.ended.is_none();
+            let at = epoch_of(&request).filter(|_| seen.nonce.is_none());
+            let now = at.map(|epoch| (epoch, object.touches));
+            *touched = now
+                .zip(participant.touches)
+                .is_some_and(|(now, before)| now.0 == before.0 && now.1 != before.1);
+            participant.touches = now;
+        }
+        let answered = self.names.answer(&reply.answer);
+        if answered != what {
+            return Err(format!("the store answered: {answered}"));
+        }
+        self.answer(who, reply.answer)
+    }
+
+    /// `a<! refused`: an answer for which the store had no reason.
+    fn is_told(&mut self, who: &str, what: &str) -> Done {
+        let answer = words::made_up(what).ok_or_else(not_understood)?;
+        // May also come when nothing was asked: the machine must bear it.
+        self.get(who)?.asked = None;
+        self.answer(who, answer)
+    }
+
+    fn answer(&mut self, who: &str, answer: Answer) -> Done {
+        let participant = self.get(who)?;
+        let event = participant.machine.handle(Input::Answer(answer));
+        if let Some(Event::Granted { epoch, .. }) = event {
+            let before = self.granted.insert(epoch, who.to_owned());
+            if let Some(before) = before {
+                return Err(format!("I1: {epoch} was granted to {before} already"));
+            }
+            if self.granted.keys().next_back() != Some(&epoch) {
+                return Err(format!("I2: a greater epoch than {epoch} was granted before"));
+            }
+        }
+        let participant = self.get(who)?;
+        participant.last = event.or(participant.last);
+        Ok(())
+    }
+
+    /// `a: candidate`, or what time and the application bring: `a: lapsed`.
+    fn does(&mut self, who: &str, what: &str) -> Done {
+        let mut words = what.split(", ");
+        if let Some(kind @ ("candidate" | "observer")) = words.next() {
+            let mut rules = Rules {
+                observer: kind == "observer",
+                verify_renewals: false,
+                takeover_delay: false,
+            };
+            let (mut name, mut unique, mut greatest) = (who.to_owned(), false, None);
+            for option in words {
+                match option.split_once(' ') {
+                    Some(("named", other)) => name = other.to_owned(),
+                    Some(("knows", number)) => greatest = Some(epoch(number)?),
+                    _ if option == "whose name is unique" => unique = true,
+                    _ if option == "verifies renewals" => rules.verify_renewals = true,
+                    _ if option == "delays takeovers" => rules.takeover_delay = true,
+                    _ => return Err(not_understood()),
+                }
+            }
+            let machine = Candidate::new(rules, greatest);
+            let (nonces, asked, last, touches) = (Vec::new(), None, None, None);
+            let participant = Participant { name, unique, machine, nonces, asked, last, touches };
+            self.participants.insert(who.to_owned(), participant);
+            return Ok(());
+        }
+        let input = match what {
+            "lapsed" => Input::Lapsed,
+            "poll due" => Input::PollDue,
+            "takeover over" => Input::TakeoverOver,
+            "resume" => Input::Resume,
+            "renew due" => Input::RenewDue,
+            "look due" => Input::LookDue,
+            "resign" => Input::Resign,
+            "abandon" => Input::Abandon,
+            "lease ended" => Input::LeaseEnded,
+            "campaign again" => {
+                self.get(who)?.machine.restart();
+                return Ok(());
+            }
+            _ => return Err(not_understood()),
+        };
+        let participant = self.get(who)?;
+        let before = participant.machine.clone();
+        let event = participant.machine.handle(input);
+        participant.last = event.or(participant.last);
+        if participant.machine == before {
+            return Err("that changes nothing".to_owned());
+        }
+        if participant.machine.step() != before.step() {
+            // Nobody waits for the answer any more.
+            participant.asked = None;
+        }
+        Ok(())
+    }
+
+    /// `store: delete 2`: what others do, and what arrives late.
+    fn store_does(&mut self, what: &str) -> Done {
+        let words: Vec<&str> = what.split(' ').collect();
+        match words[..] {
+            ["delete", number] => {
+                object(&mut self.store, number)?;
+                let epoch = epoch(number)?;
+                if self.store.newest() == Some(epoch) {
+                    return Err("I3: the newest epoch object is never deleted".to_owned());
+                }
+                self.store.objects.remove(&epoch);
+            }
+            ["wipe"] => self.store.objects.clear(),
+            ["morling", "creates", number] => {
+                let body = Body::new("morling", None, 0);
+                if self.store.create(epoch(number)?, body) == Answer::Refused {
+                    return Err(format!("there is an epoch object {number} already"));
+                }
+            }
+            ["morling", "touches", number] => object(&mut self.store, number)?.touches += 1,
+            ["morling", "expires", number] => {
+                object(&mut self.store, number)?.body.ended = Some(Ended::Unknown);
+            }
+            ["operator", "deposes", number] | ["operator", "forces", number] => {
+                let body = &mut object(&mut self.store, number)?.body;
+                body.heartbeat += 1;
+                body.ended =
+                    Some(if words[1] == "forces" { Ended::Lapsed } else { Ended::Deposed });
+            }
+            ["operator", "gives", number, "the", "heartbeat", heartbeat] => {
+                let heartbeat = heartbeat.parse().map_err(|_| not_understood())?;
+                object(&mut self.store, number)?.body.heartbeat = heartbeat;
+            }
+            ["operator", "edits", number] => object(&mut self.store, number)?.body.edits += 1,
+            ["operator", "garbles", number] => {
+                let body = &mut object(&mut self.store, number)?.body;
+                body.edits += 1;
+                body.readable = false;
+            }
+            ["foreign", "key", "at", number] => {
+                self.store.foreign_keys.insert(epoch(number)?.get());
+            }
+            ["pages", "of", number] => {
+                self.store.page = number.parse().map_err(|_| not_understood())?;
+            }
+            ["carries", "out", who, ..] => {
+                let asked = words[3..].join(" ");
+                let is_it = |(by, text, _): &&(String, String, _)| by == who && *text == asked;
+                let (_, _, request) =
+                    self.sent.iter().rfind(is_it).ok_or("that was never sent")?.clone();
+                let name = self.get(who)?.name.clone();
+                let reply = self.store.carry_out(&name, &request);
+                let waits = |p: &&mut Participant| p.asked.as_ref().is_some_and(|a| a.0 == request);
+                if let Some(participant) = self.participants.get_mut(who).filter(waits) {
+                    participant.asked = Some((request, Some(reply)));
+                }
+            }
+            _ => return Err(not_understood()),
+        }
+        Ok(())
+    }
+
+    fn expect(&mut self, what: &str) -> Done {
+        let newest = self.store.newest().map_or("none".to_owned(), |epoch| epoch.to_string());
+        let words: Vec<&str> = what.split(' ').collect();
+        let (holds, really) = match words[..] {
+            ["newest", "none"] => (newest == "none", format!("the newest is {newest}")),
+            ["newest", number] => {
+                let expected = epoch(number)?.to_string();
+                (newest == expected, format!("the newest is {newest}"))
+            }
+            [who, "leads" | "follows" | "waits" | "pauses" | "fails" | "asks", ..] => {
+                let now = self.describe(who)?;
+                (format!("{who} {now}") == what, format!("{who} {now}"))
+            }
+            [who, "lost", ..] => {
+                let lost = match &self.get(who)?.last {
+                    Some(Event::Lost(lost)) => format!("{who} lost {}", words::lost(lost)),
+                    other => format!("{who}: {other:?}"),
+                };
+                (lost == what, lost)
+            }
+            [who, "extends", "with", "heartbeat", number] => {
+                let last = self.get(who)?.last;
+                let heartbeat: u64 = number.parse().map_err(|_| not_understood())?;
+                let extended = match last {
+                    Some(Event::Granted { heartbeat, .. } | Event::Extended { heartbeat }) => {
+                        Some(heartbeat)
+                    }
+                    _ => None,
+                };
+                (extended == Some(heartbeat), format!("{who}: {last:?}"))
+            }
+            [who, "has", "seen", number] => {
+                let greatest = self.get(who)?.machine.greatest();
+                (greatest == Some(epoch(number)?), format!("{who} has seen {greatest:?}"))
+            }
+            _ => return Err(not_understood()),
+        };
+        if holds { Ok(()) } else { Err(really) }
+    }
+
+    /// Where a participant has come to, in a scenario's words.
+    fn describe(&mut self, who: &str) -> Result<String, String> {
+        let participant =
+            self.participants.get(who).ok_or_else(|| format!("nobody is called `{who}`"))?;
+        let machine = &participant.machine;
+        Ok(match machine.step() {
+            Step::Request(request) => format!("asks for: {}", self.names.request(&request)),
+            // The nonce is drawn as the create is sent.
+            Step::Nonce => {
+                let next = machine.greatest().map_or(1, |epoch| epoch.get() + 1);
+                format!("asks for: CREATE {next} as {who}{}", participant.nonces.len() + 1)
+            }
+            Step::Failed(failure) => {
+                format!("fails {failure:?}").replace("Epoch(", "").replace("))", ")")
+            }
+            Step::Wait(tenure::protocol::message::Wait::Retry) => "pauses".to_owned(),
+            Step::Wait(tenure::protocol::message::Wait::Lead) => {
+                format!("leads {}", machine.greatest().map_or(0, Epoch::get))
+            }
+            Step::Wait(wait) => match machine.followed() {
+                Some(followed) => format!("follows {}", followed.epoch),
+                None => format!("waits {}", words::wait(&wait)),
+            },
+        })
+    }
+}
+
+fn epoch_of(request: &Request) -> Option<Epoch> {
+    match request {
+        Request::Get { epoch, .. } => Some(*epoch),
+        _ => None,
+    }
+}

@@ -1,0 +1,91 @@
+//! Azure Blob Storage: against Azurite, which a script starts, or a container of your own.
+#![cfg(feature = "azure")]
+
+use std::sync::Arc;
+
+use tenure::store::{AnyObjectStore, ETag, GetOutcome, PutOutcome, Store, StoreErrorKind};
+use tenure::{Attempt, Compactor, Election};
+use tenure_testkit::conformance::{self, Capabilities};
+
+/// The container that the environment names, and a part of it that nobody else uses. Its settings
+/// are read as `AnyObjectStore::azure_from_env` reads them.
+fn container() -> (Arc<AnyObjectStore>, String) {
+    let name = std::env::var("TENURE_TEST_AZURE_CONTAINER").expect("the container is named");
+    let unique = tenure::Entropy::unique(&tenure::SystemEntropy);
+    let store = AnyObjectStore::azure_from_env(name).expect("the settings are right");
+    (Arc::new(store), format!("test-{unique:032x}/"))
+}
+
+/// A missing blob is "precondition failed", too.
+fn can() -> Capabilities {
+    Capabilities { missing_is_refused: true, ..Capabilities::default() }
+}
+
+#[test]
+fn a_container_is_named_with_its_account_if_there_is_one() {
+    use object_store::azure::MicrosoftAzureBuilder;
+    let builder = MicrosoftAzureBuilder::new().with_container_name("box");
+    let error = AnyObjectStore::azure(builder.clone()).expect_err("an account is needed");
+    assert!(error.to_string().contains("az://box"), "{error}");
+    assert!(!error.to_string().contains("of the account"), "{error}");
+    let store = AnyObjectStore::azure(builder.with_account("me").with_access_key("a2V5"));
+    assert_eq!(store.unwrap().describe(), "az://box of the account me");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "scripts/azurite.sh -- cargo test --features azure --test stores azure -- --ignored"]
+async fn the_suite_holds() {
+    let (store, prefix) = container();
+    conformance::run_with(store, &prefix, &can()).await;
+}
+
+/// Azure answers 409 here, and on a `create` with this code that is a refusal.
+#[tokio::test]
+#[ignore = "scripts/azurite.sh -- cargo test --features azure --test stores azure -- --ignored"]
+async fn a_blob_that_exists_is_a_refusal_and_not_a_conflict() {
+    let (store, prefix) = container();
+    let key = format!("{prefix}a");
+    let outcome = store.create(&key, "one".into()).await.expect("created");
+    let PutOutcome::Done { etag: Some(etag) } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(store.create(&key, "two".into()).await.unwrap(), PutOutcome::Refused);
+    assert_eq!(store.get(&key, Some(etag), 9).await.unwrap(), GetOutcome::NotModified);
+    let wrong = ETag::new("\"0x8D0000000000000\"");
+    assert_eq!(store.replace(&key, "x".into(), wrong).await.unwrap(), PutOutcome::Refused);
+}
+
+#[tokio::test]
+#[ignore = "scripts/azurite.sh -- cargo test --features azure --test stores azure -- --ignored"]
+async fn elections_and_a_compactor() {
+    let (store, prefix) = container();
+    let prefix = prefix.trim_end_matches('/');
+    for epoch in 1..=5 {
+        let election = Election::builder(store.clone(), prefix).build().unwrap();
+        let Attempt::Elected(leadership) = election.try_campaign().await.expect("a store to use")
+        else {
+            panic!("nobody else campaigns")
+        };
+        assert_eq!(leadership.epoch().get(), epoch);
+        leadership.proclaim("here").await.expect("renewed");
+        leadership.resign().await.expect("resigned");
+    }
+    let compactor = Compactor::builder(store, prefix).min_age(std::time::Duration::ZERO);
+    let report = compactor.keep_epochs(2).build().unwrap().run_once().await.unwrap();
+    assert_eq!((report.deleted, report.failed), (3, 0), "{report:?}");
+}
+
+#[tokio::test]
+#[ignore = "scripts/azurite.sh -- cargo test --features azure --test stores azure -- --ignored"]
+async fn a_container_that_does_not_exist_is_named() {
+    let store = AnyObjectStore::azure_from_env("no-such-container").unwrap();
+    let etag = ETag::new("\"x\"");
+    for error in [
+        store.list("app/", "", 9).await.err(),
+        store.get("app/a", None, 9).await.err(),
+        store.create("app/a", "x".into()).await.err(),
+        store.replace("app/a", "x".into(), etag).await.err(),
+    ] {
+        let error = error.expect("an error");
+        assert_eq!(error.kind(), StoreErrorKind::NoSuchStore, "{error}");
+        assert!(error.to_string().contains("az://no-such-container"), "{error}");
+    }
+}

@@ -1,0 +1,181 @@
+//! What the DynamoDB lock client promises (AWS Database Blog, *Building Distributed Locks with the
+//! DynamoDB Lock Client*), kept by elections on a table: each promise is a test of its name.
+#![cfg(feature = "dynamodb")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tenure::{
+    Clock, Election, ElectionBuilder, Leadership, LeadershipEvent, Moment, Process, SystemClock,
+    SystemEntropy,
+};
+use tenure_testkit::dynamo_server::*;
+
+const LEASE: Duration = Duration::from_secs(2);
+const YEARS: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// A machine whose wall clock is wrong.
+#[derive(Debug)]
+enum Wrong {
+    Early,
+    Late,
+}
+
+impl Clock for Wrong {
+    fn now(&self) -> Moment {
+        let Moment { boot, raw, wall, .. } = SystemClock.now();
+        match self {
+            // Machines are started at other times, too.
+            Wrong::Early => Moment::new(boot, raw, wall - YEARS),
+            Wrong::Late => Moment::new(boot + YEARS, raw + YEARS, wall + YEARS),
+        }
+    }
+}
+
+/// A host of its own: its own store, and its own machine.
+fn host(server: &DynamoServer, lock: &str, name: &str) -> ElectionBuilder {
+    let builder = Election::builder(Arc::new(server.store()), lock).name(name).validity(LEASE);
+    builder.check_store(false).process(Process::system())
+}
+
+async fn elected(builder: ElectionBuilder) -> Leadership {
+    builder.build().expect("the settings are right").campaign().await.expect("elected")
+}
+
+fn now() -> Duration {
+    SystemClock.now().boot
+}
+
+#[allow(clippy::disallowed_methods, reason = "hosts take real time")]
+async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+/// The record in the item of the first epoch.
+fn record(server: &DynamoServer, lock: &str) -> Value {
+    let item = server.item("locks", &format!("{lock}/lock-0000000001.json")).expect("it is there");
+    serde_json::from_str(item["body"]["S"].as_str().expect("it is text")).expect("it is JSON")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_dependence_on_clocks_the_version_is_the_heartbeat() {
+    let server = DynamoServer::start();
+    let on = |clock: Wrong| Process::new(Arc::new(clock), Arc::new(SystemEntropy));
+    let a = elected(host(&server, "locks/moe", "a").process(on(Wrong::Early))).await;
+    let b = host(&server, "locks/moe", "b").process(on(Wrong::Late));
+    let b = tokio::spawn(elected(b));
+    // However late it is on b's machine, a leads as long as its versions change.
+    pause(LEASE * 3).await;
+    assert!(!b.is_finished());
+    assert!(a.check().is_ok());
+    drop(a);
+    let b = b.await.expect("b goes on");
+    assert_eq!(b.epoch().get(), 2);
+    // What the store's date says, no machine of theirs has said.
+    let item = server.item("locks", "moe/lock-0000000002.json").expect("it is there");
+    let written = item["written"]["N"].as_str().and_then(|ms| ms.parse::<i64>().ok());
+    let truth = SystemClock.now().time_of_day().timestamp_millis();
+    assert!(written.is_some_and(|written| (truth - written).abs() < 60_000));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heartbeats_are_conditional_writes_of_a_new_version() {
+    let server = DynamoServer::start();
+    let leader = elected(host(&server, "locks/moe", "a")).await;
+    let mut events = leader.events();
+    for _ in 0..4 {
+        assert!(matches!(events.next().await, Some(LeadershipEvent::Renewed { .. })));
+    }
+    let (mut versions, mut heartbeats) = (BTreeSet::new(), BTreeSet::new());
+    for put in server.requests("PutItem") {
+        let text = |name: &str| put["Item"][name]["S"].as_str().expect("it is text").to_owned();
+        assert!(versions.insert(text("version")), "another version with each heartbeat");
+        let record: Value = serde_json::from_str(&text("body")).expect("it is JSON");
+        assert!(heartbeats.insert(record["heartbeat"].as_u64()));
+    }
+    let renewals = server.requests("PutItem").split_off(1);
+    assert!(renewals.iter().all(|put| put["ConditionExpression"] == "#version = :version"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_is_stored_with_the_lock_and_readable_by_others() {
+    let server = DynamoServer::start();
+    let address = json!({ "address": "10.0.0.7:4000" });
+    let leader = elected(host(&server, "locks/moe", "a").data(address.clone())).await;
+    let read = || async {
+        let other = host(&server, "locks/moe", "b").build().expect("the settings are right");
+        other.leader().await.expect("it is read").expect("somebody leads")
+    };
+    assert_eq!((read().await.name(), &read().await.data), ("a", &address));
+    leader.proclaim(json!({ "address": "moved" })).await.expect("renewed");
+    assert_eq!(read().await.data, json!({ "address": "moved" }));
+    // Other clients of the table see it as text, too.
+    assert_eq!(record(&server, "moe")["data"], json!({ "address": "moved" }));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_locks_in_one_table_under_one_prefix() {
+    let server = DynamoServer::start();
+    let store = Arc::new(server.store());
+    let leaders = join_all((0..40).map(|lock| {
+        let builder = Election::builder(store.clone(), format!("locks/{lock}"));
+        elected(builder.name(format!("{lock}")).check_store(false))
+    }))
+    .await;
+    assert!(leaders.iter().all(|leader| leader.epoch().get() == 1 && leader.check().is_ok()));
+    let keys = server.keys();
+    assert_eq!(keys.len(), 40);
+    assert!(keys.iter().all(|key| key.starts_with("locks/")));
+    // One ends, and no other has heard of it.
+    let mut leaders = leaders.into_iter();
+    leaders.next().expect("there are 40").resign().await.expect("resigned");
+    assert!(leaders.all(|leader| leader.check().is_ok()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_warning_before_the_lease_ends_the_danger_zone() {
+    let server = DynamoServer::start();
+    let lease = LEASE * 2;
+    let leader = elected(host(&server, "locks/moe", "a").validity(lease)).await;
+    let mut events = leader.events();
+    server.fault(Fault::Answer(500, "InternalServerError"), "PutItem");
+    let at_risk = loop {
+        match events.next().await {
+            Some(LeadershipEvent::AtRisk { remaining, .. }) => break remaining,
+            Some(LeadershipEvent::Renewed { .. }) => {}
+            other => panic!("no warning: {other:?}"),
+        }
+    };
+    assert!(!at_risk.is_zero() && at_risk <= lease / 4, "{at_risk:?}");
+    assert!(leader.check().is_ok(), "there is still time to stop");
+    let loss = leader.lost().await;
+    assert!(format!("{loss:?}").contains("LeaseEnded"), "{loss:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lock_of_a_dead_host_is_taken_after_one_lease() {
+    let server = DynamoServer::start();
+    drop(elected(host(&server, "locks/moe", "dead")).await);
+    let start = now();
+    let poll = LEASE / 20;
+    let heir = elected(host(&server, "locks/moe", "heir").poll_interval(poll)).await;
+    let waited = now() - start;
+    assert_eq!(heir.epoch().get(), 2);
+    assert!(waited >= LEASE, "{waited:?}: the dead host might have been alive");
+    // The delay before a seal is up to a tenth of the lease; the rest is for a busy machine.
+    assert!(waited < LEASE * 3, "{waited:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_was_released_is_taken_at_once_and_never_counts_from_one_again() {
+    let server = DynamoServer::start();
+    for epoch in 1..=3 {
+        let leader = elected(host(&server, "locks/moe", "a").validity(LEASE * 100)).await;
+        assert_eq!(leader.epoch().get(), epoch);
+        leader.resign().await.expect("resigned");
+    }
+}

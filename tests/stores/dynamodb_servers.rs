@@ -1,0 +1,70 @@
+//! Servers of the DynamoDB API that are not ours. Each test needs one, which a script starts:
+//!
+//! ```sh
+//! scripts/dynalite.sh -- cargo test --features dynamodb --test stores dynamodb_servers -- --ignored
+//! ```
+#![cfg(feature = "dynamodb")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::store::{DynamoStore, Store, TableState};
+use tenure::{Attempt, Election};
+use tenure_testkit::conformance::{self, Capabilities};
+use tenure_testkit::dynamo_server::{config, own_http_client};
+
+/// A store over a table of its own, made as `tenure table create` makes it.
+async fn store() -> Arc<DynamoStore> {
+    let endpoint = std::env::var("AWS_ENDPOINT_URL").expect("set by the scripts of servers");
+    let config = config(&endpoint).http_client(own_http_client()).build();
+    let client = aws_sdk_dynamodb::Client::from_conf(config);
+    let unique = tenure::Entropy::unique(&tenure::SystemEntropy);
+    let store = DynamoStore::new(client, format!("tenure-{unique:032x}"));
+    for _ in 0..100 {
+        if store.create_table().await.expect("a table") == TableState::Ready {
+            return Arc::new(store);
+        }
+        pause(Duration::from_millis(100)).await;
+    }
+    panic!("the table is never ready");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs a server: scripts/dynalite.sh -- cargo test --test stores dynamodb_servers"]
+async fn the_suite_holds() {
+    let mut failed = Vec::new();
+    let can = Capabilities::default();
+    for (name, result) in conformance::report(store().await, "app/", &can).await {
+        match result {
+            Ok(()) => println!("{name}: holds"),
+            Err(words) => {
+                println!("{name}: FAILS: {words}");
+                failed.push(name);
+            }
+        }
+    }
+    assert_eq!(failed, [""; 0]);
+}
+
+#[tokio::test]
+#[ignore = "needs a server: scripts/dynalite.sh -- cargo test --test stores dynamodb_servers"]
+async fn elections_take_it() {
+    let store: Arc<dyn Store> = store().await;
+    let election = |name: &str| {
+        Election::builder(Arc::clone(&store), "app/leader").name(name).build().expect("settings")
+    };
+    for epoch in 1..=3 {
+        let attempt = election("a").try_campaign().await.expect("a store to use");
+        let Attempt::Elected(leadership) = attempt else { panic!("not elected") };
+        assert_eq!(leadership.epoch().get(), epoch);
+        let rival = election("b").try_campaign().await.expect("a store to use");
+        assert!(matches!(rival, Attempt::Held(leader) if leader.name() == "a"));
+        leadership.proclaim("here").await.expect("renewed");
+        leadership.resign().await.expect("resigned");
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "real servers take real time")]
+async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}

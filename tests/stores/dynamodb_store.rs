@@ -1,0 +1,403 @@
+//! What [`DynamoStore`] makes of each answer, and of no answer, over real HTTP; and that the double
+//! it is tested on does as DynamoDB does.
+#![cfg(feature = "dynamodb")]
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
+use aws_sdk_dynamodb::config::{BehaviorVersion, Region};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tenure::store::{
+    DeleteOutcome, DynamoStore, ETag, GetOutcome, Happened, PutOutcome, Store, StoreErrorKind,
+    TableState,
+};
+use tenure_testkit::dynamo_server::*;
+use tenure_testkit::outcomes::{done, expect, found};
+
+mod double;
+mod endpoints;
+mod environment;
+mod served_at;
+mod table;
+
+const KEY: &str = "app/lock-0000000001.json";
+const MAX: usize = 64 * 1024;
+
+fn start() -> (DynamoServer, DynamoStore) {
+    let server = DynamoServer::start();
+    let store = server.store();
+    (server, store)
+}
+
+fn body(text: &str) -> Bytes {
+    Bytes::from(text.to_owned())
+}
+
+/// Both kinds of write meet the fault once; afterwards the object is there or not.
+async fn writes_meet(fault: Fault, happened: Happened, applied: bool, words: &[&str]) {
+    let (server, store) = start();
+    let etag = done(store.create(KEY, body("one")).await);
+    server.forget_requests();
+    server.fault(fault, "PutItem");
+    let created = store.create("app/new.json", body("new")).await;
+    expect(created, StoreErrorKind::Transient, happened, words);
+    let replaced = store.replace(KEY, body("two"), etag).await;
+    expect(replaced, StoreErrorKind::Transient, happened, words);
+    assert_eq!(server.count("PutItem"), 2, "the SDK sent a conditional write again");
+    assert_eq!(server.item("app", "new.json").is_some(), applied);
+    let now = if applied { "two" } else { "one" };
+    assert_eq!(found(store.get(KEY, None, MAX).await).body, body(now));
+}
+
+#[tokio::test]
+async fn a_write_of_unknown_fate_is_unknown_and_never_sent_again() {
+    let maybe = Happened::Maybe;
+    writes_meet(Fault::ErrorAfter, maybe, true, &["500 InternalServerError"]).await;
+    writes_meet(Fault::CutAfter, maybe, true, &["connection"]).await;
+    writes_meet(Fault::CutBefore, maybe, false, &["connection"]).await;
+    for (status, code) in [
+        (500, "InternalServerError"),
+        (503, "ServiceUnavailable"),
+        (400, "TransactionConflictException"),
+        (400, "ReplicatedWriteConflictException"),
+    ] {
+        writes_meet(Fault::Answer(status, code), maybe, false, &[code]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_is_turned_away_has_not_happened() {
+    for code in ["ProvisionedThroughputExceededException", "ThrottlingException"] {
+        writes_meet(Fault::Answer(400, code), Happened::No, false, &[code]).await;
+    }
+}
+
+#[tokio::test]
+async fn reads_are_sent_again() {
+    let (server, store) = start();
+    done(store.create(KEY, body("one")).await);
+    server.fault(Fault::Answer(400, "ProvisionedThroughputExceededException"), "GetItem");
+    let read = store.get(KEY, None, MAX).await;
+    expect(read, StoreErrorKind::Transient, Happened::No, &["reading", KEY]);
+    assert_eq!(server.count("GetItem"), 3);
+}
+
+#[tokio::test]
+async fn what_a_person_must_mend_is_said() {
+    use StoreErrorKind::{AccessDenied, NoSuchStore, Unsupported};
+    for (fault, kind, words) in [
+        (
+            Fault::Answer(400, "AccessDeniedException"),
+            AccessDenied,
+            ["dynamodb:PutItem", "creating"],
+        ),
+        (
+            Fault::Answer(400, "UnrecognizedClientException"),
+            AccessDenied,
+            ["check the credentials", KEY],
+        ),
+        (
+            Fault::Answer(400, "ResourceNotFoundException"),
+            NoSuchStore,
+            ["no such table", "tenure table create"],
+        ),
+        (
+            Fault::Answer(400, "UnknownOperationException"),
+            Unsupported,
+            ["is the endpoint a DynamoDB?", TABLE],
+        ),
+    ] {
+        let (server, store) = start();
+        server.fault(fault, "PutItem");
+        expect(store.create(KEY, body("one")).await, kind, Happened::No, &words);
+    }
+    let (server, store) = start();
+    server.fault(Fault::Html, "DescribeTable");
+    let read = store.get(KEY, None, MAX).await;
+    expect(read, Unsupported, Happened::No, &["a web page", "is the endpoint a DynamoDB?"]);
+}
+
+#[tokio::test]
+async fn an_expired_session_is_denied_unless_it_was_taken_before() {
+    let (server, store) = start();
+    server.fault(Fault::Answer(400, "ExpiredTokenException"), "DescribeTable");
+    server.fault(Fault::Answer(400, "ExpiredTokenException"), "PutItem");
+    let denied = StoreErrorKind::AccessDenied;
+    expect(store.create(KEY, body("one")).await, denied, Happened::No, &["the credentials"]);
+    let (server, store) = start();
+    done(store.create(KEY, body("one")).await);
+    server.fault(Fault::Answer(400, "ExpiredTokenException"), "PutItem");
+    let passing = store.create("app/lock-0000000002.json", body("two")).await;
+    expect(passing, StoreErrorKind::Transient, Happened::No, &["ExpiredTokenException"]);
+}
+
+#[tokio::test]
+async fn a_web_page_between_answers_is_unknown() {
+    writes_meet(Fault::Html, Happened::Maybe, false, &["a web page", "proxy"]).await;
+}
+
+#[tokio::test]
+async fn a_body_beyond_the_limit_is_refused_before_it_is_sent() {
+    let (server, store) = start();
+    let long = Bytes::from(vec![b'x'; 400 * 1_024]);
+    let outcome = store.create(KEY, long.clone()).await;
+    expect(outcome, StoreErrorKind::Invalid, Happened::No, &["409600 bytes", "more than an item"]);
+    let outcome = store.replace(KEY, long.clone(), ETag::new("0")).await;
+    expect(outcome, StoreErrorKind::Invalid, Happened::No, &["more than an item"]);
+    assert_eq!(server.count("PutItem"), 0);
+    // The longest that is sent is taken.
+    done(store.create(KEY, long.slice(..400 * 1_024 - 256 - KEY.len())).await);
+}
+
+#[tokio::test]
+async fn keys_and_listings_without_a_partition_are_refused() {
+    let (server, store) = start();
+    let refused = (StoreErrorKind::Invalid, Happened::No);
+    for key in ["lock-0000000001.json", "/a", "app/", ""] {
+        expect(store.create(key, body("x")).await, refused.0, refused.1, &["cannot hold the key"]);
+        expect(store.get(key, None, MAX).await, refused.0, refused.1, &["give the election"]);
+        expect(store.delete(vec![key.to_owned()]).await, refused.0, refused.1, &[]);
+    }
+    for prefix in ["", "lock-", "app"] {
+        let page = store.list(prefix, "", 10).await;
+        expect(page, refused.0, refused.1, &["stays within one partition"]);
+    }
+    assert_eq!(server.operations(), [""; 0]);
+}
+
+#[tokio::test]
+async fn every_key_of_a_prefix_is_listed_however_deep() {
+    let (_server, store) = start();
+    let keys = ["app/a", "app/a/b/c", "app/epoch-0000000001/x/y", "app/größe", "app/é"];
+    for key in keys {
+        done(store.create(key, body("four")).await);
+    }
+    done(store.create("apple/a", body("x")).await);
+    let page = store.list("app/", "app/a", 1_000).await.unwrap();
+    let listed: Vec<_> = page.entries.iter().map(|entry| entry.key.as_str()).collect();
+    assert_eq!(listed, keys[1..]);
+    assert_eq!((page.entries[0].size, page.truncated), (4, false));
+    assert!(page.entries.iter().all(|entry| entry.last_modified.is_some()));
+}
+
+#[tokio::test]
+async fn a_full_page_says_that_more_may_follow_and_an_empty_one_ends() {
+    let (server, store) = start();
+    for key in ["app/1", "app/2"] {
+        done(store.create(key, body("")).await);
+    }
+    let page = store.list("app/", "", 2).await.unwrap();
+    assert_eq!((page.entries.len(), page.truncated), (2, true));
+    let page = store.list("app/", "app/2", 2).await.unwrap();
+    assert_eq!((page.entries.len(), page.truncated), (0, false));
+    server.quirks(|quirks| quirks.page_cap = Some(1));
+    let page = store.list("app/", "", 2).await.unwrap();
+    assert_eq!((page.entries.len(), page.truncated), (1, true));
+}
+
+#[tokio::test]
+async fn the_last_page_ends_where_it_is_told() {
+    let (server, store) = start();
+    for key in ["app/1", "app/2", "app/3"] {
+        done(store.create(key, body("")).await);
+    }
+    let last = async |after: &str, limit| {
+        let page = store.list_last("app/", after, limit).await.unwrap().expect("it can");
+        let keys = page.entries.into_iter().map(|entry| entry.key).collect::<Vec<_>>();
+        (keys.join(" "), page.truncated)
+    };
+    assert_eq!(last("", 2).await, ("app/2 app/3".to_owned(), true));
+    assert_eq!(
+        last("app/1", 2).await,
+        ("app/2 app/3".to_owned(), true),
+        "nobody has looked further"
+    );
+    assert_eq!(last("app/2", 2).await, ("app/3".to_owned(), false), "the page goes beyond");
+    assert_eq!(last("", 9).await, ("app/1 app/2 app/3".to_owned(), false));
+    assert_eq!(last("app/2", 9).await, ("app/3".to_owned(), false));
+    assert_eq!(server.count("Query"), 5);
+}
+
+#[tokio::test]
+async fn a_listing_may_start_before_its_prefix_and_after_all_of_it() {
+    let (server, store) = start();
+    done(store.create("app/lock-1", body("")).await);
+    server.forget_requests();
+    for (prefix, after, keys) in [
+        ("app/lock-", "app/a", 1),
+        ("app/lock-", "app/lock-", 1),
+        ("app/", "app/", 1),
+        ("app/lock-", "app/lock-1", 0),
+        ("app/lock-", "app/z", 0),
+    ] {
+        let page = store.list(prefix, after, 9).await.unwrap();
+        assert_eq!((page.entries.len(), page.truncated), (keys, false), "{prefix} {after}");
+    }
+    assert_eq!(server.count("Query"), 4, "nothing can come after all of a prefix");
+}
+
+#[tokio::test]
+async fn a_body_as_long_as_may_be_is_read() {
+    let (_server, store) = start();
+    let etag = done(store.create(KEY, body("four")).await);
+    assert_eq!(found(store.get(KEY, None, 4).await).body, body("four"));
+    let too_large = store.get(KEY, None, 3).await.unwrap();
+    assert_eq!(too_large, GetOutcome::TooLarge { etag, len: 4 });
+}
+
+#[tokio::test]
+async fn the_store_is_named() {
+    let (_server, store) = start();
+    assert_eq!(store.describe(), format!("dynamodb://{TABLE}"));
+}
+
+#[tokio::test]
+async fn what_never_came_as_far_as_the_table_did_not_happen() {
+    let (server, store) = start();
+    done(store.create(KEY, body("one")).await);
+    drop(server);
+    // On the connection that is cut.
+    let _ = store.create("app/lock-0000000002.json", body("two")).await;
+    let (kind, no) = (StoreErrorKind::Transient, Happened::No);
+    let unsent = store.create("app/lock-0000000002.json", body("two")).await;
+    expect(unsent, kind, no, &["creating", "no connection"]);
+    let settings = aws_sdk_dynamodb::Config::builder().region(Region::from_static("us-east-1"));
+    let settings = settings.behavior_version(BehaviorVersion::latest()).build();
+    let store = DynamoStore::new(aws_sdk_dynamodb::Client::from_conf(settings), TABLE);
+    let unsigned = store.create(KEY, body("one")).await.expect_err("there are no credentials");
+    assert_ne!(unsigned.kind(), StoreErrorKind::Transient, "{unsigned}");
+    assert_eq!(unsigned.happened(), no, "{unsigned}");
+}
+
+#[tokio::test]
+async fn an_sdk_timeout_is_told_as_such() {
+    // Connections are taken by the machine, and nobody answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let limit = std::time::Duration::from_millis(100);
+    let limit = TimeoutConfig::builder().operation_attempt_timeout(limit).build();
+    let store =
+        DynamoStore::new(Client::from_conf(config(&endpoint).timeout_config(limit).build()), TABLE);
+    let late = store.get(KEY, None, MAX).await;
+    expect(late, StoreErrorKind::Transient, Happened::No, &["no answer in time"]);
+}
+
+/// As other writers of items may keep it.
+#[tokio::test]
+async fn a_body_of_bytes_is_read() {
+    let (server, store) = start();
+    let item = json!({
+        "prefix": { "S": "app" }, "name": { "S": "a" }, "version": { "S": "7" },
+        "body": { "B": "b25l" },
+    });
+    server.in_table(|table| table.put_raw(item.as_object().expect("it is one").clone()));
+    assert_eq!(found(store.get("app/a", None, MAX).await).body, body("one"));
+}
+
+/// Runs itself in a process with the double's variables.
+#[tokio::test]
+async fn the_environment_makes_a_store() {
+    const CHILD: &str = "TENURE_TEST_DYNAMODB";
+    if let Ok(endpoint) = std::env::var(CHILD) {
+        let store = DynamoStore::from_env(TABLE).await;
+        assert_eq!(store.describe(), format!("dynamodb://{TABLE} at {endpoint}"));
+        done(store.create(KEY, body("one")).await);
+        return;
+    }
+    let region = |(name, _): &(&str, String)| *name == "AWS_REGION";
+    for with_region in [true, false] {
+        let server = DynamoServer::start();
+        let mut child = std::process::Command::new(std::env::current_exe().expect("it runs"));
+        child
+            .args(["--exact", "dynamodb_store::the_environment_makes_a_store"])
+            .env("HOME", "/nowhere");
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("AWS_") {
+                child.env_remove(name);
+            }
+        }
+        child.envs(server.env().into_iter().filter(|var| with_region || !region(var)));
+        let output = child.env(CHILD, server.endpoint()).output().expect("it starts");
+        assert!(output.status.success(), "with a region {with_region}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_right_is_told_in_the_tables_words() {
+    let (server, store) = start();
+    server.fault(Fault::Answer(400, "ValidationException"), "PutItem");
+    let error = store.create(KEY, body("one")).await.expect_err("refused").to_string();
+    assert!(error.ends_with("400 ValidationException: ordered by the test"), "{error}");
+}
+
+#[tokio::test]
+async fn every_read_is_consistent_and_one_request() {
+    let (server, store) = start();
+    done(store.create(KEY, body("one")).await);
+    server.forget_requests();
+    found(store.get(KEY, None, MAX).await);
+    store.list("app/lock-", "", 1_000).await.unwrap();
+    assert_eq!(server.operations(), ["GetItem", "Query"]);
+    for operation in ["GetItem", "Query"] {
+        assert_eq!(server.requests(operation)[0]["ConsistentRead"], json!(true), "{operation}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_replacement_costs_a_read_only_where_no_item_is_shown() {
+    let (server, store) = start();
+    let etag = done(store.create(KEY, body("one")).await);
+    let now = done(store.replace(KEY, body("two"), etag.clone()).await);
+    for hidden in [false, true] {
+        server.quirks(|quirks| quirks.hides_old_items = hidden);
+        server.forget_requests();
+        let outcome = store.replace(KEY, body("three"), etag.clone()).await;
+        assert_eq!(outcome.unwrap(), PutOutcome::Refused);
+        assert_eq!(server.count("GetItem"), usize::from(hidden));
+        let outcome = store.replace("app/none", body("three"), now.clone()).await;
+        assert_eq!(outcome.unwrap(), PutOutcome::Missing);
+    }
+}
+
+#[tokio::test]
+async fn deleting_goes_by_25_and_names_the_keys_that_stay() {
+    let (server, store) = start();
+    for key in ["app/a", "app/kept"] {
+        done(store.create(key, body("x")).await);
+    }
+    let mut keys: Vec<_> = (0..58).map(|i| format!("app/none-{i}")).collect();
+    keys.extend(["app/a", "app/kept", "app/kept"].map(str::to_owned));
+    server.quirks(|quirks| quirks.undeletable = Some("kept".to_owned()));
+    let outcome = store.delete(keys).await.unwrap();
+    assert_eq!((outcome.deleted, outcome.failed.len()), (60, 1));
+    assert_eq!(outcome.failed[0].0, "app/kept");
+    // 25, 25, 10, and the one that stays twice more.
+    assert_eq!(server.count("BatchWriteItem"), 5);
+    assert_eq!(server.keys(), ["app/kept"]);
+    assert_eq!(store.delete(vec![]).await.unwrap(), DeleteOutcome::default());
+}
+
+#[tokio::test]
+async fn the_newest_of_a_thousand_epochs_is_one_query_for_a_few_items() {
+    let (server, store) = start();
+    server.in_table(|table| {
+        for number in 1..=1_000 {
+            let name = format!("lock-{number:010}.json");
+            let item = json!({
+                "prefix": { "S": "app" }, "name": { "S": name }, "version": { "S": "0" },
+                "body": { "S": "{\"expired\":true,\"validity_ms\":1,\"ended\":\"resigned\"}" },
+            });
+            table.put_raw(item.as_object().expect("it is one").clone());
+        }
+    });
+    let election = tenure::Election::builder(std::sync::Arc::new(store), "app").check_store(false);
+    let leadership = election.build().unwrap().campaign().await.unwrap();
+    assert_eq!(leadership.epoch().get(), 1_001);
+    let asked = ["DescribeTable", "Query", "GetItem", "PutItem", "Query"];
+    assert_eq!(server.operations()[..5], asked);
+    let queries = server.requests("Query");
+    assert_eq!((&queries[0]["ScanIndexForward"], &queries[0]["Limit"]), (&json!(false), &json!(4)));
+    assert_eq!(queries[1]["ScanIndexForward"], Value::Null, "confirmed from the start");
+    leadership.resign().await.unwrap();
+}

@@ -1,0 +1,307 @@
+//! Google Cloud Storage, over real HTTP: what is made of each answer, and the server of the tests
+//! itself.
+#![cfg(feature = "gcs")]
+
+use std::sync::Arc;
+
+use tenure::store::{
+    AnyObjectStore, ETag, GetOutcome, Happened, PutOutcome, Store, StoreError, StoreErrorKind,
+};
+use tenure::{Attempt, Compactor, Election, ErrorKind};
+use tenure_testkit::conformance::{self, Capabilities};
+use tenure_testkit::gcs_server::*;
+
+mod server;
+
+const KEY: &str = "app/lock-0000000001.json";
+
+/// A missing object is "precondition failed", too.
+fn can() -> Capabilities {
+    Capabilities { missing_is_refused: true, ..Capabilities::default() }
+}
+
+fn done(outcome: Result<PutOutcome, StoreError>) -> ETag {
+    match outcome.expect("the write is answered") {
+        PutOutcome::Done { etag: Some(etag) } => etag,
+        other => panic!("not done: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_suite_holds_over_http() {
+    let server = GcsServer::start();
+    conformance::run_with(Arc::new(server.store()), "app/", &can()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_suite_holds_with_short_pages() {
+    let server = GcsServer::start();
+    server.quirks(|quirks| quirks.page_cap = Some(2));
+    let can = Capabilities { race_rounds: 2, ..can() };
+    conformance::run_with(Arc::new(server.store()), "app/", &can).await;
+}
+
+/// As a client that others share, with its own retries, and without the answers' dates.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_suite_holds_for_a_client_of_somebody_elses() {
+    let server = GcsServer::start();
+    // Without a provider of TLS the client cannot be built at all.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = Arc::new(server.builder().build().expect("a client"));
+    let store = AnyObjectStore::new(client).await.expect("a store to use");
+    conformance::run_with(Arc::new(store), "app/", &can()).await;
+}
+
+/// A real bucket, which is billed: `TENURE_TEST_GCS_BUCKET=NAME cargo test --features gcs --test
+/// gcs -- --ignored real`, with credentials as `AnyObjectStore::gcs_from_env` reads them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs a bucket and credentials, as docs/stores.md says"]
+async fn the_suite_holds_on_a_real_bucket() {
+    let bucket = std::env::var("TENURE_TEST_GCS_BUCKET").expect("TENURE_TEST_GCS_BUCKET is set");
+    let unique = tenure::Entropy::unique(&tenure::SystemEntropy);
+    let store = Arc::new(AnyObjectStore::gcs_from_env(bucket).expect("the settings are right"));
+    let report = conformance::report(store, &format!("test-{unique:032x}/"), &can()).await;
+    for (name, result) in &report {
+        println!("{name}: {result:?}");
+    }
+    let failed = failures(report);
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// What failed on a bucket where an object may be written about once a second: 429 is an error of a
+/// check that writes one more often. The races are held however often that is answered.
+fn failures(report: Vec<(&'static str, Result<(), String>)>) -> Vec<String> {
+    let exempt = |name: &str, words: &str| {
+        !name.ends_with("-race")
+            && words.contains("Transient, happened")
+            && words.contains(": 429 ")
+    };
+    let failed = report.into_iter().filter_map(|(name, result)| Some((name, result.err()?)));
+    failed.filter(|(name, words)| !exempt(name, words)).map(|(_, words)| words).collect()
+}
+
+/// Every transient failure was exempt: a server that answers 503 to everything passed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn regression_a_bucket_that_fails_does_not_pass() {
+    let can = Capabilities { race_rounds: 2, ..can() };
+    let judged = async |fault: Fault| {
+        let server = GcsServer::start();
+        server.fault(fault);
+        failures(conformance::report(Arc::new(server.store()), "app/", &can).await)
+    };
+    let failed = judged(Fault::ErrorBefore).await;
+    assert!(failed.len() >= conformance::CHECKS - 1, "{failed:?}");
+    // Where every write is one too many, nothing was tried, and the races say so.
+    let failed = judged(Fault::SlowDown).await;
+    assert_eq!(failed.len(), 2, "{failed:?}");
+    assert!(failed.iter().all(|words| words.contains("-race]")), "{failed:?}");
+}
+
+/// Some writes come too early: a check that meets 429 is undecided, the others hold.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_bucket_that_answers_429_now_and_then_passes() {
+    let server = GcsServer::start();
+    server.fault(Fault::SlowDown).on(Op::Put).key_contains("etag/").after(3);
+    server.fault(Fault::SlowDown).on(Op::Put).key_contains("create-race/").times(40);
+    let can = Capabilities { race_rounds: 3, ..can() };
+    let report = conformance::report(Arc::new(server.store()), "app/", &can).await;
+    assert_eq!(report.iter().filter(|(_, result)| result.is_err()).count(), 1, "{report:?}");
+    assert_eq!(failures(report), [""; 0]);
+}
+
+#[tokio::test]
+async fn conditions_go_by_the_generation() {
+    let server = GcsServer::start();
+    let store = server.store();
+    let put = |n: usize| {
+        let puts = server.requests().into_iter().filter(|seen| seen.op == Op::Put);
+        puts.map(|seen| seen.headers["x-goog-if-generation-match"].clone()).nth(n).unwrap()
+    };
+    let first = done(store.create(KEY, "one".into()).await);
+    assert_eq!(put(0), "0");
+    let generation = server.object(KEY).unwrap().generation;
+    assert!(first.as_str().ends_with(&format!("\"|{generation}")), "{first}");
+    let second = done(store.replace(KEY, "two".into(), first.clone()).await);
+    assert_eq!(put(1), &*generation.to_string());
+    assert_eq!(store.replace(KEY, "x".into(), first).await.unwrap(), PutOutcome::Refused);
+    assert_eq!(store.get(KEY, Some(second), 9).await.unwrap(), GetOutcome::NotModified);
+}
+
+/// The ETag is made of the content alone; the generation tells the two apart.
+#[tokio::test]
+async fn the_same_body_again_is_another_version() {
+    let server = GcsServer::start();
+    let store = server.store();
+    let first = done(store.create(KEY, "same".into()).await);
+    server.remove_raw(KEY);
+    let second = done(store.create(KEY, "same".into()).await);
+    assert_ne!(first, second);
+    assert_eq!(store.replace(KEY, "x".into(), first).await.unwrap(), PutOutcome::Refused);
+    done(store.replace(KEY, "x".into(), second).await);
+}
+
+#[tokio::test]
+async fn nothing_is_sent_twice() {
+    let server = GcsServer::start();
+    let store = server.store();
+    assert!(!store.may_send_twice());
+    for fault in [Fault::ErrorAfter, Fault::CutAfter, Fault::SlowDown, Fault::ErrorBefore] {
+        for op in [Op::Put, Op::Get, Op::List, Op::Delete] {
+            server.clear_faults();
+            server.forget_requests();
+            server.fault(fault.clone()).on(op);
+            let (error, maybe) = match op {
+                Op::Put => (store.create(KEY, "x".into()).await.err(), Happened::Maybe),
+                Op::Get => (store.get(KEY, None, 9).await.err(), Happened::No),
+                Op::List => (store.list("app/", "", 9).await.err(), Happened::No),
+                _ => (store.delete(vec![KEY.to_owned()]).await.err(), Happened::Maybe),
+            };
+            let error = error.unwrap_or_else(|| panic!("{fault:?} on {op:?} is an error"));
+            let what = (error.kind(), error.happened());
+            assert_eq!(what, (StoreErrorKind::Transient, maybe), "{fault:?} on {op:?}: {error}");
+            assert_eq!(server.requests().len(), 1, "{fault:?} on {op:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_failure_says_what_to_do() {
+    use StoreErrorKind::{AccessDenied, NoSuchStore, Transient};
+    let server = GcsServer::start();
+    let in_bucket = |bucket: &str, token: &str| {
+        let key = object_store::gcp::GoogleConfigKey::BearerToken;
+        let builder = server.builder().with_bucket_name(bucket).with_config(key, token);
+        AnyObjectStore::gcs(builder).unwrap()
+    };
+    for (store, kind, words) in [
+        (in_bucket("another", TOKEN), NoSuchStore, "404 NoSuchBucket"),
+        (in_bucket(BUCKET, "wrong"), AccessDenied, "401 AuthenticationRequired"),
+    ] {
+        let etag = ETag::new("\"x\"|7");
+        for error in [
+            store.list("app/", "", 9).await.err(),
+            store.get(KEY, None, 9).await.err(),
+            store.create(KEY, "x".into()).await.err(),
+            store.replace(KEY, "x".into(), etag).await.err(),
+            store.delete(vec![KEY.to_owned()]).await.err(),
+        ] {
+            let error = error.expect("an error");
+            assert_eq!((error.kind(), error.happened()), (kind, Happened::No), "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+            assert!(error.to_string().contains("gs://"), "{error}");
+        }
+    }
+    // Nobody listens there.
+    let nowhere = server.builder().with_base_url("http://127.0.0.1:9");
+    let error = AnyObjectStore::gcs(nowhere).unwrap().create(KEY, "x".into()).await.unwrap_err();
+    assert_eq!((error.kind(), error.happened()), (Transient, Happened::No), "{error}");
+}
+
+#[tokio::test]
+async fn a_bucket_that_ignores_preconditions_is_refused_by_the_check() {
+    let server = GcsServer::start();
+    server.quirks(|quirks| quirks.ignore_preconditions = true);
+    let election = Election::builder(Arc::new(server.store()), "app").build().unwrap();
+    let error = election.try_campaign().await.expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
+    assert!(error.to_string().contains("gs://tenure-test at http://127.0.0.1"), "{error}");
+}
+
+/// An emulator that ignores preconditions, and does not speak all of the XML API either.
+#[tokio::test]
+#[ignore = "scripts/gcs-emulator.sh -- cargo test --features gcs --test stores emulator -- --ignored"]
+async fn an_emulator_without_preconditions_is_refused() {
+    let bucket = std::env::var("TENURE_TEST_GCS_BUCKET").expect("set by scripts/gcs-emulator.sh");
+    let store = AnyObjectStore::gcs_from_env(bucket).expect("the settings are right");
+    let election = Election::builder(Arc::new(store), "app").build().unwrap();
+    let error = election.try_campaign().await.expect_err("refused");
+    println!("{error}");
+    assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
+}
+
+#[tokio::test]
+async fn a_compactor_deletes_what_is_superseded() {
+    let server = GcsServer::start();
+    let store: Arc<dyn Store> = Arc::new(server.store());
+    let election = Election::builder(Arc::clone(&store), "app").build().unwrap();
+    for _ in 0..5 {
+        let Attempt::Elected(leadership) = election.try_campaign().await.unwrap() else {
+            panic!("nobody else campaigns")
+        };
+        leadership.resign().await.unwrap();
+    }
+    let compactor = Compactor::builder(store, "app").min_age(std::time::Duration::ZERO);
+    let report = compactor.keep_epochs(2).build().unwrap().run_once().await.unwrap();
+    assert_eq!((report.deleted, report.failed), (3, 0), "{report:?}");
+    let left: Vec<_> = server.keys().into_iter().filter(|key| key.contains("lock-")).collect();
+    assert_eq!(left, ["app/lock-0000000004.json", "app/lock-0000000005.json"]);
+}
+
+/// Runs itself in a process with and without the variable of an emulator, and an empty one.
+#[test]
+fn the_environment_may_name_an_emulator() {
+    const HOST: &str = "STORAGE_EMULATOR_HOST";
+    const CHILD: &str = "TENURE_TEST_GCS_NAME";
+    if let Ok(name) = std::env::var(CHILD) {
+        assert_eq!(AnyObjectStore::gcs_from_env("box").expect("it is built").describe(), name);
+        return;
+    }
+    for (host, name) in [("127.0.0.1:9", "gs://box at http://127.0.0.1:9"), ("", "gs://box")] {
+        let mut child = std::process::Command::new(std::env::current_exe().expect("it runs"));
+        child.args(["--exact", "gcs::the_environment_may_name_an_emulator"]).env(CHILD, name);
+        for (other, _) in std::env::vars_os() {
+            if other.to_string_lossy().starts_with("GOOGLE_") {
+                child.env_remove(other);
+            }
+        }
+        let output = child.env("HOME", "/nowhere").env(HOST, host).output().expect("it starts");
+        assert!(output.status.success(), "{host:?}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+    }
+}
+
+/// The client would use it, and messages must name it: a key for an emulator says where that is.
+#[tokio::test]
+async fn regression_the_server_in_the_key_is_named_and_asked() {
+    use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+    let server = GcsServer::start();
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("key.json");
+    let key = serde_json::json!({
+        "type": "service_account", "private_key": "none", "private_key_id": "none",
+        "client_email": "nobody@example.com", "disable_oauth": true,
+        "gcs_base_url": format!("{}/", server.endpoint()),
+    });
+    std::fs::write(&path, key.to_string()).expect("a file");
+    let bucket = || GoogleCloudStorageBuilder::new().with_bucket_name(BUCKET);
+    for builder in [
+        bucket().with_service_account_path(path.to_str().expect("UTF-8")),
+        bucket().with_service_account_key(key.to_string()),
+        bucket()
+            .with_base_url(&format!("{}/", server.endpoint()))
+            .with_config(GoogleConfigKey::SkipSignature, "true"),
+    ] {
+        server.forget_requests();
+        let store = AnyObjectStore::gcs(builder).expect("the settings are right");
+        let at = format!("gs://{BUCKET} at {}", server.endpoint());
+        assert_eq!(store.describe(), at);
+        let error = store.get(KEY, None, 9).await.expect_err("it wants a token");
+        assert!(error.to_string().contains(&at), "{error}");
+        assert_eq!(server.requests()[0].key, KEY);
+    }
+}
+
+/// object_store calls it an error without a status, which was retried for ever.
+#[tokio::test]
+async fn regression_a_bucket_without_etags_is_refused() {
+    let server = GcsServer::start();
+    let store = server.store();
+    server.fault(Fault::NoEtag);
+    let written = store.create(KEY, "one".into()).await.unwrap();
+    assert_eq!(written, PutOutcome::Done { etag: None });
+    let error = store.get(KEY, None, 9).await.expect_err("nobody knows the version");
+    assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Unsupported, Happened::No));
+    let election = Election::builder(Arc::new(store), "other").build().unwrap();
+    let error = election.campaign().await.expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
+}

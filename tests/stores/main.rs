@@ -1,0 +1,14 @@
+//! Every store: the conformance suite, its failures, and servers that are not ours.
+
+mod azure;
+mod dir_store;
+mod disk;
+mod dynamodb_promises;
+mod dynamodb_servers;
+mod dynamodb_store;
+mod gcs;
+mod gcs_promises;
+mod object_store;
+mod s3_store;
+mod servers;
+mod stores;

@@ -1,0 +1,65 @@
+//! Stores behind the interface of the crate object_store: those that elections take, and those that
+//! are refused with a reason.
+#![cfg(feature = "object-store")]
+
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+use object_store::memory::InMemory;
+use object_store::prefix::PrefixStore;
+use tenure::store::{AnyObjectStore, PutOutcome, Store, StoreErrorKind};
+use tenure_testkit::conformance::{self, Capabilities};
+
+#[cfg(feature = "object-store-tests")]
+mod clients;
+mod wrapped;
+
+/// A missing object and one of another version are both "precondition failed" in object_store's
+/// memory, on Cloud Storage and on Azure.
+fn missing_is_refused() -> Capabilities {
+    Capabilities { missing_is_refused: true, ..Capabilities::default() }
+}
+
+async fn taken(store: impl ObjectStore) -> AnyObjectStore {
+    AnyObjectStore::new(Arc::new(store)).await.expect("a store to use")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn memory() {
+    let store = Arc::new(taken(InMemory::new()).await);
+    conformance::run_with(store.clone(), "", &missing_is_refused()).await;
+    conformance::run_with(store, "a/folder/", &missing_is_refused()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_part_of_another_store() {
+    let store = Arc::new(taken(PrefixStore::new(InMemory::new(), "a/part")).await);
+    conformance::run_with(store, "app/", &missing_is_refused()).await;
+}
+
+#[tokio::test]
+async fn keys_that_object_store_cannot_name_are_refused_before_anything_is_sent() {
+    let store = taken(InMemory::new()).await;
+    for key in ["a//b", "/a", "a/", "a/../b", "./a", "a\nb"] {
+        let error = store.create(key, "x".into()).await.expect_err(key);
+        assert_eq!(error.kind(), StoreErrorKind::Invalid, "{error}");
+    }
+    for key in ["a b", "é", "a%2Fb", "...", "a=1"] {
+        assert!(
+            matches!(store.create(key, "x".into()).await, Ok(PutOutcome::Done { .. })),
+            "{key}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_store_is_named() {
+    let store = taken(PrefixStore::new(InMemory::new(), "p")).await;
+    assert_eq!(store.describe(), "PrefixObjectStore(p)");
+}
+
+/// Nobody knows the retries of a client that somebody else has built.
+#[tokio::test]
+async fn a_callers_client_may_send_twice() {
+    assert!(taken(InMemory::new()).await.may_send_twice());
+}

@@ -1,0 +1,149 @@
+//! object_store's own clients: of a local file system, which is refused, and of S3.
+
+use std::sync::Arc;
+
+use object_store::local::LocalFileSystem;
+use tenure::store::{AnyObjectStore, StoreErrorKind};
+
+#[tokio::test]
+async fn the_local_file_system_is_refused_when_it_is_built_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let local = LocalFileSystem::new_with_prefix(dir.path()).unwrap();
+    let error = AnyObjectStore::new(Arc::new(local)).await.expect_err("refused");
+    assert_eq!(error.kind(), StoreErrorKind::Unsupported);
+    let words = error.to_string();
+    for word in ["LocalFileSystem", "cannot replace an object conditionally", "PutMode::Update"] {
+        assert!(words.contains(word), "{word:?} is missing in: {words}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
+}
+
+#[cfg(feature = "s3")]
+mod s3 {
+    use object_store::aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut};
+    use tenure::fencing::FencedObject;
+    use tenure::store::{Happened, PutOutcome, Store};
+    use tenure::{Attempt, Election, Epoch};
+
+    use super::*;
+    use tenure_testkit::conformance;
+    use tenure_testkit::s3_server::*;
+
+    /// The client as its users have it: with its own retries.
+    fn client(server: &S3Server) -> AmazonS3 {
+        builder(server).build().expect("a client")
+    }
+
+    fn builder(server: &S3Server) -> AmazonS3Builder {
+        // The same TLS as everywhere; without a provider the client cannot be built at all.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        AmazonS3Builder::new()
+            .with_bucket_name(BUCKET)
+            .with_region(REGION)
+            .with_endpoint(server.endpoint())
+            .with_allow_http(true)
+            .with_access_key_id(ACCESS_KEY)
+            .with_secret_access_key(SECRET_KEY)
+    }
+
+    async fn store(server: &S3Server) -> Arc<AnyObjectStore> {
+        Arc::new(AnyObjectStore::new(Arc::new(client(server))).await.expect("a store to use"))
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn the_suite_holds_over_http() {
+        let server = S3Server::start().await;
+        conformance::run(store(&server).await, "app/").await;
+    }
+
+    #[tokio::test]
+    async fn the_build_sends_nothing() {
+        let server = S3Server::start().await;
+        store(&server).await;
+        assert!(server.requests().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_client_without_conditional_puts_is_refused_when_it_is_built() {
+        let server = S3Server::start().await;
+        let client = builder(&server).with_conditional_put(S3ConditionalPut::Disabled);
+        let client = Arc::new(client.build().unwrap());
+        let error = AnyObjectStore::new(client).await.expect_err("refused");
+        assert_eq!(error.kind(), StoreErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains("puts are disabled"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_directory_bucket_is_refused_when_it_is_built() {
+        let server = S3Server::start().await;
+        let client = builder(&server).with_bucket_name("b--use1-az4--x-s3").build().unwrap();
+        let error = AnyObjectStore::new(Arc::new(client)).await.expect_err("refused");
+        assert!(error.to_string().contains("no order"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_foreign_key_that_object_store_cannot_name_is_no_hiccup() {
+        let server = S3Server::start().await;
+        let store = store(&server).await;
+        server.put_raw("app//a", "x");
+        let error = store.list("app/", "", 9).await.expect_err("it has no name");
+        assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Invalid, Happened::No));
+    }
+
+    /// A write that took effect and was answered with 500 is sent again by the client, and denied.
+    #[tokio::test]
+    async fn regression_a_denial_after_the_clients_own_retry_says_nothing_of_the_write() {
+        let server = S3Server::start().await;
+        let store = store(&server).await;
+        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("landed").times(1);
+        server.fault(Fault::AccessDenied).on(Op::Put).key_contains("landed").times(1);
+        let error = store.create("landed", "x".into()).await.expect_err("denied at last");
+        assert_eq!(error.kind(), StoreErrorKind::AccessDenied, "{error}");
+        assert_eq!(error.happened(), Happened::Maybe, "{error}");
+        assert!(error.to_string().ends_with("(it may have taken effect)"), "{error}");
+        assert!(server.object("landed").is_some(), "it has");
+
+        // The first create takes effect, and its answer is lost; the retry is denied.
+        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);
+        server.fault(Fault::AccessDenied).on(Op::Put).key_contains("lock-").times(1);
+        let election = Election::builder(store, "app").build().unwrap();
+        let Attempt::Elected(leadership) = election.try_campaign().await.unwrap() else {
+            panic!("its own create was taken for another's")
+        };
+        assert_eq!(leadership.epoch().get(), 1);
+    }
+
+    /// The same, refused: whoever finds a greater epoch there does not know whether its own write was
+    /// there before.
+    #[tokio::test]
+    async fn regression_a_refusal_after_the_clients_own_retry_says_nothing_of_the_write() {
+        let server = S3Server::start().await;
+        let store = store(&server).await;
+        assert!(store.may_send_twice());
+        let object = FencedObject::new(store, "object");
+        let mut old = object.open(Epoch::FIRST).await.unwrap();
+        let mut new = object.open(Epoch::new(2).unwrap()).await.unwrap();
+        new.write("new").await.unwrap();
+        let error = old.write("old").await.expect_err("stale");
+        assert!(error.stale().is_some() && error.may_have_happened(), "{error}");
+    }
+
+    /// A write that took effect and was answered with 500 is sent again by the client, and refused.
+    #[tokio::test]
+    async fn the_clients_own_retries_are_harmless() {
+        let server = S3Server::start().await;
+        let store = store(&server).await;
+        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("alone").times(1);
+        assert_eq!(store.create("alone", "x".into()).await.unwrap(), PutOutcome::Refused);
+
+        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);
+        let election = Election::builder(store, "app").build().unwrap();
+        let Attempt::Elected(leadership) = election.try_campaign().await.unwrap() else {
+            panic!("its own create was taken for another's")
+        };
+        assert_eq!(leadership.epoch().get(), 1);
+        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);
+        leadership.proclaim("here").await.expect("its own renewal is recognised");
+        leadership.resign().await.expect("resigned");
+    }
+}

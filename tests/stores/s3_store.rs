@@ -1,0 +1,224 @@
+//! What [`S3Store`] makes of each answer, and of no answer, over real HTTP.
+#![cfg(feature = "s3")]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tenure::store::S3Store;
+use tenure::store::{DeleteOutcome, ETag, GetOutcome, Happened, PutOutcome, Store, StoreErrorKind};
+use tenure_testkit::outcomes::{done, expect, found};
+use tenure_testkit::s3_server::*;
+
+mod encryption;
+mod endpoints;
+mod environment;
+mod failures;
+mod settings;
+
+const KEY: &str = "app/lock-0000000001.json";
+const MAX: usize = 64 * 1024;
+
+async fn start() -> (S3Server, S3Store) {
+    let server = S3Server::start().await;
+    let store = server.store(BUCKET);
+    (server, store)
+}
+
+fn body(text: &str) -> Bytes {
+    Bytes::from(text.to_owned())
+}
+
+/// Waits until the condition holds, for ten seconds at most.
+#[allow(clippy::disallowed_methods, reason = "polling with a deadline")]
+async fn eventually(condition: impl Fn() -> bool) {
+    for _ in 0..1_000 {
+        if condition() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it did not happen within ten seconds");
+}
+
+#[tokio::test]
+async fn a_create_of_an_existing_key_is_refused() {
+    let (server, store) = start().await;
+    done(store.create(KEY, body("one")).await);
+    assert_eq!(store.create(KEY, body("two")).await.unwrap(), PutOutcome::Refused);
+    assert_eq!(server.object(KEY).unwrap().body, body("one"));
+}
+
+#[tokio::test]
+async fn a_replace_needs_the_current_etag() {
+    let (server, store) = start().await;
+    let first = done(store.create(KEY, body("one")).await);
+    let second = done(store.replace(KEY, body("two"), first.clone()).await);
+    assert_ne!(first, second);
+    let late = store.replace(KEY, body("three"), first).await;
+    assert_eq!(late.unwrap(), PutOutcome::Refused);
+    assert_eq!(server.object(KEY).unwrap().body, body("two"));
+}
+
+#[tokio::test]
+async fn a_replace_of_a_missing_key_is_missing() {
+    let (_server, store) = start().await;
+    let outcome = store.replace(KEY, body("one"), ETag::new("\"0123\"")).await;
+    assert_eq!(outcome.unwrap(), PutOutcome::Missing);
+}
+
+#[tokio::test]
+async fn etags_go_back_exactly_as_they_came() {
+    let (server, store) = start().await;
+    let etag = done(store.create(KEY, body("one")).await);
+    assert_eq!(etag.as_str(), server.object(KEY).unwrap().etag);
+    assert!(etag.as_str().starts_with('"'));
+    let unchanged = store.get(KEY, Some(etag.clone()), MAX).await;
+    assert_eq!(unchanged.unwrap(), GetOutcome::NotModified);
+    assert_eq!(server.last(Op::Get).headers["if-none-match"], etag.as_str());
+    done(store.replace(KEY, body("two"), etag.clone()).await);
+    assert_eq!(server.last(Op::Put).headers["if-match"], etag.as_str());
+}
+
+#[tokio::test]
+async fn a_store_that_compares_unquoted_etags_is_served_once_told() {
+    let (server, store) = start().await;
+    server.quirks(|quirks| quirks.unquoted_etags = true);
+    let etag = done(store.create(KEY, body("one")).await);
+    let quoted = store.replace(KEY, body("two"), etag.clone()).await;
+    assert_eq!(quoted.unwrap(), PutOutcome::Refused);
+    assert!(store.send_unquoted_etags());
+    let etag = done(store.replace(KEY, body("two"), etag).await);
+    assert!(etag.as_str().starts_with('"'), "the tag itself stays as received");
+    let unchanged = store.get(KEY, Some(etag.clone()), MAX).await;
+    assert_eq!(unchanged.unwrap(), GetOutcome::NotModified);
+    let store = server.store(BUCKET).with_unquoted_etags();
+    done(store.replace(KEY, body("three"), etag).await);
+}
+
+#[tokio::test]
+async fn an_object_comes_with_its_dates_and_the_stores() {
+    let (server, store) = start().await;
+    server.quirks(|quirks| quirks.clock_skew = -3_600);
+    done(store.create(KEY, body("one")).await);
+    server.quirks(|quirks| quirks.clock_skew = 0);
+    let object = found(store.get(KEY, None, MAX).await);
+    assert_eq!(object.body, body("one"));
+    let age = object.served_at.unwrap() - object.last_modified.unwrap();
+    assert!(age.num_seconds() >= 3_600, "{age}");
+    let page = store.list("app/", "", 1_000).await.unwrap();
+    assert_eq!(page.entries[0].last_modified, object.last_modified);
+    assert!(page.served_at >= object.served_at);
+}
+
+#[tokio::test]
+async fn a_missing_key_is_missing() {
+    let (_server, store) = start().await;
+    assert_eq!(store.get(KEY, None, MAX).await.unwrap(), GetOutcome::Missing);
+    let unless = Some(ETag::new("\"0123\""));
+    assert_eq!(store.get(KEY, unless, MAX).await.unwrap(), GetOutcome::Missing);
+}
+
+#[tokio::test]
+async fn a_body_of_a_mebibyte_is_not_read() {
+    let (server, store) = start().await;
+    server.put_raw(KEY, vec![b'x'; 1 << 20]);
+    let etag = ETag::new(server.object(KEY).unwrap().etag);
+    let outcome = store.get(KEY, None, MAX).await;
+    assert_eq!(outcome.unwrap(), GetOutcome::TooLarge { etag, len: 1 << 20 });
+    // What fits is read to the last byte, and an empty object is one, too.
+    server.put_raw(KEY, vec![b'x'; MAX]);
+    assert_eq!(found(store.get(KEY, None, MAX).await).body.len(), MAX);
+    server.put_raw(KEY, "");
+    assert_eq!(found(store.get(KEY, None, MAX).await).body, body(""));
+}
+
+#[tokio::test]
+async fn a_write_answered_without_an_etag_is_done_without_one() {
+    let (server, store) = start().await;
+    server.fault(Fault::NoEtag).on(Op::Put);
+    let outcome = store.create(KEY, body("one")).await;
+    assert_eq!(outcome.unwrap(), PutOutcome::Done { etag: None });
+}
+
+#[tokio::test]
+async fn a_listing_starts_after_a_key_and_ends_with_the_prefix() {
+    let (server, store) = start().await;
+    for key in ["a", "app/1", "app/2", "app/3", "app0"] {
+        server.put_raw(key, "four");
+    }
+    let page = store.list("app/", "app/1", 1_000).await.unwrap();
+    let keys: Vec<_> = page.entries.iter().map(|entry| entry.key.as_str()).collect();
+    assert_eq!((keys, page.truncated), (vec!["app/2", "app/3"], false));
+    assert_eq!(page.entries[0].size, 4);
+    let page = store.list("app/", "", 2).await.unwrap();
+    assert_eq!((page.entries.len(), page.truncated), (2, true));
+}
+
+#[tokio::test]
+async fn a_short_page_is_truncated_and_pages_without_keys_are_read_past() {
+    let (server, store) = start().await;
+    for key in ["app/1", "app/2", "app/3"] {
+        server.put_raw(key, "");
+    }
+    server.quirks(|quirks| (quirks.page_cap, quirks.empty_pages) = (Some(1), 3));
+    let page = store.list("app/", "app/1", 1_000).await.unwrap();
+    assert_eq!((page.entries.len(), page.truncated), (1, true));
+    assert_eq!(page.entries[0].key, "app/2");
+    assert_eq!(server.count(Op::List), 4);
+    server.quirks(|quirks| quirks.empty_pages = 1_000_000);
+    let endless = store.list("app/", "", 1_000).await;
+    expect(endless, StoreErrorKind::Unsupported, Happened::No, &["without a key", "versioned"]);
+}
+
+#[tokio::test]
+async fn foreign_keys_in_a_listing_come_back_as_they_are() {
+    let (server, store) = start().await;
+    let mut keys = vec![
+        "app/a b",
+        "app/a+b",
+        "app/a%20b",
+        "app/<&>\"'",
+        "app/ключ",
+        "app/🔑",
+        "app/a\nb",
+        "app/\u{1}",
+        "app/*~()",
+        "app/lock-0000000002.json.bak",
+        "app//",
+        "app/100%",
+    ];
+    for key in &keys {
+        server.put_raw(key, "");
+    }
+    keys.sort_unstable();
+    let page = store.list("app/", "", 1_000).await.unwrap();
+    let listed: Vec<_> = page.entries.iter().map(|entry| entry.key.as_str()).collect();
+    assert_eq!(listed, keys);
+    let page = store.list("app/", "app/a b", 1_000).await.unwrap();
+    assert!(page.entries.iter().all(|entry| entry.key.as_str() > "app/a b"));
+    // The same keys work in the other calls.
+    for key in keys.into_iter().filter(|key| !key.ends_with('/')) {
+        assert_eq!(found(store.get(key, None, MAX).await).body, body(""), "{key}");
+    }
+}
+
+#[tokio::test]
+async fn deleting_counts_missing_keys_and_names_those_that_stay() {
+    let (server, store) = start().await;
+    for key in ["app/1", "app/2", "app/kept <&>"] {
+        server.put_raw(key, "");
+    }
+    let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
+    let outcome = store.delete(keys(&["app/1", "app/none"])).await.unwrap();
+    assert_eq!(outcome, DeleteOutcome::new(2, vec![]));
+    server.quirks(|quirks| quirks.undeletable = Some("kept".to_owned()));
+    let outcome = store.delete(keys(&["app/2", "app/kept <&>"])).await.unwrap();
+    assert_eq!((outcome.deleted, outcome.failed.len()), (1, 1));
+    assert_eq!(outcome.failed[0].0, "app/kept <&>");
+    let why = &outcome.failed[0].1;
+    assert!(why.starts_with("AccessDenied: ") && why.contains("s3:DeleteObject"), "{why}");
+    assert_eq!(server.keys(), ["app/kept <&>"]);
+    assert_eq!(server.count(Op::Delete), 2);
+    assert_eq!(store.delete(vec![]).await.unwrap(), DeleteOutcome::default());
+    assert_eq!(server.count(Op::Delete), 2);
+}

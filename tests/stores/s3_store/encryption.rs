@@ -1,0 +1,81 @@
+//! How it is encrypted, and whose bucket it is.
+
+use tenure::store::{S3Encryption, S3Store, Store, StoreErrorKind};
+
+use super::{Happened, KEY, MAX, body, done, expect, found, start};
+use tenure_testkit::s3_server::*;
+
+const HEADERS: [&str; 3] = [
+    "x-amz-server-side-encryption",
+    "x-amz-server-side-encryption-aws-kms-key-id",
+    "x-amz-server-side-encryption-bucket-key-enabled",
+];
+
+/// Creates, replaces, reads, lists and deletes.
+async fn every_call(store: &S3Store) {
+    let etag = done(store.create(KEY, body("one")).await);
+    done(store.replace(KEY, body("two"), etag).await);
+    assert_eq!(found(store.get(KEY, None, MAX).await).body, body("two"));
+    assert_eq!(store.list("app/", "", 10).await.unwrap().entries.len(), 1);
+    assert_eq!(store.delete(vec![KEY.to_owned()]).await.unwrap().deleted, 1);
+}
+
+/// What the writes say of the encryption; nothing else says anything of it, since S3 refuses that.
+async fn said_by_writes(encryption: Option<S3Encryption>) -> [Option<String>; 3] {
+    let (server, mut store) = start().await;
+    if let Some(encryption) = encryption {
+        store = store.with_encryption(encryption);
+    }
+    every_call(&store).await;
+    let mut puts = Vec::new();
+    for seen in server.requests() {
+        let said = HEADERS.map(|name| Some(seen.headers.get(name)?.to_str().unwrap().to_owned()));
+        match seen.op {
+            Op::Put => puts.push(said),
+            _ => assert_eq!(said, [None, None, None], "{seen:?}"),
+        }
+    }
+    assert_eq!(puts.len(), 2);
+    assert_eq!(puts[0], puts[1]);
+    puts.remove(0)
+}
+
+#[tokio::test]
+async fn each_write_and_nothing_else_says_how_to_encrypt() {
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(said_by_writes(None).await, [None, None, None]);
+    let managed = said_by_writes(Some(S3Encryption::S3Managed)).await;
+    assert_eq!(managed, [some("AES256"), None, None]);
+    let account_key = S3Encryption::Kms { key: None, bucket_key: None };
+    assert_eq!(said_by_writes(Some(account_key)).await, [some("aws:kms"), None, None]);
+    let key = "arn:aws:kms:us-east-1:111122223333:alias/leaders";
+    let own_key = S3Encryption::Kms { key: some(key), bucket_key: Some(true) };
+    let own_key = said_by_writes(Some(own_key)).await;
+    assert_eq!(own_key, [some("aws:kms"), some(key), some("true")]);
+}
+
+#[tokio::test]
+async fn each_request_says_whose_bucket_it_must_be() {
+    let server = S3Server::start().await;
+    let store = server.store(BUCKET).with_expected_bucket_owner(OWNER);
+    every_call(&store).await;
+    let requests = server.requests();
+    assert_eq!(requests.len(), 5);
+    for seen in requests {
+        assert_eq!(seen.headers["x-amz-expected-bucket-owner"], OWNER, "{seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_of_kms_names_the_permission_on_the_key() {
+    let (server, store) = start().await;
+    server.put_raw(KEY, "one");
+    server.quirks(|quirks| quirks.key_denied = true);
+    let (kind, no) = (StoreErrorKind::AccessDenied, Happened::No);
+    let words = ["403 AccessDenied", "writing needs kms:GenerateDataKey on the key"];
+    expect(store.create("app/new", body("")).await, kind, no, &words);
+    expect(store.get(KEY, None, MAX).await, kind, no, &["reading needs kms:Decrypt on the key"]);
+    server.fault(Fault::Answer(400, "KMS.DisabledException"));
+    let disabled = store.create("app/new", body("")).await;
+    expect(disabled, StoreErrorKind::Invalid, no, &["KMS.DisabledException", "look at the key"]);
+}

@@ -1,0 +1,132 @@
+//! Stores made from the environment: each of the first tests runs one of the last three in a process
+//! of its own.
+
+use std::process::{Command, Output};
+
+use tenure::store::S3Store;
+use tenure::store::{DeleteOutcome, GetOutcome, PutOutcome, Store};
+
+use super::{MAX, body, done, found};
+use tenure_testkit::s3_server::*;
+
+#[tokio::test]
+async fn the_environment_makes_a_store() {
+    let server = S3Server::start().await;
+    let output =
+        child("s3_store::environment::basic_calls_in_a_bucket_of_the_environment", &server.env());
+    assert!(output.status.success(), "{output:?}");
+    assert!(server.requests().iter().all(|seen| seen.uri.path().starts_with("/tenure-test")));
+    assert!(server.count(Op::Put) > 0);
+    // Other stores need not know the newer checksums.
+    assert!(server.last(Op::Put).headers.keys().all(|name| !name.as_str().contains("checksum")));
+    assert!(server.last(Op::Get).headers.get("x-amz-checksum-mode").is_none());
+}
+
+#[tokio::test]
+async fn checksums_are_there_when_the_environment_asks_for_them() {
+    let server = S3Server::start().await;
+    let mut env = server.env();
+    env.push(("AWS_REQUEST_CHECKSUM_CALCULATION", "WHEN_SUPPORTED".to_owned()));
+    let output = child("s3_store::environment::basic_calls_in_a_bucket_of_the_environment", &env);
+    assert!(output.status.success(), "{output:?}");
+    let headers = server.last(Op::Put).headers;
+    assert!(headers.keys().any(|name| name.as_str().contains("checksum")), "{headers:?}");
+}
+
+#[tokio::test]
+async fn missing_settings_are_named() {
+    let server = S3Server::start().await;
+    let without = |name: &str| {
+        let env = server.env().into_iter().filter(|(key, _)| !key.starts_with(name));
+        env.collect::<Vec<_>>()
+    };
+    let error = |env: &[(&'static str, String)]| {
+        let output = child("s3_store::environment::the_error_of_the_environment", env);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let no_credentials = error(&without("AWS_ACCESS_KEY_ID"));
+    for word in ["AccessDenied, happened No", "no credentials: set AWS_ACCESS_KEY_ID"] {
+        assert!(no_credentials.contains(word), "{no_credentials}");
+    }
+    let env = without("AWS_REGION");
+    assert!(error(&env).contains("no error"), "a custom endpoint needs no region");
+    let env: Vec<_> = env.into_iter().filter(|(key, _)| *key != "AWS_ENDPOINT_URL").collect();
+    let no_region = error(&env);
+    for word in ["Invalid, happened No", "no region: set AWS_REGION"] {
+        assert!(no_region.contains(word), "{no_region}");
+    }
+    let mut env = server.env();
+    env[0].1 = env[0].1.replace("http:", "https:");
+    let no_tls = error(&env);
+    assert!(
+        no_tls.contains("Transient, happened No") && no_tls.contains("no connection"),
+        "{no_tls}"
+    );
+    env[0].1 = "http://user:hushhush@127.0.0.1:1/path?token=hushhush".to_owned();
+    let unreachable = error(&env);
+    assert!(unreachable.contains("s3://tenure-test at http://127.0.0.1:1/path"), "{unreachable}");
+    assert!(!unreachable.contains("hushhush"), "{unreachable}");
+}
+
+/// Runs one test of this file in a process with this environment and nothing else of AWS.
+pub fn child(test: &str, env: &[(&'static str, String)]) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env("HOME", "/nowhere");
+    for (name, _) in std::env::vars_os() {
+        let upper = name.to_string_lossy().to_ascii_uppercase();
+        if upper.starts_with("AWS_") || upper.ends_with("_PROXY") {
+            command.env_remove(name);
+        }
+    }
+    command.envs(env.iter().map(|(name, value)| (name, value)));
+    let output = command.env("TENURE_TEST_S3_BUCKET", BUCKET).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("running 1 test"), "{output:?}");
+    output
+}
+
+/// Runs where `TENURE_TEST_S3_BUCKET` names a bucket, which scripts/moto.sh and its like provide.
+#[tokio::test]
+async fn basic_calls_in_a_bucket_of_the_environment() {
+    let Ok(bucket) = std::env::var("TENURE_TEST_S3_BUCKET") else { return };
+    let store = S3Store::from_env(bucket).await;
+    let prefix = format!("tenure-test-{}/", std::process::id());
+    let key = format!("{prefix}a +<&>%.json");
+    assert_eq!(store.get(&key, None, MAX).await.unwrap(), GetOutcome::Missing);
+    let first = done(store.create(&key, body("one")).await);
+    assert_eq!(store.create(&key, body("two")).await.unwrap(), PutOutcome::Refused);
+    let unchanged = store.get(&key, Some(first.clone()), MAX).await;
+    assert_eq!(unchanged.unwrap(), GetOutcome::NotModified);
+    let second = done(store.replace(&key, body("two"), first.clone()).await);
+    assert_eq!(store.replace(&key, body("x"), first.clone()).await.unwrap(), PutOutcome::Refused);
+    let other = format!("{prefix}none.json");
+    assert_eq!(store.replace(&other, body("x"), first).await.unwrap(), PutOutcome::Missing);
+    let object = found(store.get(&key, None, MAX).await);
+    assert_eq!((&object.body, &object.etag), (&body("two"), &second));
+    assert!(object.served_at.is_some() && object.last_modified.is_some());
+    let too_large = store.get(&key, None, 2).await.unwrap();
+    assert_eq!(too_large, GetOutcome::TooLarge { etag: second, len: 3 });
+    let page = store.list(&prefix, "", 10).await.unwrap();
+    assert_eq!((page.entries.len(), page.truncated), (1, false));
+    assert_eq!(page.entries[0].key, key);
+    assert!(store.list(&prefix, &key, 10).await.unwrap().entries.is_empty());
+    let outcome = store.delete(vec![key.clone(), other]).await.unwrap();
+    assert_eq!(outcome, DeleteOutcome::new(2, vec![]));
+    assert_eq!(store.get(&key, None, MAX).await.unwrap(), GetOutcome::Missing);
+}
+
+/// Prints what a listing meets.
+#[tokio::test]
+async fn the_error_of_the_environment() {
+    let Ok(bucket) = std::env::var("TENURE_TEST_S3_BUCKET") else { return };
+    match S3Store::from_env(bucket).await.list("", "", 1).await {
+        Ok(_) => println!("no error"),
+        Err(error) => println!("{error:?}"),
+    }
+}
+
+/// Creates an object, whatever the answer.
+#[tokio::test]
+async fn a_create_in_the_environment() {
+    let Ok(bucket) = std::env::var("TENURE_TEST_S3_BUCKET") else { return };
+    println!("{:?}", S3Store::from_env(bucket).await.create("app/key", body("one")).await);
+}

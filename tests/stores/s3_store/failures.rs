@@ -1,0 +1,411 @@
+//! Calls that fail: of what kind, and what is known of them.
+
+use std::time::Duration;
+
+use aws_sdk_s3::Client;
+use aws_sdk_s3::config::timeout::TimeoutConfig;
+use tenure::store::S3Store;
+use tenure::store::{ETag, Happened, Store, StoreErrorKind};
+
+use super::{KEY, MAX, body, done, eventually, expect, found, start};
+use tenure_testkit::s3_server::*;
+
+/// Long enough that no test waits for it.
+const LONG: Duration = Duration::from_secs(600);
+
+// Writes whose fate is unknown: one request each, and never taken for refused or done.
+
+/// Both kinds of write meet the fault; afterwards the object is there or not.
+async fn unknown(fault: Fault, applied: bool, words: &[&str]) {
+    let (server, store) = start().await;
+    server.put_raw(KEY, "one");
+    let etag = ETag::new(server.object(KEY).unwrap().etag);
+    server.fault(fault).on(Op::Put);
+    let created = store.create("app/new.json", body("new")).await;
+    expect(created, StoreErrorKind::Transient, Happened::Maybe, words);
+    let replaced = store.replace(KEY, body("two"), etag).await;
+    expect(replaced, StoreErrorKind::Transient, Happened::Maybe, words);
+    assert_eq!(server.count(Op::Put), 2, "the SDK sent a conditional write again");
+    assert_eq!(server.object("app/new.json").is_some(), applied);
+    assert_eq!(server.object(KEY).unwrap().body == body("two"), applied);
+}
+
+#[tokio::test]
+async fn a_409_is_unknown_never_refused() {
+    unknown(Fault::Conflict, false, &["409 ConditionalRequestConflict"]).await;
+    unknown(Fault::Answer(409, "OperationAborted"), false, &["409"]).await;
+}
+
+#[tokio::test]
+async fn a_500_before_the_write_took_effect_is_unknown() {
+    unknown(Fault::ErrorBefore, false, &["500 InternalError"]).await;
+}
+
+#[tokio::test]
+async fn a_500_after_the_write_took_effect_is_unknown() {
+    unknown(Fault::ErrorAfter, true, &["500 InternalError"]).await;
+}
+
+#[tokio::test]
+async fn a_busy_store_is_unknown() {
+    unknown(Fault::SlowDown, false, &["503 SlowDown"]).await;
+    unknown(Fault::Answer(429, "TooManyRequests"), false, &["429"]).await;
+    unknown(Fault::Answer(400, "RequestTimeout"), false, &["RequestTimeout"]).await;
+}
+
+#[tokio::test]
+async fn a_connection_cut_before_the_write_took_effect_is_unknown() {
+    unknown(Fault::CutBefore, false, &["connection"]).await;
+}
+
+#[tokio::test]
+async fn a_connection_cut_after_the_write_took_effect_is_unknown() {
+    unknown(Fault::CutAfter, true, &["connection"]).await;
+}
+
+#[tokio::test]
+async fn a_200_with_an_error_in_its_body_is_unknown() {
+    unknown(Fault::ErrorBody, false, &["200 InternalError"]).await;
+    unknown(Fault::ErrorBodyAfter, true, &["200 InternalError"]).await;
+}
+
+#[tokio::test]
+async fn an_sdk_timeout_is_unknown_and_not_sent_again() {
+    let server = S3Server::start().await;
+    let timeouts = TimeoutConfig::builder().operation_attempt_timeout(Duration::from_millis(300));
+    let config = config(&server.endpoint(), ACCESS_KEY, SECRET_KEY);
+    let client = Client::from_conf(config.timeout_config(timeouts.build()).build());
+    let store = S3Store::new(client, BUCKET);
+    server.fault(Fault::AnswerLate(LONG)).on(Op::Put);
+    let late = store.create(KEY, body("one")).await;
+    expect(late, StoreErrorKind::Transient, Happened::Maybe, &["no answer in time"]);
+    assert_eq!(server.count(Op::Put), 1);
+    assert!(server.object(KEY).is_some());
+}
+
+#[tokio::test]
+async fn a_dropped_write_may_still_take_effect() {
+    let (server, store) = start().await;
+    server.fault(Fault::Hold).on(Op::Put).times(1);
+    let write = tokio::spawn(async move { store.create(KEY, body("one")).await });
+    server.until_held(1).await;
+    write.abort();
+    assert!(write.await.unwrap_err().is_cancelled());
+    assert!(server.object(KEY).is_none());
+    server.release();
+    eventually(|| server.object(KEY).is_some()).await;
+}
+
+#[tokio::test]
+async fn a_write_can_take_effect_long_after_its_answer_and_twice() {
+    let (server, store) = start().await;
+    let soon = Duration::from_millis(50);
+    server.fault(Fault::ApplyLate(soon)).on(Op::Put).times(1);
+    let late = store.create(KEY, body("one")).await;
+    expect(late, StoreErrorKind::Transient, Happened::Maybe, &[]);
+    eventually(|| server.object(KEY).is_some()).await;
+    server.fault(Fault::ApplyAgain(soon)).on(Op::Put).times(1);
+    done(store.create("app/twice.json", body("one")).await);
+    server.remove_raw("app/twice.json");
+    eventually(|| server.object("app/twice.json").is_some()).await;
+}
+
+#[tokio::test]
+async fn a_web_page_never_passes_for_a_write() {
+    let (server, store) = start().await;
+    server.fault(Fault::Html).on(Op::Put);
+    let page = store.create(KEY, body("one")).await;
+    expect(page, StoreErrorKind::Unsupported, Happened::Maybe, &["web page", "endpoint"]);
+    store.list("app/", "", 1).await.unwrap();
+    let page = store.create(KEY, body("one")).await;
+    expect(page, StoreErrorKind::Transient, Happened::Maybe, &["web page", "proxy"]);
+}
+
+// Failures of reads.
+
+#[tokio::test]
+async fn a_truncated_body_is_a_failure_of_the_transport() {
+    let (server, store) = start().await;
+    server.put_raw(KEY, "{\"expired\": false, \"validity_ms\": 30000}");
+    server.fault(Fault::TruncatedBody).on(Op::Get);
+    let short = store.get(KEY, None, MAX).await;
+    expect(short, StoreErrorKind::Transient, Happened::No, &["reading", KEY, "broke off"]);
+    server.fault(Fault::TruncatedBody).on(Op::List);
+    let short = store.list("app/", "", 1_000).await;
+    let words = ["listing", "app/", "broke off or made no sense"];
+    expect(short, StoreErrorKind::Transient, Happened::No, &words);
+}
+
+#[tokio::test]
+async fn reads_are_sent_again_by_the_sdk() {
+    let (server, store) = start().await;
+    server.put_raw(KEY, "one");
+    server.fault(Fault::SlowDown).on(Op::Get).times(1);
+    server.fault(Fault::CutBefore).on(Op::List).times(1);
+    assert_eq!(found(store.get(KEY, None, MAX).await).body, body("one"));
+    assert_eq!(store.list("app/", "", 1).await.unwrap().entries.len(), 1);
+    assert_eq!((server.count(Op::Get), server.count(Op::List)), (2, 2));
+}
+
+#[tokio::test]
+async fn a_web_page_is_a_wrong_endpoint_until_the_store_has_answered() {
+    let (server, store) = start().await;
+    server.put_raw(KEY, "one");
+    server.fault(Fault::Html);
+    let unsupported = StoreErrorKind::Unsupported;
+    let words = ["web page", "is the endpoint that of an S3 API"];
+    expect(store.list("app/", "", 1).await, unsupported, Happened::No, &words);
+    expect(store.get(KEY, None, MAX).await, unsupported, Happened::No, &words);
+    server.clear_faults();
+    found(store.get(KEY, None, MAX).await);
+    server.fault(Fault::Html);
+    let words = ["web page", "proxy or a login page"];
+    expect(store.list("app/", "", 1).await, StoreErrorKind::Transient, Happened::No, &words);
+    expect(store.get(KEY, None, MAX).await, StoreErrorKind::Transient, Happened::No, &words);
+    let delete = store.delete(vec![KEY.to_owned()]).await;
+    expect(delete, StoreErrorKind::Transient, Happened::Maybe, &words);
+}
+
+#[tokio::test]
+async fn a_line_of_text_is_no_listing_and_no_deletion() {
+    let (server, store) = start().await;
+    server.put_raw(KEY, "one");
+    server.fault(Fault::Text);
+    let (kind, words) = (StoreErrorKind::Unsupported, ["web page", "endpoint"]);
+    expect(store.list("app/", "", 1).await, kind, Happened::No, &words);
+    expect(store.delete(vec![KEY.to_owned()]).await, kind, Happened::Maybe, &words);
+}
+
+/// Nor is an object of its own that starts as a web page does one.
+#[tokio::test]
+async fn an_object_with_markup_is_an_object() {
+    let (server, store) = start().await;
+    server.put_raw(KEY, "<one/>");
+    assert_eq!(found(store.get(KEY, None, MAX).await).body, body("<one/>"));
+}
+
+#[tokio::test]
+async fn an_unconditional_read_is_never_not_modified() {
+    let (server, store) = start().await;
+    server.fault(Fault::Answer(304, "")).on(Op::Get);
+    let read = store.get(KEY, None, MAX).await;
+    expect(read, StoreErrorKind::Transient, Happened::No, &["reading", KEY]);
+}
+
+#[tokio::test]
+async fn a_create_never_misses_its_key() {
+    let (server, store) = start().await;
+    server.fault(Fault::Answer(404, "NoSuchKey")).on(Op::Put);
+    let created = store.create(KEY, body("one")).await;
+    expect(created, StoreErrorKind::NoSuchStore, Happened::No, &["404 NoSuchKey"]);
+}
+
+#[tokio::test]
+async fn an_error_in_a_listing_never_passes_for_an_empty_one() {
+    let (server, store) = start().await;
+    server.fault(Fault::ErrorBody).on(Op::List);
+    let error = store.list("app/", "", 1).await;
+    expect(error, StoreErrorKind::Transient, Happened::No, &["200 InternalError"]);
+}
+
+// Failures that do not go away by themselves.
+
+/// Every call meets the fault and fails with this kind; none took effect.
+async fn every_call_fails(fault: Fault, kind: StoreErrorKind, words: &[&str]) {
+    let (server, store) = start().await;
+    server.put_raw(KEY, "one");
+    let etag = ETag::new(server.object(KEY).unwrap().etag);
+    server.fault(fault);
+    expect(store.list("app/", "", 1).await, kind, Happened::No, words);
+    expect(store.get(KEY, Some(etag.clone()), MAX).await, kind, Happened::No, words);
+    expect(store.create(KEY, body("two")).await, kind, Happened::No, words);
+    expect(store.replace(KEY, body("two"), etag).await, kind, Happened::No, words);
+    expect(store.delete(vec![KEY.to_owned()]).await, kind, Happened::No, words);
+    assert_eq!(server.object(KEY).unwrap().body, body("one"));
+}
+
+#[tokio::test]
+async fn a_missing_bucket_is_no_such_store() {
+    let (server, _) = start().await;
+    let store = server.store("no-such-bucket");
+    let (kind, no) = (StoreErrorKind::NoSuchStore, Happened::No);
+    let words = ["NoSuchBucket", "s3://no-such-bucket"];
+    expect(store.list("app/", "", 1).await, kind, no, &words);
+    expect(store.get(KEY, None, MAX).await, kind, no, &words);
+    expect(store.create(KEY, body("one")).await, kind, no, &words);
+    expect(store.replace(KEY, body("one"), ETag::new("\"0\"")).await, kind, no, &words);
+    expect(store.delete(vec![KEY.to_owned()]).await, kind, no, &words);
+    every_call_fails(Fault::NoSuchBucket, kind, &["NoSuchBucket"]).await;
+}
+
+#[tokio::test]
+async fn a_404_that_is_not_s3s_is_no_such_store_and_never_a_missing_key() {
+    every_call_fails(Fault::Answer(404, "404 page not found"), StoreErrorKind::NoSuchStore, &[])
+        .await;
+}
+
+#[tokio::test]
+async fn a_wrong_name_and_a_wrong_region_are_no_such_store_whatever_the_status() {
+    let kind = StoreErrorKind::NoSuchStore;
+    let words = ["400 InvalidBucketName", "check the bucket's name"];
+    every_call_fails(Fault::Answer(400, "InvalidBucketName"), kind, &words).await;
+    let words = ["the bucket is elsewhere"];
+    every_call_fails(Fault::Answer(301, "Moved"), kind, &words).await;
+    every_call_fails(Fault::Answer(400, "IllegalLocationConstraintException"), kind, &words).await;
+}
+
+#[tokio::test]
+async fn an_error_without_a_code_is_told_by_its_status() {
+    let (server, store) = start().await;
+    server.fault(Fault::Answer(403, ""));
+    let error = store.list("app/", "", 1).await.expect_err("denied");
+    assert_eq!(error.kind(), StoreErrorKind::AccessDenied);
+    let words = error.to_string();
+    assert!(words.contains(": 403: ordered by the test; listing needs"), "{words}");
+}
+
+#[tokio::test]
+async fn a_wrong_region_names_the_right_one() {
+    let words = ["301 PermanentRedirect", "region eu-central-1", "AWS_REGION=eu-central-1"];
+    every_call_fails(Fault::WrongRegion("eu-central-1"), StoreErrorKind::NoSuchStore, &words).await;
+}
+
+#[tokio::test]
+async fn a_redirect_while_a_new_buckets_name_spreads_passes() {
+    let (server, store) = start().await;
+    server.fault(Fault::Answer(307, "TemporaryRedirect"));
+    let redirected = store.list("app/", "", 1).await;
+    expect(redirected, StoreErrorKind::Transient, Happened::No, &["307", "endpoint"]);
+}
+
+#[tokio::test]
+async fn a_wrong_clock_is_named() {
+    let fault = Fault::Answer(403, "RequestTimeTooSkewed");
+    every_call_fails(fault, StoreErrorKind::Invalid, &["clock", "15 minutes"]).await;
+}
+
+#[tokio::test]
+async fn refused_credentials_are_access_denied() {
+    let kind = StoreErrorKind::AccessDenied;
+    every_call_fails(Fault::AccessDenied, kind, &["403 AccessDenied", "needs s3:"]).await;
+    for code in ["InvalidAccessKeyId", "SignatureDoesNotMatch"] {
+        every_call_fails(Fault::Answer(403, code), kind, &[code, "credentials"]).await;
+    }
+    every_call_fails(Fault::Answer(400, "ExpiredToken"), kind, &["ExpiredToken"]).await;
+    let server = S3Server::start().await;
+    for client in
+        [server.client_as("AKIANOBODY", SECRET_KEY), server.client_as(ACCESS_KEY, "another")]
+    {
+        let denied = S3Store::new(client, BUCKET).create(KEY, body("one")).await;
+        expect(denied, kind, Happened::No, &["check the credentials"]);
+    }
+    assert!(server.keys().is_empty());
+}
+
+#[tokio::test]
+async fn a_missing_permission_is_named() {
+    let server = S3Server::start().await;
+    server.put_raw(KEY, "one");
+    let etag = || ETag::new("\"0123\"");
+    let kind = StoreErrorKind::AccessDenied;
+    let denied = |op: Op| {
+        let name = format!("AKIANO{op:?}");
+        server.add_user(&name, "secret", &[op]);
+        S3Store::new(server.client_as(&name, "secret"), BUCKET)
+    };
+    let list = denied(Op::List);
+    expect(list.list("app/", "", 1).await, kind, Happened::No, &["s3:ListBucket"]);
+    found(list.get(KEY, None, MAX).await);
+    let get = denied(Op::Get).get(KEY, None, MAX).await;
+    expect(get, kind, Happened::No, &["s3:GetObject", "without s3:ListBucket a key that does"]);
+    let put = denied(Op::Put);
+    expect(put.create(KEY, body("two")).await, kind, Happened::No, &["s3:PutObject"]);
+    expect(put.replace(KEY, body("two"), etag()).await, kind, Happened::No, &["s3:PutObject"]);
+    let delete = denied(Op::Delete).delete(vec![KEY.to_owned()]).await;
+    expect(delete, kind, Happened::No, &["s3:DeleteObject"]);
+}
+
+#[tokio::test]
+async fn another_owner_than_expected_is_access_denied() {
+    let server = S3Server::start().await;
+    let store = server.store(BUCKET).with_expected_bucket_owner(OWNER);
+    done(store.create(KEY, body("one")).await);
+    let store = server.store(BUCKET).with_expected_bucket_owner("999999999999");
+    let (kind, words) = (StoreErrorKind::AccessDenied, ["expected owner 999999999999"]);
+    expect(store.list("app/", "", 1).await, kind, Happened::No, &words);
+    expect(store.get(KEY, None, MAX).await, kind, Happened::No, &words);
+    expect(store.create("new", body("")).await, kind, Happened::No, &words);
+    expect(store.delete(vec![KEY.to_owned()]).await, kind, Happened::No, &words);
+}
+
+#[tokio::test]
+async fn what_a_store_has_not_implemented_is_unsupported() {
+    let fault = Fault::Answer(501, "NotImplemented");
+    every_call_fails(fault, StoreErrorKind::Unsupported, &["501", "conditional writes"]).await;
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_right_is_invalid() {
+    let fault = Fault::Answer(400, "KeyTooLongError");
+    every_call_fails(fault, StoreErrorKind::Invalid, &["400 KeyTooLongError"]).await;
+}
+
+#[tokio::test]
+async fn a_directory_bucket_is_refused_before_anything_is_sent() {
+    let server = S3Server::start().await;
+    for bucket in ["tenure--use1-az4--x-s3", "point.mrap", "app--use1-az4--xa-s3"] {
+        let store = server.store(bucket);
+        let (kind, words) = (StoreErrorKind::Unsupported, [bucket, "general purpose"]);
+        expect(store.list("app/", "", 1).await, kind, Happened::No, &words);
+        expect(store.create(KEY, body("one")).await, kind, Happened::No, &words);
+    }
+    assert!(server.requests().is_empty());
+}
+
+// Requests that never reach a store.
+
+#[tokio::test]
+async fn an_unreachable_endpoint_means_that_nothing_happened() {
+    let server = S3Server::start().await;
+    let client = server.client();
+    drop(server);
+    let store = S3Store::new(client, BUCKET);
+    let kind = StoreErrorKind::Transient;
+    let words = ["no connection", "refused"];
+    expect(store.create(KEY, body("one")).await, kind, Happened::No, &words);
+    expect(store.list("app/", "", 1).await, kind, Happened::No, &words);
+    let client = Client::from_conf(config("http://no.such.host.invalid", "a", "b").build());
+    let nowhere = S3Store::new(client, BUCKET).create(KEY, body("one")).await;
+    expect(nowhere, kind, Happened::No, &["no connection"]);
+}
+
+#[tokio::test]
+async fn a_failed_tls_handshake_means_that_nothing_happened() {
+    let server = S3Server::start().await;
+    let endpoint = server.endpoint().replace("http:", "https:");
+    let client = Client::from_conf(config(&endpoint, ACCESS_KEY, SECRET_KEY).build());
+    let write = S3Store::new(client, BUCKET).create(KEY, body("one")).await;
+    expect(write, StoreErrorKind::Transient, Happened::No, &["no connection"]);
+    assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn buckets_are_addressed_in_the_path_and_nothing_secret_is_shown() {
+    let (server, store) = start().await;
+    done(store.create(KEY, body("one")).await);
+    assert_eq!(server.last(Op::Put).uri.path(), format!("/{BUCKET}/{KEY}"));
+    assert_eq!(store.describe(), format!("s3://{BUCKET}"));
+    let debug = format!("{store:?}");
+    assert!(debug.contains(BUCKET) && !debug.contains(ACCESS_KEY) && !debug.contains(SECRET_KEY));
+}
+
+#[tokio::test]
+async fn an_expired_session_passes_once_the_store_has_taken_it() {
+    let (server, store) = start().await;
+    done(store.create(KEY, body("one")).await);
+    let etag = ETag::new(server.object(KEY).unwrap().etag);
+    server.fault(Fault::Answer(400, "ExpiredToken"));
+    let (kind, no) = (StoreErrorKind::Transient, Happened::No);
+    expect(store.replace(KEY, body("two"), etag).await, kind, no, &["400 ExpiredToken"]);
+    expect(store.get(KEY, None, MAX).await, kind, no, &["400 ExpiredToken"]);
+}

@@ -1,0 +1,113 @@
+//! What a bucket is set to, as S3 writes it.
+
+use tenure::store::{Happened, LifecycleRule, StoreErrorKind, Versioning};
+
+use tenure_testkit::s3_server::*;
+
+const SECRET: &str = "another secret";
+
+async fn rules(xml: &str) -> Vec<LifecycleRule> {
+    let server = S3Server::start().await;
+    let xml = format!("<LifecycleConfiguration>{xml}</LifecycleConfiguration>");
+    server.quirks(|quirks| drop(quirks.settings.insert("lifecycle", xml)));
+    server.store(BUCKET).bucket_settings().await.lifecycle.expect("it may be looked at")
+}
+
+#[tokio::test]
+async fn a_new_bucket_has_neither() {
+    let server = S3Server::start().await;
+    let settings = server.store(BUCKET).bucket_settings().await;
+    assert_eq!(settings.versioning.expect("it may be looked at"), Versioning::Off);
+    assert_eq!(settings.lifecycle.expect("it may be looked at"), []);
+    assert_eq!(server.requests().len(), 2, "the documented two requests");
+}
+
+#[tokio::test]
+async fn versions_are_on_or_suspended() {
+    let server = S3Server::start().await;
+    for (status, versioning) in [("Enabled", Versioning::On), ("Suspended", Versioning::Suspended)]
+    {
+        let xml = format!(
+            "<VersioningConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
+             <Status>{status}</Status></VersioningConfiguration>"
+        );
+        server.quirks(|quirks| drop(quirks.settings.insert("versioning", xml)));
+        let seen = server.store(BUCKET).bucket_settings().await.versioning;
+        assert_eq!(seen.expect("it may be looked at"), versioning);
+    }
+}
+
+/// Servers of others answer so; no hiccup that passes.
+#[tokio::test]
+async fn an_answer_of_another_kind_is_unsupported() {
+    let server = S3Server::start().await;
+    let xml = "<?xml version=\"1.0\"?><Versions><Status>Enabled</Status></Versions>".to_owned();
+    server.quirks(|quirks| drop(quirks.settings.insert("versioning", xml)));
+    let error = server.store(BUCKET).bucket_settings().await.versioning.expect_err("none of S3's");
+    assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Unsupported, Happened::No));
+}
+
+#[tokio::test]
+async fn every_form_of_a_filter_is_read() {
+    let rules = rules(
+        "<Rule><ID>all</ID><Filter/><Status>Enabled</Status>\
+           <Expiration><Days>30</Days></Expiration></Rule>\
+         <Rule><ID>off</ID><Filter/><Status>Disabled</Status>\
+           <Expiration><Days>1</Days></Expiration></Rule>\
+         <Rule><Prefix>old/</Prefix><Status>Enabled</Status>\
+           <Expiration><Date>2027-01-01T00:00:00Z</Date></Expiration></Rule>\
+         <Rule><Filter><Prefix>app/</Prefix></Filter><Status>Enabled</Status>\
+           <NoncurrentVersionExpiration><NoncurrentDays>1</NoncurrentDays>\
+           </NoncurrentVersionExpiration>\
+           <Expiration><ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration>\
+           </Rule>\
+         <Rule><Filter><And><Prefix>x/</Prefix><Tag><Key>a</Key><Value>b</Value></Tag>\
+           <ObjectSizeGreaterThan>500</ObjectSizeGreaterThan></And></Filter>\
+           <Status>Enabled</Status><Transition><Days>30</Days>\
+           <StorageClass>GLACIER</StorageClass></Transition></Rule>\
+         <Rule><Filter><ObjectSizeLessThan>9</ObjectSizeLessThan></Filter>\
+           <Status>Enabled</Status><Transition><Days>30</Days>\
+           <StorageClass>STANDARD_IA</StorageClass></Transition></Rule>",
+    )
+    .await;
+    let rule = |prefix: &str| LifecycleRule { prefix: prefix.to_owned(), ..Default::default() };
+    let expected = [
+        LifecycleRule { id: "all".to_owned(), expires_current: true, ..rule("") },
+        LifecycleRule { expires_current: true, ..rule("old/") },
+        LifecycleRule { expires_noncurrent: true, ..rule("app/") },
+        LifecycleRule { tagged: true, larger_than: Some(500), archives: true, ..rule("x/") },
+        LifecycleRule { smaller_than: Some(9), ..rule("") },
+    ];
+    assert_eq!(rules, expected);
+}
+
+#[tokio::test]
+async fn whoever_may_not_look_is_told_so_and_what_it_takes() {
+    let server = S3Server::start().await;
+    server.add_user("AKIACANDIDATE", SECRET, &[Op::Bucket]);
+    let client = server.client_as("AKIACANDIDATE", SECRET);
+    let store = tenure::store::S3Store::new(client, BUCKET);
+    let settings = store.bucket_settings().await;
+    for error in [
+        settings.versioning.expect_err("it is denied"),
+        settings.lifecycle.expect_err("it is denied"),
+    ] {
+        assert_eq!(error.kind(), StoreErrorKind::AccessDenied);
+        assert!(error.to_string().contains("s3:GetBucketVersioning"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_has_no_such_settings_says_so() {
+    let server = S3Server::start().await;
+    server.fault(Fault::Answer(501, "NotImplemented")).on(Op::Bucket);
+    let settings = server.store(BUCKET).bucket_settings().await;
+    let error = settings.lifecycle.expect_err("it is not implemented");
+    assert_eq!(error.kind(), StoreErrorKind::Unsupported);
+    server.clear_faults();
+    // As moto 5.2.5 answers where no versions were ever asked for.
+    let other = "<?xml version=\"1.0\"?>\n<GetBucketVersioningResponse/>".to_owned();
+    server.quirks(|quirks| drop(quirks.settings.insert("versioning", other)));
+    let error = server.store(BUCKET).bucket_settings().await.versioning.expect_err("of no sense");
+    assert!(error.to_string().contains("makes no sense"), "{error}");
+}

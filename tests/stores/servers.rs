@@ -1,0 +1,257 @@
+//! Servers that are not ours: what each does, whether elections take it, and races while parts of
+//! one are killed. Each test needs a server, which a script starts:
+//!
+//! ```sh
+//! scripts/ceph.sh -- cargo test --test stores what_the_server_does -- --ignored --nocapture
+//! ```
+#![cfg(feature = "s3")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::store::{GetOutcome, PutOutcome, Store};
+use tenure::{Attempt, Election, ErrorKind, Process};
+use tenure_testkit::{conformance, environment};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use tenure_testkit::harm;
+
+const WRITERS: usize = 32;
+
+fn election(store: &Arc<dyn Store>, prefix: &str, name: &str) -> Election {
+    let builder = Election::builder(Arc::clone(store), prefix.trim_end_matches('/'));
+    builder.name(name).process(Process::system()).build().expect("the settings are right")
+}
+
+/// For servers that ignore the conditions, such as s3rver.
+#[tokio::test]
+#[ignore = "needs a server: scripts/s3rver.sh -- cargo test --test stores the_store_is_refused"]
+async fn the_store_is_refused() {
+    let store = environment::plain_store();
+    let election = election(&store, &environment::prefix("refused"), "a");
+    let error = match election.try_campaign().await {
+        Ok(attempt) => panic!("elections take it: {attempt:?}"),
+        Err(error) => error,
+    };
+    println!("{error}");
+    assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
+    assert!(error.to_string().contains(&store.describe()), "it names the store: {error}");
+}
+
+/// For servers that elections take, such as ministack, moto and Ceph, not told of any quirk.
+#[tokio::test]
+#[ignore = "needs a server: scripts/ceph.sh -- cargo test --test stores the_store_is_taken"]
+async fn the_store_is_taken() {
+    let store = environment::plain_store();
+    let prefix = environment::prefix("taken");
+    for epoch in 1..=3 {
+        let attempt = election(&store, &prefix, "a").try_campaign().await;
+        let Attempt::Elected(leadership) = attempt.expect("a store to use") else {
+            panic!("not elected")
+        };
+        assert_eq!(leadership.epoch().get(), epoch);
+        let rival = election(&store, &prefix, "b").try_campaign().await;
+        let Attempt::Held(leader) = rival.expect("a store to use") else { panic!("two leaders") };
+        assert_eq!(leader.name(), "a");
+        leadership.proclaim("here").await.expect("renewed");
+        leadership.resign().await.expect("resigned");
+    }
+}
+
+/// For servers that honour the conditions of one writer and race those of many, such as s3s-fs:
+/// elections cannot tell, the suite can.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs a server: scripts/s3s-fs.sh -- cargo test --test stores only_races_show_it"]
+async fn only_races_show_it() {
+    let (store, can) = environment::server();
+    let attempt = election(&store, &environment::prefix("taken"), "a").try_campaign().await;
+    assert!(matches!(attempt, Ok(Attempt::Elected(_))), "{attempt:?}");
+    let results = conformance::report(store, &environment::prefix("races"), &can).await;
+    for race in ["create-race", "replace-race"] {
+        let (_, result) = results.iter().find(|(name, _)| *name == race).expect("a check");
+        let words = result.as_ref().expect_err("several writers win");
+        assert!(words.contains(" winners: "), "{race} fails for another reason: {words}");
+    }
+}
+
+/// Prints what a line of docs/stores.md says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs a server: scripts/moto.sh -- cargo test --test stores what_the_server_does"]
+async fn what_the_server_does() {
+    let (store, can) = environment::server();
+    println!("create race: {}", race(&store, Race::Create, can.race_rounds).await);
+    println!("replace race: {}", race(&store, Race::Replace, can.race_rounds).await);
+    println!("conditional delete: {}", conditional_delete().await);
+    println!("dates: {}", dates(&store).await);
+    let prefix = environment::prefix("suite");
+    for (name, result) in conformance::report(store, &prefix, &can).await {
+        let result = result.map_or_else(|words| format!("FAILS: {words}"), |()| "holds".to_owned());
+        println!("suite, {name}: {result}");
+    }
+    let store = environment::plain_store();
+    match election(&store, &environment::prefix("check"), "a").try_campaign().await {
+        Ok(_) => println!("check of the store: takes it"),
+        Err(error) => println!("check of the store: {error} ({:?})", error.kind()),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Race {
+    Create,
+    Replace,
+}
+
+/// So many rounds of writers who start together, and how they ended.
+async fn race(store: &Arc<dyn Store>, race: Race, rounds: usize) -> String {
+    let prefix = environment::prefix("race");
+    let (mut worst, mut unsafe_rounds) = (0, 0);
+    let mut losers = BTreeMap::<String, usize>::new();
+    for round in 0..rounds {
+        let key = format!("{prefix}{round}");
+        let etag = match race {
+            Race::Create => None,
+            Race::Replace => match store.create(&key, "nobody".into()).await {
+                Ok(PutOutcome::Done { etag }) => etag,
+                other => return format!("not to be had: {other:?}"),
+            },
+        };
+        let barrier = Arc::new(Barrier::new(WRITERS));
+        let mut writers = JoinSet::new();
+        for writer in 0..WRITERS {
+            let (store, barrier) = (Arc::clone(store), Arc::clone(&barrier));
+            let (key, etag) = (key.clone(), etag.clone());
+            writers.spawn(async move {
+                barrier.wait().await;
+                match etag {
+                    None => store.create(&key, format!("{writer}").into()).await,
+                    Some(etag) => store.replace(&key, format!("{writer}").into(), etag).await,
+                }
+            });
+        }
+        let mut winners = 0;
+        for outcome in writers.join_all().await {
+            match outcome {
+                Ok(PutOutcome::Done { .. }) => winners += 1,
+                Ok(other) => *losers.entry(format!("{other:?}")).or_default() += 1,
+                Err(error) => {
+                    let words = error.to_string();
+                    // Without the key, which is another in each round.
+                    let words = words.split_once(": ").map_or(&*words, |(_, words)| words);
+                    *losers.entry(words.to_owned()).or_default() += 1;
+                }
+            }
+        }
+        worst = worst.max(winners);
+        unsafe_rounds += usize::from(winners > 1);
+    }
+    format!(
+        "several winners in {unsafe_rounds} of {rounds} rounds, at most {worst}; losers: {losers:?}"
+    )
+}
+
+async fn conditional_delete() -> String {
+    let client = environment::client(&environment::endpoints()[0]);
+    let (bucket, key) = (environment::bucket(), environment::prefix("delete") + "a");
+    let put = client.put_object().bucket(&bucket).key(&key).body(vec![b'x'].into()).send().await;
+    if let Err(error) = put {
+        return format!("no object to delete: {error:?}");
+    }
+    let wrong = "\"00000000000000000000000000000000\"";
+    let answer = client.delete_object().bucket(&bucket).key(&key).if_match(wrong).send().await;
+    let answer = match &answer {
+        Ok(_) => "a success".to_owned(),
+        Err(error) => match error.raw_response() {
+            Some(raw) => raw.status().to_string(),
+            None => format!("{error:?}"),
+        },
+    };
+    let left = client.head_object().bucket(&bucket).key(&key).send().await.is_ok();
+    let left = if left { "still there" } else { "gone" };
+    format!("with a wrong ETag answered {answer}, the object is {left}")
+}
+
+async fn dates(store: &Arc<dyn Store>) -> String {
+    let prefix = environment::prefix("dates");
+    let key = format!("{prefix}a");
+    let written = store.create(&key, "x".into()).await;
+    let (object, page) = (store.get(&key, None, 9).await, store.list(&prefix, "", 9).await);
+    let (Ok(GetOutcome::Found(object)), Ok(page)) = (object, page) else {
+        return format!("no object: {written:?}");
+    };
+    let listed = page.entries.first().and_then(|entry| entry.last_modified);
+    format!(
+        "object {:?}, Date {:?}; in a listing {listed:?}, Date {:?}",
+        object.last_modified, object.served_at, page.served_at
+    )
+}
+
+/// Races over all gateways, while OSDs and gateways are killed one after the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs Ceph: scripts/ceph.sh -- cargo test --test stores races_while_parts_are_killed"]
+async fn races_while_parts_are_killed() {
+    let (store, can) = environment::server();
+    let prefix = environment::prefix("harmed");
+    let mut harm = harm::Harm::of_the_cluster();
+    let mut killed = Vec::new();
+    let races = conformance::races(store, &prefix, can.race_rounds);
+    tokio::pin!(races);
+    loop {
+        tokio::select! {
+            () = &mut races => break,
+            () = pause(Duration::from_secs(8)) => killed.push(harm.kill_the_next()),
+        }
+    }
+    println!("killed: {killed:?}");
+    for kind in ["osd", "gateway"] {
+        assert!(
+            killed.iter().any(|name| name.starts_with(kind)),
+            "no {kind} was killed in time: raise TENURE_RACE_ROUNDS"
+        );
+    }
+}
+
+/// The whole suite, again and again, while OSDs and gateways are killed one after the other. A
+/// check whose call failed has shown nothing, and is run again; one that saw a wrong answer fails.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs Ceph: scripts/ceph.sh -- cargo test --test stores suite_while_parts_are_killed"]
+async fn suite_while_parts_are_killed() {
+    let (store, can) = environment::server();
+    let mut harm = harm::Harm::of_the_cluster();
+    let mut killed = BTreeMap::<&str, usize>::new();
+    let mut held = BTreeMap::<&str, usize>::new();
+    let mut undecided = BTreeMap::<&str, usize>::new();
+    let mut rounds = 0;
+    while rounds < 3 || killed.len() < harm::PARTS.len() || held.len() < conformance::CHECKS {
+        assert!(rounds < 30, "held {held:?}, undecided {undecided:?}, killed {killed:?}");
+        rounds += 1;
+        let prefix = environment::prefix("harmed");
+        let suite = conformance::report(Arc::clone(&store), &prefix, &can);
+        tokio::pin!(suite);
+        let results = loop {
+            tokio::select! {
+                results = &mut suite => break results,
+                () = pause(Duration::from_secs(8)) => {
+                    *killed.entry(harm.kill_the_next()).or_default() += 1;
+                }
+            }
+        };
+        for (check, result) in results {
+            match result {
+                Ok(()) => *held.entry(check).or_default() += 1,
+                Err(words) if words.contains("Transient, happened") => {
+                    println!("round {rounds}, undecided: {words}");
+                    *undecided.entry(check).or_default() += 1;
+                }
+                Err(words) => panic!("round {rounds}: {words}"),
+            }
+        }
+    }
+    println!("{rounds} rounds; held: {held:?}; undecided: {undecided:?}; killed: {killed:?}");
+}
+
+#[allow(clippy::disallowed_methods, reason = "real servers take real time")]
+async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}

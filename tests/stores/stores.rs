@@ -1,0 +1,315 @@
+//! Every store runs the same suite, and the suite finds what is broken.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tenure::store::MemoryStore;
+use tenure::store::{DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
+use tenure_testkit::conformance::{self, Capabilities};
+
+/// The store of docs/adding-a-store.md.
+mod ledger;
+
+macro_rules! stores {
+    ($($name:ident: $store:expr;)+) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+        async fn $name() {
+            conformance::run(Arc::new($store), "").await;
+        }
+    )+};
+}
+
+stores! {
+    memory: MemoryStore::new();
+    ledger: ledger::Ledger::default();
+}
+
+/// What the suite has passed, elections take.
+#[tokio::test]
+async fn elections_run_on_the_added_store() {
+    let store: Arc<dyn Store> = Arc::new(ledger::Ledger::default());
+    for epoch in 1..=3 {
+        let election = tenure::Election::builder(Arc::clone(&store), "app/leader");
+        let leader = election.build().expect("settings").campaign().await.expect("elected");
+        assert_eq!(leader.epoch().get(), epoch);
+        leader.resign().await.expect("resigned");
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn dir() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = tenure::store::DirStore::open(dir.path()).expect("opened");
+    let can = Capabilities { exact_sizes: false, ..Capabilities::default() };
+    conformance::run_with(Arc::new(store), "app/", &can).await;
+}
+
+#[cfg(feature = "s3")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn s3_over_http() {
+    use tenure_testkit::s3_server::{BUCKET, S3Server};
+    let server = S3Server::start().await;
+    conformance::run(Arc::new(server.store(BUCKET)), "app/").await;
+}
+
+/// As in a bucket that encrypts with KMS.
+#[cfg(feature = "s3")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn s3_whose_etags_are_no_hashes() {
+    use tenure_testkit::s3_server::{BUCKET, S3Server};
+    let server = S3Server::start().await;
+    server.quirks(|quirks| quirks.opaque_etags = true);
+    conformance::run(Arc::new(server.store(BUCKET)), "app/").await;
+}
+
+#[cfg(feature = "dynamodb")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn dynamodb_over_http() {
+    let server = tenure_testkit::dynamo_server::DynamoServer::start();
+    conformance::run(Arc::new(server.store()), "app/").await;
+}
+
+/// A server that is not ours, such as ministack.
+#[cfg(feature = "s3")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs a server: scripts/ministack.sh -- cargo test --test stores -- --ignored"]
+async fn s3_server_of_the_environment() {
+    let (store, can) = tenure_testkit::environment::server();
+    let prefix = tenure_testkit::environment::prefix("conformance");
+    conformance::run_with(store, &prefix, &can).await;
+}
+
+/// What is wrong with a store, and the check that has to notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    CreateIsTwoSteps,
+    ReplaceIsTwoSteps,
+    CreateIgnoresTheCondition,
+    ReplaceIgnoresTheCondition,
+    RepeatsItsOwnCreate,
+    MissingIsDone,
+    MissingIsRefused,
+    DoneWithoutEtag,
+    EtagsWithoutQuotes,
+    NeverNotModified,
+    ListIgnoresAfter,
+    ListIncludesAfter,
+    ListForgetsToSayTruncated,
+    ListIsUnordered,
+    ListLagsBehind,
+    ListStopsAtFolders,
+    DeleteDoesNothing,
+    LastLagsBehind,
+    LastIsFirst,
+    LastIgnoresAfter,
+    LastHidesTruncation,
+    LastIsDescending,
+}
+
+#[derive(Debug)]
+struct Broken {
+    inner: MemoryStore,
+    fault: Fault,
+}
+
+impl Broken {
+    /// Writes whatever is there.
+    async fn put(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        self.inner.delete(vec![key.to_owned()]).await?;
+        self.inner.create(key, body).await
+    }
+
+    async fn current(&self, key: &str) -> Result<Option<ETag>, StoreError> {
+        Ok(match self.inner.get(key, None, usize::MAX).await? {
+            GetOutcome::Found(object) => Some(object.etag),
+            _ => None,
+        })
+    }
+}
+
+#[async_trait]
+impl Store for Broken {
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+        let mut page = match self.fault {
+            Fault::ListIgnoresAfter => self.inner.list(prefix, "", limit).await?,
+            Fault::ListIncludesAfter => {
+                let before = after.strip_suffix(|_| true).unwrap_or("");
+                self.inner.list(prefix, before, limit).await?
+            }
+            _ => self.inner.list(prefix, after, limit).await?,
+        };
+        match self.fault {
+            Fault::ListForgetsToSayTruncated => page.truncated = false,
+            Fault::ListIsUnordered => page.entries.reverse(),
+            Fault::ListLagsBehind => drop(page.entries.pop()),
+            Fault::ListStopsAtFolders => {
+                page.entries.retain(|entry| !entry.key[prefix.len()..].contains('/'));
+            }
+            _ => {}
+        }
+        Ok(page)
+    }
+
+    async fn list_last(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Option<Page>, StoreError> {
+        let mut last = match self.fault {
+            Fault::LastIsFirst => Some(self.inner.list(prefix, after, limit).await?),
+            Fault::LastIgnoresAfter => self.inner.list_last(prefix, "", limit).await?,
+            Fault::LastLagsBehind => self.inner.list_last(prefix, after, limit + 1).await?,
+            _ => self.inner.list_last(prefix, after, limit).await?,
+        };
+        if let Some(page) = &mut last {
+            match self.fault {
+                Fault::LastLagsBehind => drop(page.entries.pop()),
+                Fault::LastHidesTruncation => page.truncated = false,
+                Fault::LastIsDescending => page.entries.reverse(),
+                _ => {}
+            }
+        }
+        Ok(last)
+    }
+
+    async fn get(
+        &self,
+        key: &str,
+        unless: Option<ETag>,
+        max_len: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        let unless = unless.filter(|_| self.fault != Fault::NeverNotModified);
+        let mut outcome = self.inner.get(key, unless, max_len).await?;
+        if let (Fault::EtagsWithoutQuotes, GetOutcome::Found(object)) = (self.fault, &mut outcome) {
+            object.etag = ETag::new(object.etag.as_str().replace('"', ""));
+        }
+        Ok(outcome)
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        match self.fault {
+            Fault::CreateIsTwoSteps => {
+                if self.current(key).await?.is_some() {
+                    return Ok(PutOutcome::Refused);
+                }
+                tokio::task::yield_now().await;
+                self.put(key, body).await
+            }
+            Fault::CreateIgnoresTheCondition => self.put(key, body).await,
+            Fault::RepeatsItsOwnCreate => {
+                self.inner.create(key, body.clone()).await?;
+                self.inner.create(key, body).await
+            }
+            _ => self.inner.create(key, body).await,
+        }
+    }
+
+    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
+        match self.fault {
+            Fault::ReplaceIsTwoSteps => match self.current(key).await? {
+                None => Ok(PutOutcome::Missing),
+                Some(current) if current != etag => Ok(PutOutcome::Refused),
+                Some(_) => {
+                    tokio::task::yield_now().await;
+                    self.put(key, body).await
+                }
+            },
+            Fault::ReplaceIgnoresTheCondition if self.current(key).await?.is_some() => {
+                self.put(key, body).await
+            }
+            _ => {
+                let outcome = self.inner.replace(key, body.clone(), etag).await?;
+                match (self.fault, outcome) {
+                    (Fault::MissingIsDone, PutOutcome::Missing) => self.put(key, body).await,
+                    (Fault::MissingIsRefused, PutOutcome::Missing) => Ok(PutOutcome::Refused),
+                    (Fault::DoneWithoutEtag, PutOutcome::Done { .. }) => {
+                        Ok(PutOutcome::Done { etag: None })
+                    }
+                    (_, outcome) => Ok(outcome),
+                }
+            }
+        }
+    }
+
+    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+        match self.fault {
+            Fault::DeleteDoesNothing => Ok(DeleteOutcome::new(keys.len(), Vec::new())),
+            _ => self.inner.delete(keys).await,
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!("memory, broken: {:?}", self.fault)
+    }
+}
+
+/// Runs the suite and expects that this check, and none before it, fails.
+async fn fails(fault: Fault, check: &str) {
+    let store = Arc::new(Broken { inner: MemoryStore::new(), fault });
+    // A short race may end well by chance, so the number of rounds is not the caller's here.
+    let can = Capabilities { race_rounds: 200, ..Capabilities::default() };
+    let suite = tokio::spawn(async move { conformance::run_with(store, "", &can).await });
+    let error = suite.await.expect_err(&format!("{fault:?} should be noticed"));
+    assert!(error.is_panic());
+    let panic = error.into_panic();
+    let words = match panic.downcast_ref::<String>() {
+        Some(words) => words,
+        None => panic!("{fault:?}: the panic has no words"),
+    };
+    assert!(words.contains(&format!("[{check}]")), "{fault:?} is noticed elsewhere: {words}");
+}
+
+/// What a last page hides costs requests, and neither an epoch nor an election.
+#[tokio::test]
+async fn elections_hold_whatever_the_last_page_hides() {
+    for fault in [Fault::LastLagsBehind, Fault::LastIsFirst, Fault::LastHidesTruncation] {
+        let store: Arc<dyn Store> = Arc::new(Broken { inner: MemoryStore::new(), fault });
+        for epoch in 1..=8 {
+            let election = tenure::Election::builder(Arc::clone(&store), "app")
+                .validity(std::time::Duration::from_secs(2))
+                .check_store(false)
+                .build()
+                .expect("settings");
+            let leader = election.campaign().await.expect("elected");
+            assert_eq!(leader.epoch().get(), epoch, "{fault:?}");
+            leader.resign().await.expect("resigned");
+        }
+    }
+}
+
+macro_rules! broken {
+    ($($test:ident: $fault:ident is noticed by $check:literal;)+) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+        async fn $test() {
+            fails(Fault::$fault, $check).await;
+        }
+    )+};
+}
+
+broken! {
+    broken_create_in_two_steps: CreateIsTwoSteps is noticed by "create-race";
+    broken_replace_in_two_steps: ReplaceIsTwoSteps is noticed by "replace-race";
+    broken_unconditional_create: CreateIgnoresTheCondition is noticed by "create";
+    broken_unconditional_replace: ReplaceIgnoresTheCondition is noticed by "replace";
+    broken_repeated_create: RepeatsItsOwnCreate is noticed by "create";
+    broken_replace_that_creates: MissingIsDone is noticed by "replace";
+    broken_missing_taken_for_refused: MissingIsRefused is noticed by "replace";
+    broken_done_without_etag: DoneWithoutEtag is noticed by "replace";
+    broken_etags_read_without_quotes: EtagsWithoutQuotes is noticed by "create";
+    broken_never_not_modified: NeverNotModified is noticed by "not-modified";
+    broken_list_ignores_after: ListIgnoresAfter is noticed by "list-order";
+    broken_list_includes_after: ListIncludesAfter is noticed by "list-order";
+    broken_list_hides_truncation: ListForgetsToSayTruncated is noticed by "list-order";
+    broken_list_unordered: ListIsUnordered is noticed by "list-after-write";
+    broken_list_lags_behind: ListLagsBehind is noticed by "list-after-write";
+    broken_list_stops_at_folders: ListStopsAtFolders is noticed by "list-order";
+    broken_last_lags_behind: LastLagsBehind is noticed by "list-last";
+    broken_last_is_first: LastIsFirst is noticed by "list-last";
+    broken_last_ignores_after: LastIgnoresAfter is noticed by "list-last";
+    broken_last_hides_truncation: LastHidesTruncation is noticed by "list-last";
+    broken_last_is_descending: LastIsDescending is noticed by "list-last";
+    broken_delete_does_nothing: DeleteDoesNothing is noticed by "list-after-write";
+}
