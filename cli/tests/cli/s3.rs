@@ -322,36 +322,40 @@ fn compactions_go_on_when_one_fails() {
     assert!(said.contains("the next run tries again"), "{said}");
 }
 
-/// Over real HTTP, in both layouts: a seal that nobody answered is found by reading.
+/// Over real HTTP, in both layouts: a seal that nobody answered is found by reading. Each case waits
+/// for a renewal, so they run together.
 #[test]
 fn operators_work_on_s3_through_faults() {
-    for layout in [&[][..], &["--layout", "single-object"]] {
-        for fault in [Fault::ErrorBefore, Fault::ErrorAfter, Fault::Conflict, Fault::CutAfter] {
-            let server = S3Server::start_blocking();
-            let verb =
-                |verb, rest: &[&str]| on(&server, &[&[verb][..], &STORE, layout, rest].concat());
-            server.fault(fault.clone()).on(Op::Put).times(1);
-            let said = verb("restore", &["--epoch", "41"]);
-            assert_eq!(said.code, 0, "{fault:?}: {said:?}");
-            assert_eq!(verb("run", &["--", "true"]).code, 0);
-            let said = verb("depose", &["--epoch", "42"]);
-            assert!(said.out.contains("epoch 42") && said.out.contains("resigned"), "{said:?}");
-            let mut leader = spawn(
-                &server.env(),
-                &[&["run"][..], &STORE, layout, &["--", "sh", "-c", "echo on; exec sleep 300"]]
-                    .concat(),
-            );
-            let mut line = String::new();
-            let id = leader.id();
-            let mut out = BufReader::new(leader.stdout.as_mut().expect("it is piped"));
-            with_deadline(id, || out.read_line(&mut line)).expect("text");
-            server.clear_faults();
-            server.fault(fault.clone()).on(Op::Put).times(1);
-            let said = verb("depose", &["--epoch", "43"]);
-            assert!(said.out.contains("from epoch 43; a successor waits"), "{fault:?}: {said:?}");
-            server.clear_faults();
-            // It is told at its next renewal.
-            assert_eq!(ended(&mut leader).code(), Some(75), "{fault:?}");
+    let faults = [Fault::ErrorBefore, Fault::ErrorAfter, Fault::Conflict, Fault::CutAfter];
+    std::thread::scope(|scope| {
+        for layout in [&[][..], &["--layout", "single-object"]] {
+            for fault in &faults {
+                scope.spawn(move || an_operator_works_through(fault, layout));
+            }
         }
-    }
+    });
+}
+
+fn an_operator_works_through(fault: &Fault, layout: &[&str]) {
+    let server = S3Server::start_blocking();
+    let verb = |verb, rest: &[&str]| on(&server, &[&[verb][..], &STORE, layout, rest].concat());
+    server.fault(fault.clone()).on(Op::Put).times(1);
+    let said = verb("restore", &["--epoch", "41"]);
+    assert_eq!(said.code, 0, "{fault:?}: {said:?}");
+    assert_eq!(verb("run", &["--", "true"]).code, 0);
+    let said = verb("depose", &["--epoch", "42"]);
+    assert!(said.out.contains("epoch 42") && said.out.contains("resigned"), "{said:?}");
+    let work = ["--", "sh", "-c", "echo on; exec sleep 300"];
+    let mut leader = spawn(&server.env(), &[&["run"][..], &STORE, layout, &work].concat());
+    let mut line = String::new();
+    let id = leader.id();
+    let mut out = BufReader::new(leader.stdout.as_mut().expect("it is piped"));
+    with_deadline(id, || out.read_line(&mut line)).expect("text");
+    server.clear_faults();
+    server.fault(fault.clone()).on(Op::Put).times(1);
+    let said = verb("depose", &["--epoch", "43"]);
+    assert!(said.out.contains("from epoch 43; a successor waits"), "{fault:?}: {said:?}");
+    server.clear_faults();
+    // The next renewal is refused.
+    assert_eq!(ended(&mut leader).code(), Some(75), "{fault:?}");
 }
