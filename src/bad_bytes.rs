@@ -115,4 +115,4 @@ fn check_seal(record: &Record, ended: Ended, heartbeat: u64) {
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
-pub(crate) use properties::{any_epoch, cases, foreign_key};
+mod records;

@@ -187,6 +187,8 @@ mod protocol;
 mod record;
 pub mod store;
 mod telemetry;
+#[cfg(test)]
+mod test_support;
 mod timer;
 
 pub use clock::{Clock, Moment, SystemClock};

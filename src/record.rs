@@ -294,9 +294,6 @@ fn where_not_what(error: &serde_json::Error) -> String {
 }
 
 #[cfg(test)]
-mod properties;
-
-#[cfg(test)]
 mod tests {
     use super::*;
 

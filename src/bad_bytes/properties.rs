@@ -13,27 +13,10 @@ use crate::listing::EpochsOfPage;
 use crate::protocol::compaction::Compaction;
 use crate::protocol::find::After;
 use crate::store::{Entry, Page, StoreErrorKind};
-
-/// As many cases as a test asks for, or as `PROPTEST_CASES` says where that is more.
-pub(crate) fn cases(least: u32) -> ProptestConfig {
-    let config = ProptestConfig::default();
-    ProptestConfig { cases: config.cases.max(least), ..config }
-}
-
-/// Epochs of any size; the small ones and the ends are drawn often.
-pub(crate) fn any_epoch() -> impl Strategy<Value = Epoch> {
-    let last = Epoch::MAX.get();
-    prop_oneof![
-        4 => 1..60_u64,
-        2 => 1..5_000_u64,
-        1 => last - 3..=last,
-        2 => 1..=last,
-    ]
-    .prop_map(|number| Epoch::new(number).expect("it is in range"))
-}
+use crate::test_support::{any_epoch, cases};
 
 /// Keys under the prefix that are no epoch objects, many of them right beside one.
-pub(crate) fn foreign_key() -> impl Strategy<Value = String> {
+fn foreign_key() -> impl Strategy<Value = String> {
     let beside =
         (any_epoch(), "[ -~]{1,6}").prop_map(|(epoch, tail)| format!("{epoch:010}.json{tail}"));
     let digits = "0{0,8}[0-9+]{0,10}(\\.json)?";
@@ -103,6 +86,13 @@ proptest! {
         } else {
             prop_assert_eq!(deleted, superseded.copied().collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn foreign_keys_lie_between_the_epochs(key in foreign_key(), epoch in any_epoch()) {
+        let keys = Keys::new("app").unwrap();
+        prop_assert_eq!(keys.parse(&key), None);
+        prop_assert_ne!(keys.epoch(epoch), key);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::bad_bytes::{any_epoch, cases, foreign_key};
+use crate::test_support::{any_epoch, cases};
 
 /// Prefixes that the configuration takes, with or without the slash at their end.
 fn prefix() -> impl Strategy<Value = String> {
@@ -44,13 +44,6 @@ proptest! {
         {
             prop_assert_eq!(keys.epoch(epoch), key);
         }
-    }
-
-    #[test]
-    fn foreign_keys_lie_between_the_epochs(key in foreign_key(), epoch in any_epoch()) {
-        let keys = Keys::new("app").unwrap();
-        prop_assert_eq!(keys.parse(&key), None);
-        prop_assert_ne!(keys.epoch(epoch), key);
     }
 
     #[test]

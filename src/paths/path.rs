@@ -220,7 +220,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::bad_bytes::cases;
+    use crate::test_support::cases;
 
     #[test]
     fn what_is_a_path() {

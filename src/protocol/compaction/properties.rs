@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::bad_bytes::cases;
+use crate::test_support::cases;
 
 /// What happens next.
 #[derive(Debug, Clone)]

@@ -9,8 +9,8 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{RngAlgorithm, TestError, TestRng, TestRunner};
 
 use super::*;
-use crate::bad_bytes::cases;
 use crate::protocol::message::{Ended, Seen};
+use crate::test_support::cases;
 
 const PPM: u128 = 1_000_000;
 /// The greatest drift that the configuration takes.

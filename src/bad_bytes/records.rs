@@ -1,9 +1,16 @@
-use chrono::TimeZone as _;
-use proptest::prelude::*;
+//! The same checks on records: those that are written, then damaged, and those of any fields.
 
-use super::*;
-use crate::bad_bytes::{self, cases};
+use std::time::Duration;
+
+use chrono::{DateTime, TimeZone as _, Utc};
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::{lock, record as check};
 use crate::epoch::Epoch;
+use crate::protocol::message::{Ended, Nonce};
+use crate::record::{FORMAT, Lock, MAX_READ_BYTES, Record, Validity};
+use crate::test_support::cases;
 
 fn any_json() -> impl Strategy<Value = Value> {
     let number = prop_oneof![
@@ -84,12 +91,12 @@ proptest! {
 
     #[test]
     fn whatever_was_written_can_be_sealed(record in any_record()) {
-        bad_bytes::record(&record.to_bytes());
+        check(&record.to_bytes());
     }
 
     #[test]
     fn any_bytes_are_a_record_or_an_error(body in proptest::collection::vec(any::<u8>(), 0..300)) {
-        bad_bytes::record(&body);
+        check(&body);
         prop_assert!(Record::parse(&body).is_err(), "no chance: {body:?}");
     }
 
@@ -108,7 +115,7 @@ proptest! {
         if cut {
             body.truncate(length.index(body.len()));
         }
-        bad_bytes::record(&body);
+        check(&body);
     }
 
     /// A body of any fields, known and unknown, with any values: errors name no value.
@@ -123,7 +130,7 @@ proptest! {
         }
         body.insert("nonce".to_owned(), Value::from(secret.clone()));
         let body = Value::Object(body).to_string();
-        bad_bytes::record(body.as_bytes());
+        check(body.as_bytes());
         let error = Record::parse(body.as_bytes()).unwrap_err();
         prop_assert!(!format!("{error} {error:?}").contains(&secret), "{error:?}");
     }
@@ -166,7 +173,7 @@ proptest! {
         if cut {
             body.truncate(length.index(body.len()));
         }
-        bad_bytes::lock(&body);
+        lock(&body);
     }
 }
 
