@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::escape::plain;
-use crate::store::{Happened, StoreError};
+use crate::store::{Happened, StoreError, StoreErrorKind};
 
 /// An error of an election: a kind that tells what to do, and a message that tells what was seen.
 ///
@@ -92,6 +92,18 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+}
+
+impl From<StoreErrorKind> for ErrorKind {
+    fn from(kind: StoreErrorKind) -> ErrorKind {
+        match kind {
+            StoreErrorKind::Transient => ErrorKind::Unavailable,
+            StoreErrorKind::AccessDenied => ErrorKind::AccessDenied,
+            StoreErrorKind::NoSuchStore => ErrorKind::NoSuchStore,
+            StoreErrorKind::Unsupported => ErrorKind::UnsafeStore,
+            StoreErrorKind::Invalid => ErrorKind::InvalidConfig,
+        }
     }
 }
 

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::error::ErrorKind;
 use crate::escape::plain;
 pub use crate::etag::ETag;
 
@@ -46,6 +45,8 @@ pub use outcome::{DeleteOutcome, Entry, GetOutcome, Object, Page, PutOutcome};
 pub use s3::{BucketSettings, LifecycleRule, Versioning};
 #[cfg(feature = "s3")]
 pub use s3::{S3Encryption, S3Store};
+#[cfg(any(feature = "s3", feature = "dynamodb"))]
+use within::timed;
 pub(crate) use within::within;
 
 /// An ETag made of the content alone, as S3's are: 128 bits of its SHA-256, in quotes.
@@ -241,18 +242,6 @@ impl fmt::Debug for StoreError {
 impl StdError for StoreError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.source.as_ref().map(|source| source.as_ref() as &(dyn StdError + 'static))
-    }
-}
-
-impl From<StoreErrorKind> for ErrorKind {
-    fn from(kind: StoreErrorKind) -> ErrorKind {
-        match kind {
-            StoreErrorKind::Transient => ErrorKind::Unavailable,
-            StoreErrorKind::AccessDenied => ErrorKind::AccessDenied,
-            StoreErrorKind::NoSuchStore => ErrorKind::NoSuchStore,
-            StoreErrorKind::Unsupported => ErrorKind::UnsafeStore,
-            StoreErrorKind::Invalid => ErrorKind::InvalidConfig,
-        }
     }
 }
 

@@ -19,7 +19,7 @@ use futures::future::{BoxFuture, Shared};
 
 use super::words::{causes, refused_by_the_machine};
 use crate::clock::{Clock as _, SystemClock};
-use crate::timer::pause;
+use crate::store::timed;
 
 /// Credentials that say nothing of their end are fetched again after so long, as by the SDK.
 const UNLIMITED: Duration = Duration::from_secs(15 * 60);
@@ -130,20 +130,15 @@ impl Keeper {
 
     async fn ask(&self) -> Result<Credentials, Failed> {
         let mut asked = self.source.provide_credentials();
-        let mut patience = SLOW;
-        let answer = loop {
-            tokio::select! {
-                biased;
-                answer = &mut asked => break answer,
-                () = pause(patience) => {}
-            }
-            if patience == PATIENCE {
-                let late = || CredentialsError::provider_timed_out(SLOW + PATIENCE);
-                break ProvideCredentials::fallback_on_interrupt(&self.source).ok_or_else(late);
-            }
+        let mut answer = timed(SLOW, &mut asked).await;
+        if answer.is_none() {
             tracing::warn!("the credentials have not come for {SLOW:?}");
-            patience = PATIENCE;
-        };
+            answer = timed(PATIENCE, asked).await;
+        }
+        let answer = answer.unwrap_or_else(|| {
+            let late = || CredentialsError::provider_timed_out(SLOW + PATIENCE);
+            ProvideCredentials::fallback_on_interrupt(&self.source).ok_or_else(late)
+        });
         answer.map_err(Failed::from)
     }
 
@@ -237,7 +232,7 @@ mod tests {
         async fn answer(&self) -> provider::Result {
             let number = self.asked.fetch_add(1, Ordering::SeqCst);
             let Some(takes) = self.takes.get(number) else { return std::future::pending().await };
-            pause(Duration::from_secs(*takes)).await;
+            pass(*takes).await;
             let end = SystemTime::UNIX_EPOCH + SystemClock.now().wall + self.life;
             let token = Some(number.to_string());
             Ok(Credentials::new("key", "secret", token, Some(end), "test"))
@@ -253,15 +248,14 @@ mod tests {
         }
     }
 
+    async fn pass(seconds: u64) {
+        timed(Duration::from_secs(seconds), std::future::pending::<()>()).await;
+    }
+
     /// The number of the credentials, if they come within so many seconds.
     async fn within(seconds: u64, keeper: &Keeper) -> Option<String> {
-        tokio::select! {
-            biased;
-            credentials = keeper.credentials() => {
-                Some(credentials.ok()?.session_token()?.to_owned())
-            }
-            () = pause(Duration::from_secs(seconds)) => None,
-        }
+        let credentials = timed(Duration::from_secs(seconds), keeper.credentials()).await?;
+        Some(credentials.ok()?.session_token()?.to_owned())
     }
 
     #[tokio::test(start_paused = true)]
@@ -272,7 +266,7 @@ mod tests {
         }
         assert_eq!(within(2, &keeper).await.as_deref(), Some("0"));
         assert_eq!(within(0, &keeper).await.as_deref(), Some("0"));
-        pause(Duration::from_secs(1)).await;
+        pass(1).await;
         assert_eq!(asked.load(Ordering::SeqCst), 1, "nobody asks while they are young");
     }
 
@@ -294,7 +288,7 @@ mod tests {
         }
         assert_eq!(within(0, &keeper).await.as_deref(), Some("0"));
         assert_eq!(within(0, &keeper).await.as_deref(), Some("0"));
-        pause(Duration::from_secs(6)).await;
+        pass(6).await;
         assert_eq!(within(0, &keeper).await.as_deref(), Some("1"));
         assert_eq!(asked.load(Ordering::SeqCst), 2);
     }
