@@ -3,12 +3,9 @@
 
 mod campaign;
 mod exchange;
-mod handle;
 mod lead;
-mod listeners;
 mod observe;
 mod operator;
-mod pulse;
 mod recent;
 mod refresh;
 mod restore;
@@ -22,20 +19,19 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 pub(crate) use campaign::{FAILURES_BEFORE_GIVING_UP, Patience, Reached};
-pub(crate) use handle::{Command, Lead};
-pub(crate) use listeners::Listeners;
 pub(crate) use observe::Observer;
 pub(crate) use operator::Operator;
 use recent::Recent;
 use refresh::Refresh;
 
-use crate::clock::Moment;
 use crate::config::Config;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::keys::Keys;
 use crate::layout::Layout;
 use crate::leader::{CampaignEvent, Leader};
+use crate::leadership::Listeners;
+use crate::moment::Moment;
 use crate::process::Process;
 use crate::protocol::candidate::Rules;
 use crate::protocol::lease::{LapseTimer, Lease};

@@ -136,7 +136,7 @@ impl Election {
     }
 
     fn elected(&self, driver: Driver, caller: &Span) -> Leadership {
-        let leadership = Leadership::start(driver, Arc::clone(&self.config), caller);
+        let leadership = driver.start_leading(caller);
         let epoch = leadership.epoch();
         Span::current().record("epoch", epoch.get()).record("outcome", "elected");
         tracing::info!(

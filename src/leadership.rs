@@ -1,27 +1,30 @@
 //! Leadership: the lease that is kept, the token it gives, and how it is lost.
 
+mod lead;
 mod lease;
+mod listeners;
+mod pulse;
 mod run;
 
+use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::stream::{self, Stream, StreamExt as _};
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot};
-use tracing::{Instrument as _, Span};
 
+pub(crate) use lead::{Command, Lead};
 pub use lease::Lease;
+pub(crate) use listeners::Listeners;
 pub use run::{Cancellation, RunOutcome};
 
-use crate::clock::Moment;
 use crate::config::Config;
-use crate::driver::{Command, Driver, Lead};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::escape::plain;
-use crate::paths::LockTable;
+use crate::moment::Moment;
 use crate::protocol::message::Ended;
 use crate::timer::{require_timers, sleep};
 
@@ -38,8 +41,7 @@ use crate::timer::{require_timers, sleep};
 #[must_use = "a leadership that is dropped is no longer renewed"]
 pub struct Leadership {
     pub(crate) lead: Arc<Lead>,
-    /// The path locks that all tasks under this leadership share.
-    pub(crate) paths: Arc<LockTable>,
+    shared: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
     config: Arc<Config>,
     commands: mpsc::UnboundedSender<Command>,
 }
@@ -108,13 +110,25 @@ pub enum LeadershipEvent {
 }
 
 impl Leadership {
-    pub(crate) fn start(driver: Driver, config: Arc<Config>, caller: &Span) -> Leadership {
-        let lead = driver.lead_handle();
-        let (commands, receiver) = mpsc::unbounded_channel();
-        let span = driver.leadership_span(lead.epoch, caller);
-        let task = driver.lead(Arc::clone(&lead), receiver, config.resign_on_drop);
-        lead.process.spawn(task.instrument(span));
-        Leadership { lead, paths: Arc::default(), config, commands }
+    /// A leadership whose driver takes these commands.
+    pub(crate) fn new(
+        lead: Arc<Lead>,
+        config: Arc<Config>,
+        commands: mpsc::UnboundedSender<Command>,
+    ) -> Leadership {
+        Leadership { lead, shared: Mutex::default(), config, commands }
+    }
+
+    /// The value of this type that all tasks under this leadership share.
+    pub(crate) fn shared<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        // Every critical section leaves the list whole.
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = shared.iter().find_map(|one| Arc::clone(one).downcast().ok()) {
+            return found;
+        }
+        let new = Arc::<T>::default();
+        shared.push(Arc::clone(&new) as Arc<dyn Any + Send + Sync>);
+        new
     }
 
     /// The epoch, which is the fencing token.

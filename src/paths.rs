@@ -49,9 +49,8 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use crate::driver::Lead;
 use crate::epoch::Epoch;
-use crate::leadership::{Leadership, Loss};
+use crate::leadership::{Lead, Leadership, Loss};
 
 mod access;
 mod claim;
@@ -66,7 +65,7 @@ pub use path::{ParsePathError, Path};
 
 use claim::{Cell as _, Claim, State};
 
-pub(crate) type LockTable = Mutex<State>;
+type LockTable = Mutex<State>;
 
 /// Reader/writer locks on paths. Clones share the locks: give one to each task.
 ///
@@ -105,7 +104,7 @@ impl PathLocks {
     #[must_use]
     pub fn under(leadership: &Leadership) -> PathLocks {
         let lead = Some(Arc::clone(&leadership.lead));
-        PathLocks { table: Arc::clone(&leadership.paths), lead }
+        PathLocks { table: leadership.shared(), lead }
     }
 
     /// Waits until nobody reads what this writes, nor writes what this reads or writes, then locks

@@ -10,8 +10,9 @@ use chrono::{DateTime, Utc};
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::clock::{Clock, Moment};
+use crate::clock::Clock;
 use crate::epoch::Epoch;
+use crate::moment::Moment;
 use crate::store::MemoryStore;
 use crate::store::{
     DeleteOutcome, ETag, Entry, GetOutcome, Happened, MockStore, Object, Page, PutOutcome,

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::Driver;
-use crate::clock::Moment;
 use crate::config::Config;
 use crate::error::Error;
 use crate::escape::plain;
 use crate::layout::Layout;
 use crate::leader::{CampaignEvent, Leader};
+use crate::moment::Moment;
 use crate::protocol::candidate::{Event, Input};
 use crate::protocol::message::{Answer, Step, Wait};
 use crate::timer::sleep;

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use tracing::Instrument as _;
 
 use super::{Driver, spans};
-use crate::clock::Moment;
 use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::layout::Layout;
 use crate::listing::{EpochsOfPage, key_of};
+use crate::moment::Moment;
 use crate::protocol::find::After;
 use crate::protocol::lease::{LapseTimer, Reading, StoreAge};
 use crate::protocol::message::{Answer, Ended, Nonce, Request, Seen, Sighting, Write};

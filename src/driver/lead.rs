@@ -6,11 +6,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{Instrument as _, Span};
 
-use super::handle::{Command, Lead};
 use super::{Driver, spans};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::leadership::Loss;
+use crate::leadership::{Command, Lead, Leadership, Loss};
 use crate::protocol::candidate::{Event, Input};
 use crate::protocol::message::{Answer, Lost, Request, Step, Wait};
 use crate::timer::sleep;
@@ -38,22 +37,23 @@ impl Pending {
 }
 
 impl Driver {
-    /// What the application shares with this driver, once elected.
-    pub(crate) fn lead_handle(&self) -> Arc<Lead> {
+    /// Leads in the background, once elected, until the leadership is over.
+    pub(crate) fn start_leading(self, caller: &Span) -> Leadership {
         let end = self.lease.end().unwrap_or_else(|| self.now());
         let epoch = self.machine.greatest().unwrap_or(Epoch::FIRST);
-        let config = &self.cx.config;
+        let config = Arc::clone(&self.cx.config);
         let process = self.cx.process.clone();
         let leading = self.cx.meter.elected();
-        Arc::new(Lead::new(epoch, config.name.clone(), config.validity, process, end, leading))
+        let (name, validity) = (config.name.clone(), config.validity);
+        let lead = Arc::new(Lead::new(epoch, name, validity, process, end, leading));
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let span = spans::leadership(&self.cx, epoch, caller);
+        let task = self.lead(Arc::clone(&lead), receiver, config.resign_on_drop);
+        lead.process.spawn(task.instrument(span));
+        Leadership::new(lead, config, commands)
     }
 
-    pub(crate) fn leadership_span(&self, epoch: Epoch, caller: &Span) -> Span {
-        spans::leadership(&self.cx, epoch, caller)
-    }
-
-    /// Leads until the leadership is over.
-    pub(crate) async fn lead(
+    async fn lead(
         mut self,
         lead: Arc<Lead>,
         mut commands: mpsc::UnboundedReceiver<Command>,

@@ -4,10 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Loss;
-use crate::clock::Moment;
-use crate::driver::Lead;
+use super::{Lead, Loss};
 use crate::epoch::Epoch;
+use crate::moment::Moment;
 
 /// The lease of a [`Leadership`](super::Leadership), for those who ask about it but do not hold it:
 /// the handlers of a service, a health check. Clones are cheap and see the same lease.

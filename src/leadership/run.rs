@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Leadership, Loss};
-use crate::driver::Lead;
+use super::{Lead, Leadership, Loss};
 use crate::epoch::Epoch;
 
 /// Tells the work of [`Leadership::run`] when to stop: once the lease is at risk (less than a quarter

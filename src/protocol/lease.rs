@@ -9,9 +9,9 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::message::{Nonce, Sighting};
-use crate::clock::Moment;
 use crate::epoch::Epoch;
 use crate::etag::ETag;
+use crate::moment::Moment;
 
 /// By how much the rates of two machines' clocks may differ, in parts per million.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 
 use super::on::Meter;
-use crate::clock::Moment;
+use crate::moment::Moment;
 use crate::process::Process;
 use crate::store::{
     DeleteOutcome, ETag, GetOutcome, Happened, Page, PutOutcome, Store, StoreError,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Moment;
+use crate::moment::Moment;
 
 /// How long such a body is left alone from when it was first received on: until `expires_at`, in
 /// seconds since the Unix epoch, by this machine's wall clock, and the margin beyond. The wall

@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::listeners::Listeners;
 use super::pulse::Pulse;
-use crate::clock::Moment;
+use super::{LeadershipEvent, Loss};
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::leadership::{LeadershipEvent, Loss};
+use crate::moment::Moment;
 use crate::process::Process;
 use crate::telemetry::Leading;
 use crate::timer::{LOOK, pause};
@@ -226,7 +226,7 @@ impl Lead {
 
     /// What a request came to: no error takes the last one back. `sent` is when it was sent, on the
     /// boot clock, if it was given up for nothing but the request timeout.
-    pub(super) fn failed(&self, error: Option<&Error>, sent: Option<Duration>) {
+    pub(crate) fn failed(&self, error: Option<&Error>, sent: Option<Duration>) {
         let mut held = self.held();
         held.last_error = error.cloned();
         held.failed = error.and(sent.or(held.failed));
@@ -249,7 +249,7 @@ impl Lead {
     }
 
     /// The lease goes on until `end`. A loss stays one: while resigning nobody is told.
-    pub(super) fn extended(&self, end: Moment) {
+    pub(crate) fn extended(&self, end: Moment) {
         let pulse = Pulse::new(self.process.now());
         *self.held() = Held { end, pulse, last_error: None, failed: None };
         self.status.send_if_modified(|status| {
