@@ -3,41 +3,41 @@
 
 mod campaign;
 mod exchange;
+mod followed;
 mod lead;
 mod observe;
 mod operator;
+mod own_epoch;
 mod recent;
 mod refresh;
+mod requests;
 mod restore;
 pub(crate) mod spans;
-mod stand_back;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
-use serde_json::Value;
-
 pub(crate) use campaign::{FAILURES_BEFORE_GIVING_UP, Patience, Reached};
+use followed::Followed;
 pub(crate) use observe::Observer;
 pub(crate) use operator::Operator;
-use recent::Recent;
+use own_epoch::OwnEpoch;
 use refresh::Refresh;
+use requests::Requests;
 
 use crate::config::Config;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::keys::Keys;
 use crate::layout::Layout;
-use crate::leader::{CampaignEvent, Leader};
+use crate::leader::CampaignEvent;
 use crate::leadership::Listeners;
-use crate::moment::Moment;
 use crate::process::Process;
 use crate::protocol::candidate::Rules;
-use crate::protocol::lease::{LapseTimer, Lease};
+use crate::protocol::lease::LapseTimer;
 use crate::protocol::machine::Machine;
 use crate::protocol::message::Failure;
-use crate::record::{BadRecord, Record};
+use crate::record::BadRecord;
 use crate::store::Store;
 use crate::telemetry::{Counted, Meter};
 
@@ -131,7 +131,7 @@ impl Context {
 
     /// All who follow look now.
     pub(crate) fn refresh(&self) {
-        self.refresh.ring();
+        self.refresh.notify();
     }
 
     /// A pause before a request is tried again after so many failures: doubling up to `cap`, with
@@ -148,47 +148,9 @@ impl Context {
 pub(crate) struct Driver {
     cx: Arc<Context>,
     machine: Machine,
-    lease: Lease,
-    /// The last record read, and what cannot be read of it.
-    record: Option<(Epoch, Record)>,
-    unreadable: Option<BadRecord>,
-    /// How long ago that record was written, by the store's clock.
-    age: Option<Duration>,
-    /// Since when the followed record stands as it was read: of this call alone.
-    timer: Option<Arc<LapseTimer>>,
-    data: Value,
-    elected_at: Option<DateTime<Utc>>,
-    /// The greatest heartbeat sent for the epoch that is being created or led.
-    heartbeat: u64,
-    last_error: Option<Error>,
-    /// Requests that failed in a row.
-    failures: u32,
-    /// Writes in a row that were answered with success and without an ETag.
-    without_etag: u32,
-    /// When the followed epoch was last looked at, on the boot clock.
-    polled: Duration,
-    /// Polls since this leader is followed.
-    polls: u32,
-    /// When the store last gave an answer.
-    answered: Option<Moment>,
-    /// How long after the lapse this candidate seals, so that not all do at once.
-    lapse_jitter: Duration,
-    /// When the renewal that is on its way was first sent, on the boot clock.
-    renewing_since: Option<Duration>,
-    /// Not before this moment on the boot clock is it tried again.
-    seal_again: Duration,
-    /// Whether a predecessor's epoch may be sealed at once.
-    reclaim: bool,
-    /// Whom to name as the successor when resigning.
-    successor: Option<String>,
-    /// The epoch after which nobody else is to be let go first any more.
-    stood_back: Option<Epoch>,
-    /// How long the last renewals took.
-    recent: Recent,
-    /// The refreshes it has heard of.
-    refreshed: u64,
-    /// From the grant on: what is read then is no observation of somebody else's lease.
-    leading: bool,
+    requests: Requests,
+    followed: Followed,
+    own: OwnEpoch,
 }
 
 impl Driver {
@@ -196,7 +158,7 @@ impl Driver {
         let first = cx.process.first_campaign(&cx.store.describe(), cx.keys.prefix());
         cx.meter.candidate(&cx.config.name, cx.config.validity);
         let mut driver = Driver::new(cx, false);
-        driver.reclaim = cx.config.name_is_unique && first;
+        driver.followed.reclaim = cx.config.name_is_unique && first;
         driver
     }
 
@@ -213,61 +175,20 @@ impl Driver {
     }
 
     fn new(cx: &Arc<Context>, observer: bool) -> Driver {
-        cx.meter.knows(cx.knowledge().greatest);
+        cx.meter.knows(cx.greatest());
         let config = &cx.config;
         let rules = Rules {
             observer,
             verify_renewals: config.verify_renewals,
             takeover_delay: !config.takeover_delay.is_zero(),
         };
-        let now = cx.process.now();
-        let lease = Lease::new(config.validity);
         Driver {
-            machine: Machine::new(config.layout, rules, cx.knowledge().greatest),
-            lease: if config.never_paused { lease.without_wall_clock() } else { lease },
-            record: None,
-            unreadable: None,
-            age: None,
-            timer: None,
-            data: config.data.clone(),
-            elected_at: None,
-            heartbeat: 0,
-            last_error: None,
-            failures: 0,
-            without_etag: 0,
-            polled: now.boot,
-            polls: 0,
-            answered: None,
-            lapse_jitter: Duration::ZERO,
-            renewing_since: None,
-            seal_again: Duration::ZERO,
-            reclaim: false,
-            successor: None,
-            stood_back: None,
-            recent: Recent::default(),
-            refreshed: cx.refresh.rung(),
-            leading: false,
+            machine: Machine::new(config.layout, rules, cx.greatest()),
+            requests: Requests::new(cx.process.now()),
+            followed: Followed::new(cx.refresh.count()),
+            own: OwnEpoch::new(cx),
             cx: Arc::clone(cx),
         }
-    }
-
-    /// The leader that the last record tells of.
-    fn leader(&self) -> Option<Leader> {
-        self.record.as_ref().map(|(epoch, record)| Leader::new(*epoch, record))
-    }
-
-    fn retry_delay(&self, cap: Duration) -> Duration {
-        self.cx.retry_delay(self.failures, cap)
-    }
-
-    /// A renewal has succeeded.
-    fn renewed(&mut self, heartbeat: u64) {
-        let now = self.now();
-        let since = self.renewing_since.take().unwrap_or(now.boot);
-        let (took, left) = (now.boot.saturating_sub(since), self.lease.remaining(now));
-        self.cx.meter.renewed(took, left, self.cx.config.validity);
-        self.recent.extended();
-        self.lease.extended(heartbeat);
     }
 
     /// Why the machine gave up, in words that say what to do.
@@ -276,12 +197,14 @@ impl Driver {
         let layout = self.cx.config.layout;
         let key = |epoch| self.cx.keys.of(layout, epoch);
         match failure {
-            Failure::Denied | Failure::Unsafe => self.last_error.clone().unwrap_or_else(|| {
-                Error::new(ErrorKind::UnsafeStore, format!("{store} refused a request"))
-            }),
+            Failure::Denied | Failure::Unsafe => {
+                self.requests.last_error.clone().unwrap_or_else(|| {
+                    Error::new(ErrorKind::UnsafeStore, format!("{store} refused a request"))
+                })
+            }
             Failure::Unreadable(epoch) => {
                 let key = key(epoch);
-                let why = self.unreadable.as_ref();
+                let why = self.followed.unreadable.as_ref();
                 let kind = match why {
                     Some(BadRecord::TooNew(_)) => ErrorKind::RecordTooNew,
                     _ => ErrorKind::CorruptRecord,

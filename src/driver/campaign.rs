@@ -6,9 +6,7 @@ use super::Driver;
 use crate::config::Config;
 use crate::error::Error;
 use crate::escape::plain;
-use crate::layout::Layout;
 use crate::leader::{CampaignEvent, Leader};
-use crate::moment::Moment;
 use crate::protocol::candidate::{Event, Input};
 use crate::protocol::message::{Answer, Step, Wait};
 use crate::timer::sleep;
@@ -50,13 +48,13 @@ impl Driver {
     async fn reach(&mut self, patience: Patience) -> Result<Reached, Error> {
         loop {
             match self.machine.step() {
-                Step::Nonce if self.others_go_first() => {
+                Step::Nonce if self.defers() => {
                     if patience == Patience::Once
-                        && let Some(leader) = self.leader()
+                        && let Some(leader) = self.followed.leader()
                     {
                         return Ok(Reached::Held(leader));
                     }
-                    self.stand_back().await;
+                    self.defer().await;
                 }
                 Step::Nonce => {
                     let nonce = self.cx.process.nonce();
@@ -87,14 +85,15 @@ impl Driver {
         let followed = self.machine.followed().map(|it| (it.epoch, it.etag.clone()));
         let event = self.machine.handle(Input::Answer(answer));
         self.remember();
-        if failed && let Some(error) = &self.last_error {
+        if failed && let Some(error) = &self.requests.last_error {
             self.cx.tell(CampaignEvent::StoreFailed(error.clone()));
         }
         if let Some(sighting) = self.machine.followed() {
             match followed {
                 Some((epoch, etag)) if epoch == sighting.epoch => {
                     if etag != sighting.etag {
-                        self.draw_lapse_jitter(self.poll_spread());
+                        let spread = self.poll_spread();
+                        self.followed.draw_lapse_jitter(&self.cx, spread);
                     }
                 }
                 _ => self.started_following(),
@@ -102,13 +101,13 @@ impl Driver {
         }
         match event {
             Some(Event::Granted { heartbeat, .. }) => {
-                self.lease.extended(heartbeat);
-                self.leading = true;
+                self.own.lease.extended(heartbeat);
+                self.own.leading = true;
                 if self.settle().await {
                     return Some(Reached::Elected);
                 }
                 self.cx.meter.campaigned("abandoned");
-                self.leading = false;
+                self.own.leading = false;
                 self.machine.handle(Input::Abandon);
                 self.restart_if_over();
                 None
@@ -124,16 +123,18 @@ impl Driver {
         if self.outdated() {
             return false;
         }
-        while self.lease.remaining(self.now()) < validity / 3 {
+        while self.own.remaining(&self.cx) < validity / 3 {
             match self.machine.step() {
                 Step::Request(request) => {
-                    let limit = timeout.min(self.lease.remaining(self.now()));
+                    let limit = timeout.min(self.own.remaining(&self.cx));
                     let answer = self.perform(&request, limit).await;
-                    if self.lease.remaining(self.now()).is_zero() {
+                    if self.own.remaining(&self.cx).is_zero() {
                         return false;
                     }
                     match self.machine.handle(Input::Answer(answer)) {
-                        Some(Event::Extended { heartbeat }) => self.renewed(heartbeat),
+                        Some(Event::Extended { heartbeat }) => {
+                            self.own.renewed(&self.cx, heartbeat);
+                        }
                         Some(Event::Lost(_)) => return false,
                         _ => {}
                     }
@@ -142,12 +143,12 @@ impl Driver {
                     self.machine.handle(Input::RenewDue);
                 }
                 _ => {
-                    let delay = self.retry_delay(validity / 10);
+                    let delay = self.requests.retry_delay(&self.cx, validity / 10);
                     sleep(&self.cx.process, delay).await;
                     self.machine.handle(Input::Resume);
                 }
             }
-            if self.lease.remaining(self.now()).is_zero() {
+            if self.own.remaining(&self.cx).is_zero() {
                 return false;
             }
         }
@@ -161,9 +162,7 @@ impl Driver {
 
     /// After a grant that came to nothing: the next campaign of the same driver.
     fn restart_if_over(&mut self) {
-        self.lease.reset();
-        self.renewing_since = None;
-        self.elected_at = None;
+        self.own.forget();
         if let Step::Wait(Wait::Over) = self.machine.step() {
             self.machine.restart();
         }
@@ -174,7 +173,7 @@ impl Driver {
     }
 
     fn started_following(&mut self) {
-        let Some(leader) = self.leader() else { return };
+        let Some(leader) = self.followed.leader() else { return };
         tracing::info!(
             election = self.cx.keys.prefix(),
             candidate = self.cx.config.name,
@@ -184,18 +183,10 @@ impl Driver {
             "somebody else leads"
         );
         self.cx.tell(CampaignEvent::Following(leader));
-        self.polls = 0;
-        // Whoever saw this first may have seen it at the same moment as all others.
-        self.draw_lapse_jitter(Duration::ZERO);
-        self.draw_phase();
-    }
-
-    /// Up to a tenth of the leader's validity, less what candidates are spread over already, so that
-    /// they do not all seal at once.
-    fn draw_lapse_jitter(&mut self, spread: Duration) {
-        let validity = self.timer.as_ref().and_then(|timer| timer.validity());
-        let most = (validity.unwrap_or_default() / 10).saturating_sub(spread);
-        self.lapse_jitter = self.cx.process.jitter(most);
+        self.followed.started(&self.cx);
+        // Those that begin to follow together, such as the losers of one race, do not poll together.
+        let early = self.cx.process.jitter(self.poll_spread());
+        self.requests.polled = self.requests.polled.saturating_sub(early);
     }
 
     /// Over how long candidates see one renewal, each by its own polls.
@@ -204,23 +195,15 @@ impl Driver {
         if config.poll_at_lapse { Duration::ZERO } else { config.poll_interval }
     }
 
-    /// Those who begin to follow together, such as the losers of one race, do not poll together.
-    fn draw_phase(&mut self) {
-        let early = self.cx.process.jitter(self.poll_spread());
-        self.polled = self.polled.saturating_sub(early);
-    }
-
     /// For a call that does not wait: what it answers instead of waiting for this.
     fn would_wait(&self, wait: &Wait) -> Result<Option<Reached>, Error> {
-        let held = || self.leader().map(Reached::Held);
+        let held = || self.followed.leader().map(Reached::Held);
         Ok(match wait {
-            Wait::Follow | Wait::Deposed => {
-                let left = self.waits_in(wait);
-                if left.is_some_and(|left| left.is_zero()) { None } else { held() }
-            }
-            Wait::Takeover if !self.takeover_in().is_zero() => held(),
-            Wait::Retry if self.failures >= FAILURES_BEFORE_GIVING_UP => {
-                let error = self.last_error.clone();
+            Wait::Follow if self.followed.could_seal_in(&self.cx) != Some(Duration::ZERO) => held(),
+            Wait::Deposed if self.followed.lapses_in(&self.cx) != Some(Duration::ZERO) => held(),
+            Wait::Takeover if !self.followed.takeover_in(&self.cx).is_zero() => held(),
+            Wait::Retry if self.requests.have_failed(FAILURES_BEFORE_GIVING_UP) => {
+                let error = self.requests.last_error.clone();
                 return Err(error.expect("a failure was counted, so it was remembered"));
             }
             _ => None,
@@ -230,10 +213,10 @@ impl Driver {
     /// Waits for what the machine waits for, and tells it.
     async fn wait(&mut self, wait: Wait) {
         let poll = self.poll_interval();
-        let since_poll = self.now().boot.saturating_sub(self.polled);
+        let since_poll = self.now().boot.saturating_sub(self.requests.polled);
         let poll_in = poll.saturating_sub(since_poll);
         let (delay, input) = match wait {
-            Wait::Follow => match self.seals_in() {
+            Wait::Follow => match self.followed.seals_in(&self.cx) {
                 Some(left) if self.cx.config.poll_at_lapse => match self.answered_since_lapse() {
                     true => (left, Input::Lapsed),
                     false => (left, Input::PollDue),
@@ -241,13 +224,16 @@ impl Driver {
                 Some(left) if left <= poll_in => (left, Input::Lapsed),
                 _ => (poll_in, Input::PollDue),
             },
-            Wait::Deposed => match self.lapses_in() {
+            Wait::Deposed => match self.followed.lapses_in(&self.cx) {
                 Some(left) if left <= poll_in => (left, Input::Lapsed),
                 _ => (poll_in, Input::PollDue),
             },
-            Wait::Takeover => (self.takeover_in(), Input::TakeoverOver),
+            Wait::Takeover => (self.followed.takeover_in(&self.cx), Input::TakeoverOver),
             Wait::Vacant => (poll_in, Input::PollDue),
-            Wait::Retry => (self.retry_delay(self.cx.config.poll_interval), Input::Resume),
+            Wait::Retry => {
+                let longest = self.cx.config.poll_interval;
+                (self.requests.retry_delay(&self.cx, longest), Input::Resume)
+            }
             // Neither can be reached while campaigning; looking again does no harm.
             Wait::Lead | Wait::Over => (poll, Input::Resume),
         };
@@ -263,10 +249,10 @@ impl Driver {
         match input {
             // It has waited by one clock; the end is only due once the others agree.
             Input::Lapsed if !self.lapse_is_due(&wait) => return,
-            Input::TakeoverOver if !self.takeover_in().is_zero() => return,
+            Input::TakeoverOver if !self.followed.takeover_in(&self.cx).is_zero() => return,
             Input::Lapsed => self.lapsed(),
             Input::PollDue => {
-                self.polls = self.polls.saturating_add(1);
+                self.followed.polls = self.followed.polls.saturating_add(1);
                 self.cx.meter.polled();
             }
             _ => {}
@@ -278,13 +264,13 @@ impl Driver {
     fn poll_interval(&self) -> Duration {
         let Config { poll_interval, poll_backoff, .. } = *self.cx.config;
         let longest = poll_backoff.unwrap_or(poll_interval);
-        poll_interval.saturating_mul(1 << self.polls.min(20)).min(longest)
+        poll_interval.saturating_mul(1 << self.followed.polls.min(20)).min(longest)
     }
 
     fn lapse_is_due(&self, wait: &Wait) -> bool {
         let left = match wait {
-            Wait::Follow => self.seals_in(),
-            _ => self.lapses_in(),
+            Wait::Follow => self.followed.seals_in(&self.cx),
+            _ => self.followed.lapses_in(&self.cx),
         };
         left == Some(Duration::ZERO)
     }
@@ -292,46 +278,38 @@ impl Driver {
     /// Whether the store has answered after the lease had lapsed: only then does a follower that polls
     /// at the lapse alone know that there was no sign of life.
     pub(super) fn answered_since_lapse(&self) -> bool {
-        self.answered
-            .is_some_and(|at| self.lapses_after(Duration::ZERO, at) == Some(Duration::ZERO))
+        let lapsed = |at| self.followed.lapses_after(&self.cx, Duration::ZERO, at);
+        self.requests.answered.is_some_and(|at| lapsed(at) == Some(Duration::ZERO))
     }
 
     /// Waits; true if somebody asked for a look before that was over.
     pub(super) async fn sleep_unless_refreshed(&mut self, delay: Duration) -> bool {
-        let Driver { cx, refreshed, .. } = self;
+        let Driver { cx, followed, .. } = self;
         tokio::select! {
             biased;
-            () = cx.refresh.after(refreshed) => true,
+            () = cx.refresh.after(&mut followed.notified) => true,
             () = sleep(&cx.process, delay) => false,
         }
     }
 
-    /// How long until this candidate seals the followed epoch: its jitter after the lapse.
-    fn seals_in(&self) -> Option<Duration> {
-        let delay = self.delay_after_lapse().saturating_add(self.cx.config.priority_delay);
-        let left = self.lapses_after(delay.saturating_add(self.lapse_jitter), self.now())?;
-        Some(left.max(self.seal_again.saturating_sub(self.now().boot)))
+    /// Whether another is to be elected before this candidate tries.
+    fn defers(&self) -> bool {
+        self.followed.defers_for(&self.cx).is_some_and(|(_, left)| !left.is_zero())
     }
 
-    /// How long until nothing but the jitter keeps this candidate from acting.
-    fn waits_in(&self, wait: &Wait) -> Option<Duration> {
-        let delay = match wait {
-            Wait::Follow => self.delay_after_lapse(),
-            _ => Duration::ZERO,
-        };
-        self.lapses_after(delay, self.now())
-    }
-
-    /// The takeover delay, where there is no seal from which it would count.
-    fn delay_after_lapse(&self) -> Duration {
-        match self.cx.config.layout {
-            Layout::EpochFiles => Duration::ZERO,
-            Layout::SingleObject => self.cx.config.takeover_delay,
+    /// Leaves a sealed epoch to a named successor, or to candidates of a higher priority, for a
+    /// while or until somebody asks for a look, and then looks who leads: most often another does.
+    ///
+    /// It only delays a candidate that is about to create, so nothing that an election promises
+    /// rests on it.
+    async fn defer(&mut self) {
+        let Some((epoch, left)) = self.followed.defers_for(&self.cx) else { return };
+        if !self.sleep_unless_refreshed(left).await {
+            self.followed.deferred = Some(epoch);
         }
+        self.machine.restart();
     }
 
-    /// The next seal of the same epoch waits again, so that a store that refuses it for no reason
-    /// does not make the candidate spin.
     fn lapsed(&mut self) {
         tracing::info!(
             election = self.cx.keys.prefix(),
@@ -340,32 +318,7 @@ impl Driver {
             outcome = "lapsed",
             "the leader showed no sign of life for its whole validity"
         );
-        let pause = self.retry_delay(self.cx.config.poll_interval);
-        self.draw_lapse_jitter(Duration::ZERO);
-        self.seal_again = self.now().boot.saturating_add(pause.max(self.lapse_jitter));
-    }
-
-    /// How long until the followed lease lapses by this process's clocks; `None` if it never does.
-    pub(super) fn lapses_in(&self) -> Option<Duration> {
-        self.lapses_after(Duration::ZERO, self.now())
-    }
-
-    /// How long from `now` until `delay` after the lapse.
-    fn lapses_after(&self, delay: Duration, now: Moment) -> Option<Duration> {
-        let (epoch, _) = self.record.as_ref()?;
-        // An own epoch that was read has no timer.
-        let timer = self.timer.as_ref().filter(|timer| timer.epoch() == *epoch)?;
-        timer.lapses_in(delay, self.cx.config.drift, now)
-    }
-
-    /// The takeover delay counts from the first sight of the seal; after a deposition from the lapse,
-    /// if that is later, as until then its holder may believe that it leads.
-    fn takeover_in(&self) -> Duration {
-        let (delay, now) = (self.cx.config.takeover_delay, self.now());
-        let after_seal = self.timer.as_ref().map_or(delay, |timer| timer.takeover_in(delay, now));
-        let waited_for =
-            self.record.as_ref().is_some_and(|(_, record)| record.seen().is_waited_for());
-        let after_lapse = if waited_for { self.lapses_after(delay, now) } else { None };
-        after_seal.max(after_lapse.unwrap_or_default())
+        let pause = self.requests.retry_delay(&self.cx, self.cx.config.poll_interval);
+        self.followed.lapsed(&self.cx, pause);
     }
 }

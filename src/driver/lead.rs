@@ -39,7 +39,7 @@ impl Pending {
 impl Driver {
     /// Leads in the background, once elected, until the leadership is over.
     pub(crate) fn start_leading(self, caller: &Span) -> Leadership {
-        let end = self.lease.end().unwrap_or_else(|| self.now());
+        let end = self.own.lease.end().unwrap_or_else(|| self.now());
         let epoch = self.machine.greatest().unwrap_or(Epoch::FIRST);
         let config = Arc::clone(&self.cx.config);
         let process = self.cx.process.clone();
@@ -62,7 +62,7 @@ impl Driver {
         let mut pending = Pending::default();
         let mut look_at = self.now().boot.saturating_add(self.cx.config.validity);
         let mut retry_at = None;
-        self.last_error = None;
+        self.requests.last_error = None;
         loop {
             lead.look();
             if lead.has_ended() {
@@ -71,8 +71,8 @@ impl Driver {
             }
             let event = match self.machine.step() {
                 Step::Request(request) => {
-                    let left = self.lease.remaining(self.now());
-                    let limit = self.patience(&request, left);
+                    let left = self.own.remaining(&self.cx);
+                    let limit = self.own.patience(&self.cx, &request, left);
                     let sent = self.now().boot;
                     let within = pending.span_of(&request, || spans::renewal(&self.cx, lead.epoch));
                     // A request that hangs must not keep the news of a risk back.
@@ -85,14 +85,14 @@ impl Driver {
                     let took = now.saturating_sub(sent);
                     let given_up = limit < self.cx.config.request_timeout && took >= limit;
                     if given_up {
-                        self.recent.gave_up();
+                        self.own.recent.gave_up();
                     } else if !matches!(answer, Answer::Unknown) {
-                        self.recent.took(&request, took);
+                        self.own.recent.took(&request, took);
                     }
                     // What was given up for another attempt has had its pause.
                     retry_at = given_up.then_some(now);
                     let had_its_time = took < limit || limit >= self.cx.config.request_timeout;
-                    lead.failed(self.last_error.as_ref(), had_its_time.then_some(sent));
+                    lead.failed(self.requests.last_error.as_ref(), had_its_time.then_some(sent));
                     if lead.has_ended() {
                         continue;
                     }
@@ -146,13 +146,14 @@ impl Driver {
         if !pending.proclaims.is_empty() {
             return (now.boot, Input::RenewDue);
         }
-        let renew_in = self.lease.renewal_in(self.cx.config.renew_interval, now);
+        let renew_in = self.own.lease.renewal_in(self.cx.config.renew_interval, now);
         let renew_at = now.boot.saturating_add(renew_in);
         if look_at < renew_at { (look_at, Input::LookDue) } else { (renew_at, Input::RenewDue) }
     }
 
     fn next_retry(&self) -> Duration {
-        let delay = self.retry_delay(self.cx.config.request_timeout / 2);
+        let longest = self.cx.config.request_timeout / 2;
+        let delay = self.requests.retry_delay(&self.cx, longest);
         self.now().boot.saturating_add(delay)
     }
 
@@ -166,11 +167,11 @@ impl Driver {
     ) -> bool {
         match command {
             Some(Command::Proclaim { data, reply }) => {
-                self.data = data;
-                pending.proclaims.push((self.heartbeat + 1, reply));
+                self.own.data = data;
+                pending.proclaims.push((self.own.heartbeat + 1, reply));
             }
             Some(Command::Resign { successor, reply }) => {
-                self.successor = successor;
+                self.own.successor = successor;
                 pending.resign = Some(reply);
                 self.machine.handle(Input::Resign);
             }
@@ -192,9 +193,9 @@ impl Driver {
     }
 
     fn extended(&mut self, heartbeat: u64, lead: &Lead, pending: &mut Pending) {
-        self.renewed(heartbeat);
-        self.last_error = None;
-        if let Some(end) = self.lease.end() {
+        self.own.renewed(&self.cx, heartbeat);
+        self.requests.last_error = None;
+        if let Some(end) = self.own.lease.end() {
             lead.extended(end);
         }
         tracing::debug!(
@@ -239,7 +240,7 @@ impl Driver {
             let _ = reply.send(over("proclaiming in"));
         }
         if let Some(reply) = pending.resign {
-            let _ = reply.send(match (&loss, self.last_error.take()) {
+            let _ = reply.send(match (&loss, self.requests.last_error.take()) {
                 (Loss::Resigned, _) => Ok(()),
                 (Loss::LeaseEnded { .. }, Some(error)) => Err(error),
                 _ => over("resigning"),
@@ -273,7 +274,8 @@ impl Driver {
             Lost::Vanished => Loss::Vanished,
             Lost::Tampered => Loss::Tampered,
             Lost::Sealed(ended) => {
-                let by = self.record.as_ref().and_then(|(_, record)| record.sealed_by.clone());
+                let by =
+                    self.followed.record.as_ref().and_then(|(_, record)| record.sealed_by.clone());
                 Loss::Sealed { by, ended }
             }
             Lost::LeaseEnded => lead.why_ended(self.now()),

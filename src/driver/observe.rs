@@ -95,9 +95,9 @@ impl Observer {
         let driver = &self.driver;
         let poll = driver.cx.config.poll_interval;
         let at_lapse = driver.cx.config.poll_at_lapse;
-        let since_poll = driver.now().boot.saturating_sub(driver.polled);
+        let since_poll = driver.now().boot.saturating_sub(driver.requests.polled);
         let poll_in = poll.saturating_sub(since_poll);
-        let lapses_in = driver.lapses_in();
+        let lapses_in = driver.followed.lapses_in(&driver.cx);
         let lapsed = lapses_in.is_some_and(|left| left.is_zero());
         let asked_since = driver.answered_since_lapse();
         let (delay, input) = match wait {
@@ -115,7 +115,7 @@ impl Observer {
                 (poll_in, Input::Lapsed)
             }
             Wait::Follow => {
-                if let Some(leader) = self.driver.leader() {
+                if let Some(leader) = self.driver.followed.leader() {
                     self.tell(Observation::Leader(leader));
                 }
                 match lapses_in {
@@ -132,7 +132,7 @@ impl Observer {
                 if self.silent_too_long(lapses_in) {
                     self.tell(Observation::Unknown);
                 }
-                (self.driver.retry_delay(poll), Input::Resume)
+                (self.driver.requests.retry_delay(&self.driver.cx, poll), Input::Resume)
             }
         };
         // Told first, waited afterwards: `next` comes back here for the wait.
@@ -208,10 +208,11 @@ impl Driver {
                     self.remember();
                 }
                 Step::Failed(failure) => return Err(self.explain(failure)),
-                Step::Wait(Wait::Retry) => match self.last_error.take() {
+                Step::Wait(Wait::Retry) => match self.requests.last_error.take() {
                     Some(error) => return Err(error),
                     None => {
-                        sleep(&self.cx.process, self.retry_delay(LOOK_AGAIN)).await;
+                        let delay = self.requests.retry_delay(&self.cx, LOOK_AGAIN);
+                        sleep(&self.cx.process, delay).await;
                         self.machine.handle(Input::Resume);
                     }
                 },
@@ -221,11 +222,11 @@ impl Driver {
     }
 
     fn snapshot_of_last_read(&self) -> Snapshot {
-        let Some((epoch, record)) = &self.record else {
+        let Some((epoch, record)) = &self.followed.record else {
             return Snapshot { state: SnapshotState::Vacant, age: None, lapsed: false };
         };
         let leader = Leader::new(*epoch, record);
-        let age = self.age;
+        let age = self.followed.age;
         let lapsed = !record.expired && age.zip(record.validity()).is_some_and(|(a, v)| a > v);
         let state = match record.seen().ended {
             None => SnapshotState::Held(leader),

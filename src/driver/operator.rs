@@ -221,7 +221,7 @@ impl Operator {
                 Step::Wait(Wait::Retry) => {
                     self.failures += 1;
                     if let Some(error) =
-                        observer.last_error.take().filter(|_| self.failures >= TRIES)
+                        observer.requests.last_error.take().filter(|_| self.failures >= TRIES)
                     {
                         return Err(error);
                     }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::Driver;
 use crate::protocol::message::Request;
 
 /// So many of the last requests of a kind are remembered.
@@ -80,7 +79,7 @@ impl Recent {
     ///
     /// Each request that is given up doubles it, until the lease is extended. No other answer halves
     /// it again: a store that became slow refuses what it has already written.
-    fn patience(&mut self, request: &Request) -> Option<Duration> {
+    pub(super) fn patience(&mut self, request: &Request) -> Option<Duration> {
         let first = self.times(request)?.p90()?.max(SHORTEST);
         Some(first.saturating_mul(1 << self.given_up.min(10)))
     }
@@ -90,27 +89,6 @@ impl Recent {
             Request::Renew { .. } => Some(&mut self.renewals),
             Request::Get { .. } | Request::Look { .. } => Some(&mut self.reads),
             _ => None,
-        }
-    }
-}
-
-impl Driver {
-    /// How long a request of the leader may take, with `left` of the lease left.
-    ///
-    /// Once half of the lease is gone, a request that takes longer than nine of ten of its kind did is
-    /// given up for another renewal, with a heartbeat of its own, while enough is left afterwards for
-    /// a renewal, its read-back and a page of the listing of `verify_renewals` that take the whole
-    /// timeout each. So the lease is kept if all that is sent from then on is answered in time.
-    pub(super) fn patience(&mut self, request: &Request, left: Duration) -> Duration {
-        let config = &self.cx.config;
-        let most = config.request_timeout.min(left);
-        if !config.hedged_renewals || left >= config.validity / 2 {
-            return most;
-        }
-        let needed = config.request_timeout * if config.verify_renewals { 3 } else { 2 };
-        match self.recent.patience(request) {
-            Some(patience) if left.saturating_sub(patience) >= needed => patience.min(most),
-            _ => most,
         }
     }
 }

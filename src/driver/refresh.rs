@@ -1,4 +1,4 @@
-//! A bell that tells all who follow to look now.
+//! Notifies all campaigns and observers of an election to look at the store now.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,33 +9,33 @@ use tokio::sync::Notify;
 /// elections would have one each.
 #[derive(Debug, Default)]
 pub(super) struct Refresh {
-    rung: AtomicU64,
-    bell: Notify,
+    count: AtomicU64,
+    waiting: Notify,
 }
 
 impl Refresh {
-    pub(super) fn ring(&self) {
-        self.rung.fetch_add(1, Ordering::SeqCst);
-        self.bell.notify_waiters();
+    pub(super) fn notify(&self) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        self.waiting.notify_waiters();
     }
 
-    /// How often it has rung.
-    pub(super) fn rung(&self) -> u64 {
-        self.rung.load(Ordering::SeqCst)
+    /// How often it has notified.
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Ordering::SeqCst)
     }
 
-    /// Returns once it has rung since `heard`, at once if it already has.
+    /// Returns once it has notified since `heard`, at once if it already has.
     pub(super) async fn after(&self, heard: &mut u64) {
         loop {
-            let mut bell = pin!(self.bell.notified());
-            // Listens before it looks, so that no ring falls between the two.
-            bell.as_mut().enable();
-            let rung = self.rung();
-            if rung != *heard {
-                *heard = rung;
+            let mut notified = pin!(self.waiting.notified());
+            // Listens before it looks, so that no notification falls between the two.
+            notified.as_mut().enable();
+            let count = self.count();
+            if count != *heard {
+                *heard = count;
                 return;
             }
-            bell.await;
+            notified.await;
         }
     }
 }
@@ -49,14 +49,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_is_heard_once_by_each_whenever_it_came() {
+    fn a_notification_is_heard_once_by_each_whenever_it_came() {
         let refresh = Refresh::default();
-        refresh.ring();
-        let (mut one, mut other) = (refresh.rung(), refresh.rung());
+        refresh.notify();
+        let (mut one, mut other) = (refresh.count(), refresh.count());
         assert!(refresh.after(&mut one).now_or_never().is_none(), "what was before is heard");
         // While nobody waits, and twice.
-        refresh.ring();
-        refresh.ring();
+        refresh.notify();
+        refresh.notify();
         assert!(refresh.after(&mut one).now_or_never().is_some());
         assert!(refresh.after(&mut one).now_or_never().is_none());
         assert!(refresh.after(&mut other).now_or_never().is_some());
@@ -73,7 +73,7 @@ mod tests {
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
-        refresh.ring();
+        refresh.notify();
         tokio::task::yield_now().await;
         assert!(waiting.is_finished(), "it was woken");
         assert!(refresh.after(&mut heard).now_or_never().is_some());

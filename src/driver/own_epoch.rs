@@ -1,0 +1,118 @@
+//! The epoch that a driver creates and leads in: its lease, and the bodies of its writes.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use super::Context;
+use super::recent::Recent;
+use crate::protocol::lease::Lease;
+use crate::protocol::message::{Request, Write};
+use crate::record::Record;
+
+/// What is known of the epoch that is being created or led.
+#[derive(Debug)]
+pub(super) struct OwnEpoch {
+    pub(super) lease: Lease,
+    pub(super) data: Value,
+    elected_at: Option<DateTime<Utc>>,
+    /// The greatest heartbeat sent.
+    pub(super) heartbeat: u64,
+    /// When the renewal that is on its way was first sent, on the boot clock.
+    renewing_since: Option<Duration>,
+    /// Whom to name as the successor when resigning.
+    pub(super) successor: Option<String>,
+    /// How long the last renewals took.
+    pub(super) recent: Recent,
+    /// From the grant on: what is read then is no observation of somebody else's lease.
+    pub(super) leading: bool,
+}
+
+impl OwnEpoch {
+    pub(super) fn new(cx: &Context) -> OwnEpoch {
+        let lease = Lease::new(cx.config.validity);
+        OwnEpoch {
+            lease: if cx.config.never_paused { lease.without_wall_clock() } else { lease },
+            data: cx.config.data.clone(),
+            elected_at: None,
+            heartbeat: 0,
+            renewing_since: None,
+            successor: None,
+            recent: Recent::default(),
+            leading: false,
+        }
+    }
+
+    /// What is left of the lease.
+    pub(super) fn remaining(&self, cx: &Context) -> Duration {
+        self.lease.remaining(cx.process.now())
+    }
+
+    /// Forgets an attempt to be elected that came to nothing.
+    pub(super) fn forget(&mut self) {
+        self.lease.reset();
+        self.renewing_since = None;
+        self.elected_at = None;
+    }
+
+    /// The record of an attempt to be elected. The first of an epoch forgets those of others.
+    pub(super) fn first_record(&mut self, cx: &Context, write: &Write) -> Record {
+        if write.heartbeat == 1 {
+            self.lease.reset();
+            self.elected_at = None;
+        }
+        self.sending(cx, write.heartbeat);
+        self.record(cx, write)
+    }
+
+    /// The record of a renewal.
+    pub(super) fn renewed_record(&mut self, cx: &Context, write: &Write) -> Record {
+        self.sending(cx, write.heartbeat);
+        self.renewing_since.get_or_insert(cx.process.now().boot);
+        self.record(cx, write)
+    }
+
+    pub(super) fn record(&mut self, cx: &Context, write: &Write) -> Record {
+        let now = cx.process.now().time_of_day();
+        let mut record = cx.config.record(write.nonce, write.heartbeat, self.data.clone());
+        record.elected_at = Some(*self.elected_at.get_or_insert(now));
+        record.renewed_at = Some(now);
+        record
+    }
+
+    /// The lease counts from before the write is sent.
+    fn sending(&mut self, cx: &Context, heartbeat: u64) {
+        self.heartbeat = heartbeat;
+        self.lease.sending(heartbeat, cx.process.now());
+    }
+
+    /// A renewal has succeeded.
+    pub(super) fn renewed(&mut self, cx: &Context, heartbeat: u64) {
+        let now = cx.process.now();
+        let since = self.renewing_since.take().unwrap_or(now.boot);
+        let (took, left) = (now.boot.saturating_sub(since), self.lease.remaining(now));
+        cx.meter.renewed(took, left, cx.config.validity);
+        self.recent.extended();
+        self.lease.extended(heartbeat);
+    }
+
+    /// How long a request of the leader may take, with `left` of the lease left.
+    ///
+    /// Once half of the lease is gone, a request that takes longer than nine of ten of its kind did is
+    /// given up for another renewal, with a heartbeat of its own, while enough is left afterwards for
+    /// a renewal, its read-back and a page of the listing of `verify_renewals` that take the whole
+    /// timeout each. So the lease is kept if all that is sent from then on is answered in time.
+    pub(super) fn patience(&mut self, cx: &Context, request: &Request, left: Duration) -> Duration {
+        let config = &cx.config;
+        let most = config.request_timeout.min(left);
+        if !config.hedged_renewals || left >= config.validity / 2 {
+            return most;
+        }
+        let needed = config.request_timeout * if config.verify_renewals { 3 } else { 2 };
+        match self.recent.patience(request) {
+            Some(patience) if left.saturating_sub(patience) >= needed => patience.min(most),
+            _ => most,
+        }
+    }
+}

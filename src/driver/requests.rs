@@ -1,0 +1,119 @@
+//! How the store answers the requests of one driver.
+
+use std::time::Duration;
+
+use super::{Context, spans};
+use crate::epoch::Epoch;
+use crate::error::Error;
+use crate::moment::Moment;
+use crate::protocol::message::Answer;
+use crate::store::{Happened, PutOutcome, StoreError, StoreErrorKind};
+use crate::timer::bounded;
+
+/// Writes in a row that may be answered with success and without an ETag before the store counts as
+/// unfit. A lease that is led under is kept all the same, as long as reads show its renewals.
+const WRITES_WITHOUT_ETAG: u32 = 5;
+
+/// What is known of the requests so far.
+#[derive(Debug)]
+pub(super) struct Requests {
+    pub(super) last_error: Option<Error>,
+    /// Requests that failed in a row.
+    failures: u32,
+    /// Writes in a row that were answered with success and without an ETag.
+    without_etag: u32,
+    /// When a request last ended, on the boot clock.
+    pub(super) polled: Duration,
+    /// When the store last gave an answer.
+    pub(super) answered: Option<Moment>,
+}
+
+impl Requests {
+    pub(super) fn new(now: Moment) -> Requests {
+        let (last_error, answered) = (None, None);
+        Requests { last_error, failures: 0, without_etag: 0, polled: now.boot, answered }
+    }
+
+    pub(super) async fn send<T>(
+        &mut self,
+        cx: &Context,
+        limit: Duration,
+        call: &mut (impl Future<Output = Result<T, StoreError>> + Unpin),
+    ) -> Result<T, StoreError> {
+        let outcome = bounded(&cx.process, limit, call).await;
+        self.polled = cx.process.now().boot;
+        outcome.unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))))
+    }
+
+    /// Counts what a request came to.
+    pub(super) fn count(&mut self, cx: &Context, answer: &Answer) {
+        self.failures = match answer {
+            Answer::Unknown | Answer::Denied | Answer::Unsafe => self.failures + 1,
+            _ => 0,
+        };
+        if !matches!(answer, Answer::Unknown) {
+            let now = cx.process.now();
+            self.answered = Some(now);
+            cx.answered(now.boot);
+        }
+    }
+
+    pub(super) fn have_failed(&self, times: u32) -> bool {
+        self.failures >= times
+    }
+
+    /// A pause before the next attempt, of at most `cap`.
+    pub(super) fn retry_delay(&self, cx: &Context, cap: Duration) -> Duration {
+        cx.retry_delay(self.failures, cap)
+    }
+
+    /// What a write came to.
+    pub(super) fn written(
+        &mut self,
+        cx: &Context,
+        doing: &str,
+        epoch: Epoch,
+        outcome: Result<PutOutcome, StoreError>,
+    ) -> Answer {
+        match outcome {
+            Ok(PutOutcome::Done { etag: Some(etag) }) => {
+                self.without_etag = 0;
+                Answer::Done { etag }
+            }
+            Ok(PutOutcome::Done { etag: None }) => {
+                self.without_etag += 1;
+                let kind = match self.without_etag < WRITES_WITHOUT_ETAG {
+                    true => StoreErrorKind::Transient,
+                    // No passing fault: a campaign would go on for ever.
+                    false => StoreErrorKind::Unsupported,
+                };
+                let why = "it answered with success and without an ETag; is it the store, or a \
+                           proxy in between?";
+                let error = StoreError::new(kind, Happened::Maybe, why);
+                self.failed(cx, &format!("{doing} epoch {epoch}"), error)
+            }
+            Ok(PutOutcome::Refused) => Answer::Refused,
+            Ok(PutOutcome::Missing) => Answer::Missing,
+            Err(error) => self.failed(cx, &format!("{doing} epoch {epoch}"), error),
+        }
+    }
+
+    /// A request failed: remembers why. Returns what the machine may know of it.
+    pub(super) fn failed(&mut self, cx: &Context, doing: &str, error: StoreError) -> Answer {
+        let answer = match (error.kind(), error.happened()) {
+            (StoreErrorKind::Unsupported, _) => Answer::Unsafe,
+            (StoreErrorKind::Transient, _) | (_, Happened::Maybe) => Answer::Unknown,
+            _ => Answer::Denied,
+        };
+        let error = Error::from_store(doing, &cx.store.describe(), error);
+        tracing::warn!(
+            election = cx.keys.prefix(),
+            candidate = cx.config.name,
+            outcome = spans::outcome(&answer),
+            %error,
+            "a request failed"
+        );
+        self.last_error = Some(error);
+        answer
+    }
+}
