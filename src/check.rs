@@ -3,7 +3,7 @@
 //! It finds stores that ignore a condition. It cannot find those that check and write in two steps:
 //! only a race shows them.
 
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
 
 use tokio::sync::OnceCell;
 use tracing::Instrument as _;
@@ -12,15 +12,14 @@ use crate::driver::{Context, FAILURES_BEFORE_GIVING_UP, Patience};
 use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
 use crate::leader::CampaignEvent;
+use crate::mutex::unpoisoned;
 use crate::store::{ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
-use crate::timer::{bounded, sleep};
+use crate::timer::{answer_within, sleep};
 
 /// Another process may be checking the same object at the same time; so often is tried again.
 const ATTEMPTS: u32 = 10;
 /// Keys asked for in the LIST.
 const PAGE: usize = 1_000;
-/// What is asked that changes something.
-const CHANGES: [&str; 2] = ["creating", "replacing"];
 const MAX_BODY: usize = 64 * 1024;
 /// Successful writes in a row that may be answered without an ETag.
 const WRITES_WITHOUT_ETAG: u32 = 3;
@@ -55,7 +54,7 @@ pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), 
 
 fn cell(store: &Arc<dyn Store>, layout: Layout) -> Arc<OnceCell<()>> {
     static CHECKED: LazyLock<Mutex<Vec<Checked>>> = LazyLock::new(Mutex::default);
-    let mut checked = CHECKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut checked = unpoisoned(CHECKED.lock());
     checked.retain(|checked| checked.store.strong_count() > 0);
     // Each layout asks for something else.
     let same = |checked: &&Checked| {
@@ -165,7 +164,7 @@ impl Check<'_> {
     /// and so does an election in the other layout. For a single object the order does not matter.
     async fn lists_after_a_key(&self) -> Result<(), Error> {
         let call = self.cx.store.list(self.cx.keys.prefix(), &self.key, PAGE);
-        let page = self.send("listing after", call).await?;
+        let page = self.ask("listing after", call).await?;
         self.finds_no_other_layout(&page)?;
         if self.cx.config.layout == Layout::SingleObject {
             return Ok(());
@@ -206,7 +205,7 @@ impl Check<'_> {
 
     async fn read(&self) -> Result<ETag, Error> {
         let call = self.cx.store.get(&self.key, None, MAX_BODY);
-        match self.send("reading", call).await? {
+        match self.ask("reading", call).await? {
             GetOutcome::Found(object) => Ok(object.etag),
             GetOutcome::TooLarge { etag, .. } => Ok(etag),
             GetOutcome::Missing | GetOutcome::NotModified => Err(self.unsafe_store(
@@ -215,23 +214,38 @@ impl Check<'_> {
         }
     }
 
-    /// A request that fails ends the check, which then starts again: it can be made any number of
+    /// A write that fails ends the check, which then starts again: it can be made any number of
     /// times, whatever of it took effect.
     async fn send<T>(
         &self,
         doing: &str,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, Error> {
+        self.exchange(doing, call).await.map_err(|error| self.failed(doing, error))
+    }
+
+    /// As [`send`](Check::send), for a request that changes nothing.
+    async fn ask<T>(
+        &self,
+        doing: &str,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, Error> {
+        self.exchange(doing, call).await.map_err(|error| self.failed(doing, error.of_a_read()))
+    }
+
+    async fn exchange<T>(
+        &self,
+        doing: &str,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
         let limit = self.cx.config.request_timeout;
         let span = tracing::debug_span!("request", op = "check", doing, key = self.key);
-        let outcome = bounded(&self.cx.process, limit, call.instrument(span)).await;
-        let outcome = outcome
-            .unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))));
-        outcome.map_err(|error| {
-            let error = if CHANGES.contains(&doing) { error } else { error.of_a_read() };
-            let doing = format!("{doing} {} to check the store", self.key);
-            Error::from_store(&doing, &self.cx.store.describe(), error)
-        })
+        answer_within(&self.cx.process, limit, call.instrument(span)).await
+    }
+
+    fn failed(&self, doing: &str, error: StoreError) -> Error {
+        let doing = format!("{doing} {} to check the store", self.key);
+        Error::from_store(&doing, &self.cx.store.describe(), error)
     }
 
     /// Different each time, so that ETags made of the content differ.

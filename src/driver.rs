@@ -14,7 +14,7 @@ mod requests;
 mod restore;
 pub(crate) mod spans;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 pub(crate) use campaign::{FAILURES_BEFORE_GIVING_UP, Patience, Reached};
@@ -25,6 +25,7 @@ use own_epoch::OwnEpoch;
 use refresh::Refresh;
 use requests::Requests;
 
+use crate::backoff::Backoff;
 use crate::config::Config;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
@@ -32,6 +33,7 @@ use crate::keys::Keys;
 use crate::layout::Layout;
 use crate::leader::CampaignEvent;
 use crate::leadership::Listeners;
+use crate::mutex::unpoisoned;
 use crate::process::Process;
 use crate::protocol::candidate::Rules;
 use crate::protocol::lease::LapseTimer;
@@ -106,8 +108,7 @@ impl Context {
     }
 
     fn knowledge(&self) -> MutexGuard<'_, Knowledge> {
-        // Every critical section leaves the knowledge whole.
-        self.knowledge.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.knowledge.lock())
     }
 
     /// How long ago the store last gave an answer; `None` if it never did.
@@ -138,8 +139,7 @@ impl Context {
     /// jitter.
     pub(crate) fn retry_delay(&self, failures: u32, cap: Duration) -> Duration {
         let first = (self.config.validity / 100).max(Duration::from_millis(5));
-        let delay = first.saturating_mul(1 << failures.min(10)).min(cap);
-        delay / 2 + self.process.jitter(delay / 2)
+        Backoff { first, longest: cap }.jittered(failures, &self.process)
     }
 }
 

@@ -8,7 +8,7 @@ mod run;
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::stream::{self, Stream, StreamExt as _};
@@ -25,6 +25,7 @@ use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::escape::plain;
 use crate::moment::Moment;
+use crate::mutex::unpoisoned;
 use crate::protocol::message::Ended;
 use crate::timer::{require_timers, sleep};
 
@@ -121,8 +122,7 @@ impl Leadership {
 
     /// The value of this type that all tasks under this leadership share.
     pub(crate) fn shared<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
-        // Every critical section leaves the list whole.
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = unpoisoned(self.shared.lock());
         if let Some(found) = shared.iter().find_map(|one| Arc::clone(one).downcast().ok()) {
             return found;
         }

@@ -154,6 +154,7 @@
 #[cfg(test)]
 extern crate self as tenure;
 
+mod backoff;
 #[cfg(any(test, feature = "internals"))]
 #[doc(hidden)]
 pub mod bad_bytes;
@@ -177,6 +178,7 @@ mod leader;
 mod leadership;
 mod listing;
 mod moment;
+mod mutex;
 mod operator;
 pub mod paths;
 mod process;
@@ -185,6 +187,7 @@ mod process;
 pub mod protocol;
 #[cfg(not(feature = "internals"))]
 mod protocol;
+mod quantile;
 mod record;
 pub mod store;
 mod telemetry;
@@ -205,6 +208,8 @@ pub use moment::Moment;
 pub use operator::{Depose, Deposed, Restored};
 pub use process::Process;
 pub use protocol::message::Ended;
+#[doc(hidden)]
+pub use quantile::quantile;
 pub use store::Store;
 pub use tokio_util::sync::CancellationToken;
 

@@ -4,12 +4,13 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use crate::clock::{Clock, SystemClock};
 use crate::entropy::{Entropy, SystemEntropy};
 use crate::moment::Moment;
+use crate::mutex::unpoisoned;
 use crate::protocol::message::Nonce;
 
 /// A task that runs in the background.
@@ -79,17 +80,17 @@ impl Process {
     /// A fresh nonce, remembered as this process's own.
     pub(crate) fn nonce(&self) -> Nonce {
         let nonce = Nonce::from_bits(self.parts.entropy.unique());
-        self.parts.nonces.lock().unwrap_or_else(PoisonError::into_inner).insert(nonce);
+        unpoisoned(self.parts.nonces.lock()).insert(nonce);
         nonce
     }
 
     pub(crate) fn has_sent(&self, nonce: Nonce) -> bool {
-        self.parts.nonces.lock().unwrap_or_else(PoisonError::into_inner).contains(&nonce)
+        unpoisoned(self.parts.nonces.lock()).contains(&nonce)
     }
 
     /// Whether no campaign of this process has been made in this election before.
     pub(crate) fn first_campaign(&self, store: &str, prefix: &str) -> bool {
-        let mut campaigned = self.parts.campaigned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut campaigned = unpoisoned(self.parts.campaigned.lock());
         campaigned.insert((store.to_owned(), prefix.to_owned()))
     }
 

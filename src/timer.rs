@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 
 use crate::error::{Error, ErrorKind};
 use crate::process::Process;
+use crate::store::StoreError;
 
 /// How often a wait looks at the clock, at least.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
@@ -46,6 +47,16 @@ pub(crate) async fn bounded<F: Future>(
             () = pause(left.min(LOOK)) => {}
         }
     }
+}
+
+/// The store's answer to a request, or an error once `limit` has passed by the process's clock.
+pub(crate) async fn answer_within<T>(
+    process: &Process,
+    limit: Duration,
+    request: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let answer = bounded(process, limit, request).await;
+    answer.unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))))
 }
 
 /// Waits for `duration` where nothing depends on its being exact.

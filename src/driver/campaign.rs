@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Driver;
+use crate::backoff::Backoff;
 use crate::config::Config;
 use crate::error::Error;
 use crate::escape::plain;
@@ -264,7 +265,7 @@ impl Driver {
     fn poll_interval(&self) -> Duration {
         let Config { poll_interval, poll_backoff, .. } = *self.cx.config;
         let longest = poll_backoff.unwrap_or(poll_interval);
-        poll_interval.saturating_mul(1 << self.followed.polls.min(20)).min(longest)
+        Backoff { first: poll_interval, longest }.delay(self.followed.polls)
     }
 
     fn lapse_is_due(&self, wait: &Wait) -> bool {

@@ -22,7 +22,7 @@ use crate::protocol::depose::{Order, Verdict};
 use crate::protocol::message::{Ended, Request, Step, Wait};
 use crate::record::{BadRecord, Lock, MAX_READ_BYTES, Record};
 use crate::store::{ETag, GetOutcome, Happened, Object, PutOutcome, StoreError, StoreErrorKind};
-use crate::timer::{bounded, sleep};
+use crate::timer::{answer_within, sleep};
 
 /// How often a write is tried: each time somebody else was faster, or its fate is not known.
 pub(super) const ATTEMPTS: u32 = 5;
@@ -309,9 +309,7 @@ impl Operator {
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let limit = self.cx.config.request_timeout;
-        let outcome = bounded(&self.cx.process, limit, call).await;
-        let outcome = outcome
-            .unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))));
+        let outcome = answer_within(&self.cx.process, limit, call).await;
         self.failures = if outcome.is_ok() { 0 } else { self.failures + 1 };
         outcome
     }

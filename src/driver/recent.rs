@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use crate::backoff::Backoff;
 use crate::protocol::message::Request;
+use crate::quantile::quantile;
 
 /// So many of the last requests of a kind are remembered.
 const REMEMBERED: usize = 100;
@@ -52,7 +54,7 @@ impl Times {
         let sorted = &mut sorted[..known];
         sorted.copy_from_slice(&self.took);
         sorted.sort_unstable();
-        Some(sorted[(known * 9).div_ceil(10) - 1])
+        quantile(sorted, 0.9)
     }
 }
 
@@ -81,7 +83,7 @@ impl Recent {
     /// it again: a store that became slow refuses what it has already written.
     pub(super) fn patience(&mut self, request: &Request) -> Option<Duration> {
         let first = self.times(request)?.p90()?.max(SHORTEST);
-        Some(first.saturating_mul(1 << self.given_up.min(10)))
+        Some(Backoff { first, longest: Duration::MAX }.delay(self.given_up.min(10)))
     }
 
     fn times(&mut self, request: &Request) -> Option<&mut Times> {

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::moment::Moment;
 use crate::protocol::message::Answer;
 use crate::store::{Happened, PutOutcome, StoreError, StoreErrorKind};
-use crate::timer::bounded;
+use crate::timer::answer_within;
 
 /// Writes in a row that may be answered with success and without an ETag before the store counts as
 /// unfit. A lease that is led under is kept all the same, as long as reads show its renewals.
@@ -40,9 +40,9 @@ impl Requests {
         limit: Duration,
         call: &mut (impl Future<Output = Result<T, StoreError>> + Unpin),
     ) -> Result<T, StoreError> {
-        let outcome = bounded(&cx.process, limit, call).await;
+        let outcome = answer_within(&cx.process, limit, call).await;
         self.polled = cx.process.now().boot;
-        outcome.unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))))
+        outcome
     }
 
     /// Counts what a request came to.

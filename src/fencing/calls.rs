@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
 use crate::process::Process;
 use crate::protocol::message::Nonce;
@@ -15,7 +16,8 @@ use crate::timer::{bounded, sleep};
 
 /// How often a call is tried before its error is the caller's.
 pub(super) const ATTEMPTS: u32 = 6;
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const PAUSES: Backoff =
+    Backoff { first: Duration::from_millis(50), longest: Duration::from_millis(1_600) };
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A store, and how it is asked.
@@ -51,8 +53,7 @@ impl Calls {
 
     /// Before attempt `attempt` + 1.
     pub(super) async fn pause(&self, attempt: u32) {
-        let pause = FIRST_PAUSE * (1 << attempt.min(5));
-        sleep(&self.process, pause / 2 + self.process.jitter(pause / 2)).await;
+        sleep(&self.process, PAUSES.jittered(attempt, &self.process)).await;
     }
 
     async fn bounded<T>(

@@ -1,6 +1,6 @@
 //! A gate that a restart does not make forget.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,7 @@ use super::{FencingError, Stale};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::escape::plain;
+use crate::mutex::unpoisoned;
 use crate::process::Process;
 use crate::store::{ETag, GetOutcome, Happened, Store, StoreError};
 use crate::telemetry::GateMeter;
@@ -259,11 +260,11 @@ impl DurableGate {
     }
 
     fn seen(&self) -> Option<Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        unpoisoned(self.seen.lock()).clone()
     }
 
     fn see(&self, new: Seen) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = unpoisoned(self.seen.lock());
         if seen.as_ref().is_none_or(|seen| seen.order() < new.order()) {
             *seen = Some(new);
         }

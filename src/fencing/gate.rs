@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
 use super::Stale;
 use crate::epoch::Epoch;
+use crate::mutex::unpoisoned;
 
 /// Refuses tokens lower than the greatest it has seen, for a service that gets a token with each
 /// request. In memory, no requests to a store. Clones are the same gate.
@@ -121,7 +122,7 @@ impl Gate {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // An act may panic, but the state is whole before it begins.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.0.state.lock())
     }
 }
 

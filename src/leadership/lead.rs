@@ -1,7 +1,7 @@
 //! What the application and the driver of one leadership share: the end of the lease, and how it
 //! stands with it. Either side may be the first to notice an end.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -14,6 +14,7 @@ use super::{LeadershipEvent, Loss};
 use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::moment::Moment;
+use crate::mutex::unpoisoned;
 use crate::process::Process;
 use crate::telemetry::Leading;
 use crate::timer::{LOOK, pause};
@@ -87,8 +88,7 @@ impl Lead {
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        // Every critical section leaves it whole.
-        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.lease.lock())
     }
 
     /// The end of the lease, on each clock.

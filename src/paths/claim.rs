@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use super::access::Modes;
 use super::table::{Table, Ticket};
+use crate::mutex::unpoisoned;
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -27,8 +28,8 @@ pub(super) trait Cell: Send + Sync + 'static {
 
 impl Cell for Mutex<State> {
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
-        // Every critical section leaves the state whole.
-        act(&mut self.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut state = unpoisoned(self.lock());
+        act(&mut state)
     }
 }
 

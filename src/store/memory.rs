@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use super::{
     content_etag,
 };
 use crate::clock::{Clock, SystemClock};
+use crate::mutex::unpoisoned;
 
 /// A store in memory. Clones share their objects.
 ///
@@ -46,9 +47,7 @@ impl MemoryStore {
     }
 
     fn objects(&self) -> MutexGuard<'_, BTreeMap<String, Stored>> {
-        // Every critical section below leaves the map whole, so a panic elsewhere does not spoil
-        // it.
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.objects.lock())
     }
 
     fn stored(&self, body: Bytes) -> Stored {

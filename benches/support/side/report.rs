@@ -89,8 +89,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 /// The smallest value that this share does not exceed.
 pub fn quantile(values: &mut [f64], share: f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
-    let rank = (values.len() as f64 * share).ceil() as usize;
-    values[rank.clamp(1, values.len()) - 1]
+    tenure::quantile(values, share).expect("something was measured")
 }
 
 /// With separators for thousands.

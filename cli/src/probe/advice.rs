@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use tenure::quantile;
 
 use super::ask::{Account, Kind};
 use super::clock::Skew;
-use super::report::quantile;
 
 /// Something that is no broken promise and yet wants to be changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -52,7 +52,7 @@ fn latency_advice(account: &Account) -> Option<Advice> {
     let writes = [Kind::Create, Kind::Replace].iter().filter_map(|kind| account.took.get(kind));
     let mut took: Vec<_> = writes.flatten().copied().collect();
     took.sort();
-    let p99 = quantile(&took, 0.99);
+    let p99 = quantile(&took, 0.99)?;
     let validity = p99 * 10;
     (validity > Duration::from_secs(30)).then(|| {
         Advice::new(

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use serde::Serialize;
+use tenure::quantile;
 
 use super::advice::{self, Advice, Setting};
 use super::ask::{Account, Kind};
@@ -373,18 +373,15 @@ fn latencies(account: &Account) -> Vec<Latency> {
         };
         let mut took = took.clone();
         took.sort();
-        let ms = |part| (quantile(&took, part).as_secs_f64() * 1e4).round() / 10.0;
+        let ms = |part| {
+            let took = quantile(&took, part).unwrap_or_default();
+            (took.as_secs_f64() * 1e4).round() / 10.0
+        };
         let answers = took.len();
         let (p50_ms, p99_ms, max_ms) = (ms(0.5), ms(0.99), ms(1.0));
         latencies.push(Latency { request, answers, p50_ms, p99_ms, max_ms });
     }
     latencies
-}
-
-/// The least of these, in order, that is no less than this part of them.
-pub fn quantile(sorted: &[Duration], part: f64) -> Duration {
-    let rank = (sorted.len() as f64 * part).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -410,15 +407,5 @@ mod tests {
             [0.004_44, 0.000_315, 0.000_000_4].map(shown),
             ["$0.0044", "$0.00032", "$0.00000040"]
         );
-    }
-
-    #[test]
-    fn quantiles_are_values_that_were_measured() {
-        let took: Vec<_> = (1..=200).map(Duration::from_millis).collect();
-        assert_eq!(quantile(&took, 0.5), Duration::from_millis(100));
-        assert_eq!(quantile(&took, 0.99), Duration::from_millis(198));
-        assert_eq!(quantile(&took, 1.0), Duration::from_millis(200));
-        assert_eq!(quantile(&took[..1], 0.5), Duration::from_millis(1));
-        assert_eq!(quantile(&[], 0.99), Duration::ZERO);
     }
 }

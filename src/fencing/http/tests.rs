@@ -1,5 +1,5 @@
 use std::convert::Infallible;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use futures::channel::oneshot;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -8,6 +8,7 @@ use tower::{ServiceExt as _, service_fn};
 
 use super::*;
 use crate::fencing::Stale;
+use crate::mutex::unpoisoned;
 use crate::store::{MemoryStore, Store as _};
 
 fn e(number: u64) -> Epoch {
@@ -20,7 +21,7 @@ struct Resource(Arc<Mutex<Vec<u64>>>);
 
 impl Resource {
     fn write(&self, token: Epoch) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(token.get());
+        unpoisoned(self.0.lock()).push(token.get());
     }
 
     fn written(&self) -> Vec<u64> {

@@ -2,11 +2,12 @@
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use super::failure::failed;
 use super::folder::{Folder, work_folder};
+use crate::mutex::unpoisoned;
 use crate::store::{Happened, StoreError, StoreErrorKind};
 
 const LOCK_FILE: &str = "lock";
@@ -51,12 +52,11 @@ impl Turn {
     fn wait(&self, mode: Mode, limit: Duration) -> Option<Held> {
         let (holders, next) = &*self.0;
         // It is whole whenever the mutex is free.
-        let holders = holders.lock().unwrap_or_else(PoisonError::into_inner);
+        let holders = unpoisoned(holders.lock());
         let busy = |holders: &mut Holders| {
             holders.alone || matches!(mode, Mode::Alone) && holders.shared > 0
         };
-        let (mut holders, waited) =
-            next.wait_timeout_while(holders, limit, busy).unwrap_or_else(PoisonError::into_inner);
+        let (mut holders, waited) = unpoisoned(next.wait_timeout_while(holders, limit, busy));
         if waited.timed_out() {
             return None;
         }
@@ -71,7 +71,7 @@ impl Turn {
 impl Drop for Held {
     fn drop(&mut self) {
         let (holders, next) = &*self.turn.0;
-        let mut holders = holders.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut holders = unpoisoned(holders.lock());
         match self.mode {
             Mode::Alone => holders.alone = false,
             Mode::Shared => holders.shared -= 1,

@@ -1,12 +1,13 @@
 //! DynamoDB's clock, as this process last heard it. Items have no date of their own.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
 use crate::clock::{Clock, SystemClock};
 use crate::moment::Moment;
+use crate::mutex::unpoisoned;
 
 /// The store's clock by two bounds.
 ///
@@ -82,7 +83,7 @@ impl StoreDate {
         sent: Moment,
         read: Moment,
     ) -> Option<DateTime<Utc>> {
-        let mut bounds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bounds = unpoisoned(self.0.lock());
         if let Some(date) = date {
             let heard = Heard { date, since: read };
             let greatest = match *bounds {
@@ -100,7 +101,7 @@ impl StoreDate {
     }
 
     fn at(&self, now: Moment) -> Option<DateTime<Utc>> {
-        let bounds = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let bounds = (*unpoisoned(self.0.lock()))?;
         Some(bounds.last.at_most(now).max(bounds.greatest.at_least(now)))
     }
 }

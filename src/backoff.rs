@@ -1,0 +1,43 @@
+//! Delays that double.
+
+use std::time::Duration;
+
+use crate::process::Process;
+
+/// A delay that doubles each time, from the first up to the longest.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Backoff {
+    pub(crate) first: Duration,
+    pub(crate) longest: Duration,
+}
+
+impl Backoff {
+    /// The delay after it has doubled so many times.
+    pub(crate) fn delay(self, doublings: u32) -> Duration {
+        self.first.saturating_mul(1 << doublings.min(20)).min(self.longest)
+    }
+
+    /// The same less a random part of up to half of it, so that those that failed together do not
+    /// try again together.
+    pub(crate) fn jittered(self, doublings: u32, process: &Process) -> Duration {
+        let delay = self.delay(doublings);
+        delay / 2 + process.jitter(delay / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_doubles_up_to_the_longest() {
+        let ms = Duration::from_millis;
+        let backoff = Backoff { first: ms(50), longest: ms(1_600) };
+        let delays = [0, 1, 2, 5, 6, u32::MAX].map(|doublings| backoff.delay(doublings));
+        assert_eq!(delays, [50, 100, 200, 1_600, 1_600, 1_600].map(ms));
+        for _ in 0..100 {
+            let delay = backoff.jittered(1, &Process::system());
+            assert!((ms(50)..=ms(100)).contains(&delay), "{delay:?}");
+        }
+    }
+}

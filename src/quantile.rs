@@ -1,0 +1,29 @@
+//! Quantiles of what was measured.
+
+/// The least of these values, in ascending order, that is no less than this share of them; `None`
+/// if there are none. Not part of the API.
+#[doc(hidden)]
+#[must_use]
+pub fn quantile<T: Copy>(ascending: &[T], share: f64) -> Option<T> {
+    let rank = (ascending.len() as f64 * share).ceil() as usize;
+    ascending.get(rank.saturating_sub(1)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_were_measured() {
+        let took: Vec<_> = (1..=200).collect();
+        for (share, value) in [(0.0, 1), (0.5, 100), (0.9, 180), (0.99, 198), (1.0, 200)] {
+            assert_eq!(quantile(&took, share), Some(value));
+        }
+        assert_eq!(quantile(&took[..1], 0.5), Some(1));
+        assert_eq!(quantile(&took[..0], 0.99), None);
+        for known in 1..=100 {
+            let rank = (known * 9_usize).div_ceil(10);
+            assert_eq!(quantile(&took[..known], 0.9), Some(rank), "nine of ten of {known}");
+        }
+    }
+}
