@@ -16,6 +16,8 @@ pub use crate::etag::ETag;
 
 #[cfg(feature = "object-store")]
 mod any;
+#[cfg(any(feature = "s3", feature = "dynamodb", feature = "object-store"))]
+mod asked;
 #[cfg(any(feature = "s3", feature = "dynamodb"))]
 mod aws;
 #[cfg(unix)]
@@ -25,11 +27,11 @@ mod dynamodb;
 mod memory;
 mod order;
 mod outcome;
+#[cfg(any(feature = "s3", feature = "dynamodb", feature = "object-store"))]
+mod redact;
 #[cfg(feature = "s3")]
 mod s3;
 mod within;
-#[cfg(any(feature = "s3", feature = "dynamodb", feature = "object-store"))]
-mod words;
 
 #[cfg(feature = "object-store")]
 pub use any::AnyObjectStore;

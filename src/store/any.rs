@@ -15,8 +15,8 @@ use object_store::{
     UpdateVersion,
 };
 
-use self::failure::{Asked, Verb};
-use super::words::{printable, without_secrets};
+use super::asked::{Asked, Verb};
+use super::redact::{printable, without_secrets};
 use super::{
     DeleteOutcome, ETag, Entry, GetOutcome, Happened, Object, Page, PutOutcome, Store, StoreError,
     StoreErrorKind,
@@ -152,12 +152,12 @@ impl AnyObjectStore {
         }
     }
 
-    fn asked<'a>(&'a self, verb: Verb, key: &'a str) -> Asked<'a> {
-        Asked { store: self, verb, key }
+    fn asked<'a>(&'a self, verb: Verb, key: &'a str) -> Asked<'a, AnyObjectStore> {
+        Asked::new(self, verb, key)
     }
 
     /// The key as object_store names it, if it can.
-    fn path(&self, asked: Asked<'_>, key: &str) -> Result<Path, StoreError> {
+    fn path(&self, asked: Asked<'_, AnyObjectStore>, key: &str) -> Result<Path, StoreError> {
         match Path::parse(key) {
             Ok(path) if path.as_ref() == key => Ok(path),
             Ok(_) => Err(asked.invalid("a key may not start or end with a slash")),
@@ -188,7 +188,7 @@ impl AnyObjectStore {
 
     async fn put(
         &self,
-        asked: Asked<'_>,
+        asked: Asked<'_, AnyObjectStore>,
         body: Bytes,
         mode: PutMode,
     ) -> Result<PutOutcome, StoreError> {
@@ -209,7 +209,7 @@ impl AnyObjectStore {
 
     async fn read(
         &self,
-        asked: Asked<'_>,
+        asked: Asked<'_, AnyObjectStore>,
         result: GetResult,
         unless: Option<ETag>,
         max_len: usize,

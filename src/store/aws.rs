@@ -1,30 +1,24 @@
 //! What the stores on Amazon's SDK share: settings, the one HTTPS connector of the process,
-//! credentials, what a call leaves out of its result, and words for what went wrong.
+//! credentials, what a call leaves out of its result, and what failures mean that are no service's own.
 
 use std::sync::OnceLock;
 
-use aws_config::{BehaviorVersion, SdkConfig};
+use aws_config::SdkConfig;
 use aws_smithy_http_client::proxy::ProxyConfig;
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use aws_smithy_runtime_api::client::http::{SharedHttpClient, SharedHttpConnector, http_client_fn};
 use aws_types::service_config::ServiceConfigKey;
 
 mod credentials;
-#[cfg(feature = "s3")]
-mod endpoint;
-mod witness;
-pub(super) mod words;
+mod error_text;
+pub(super) mod failure;
+mod interceptor;
+mod session;
 
-pub(super) use credentials::Keeper;
 #[cfg(feature = "s3")]
-pub(super) use endpoint::with_final_slash;
-pub(super) use witness::Witness;
-
-/// What the environment and its files say, and who keeps the credentials.
-pub(super) async fn load() -> (SdkConfig, Option<Keeper>) {
-    let loader = aws_config::defaults(BehaviorVersion::latest());
-    credentials::keep(loader.http_client(https()).load().await)
-}
+pub(super) use error_text::causes;
+pub(super) use interceptor::CallInterceptor;
+pub(super) use session::Session;
 
 /// What the environment or the profile says of a setting, for one service or for all.
 ///

@@ -1,7 +1,6 @@
 //! Objects as items of an Amazon DynamoDB table, or of a store that speaks its API.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::Client;
@@ -14,16 +13,15 @@ use chrono::{DateTime, Utc};
 use tokio::sync::OnceCell;
 
 use self::date::StoreDate;
-use self::failure::{Asked, Verb, code};
+use self::failure::code;
 use self::key::Place;
-use super::aws::{Keeper, Witness};
-use super::words::without_secrets;
+use super::asked::{Asked, Verb};
+use super::aws::{CallInterceptor, Session};
 use super::{DeleteOutcome, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
 use crate::entropy::{Entropy, SystemEntropy};
 
 pub use self::table::TableState;
 
-mod client;
 mod date;
 mod delete;
 mod failure;
@@ -59,14 +57,10 @@ const ATTRIBUTES: usize = 256;
 pub struct DynamoStore {
     client: Client,
     table: String,
-    endpoint: Option<String>,
+    session: Session,
     date: StoreDate,
     /// Set once the table was seen to fit.
     looked: OnceCell<()>,
-    /// Whether DynamoDB has taken any credentials yet.
-    spoken: AtomicBool,
-    /// Of a client from the environment.
-    keeper: Option<Keeper>,
 }
 
 impl DynamoStore {
@@ -77,11 +71,9 @@ impl DynamoStore {
         DynamoStore {
             client,
             table: table.into(),
-            endpoint: None,
+            session: Session::default(),
             date: StoreDate::default(),
             looked: OnceCell::new(),
-            spoken: AtomicBool::new(false),
-            keeper: None,
         }
     }
 
@@ -93,35 +85,13 @@ impl DynamoStore {
     /// missing region or missing credentials show in the first call. All stores of a process that
     /// were made so share one pool of connections.
     pub async fn from_env(table: impl Into<String>) -> DynamoStore {
-        let (client, endpoint, keeper) = client::from_env().await;
-        DynamoStore { endpoint, keeper, ..DynamoStore::new(client, table) }
+        let (config, session) = Session::from_env("DynamoDB").await;
+        DynamoStore { session, ..DynamoStore::new(Client::new(&config), table) }
     }
 
     /// The table and, if custom, its endpoint.
     fn at(&self) -> String {
-        match &self.endpoint {
-            None => format!("dynamodb://{}", self.table),
-            Some(endpoint) => {
-                format!("dynamodb://{} at {}", self.table, without_secrets(endpoint))
-            }
-        }
-    }
-
-    /// DynamoDB has taken the credentials.
-    fn taken(&self) {
-        self.spoken.store(true, Ordering::Relaxed);
-        if let Some(keeper) = &self.keeper {
-            keeper.taken();
-        }
-    }
-
-    /// DynamoDB calls the credentials expired. Whether to ask again makes sense, as it has taken
-    /// them before: whoever keeps them fetches others.
-    fn expired(&self) -> bool {
-        match &self.keeper {
-            Some(keeper) => keeper.expired(),
-            None => self.spoken.load(Ordering::Relaxed),
-        }
+        self.session.at(format!("dynamodb://{}", self.table))
     }
 
     async fn put(
@@ -132,7 +102,7 @@ impl DynamoStore {
         condition: impl FnOnce(PutItemFluentBuilder) -> PutItemFluentBuilder,
     ) -> Result<Put, StoreError> {
         let place = Place::of_key(key)?;
-        let asked = Asked::of(self, verb, key);
+        let asked = Asked::new(self, verb, key);
         if key.len() + body.len() + ATTRIBUTES > MAX_ITEM {
             let why = format!("its {} bytes are more than an item of DynamoDB takes", body.len());
             return Err(asked.invalid(&why));
@@ -147,14 +117,14 @@ impl DynamoStore {
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
         // Sent again by the SDK, a write that took effect would be answered by a refusal.
         let once = aws_sdk_dynamodb::config::Builder::new().retry_config(RetryConfig::disabled());
-        let witness = Witness::default();
-        let call = condition(put).customize().config_override(once).interceptor(witness.clone());
+        let seen = CallInterceptor::default();
+        let call = condition(put).customize().config_override(once).interceptor(seen.clone());
         let sent = StoreDate::sending();
         let outcome = call.send().await;
-        self.date.heard(witness.served_at(), sent);
+        self.date.heard(seen.served_at(), sent);
         match outcome {
             Ok(_) => {
-                self.taken();
+                self.session.heard();
                 Ok(Put::Done(version))
             }
             Err(error) if code(&error) == Some("ConditionalCheckFailedException") => {
@@ -166,7 +136,7 @@ impl DynamoStore {
                 };
                 Ok(if shown { Put::RefusedFor } else { Put::Refused })
             }
-            Err(error) => Err(asked.failed(&error, &witness)),
+            Err(error) => Err(asked.failed(&error, &seen)),
         }
     }
 
@@ -176,9 +146,9 @@ impl DynamoStore {
         key: &str,
     ) -> Result<Option<(item::Item, Option<DateTime<Utc>>)>, StoreError> {
         let place = Place::of_key(key)?;
-        let asked = Asked::of(self, Verb::Get, key);
+        let asked = Asked::new(self, Verb::Get, key);
         self.look_at_table().await?;
-        let witness = Witness::default();
+        let seen = CallInterceptor::default();
         let call = self
             .client
             .get_item()
@@ -186,12 +156,12 @@ impl DynamoStore {
             .set_key(Some(item::key(place)))
             .consistent_read(true)
             .customize()
-            .interceptor(witness.clone());
+            .interceptor(seen.clone());
         let sent = StoreDate::sending();
         let output = call.send().await;
-        let served_at = self.date.heard(witness.served_at(), sent);
-        let output = output.map_err(|error| asked.failed(&error, &witness))?;
-        self.taken();
+        let served_at = self.date.heard(seen.served_at(), sent);
+        let output = output.map_err(|error| asked.failed(&error, &seen))?;
+        self.session.heard();
         Ok(output.item.map(|item| (item, served_at)))
     }
 }
@@ -229,7 +199,7 @@ impl Store for DynamoStore {
         unless: Option<ETag>,
         max_len: usize,
     ) -> Result<GetOutcome, StoreError> {
-        let asked = Asked::of(self, Verb::Get, key);
+        let asked = Asked::new(self, Verb::Get, key);
         let Some((mut item, served_at)) = self.item(key).await? else {
             return Ok(GetOutcome::Missing);
         };

@@ -15,9 +15,9 @@ use bytes::{Bytes, BytesMut};
 use chrono::{DateTime, Utc};
 use percent_encoding::percent_decode_str;
 
-use self::failure::{Asked, answered};
-use super::aws::{Keeper, Witness};
-use super::words::without_secrets;
+use super::asked::{Asked, Verb};
+use super::aws::failure::answered;
+use super::aws::{CallInterceptor, Session, causes};
 use super::{
     DeleteOutcome, ETag, Entry, GetOutcome, Happened, Object, Page, PutOutcome, Store, StoreError,
     StoreErrorKind,
@@ -52,15 +52,10 @@ const EMPTY_PAGES: usize = 100;
 pub struct S3Store {
     client: Client,
     bucket: String,
-    endpoint: Option<String>,
+    session: Session,
     owner: Option<String>,
     encryption: Option<S3Encryption>,
     unquoted: AtomicBool,
-    /// Whether an answer of S3's kind has come yet. A web page before it means a wrong endpoint, a
-    /// web page after it something in between.
-    spoken: AtomicBool,
-    /// Of a client from the environment.
-    keeper: Option<Keeper>,
 }
 
 impl S3Store {
@@ -73,12 +68,10 @@ impl S3Store {
         S3Store {
             client,
             bucket: bucket.into(),
-            endpoint: None,
+            session: Session::default(),
             owner: None,
             encryption: None,
             unquoted: AtomicBool::new(false),
-            spoken: AtomicBool::new(false),
-            keeper: None,
         }
     }
 
@@ -94,8 +87,8 @@ impl S3Store {
     /// All stores of a process that were made so share one pool of connections. Credentials are
     /// fetched anew ahead of their end, on a task of their own, and once S3 calls them expired.
     pub async fn from_env(bucket: impl Into<String>) -> S3Store {
-        let (client, endpoint, keeper) = client::from_env().await;
-        S3Store { endpoint, keeper, ..S3Store::new(client, bucket) }
+        let (client, session) = client::from_env().await;
+        S3Store { session, ..S3Store::new(client, bucket) }
     }
 
     /// Has S3 refuse every request unless the bucket belongs to this account (12 digits): guards
@@ -141,10 +134,7 @@ impl S3Store {
 
     /// The bucket and, if custom, its endpoint.
     fn at(&self) -> String {
-        match &self.endpoint {
-            None => format!("s3://{}", self.bucket),
-            Some(endpoint) => format!("s3://{} at {}", self.bucket, without_secrets(endpoint)),
-        }
+        self.session.at(format!("s3://{}", self.bucket))
     }
 
     /// The tag as the store compares it.
@@ -154,25 +144,9 @@ impl S3Store {
         if unquoted { text.trim_matches('"').to_owned() } else { text.to_owned() }
     }
 
-    fn heard(&self) {
-        self.spoken.store(true, Ordering::Relaxed);
-        if let Some(keeper) = &self.keeper {
-            keeper.taken();
-        }
-    }
-
-    /// S3 calls the credentials expired. Whether to ask again makes sense, as it has taken them
-    /// before: whoever keeps them fetches others.
-    fn expired(&self) -> bool {
-        match &self.keeper {
-            Some(keeper) => keeper.expired(),
-            None => self.spoken.load(Ordering::Relaxed),
-        }
-    }
-
     async fn put(
         &self,
-        asked: Asked<'_>,
+        asked: Asked<'_, S3Store>,
         body: Bytes,
         condition: impl FnOnce(PutObjectFluentBuilder) -> PutObjectFluentBuilder,
     ) -> Result<PutOutcome, StoreError> {
@@ -190,32 +164,34 @@ impl S3Store {
         put = S3Encryption::on(self.encryption.as_ref(), put);
         // Sent again by the SDK, a write that took effect would be answered by a refusal.
         let once = aws_sdk_s3::config::Builder::new().retry_config(RetryConfig::disabled());
-        let witness = Witness::default();
-        let call = condition(put).customize().config_override(once).interceptor(witness.clone());
+        let seen = CallInterceptor::default();
+        let call = condition(put).customize().config_override(once).interceptor(seen.clone());
         match call.send().await {
             // Moto calls the empty answer to a write HTML, too, but with an ETag.
-            Ok(output) if witness.html() && output.e_tag.is_none() => Err(asked.web_page()),
+            Ok(output) if seen.html() && output.e_tag.is_none() => Err(asked.web_page()),
             Ok(output) => {
-                self.heard();
+                self.session.heard();
                 Ok(PutOutcome::Done { etag: output.e_tag.map(ETag::new) })
             }
             Err(error) => match answered(&error) {
                 Some((412, _)) => Ok(PutOutcome::Refused),
-                Some((404, Some("NoSuchKey"))) if asked.is_replace() => Ok(PutOutcome::Missing),
-                _ => Err(asked.failed(&error, &witness)),
+                Some((404, Some("NoSuchKey"))) if asked.verb == Verb::Replace => {
+                    Ok(PutOutcome::Missing)
+                }
+                _ => Err(asked.failed(&error, &seen)),
             },
         }
     }
 
     async fn read(
         &self,
-        asked: Asked<'_>,
+        asked: Asked<'_, S3Store>,
         output: GetObjectOutput,
-        witness: &Witness,
+        seen: &CallInterceptor,
         max_len: usize,
     ) -> Result<GetOutcome, StoreError> {
         let Some(etag) = output.e_tag.map(ETag::new) else {
-            return Err(match witness.html() {
+            return Err(match seen.html() {
                 true => asked.web_page(),
                 false => asked.unsupported("it answered without an ETag"),
             });
@@ -227,7 +203,9 @@ impl S3Store {
         let mut stream = output.body;
         let mut body = BytesMut::new();
         while let Some(chunk) = stream.next().await {
-            body.extend_from_slice(&chunk.map_err(|error| asked.cut_short(&error))?);
+            body.extend_from_slice(&chunk.map_err(|error| {
+                asked.transient(&format!("its answer broke off: {}", causes(&error)))
+            })?);
             if body.len() > max_len {
                 return Ok(GetOutcome::TooLarge { etag, len: body.len() as u64 });
             }
@@ -235,15 +213,15 @@ impl S3Store {
         if announced.is_some_and(|len| len != body.len() as u64) {
             return Err(asked.transient("its answer is shorter or longer than it said"));
         }
-        if witness.html() && body.trim_ascii_start().starts_with(b"<") {
+        if seen.html() && body.trim_ascii_start().starts_with(b"<") {
             return Err(asked.web_page());
         }
-        self.heard();
+        self.session.heard();
         Ok(GetOutcome::Found(Object {
             body: body.freeze(),
             etag,
             last_modified: output.last_modified.and_then(utc),
-            served_at: witness.served_at(),
+            served_at: seen.served_at(),
         }))
     }
 }
@@ -253,10 +231,10 @@ impl Store for S3Store {
     /// One request, and one more for each page without a key that is not the last.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         self.check_bucket()?;
-        let asked = Asked::list(self, prefix);
+        let asked = Asked::new(self, Verb::List, prefix);
         let mut token = None;
         for _ in 0..EMPTY_PAGES {
-            let witness = Witness::default();
+            let seen = CallInterceptor::default();
             let call = self
                 .client
                 .list_objects_v2()
@@ -268,17 +246,17 @@ impl Store for S3Store {
                 .set_continuation_token(token.take())
                 .set_expected_bucket_owner(self.owner.clone())
                 .customize()
-                .interceptor(witness.clone());
-            let output = call.send().await.map_err(|error| asked.failed(&error, &witness))?;
+                .interceptor(seen.clone());
+            let output = call.send().await.map_err(|error| asked.failed(&error, &seen))?;
             // An answer without this element is none of S3's, and no sign of an empty bucket.
             let Some(truncated) = output.is_truncated else {
                 return Err(asked.unsupported("it answered a listing without IsTruncated"));
             };
-            self.heard();
+            self.session.heard();
             token = output.next_continuation_token.clone();
             let entries = entries(output);
             if !entries.is_empty() || !truncated {
-                return Ok(Page { entries, truncated, served_at: witness.served_at() });
+                return Ok(Page { entries, truncated, served_at: seen.served_at() });
             }
             if token.is_none() {
                 break;
@@ -297,8 +275,8 @@ impl Store for S3Store {
         max_len: usize,
     ) -> Result<GetOutcome, StoreError> {
         self.check_bucket()?;
-        let asked = Asked::get(self, key);
-        let witness = Witness::default();
+        let asked = Asked::new(self, Verb::Get, key);
+        let seen = CallInterceptor::default();
         let call = self
             .client
             .get_object()
@@ -307,23 +285,24 @@ impl Store for S3Store {
             .set_if_none_match(unless.as_ref().map(|etag| self.sent(etag)))
             .set_expected_bucket_owner(self.owner.clone())
             .customize()
-            .interceptor(witness.clone());
+            .interceptor(seen.clone());
         match call.send().await {
-            Ok(output) => self.read(asked, output, &witness, max_len).await,
+            Ok(output) => self.read(asked, output, &seen, max_len).await,
             Err(error) => match answered(&error) {
                 Some((304, _)) if unless.is_some() => Ok(GetOutcome::NotModified),
                 Some((404, Some("NoSuchKey"))) => Ok(GetOutcome::Missing),
-                _ => Err(asked.failed(&error, &witness)),
+                _ => Err(asked.failed(&error, &seen)),
             },
         }
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
-        self.put(Asked::create(self, key), body, |put| put.if_none_match("*")).await
+        self.put(Asked::new(self, Verb::Create, key), body, |put| put.if_none_match("*")).await
     }
 
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
-        self.put(Asked::replace(self, key), body, |put| put.if_match(self.sent(&etag))).await
+        self.put(Asked::new(self, Verb::Replace, key), body, |put| put.if_match(self.sent(&etag)))
+            .await
     }
 
     /// One request. A key that could not be deleted comes back with S3's reason.
@@ -332,13 +311,13 @@ impl Store for S3Store {
         if keys.is_empty() {
             return Ok(DeleteOutcome::default());
         }
-        let asked = Asked::delete(self);
+        let asked = Asked::new(self, Verb::Delete, "");
         let objects = keys.iter().map(|key| ObjectIdentifier::builder().key(key).build());
         let objects: Result<Vec<_>, _> = objects.collect();
         let delete = objects
             .and_then(|objects| Delete::builder().set_objects(Some(objects)).quiet(true).build())
-            .map_err(|error| asked.invalid(&error))?;
-        let witness = Witness::default();
+            .map_err(|error| asked.invalid(&error.to_string()))?;
+        let seen = CallInterceptor::default();
         let call = self
             .client
             .delete_objects()
@@ -346,9 +325,9 @@ impl Store for S3Store {
             .delete(delete)
             .set_expected_bucket_owner(self.owner.clone())
             .customize()
-            .interceptor(witness.clone());
-        let output = call.send().await.map_err(|error| asked.failed(&error, &witness))?;
-        self.heard();
+            .interceptor(seen.clone());
+        let output = call.send().await.map_err(|error| asked.failed(&error, &seen))?;
+        self.session.heard();
         let failed: Vec<_> =
             output.errors.unwrap_or_default().iter().map(failure::of_key).collect();
         Ok(DeleteOutcome { deleted: keys.len().saturating_sub(failed.len()), failed })

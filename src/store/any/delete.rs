@@ -8,7 +8,8 @@ use object_store::Error;
 use object_store::path::Path;
 
 use super::AnyObjectStore;
-use super::failure::{Verb, missing_key};
+use super::failure::missing_key;
+use crate::store::asked::Verb;
 use crate::store::{DeleteOutcome, StoreError};
 
 /// How many keys go into one call: four calls for the 1,000 of a compactor. Azure takes 256 in one

@@ -8,26 +8,9 @@ use std::error::Error as StdError;
 use object_store::Error;
 
 use super::AnyObjectStore;
-use crate::store::words::printable;
+use crate::store::asked::{Asked, Verb};
+use crate::store::redact::printable;
 use crate::store::{GetOutcome, Happened, PutOutcome, StoreError, StoreErrorKind};
-
-/// What was asked of a store, for its errors.
-#[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
-    pub(super) store: &'a AnyObjectStore,
-    pub(super) verb: Verb,
-    /// The key, or the prefix of a listing.
-    pub(super) key: &'a str,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verb {
-    List,
-    Get,
-    Create,
-    Replace,
-    Delete,
-}
 
 /// How object_store's clients begin to tell an answer that is no success.
 const STATUS: &str = "Server returned non-2xx status code: ";
@@ -51,7 +34,7 @@ struct Answer {
     message: String,
 }
 
-impl Asked<'_> {
+impl Asked<'_, AnyObjectStore> {
     /// A refused condition is a value; anything else is an error.
     pub(super) fn write_failed(self, error: Error) -> Result<PutOutcome, StoreError> {
         let answer = Answer::of(&error);
@@ -119,38 +102,6 @@ impl Asked<'_> {
             None => printable(&error.to_string()),
         };
         self.error(kind, happened, &why)
-    }
-
-    pub(super) fn transient(self, why: &str) -> StoreError {
-        self.error(StoreErrorKind::Transient, self.maybe(), why)
-    }
-
-    pub(super) fn unsupported(self, why: &str) -> StoreError {
-        self.error(StoreErrorKind::Unsupported, Happened::No, why)
-    }
-
-    pub(super) fn invalid(self, why: &str) -> StoreError {
-        self.error(StoreErrorKind::Invalid, Happened::No, why)
-    }
-
-    /// A write may have taken effect; a read has no effect.
-    fn maybe(self) -> Happened {
-        match self.verb {
-            Verb::List | Verb::Get => Happened::No,
-            Verb::Create | Verb::Replace | Verb::Delete => Happened::Maybe,
-        }
-    }
-
-    fn error(self, kind: StoreErrorKind, happened: Happened, why: &str) -> StoreError {
-        let (key, at) = (self.key, &self.store.name);
-        let what = match self.verb {
-            Verb::List => format!("listing {key:?} in {at}"),
-            Verb::Get => format!("reading {key:?} from {at}"),
-            Verb::Create => format!("creating {key:?} in {at}"),
-            Verb::Replace => format!("replacing {key:?} in {at}"),
-            Verb::Delete => format!("deleting from {at}"),
-        };
-        StoreError::new(kind, happened, format!("{what}: {why}"))
     }
 }
 

@@ -5,8 +5,8 @@ use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
-use super::failure::Asked;
 use super::{AnyObjectStore, ServedAt};
+use crate::store::asked::Asked;
 use crate::store::{Entry, Page, StoreError, out_of_order};
 
 /// The most keys of one page, and what the services give in one answer.
@@ -62,7 +62,7 @@ impl<'a> Gathered<'a> {
 /// Over the stream, which knows whole folders only, and sends requests as far as it is read.
 pub(super) async fn stream(
     store: &AnyObjectStore,
-    asked: Asked<'_>,
+    asked: Asked<'_, AnyObjectStore>,
     after: &str,
     limit: usize,
 ) -> Result<Page, StoreError> {
@@ -111,7 +111,7 @@ fn start(prefix: &str, after: &str) -> Option<Path> {
 pub(super) async fn pages(
     store: &AnyObjectStore,
     pages: &dyn PaginatedListStore,
-    asked: Asked<'_>,
+    asked: Asked<'_, AnyObjectStore>,
     after: &str,
     limit: usize,
 ) -> Result<Page, StoreError> {
@@ -154,8 +154,8 @@ mod tests {
     use object_store::memory::InMemory;
     use object_store::{Extensions, ListResult};
 
-    use super::super::failure::Verb;
     use super::*;
+    use crate::store::asked::Verb;
 
     /// What one page was asked for: the prefix, the offset, the most keys, the token.
     type Request = (Option<String>, Option<String>, Option<usize>, Option<String>);

@@ -6,7 +6,7 @@
 //! by this machine's clock.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use aws_config::SdkConfig;
@@ -17,8 +17,9 @@ use aws_credential_types::provider::{self, ProvideCredentials, SharedCredentials
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 
-use super::words::{causes, refused_by_the_machine};
+use super::error_text::{causes, refused_by_the_machine};
 use crate::clock::{Clock as _, SystemClock};
+use crate::mutex::unpoisoned;
 use crate::store::timed;
 
 /// Credentials that say nothing of their end are fetched again after so long, as by the SDK.
@@ -32,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Keeps a provider's credentials for as long as they are good. Clones share them.
 #[derive(Clone)]
-pub(in crate::store) struct Keeper {
+pub(in crate::store) struct CredentialsCache {
     source: SharedCredentialsProvider,
     state: Arc<Mutex<State>>,
 }
@@ -63,18 +64,18 @@ enum Failed {
     Provider(String),
 }
 
-/// Puts a keeper between the provider of these settings and the clients.
-pub(super) fn keep(config: SdkConfig) -> (SdkConfig, Option<Keeper>) {
+/// Puts a cache between the provider of these settings and the clients.
+pub(super) fn keep(config: SdkConfig) -> (SdkConfig, Option<CredentialsCache>) {
     let Some(source) = config.credentials_provider() else { return (config, None) };
-    let keeper = Keeper { source, state: Arc::default() };
+    let cache = CredentialsCache { source, state: Arc::default() };
     let builder = config
         .into_builder()
-        .credentials_provider(SharedCredentialsProvider::new(keeper.clone()))
+        .credentials_provider(SharedCredentialsProvider::new(cache.clone()))
         .identity_cache(IdentityCache::no_cache());
-    (builder.build(), Some(keeper))
+    (builder.build(), Some(cache))
 }
 
-impl Keeper {
+impl CredentialsCache {
     /// The service has taken the credentials.
     pub(in crate::store) fn taken(&self) {
         if let Some(held) = self.state().held.as_mut() {
@@ -114,10 +115,10 @@ impl Keeper {
     }
 
     fn fetch(&self) -> Fetching {
-        let keeper = self.clone();
+        let cache = self.clone();
         let task = tokio::spawn(async move {
-            let fetched = keeper.ask().await;
-            let mut state = keeper.state();
+            let fetched = cache.ask().await;
+            let mut state = cache.state();
             state.fetching = None;
             if let Ok(credentials) = &fetched {
                 state.held = Some(Held::new(credentials.clone(), state.held.as_ref()));
@@ -143,7 +144,7 @@ impl Keeper {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.state.lock())
     }
 }
 
@@ -167,7 +168,7 @@ impl Held {
     }
 }
 
-impl ProvideCredentials for Keeper {
+impl ProvideCredentials for CredentialsCache {
     fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
     where
         Self: 'a,
@@ -176,9 +177,9 @@ impl ProvideCredentials for Keeper {
     }
 }
 
-impl fmt::Debug for Keeper {
+impl fmt::Debug for CredentialsCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Keeper")
+        f.write_str("CredentialsCache")
     }
 }
 
@@ -222,11 +223,11 @@ mod tests {
     }
 
     impl Provider {
-        fn keeper(takes: &'static [u64], life: u64) -> (Keeper, Arc<AtomicUsize>) {
+        fn cache(takes: &'static [u64], life: u64) -> (CredentialsCache, Arc<AtomicUsize>) {
             let life = Duration::from_secs(life);
             let provider = Provider { takes, life, asked: Arc::default() };
             let source = SharedCredentialsProvider::new(provider.clone());
-            (Keeper { source, state: Arc::default() }, provider.asked)
+            (CredentialsCache { source, state: Arc::default() }, provider.asked)
         }
 
         async fn answer(&self) -> provider::Result {
@@ -253,65 +254,65 @@ mod tests {
     }
 
     /// The number of the credentials, if they come within so many seconds.
-    async fn within(seconds: u64, keeper: &Keeper) -> Option<String> {
-        let credentials = timed(Duration::from_secs(seconds), keeper.credentials()).await?;
+    async fn within(seconds: u64, cache: &CredentialsCache) -> Option<String> {
+        let credentials = timed(Duration::from_secs(seconds), cache.credentials()).await?;
         Some(credentials.ok()?.session_token()?.to_owned())
     }
 
     #[tokio::test(start_paused = true)]
     async fn fetching_goes_on_when_its_caller_gives_up() {
-        let (keeper, asked) = Provider::keeper(&[5], 3_600);
+        let (cache, asked) = Provider::cache(&[5], 3_600);
         for _ in 0..4 {
-            assert_eq!(within(1, &keeper).await, None);
+            assert_eq!(within(1, &cache).await, None);
         }
-        assert_eq!(within(2, &keeper).await.as_deref(), Some("0"));
-        assert_eq!(within(0, &keeper).await.as_deref(), Some("0"));
+        assert_eq!(within(2, &cache).await.as_deref(), Some("0"));
+        assert_eq!(within(0, &cache).await.as_deref(), Some("0"));
         pass(1).await;
         assert_eq!(asked.load(Ordering::SeqCst), 1, "nobody asks while they are young");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_provider_that_hangs_is_asked_again() {
-        let (keeper, asked) = Provider::keeper(&[3_600, 1], 3_600);
-        assert_eq!(within(60, &keeper).await, None, "an error");
-        assert_eq!(within(2, &keeper).await.as_deref(), Some("1"));
+        let (cache, asked) = Provider::cache(&[3_600, 1], 3_600);
+        assert_eq!(within(60, &cache).await, None, "an error");
+        assert_eq!(within(2, &cache).await.as_deref(), Some("1"));
         assert_eq!(asked.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_nears_its_end_is_used_while_others_are_fetched() {
-        let (keeper, asked) = Provider::keeper(&[0, 5], 3_600);
-        assert_eq!(within(1, &keeper).await.as_deref(), Some("0"));
+        let (cache, asked) = Provider::cache(&[0, 5], 3_600);
+        assert_eq!(within(1, &cache).await.as_deref(), Some("0"));
         let now = SystemClock.now().wall;
-        if let Some(held) = keeper.state().held.as_mut() {
+        if let Some(held) = cache.state().held.as_mut() {
             (held.fetched, held.until) = (now - AHEAD * 10, now + AHEAD / 2);
         }
-        assert_eq!(within(0, &keeper).await.as_deref(), Some("0"));
-        assert_eq!(within(0, &keeper).await.as_deref(), Some("0"));
+        assert_eq!(within(0, &cache).await.as_deref(), Some("0"));
+        assert_eq!(within(0, &cache).await.as_deref(), Some("0"));
         pass(6).await;
-        assert_eq!(within(0, &keeper).await.as_deref(), Some("1"));
+        assert_eq!(within(0, &cache).await.as_deref(), Some("1"));
         assert_eq!(asked.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_has_ended_is_not_used() {
-        let (keeper, _) = Provider::keeper(&[0, 5], 3_600);
-        assert_eq!(within(1, &keeper).await.as_deref(), Some("0"));
-        keeper.state().held.as_mut().unwrap().until = SystemClock.now().wall;
-        assert_eq!(within(1, &keeper).await, None);
-        assert_eq!(within(5, &keeper).await.as_deref(), Some("1"));
+        let (cache, _) = Provider::cache(&[0, 5], 3_600);
+        assert_eq!(within(1, &cache).await.as_deref(), Some("0"));
+        cache.state().held.as_mut().unwrap().until = SystemClock.now().wall;
+        assert_eq!(within(1, &cache).await, None);
+        assert_eq!(within(5, &cache).await.as_deref(), Some("1"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_service_that_calls_them_expired_is_asked_again_only_if_it_has_taken_them() {
-        let (keeper, _) = Provider::keeper(&[0, 0, 0], 3_600);
-        assert_eq!(within(1, &keeper).await.as_deref(), Some("0"));
-        assert!(!keeper.expired());
-        assert!(keeper.expired(), "another request has said so already");
-        assert_eq!(within(1, &keeper).await.as_deref(), Some("1"));
-        keeper.taken();
-        assert!(keeper.expired());
-        assert_eq!(within(1, &keeper).await.as_deref(), Some("2"));
+        let (cache, _) = Provider::cache(&[0, 0, 0], 3_600);
+        assert_eq!(within(1, &cache).await.as_deref(), Some("0"));
+        assert!(!cache.expired());
+        assert!(cache.expired(), "another request has said so already");
+        assert_eq!(within(1, &cache).await.as_deref(), Some("1"));
+        cache.taken();
+        assert!(cache.expired());
+        assert_eq!(within(1, &cache).await.as_deref(), Some("2"));
     }
 
     #[test]

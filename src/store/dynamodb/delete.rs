@@ -7,10 +7,10 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use super::DynamoStore;
 use super::date::StoreDate;
-use super::failure::{Asked, Verb};
 use super::item;
 use super::key::Place;
-use crate::store::aws::Witness;
+use crate::store::asked::{Asked, Verb};
+use crate::store::aws::CallInterceptor;
 use crate::store::{DeleteOutcome, StoreError};
 
 /// As many as a `BatchWriteItem` takes.
@@ -42,7 +42,7 @@ impl DynamoStore {
 
     /// The keys of the batch that are left.
     async fn delete_batch(&self, batch: &[Place<'_>]) -> Result<Vec<String>, StoreError> {
-        let asked = Asked::of(self, Verb::Delete, "");
+        let asked = Asked::new(self, Verb::Delete, "");
         let request = |place: &Place<'_>| {
             let delete = DeleteRequest::builder().set_key(Some(item::key(*place))).build()?;
             Ok(WriteRequest::builder().delete_request(delete).build())
@@ -51,16 +51,16 @@ impl DynamoStore {
             batch.iter().map(request).collect();
         let mut requests = requests.map_err(|error| asked.invalid(&error.to_string()))?;
         for _ in 0..ATTEMPTS {
-            let witness = Witness::default();
+            let seen = CallInterceptor::default();
             let call = self
                 .client
                 .batch_write_item()
                 .request_items(&self.table, requests)
                 .customize()
-                .interceptor(witness.clone());
+                .interceptor(seen.clone());
             let sent = StoreDate::sending();
-            let output = call.send().await.map_err(|error| asked.failed(&error, &witness))?;
-            self.date.heard(witness.served_at(), sent);
+            let output = call.send().await.map_err(|error| asked.failed(&error, &seen))?;
+            self.date.heard(seen.served_at(), sent);
             requests =
                 output.unprocessed_items.unwrap_or_default().into_values().flatten().collect();
             if requests.is_empty() {

@@ -6,10 +6,10 @@ use chrono::{DateTime, Utc};
 
 use super::DynamoStore;
 use super::date::StoreDate;
-use super::failure::{Asked, Verb};
 use super::item::{self, Item};
 use super::key::Place;
-use crate::store::aws::Witness;
+use crate::store::asked::{Asked, Verb};
+use crate::store::aws::CallInterceptor;
 use crate::store::{Page, StoreError};
 
 /// How many pages without an item are read past. DynamoDB answers such a page at most once, after
@@ -44,7 +44,7 @@ impl DynamoStore {
                 return Ok(Page { entries, truncated, served_at });
             }
         }
-        let asked = Asked::of(self, Verb::List, prefix);
+        let asked = Asked::new(self, Verb::List, prefix);
         Err(asked.unsupported("it answered pages without an item and said that more follow"))
     }
 
@@ -98,12 +98,12 @@ impl DynamoStore {
                 .key_condition_expression("#prefix = :prefix AND begins_with(#name, :start)")
                 .expression_attribute_values(":start", text(sort)),
         };
-        let witness = Witness::default();
+        let seen = CallInterceptor::default();
         let sent = StoreDate::sending();
-        let output = query.customize().interceptor(witness.clone()).send().await;
-        let served_at = self.date.heard(witness.served_at(), sent);
+        let output = query.customize().interceptor(seen.clone()).send().await;
+        let served_at = self.date.heard(seen.served_at(), sent);
         let output = output.map(|output| (output, served_at));
-        output.map_err(|error| Asked::of(self, Verb::List, prefix).failed(&error, &witness))
+        output.map_err(|error| Asked::new(self, Verb::List, prefix).failed(&error, &seen))
     }
 }
 

@@ -7,9 +7,10 @@ use aws_sdk_dynamodb::types::{
 
 use super::DynamoStore;
 use super::date::StoreDate;
-use super::failure::{Asked, Verb, code};
+use super::failure::code;
 use super::item::{NAME, PREFIX};
-use crate::store::aws::Witness;
+use crate::store::asked::{Asked, Verb};
+use crate::store::aws::CallInterceptor;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// What the table must be like, for people.
@@ -37,7 +38,7 @@ impl DynamoStore {
             Err(error) if error.kind() == StoreErrorKind::NoSuchStore => {}
             table => return self.judge(&table?),
         }
-        let asked = Asked::of(self, Verb::CreateTable, "");
+        let asked = Asked::new(self, Verb::CreateTable, "");
         let call = self
             .client
             .create_table()
@@ -45,14 +46,14 @@ impl DynamoStore {
             .billing_mode(BillingMode::PayPerRequest)
             .set_attribute_definitions(Some(attributes(asked)?))
             .set_key_schema(Some(keys(asked)?));
-        let witness = Witness::default();
-        match call.customize().interceptor(witness.clone()).send().await {
+        let seen = CallInterceptor::default();
+        match call.customize().interceptor(seen.clone()).send().await {
             Ok(_) => Ok(TableState::Creating),
             // Somebody else makes it, too, or it is being deleted: the next call sees.
             Err(error) if code(&error) == Some("ResourceInUseException") => {
                 Ok(TableState::Creating)
             }
-            Err(error) => Err(asked.failed(&error, &witness)),
+            Err(error) => Err(asked.failed(&error, &seen)),
         }
     }
 
@@ -63,7 +64,7 @@ impl DynamoStore {
             match self.describe_table().await {
                 Ok(table) => match self.judge(&table)? {
                     TableState::Ready => Ok(()),
-                    TableState::Creating => Err(Asked::of(self, Verb::Describe, "")
+                    TableState::Creating => Err(Asked::new(self, Verb::Describe, "")
                         .transient("it is still being made, or is being deleted")),
                 },
                 Err(error) if error.kind() == StoreErrorKind::AccessDenied => {
@@ -77,19 +78,19 @@ impl DynamoStore {
     }
 
     async fn describe_table(&self) -> Result<TableDescription, StoreError> {
-        let asked = Asked::of(self, Verb::Describe, "");
-        let witness = Witness::default();
+        let asked = Asked::new(self, Verb::Describe, "");
+        let seen = CallInterceptor::default();
         let call = self.client.describe_table().table_name(&self.table);
         let sent = StoreDate::sending();
-        let output = call.customize().interceptor(witness.clone()).send().await;
-        let output = output.map_err(|error| asked.failed(&error, &witness))?;
-        self.date.heard(witness.served_at(), sent);
+        let output = call.customize().interceptor(seen.clone()).send().await;
+        let output = output.map_err(|error| asked.failed(&error, &seen))?;
+        self.date.heard(seen.served_at(), sent);
         output.table.ok_or_else(|| asked.unsupported("it answered without a table"))
     }
 
     /// Refuses a table whose keys do not fit, and one that is copied to other regions later.
     fn judge(&self, table: &TableDescription) -> Result<TableState, StoreError> {
-        let asked = Asked::of(self, Verb::Describe, "");
+        let asked = Asked::new(self, Verb::Describe, "");
         let found = describe_keys(table);
         if found != [(PREFIX, "HASH", "S"), (NAME, "RANGE", "S")] {
             let found: Vec<_> = found.iter().map(|(name, _, _)| *name).collect();
@@ -127,7 +128,7 @@ fn describe_keys(table: &TableDescription) -> Vec<(&str, &str, &str)> {
     keys
 }
 
-fn attributes(asked: Asked<'_>) -> Result<Vec<AttributeDefinition>, StoreError> {
+fn attributes(asked: Asked<'_, DynamoStore>) -> Result<Vec<AttributeDefinition>, StoreError> {
     let attribute = |name: &str| {
         let builder = AttributeDefinition::builder().attribute_name(name);
         builder.attribute_type(ScalarAttributeType::S).build()
@@ -136,7 +137,7 @@ fn attributes(asked: Asked<'_>) -> Result<Vec<AttributeDefinition>, StoreError> 
     attributes.map_err(|error| asked.invalid(&error.to_string()))
 }
 
-fn keys(asked: Asked<'_>) -> Result<Vec<KeySchemaElement>, StoreError> {
+fn keys(asked: Asked<'_, DynamoStore>) -> Result<Vec<KeySchemaElement>, StoreError> {
     let key =
         |(name, role)| KeySchemaElement::builder().attribute_name(name).key_type(role).build();
     let keys = [(PREFIX, KeyType::Hash), (NAME, KeyType::Range)];

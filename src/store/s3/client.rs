@@ -1,26 +1,18 @@
 //! A client from the environment.
 
-use aws_config::Region;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::{RequestChecksumCalculation, ResponseChecksumValidation};
 
-use crate::store::aws::{Keeper, load, setting, with_final_slash};
+use crate::store::aws::{Session, setting};
 
-/// A client by the environment's settings, the custom endpoint among them, and who keeps its
-/// credentials.
-pub(super) async fn from_env() -> (Client, Option<String>, Option<Keeper>) {
-    let (config, keeper) = load().await;
-    let endpoint = setting(&config, "S3", "AWS_ENDPOINT_URL", "endpoint_url")
-        .or_else(|| config.endpoint_url().map(str::to_owned));
+/// A client by the environment's settings, the custom endpoint among them.
+pub(super) async fn from_env() -> (Client, Session) {
+    let (config, session) = Session::from_env("S3").await;
     let mut builder = aws_sdk_s3::config::Builder::from(&config);
-    if let Some(endpoint) = &endpoint {
+    if let Some(endpoint) = session.endpoint() {
         builder = builder.endpoint_url(with_final_slash(endpoint));
-        // Few other stores answer to bucket names in the host name or know the newer checksums,
-        // and none has regions that mean anything.
+        // Few other stores answer to bucket names in the host name or know the newer checksums.
         builder = builder.force_path_style(true);
-        if config.region().is_none() {
-            builder = builder.region(Region::from_static("us-east-1"));
-        }
         let key = ("AWS_REQUEST_CHECKSUM_CALCULATION", "request_checksum_calculation");
         if setting(&config, "S3", key.0, key.1).is_none() {
             builder = builder.request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
@@ -30,5 +22,26 @@ pub(super) async fn from_env() -> (Client, Option<String>, Option<Keeper>) {
             builder = builder.response_checksum_validation(ResponseChecksumValidation::WhenRequired)
         }
     }
-    (Client::from_conf(builder.build()), endpoint, keeper)
+    (Client::from_conf(builder.build()), session)
+}
+
+/// The endpoint with a slash after its path. Without one the SDK joins the path and the bucket's
+/// name into one word: `PUT /minio/apibucket/key`.
+fn with_final_slash(endpoint: &str) -> String {
+    let end = endpoint.find(['?', '#']).unwrap_or(endpoint.len());
+    let (url, rest) = endpoint.split_at(end);
+    format!("{}/{rest}", url.trim_end_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slash_ends_the_path_and_not_the_query() {
+        assert_eq!(with_final_slash("http://h"), "http://h/");
+        assert_eq!(with_final_slash("http://h/"), "http://h/");
+        assert_eq!(with_final_slash("http://[::1]:9/a/b"), "http://[::1]:9/a/b/");
+        assert_eq!(with_final_slash("http://h/a?b=c/d"), "http://h/a/?b=c/d");
+    }
 }

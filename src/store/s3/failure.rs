@@ -1,38 +1,18 @@
 //! What a failed call means: what kind of failure, whether the request may have taken effect, and
 //! what to do about it.
 
-use std::error::Error as StdError;
 use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
 
-use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_s3::error::ProvideErrorMetadata;
 use aws_sdk_s3::types::Error as KeyError;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::ServiceError;
 
 use super::{Happened, S3Store, StoreError, StoreErrorKind};
-use crate::store::aws::Witness;
-use crate::store::aws::words::{self, causes, never_connected};
-use crate::store::words::printable;
-
-/// What was asked of a store, for its errors.
-#[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
-    store: &'a S3Store,
-    verb: Verb,
-    /// The key, or the prefix of a listing.
-    pub(super) key: &'a str,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Verb {
-    List,
-    Get,
-    Create,
-    Replace,
-    Delete,
-    Settings,
-}
+use crate::store::asked::{Asked, Verb};
+use crate::store::aws::CallInterceptor;
+use crate::store::aws::failure::{Service, reason};
+use crate::store::redact::printable;
 
 /// Codes of failures that pass, some of them with a status of 400.
 const PASSING: [&str; 5] =
@@ -50,14 +30,6 @@ const ELSEWHERE: [&str; 4] = [
 const CREDENTIALS: [&str; 5] =
     ["ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "NotSignedUp"];
 
-/// The status and S3's code of an answer that is no success.
-pub(super) fn answered<E: ProvideErrorMetadata>(
-    error: &SdkError<E, HttpResponse>,
-) -> Option<(u16, Option<&str>)> {
-    let SdkError::ServiceError(answer) = error else { return None };
-    Some((answer.raw().status().as_u16(), answer.err().code()))
-}
-
 /// A key that `DeleteObjects` did not delete, and why.
 pub(super) fn of_key(error: &KeyError) -> (String, String) {
     let code = error.code().unwrap_or("no reason given");
@@ -66,177 +38,74 @@ pub(super) fn of_key(error: &KeyError) -> (String, String) {
         let _ = write!(why, ": {}", printable(message));
     }
     if code == "AccessDenied" {
-        let _ = write!(why, "; {}", Verb::Delete.needs());
+        let _ = write!(why, "; {}", needs(Verb::Delete));
     }
     (error.key().unwrap_or_default().to_owned(), why)
 }
 
-impl Verb {
-    fn changes(self) -> bool {
-        !matches!(self, Verb::List | Verb::Get | Verb::Settings)
-    }
-
-    /// The permission that the request needs.
-    fn needs(self) -> &'static str {
-        match self {
-            Verb::List => "listing needs s3:ListBucket on the bucket",
-            Verb::Get => {
-                "reading needs s3:GetObject; without s3:ListBucket a key that does not exist is \
-                 answered like this, too"
-            }
-            // S3 asks for s3:GetObject as well where a write carries `If-Match`.
-            Verb::Replace => "replacing needs s3:PutObject and s3:GetObject",
-            Verb::Create => "writing needs s3:PutObject",
-            Verb::Delete => "deleting needs s3:DeleteObject",
-            Verb::Settings => {
-                "reading the bucket's settings needs s3:GetBucketVersioning and \
-                 s3:GetLifecycleConfiguration"
-            }
+/// The permission that the request needs.
+fn needs(verb: Verb) -> &'static str {
+    match verb {
+        Verb::List => "listing needs s3:ListBucket on the bucket",
+        Verb::Get => {
+            "reading needs s3:GetObject; without s3:ListBucket a key that does not exist is \
+             answered like this, too"
         }
-    }
-
-    /// The permission that it needs on a key in KMS.
-    fn needs_of_the_key(self) -> &'static str {
-        match self {
-            Verb::Get => "reading needs kms:Decrypt on the key, too",
-            _ => "writing needs kms:GenerateDataKey on the key, too",
+        // S3 asks for s3:GetObject as well where a write carries `If-Match`.
+        Verb::Replace => "replacing needs s3:PutObject and s3:GetObject",
+        Verb::Delete => "deleting needs s3:DeleteObject",
+        Verb::Settings => {
+            "reading the bucket's settings needs s3:GetBucketVersioning and \
+             s3:GetLifecycleConfiguration"
         }
+        _ => "writing needs s3:PutObject",
     }
 }
 
-impl<'a> Asked<'a> {
-    pub(super) fn list(store: &'a S3Store, prefix: &'a str) -> Asked<'a> {
-        Asked { store, verb: Verb::List, key: prefix }
+/// The permission that it needs on a key in KMS.
+fn needs_of_the_key(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Get => "reading needs kms:Decrypt on the key, too",
+        _ => "writing needs kms:GenerateDataKey on the key, too",
+    }
+}
+
+impl Service for S3Store {
+    const WRONG_ENDPOINT: &'static str = "is the endpoint that of an S3 API?";
+
+    fn has_answered(&self) -> bool {
+        self.session.has_answered()
     }
 
-    pub(super) fn get(store: &'a S3Store, key: &'a str) -> Asked<'a> {
-        Asked { store, verb: Verb::Get, key }
-    }
-
-    pub(super) fn create(store: &'a S3Store, key: &'a str) -> Asked<'a> {
-        Asked { store, verb: Verb::Create, key }
-    }
-
-    pub(super) fn replace(store: &'a S3Store, key: &'a str) -> Asked<'a> {
-        Asked { store, verb: Verb::Replace, key }
-    }
-
-    pub(super) fn delete(store: &'a S3Store) -> Asked<'a> {
-        Asked { store, verb: Verb::Delete, key: "" }
-    }
-
-    pub(super) fn settings(store: &'a S3Store) -> Asked<'a> {
-        Asked { store, verb: Verb::Settings, key: "" }
-    }
-
-    pub(super) fn is_replace(self) -> bool {
-        self.verb == Verb::Replace
-    }
-
-    /// The SDK's error in the crate's words. The error itself is left behind: its `Debug` shows
-    /// whole requests and answers.
-    pub(super) fn failed<E>(self, error: &SdkError<E, HttpResponse>, seen: &Witness) -> StoreError
-    where
-        E: ProvideErrorMetadata + StdError + 'static,
-    {
-        match error {
-            SdkError::ServiceError(answer) => self.refused(answer, seen),
-            SdkError::ResponseError(_) => self.transient("its answer broke off or made no sense"),
-            _ if !seen.sent() => self.not_sent(error),
-            _ if never_connected(error) => {
-                let message = format!("no connection: {}", causes(error));
-                self.error(StoreErrorKind::Transient, Happened::No, &message)
-            }
-            SdkError::TimeoutError(_) => self.transient("no answer in time"),
-            _ => self.transient(&format!("the connection broke: {}", causes(error))),
-        }
-    }
-
-    /// The body of an answer that could not be read to its end.
-    pub(super) fn cut_short(self, error: &(dyn StdError + 'static)) -> StoreError {
-        self.transient(&format!("its answer broke off: {}", causes(error)))
-    }
-
-    pub(super) fn transient(self, why: &str) -> StoreError {
-        self.error(StoreErrorKind::Transient, self.maybe(), why)
-    }
-
-    pub(super) fn unsupported(self, why: &str) -> StoreError {
-        self.error(StoreErrorKind::Unsupported, Happened::No, why)
-    }
-
-    pub(super) fn invalid(self, why: &dyn StdError) -> StoreError {
-        self.error(StoreErrorKind::Invalid, Happened::No, &why.to_string())
-    }
-
-    /// An answer of 200 that is a web page: from the wrong server if this store has never answered
-    /// as S3 does, and otherwise from a proxy or login page that is in between for a while.
-    pub(super) fn web_page(self) -> StoreError {
-        let (kind, advice) = if self.store.spoken.load(Ordering::Relaxed) {
-            (StoreErrorKind::Transient, "is a proxy or a login page in between?")
-        } else {
-            (StoreErrorKind::Unsupported, "is the endpoint that of an S3 API?")
-        };
-        self.error(kind, self.maybe(), &format!("it answered with a web page; {advice}"))
-    }
-
-    /// A write that came as far as the network may have taken effect; a read has no effect.
-    fn maybe(self) -> Happened {
-        if self.verb.changes() { Happened::Maybe } else { Happened::No }
-    }
-
-    fn error(self, kind: StoreErrorKind, happened: Happened, why: &str) -> StoreError {
-        let (key, at) = (self.key, self.store.at());
-        let what = match self.verb {
-            Verb::List => format!("listing {key:?} in {at}"),
-            Verb::Get => format!("reading {key:?} from {at}"),
-            Verb::Create => format!("creating {key:?} in {at}"),
-            Verb::Replace => format!("replacing {key:?} in {at}"),
-            Verb::Delete => format!("deleting from {at}"),
-            Verb::Settings => format!("reading the settings of {at}"),
-        };
-        StoreError::new(kind, happened, format!("{what}: {why}"))
-    }
-
-    /// Nothing came as far as the network: settings or credentials are missing.
-    fn not_sent(self, error: &(dyn StdError + 'static)) -> StoreError {
-        let (kind, advice) = words::not_sent(error);
-        self.error(kind, Happened::No, &format!("{advice} ({})", causes(error)))
-    }
-
-    /// An answer that is no success.
     fn refused<E: ProvideErrorMetadata>(
-        self,
+        asked: Asked<'_, S3Store>,
         answer: &ServiceError<E, HttpResponse>,
-        seen: &Witness,
+        seen: &CallInterceptor,
     ) -> StoreError {
         let raw = answer.raw();
         let (status, code) = (raw.status().as_u16(), answer.err().code().unwrap_or_default());
-        if raw.status().is_success() && code.is_empty() && (seen.html() || !is_xml(raw)) {
-            return self.web_page();
+        let nonsense = raw.status().is_success() && code.is_empty();
+        if nonsense && (seen.html() || !is_xml(raw)) {
+            return asked.web_page();
         }
-        let mut why = format!("{status} {code}").trim_end().to_owned();
-        if raw.status().is_success() && code.is_empty() {
-            why.push_str(", but the answer makes no sense");
-        }
-        if let Some(message) = answer.err().message().filter(|message| !message.is_empty()) {
-            let _ = write!(why, ": {}", printable(message));
-        }
+        let mut why = reason(answer, if nonsense { ", but the answer makes no sense" } else { "" });
         if seen.html() && code.is_empty() {
             why.push_str(" (a web page, not an answer of S3)");
         }
         let region = region(raw);
-        let (kind, happened, mut advice) = self.meaning(status, code, region.as_deref());
+        let (kind, happened, mut advice) = asked.meaning(status, code, region.as_deref());
         // S3 asks KMS in the name of whoever asks S3, and passes its refusal on as its own.
         if kind == StoreErrorKind::AccessDenied && why.contains("kms:") {
-            advice = self.verb.needs_of_the_key().to_owned();
+            advice = needs_of_the_key(asked.verb).to_owned();
         }
         if !advice.is_empty() {
             let _ = write!(why, "; {advice}");
         }
-        self.error(kind, happened, &why)
+        asked.error(kind, happened, &why)
     }
+}
 
+impl Asked<'_, S3Store> {
     /// What a status and a code mean, and what to do then.
     fn meaning(
         self,
@@ -272,14 +141,14 @@ impl<'a> Asked<'a> {
                 no(Unsupported, "the store cannot do that; use one with conditional writes")
             }
             (304 | 408 | 425 | 429 | 500.., _) => unknown,
-            (_, "ExpiredToken" | "TokenRefreshRequired") if self.store.expired() => {
+            (_, "ExpiredToken" | "TokenRefreshRequired") if self.store.session.expired() => {
                 no(Transient, "others are fetched with the next request")
             }
             (_, "AccessDenied") | (401 | 403, "") => {
-                no(AccessDenied, &format!("{}{}", self.verb.needs(), self.owner_advice()))
+                no(AccessDenied, &format!("{}{}", needs(self.verb), self.owner_advice()))
             }
             (_, code) if status == 401 || status == 403 || CREDENTIALS.contains(&code) => {
-                no(AccessDenied, &format!("check the credentials; {}", self.verb.needs()))
+                no(AccessDenied, &format!("check the credentials; {}", needs(self.verb)))
             }
             (404, _) => no(NoSuchStore, "check the bucket's name and the endpoint"),
             _ => no(Invalid, ""),
@@ -333,8 +202,9 @@ mod tests {
     fn a_malformed_authorization_is_told_by_whether_a_region_is_named() {
         let settings = aws_sdk_s3::Config::builder().behavior_version_latest().build();
         let store = S3Store::new(aws_sdk_s3::Client::from_conf(settings), "box");
-        let meaning =
-            |region| Asked::get(&store, "k").meaning(400, "AuthorizationHeaderMalformed", region);
+        let meaning = |region| {
+            Asked::new(&store, Verb::Get, "k").meaning(400, "AuthorizationHeaderMalformed", region)
+        };
         let (kind, _, advice) = meaning(None);
         assert_eq!(kind, StoreErrorKind::AccessDenied, "{advice}");
         let (kind, _, advice) = meaning(Some("eu-west-3"));

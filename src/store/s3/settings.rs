@@ -5,8 +5,9 @@ use aws_sdk_s3::types::{
     TransitionStorageClass,
 };
 
-use super::failure::{Asked, answered};
-use super::{Happened, S3Store, StoreError, StoreErrorKind, Witness};
+use super::{
+    Asked, CallInterceptor, Happened, S3Store, StoreError, StoreErrorKind, Verb, answered,
+};
 
 /// What a bucket is set to. Each part is asked for by a request of its own, and whoever may not ask
 /// gets the error for that part alone.
@@ -62,22 +63,22 @@ impl S3Store {
 
     async fn versioning(&self) -> Result<Versioning, StoreError> {
         self.check_bucket()?;
-        let (asked, witness) = (Asked::settings(self), Witness::default());
+        let (asked, seen) = (Asked::new(self, Verb::Settings, ""), CallInterceptor::default());
         let call = self
             .client
             .get_bucket_versioning()
             .bucket(&self.bucket)
             .set_expected_bucket_owner(self.owner.clone())
             .customize()
-            .interceptor(witness.clone());
+            .interceptor(seen.clone());
         let output = call.send().await.map_err(|error| match answered(&error) {
             // Servers of others answer with a root element of their own; moto does.
             Some((200, None)) => StoreError::new(
                 StoreErrorKind::Unsupported,
                 Happened::No,
-                asked.failed(&error, &witness).to_string(),
+                asked.failed(&error, &seen).to_string(),
             ),
-            _ => asked.failed(&error, &witness),
+            _ => asked.failed(&error, &seen),
         })?;
         Ok(match output.status {
             Some(BucketVersioningStatus::Enabled) => Versioning::On,
@@ -88,19 +89,19 @@ impl S3Store {
 
     async fn lifecycle(&self) -> Result<Vec<LifecycleRule>, StoreError> {
         self.check_bucket()?;
-        let (asked, witness) = (Asked::settings(self), Witness::default());
+        let (asked, seen) = (Asked::new(self, Verb::Settings, ""), CallInterceptor::default());
         let call = self
             .client
             .get_bucket_lifecycle_configuration()
             .bucket(&self.bucket)
             .set_expected_bucket_owner(self.owner.clone())
             .customize()
-            .interceptor(witness.clone());
+            .interceptor(seen.clone());
         match call.send().await {
             Ok(output) => Ok(rules(&output.rules.unwrap_or_default())),
             Err(error) => match answered(&error) {
                 Some((404, Some("NoSuchLifecycleConfiguration"))) => Ok(Vec::new()),
-                _ => Err(asked.failed(&error, &witness)),
+                _ => Err(asked.failed(&error, &seen)),
             },
         }
     }

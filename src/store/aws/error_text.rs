@@ -1,4 +1,4 @@
-//! The words of the SDK and of a service, fit for a message.
+//! What the SDK's errors say, made fit for a message.
 
 use std::error::Error as StdError;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 
 use crate::store::StoreErrorKind;
-use crate::store::words::printable;
+use crate::store::redact::printable;
 
 /// What is wrong where nothing came as far as the network, and what to do then.
 pub(in crate::store) fn not_sent(

@@ -2,8 +2,9 @@
 //! headers of the answer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use crate::mutex::unpoisoned;
 use aws_smithy_runtime_api::box_error::BoxError;
 use aws_smithy_runtime_api::client::interceptors::Intercept;
 use aws_smithy_runtime_api::client::interceptors::context::{
@@ -15,7 +16,7 @@ use chrono::{DateTime, Utc};
 
 /// Watches one call. Where the SDK sends it again, the last answer counts.
 #[derive(Clone, Debug, Default)]
-pub(in crate::store) struct Witness(Arc<Seen>);
+pub(in crate::store) struct CallInterceptor(Arc<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -29,7 +30,7 @@ struct Answer {
     html: bool,
 }
 
-impl Witness {
+impl CallInterceptor {
     /// Whether any attempt came as far as the network. If not, nothing can have happened.
     pub(in crate::store) fn sent(&self) -> bool {
         self.0.sent.load(Ordering::SeqCst)
@@ -46,11 +47,11 @@ impl Witness {
     }
 
     fn answer(&self) -> MutexGuard<'_, Answer> {
-        self.0.answer.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.0.answer.lock())
     }
 }
 
-impl Intercept for Witness {
+impl Intercept for CallInterceptor {
     fn name(&self) -> &'static str {
         "tenure"
     }

@@ -1,0 +1,89 @@
+//! One question to a store, and the errors about it.
+
+use super::{Happened, Store, StoreError, StoreErrorKind};
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    List,
+    Get,
+    Create,
+    Replace,
+    Delete,
+    #[cfg(feature = "s3")]
+    Settings,
+    #[cfg(feature = "dynamodb")]
+    Describe,
+    #[cfg(feature = "dynamodb")]
+    CreateTable,
+}
+
+/// A question to a store of this kind.
+pub(super) struct Asked<'a, S> {
+    pub(super) store: &'a S,
+    pub(super) verb: Verb,
+    /// The key, or the prefix of a listing; empty where the verb needs none.
+    pub(super) key: &'a str,
+}
+
+impl<S> Clone for Asked<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Asked<'_, S> {}
+
+impl Verb {
+    fn changes(self) -> bool {
+        match self {
+            Verb::List | Verb::Get => false,
+            #[cfg(feature = "s3")]
+            Verb::Settings => false,
+            #[cfg(feature = "dynamodb")]
+            Verb::Describe => false,
+            _ => true,
+        }
+    }
+}
+
+impl<'a, S: Store> Asked<'a, S> {
+    pub(super) fn new(store: &'a S, verb: Verb, key: &'a str) -> Asked<'a, S> {
+        Asked { store, verb, key }
+    }
+
+    pub(super) fn transient(self, why: &str) -> StoreError {
+        self.error(StoreErrorKind::Transient, self.maybe(), why)
+    }
+
+    pub(super) fn unsupported(self, why: &str) -> StoreError {
+        self.error(StoreErrorKind::Unsupported, Happened::No, why)
+    }
+
+    pub(super) fn invalid(self, why: &str) -> StoreError {
+        self.error(StoreErrorKind::Invalid, Happened::No, why)
+    }
+
+    /// A write that came as far as the network may have taken effect; a read has no effect.
+    pub(super) fn maybe(self) -> Happened {
+        if self.verb.changes() { Happened::Maybe } else { Happened::No }
+    }
+
+    pub(super) fn error(self, kind: StoreErrorKind, happened: Happened, why: &str) -> StoreError {
+        let (key, at) = (self.key, self.store.describe());
+        let what = match self.verb {
+            Verb::List => format!("listing {key:?} in {at}"),
+            Verb::Get => format!("reading {key:?} from {at}"),
+            Verb::Create => format!("creating {key:?} in {at}"),
+            Verb::Replace => format!("replacing {key:?} in {at}"),
+            Verb::Delete => format!("deleting from {at}"),
+            #[cfg(feature = "s3")]
+            Verb::Settings => format!("reading the settings of {at}"),
+            #[cfg(feature = "dynamodb")]
+            Verb::Describe => format!("looking at the table of {at}"),
+            #[cfg(feature = "dynamodb")]
+            Verb::CreateTable => format!("creating the table of {at}"),
+        };
+        StoreError::new(kind, happened, format!("{what}: {why}"))
+    }
+}

@@ -1,0 +1,98 @@
+//! What a failed call of the SDK means, as far as it is the same for every service.
+
+use std::error::Error as StdError;
+use std::fmt::Write as _;
+
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::result::{SdkError, ServiceError};
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+
+use super::CallInterceptor;
+use super::error_text::{causes, never_connected, not_sent};
+use crate::store::asked::Asked;
+use crate::store::redact::printable;
+use crate::store::{Happened, Store, StoreError, StoreErrorKind};
+
+/// Of an answer that cannot be read.
+pub(in crate::store) const UNREADABLE: &str = "its answer broke off or made no sense";
+
+/// A service of the SDK, by what its answers mean.
+pub(in crate::store) trait Service: Store + Sized {
+    /// What a web page in the place of its first answer makes one ask.
+    const WRONG_ENDPOINT: &'static str;
+
+    /// Whether an answer of its kind has come yet.
+    fn has_answered(&self) -> bool;
+
+    /// An answer that is no success.
+    fn refused<E: ProvideErrorMetadata>(
+        asked: Asked<'_, Self>,
+        answer: &ServiceError<E, HttpResponse>,
+        seen: &CallInterceptor,
+    ) -> StoreError;
+
+    /// An answer that cannot be read.
+    fn unreadable(asked: Asked<'_, Self>, _seen: &CallInterceptor) -> StoreError {
+        asked.transient(UNREADABLE)
+    }
+}
+
+impl<S: Service> Asked<'_, S> {
+    /// The SDK's error in the crate's words. The error itself is left behind: its `Debug` shows
+    /// whole requests and answers.
+    pub(in crate::store) fn failed<E>(
+        self,
+        error: &SdkError<E, HttpResponse>,
+        seen: &CallInterceptor,
+    ) -> StoreError
+    where
+        E: ProvideErrorMetadata + StdError + 'static,
+    {
+        match error {
+            SdkError::ServiceError(answer) => S::refused(self, answer, seen),
+            SdkError::ResponseError(_) => S::unreadable(self, seen),
+            _ if !seen.sent() => {
+                let (kind, advice) = not_sent(error);
+                self.error(kind, Happened::No, &format!("{advice} ({})", causes(error)))
+            }
+            _ if never_connected(error) => {
+                let message = format!("no connection: {}", causes(error));
+                self.error(StoreErrorKind::Transient, Happened::No, &message)
+            }
+            SdkError::TimeoutError(_) => self.transient("no answer in time"),
+            _ => self.transient(&format!("the connection broke: {}", causes(error))),
+        }
+    }
+
+    /// An answer that is a web page: from the wrong server if this store has never had an answer of
+    /// the service, and otherwise from a proxy or login page that is in between for a while.
+    pub(in crate::store) fn web_page(self) -> StoreError {
+        let (kind, advice) = if self.store.has_answered() {
+            (StoreErrorKind::Transient, "is a proxy or a login page in between?")
+        } else {
+            (StoreErrorKind::Unsupported, S::WRONG_ENDPOINT)
+        };
+        self.error(kind, self.maybe(), &format!("it answered with a web page; {advice}"))
+    }
+}
+
+/// The status and the service's code of an answer that is no success.
+pub(in crate::store) fn answered<E: ProvideErrorMetadata>(
+    error: &SdkError<E, HttpResponse>,
+) -> Option<(u16, Option<&str>)> {
+    let SdkError::ServiceError(answer) = error else { return None };
+    Some((answer.raw().status().as_u16(), answer.err().code()))
+}
+
+/// The status, the code, a note if there is one, and what the service said.
+pub(in crate::store) fn reason<E: ProvideErrorMetadata>(
+    answer: &ServiceError<E, HttpResponse>,
+    note: &str,
+) -> String {
+    let (status, code) = (answer.raw().status().as_u16(), answer.err().code());
+    let mut why = format!("{status} {}", code.unwrap_or_default()).trim_end().to_owned() + note;
+    if let Some(message) = answer.err().message().filter(|message| !message.is_empty()) {
+        let _ = write!(why, ": {}", printable(message));
+    }
+    why
+}

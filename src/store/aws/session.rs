@@ -1,0 +1,69 @@
+//! One service as the environment says to ask it, and what has come of that.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+
+use super::credentials::{self, CredentialsCache};
+use super::{https, setting};
+use crate::store::redact::without_secrets;
+
+/// What a store knows of its service. By default nothing: its client came from elsewhere.
+#[derive(Default)]
+pub(in crate::store) struct Session {
+    /// If custom.
+    endpoint: Option<String>,
+    credentials: Option<CredentialsCache>,
+    /// Whether an answer of the service's kind has come yet.
+    answered: AtomicBool,
+}
+
+impl Session {
+    /// The settings of the environment and its files, a custom endpoint among them, with credentials
+    /// that are kept. At a custom endpoint the region is `us-east-1` unless set: few other stores
+    /// have regions that mean anything.
+    pub(in crate::store) async fn from_env(service: &'static str) -> (SdkConfig, Session) {
+        let loader = aws_config::defaults(BehaviorVersion::latest());
+        let (mut config, credentials) = credentials::keep(loader.http_client(https()).load().await);
+        let endpoint = setting(&config, service, "AWS_ENDPOINT_URL", "endpoint_url")
+            .or_else(|| config.endpoint_url().map(str::to_owned));
+        if endpoint.is_some() && config.region().is_none() {
+            config = config.into_builder().region(Region::from_static("us-east-1")).build();
+        }
+        (config, Session { endpoint, credentials, answered: AtomicBool::new(false) })
+    }
+
+    #[cfg(feature = "s3")]
+    pub(in crate::store) fn endpoint(&self) -> Option<&str> {
+        self.endpoint.as_deref()
+    }
+
+    /// This URL and, if custom, the endpoint.
+    pub(in crate::store) fn at(&self, url: String) -> String {
+        match &self.endpoint {
+            None => url,
+            Some(endpoint) => format!("{url} at {}", without_secrets(endpoint)),
+        }
+    }
+
+    /// The service has answered, and so taken the credentials.
+    pub(in crate::store) fn heard(&self) {
+        self.answered.store(true, Ordering::Relaxed);
+        if let Some(credentials) = &self.credentials {
+            credentials.taken();
+        }
+    }
+
+    pub(in crate::store) fn has_answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// The service calls the credentials expired. Whether to ask again makes sense, as it has taken
+    /// them before: others are fetched, or given by whoever made the client.
+    pub(in crate::store) fn expired(&self) -> bool {
+        match &self.credentials {
+            Some(credentials) => credentials.expired(),
+            None => self.has_answered(),
+        }
+    }
+}
