@@ -41,6 +41,74 @@ pub(super) enum Put {
     Failed(StoreError),
 }
 
+/// The attempts at one compare-and-swap, and what is known of them.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    made: u32,
+    pub(super) last: Option<StoreError>,
+    /// Whether one of them may have taken effect.
+    pub(super) unknown: bool,
+}
+
+/// What came of an attempt after which another may be made.
+#[derive(Debug)]
+pub(super) enum Swap {
+    Done(ETag),
+    Refused,
+    Unknown,
+    /// It was not written, and the failure may pass.
+    Failed,
+}
+
+impl Attempts {
+    /// Pauses before all but the first; false once enough were made.
+    pub(super) async fn another(&mut self, calls: &Calls) -> bool {
+        if self.made == ATTEMPTS {
+            return false;
+        }
+        if let Some(before) = self.made.checked_sub(1) {
+            calls.pause(before).await;
+        }
+        self.made += 1;
+        true
+    }
+
+    /// What was read; `None` after a failure that may pass. Any other ends the attempts.
+    pub(super) fn read<T>(&mut self, read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+        match read {
+            Err(error) if passes(&error) => {
+                self.last = Some(error);
+                Ok(None)
+            }
+            read => read.map(Some),
+        }
+    }
+
+    /// What was written. A failure that cannot pass ends the attempts.
+    pub(super) fn swapped(&mut self, put: Put) -> Result<Swap, StoreError> {
+        match put {
+            Put::Done(etag) => Ok(Swap::Done(etag)),
+            Put::Refused => Ok(Swap::Refused),
+            Put::Unknown(error) => {
+                self.unknown = true;
+                self.last = Some(error);
+                Ok(Swap::Unknown)
+            }
+            Put::Failed(error) => self.read(Err(error)).map(|_: Option<()>| Swap::Failed),
+        }
+    }
+
+    /// The last failure, or why it was refused each time.
+    pub(super) fn last_or(&mut self, refused: &str) -> StoreError {
+        self.last.take().unwrap_or_else(|| StoreError::timed_out(refused))
+    }
+
+    /// An error of the whole, which may have happened if an attempt may.
+    pub(super) fn error(&self, error: Error) -> Error {
+        if self.unknown { error.maybe() } else { error }
+    }
+}
+
 impl Calls {
     pub(super) fn new(store: Arc<dyn Store>) -> Calls {
         let request_timeout = DEFAULT_REQUEST_TIMEOUT;
@@ -54,6 +122,29 @@ impl Calls {
     /// Before attempt `attempt` + 1.
     pub(super) async fn pause(&self, attempt: u32) {
         sleep(&self.process, PAUSES.jittered(attempt, &self.process)).await;
+    }
+
+    /// What this reads, tried again after failures that may pass, up to so many in all. The outer
+    /// error of a read is about what it found.
+    pub(super) async fn patiently<T, F>(
+        &self,
+        failures: &mut u32,
+        failed: impl Fn(StoreError) -> Error,
+        read: impl Fn() -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<Result<T, StoreError>, Error>>,
+    {
+        loop {
+            match read().await? {
+                Ok(read) => return Ok(read),
+                Err(error) if passes(&error) && *failures + 1 < ATTEMPTS => {
+                    self.pause(*failures).await;
+                    *failures += 1;
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
     }
 
     async fn bounded<T>(

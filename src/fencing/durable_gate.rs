@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::calls::{ATTEMPTS, Calls, Put, passes};
+use super::calls::{Attempts, Calls, Put, Swap};
 use super::envelope::{self, Line};
 use super::{FencingError, Stale};
 use crate::epoch::Epoch;
@@ -156,21 +156,13 @@ impl DurableGate {
         if self.sole && look && known.is_some() {
             return stale(token, known.as_ref());
         }
-        let mut last = None;
-        let mut unknown = false;
-        for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                self.calls.pause(attempt - 1).await;
-            }
+        let mut attempts = Attempts::default();
+        while attempts.another(&self.calls).await {
             if look {
-                match self.look().await? {
-                    Ok(seen) => known = seen,
-                    Err(error) if passes(&error) => {
-                        last = Some(error);
-                        continue;
-                    }
-                    Err(error) => return Err(self.failed(error, unknown)),
-                }
+                let seen = attempts.read(self.look().await?);
+                let seen = seen.map_err(|error| self.failed(error, &attempts))?;
+                let Some(seen) = seen else { continue };
+                known = seen;
                 stale(token, known.as_ref())?;
                 if known.as_ref().is_some_and(|seen| seen.newest == token) {
                     return Ok(());
@@ -178,20 +170,14 @@ impl DurableGate {
             }
             let resets = known.as_ref().map_or(0, |seen| seen.resets);
             let etag = known.as_ref().map(|seen| seen.etag.clone());
-            match self.write(token, resets, etag).await {
-                Put::Done(_) => return Ok(()),
-                Put::Refused => {}
-                Put::Unknown(error) => {
-                    unknown = true;
-                    last = Some(error);
-                }
-                Put::Failed(error) if passes(&error) => last = Some(error),
-                Put::Failed(error) => return Err(self.failed(error, unknown)),
+            let swapped = attempts.swapped(self.write(token, resets, etag).await);
+            if let Swap::Done(_) = swapped.map_err(|error| self.failed(error, &attempts))? {
+                return Ok(());
             }
             look = true;
         }
-        let busy = || StoreError::timed_out("other instances raise it all the time");
-        Err(self.failed(last.unwrap_or_else(busy), unknown))
+        let last = attempts.last_or("other instances raise it all the time");
+        Err(self.failed(last, &attempts))
     }
 
     /// The greatest token seen by any instance. 1 GET.
@@ -279,9 +265,9 @@ impl DurableGate {
         self.calls.failure(&format!("reading the gate {}", self.key), error)
     }
 
-    fn failed(&self, error: StoreError, unknown: bool) -> FencingError {
+    fn failed(&self, error: StoreError, attempts: &Attempts) -> FencingError {
         let error = self.calls.failure(&format!("raising the gate {}", self.key), error);
-        if unknown { error.maybe().into() } else { error.into() }
+        attempts.error(error).into()
     }
 }
 

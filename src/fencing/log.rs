@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::calls::{ATTEMPTS, Calls, passes};
+use super::calls::Calls;
 use super::envelope::{self, Line};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
@@ -197,6 +197,15 @@ impl FencedLog {
         self.keys.check(&start, &page)
     }
 
+    async fn page_patiently(
+        &self,
+        after: &After,
+    ) -> Result<(Vec<NonZeroU64>, Option<After>), Error> {
+        let failed = |error| self.failure("listing", error);
+        let page = || async { Ok(self.page(after).await) };
+        self.calls.patiently(&mut 0, failed, page).await
+    }
+
     async fn list(&self, after: &After) -> Result<Listing<NonZeroU64>, StoreError> {
         let (numbers, rest) = self.page(after).await?;
         let ends = numbers.first().copied().zip(numbers.last().copied());
@@ -208,11 +217,9 @@ impl FencedLog {
         let mut search = Search::new(self.known());
         let mut failures = 0;
         loop {
-            let page = self.list(search.next_page()).await;
-            let Some(page) = self.patiently("looking for its end", page, &mut failures).await?
-            else {
-                continue;
-            };
+            let failed = |error| self.failure("looking for its end", error);
+            let list = || async { Ok(self.list(search.next_page()).await) };
+            let page = self.calls.patiently(&mut failures, failed, list).await?;
             match search.handle(page) {
                 Progress::More => {}
                 Progress::Newest(end) => {
@@ -226,13 +233,8 @@ impl FencedLog {
 
     /// The object of this number; `None` if it is not there.
     async fn object(&self, number: u64) -> Result<Option<Read>, Error> {
-        let mut failures = 0;
-        loop {
-            let read = self.read(number).await?;
-            if let Some(read) = self.patiently("reading", read, &mut failures).await? {
-                return Ok(read);
-            }
-        }
+        let failed = |error| self.failure("reading", error);
+        self.calls.patiently(&mut 0, failed, || self.read(number)).await
     }
 
     /// The newest entry or claim of the log that ends here, and its number. `Err`: the object of
@@ -273,24 +275,6 @@ impl FencedLog {
             envelope::corrupt::<LogLine>(&key, "its line names numbers that come after it")
         })?;
         Ok(Ok(Some(Read { header, body })))
-    }
-
-    /// The answer; `None` after a failure that may pass, and a pause.
-    async fn patiently<T>(
-        &self,
-        doing: &str,
-        answer: Result<T, StoreError>,
-        failures: &mut u32,
-    ) -> Result<Option<T>, Error> {
-        match answer {
-            Ok(answer) => Ok(Some(answer)),
-            Err(error) if passes(&error) && *failures + 1 < ATTEMPTS => {
-                self.calls.pause(*failures).await;
-                *failures += 1;
-                Ok(None)
-            }
-            Err(error) => Err(self.failure(doing, error)),
-        }
     }
 
     fn failure(&self, doing: &str, error: StoreError) -> Error {

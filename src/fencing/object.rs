@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::calls::{ATTEMPTS, Calls, Put, passes};
+use super::calls::{ATTEMPTS, Attempts, Calls, Swap};
 use super::envelope::{self, Line};
 use super::{FencingError, Stale};
 use crate::epoch::Epoch;
@@ -113,8 +113,8 @@ enum Claim {
     Made(ObjectWriter),
     /// Somebody wrote between the read and the write.
     Refused,
-    Unknown(StoreError),
-    Failed(StoreError),
+    /// It failed, which may pass; perhaps the claim was made.
+    Failed,
 }
 
 /// The object as it was found.
@@ -185,29 +185,22 @@ impl FencedObject {
     pub async fn open(&self, token: Epoch) -> Result<ObjectWriter, FencingError> {
         require_timers()?;
         let nonce = self.calls.nonce();
-        let (mut failures, mut refusals, mut unknown) = (0, 0, false);
+        let (mut attempts, mut failures, mut refusals) = (Attempts::default(), 0, 0);
         loop {
-            let (error, limit) = match self.claim(token, nonce, unknown).await? {
+            match self.claim(token, nonce, &mut attempts).await? {
                 Claim::Made(writer) => return Ok(writer),
                 Claim::Refused => {
                     refusals += 1;
+                    attempts.last = None;
                     if refusals == RESERVE_AFTER {
                         self.reserve(token).await?;
                     }
-                    (busy(), refusals == REFUSALS)
                 }
-                Claim::Unknown(error) => {
-                    unknown = true;
-                    failures += 1;
-                    (error, failures == ATTEMPTS)
-                }
-                Claim::Failed(error) => {
-                    failures += 1;
-                    (error, failures == ATTEMPTS)
-                }
-            };
-            if limit {
-                return Err(self.claiming(error, unknown).into());
+                Claim::Failed => failures += 1,
+            }
+            if refusals == REFUSALS || failures == ATTEMPTS {
+                let last = attempts.last.take().unwrap_or_else(busy);
+                return Err(self.claiming(last, &attempts));
             }
             self.calls.pause((failures + refusals.min(2)).saturating_sub(1)).await;
         }
@@ -218,18 +211,16 @@ impl FencedObject {
         &self,
         token: Epoch,
         nonce: Nonce,
-        unknown: bool,
+        attempts: &mut Attempts,
     ) -> Result<Claim, FencingError> {
-        let found = match self.find().await? {
-            Ok(found) => found,
-            Err(error) if passes(&error) => return Ok(Claim::Failed(error)),
-            Err(error) => return Err(self.claiming(error, unknown).into()),
-        };
+        let found = attempts.read(self.find().await?);
+        let found = found.map_err(|error| self.claiming(error, attempts))?;
+        let Some(found) = found else { return Ok(Claim::Failed) };
         if let Some(found) = &found {
             let newest = found.line.epoch;
             if newest > token {
                 let stale = Stale { offered: token, newest };
-                let happened = if unknown { Happened::Maybe } else { Happened::No };
+                let happened = if attempts.unknown { Happened::Maybe } else { Happened::No };
                 return Err(FencingError::Stale { stale, happened });
             }
             if found.line.nonce == nonce {
@@ -244,13 +235,12 @@ impl FencedObject {
         let etag = found.as_ref().map(|found| found.etag.clone());
         let body = found.and_then(Found::body);
         let bytes = line_and_body(token, nonce, body.as_deref());
-        match self.calls.put(&self.key, bytes, etag).await {
-            Put::Done(etag) => Ok(Claim::Made(self.writer(token, etag, body))),
-            Put::Refused => Ok(Claim::Refused),
-            Put::Unknown(error) => Ok(Claim::Unknown(error)),
-            Put::Failed(error) if passes(&error) => Ok(Claim::Failed(error)),
-            Put::Failed(error) => Err(self.claiming(error, unknown).into()),
-        }
+        let swapped = attempts.swapped(self.calls.put(&self.key, bytes, etag).await);
+        Ok(match swapped.map_err(|error| self.claiming(error, attempts))? {
+            Swap::Done(etag) => Claim::Made(self.writer(token, etag, body)),
+            Swap::Refused => Claim::Refused,
+            Swap::Unknown | Swap::Failed => Claim::Failed,
+        })
     }
 
     fn writer(&self, epoch: Epoch, etag: ETag, body: Option<Bytes>) -> ObjectWriter {
@@ -276,9 +266,8 @@ impl FencedObject {
         self.calls.failure(&format!("{doing} {}", self.key), error)
     }
 
-    fn claiming(&self, error: StoreError, unknown: bool) -> Error {
-        let error = self.failure("claiming", error);
-        if unknown { error.maybe() } else { error }
+    fn claiming(&self, error: StoreError, attempts: &Attempts) -> FencingError {
+        attempts.error(self.failure("claiming", error)).into()
     }
 }
 

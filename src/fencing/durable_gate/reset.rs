@@ -1,7 +1,7 @@
 //! Resetting the gate: an operator's repair.
 
 use super::{DurableGate, Epoch, Error, ErrorKind, GateLine, Seen, envelope};
-use crate::fencing::calls::{ATTEMPTS, Put, passes};
+use crate::fencing::calls::{Attempts, Swap};
 use crate::store::StoreError;
 use crate::timer::require_timers;
 
@@ -32,18 +32,9 @@ impl DurableGate {
     /// error here.
     pub async fn inspect(&self) -> Result<GateState, Error> {
         require_timers()?;
-        let mut attempt = 0;
-        let seen = loop {
-            match self.find(None).await? {
-                Ok(found) => break found.flatten(),
-                Err(error) if passes(&error) && attempt + 1 < ATTEMPTS => {
-                    self.calls.pause(attempt).await;
-                    attempt += 1;
-                }
-                Err(error) => return Err(self.reading(error)),
-            }
-        };
-        Ok(GateState { gate: self.clone(), seen })
+        let failed = |error| self.reading(error);
+        let found = self.calls.patiently(&mut 0, failed, || self.find(None)).await?;
+        Ok(GateState { gate: self.clone(), seen: found.flatten() })
     }
 
     /// Above all counts that are known: that of the object, and those of an object that is gone.
@@ -56,9 +47,8 @@ impl DurableGate {
         next.ok_or_else(|| envelope::corrupt::<GateLine>(&self.key, "its resets are used up"))
     }
 
-    fn resetting(&self, error: StoreError, unknown: bool) -> Error {
-        let error = self.calls.failure(&format!("resetting the gate {}", self.key), error);
-        if unknown { error.maybe() } else { error }
+    fn resetting(&self, error: StoreError, attempts: &Attempts) -> Error {
+        attempts.error(self.calls.failure(&format!("resetting the gate {}", self.key), error))
     }
 }
 
@@ -96,45 +86,33 @@ impl GateState {
         require_timers()?;
         let gate = &self.gate;
         let resets = gate.next_reset(self.seen.as_ref())?;
-        let (mut last, mut unknown) = (None, false);
-        for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                gate.calls.pause(attempt - 1).await;
-            }
+        let mut attempts = Attempts::default();
+        while attempts.another(&gate.calls).await {
             let etag = self.seen.as_ref().map(|seen| seen.etag.clone());
-            match gate.write(newest, resets, etag).await {
-                Put::Done(_) => return Ok(newest),
-                Put::Refused => {}
-                Put::Unknown(error) => {
-                    unknown = true;
-                    last = Some(error);
-                }
-                Put::Failed(error) if passes(&error) => {
-                    last = Some(error);
-                    continue;
-                }
-                Put::Failed(error) => return Err(gate.resetting(error, unknown)),
+            let swapped = attempts.swapped(gate.write(newest, resets, etag).await);
+            match swapped.map_err(|error| gate.resetting(error, &attempts))? {
+                Swap::Done(_) => return Ok(newest),
+                Swap::Failed => continue,
+                Swap::Refused | Swap::Unknown => {}
             }
-            match gate
-                .find(None)
-                .await
-                .map_err(|error| if unknown { error.maybe() } else { error })?
+            let found = gate.find(None).await.map_err(|error| attempts.error(error))?;
+            let found = attempts.read(found);
+            if let Some(found) = found.map_err(|error| gate.resetting(error, &attempts))?
+                && let Some(newest) = self.reset_since(found.flatten(), &attempts)?
             {
-                Ok(found) => {
-                    if let Some(newest) = self.reset_since(found.flatten(), unknown)? {
-                        return Ok(newest);
-                    }
-                }
-                Err(error) if passes(&error) => last = Some(error),
-                Err(error) => return Err(gate.resetting(error, unknown)),
+                return Ok(newest);
             }
         }
-        let refused = || StoreError::timed_out("the store refuses for no reason");
-        Err(gate.resetting(last.unwrap_or_else(refused), unknown))
+        let last = attempts.last_or("the store refuses for no reason");
+        Err(gate.resetting(last, &attempts))
     }
 
     /// The token that the gate shows if it was reset since; `None` if it is as it was inspected.
-    fn reset_since(&self, found: Option<Seen>, unknown: bool) -> Result<Option<Epoch>, Error> {
+    fn reset_since(
+        &self,
+        found: Option<Seen>,
+        attempts: &Attempts,
+    ) -> Result<Option<Epoch>, Error> {
         let (count, etag) = self.seen.as_ref().map_or((0, None), |it| (it.resets, Some(&it.etag)));
         if found.as_ref().map(|found| &found.etag) == etag {
             return Ok(None);
@@ -150,7 +128,6 @@ impl GateState {
         let now = found.map_or("is gone".to_owned(), |it| format!("shows epoch {}", it.newest));
         let key = &self.gate.key;
         let why = format!("{key} changed since it was inspected and {now}: inspect it again");
-        let error = self.gate.calls.error(ErrorKind::Unavailable, &why);
-        Err(if unknown { error.maybe() } else { error })
+        Err(attempts.error(self.gate.calls.error(ErrorKind::Unavailable, &why)))
     }
 }

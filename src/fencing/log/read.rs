@@ -12,7 +12,7 @@ use crate::error::Error;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::fencing::FencingError;
-use crate::fencing::calls::ATTEMPTS;
+use crate::fencing::calls::Attempts;
 use crate::protocol::find::After;
 use crate::protocol::log::Kind;
 use crate::timer::require_timers;
@@ -36,10 +36,8 @@ impl FencedLog {
     pub async fn latest(&self) -> Result<Option<LogEntry>, FencingError> {
         require_timers()?;
         let mut missing = None;
-        for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                self.calls.pause(attempt - 1).await;
-            }
+        let mut attempts = Attempts::default();
+        while attempts.another(&self.calls).await {
             let Some(end) = self.end().await? else { return Ok(None) };
             // Trimmed since it was listed: there is a newer one.
             let (end, newest) = match self.below_fences(end).await? {
@@ -167,14 +165,7 @@ impl Reading {
     }
 
     async fn page(&mut self, after: &After) -> Result<(), FencingError> {
-        let mut failures = 0;
-        let (numbers, rest) = loop {
-            let page = self.log.page(after).await;
-            let page = self.log.patiently("listing", page, &mut failures).await?;
-            if let Some(page) = page {
-                break page;
-            }
-        };
+        let (numbers, rest) = self.log.page_patiently(after).await?;
         for number in numbers {
             let number = number.get();
             if number != self.next {

@@ -1,12 +1,11 @@
 //! Trimming the log, and the marker that says how far it went.
 
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::FencedLog;
 use crate::error::{Error, ErrorKind};
 use crate::fencing::FencingError;
-use crate::fencing::calls::{ATTEMPTS, Put, passes};
+use crate::fencing::calls::{Attempts, Swap};
 use crate::fencing::envelope::{self, Line};
 use crate::protocol::find::After;
 use crate::protocol::log::{Floor, Sweep};
@@ -65,10 +64,8 @@ impl FencedLog {
 
     async fn sweep(&self, before: u64) -> Result<Option<Sweep>, FencingError> {
         let mut missing = None;
-        for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                self.calls.pause(attempt - 1).await;
-            }
+        let mut attempts = Attempts::default();
+        while attempts.another(&self.calls).await {
             // Read before the end, or it may say more than the end's chain of claims leads to.
             let marker = self.marker_patiently().await?;
             let Some(end) = self.end().await? else { return Ok(None) };
@@ -125,13 +122,7 @@ impl FencedLog {
         sweep: &Sweep,
         after: &After,
     ) -> Result<(Vec<String>, Option<After>), Error> {
-        let mut failures = 0;
-        let (numbers, rest) = loop {
-            let page = self.page(after).await;
-            if let Some(page) = self.patiently("listing", page, &mut failures).await? {
-                break page;
-            }
-        };
+        let (numbers, rest) = self.page_patiently(after).await?;
         let past = numbers.last().is_some_and(|last| last.get() >= sweep.cut());
         let doomed = numbers.iter().filter(|number| sweep.deletes(number.get()));
         let keys = doomed.map(|number| self.keys.numbered(number.get())).collect();
@@ -159,48 +150,29 @@ impl FencedLog {
     }
 
     pub(super) async fn marker_patiently(&self) -> Result<Floor, Error> {
-        let mut failures = 0;
-        loop {
-            let marker = self.marker().await?;
-            let doing = "reading its trim marker";
-            if let Some((marker, _)) = self.patiently(doing, marker, &mut failures).await? {
-                return Ok(marker);
-            }
-        }
+        let failed = |error| self.failure("reading its trim marker", error);
+        Ok(self.calls.patiently(&mut 0, failed, || self.marker()).await?.0)
     }
 
     /// Raises the marker. It never goes back, so a lost answer is read back by its numbers.
     async fn mark(&self, raise: impl Fn(Floor) -> Floor) -> Result<(), Error> {
-        let mut last = None;
-        for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                self.calls.pause(attempt - 1).await;
-            }
-            let (marker, etag) = match self.marker().await? {
-                Ok(found) => found,
-                Err(error) if passes(&error) => {
-                    last = Some(error);
-                    continue;
-                }
-                Err(error) => return Err(self.failure("reading its trim marker", error)),
-            };
+        let raising = |error| self.failure("raising its trim marker", error).maybe();
+        let mut attempts = Attempts::default();
+        while attempts.another(&self.calls).await {
+            let found = attempts.read(self.marker().await?);
+            let found = found.map_err(|error| self.failure("reading its trim marker", error))?;
+            let Some((marker, etag)) = found else { continue };
             let Floor { floor, swept } = raise(marker);
             if marker == (Floor { floor, swept }) {
                 return Ok(());
             }
             let line = TrimLine { tenure_log_trim: envelope::FORMAT, floor, swept };
-            match self.calls.put(&self.keys.marker(), marker_bytes(&line), etag).await {
-                Put::Done(_) => return Ok(()),
-                Put::Refused => {}
-                Put::Unknown(error) => last = Some(error),
-                Put::Failed(error) if passes(&error) => last = Some(error),
-                Put::Failed(error) => {
-                    return Err(self.failure("raising its trim marker", error).maybe());
-                }
+            let put = self.calls.put(&self.keys.marker(), envelope::wrap(&line, b""), etag).await;
+            if let Swap::Done(_) = attempts.swapped(put).map_err(raising)? {
+                return Ok(());
             }
         }
-        let busy = || StoreError::timed_out("others raise it all the time");
-        Err(self.failure("raising its trim marker", last.unwrap_or_else(busy)).maybe())
+        Err(raising(attempts.last_or("others raise it all the time")))
     }
 
     /// A number that must be there, and is not, or not as it was.
@@ -209,8 +181,4 @@ impl FencedLog {
         let why = format!("{key} is missing or not what it was, and was not trimmed");
         self.calls.error(ErrorKind::CorruptRecord, &why)
     }
-}
-
-fn marker_bytes(line: &TrimLine) -> Bytes {
-    envelope::wrap(line, b"")
 }

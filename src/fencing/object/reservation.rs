@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{FencedObject, FencingError, Stale};
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::fencing::calls::{ATTEMPTS, Put};
+use crate::fencing::calls::{Attempts, Put};
 use crate::fencing::envelope::{self, Line};
 use crate::protocol::message::Nonce;
 use crate::store::{ETag, GetOutcome, Happened};
@@ -70,10 +70,8 @@ impl FencedObject {
         let nonce = self.calls.nonce();
         let line = ReservationLine { tenure_reservation: envelope::FORMAT, epoch: token, nonce };
         let key = self.reservation_key();
-        for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                self.calls.pause(attempt - 1).await;
-            }
+        let mut attempts = Attempts::default();
+        while attempts.another(&self.calls).await {
             let etag = match self.reservation().await {
                 Ok(Some((newest, _))) if newest > token => return Err(reserved(token, newest)),
                 Ok(Some((newest, _))) if newest == token => return Ok(()),

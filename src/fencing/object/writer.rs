@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{FencedObject, FencingError, Found, Stale, busy, line_and_body};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::fencing::calls::{ATTEMPTS, Put, passes};
+use crate::fencing::calls::{Attempts, Swap};
 use crate::protocol::message::Nonce;
 use crate::store::{ETag, Happened, StoreError};
 use crate::timer::require_timers;
@@ -75,43 +75,31 @@ impl ObjectWriter {
         let nonce = self.object.calls.nonce();
         let bytes = line_and_body(self.epoch, nonce, Some(&body));
         self.sent.push(nonce);
-        let mut unknown = false;
-        let mut last = None;
-        for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                self.object.calls.pause(attempt - 1).await;
-            }
+        let mut attempts = Attempts::default();
+        while attempts.another(&self.object.calls).await {
             let etag = Some(self.etag.clone());
-            match self.object.calls.put(&self.object.key, bytes.clone(), etag).await {
-                Put::Done(etag) => {
+            let put = self.object.calls.put(&self.object.key, bytes.clone(), etag).await;
+            match attempts.swapped(put) {
+                Ok(Swap::Done(etag)) => {
                     self.adopt(etag, Some(body));
                     return Ok(());
                 }
-                Put::Refused => {}
-                Put::Unknown(error) => {
-                    unknown = true;
-                    last = Some(error);
-                }
-                Put::Failed(error) if passes(&error) => {
-                    last = Some(error);
-                    continue;
-                }
-                Put::Failed(error) => return Err(self.give_up(nonce, error, unknown)),
+                Ok(Swap::Refused | Swap::Unknown) => {}
+                Ok(Swap::Failed) => continue,
+                Err(error) => return Err(self.give_up(nonce, error, attempts.unknown)),
             }
-            match self.object.find().await.map_err(Error::maybe)? {
-                Ok(found) => match self.read_back(found, nonce, unknown)? {
+            match attempts.read(self.object.find().await.map_err(Error::maybe)?) {
+                Ok(Some(found)) => match self.read_back(found, nonce, attempts.unknown)? {
                     ReadBack::Written => return Ok(()),
                     ReadBack::NotYet => {}
                 },
                 // A refusal that cannot be looked into leaves everything open.
-                Err(error) if passes(&error) => {
-                    unknown = true;
-                    last = Some(error);
-                }
+                Ok(None) => attempts.unknown = true,
                 Err(error) => return Err(self.give_up(nonce, error, true)),
             }
         }
-        Err(self.give_up(nonce, last.unwrap_or_else(busy), unknown))
+        let last = attempts.last.take().unwrap_or_else(busy);
+        Err(self.give_up(nonce, last, attempts.unknown))
     }
 
     /// Neither the object nor a reservation has shown a greater epoch.
