@@ -219,7 +219,7 @@ impl Operator {
                 }
                 Step::Failed(failure) => return Err(observer.explain(failure)),
                 Step::Wait(Wait::Retry) => {
-                    self.failures += 1;
+                    self.count(false);
                     if let Some(error) =
                         observer.requests.last_error.take().filter(|_| self.failures >= TRIES)
                     {
@@ -310,8 +310,12 @@ impl Operator {
     ) -> Result<T, StoreError> {
         let limit = self.cx.config.request_timeout;
         let outcome = answer_within(&self.cx.process, limit, call).await;
-        self.failures = if outcome.is_ok() { 0 } else { self.failures + 1 };
+        self.count(outcome.is_ok());
         outcome
+    }
+
+    fn count(&mut self, answered: bool) {
+        self.failures = if answered { 0 } else { self.failures + 1 };
     }
 
     fn failed(&self, doing: &str, error: StoreError) -> Error {
