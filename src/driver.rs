@@ -184,8 +184,8 @@ impl Driver {
         };
         Driver {
             machine: Machine::new(config.layout, rules, cx.greatest()),
-            requests: Requests::new(cx.process.now()),
-            followed: Followed::new(cx.refresh.count()),
+            requests: Requests::new(cx),
+            followed: Followed::new(cx),
             own: OwnEpoch::new(cx),
             cx: Arc::clone(cx),
         }

@@ -94,7 +94,7 @@ impl Driver {
                 Some((epoch, etag)) if epoch == sighting.epoch => {
                     if etag != sighting.etag {
                         let spread = self.poll_spread();
-                        self.followed.draw_lapse_jitter(&self.cx, spread);
+                        self.followed.draw_lapse_jitter(spread);
                     }
                 }
                 _ => self.started_following(),
@@ -124,17 +124,17 @@ impl Driver {
         if self.outdated() {
             return false;
         }
-        while self.own.remaining(&self.cx) < validity / 3 {
+        while self.own.remaining() < validity / 3 {
             match self.machine.step() {
                 Step::Request(request) => {
-                    let limit = timeout.min(self.own.remaining(&self.cx));
+                    let limit = timeout.min(self.own.remaining());
                     let answer = self.perform(&request, limit).await;
-                    if self.own.remaining(&self.cx).is_zero() {
+                    if self.own.remaining().is_zero() {
                         return false;
                     }
                     match self.machine.handle(Input::Answer(answer)) {
                         Some(Event::Extended { heartbeat }) => {
-                            self.own.renewed(&self.cx, heartbeat);
+                            self.own.renewed(heartbeat);
                         }
                         Some(Event::Lost(_)) => return false,
                         _ => {}
@@ -144,12 +144,12 @@ impl Driver {
                     self.machine.handle(Input::RenewDue);
                 }
                 _ => {
-                    let delay = self.requests.retry_delay(&self.cx, validity / 10);
+                    let delay = self.requests.retry_delay(validity / 10);
                     sleep(&self.cx.process, delay).await;
                     self.machine.handle(Input::Resume);
                 }
             }
-            if self.own.remaining(&self.cx).is_zero() {
+            if self.own.remaining().is_zero() {
                 return false;
             }
         }
@@ -184,7 +184,7 @@ impl Driver {
             "somebody else leads"
         );
         self.cx.tell(CampaignEvent::Following(leader));
-        self.followed.started(&self.cx);
+        self.followed.started();
         // Those that begin to follow together, such as the losers of one race, do not poll together.
         let early = self.cx.process.jitter(self.poll_spread());
         self.requests.polled = self.requests.polled.saturating_sub(early);
@@ -200,9 +200,9 @@ impl Driver {
     fn would_wait(&self, wait: &Wait) -> Result<Option<Reached>, Error> {
         let held = || self.followed.leader().map(Reached::Held);
         Ok(match wait {
-            Wait::Follow if self.followed.could_seal_in(&self.cx) != Some(Duration::ZERO) => held(),
-            Wait::Deposed if self.followed.lapses_in(&self.cx) != Some(Duration::ZERO) => held(),
-            Wait::Takeover if !self.followed.takeover_in(&self.cx).is_zero() => held(),
+            Wait::Follow if self.followed.could_seal_in() != Some(Duration::ZERO) => held(),
+            Wait::Deposed if self.followed.lapses_in() != Some(Duration::ZERO) => held(),
+            Wait::Takeover if !self.followed.takeover_in().is_zero() => held(),
             Wait::Retry if self.requests.have_failed(FAILURES_BEFORE_GIVING_UP) => {
                 let error = self.requests.last_error.clone();
                 return Err(error.expect("a failure was counted, so it was remembered"));
@@ -217,7 +217,7 @@ impl Driver {
         let since_poll = self.now().boot.saturating_sub(self.requests.polled);
         let poll_in = poll.saturating_sub(since_poll);
         let (delay, input) = match wait {
-            Wait::Follow => match self.followed.seals_in(&self.cx) {
+            Wait::Follow => match self.followed.seals_in() {
                 Some(left) if self.cx.config.poll_at_lapse => match self.answered_since_lapse() {
                     true => (left, Input::Lapsed),
                     false => (left, Input::PollDue),
@@ -225,15 +225,15 @@ impl Driver {
                 Some(left) if left <= poll_in => (left, Input::Lapsed),
                 _ => (poll_in, Input::PollDue),
             },
-            Wait::Deposed => match self.followed.lapses_in(&self.cx) {
+            Wait::Deposed => match self.followed.lapses_in() {
                 Some(left) if left <= poll_in => (left, Input::Lapsed),
                 _ => (poll_in, Input::PollDue),
             },
-            Wait::Takeover => (self.followed.takeover_in(&self.cx), Input::TakeoverOver),
+            Wait::Takeover => (self.followed.takeover_in(), Input::TakeoverOver),
             Wait::Vacant => (poll_in, Input::PollDue),
             Wait::Retry => {
                 let longest = self.cx.config.poll_interval;
-                (self.requests.retry_delay(&self.cx, longest), Input::Resume)
+                (self.requests.retry_delay(longest), Input::Resume)
             }
             // Neither can be reached while campaigning; looking again does no harm.
             Wait::Lead | Wait::Over => (poll, Input::Resume),
@@ -250,7 +250,7 @@ impl Driver {
         match input {
             // It has waited by one clock; the end is only due once the others agree.
             Input::Lapsed if !self.lapse_is_due(&wait) => return,
-            Input::TakeoverOver if !self.followed.takeover_in(&self.cx).is_zero() => return,
+            Input::TakeoverOver if !self.followed.takeover_in().is_zero() => return,
             Input::Lapsed => self.lapsed(),
             Input::PollDue => {
                 self.followed.polls = self.followed.polls.saturating_add(1);
@@ -270,8 +270,8 @@ impl Driver {
 
     fn lapse_is_due(&self, wait: &Wait) -> bool {
         let left = match wait {
-            Wait::Follow => self.followed.seals_in(&self.cx),
-            _ => self.followed.lapses_in(&self.cx),
+            Wait::Follow => self.followed.seals_in(),
+            _ => self.followed.lapses_in(),
         };
         left == Some(Duration::ZERO)
     }
@@ -279,7 +279,7 @@ impl Driver {
     /// Whether the store has answered after the lease had lapsed: only then does a follower that polls
     /// at the lapse alone know that there was no sign of life.
     pub(super) fn answered_since_lapse(&self) -> bool {
-        let lapsed = |at| self.followed.lapses_after(&self.cx, Duration::ZERO, at);
+        let lapsed = |at| self.followed.lapses_after(Duration::ZERO, at);
         self.requests.answered.is_some_and(|at| lapsed(at) == Some(Duration::ZERO))
     }
 
@@ -295,7 +295,7 @@ impl Driver {
 
     /// Whether another is to be elected before this candidate tries.
     fn defers(&self) -> bool {
-        self.followed.defers_for(&self.cx).is_some_and(|(_, left)| !left.is_zero())
+        self.followed.defers_for().is_some_and(|(_, left)| !left.is_zero())
     }
 
     /// Leaves a sealed epoch to a named successor, or to candidates of a higher priority, for a
@@ -304,7 +304,7 @@ impl Driver {
     /// It only delays a candidate that is about to create, so nothing that an election promises
     /// rests on it.
     async fn defer(&mut self) {
-        let Some((epoch, left)) = self.followed.defers_for(&self.cx) else { return };
+        let Some((epoch, left)) = self.followed.defers_for() else { return };
         if !self.sleep_unless_refreshed(left).await {
             self.followed.deferred = Some(epoch);
         }
@@ -319,7 +319,7 @@ impl Driver {
             outcome = "lapsed",
             "the leader showed no sign of life for its whole validity"
         );
-        let pause = self.requests.retry_delay(&self.cx, self.cx.config.poll_interval);
-        self.followed.lapsed(&self.cx, pause);
+        let pause = self.requests.retry_delay(self.cx.config.poll_interval);
+        self.followed.lapsed(pause);
     }
 }

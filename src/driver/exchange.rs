@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tracing::Instrument as _;
 
 use super::own_epoch::OwnEpoch;
-use super::{Context, Driver, spans};
+use super::{Driver, spans};
 use crate::epoch::Epoch;
 use crate::layout::Layout;
 use crate::listing::{EpochsOfPage, key_of};
@@ -27,7 +27,7 @@ impl Driver {
         let span = spans::request(&self.cx, request);
         let answer = self.exchange(request, limit).instrument(span.clone()).await;
         span.record("outcome", spans::outcome(&answer));
-        self.requests.count(&self.cx, &answer);
+        self.requests.count(&answer);
         answer
     }
 
@@ -43,18 +43,18 @@ impl Driver {
                 let key = self.key(*epoch);
                 let store = self.cx.store.clone();
                 let call = &mut store.create(&key, body);
-                let outcome = self.requests.send(&self.cx, limit, call).await;
-                self.requests.written(&self.cx, "creating", *epoch, outcome)
+                let outcome = self.requests.send(limit, call).await;
+                self.requests.written("creating", *epoch, outcome)
             }
             Request::Take { epoch, etag, write } => {
                 let body = self.own_body(*epoch, write, OwnEpoch::first_record);
                 let outcome = self.replace(*epoch, etag.clone(), body, limit).await;
-                self.requests.written(&self.cx, "taking over with", *epoch, outcome)
+                self.requests.written("taking over with", *epoch, outcome)
             }
             Request::Renew { epoch, etag, write } => {
                 let body = self.own_body(*epoch, write, OwnEpoch::renewed_record);
                 let outcome = self.replace(*epoch, etag.clone(), body, limit).await;
-                let answer = self.requests.written(&self.cx, "renewing", *epoch, outcome);
+                let answer = self.requests.written("renewing", *epoch, outcome);
                 self.cx.meter.renewal(&answer);
                 answer
             }
@@ -64,9 +64,9 @@ impl Driver {
                 };
                 let outcome = self.replace(*epoch, etag.clone(), body, limit).await;
                 if let Ok(PutOutcome::Done { .. }) = outcome {
-                    self.followed.sealed_here(&self.cx, *epoch);
+                    self.followed.sealed_here(*epoch);
                 }
-                self.requests.written(&self.cx, "sealing", *epoch, outcome)
+                self.requests.written("sealing", *epoch, outcome)
             }
         }
     }
@@ -89,10 +89,10 @@ impl Driver {
             let page = store.list(keys.lock_prefix(), &start, PAGE).await?;
             EpochsOfPage::of(&keys, after, &page)
         });
-        let page = self.requests.send(&self.cx, limit, &mut call).await;
+        let page = self.requests.send(limit, &mut call).await;
         match page.map_err(StoreError::of_a_read) {
             Ok(page) => Answer::Listed(page.listing()),
-            Err(error) => self.requests.failed(&self.cx, "listing the epochs", error),
+            Err(error) => self.requests.failed("listing the epochs", error),
         }
     }
 
@@ -130,13 +130,13 @@ impl Driver {
     ) -> Result<Object, Answer> {
         let store = self.cx.store.clone();
         let call = &mut store.get(&key, unless, MAX_READ_BYTES);
-        let read = self.requests.send(&self.cx, limit, call).await;
+        let read = self.requests.send(limit, call).await;
         match read.map_err(StoreError::of_a_read) {
             Ok(GetOutcome::Found(object)) => Ok(object),
             Ok(GetOutcome::NotModified) => Err(Answer::NotModified),
             Ok(GetOutcome::Missing) => Err(Answer::Missing),
             Ok(GetOutcome::TooLarge { len, .. }) => Err(self.cannot_read(BadRecord::TooLarge(len))),
-            Err(error) => Err(self.requests.failed(&self.cx, &format!("reading {key}"), error)),
+            Err(error) => Err(self.requests.failed(&format!("reading {key}"), error)),
         }
     }
 
@@ -146,16 +146,16 @@ impl Driver {
     }
 
     fn read(&mut self, read: (Epoch, Record), object: &Object) -> (Sighting, bool) {
-        self.followed.read(&self.cx, read, object, self.own.leading)
+        self.followed.read(read, object, self.own.leading)
     }
 
     fn own_body(
         &mut self,
         epoch: Epoch,
         write: &Write,
-        record: fn(&mut OwnEpoch, &Context, &Write) -> Record,
+        record: fn(&mut OwnEpoch, &Write) -> Record,
     ) -> Bytes {
-        let record = record(&mut self.own, &self.cx, write);
+        let record = record(&mut self.own, write);
         self.encode(epoch, &record)
     }
 
@@ -171,7 +171,7 @@ impl Driver {
         let own = nonce.filter(|nonce| self.cx.process.has_sent(*nonce));
         let record = match (&self.followed.record, own) {
             (Some((read, record)), _) if *read == epoch && record.nonce == nonce => record.clone(),
-            (_, Some(nonce)) => self.own.record(&self.cx, &Write { nonce, heartbeat }),
+            (_, Some(nonce)) => self.own.record(&Write { nonce, heartbeat }),
             _ => return None,
         };
         let mut record = record.sealed(ended, heartbeat, &self.cx.config.name, now);
@@ -203,7 +203,7 @@ impl Driver {
         let key = self.key(epoch);
         let store = self.cx.store.clone();
         let call = &mut store.replace(&key, body, etag);
-        self.requests.send(&self.cx, limit, call).await
+        self.requests.send(limit, call).await
     }
 
     fn key(&self, epoch: Epoch) -> String {

@@ -17,6 +17,7 @@ use crate::store::Object;
 /// What is known of the newest epoch, and when this candidate acts on it.
 #[derive(Debug)]
 pub(super) struct Followed {
+    cx: Arc<Context>,
     /// The last record read, and what cannot be read of it.
     pub(super) record: Option<(Epoch, Record)>,
     pub(super) unreadable: Option<BadRecord>,
@@ -39,8 +40,9 @@ pub(super) struct Followed {
 }
 
 impl Followed {
-    pub(super) fn new(notified: u64) -> Followed {
+    pub(super) fn new(cx: &Arc<Context>) -> Followed {
         Followed {
+            cx: Arc::clone(cx),
             record: None,
             unreadable: None,
             age: None,
@@ -50,7 +52,7 @@ impl Followed {
             seal_again: Duration::ZERO,
             reclaim: false,
             deferred: None,
-            notified,
+            notified: cx.refresh.count(),
         }
     }
 
@@ -63,7 +65,6 @@ impl Followed {
     /// life. Somebody else's lease is observed unless this driver leads.
     pub(super) fn read(
         &mut self,
-        cx: &Context,
         (epoch, record): (Epoch, Record),
         object: &Object,
         leading: bool,
@@ -72,22 +73,16 @@ impl Followed {
         // A negative age is the rounding of dates to whole seconds.
         self.age = age.map(|age| age.to_std().unwrap_or_default());
         let mut seen = record.seen();
-        seen.reclaimable = self.reclaimable(cx, &record, &seen);
+        seen.reclaimable = self.reclaimable(&record, &seen);
         let sighting = Sighting { epoch, etag: object.etag.clone(), seen };
-        let touched = !leading && self.observe(cx, &sighting, &record, object);
+        let touched = !leading && self.observe(&sighting, &record, object);
         self.record = Some((epoch, record));
         (sighting, touched)
     }
 
-    fn observe(
-        &mut self,
-        cx: &Context,
-        sighting: &Sighting,
-        record: &Record,
-        object: &Object,
-    ) -> bool {
-        let config = &cx.config;
-        let received = cx.process.now();
+    fn observe(&mut self, sighting: &Sighting, record: &Record, object: &Object) -> bool {
+        let config = &self.cx.config;
+        let received = self.cx.process.now();
         let dates = config.store_clock_margin.zip(self.age);
         let (validity, store_age) = match record.expires_at {
             // What is left of such a lease says nothing of how old its record may be.
@@ -98,63 +93,58 @@ impl Followed {
         };
         let last_modified = object.last_modified;
         let reading = Reading { sighting, validity, last_modified, store_age, received };
-        let mut knowledge = cx.knowledge();
-        knowledge.learn(Some(sighting.epoch), &cx.meter);
+        let mut knowledge = self.cx.knowledge();
+        knowledge.learn(Some(sighting.epoch), &self.cx.meter);
         let known = knowledge.timer.as_ref();
         let sign_of_life = LapseTimer::observe(&mut self.timer, known, &reading, config.drift);
         knowledge.keep(self.timer.as_ref());
         sign_of_life
     }
 
-    fn reclaimable(&self, cx: &Context, record: &Record, seen: &Seen) -> bool {
+    fn reclaimable(&self, record: &Record, seen: &Seen) -> bool {
         self.reclaim
-            && record.candidate.as_deref() == Some(&cx.config.name)
-            && seen.nonce.is_some_and(|nonce| !cx.process.has_sent(nonce))
+            && record.candidate.as_deref() == Some(&self.cx.config.name)
+            && seen.nonce.is_some_and(|nonce| !self.cx.process.has_sent(nonce))
     }
 
     /// This driver has sealed the epoch.
-    pub(super) fn sealed_here(&mut self, cx: &Context, epoch: Epoch) {
+    pub(super) fn sealed_here(&mut self, epoch: Epoch) {
         if let Some(timer) = &mut self.timer {
-            Arc::make_mut(timer).sealed_here(epoch, cx.process.now());
-            cx.knowledge().keep(Some(timer));
+            Arc::make_mut(timer).sealed_here(epoch, self.cx.process.now());
+            self.cx.knowledge().keep(Some(timer));
         }
     }
 
     /// A leader is followed for the first time. All others may have seen it at the same moment.
-    pub(super) fn started(&mut self, cx: &Context) {
+    pub(super) fn started(&mut self) {
         self.polls = 0;
-        self.draw_lapse_jitter(cx, Duration::ZERO);
+        self.draw_lapse_jitter(Duration::ZERO);
     }
 
     /// Up to a tenth of the leader's validity, less what candidates are spread over already, so that
     /// they do not all seal at once.
-    pub(super) fn draw_lapse_jitter(&mut self, cx: &Context, spread: Duration) {
+    pub(super) fn draw_lapse_jitter(&mut self, spread: Duration) {
         let validity = self.timer.as_ref().and_then(|timer| timer.validity());
         let most = (validity.unwrap_or_default() / 10).saturating_sub(spread);
-        self.lapse_jitter = cx.process.jitter(most);
+        self.lapse_jitter = self.cx.process.jitter(most);
     }
 
     /// The next seal of the same epoch waits for `pause` at least, so that a store that refuses it
     /// for no reason does not make the candidate spin.
-    pub(super) fn lapsed(&mut self, cx: &Context, pause: Duration) {
-        self.draw_lapse_jitter(cx, Duration::ZERO);
-        self.seal_again = cx.process.now().boot.saturating_add(pause.max(self.lapse_jitter));
+    pub(super) fn lapsed(&mut self, pause: Duration) {
+        self.draw_lapse_jitter(Duration::ZERO);
+        self.seal_again = self.cx.process.now().boot.saturating_add(pause.max(self.lapse_jitter));
     }
 
     /// How long until the lease lapses by this process's clocks; `None` if it never does.
-    pub(super) fn lapses_in(&self, cx: &Context) -> Option<Duration> {
-        self.lapses_after(cx, Duration::ZERO, cx.process.now())
+    pub(super) fn lapses_in(&self) -> Option<Duration> {
+        self.lapses_after(Duration::ZERO, self.cx.process.now())
     }
 
     /// How long from `now` until `delay` after the lapse.
-    pub(super) fn lapses_after(
-        &self,
-        cx: &Context,
-        delay: Duration,
-        now: Moment,
-    ) -> Option<Duration> {
+    pub(super) fn lapses_after(&self, delay: Duration, now: Moment) -> Option<Duration> {
         let (epoch, _) = self.record.as_ref()?;
-        self.timer_of(*epoch)?.lapses_in(delay, cx.config.drift, now)
+        self.timer_of(*epoch)?.lapses_in(delay, self.cx.config.drift, now)
     }
 
     /// An own epoch that was read has no timer.
@@ -162,39 +152,47 @@ impl Followed {
         self.timer.as_deref().filter(|timer| timer.epoch() == epoch)
     }
 
+    /// The takeover delay, where there is no seal from which it would count.
+    fn delay_after_lapse(&self) -> Duration {
+        match self.cx.config.layout {
+            Layout::EpochFiles => Duration::ZERO,
+            Layout::SingleObject => self.cx.config.takeover_delay,
+        }
+    }
+
     /// How long until this candidate seals the epoch: its jitter after the lapse.
-    pub(super) fn seals_in(&self, cx: &Context) -> Option<Duration> {
-        let delay = delay_after_lapse(cx).saturating_add(cx.config.priority_delay);
-        let now = cx.process.now();
-        let left = self.lapses_after(cx, delay.saturating_add(self.lapse_jitter), now)?;
+    pub(super) fn seals_in(&self) -> Option<Duration> {
+        let delay = self.delay_after_lapse().saturating_add(self.cx.config.priority_delay);
+        let now = self.cx.process.now();
+        let left = self.lapses_after(delay.saturating_add(self.lapse_jitter), now)?;
         Some(left.max(self.seal_again.saturating_sub(now.boot)))
     }
 
     /// How long until nothing but the jitter keeps this candidate from sealing.
-    pub(super) fn could_seal_in(&self, cx: &Context) -> Option<Duration> {
-        self.lapses_after(cx, delay_after_lapse(cx), cx.process.now())
+    pub(super) fn could_seal_in(&self) -> Option<Duration> {
+        self.lapses_after(self.delay_after_lapse(), self.cx.process.now())
     }
 
     /// The takeover delay counts from the first sight of the seal; after a deposition from the lapse,
     /// if that is later, as until then its holder may believe that it leads.
-    pub(super) fn takeover_in(&self, cx: &Context) -> Duration {
-        let (delay, now) = (cx.config.takeover_delay, cx.process.now());
+    pub(super) fn takeover_in(&self) -> Duration {
+        let (delay, now) = (self.cx.config.takeover_delay, self.cx.process.now());
         let after_seal = self.timer.as_ref().map_or(delay, |timer| timer.takeover_in(delay, now));
         let waited_for =
             self.record.as_ref().is_some_and(|(_, record)| record.seen().is_waited_for());
-        let after_lapse = if waited_for { self.lapses_after(cx, delay, now) } else { None };
+        let after_lapse = if waited_for { self.lapses_after(delay, now) } else { None };
         after_seal.max(after_lapse.unwrap_or_default())
     }
 
     /// The sealed epoch that waits for a successor, and how much longer this candidate leaves it to
     /// others. Counts from when the seal was first seen.
-    pub(super) fn defers_for(&self, cx: &Context) -> Option<(Epoch, Duration)> {
+    pub(super) fn defers_for(&self) -> Option<(Epoch, Duration)> {
         let (epoch, record) = self.record.as_ref()?;
         // Its own seal it has waited for already.
         if !record.expired || self.deferred >= Some(*epoch) {
             return None;
         }
-        let config = &cx.config;
+        let config = &self.cx.config;
         let head_start = match record.successor.as_deref() {
             Some(name) if name == config.name => return None,
             Some(_) => {
@@ -204,14 +202,6 @@ impl Followed {
             None => config.priority_delay,
         };
         let timer = self.timer_of(*epoch)?;
-        Some((*epoch, timer.takeover_in(head_start, cx.process.now())))
-    }
-}
-
-/// The takeover delay, where there is no seal from which it would count.
-fn delay_after_lapse(cx: &Context) -> Duration {
-    match cx.config.layout {
-        Layout::EpochFiles => Duration::ZERO,
-        Layout::SingleObject => cx.config.takeover_delay,
+        Some((*epoch, timer.takeover_in(head_start, self.cx.process.now())))
     }
 }

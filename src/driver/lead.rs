@@ -71,8 +71,8 @@ impl Driver {
             }
             let event = match self.machine.step() {
                 Step::Request(request) => {
-                    let left = self.own.remaining(&self.cx);
-                    let limit = self.own.patience(&self.cx, &request, left);
+                    let left = self.own.remaining();
+                    let limit = self.own.patience(&request, left);
                     let sent = self.now().boot;
                     let within = pending.span_of(&request, || spans::renewal(&self.cx, lead.epoch));
                     // A request that hangs must not keep the news of a risk back.
@@ -153,7 +153,7 @@ impl Driver {
 
     fn next_retry(&self) -> Duration {
         let longest = self.cx.config.request_timeout / 2;
-        let delay = self.requests.retry_delay(&self.cx, longest);
+        let delay = self.requests.retry_delay(longest);
         self.now().boot.saturating_add(delay)
     }
 
@@ -193,7 +193,7 @@ impl Driver {
     }
 
     fn extended(&mut self, heartbeat: u64, lead: &Lead, pending: &mut Pending) {
-        self.own.renewed(&self.cx, heartbeat);
+        self.own.renewed(heartbeat);
         self.requests.last_error = None;
         if let Some(end) = self.own.lease.end() {
             lead.extended(end);

@@ -97,7 +97,7 @@ impl Observer {
         let at_lapse = driver.cx.config.poll_at_lapse;
         let since_poll = driver.now().boot.saturating_sub(driver.requests.polled);
         let poll_in = poll.saturating_sub(since_poll);
-        let lapses_in = driver.followed.lapses_in(&driver.cx);
+        let lapses_in = driver.followed.lapses_in();
         let lapsed = lapses_in.is_some_and(|left| left.is_zero());
         let asked_since = driver.answered_since_lapse();
         let (delay, input) = match wait {
@@ -132,7 +132,7 @@ impl Observer {
                 if self.silent_too_long(lapses_in) {
                     self.tell(Observation::Unknown);
                 }
-                (self.driver.requests.retry_delay(&self.driver.cx, poll), Input::Resume)
+                (self.driver.requests.retry_delay(poll), Input::Resume)
             }
         };
         // Told first, waited afterwards: `next` comes back here for the wait.
@@ -211,7 +211,7 @@ impl Driver {
                 Step::Wait(Wait::Retry) => match self.requests.last_error.take() {
                     Some(error) => return Err(error),
                     None => {
-                        let delay = self.requests.retry_delay(&self.cx, LOOK_AGAIN);
+                        let delay = self.requests.retry_delay(LOOK_AGAIN);
                         sleep(&self.cx.process, delay).await;
                         self.machine.handle(Input::Resume);
                     }

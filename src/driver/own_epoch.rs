@@ -1,5 +1,6 @@
 //! The epoch that a driver creates and leads in: its lease, and the bodies of its writes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -14,6 +15,7 @@ use crate::record::Record;
 /// What is known of the epoch that is being created or led.
 #[derive(Debug)]
 pub(super) struct OwnEpoch {
+    cx: Arc<Context>,
     pub(super) lease: Lease,
     pub(super) data: Value,
     elected_at: Option<DateTime<Utc>>,
@@ -30,9 +32,10 @@ pub(super) struct OwnEpoch {
 }
 
 impl OwnEpoch {
-    pub(super) fn new(cx: &Context) -> OwnEpoch {
+    pub(super) fn new(cx: &Arc<Context>) -> OwnEpoch {
         let lease = Lease::new(cx.config.validity);
         OwnEpoch {
+            cx: Arc::clone(cx),
             lease: if cx.config.never_paused { lease.without_wall_clock() } else { lease },
             data: cx.config.data.clone(),
             elected_at: None,
@@ -45,8 +48,8 @@ impl OwnEpoch {
     }
 
     /// What is left of the lease.
-    pub(super) fn remaining(&self, cx: &Context) -> Duration {
-        self.lease.remaining(cx.process.now())
+    pub(super) fn remaining(&self) -> Duration {
+        self.lease.remaining(self.cx.process.now())
     }
 
     /// Forgets an attempt to be elected that came to nothing.
@@ -57,42 +60,42 @@ impl OwnEpoch {
     }
 
     /// The record of an attempt to be elected. The first of an epoch forgets those of others.
-    pub(super) fn first_record(&mut self, cx: &Context, write: &Write) -> Record {
+    pub(super) fn first_record(&mut self, write: &Write) -> Record {
         if write.heartbeat == 1 {
             self.lease.reset();
             self.elected_at = None;
         }
-        self.sending(cx, write.heartbeat);
-        self.record(cx, write)
+        self.sending(write.heartbeat);
+        self.record(write)
     }
 
     /// The record of a renewal.
-    pub(super) fn renewed_record(&mut self, cx: &Context, write: &Write) -> Record {
-        self.sending(cx, write.heartbeat);
-        self.renewing_since.get_or_insert(cx.process.now().boot);
-        self.record(cx, write)
+    pub(super) fn renewed_record(&mut self, write: &Write) -> Record {
+        self.sending(write.heartbeat);
+        self.renewing_since.get_or_insert(self.cx.process.now().boot);
+        self.record(write)
     }
 
-    pub(super) fn record(&mut self, cx: &Context, write: &Write) -> Record {
-        let now = cx.process.now().time_of_day();
-        let mut record = cx.config.record(write.nonce, write.heartbeat, self.data.clone());
+    pub(super) fn record(&mut self, write: &Write) -> Record {
+        let now = self.cx.process.now().time_of_day();
+        let mut record = self.cx.config.record(write.nonce, write.heartbeat, self.data.clone());
         record.elected_at = Some(*self.elected_at.get_or_insert(now));
         record.renewed_at = Some(now);
         record
     }
 
     /// The lease counts from before the write is sent.
-    fn sending(&mut self, cx: &Context, heartbeat: u64) {
+    fn sending(&mut self, heartbeat: u64) {
         self.heartbeat = heartbeat;
-        self.lease.sending(heartbeat, cx.process.now());
+        self.lease.sending(heartbeat, self.cx.process.now());
     }
 
     /// A renewal has succeeded.
-    pub(super) fn renewed(&mut self, cx: &Context, heartbeat: u64) {
-        let now = cx.process.now();
+    pub(super) fn renewed(&mut self, heartbeat: u64) {
+        let now = self.cx.process.now();
         let since = self.renewing_since.take().unwrap_or(now.boot);
         let (took, left) = (now.boot.saturating_sub(since), self.lease.remaining(now));
-        cx.meter.renewed(took, left, cx.config.validity);
+        self.cx.meter.renewed(took, left, self.cx.config.validity);
         self.recent.extended();
         self.lease.extended(heartbeat);
     }
@@ -103,8 +106,8 @@ impl OwnEpoch {
     /// given up for another renewal, with a heartbeat of its own, while enough is left afterwards for
     /// a renewal, its read-back and a page of the listing of `verify_renewals` that take the whole
     /// timeout each. So the lease is kept if all that is sent from then on is answered in time.
-    pub(super) fn patience(&mut self, cx: &Context, request: &Request, left: Duration) -> Duration {
-        let config = &cx.config;
+    pub(super) fn patience(&mut self, request: &Request, left: Duration) -> Duration {
+        let config = &self.cx.config;
         let most = config.request_timeout.min(left);
         if !config.hedged_renewals || left >= config.validity / 2 {
             return most;

@@ -1,5 +1,6 @@
 //! How the store answers the requests of one driver.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Context, spans};
@@ -17,6 +18,7 @@ const WRITES_WITHOUT_ETAG: u32 = 5;
 /// What is known of the requests so far.
 #[derive(Debug)]
 pub(super) struct Requests {
+    cx: Arc<Context>,
     pub(super) last_error: Option<Error>,
     /// Requests that failed in a row.
     failures: u32,
@@ -29,32 +31,31 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    pub(super) fn new(now: Moment) -> Requests {
-        let (last_error, answered) = (None, None);
-        Requests { last_error, failures: 0, without_etag: 0, polled: now.boot, answered }
+    pub(super) fn new(cx: &Arc<Context>) -> Requests {
+        let (cx, polled) = (Arc::clone(cx), cx.process.now().boot);
+        Requests { cx, last_error: None, failures: 0, without_etag: 0, polled, answered: None }
     }
 
     pub(super) async fn send<T>(
         &mut self,
-        cx: &Context,
         limit: Duration,
         call: &mut (impl Future<Output = Result<T, StoreError>> + Unpin),
     ) -> Result<T, StoreError> {
-        let outcome = answer_within(&cx.process, limit, call).await;
-        self.polled = cx.process.now().boot;
+        let outcome = answer_within(&self.cx.process, limit, call).await;
+        self.polled = self.cx.process.now().boot;
         outcome
     }
 
     /// Counts what a request came to.
-    pub(super) fn count(&mut self, cx: &Context, answer: &Answer) {
+    pub(super) fn count(&mut self, answer: &Answer) {
         self.failures = match answer {
             Answer::Unknown | Answer::Denied | Answer::Unsafe => self.failures + 1,
             _ => 0,
         };
         if !matches!(answer, Answer::Unknown) {
-            let now = cx.process.now();
+            let now = self.cx.process.now();
             self.answered = Some(now);
-            cx.answered(now.boot);
+            self.cx.answered(now.boot);
         }
     }
 
@@ -63,14 +64,13 @@ impl Requests {
     }
 
     /// A pause before the next attempt, of at most `cap`.
-    pub(super) fn retry_delay(&self, cx: &Context, cap: Duration) -> Duration {
-        cx.retry_delay(self.failures, cap)
+    pub(super) fn retry_delay(&self, cap: Duration) -> Duration {
+        self.cx.retry_delay(self.failures, cap)
     }
 
     /// What a write came to.
     pub(super) fn written(
         &mut self,
-        cx: &Context,
         doing: &str,
         epoch: Epoch,
         outcome: Result<PutOutcome, StoreError>,
@@ -90,25 +90,25 @@ impl Requests {
                 let why = "it answered with success and without an ETag; is it the store, or a \
                            proxy in between?";
                 let error = StoreError::new(kind, Happened::Maybe, why);
-                self.failed(cx, &format!("{doing} epoch {epoch}"), error)
+                self.failed(&format!("{doing} epoch {epoch}"), error)
             }
             Ok(PutOutcome::Refused) => Answer::Refused,
             Ok(PutOutcome::Missing) => Answer::Missing,
-            Err(error) => self.failed(cx, &format!("{doing} epoch {epoch}"), error),
+            Err(error) => self.failed(&format!("{doing} epoch {epoch}"), error),
         }
     }
 
     /// A request failed: remembers why. Returns what the machine may know of it.
-    pub(super) fn failed(&mut self, cx: &Context, doing: &str, error: StoreError) -> Answer {
+    pub(super) fn failed(&mut self, doing: &str, error: StoreError) -> Answer {
         let answer = match (error.kind(), error.happened()) {
             (StoreErrorKind::Unsupported, _) => Answer::Unsafe,
             (StoreErrorKind::Transient, _) | (_, Happened::Maybe) => Answer::Unknown,
             _ => Answer::Denied,
         };
-        let error = Error::from_store(doing, &cx.store.describe(), error);
+        let error = Error::from_store(doing, &self.cx.store.describe(), error);
         tracing::warn!(
-            election = cx.keys.prefix(),
-            candidate = cx.config.name,
+            election = self.cx.keys.prefix(),
+            candidate = self.cx.config.name,
             outcome = spans::outcome(&answer),
             %error,
             "a request failed"
