@@ -11,7 +11,7 @@ use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::leadership::{Command, Lead, Leadership, Loss};
 use crate::protocol::candidate::{Event, Input};
-use crate::protocol::message::{Answer, Lost, Request, Step, Wait};
+use crate::protocol::message::{Lost, Request, Step, Wait};
 use crate::timer::sleep;
 
 /// Requests of the application that wait for a write.
@@ -81,18 +81,10 @@ impl Driver {
                         answer = self.perform(&request, limit).instrument(within) => answer,
                         () = lead.watch() => continue,
                     };
-                    let now = self.now().boot;
-                    let took = now.saturating_sub(sent);
-                    let given_up = limit < self.cx.config.request_timeout && took >= limit;
-                    if given_up {
-                        self.own.recent.gave_up();
-                    } else if !matches!(answer, Answer::Unknown) {
-                        self.own.recent.took(&request, took);
-                    }
                     // What was given up for another attempt has had its pause.
-                    retry_at = given_up.then_some(now);
-                    let had_its_time = took < limit || limit >= self.cx.config.request_timeout;
-                    lead.failed(self.requests.last_error.as_ref(), had_its_time.then_some(sent));
+                    retry_at = self.own.given_up(&request, &answer, limit, sent);
+                    let had_its_time = retry_at.is_none().then_some(sent);
+                    lead.failed(self.requests.last_error.as_ref(), had_its_time);
                     if lead.has_ended() {
                         continue;
                     }

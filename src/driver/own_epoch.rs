@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Context;
 use super::recent::Recent;
 use crate::protocol::lease::Lease;
-use crate::protocol::message::{Request, Write};
+use crate::protocol::message::{Answer, Request, Write};
 use crate::record::Record;
 
 /// What is known of the epoch that is being created or led.
@@ -117,5 +117,26 @@ impl OwnEpoch {
             Some(patience) if left.saturating_sub(patience) >= needed => patience.min(most),
             _ => most,
         }
+    }
+
+    /// Takes note of how long a request took that was sent at this moment on the boot clock. Returns
+    /// the moment at which it was given up for another attempt, if it was.
+    pub(super) fn given_up(
+        &mut self,
+        request: &Request,
+        answer: &Answer,
+        limit: Duration,
+        sent: Duration,
+    ) -> Option<Duration> {
+        let now = self.cx.process.now().boot;
+        let took = now.saturating_sub(sent);
+        if limit < self.cx.config.request_timeout && took >= limit {
+            self.recent.gave_up();
+            return Some(now);
+        }
+        if !matches!(answer, Answer::Unknown) {
+            self.recent.took(request, took);
+        }
+        None
     }
 }
