@@ -6,7 +6,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use tenure::Epoch;
 use tenure::protocol::candidate::{Candidate, Event, Input, Rules};
 use tenure::protocol::find::{After, Listing, Progress, Search};
-use tenure::protocol::message::{Answer, Nonce, Seen, Step, Wait};
+use tenure::protocol::message::{Answer, Nonce, Seen, Sighting, Step, Wait};
 use tenure::store::ETag;
 
 fn steps(c: &mut Criterion) {
@@ -36,7 +36,8 @@ impl Machine {
         machine.answer(Answer::Listed(Listing { epochs, rest: None }));
         let nonce = Some(Nonce::from_bits(1));
         let seen = Seen { nonce, heartbeat: 1, ended: None, reclaimable: false };
-        machine.answer(Answer::Found { etag: etag(), seen, touched: false });
+        let sighting = Sighting { epoch: Epoch::FIRST, etag: etag(), seen };
+        machine.answer(Answer::Found { sighting, touched: false });
         assert_eq!(machine.0.step(), Step::Wait(Wait::Follow));
         machine
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::Epoch;
 use crate::protocol::candidate::{Candidate, Input, Rules};
 use crate::protocol::find::Listing;
-use crate::protocol::message::{Answer, Ended, Request, Step};
+use crate::protocol::message::{Answer, Ended, Request, Sighting, Step};
 use crate::record::{BadRecord, MAX_READ_BYTES, MAX_WRITTEN_BYTES, Record};
 use crate::store::content_etag;
 
@@ -82,7 +82,9 @@ fn seal_of(record: &Record) -> Option<(Ended, u64)> {
     let rules = Rules { observer: false, verify_renewals: false, takeover_delay: false };
     let mut candidate = Candidate::new(rules, None);
     let newest = Listing { epochs: Some((Epoch::FIRST, Epoch::FIRST)), rest: None };
-    let found = Answer::Found { etag: content_etag(b"any"), seen: record.seen(), touched: false };
+    let etag = content_etag(b"any");
+    let sighting = Sighting { epoch: Epoch::FIRST, etag, seen: record.seen() };
+    let found = Answer::Found { sighting, touched: false };
     candidate.handle(Input::Answer(Answer::Listed(newest)));
     candidate.handle(Input::Answer(found.clone()));
     candidate.handle(Input::Lapsed);

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 pub(crate) use lock::Lock;
 
+use crate::epoch::Epoch;
 use crate::protocol::message::{Ended, Nonce, Seen};
 
 /// Bodies longer than this are corrupt.
@@ -97,6 +98,15 @@ impl Record {
     pub(crate) fn parse(body: &[u8]) -> Result<Record, BadRecord> {
         let text = checked_text(body)?;
         serde_json::from_str(text).map_err(|error| BadRecord::Malformed(where_not_what(&error)))
+    }
+
+    /// Reads the body of this epoch's object, or of the single object (`None`), which says itself
+    /// which epoch it holds.
+    pub(crate) fn decode(epoch: Option<Epoch>, body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
+        match epoch {
+            Some(epoch) => Record::parse(body).map(|record| (epoch, record)),
+            None => Lock::parse(body).map(|Lock { token, record }| (token, record)),
+        }
     }
 
     /// The body to write. Records are small: the configuration has checked the length of `data`.

@@ -37,7 +37,6 @@ impl Driver {
         match request {
             Request::List(after) => self.list(after, limit).await,
             Request::Get { epoch, unless } => self.get(*epoch, unless.clone(), limit).await,
-            Request::Look { unless } => self.look(unless.clone(), limit).await,
             Request::Create { epoch, write } => {
                 let body = self.own_body(*epoch, write, OwnEpoch::first_record);
                 let key = self.key(*epoch);
@@ -96,47 +95,26 @@ impl Driver {
         }
     }
 
-    async fn get(&mut self, epoch: Epoch, unless: Option<ETag>, limit: Duration) -> Answer {
-        let object = match self.fetch(self.cx.keys.epoch(epoch), unless, limit).await {
-            Ok(object) => object,
-            Err(answer) => return answer,
+    async fn get(&mut self, epoch: Option<Epoch>, unless: Option<ETag>, limit: Duration) -> Answer {
+        let keys = &self.cx.keys;
+        let key = epoch.map_or_else(|| keys.lock(), |epoch| keys.epoch(epoch));
+        let store = self.cx.store.clone();
+        let read = self.requests.send(limit, &mut store.get(&key, unless, MAX_READ_BYTES)).await;
+        let object = match read.map_err(StoreError::of_a_read) {
+            Ok(GetOutcome::Found(object)) => object,
+            Ok(GetOutcome::NotModified) => return Answer::NotModified,
+            Ok(GetOutcome::Missing) => return Answer::Missing,
+            Ok(GetOutcome::TooLarge { len, .. }) => {
+                return self.cannot_read(BadRecord::TooLarge(len));
+            }
+            Err(error) => return self.requests.failed(&format!("reading {key}"), error),
         };
-        match Record::parse(&object.body) {
-            Ok(record) => {
-                let (Sighting { etag, seen, .. }, touched) = self.read((epoch, record), &object);
-                Answer::Found { etag, seen, touched }
+        match Record::decode(epoch, &object.body) {
+            Ok((epoch, record)) => {
+                let (sighting, touched) = self.read((epoch, record), &object);
+                Answer::Found { sighting, touched }
             }
             Err(why) => self.cannot_read(why),
-        }
-    }
-
-    /// Reads the single object, which says itself which epoch it holds.
-    async fn look(&mut self, unless: Option<ETag>, limit: Duration) -> Answer {
-        let object = match self.fetch(self.cx.keys.lock(), unless, limit).await {
-            Ok(object) => object,
-            Err(answer) => return answer,
-        };
-        match Lock::parse(&object.body) {
-            Ok(Lock { token, record }) => Answer::Lock(self.read((token, record), &object).0),
-            Err(why) => self.cannot_read(why),
-        }
-    }
-
-    async fn fetch(
-        &mut self,
-        key: String,
-        unless: Option<ETag>,
-        limit: Duration,
-    ) -> Result<Object, Answer> {
-        let store = self.cx.store.clone();
-        let call = &mut store.get(&key, unless, MAX_READ_BYTES);
-        let read = self.requests.send(limit, call).await;
-        match read.map_err(StoreError::of_a_read) {
-            Ok(GetOutcome::Found(object)) => Ok(object),
-            Ok(GetOutcome::NotModified) => Err(Answer::NotModified),
-            Ok(GetOutcome::Missing) => Err(Answer::Missing),
-            Ok(GetOutcome::TooLarge { len, .. }) => Err(self.cannot_read(BadRecord::TooLarge(len))),
-            Err(error) => Err(self.requests.failed(&format!("reading {key}"), error)),
         }
     }
 

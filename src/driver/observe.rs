@@ -201,7 +201,7 @@ impl Driver {
     async fn look_once(&mut self, only_list: bool) -> Result<(), Error> {
         loop {
             match self.machine.step() {
-                Step::Request(Request::Get { .. }) if only_list => return Ok(()),
+                Step::Request(Request::Get { epoch: Some(_), .. }) if only_list => return Ok(()),
                 Step::Request(request) => {
                     let answer = self.perform(&request, self.cx.config.request_timeout).await;
                     self.machine.handle(Input::Answer(answer));

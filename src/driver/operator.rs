@@ -211,7 +211,7 @@ impl Operator {
         let mut observer = Driver::without_memory(&self.cx);
         loop {
             match observer.machine.step() {
-                Step::Request(Request::Get { epoch, .. }) => return Ok(Some(epoch)),
+                Step::Request(Request::Get { epoch, .. }) => return Ok(epoch),
                 Step::Request(request) => {
                     let limit = self.cx.config.request_timeout;
                     let answer = observer.perform(&request, limit).await;
@@ -345,11 +345,7 @@ impl Standing {
         let unknown = epoch.unwrap_or(Epoch::FIRST);
         Some(match outcome {
             GetOutcome::Found(Object { etag, body, .. }) => {
-                let read = match epoch {
-                    Some(epoch) => Record::parse(&body).map(|record| (epoch, record)),
-                    None => Lock::parse(&body).map(|Lock { token, record }| (token, record)),
-                };
-                let (epoch, record) = match read {
+                let (epoch, record) = match Record::decode(epoch, &body) {
                     Ok((epoch, record)) => (epoch, Ok(record)),
                     Err(why) => (unknown, Err(why)),
                 };

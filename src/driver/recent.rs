@@ -89,7 +89,7 @@ impl Recent {
     fn times(&mut self, request: &Request) -> Option<&mut Times> {
         match request {
             Request::Renew { .. } => Some(&mut self.renewals),
-            Request::Get { .. } | Request::Look { .. } => Some(&mut self.reads),
+            Request::Get { .. } => Some(&mut self.reads),
             _ => None,
         }
     }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn patience_doubles_with_each_request_given_up_until_the_lease_is_extended() {
-        let read = Request::Look { unless: None };
+        let read = Request::Get { epoch: None, unless: None };
         let mut recent = Recent::default();
         assert_eq!(recent.patience(&read), None);
         for _ in 0..ENOUGH {

@@ -50,8 +50,7 @@ pub(super) fn renewal(cx: &Context, epoch: Epoch) -> Span {
 pub(super) fn request(cx: &Context, request: &Request) -> Span {
     let (op, epoch) = match request {
         Request::List(_) => ("list", None),
-        Request::Get { epoch, .. } => ("get", Some(epoch)),
-        Request::Look { .. } => ("get", None),
+        Request::Get { epoch, .. } => ("get", epoch.as_ref()),
         Request::Create { epoch, .. } => ("create", Some(epoch)),
         Request::Take { epoch, .. } => ("take", Some(epoch)),
         Request::Renew { epoch, .. } => ("renew", Some(epoch)),
@@ -72,7 +71,7 @@ pub(super) fn outcome(answer: &Answer) -> &'static str {
     match answer {
         Answer::Done { .. } => "done",
         Answer::Listed(_) => "listed",
-        Answer::Found { .. } | Answer::Lock(_) => "found",
+        Answer::Found { .. } => "found",
         Answer::NotModified => "not_modified",
         Answer::Missing => "missing",
         Answer::Refused => "refused",

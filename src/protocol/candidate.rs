@@ -61,13 +61,13 @@ impl Candidate {
         Step::Request(match &self.state {
             State::Find { search, .. } => Request::List(search.next_page().clone()),
             State::Read { epoch } | State::ReadOwn { epoch, .. } => {
-                Request::Get { epoch: *epoch, unless: None }
+                Request::Get { epoch: Some(*epoch), unless: None }
             }
             State::Poll { sighting } if !sighting.is_foreign() => {
-                Request::Get { epoch: sighting.epoch, unless: Some(sighting.etag.clone()) }
+                Request::Get { epoch: Some(sighting.epoch), unless: Some(sighting.etag.clone()) }
             }
             State::Poll { sighting } | State::LookAgain { sighting } => {
-                Request::Get { epoch: sighting.epoch, unless: None }
+                Request::Get { epoch: Some(sighting.epoch), unless: None }
             }
             State::Seal { sighting } => Request::Seal {
                 epoch: sighting.epoch,
@@ -149,16 +149,12 @@ impl Candidate {
             }
             // Deciding nothing, so its answer does not matter.
             (State::SealOwn { .. }, _) => self.find(),
-            (State::Read { epoch }, Answer::Found { etag, seen, .. }) => {
-                self.enter(Sighting { epoch, etag, seen })
-            }
-            (State::Poll { sighting }, Answer::Found { etag, seen, .. }) => {
-                let now = Sighting { epoch: sighting.epoch, etag, seen };
+            (State::Read { .. }, Answer::Found { sighting, .. }) => self.enter(sighting),
+            (State::Poll { sighting }, Answer::Found { sighting: now, .. }) => {
                 self.polled(&sighting, now)
             }
             (State::Poll { sighting }, Answer::NotModified) => State::Follow { sighting },
-            (State::LookAgain { sighting }, Answer::Found { etag, seen, touched }) => {
-                let now = Sighting { epoch: sighting.epoch, etag, seen };
+            (State::LookAgain { sighting }, Answer::Found { sighting: now, touched }) => {
                 if touched || now != sighting {
                     self.polled(&sighting, now)
                 } else {
@@ -175,8 +171,8 @@ impl Candidate {
                 State::Read { epoch: sighting.epoch }.paused()
             }
             (State::Create { epoch, tried }, answer) => self.created(epoch, tried, answer),
-            (State::ReadOwn { epoch, tried }, Answer::Found { etag, seen, .. }) => {
-                self.read_own(epoch, tried, Sighting { epoch, etag, seen })
+            (State::ReadOwn { tried, .. }, Answer::Found { sighting, .. }) => {
+                self.read_own(tried, sighting)
             }
             (
                 State::Read { epoch }
@@ -289,7 +285,8 @@ impl Candidate {
         }
     }
 
-    fn read_own(&mut self, epoch: Epoch, tried: Vec<Nonce>, now: Sighting) -> State {
+    fn read_own(&mut self, tried: Vec<Nonce>, now: Sighting) -> State {
+        let epoch = now.epoch;
         self.saw(epoch);
         let mine = tried.iter().position(|nonce| Some(*nonce) == now.seen.nonce);
         match mine {

@@ -2,7 +2,7 @@
 
 use super::candidate::{Candidate, Event, Input, State};
 use super::find::{After, Beyond, Told};
-use super::message::{Answer, Ended, Lost, Nonce, Request, Seen, Step, Wait, Write};
+use super::message::{Answer, Ended, Lost, Nonce, Request, Seen, Sighting, Step, Wait, Write};
 use crate::epoch::Epoch;
 use crate::etag::ETag;
 
@@ -105,10 +105,10 @@ impl Doing {
             Doing::Retry => return Step::Wait(Wait::Retry),
             Doing::Renew => held.renew(),
             Doing::Resign => held.resign(),
-            Doing::ReadBack => Request::Get { epoch, unless: None },
+            Doing::ReadBack => Request::Get { epoch: Some(epoch), unless: None },
             Doing::Verify { beyond } => Request::List(beyond.next_page().clone()),
             Doing::Look => match epoch.next() {
-                Some(next) => Request::Get { epoch: next, unless: None },
+                Some(next) => Request::Get { epoch: Some(next), unless: None },
                 // Nothing can supersede the last epoch; `LookDue` never gets here.
                 None => Request::List(After::Number(epoch.get())),
             },
@@ -166,8 +166,8 @@ impl Candidate {
     }
 
     fn read_back(&mut self, mut held: Held, resigning: bool, answer: Answer) -> Next {
-        let (etag, seen) = match answer {
-            Answer::Found { etag, seen, .. } => (etag, seen),
+        let Sighting { etag, seen, .. } = match answer {
+            Answer::Found { sighting, .. } => sighting,
             Answer::Missing => return self.lose(Lost::Vanished),
             Answer::Unreadable => return self.lose(Lost::Tampered),
             _ => return (State::Lead { held, doing: Doing::Retry, resigning }, None),

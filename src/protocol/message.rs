@@ -64,7 +64,7 @@ impl Seen {
     }
 }
 
-/// An epoch object as it was read.
+/// An epoch object, or the single object, as it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Sighting {
     pub epoch: Epoch,
@@ -97,16 +97,14 @@ pub enum Step {
 pub enum Request {
     /// LIST the epoch objects after a place.
     List(super::find::After),
-    /// GET an epoch object, unless it still has this ETag.
-    Get { epoch: Epoch, unless: Option<ETag> },
+    /// GET an epoch object, or the single object (`None`), unless it still has this ETag.
+    Get { epoch: Option<Epoch>, unless: Option<ETag> },
     /// PUT a new epoch object, or the single object, `If-None-Match: *`.
     Create { epoch: Epoch, write: Write },
     /// Overwrite an epoch object of this campaign, `If-Match`.
     Renew { epoch: Epoch, etag: ETag, write: Write },
     /// Overwrite an epoch object with its sealed record, `If-Match`.
     Seal { epoch: Epoch, etag: ETag, nonce: Option<Nonce>, heartbeat: u64, ended: Ended },
-    /// GET the single object, unless it still has this ETag.
-    Look { unless: Option<ETag> },
     /// Overwrite the single object with the next epoch, `If-Match`.
     Take { epoch: Epoch, etag: ETag, write: Write },
 }
@@ -146,12 +144,9 @@ pub enum Answer {
     Unsafe,
     /// To a GET. `touched`: a foreign record that was written again with the same body.
     Found {
-        etag: ETag,
-        seen: Seen,
+        sighting: Sighting,
         touched: bool,
     },
-    /// To a look at the single object.
-    Lock(Sighting),
     /// The object is there but cannot be read as a record; the driver keeps the details.
     Unreadable,
     NotModified,

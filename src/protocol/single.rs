@@ -111,8 +111,10 @@ impl Candidate {
     /// What to do next.
     pub fn step(&self) -> Step {
         Step::Request(match &self.state {
-            State::Read { .. } => Request::Look { unless: None },
-            State::Poll { sighting } => Request::Look { unless: Some(sighting.etag.clone()) },
+            State::Read { .. } => Request::Get { epoch: None, unless: None },
+            State::Poll { sighting } => {
+                Request::Get { epoch: None, unless: Some(sighting.etag.clone()) }
+            }
             State::Take { attempts } => attempts.request(),
             State::GiveUp { held } => held.seal(Ended::Lapsed),
             State::Lead { held, doing, .. } => return doing.step(held),
@@ -171,10 +173,12 @@ impl Candidate {
 
     fn answered(&mut self, state: State, answer: Answer) -> Next {
         let state = match (state, answer) {
-            (State::Read { attempts, gone }, Answer::Lock(now)) => {
-                return self.read(attempts, gone, now);
+            (State::Read { attempts, gone }, Answer::Found { sighting, .. }) => {
+                return self.read(attempts, gone, sighting);
             }
-            (State::Poll { .. }, Answer::Lock(now)) => return self.read(None, false, now),
+            (State::Poll { .. }, Answer::Found { sighting, .. }) => {
+                return self.read(None, false, sighting);
+            }
             (State::Poll { sighting }, Answer::NotModified) => State::Follow { sighting },
             (State::Read { attempts, gone }, Answer::Missing) => self.missing(attempts, gone),
             (State::Poll { .. }, Answer::Missing) => self.gone(false),

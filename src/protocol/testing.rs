@@ -2,7 +2,7 @@
 
 use super::candidate::{Candidate, Event, Input, Rules};
 use super::find::{After, Listing};
-use super::message::{Answer, Ended, Nonce, Request, Seen, Step, Wait, Write};
+use super::message::{Answer, Ended, Nonce, Request, Seen, Sighting, Step, Wait, Write};
 use crate::epoch::Epoch;
 use crate::etag::ETag;
 
@@ -28,22 +28,28 @@ pub(super) fn listed(epochs: &[u64]) -> Answer {
     Answer::Listed(Listing { epochs, rest: None })
 }
 
+/// A record of the epoch that is asked for: see [`Play::gets`].
+pub(super) fn found(etag: &str, seen: Seen, touched: bool) -> Answer {
+    let sighting = Sighting { epoch: Epoch::FIRST, etag: tag(etag), seen };
+    Answer::Found { sighting, touched }
+}
+
 /// An unsealed record of a peer.
 pub(super) fn held(nonce: u128, heartbeat: u64, etag: &str) -> Answer {
     let seen = Seen { nonce: Some(n(nonce)), heartbeat, ended: None, reclaimable: false };
-    Answer::Found { etag: tag(etag), seen, touched: false }
+    found(etag, seen, false)
 }
 
 pub(super) fn sealed(nonce: u128, ended: Ended) -> Answer {
     let seen = Seen { nonce: Some(n(nonce)), heartbeat: 9, ended: Some(ended), reclaimable: false };
-    Answer::Found { etag: tag("sealed"), seen, touched: false }
+    found("sealed", seen, false)
 }
 
 /// Morling's two fields.
 pub(super) fn foreign(etag: &str, expired: bool, touched: bool) -> Answer {
     let ended = expired.then_some(Ended::Unknown);
     let seen = Seen { nonce: None, heartbeat: 0, ended, reclaimable: false };
-    Answer::Found { etag: tag(etag), seen, touched }
+    found(etag, seen, touched)
 }
 
 pub(super) fn done(etag: &str) -> Answer {
@@ -108,13 +114,21 @@ impl Play {
 
     #[track_caller]
     pub(super) fn gets(&mut self, epoch: u64, answer: Answer) {
-        self.asks(Request::Get { epoch: e(epoch), unless: None }, answer);
+        self.asks_for(epoch, None, answer);
     }
 
     #[track_caller]
     pub(super) fn polls(&mut self, epoch: u64, unless: &str, answer: Answer) {
         self.input(Input::PollDue);
-        self.asks(Request::Get { epoch: e(epoch), unless: Some(tag(unless)) }, answer);
+        self.asks_for(epoch, Some(tag(unless)), answer);
+    }
+
+    #[track_caller]
+    fn asks_for(&mut self, epoch: u64, unless: Option<ETag>, mut answer: Answer) {
+        if let Answer::Found { sighting, .. } = &mut answer {
+            sighting.epoch = e(epoch);
+        }
+        self.asks(Request::Get { epoch: Some(e(epoch)), unless }, answer);
     }
 
     #[track_caller]

@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tenure::protocol::candidate::{Candidate, Event, Input, Rules};
 use tenure::protocol::find::Listing;
-use tenure::protocol::message::{Answer, Nonce, Seen, Step, Wait};
+use tenure::protocol::message::{Answer, Nonce, Seen, Sighting, Step, Wait};
 use tenure::store::{ETag, Store as _};
 use tenure::{Election, Epoch};
 use tokio::time::Instant;
@@ -43,7 +43,8 @@ impl Machine {
             ended: None,
             reclaimable: false,
         };
-        machine.answer(Answer::Found { etag: etag.clone(), seen, touched: false });
+        let sighting = Sighting { epoch: Epoch::FIRST, etag: etag.clone(), seen };
+        machine.answer(Answer::Found { sighting, touched: false });
         assert_eq!(machine.0.step(), Step::Wait(Wait::Follow));
         machine
     }

@@ -296,7 +296,7 @@ fn a_predecessor_of_a_unique_name_is_sealed_at_once() {
     let mut play = Play::new(CANDIDATE, None);
     play.lists(0, listed(&[3]));
     let seen = Seen { nonce: Some(n(7)), heartbeat: 4, ended: None, reclaimable: true };
-    play.gets(3, Answer::Found { etag: tag("p"), seen, touched: false });
+    play.gets(3, found("p", seen, false));
     play.seals(3, "p", Ended::Lapsed, done("s"));
     // Always a new epoch, never the old one again.
     play.nonce(1);
@@ -311,7 +311,7 @@ fn an_observer_follows_and_never_writes() {
     play.input(Input::PollDue);
     play.lists(0, listed(&[1]));
     let seen = Seen { nonce: Some(n(7)), heartbeat: 4, ended: None, reclaimable: true };
-    play.gets(1, Answer::Found { etag: tag("a"), seen, touched: false });
+    play.gets(1, found("a", seen, false));
     play.waits(Wait::Follow);
     // A successor that did not seal shows in a listing only.
     play.input(Input::Lapsed);

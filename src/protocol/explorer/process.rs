@@ -9,7 +9,7 @@ use crate::epoch::Epoch;
 use crate::etag::ETag;
 use crate::protocol::candidate::{Candidate, Event, Input, Rules, State};
 use crate::protocol::find::Listing;
-use crate::protocol::message::{Answer, Ended, Nonce, Request, Write};
+use crate::protocol::message::{Answer, Ended, Nonce, Request, Sighting, Write};
 
 #[derive(Debug, Clone)]
 pub(super) struct Process {
@@ -88,8 +88,8 @@ impl Process {
     /// What the driver makes of a reply.
     pub(super) fn incoming(&mut self, reply: Reply, broken: Broken) -> Answer {
         let Reply { mut answer, name, touches } = reply;
-        let Some((_, Request::Get { epoch, .. })) = &self.asked else { return answer };
-        if let Answer::Found { etag, seen, touched } = &mut answer {
+        let Some((_, Request::Get { epoch: Some(epoch), .. })) = &self.asked else { return answer };
+        if let Answer::Found { sighting: Sighting { etag, seen, .. }, touched } = &mut answer {
             let looked = Some((*epoch, etag.clone(), touches));
             let same_body = self
                 .looked

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::epoch::Epoch;
 use crate::etag::ETag;
 use crate::protocol::find::{After, Listing};
-use crate::protocol::message::{Answer, Ended, Nonce, Request, Seen};
+use crate::protocol::message::{Answer, Ended, Nonce, Request, Seen, Sighting};
 
 /// Who wrote something: the candidate's name, which two processes may share.
 pub(super) type Name = u8;
@@ -81,7 +81,9 @@ impl ModelStore {
     pub(super) fn apply(&mut self, from: Name, wire: &Wire) -> Reply {
         let answer = match wire {
             Wire::Protocol(Request::List(after)) => Answer::Listed(self.list(after)),
-            Wire::Protocol(Request::Get { epoch, unless }) => return self.get(*epoch, unless),
+            Wire::Protocol(Request::Get { epoch: Some(epoch), unless }) => {
+                return self.get(*epoch, unless);
+            }
             Wire::Protocol(Request::Create { epoch, write }) => {
                 let (nonce, heartbeat) = (Some(write.nonce), write.heartbeat);
                 self.create(*epoch, Body { name: from, nonce, heartbeat, sealed: None })
@@ -94,7 +96,7 @@ impl ModelStore {
                 let (nonce, heartbeat, sealed) = (*nonce, *heartbeat, Some((*ended, from)));
                 self.replace(*epoch, etag, |old| Body { name: old.name, nonce, heartbeat, sealed })
             }
-            Wire::Protocol(Request::Look { .. } | Request::Take { .. }) => {
+            Wire::Protocol(Request::Get { epoch: None, .. } | Request::Take { .. }) => {
                 unreachable!("of the other layout")
             }
             Wire::Delete(epoch) => {
@@ -144,7 +146,8 @@ impl ModelStore {
         let answer = if *unless == Some(etag.clone()) {
             Answer::NotModified
         } else {
-            Answer::Found { etag, seen: object.body.seen(), touched: false }
+            let sighting = Sighting { epoch, etag, seen: object.body.seen() };
+            Answer::Found { sighting, touched: false }
         };
         Reply { answer, name: Some(object.body.name), touches: object.touches }
     }

@@ -27,7 +27,7 @@ impl Doing {
             Doing::Retry => return Step::Wait(Wait::Retry),
             Doing::Renew => held.renew(),
             Doing::Resign => held.resign(),
-            Doing::ReadBack => Request::Look { unless: None },
+            Doing::ReadBack => Request::Get { epoch: None, unless: None },
         })
     }
 }
@@ -52,7 +52,7 @@ impl Candidate {
 
     fn read_back(&mut self, mut held: Held, resigning: bool, answer: Answer) -> Next {
         let Sighting { epoch, etag, seen } = match answer {
-            Answer::Lock(now) => now,
+            Answer::Found { sighting, .. } => sighting,
             Answer::Missing => return lose(Lost::Vanished),
             Answer::Unreadable => return lose(Lost::Tampered),
             _ => return (State::Lead { held, doing: Doing::Retry, resigning }, None),

@@ -18,7 +18,8 @@ fn n(bits: u128) -> Nonce {
 fn lock(epoch: u64, nonce: u128, heartbeat: u64, etag: &str, ended: Option<Ended>) -> Answer {
     let nonce = (nonce != 0).then(|| n(nonce));
     let seen = Seen { nonce, heartbeat, ended, reclaimable: false };
-    Answer::Lock(Sighting { epoch: e(epoch), etag: ETag::new(etag), seen })
+    let sighting = Sighting { epoch: e(epoch), etag: ETag::new(etag), seen };
+    Answer::Found { sighting, touched: false }
 }
 
 fn held(epoch: u64, nonce: u128, heartbeat: u64, etag: &str) -> Answer {
@@ -74,13 +75,13 @@ impl Play {
 
     #[track_caller]
     fn looks(&mut self, answer: Answer) {
-        self.asks(Request::Look { unless: None }, answer);
+        self.asks(Request::Get { epoch: None, unless: None }, answer);
     }
 
     #[track_caller]
     fn polls(&mut self, unless: &str, answer: Answer) {
         self.input(Input::PollDue);
-        self.asks(Request::Look { unless: Some(ETag::new(unless)) }, answer);
+        self.asks(Request::Get { epoch: None, unless: Some(ETag::new(unless)) }, answer);
     }
 
     #[track_caller]
@@ -325,14 +326,15 @@ fn an_observer_never_writes() {
     play.looks(held(4, 9, 1, "a"));
     play.waits(Wait::Follow);
     play.input(Input::Lapsed);
-    play.asks(Request::Look { unless: Some(ETag::new("a")) }, Answer::NotModified);
+    play.asks(Request::Get { epoch: None, unless: Some(ETag::new("a")) }, Answer::NotModified);
     play.waits(Wait::Follow);
     play.polls("a", released(4, "r"));
     play.waits(Wait::Vacant);
     // Not even over an epoch of its own name.
     let seen = Seen { nonce: Some(n(9)), heartbeat: 1, ended: None, reclaimable: true };
     play.input(Input::PollDue);
-    play.looks(Answer::Lock(Sighting { epoch: e(5), etag: ETag::new("b"), seen }));
+    let sighting = Sighting { epoch: e(5), etag: ETag::new("b"), seen };
+    play.looks(Answer::Found { sighting, touched: false });
     play.waits(Wait::Follow);
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure::protocol::find::{After, Listing};
-use tenure::protocol::message::{Answer, Nonce, Request, Seen};
+use tenure::protocol::message::{Answer, Nonce, Request, Seen, Sighting};
 use tenure::store::ETag;
 use tenure::{Ended, Epoch};
 
@@ -74,7 +74,7 @@ impl Store {
     pub fn carry_out(&mut self, name: &str, request: &Request) -> Reply {
         match request {
             Request::List(after) => Answer::Listed(self.list(after)).into(),
-            Request::Get { epoch, unless } => self.get(*epoch, unless.as_ref()),
+            Request::Get { epoch: Some(epoch), unless } => self.get(*epoch, unless.as_ref()),
             Request::Create { epoch, write } => {
                 self.create(*epoch, Body::new(name, Some(write.nonce), write.heartbeat)).into()
             }
@@ -86,7 +86,9 @@ impl Store {
                 let (heartbeat, ended) = (*heartbeat, Some(*ended));
                 self.replace(*epoch, etag, |old| Body { heartbeat, ended, ..old.clone() }).into()
             }
-            Request::Look { .. } | Request::Take { .. } => unreachable!("of the other layout"),
+            Request::Get { epoch: None, .. } | Request::Take { .. } => {
+                unreachable!("of the other layout")
+            }
         }
     }
 
@@ -119,7 +121,7 @@ impl Store {
             return Answer::Unreadable.into();
         }
         let seen = Seen { nonce, heartbeat, ended, reclaimable: false };
-        let answer = Answer::Found { etag, seen, touched: false };
+        let answer = Answer::Found { sighting: Sighting { epoch, etag, seen }, touched: false };
         Reply { answer, object: Some(object.clone()) }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tenure::protocol::find::{After, Listing};
-use tenure::protocol::message::{Answer, Lost, Nonce, Request, Wait};
+use tenure::protocol::message::{Answer, Lost, Nonce, Request, Sighting, Wait};
 
 /// What the nonces are called: `a2` is the second that `a` used.
 #[derive(Debug, Default)]
@@ -24,8 +24,10 @@ impl Names {
     pub fn request(&self, request: &Request) -> String {
         match request {
             Request::List(after) => format!("LIST after {}", place(after)),
-            Request::Get { epoch, unless: None } => format!("GET {epoch}"),
-            Request::Get { epoch, unless: Some(_) } => format!("GET {epoch} if changed"),
+            Request::Get { epoch: Some(epoch), unless: None } => format!("GET {epoch}"),
+            Request::Get { epoch: Some(epoch), unless: Some(_) } => {
+                format!("GET {epoch} if changed")
+            }
             Request::Create { epoch, write } => {
                 format!("CREATE {epoch} as {}", self.of(Some(write.nonce)))
             }
@@ -33,14 +35,16 @@ impl Names {
                 format!("RENEW {epoch}, heartbeat {}", write.heartbeat)
             }
             Request::Seal { epoch, ended, .. } => format!("SEAL {epoch} {ended}"),
-            Request::Look { .. } | Request::Take { .. } => unreachable!("of the other layout"),
+            Request::Get { epoch: None, .. } | Request::Take { .. } => {
+                unreachable!("of the other layout")
+            }
         }
     }
 
     pub fn answer(&self, answer: &Answer) -> String {
         match answer {
             Answer::Listed(listing) => listed(listing),
-            Answer::Found { seen, touched, .. } => {
+            Answer::Found { sighting: Sighting { seen, .. }, touched } => {
                 let mut words = self.of(seen.nonce).to_owned();
                 if seen.nonce.is_some() {
                     words += &format!(", heartbeat {}", seen.heartbeat);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tenure::protocol::candidate::{Candidate, Event, Input, Rules};
-use tenure::protocol::message::{Answer, Nonce, Request, Step};
+use tenure::protocol::message::{Answer, Nonce, Request, Sighting, Step};
 use tenure::{Ended, Epoch};
 
 use super::store::{Body, Reply, Store};
@@ -115,7 +115,7 @@ impl World {
             return self.answer(who, Answer::Unknown);
         }
         let mut reply = reply.ok_or("the request has not reached the store yet")?;
-        if let (Answer::Found { seen, touched, .. }, Some(object)) =
+        if let (Answer::Found { sighting: Sighting { seen, .. }, touched }, Some(object)) =
             (&mut reply.answer, &reply.object)
         {
             let own = seen.nonce.is_some_and(|nonce| participant.nonces.contains(&nonce));
@@ -351,7 +351,7 @@ impl World {
 
 fn epoch_of(request: &Request) -> Option<Epoch> {
     match request {
-        Request::Get { epoch, .. } => Some(*epoch),
+        Request::Get { epoch, .. } => *epoch,
         _ => None,
     }
 }

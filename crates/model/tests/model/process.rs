@@ -145,7 +145,7 @@ impl Process {
 
     /// Which of its own attempts an answer shows.
     pub fn own_nonce(&self, answer: &Answer) -> Option<u8> {
-        let Answer::Found { seen, .. } = answer else { return None };
-        self.creating.iter().copied().find(|nonce| Some(nonce_of(*nonce)) == seen.nonce)
+        let Answer::Found { sighting, .. } = answer else { return None };
+        self.creating.iter().copied().find(|nonce| Some(nonce_of(*nonce)) == sighting.seen.nonce)
     }
 }

@@ -6,7 +6,7 @@ use tenure::Epoch;
 use tenure::protocol::candidate::{Event, Input};
 use tenure::protocol::depose::{Order, Verdict};
 use tenure::protocol::find::{After, Listing};
-use tenure::protocol::message::{Answer, Ended, Request, Step};
+use tenure::protocol::message::{Answer, Ended, Request, Sighting, Step};
 
 use super::others::WHOLE;
 use super::process::{Phase, Process};
@@ -161,7 +161,9 @@ impl Game {
         serving: Serving,
     ) -> Option<Answer> {
         match request {
-            Request::Get { epoch, unless } => Some(world.store.read(*epoch, unless.as_ref())),
+            Request::Get { epoch: Some(epoch), unless } => {
+                Some(world.store.read(*epoch, unless.as_ref()))
+            }
             Request::List(after) => {
                 self.date(world, who, after);
                 let most = if serving == Serving::ShortPage { 1 } else { WHOLE };
@@ -207,7 +209,7 @@ impl Game {
     /// What a broken process makes of an answer.
     fn meddle(&self, world: &World, who: usize, mut answer: Answer) -> Answer {
         let Process { phase, creating, leads, .. } = &world.processes[who];
-        if let Answer::Found { seen, .. } = &mut answer {
+        if let Answer::Found { sighting: Sighting { seen, .. }, .. } = &mut answer {
             let own_read = *phase == Phase::Creating || leads.is_some();
             match self.setting.broken {
                 Broken::ForgetsItself if own_read => seen.nonce = None,
@@ -245,11 +247,15 @@ impl Game {
         let process = &mut processes[who];
         let (led, epoch, before) = (process.leads, process.greatest(), process.phase);
         let asked = match process.machine.step() {
-            Step::Request(Request::Get { epoch, .. }) => u8::try_from(epoch.get()).ok(),
+            Step::Request(Request::Get { epoch: Some(epoch), .. }) => {
+                u8::try_from(epoch.get()).ok()
+            }
             _ => None,
         };
         let own = match &input {
-            Input::Answer(answer @ Answer::Found { seen, .. }) if seen.ended.is_none() => {
+            Input::Answer(answer @ Answer::Found { sighting, .. })
+                if sighting.seen.ended.is_none() =>
+            {
                 process.own_nonce(answer)
             }
             _ => None,

@@ -4,7 +4,7 @@
 //! tags, as on S3.
 
 use tenure::protocol::find::{After, Listing};
-use tenure::protocol::message::{Answer, Nonce, Request, Seen};
+use tenure::protocol::message::{Answer, Nonce, Request, Seen, Sighting};
 use tenure::store::ETag;
 use tenure::{Ended, Epoch};
 
@@ -84,7 +84,7 @@ impl Wire {
     pub fn of(request: &Request) -> Option<Wire> {
         match request {
             Request::List(_) | Request::Get { .. } => None,
-            Request::Look { .. } | Request::Take { .. } => unreachable!("of the other layout"),
+            Request::Take { .. } => unreachable!("of the other layout"),
             Request::Create { epoch, write } => {
                 let body = Body::unsealed(nonce_number(write.nonce), write.heartbeat);
                 Some(Wire::Create { epoch: small(epoch.get()), body })
@@ -197,7 +197,8 @@ impl Store {
         if unless == Some(&etag) {
             return Answer::NotModified;
         }
-        Answer::Found { etag, seen: body.seen(), touched: false }
+        let sighting = Sighting { epoch, etag, seen: body.seen() };
+        Answer::Found { sighting, touched: false }
     }
 
     /// A page of a listing, of `most` keys; a foreign key sorts right after the epoch object of its

@@ -55,7 +55,7 @@ impl Game {
             Step::Request(Request::List(After::Key(_))) => {
                 "lists on after a foreign key".to_owned()
             }
-            Step::Request(Request::Get { epoch, .. }) => format!("reads {epoch}"),
+            Step::Request(Request::Get { epoch: Some(epoch), .. }) => format!("reads {epoch}"),
             Step::Request(request) => Wire::of(&request).map_or_else(String::new, tell),
             Step::Wait(Wait::Follow) => "follows".to_owned(),
             step => format!("{step:?}"),

@@ -65,7 +65,7 @@ fn regression_a_seal_refused_for_no_reason_does_not_spin() {
     let mut play = Play::new(CANDIDATE, None);
     play.lists(0, listed(&[3]));
     let seen = Seen { nonce: Some(n(7)), heartbeat: 4, ended: None, reclaimable: true };
-    let found = Answer::Found { etag: tag("p"), seen, touched: false };
+    let found = found("p", seen, false);
     play.gets(3, found.clone());
     play.seals(3, "p", Ended::Lapsed, Answer::Refused);
     play.pauses();

@@ -27,7 +27,8 @@ fn answer(request: &Request, rng: &mut fastrand::Rng) -> Answer {
         (Request::Get { unless: Some(_), .. }, 2..5) => Answer::NotModified,
         (Request::Get { .. }, 2) => Answer::Missing,
         (Request::Get { .. }, 3) if rng.bool() => Answer::Unreadable,
-        (Request::Get { .. }, _) => {
+        (Request::Get { epoch, .. }, _) => {
+            let epoch = epoch.expect("of this layout");
             let words = [Ended::Resigned, Ended::Lapsed, Ended::Deposed, Ended::Unknown];
             let seen = Seen {
                 nonce: Some(n(rng.u128(0..4))).filter(|_| rng.bool()),
@@ -36,7 +37,8 @@ fn answer(request: &Request, rng: &mut fastrand::Rng) -> Answer {
                 reclaimable: rng.u8(0..4) == 0,
             };
             let etag = tag(["a", "b", "c"][rng.usize(0..3)]);
-            Answer::Found { etag, seen, touched: rng.u8(0..4) == 0 }
+            let sighting = Sighting { epoch, etag, seen };
+            Answer::Found { sighting, touched: rng.u8(0..4) == 0 }
         }
         (_, 2 | 3) => Answer::Refused,
         (_, 4) => Answer::Missing,

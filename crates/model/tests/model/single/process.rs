@@ -55,7 +55,7 @@ impl Process {
     /// Hands an input to the machine, and lets go on what waits for nothing that matters here.
     pub fn handle(&mut self, input: Input, writes: u8) -> Option<Event> {
         match &input {
-            Input::Answer(Answer::Lock(sighting)) => self.sees(Body::of(sighting), writes),
+            Input::Answer(Answer::Found { sighting, .. }) => self.sees(Body::of(sighting), writes),
             Input::Answer(Answer::Done { etag }) => self.sees(Body::from_etag(etag), writes),
             _ => {}
         }

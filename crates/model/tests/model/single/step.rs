@@ -148,7 +148,7 @@ impl Game {
         let request = self.ask(world, who)?;
         let mut answer = match self.wire(world, who, &request) {
             None => match &request {
-                Request::Look { unless } => world.store.look(unless.as_ref()),
+                Request::Get { unless, .. } => world.store.look(unless.as_ref()),
                 _ => unreachable!("the rest are writes"),
             },
             Some(message) => {
@@ -167,7 +167,7 @@ impl Game {
             answer = Answer::Refused;
         }
         let process = &mut world.processes[who];
-        if let Answer::Lock(sighting) = &mut answer {
+        if let Answer::Found { sighting, .. } = &mut answer {
             let own_read = !process.sent.is_empty() || process.leads.is_some();
             match self.setting.broken {
                 Broken::ForgetsItself if own_read => sighting.seen.nonce = None,
@@ -212,7 +212,7 @@ impl Game {
         let process = &mut processes[who];
         let (led, greatest) = (process.leads, process.greatest());
         let shown = match &input {
-            Input::Answer(Answer::Lock(sighting)) => Some(Body::of(sighting)),
+            Input::Answer(Answer::Found { sighting, .. }) => Some(Body::of(sighting)),
             _ => None,
         };
         let own = shown.filter(|body| body.ended().is_none() && process.sent.contains(&body.nonce));

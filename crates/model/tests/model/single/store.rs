@@ -100,7 +100,7 @@ impl Wire {
             Body::held(small(epoch.get()), nonce_number(write.nonce), write.heartbeat)
         };
         Some(match request {
-            Request::Look { .. } => return None,
+            Request::Get { .. } => return None,
             Request::Create { epoch, write } => Wire::Create { body: held(epoch, write) },
             Request::Take { epoch, etag, write } | Request::Renew { epoch, etag, write } => {
                 Wire::Replace { tag: Body::from_etag(etag), body: held(epoch, write) }
@@ -109,7 +109,7 @@ impl Wire {
                 let tag = Body::from_etag(etag);
                 Wire::Replace { tag, body: tag.released(*heartbeat, *ended) }
             }
-            Request::List(_) | Request::Get { .. } => unreachable!("of the other layout"),
+            Request::List(_) => unreachable!("of the other layout"),
         })
     }
 
@@ -153,7 +153,7 @@ impl Store {
         match self.object {
             None => Answer::Missing,
             Some(body) if unless == Some(&body.etag()) => Answer::NotModified,
-            Some(body) => Answer::Lock(body.sighting()),
+            Some(body) => Answer::Found { sighting: body.sighting(), touched: false },
         }
     }
 }

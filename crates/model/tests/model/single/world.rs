@@ -102,7 +102,7 @@ impl Game {
             Step::Nonce if free => actions.extend(ask(None, true)),
             Step::Nonce | Step::Failed(_) => {}
             Step::Request(request) => {
-                actions.extend(ask(None, !matches!(request, Request::Look { .. })));
+                actions.extend(ask(None, !matches!(request, Request::Get { .. })));
             }
             Step::Wait(Wait::Follow | Wait::Deposed) => {
                 actions.extend(ask(Some(Input::PollDue), false));
