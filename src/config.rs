@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
 use crate::protocol::lease::Drift;
 use crate::protocol::message::Nonce;
-use crate::record::{FORMAT, Lock, MAX_WRITTEN_BYTES, Record, Validity};
+use crate::record::{FORMAT, MAX_WRITTEN_BYTES, Record, Validity};
 
 const MIN_VALIDITY: Duration = Duration::from_millis(100);
 const MAX_VALIDITY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -234,11 +234,7 @@ impl Config {
         let mut record = self.record(Nonce::from_bits(0), u64::MAX, data.clone());
         record.elected_at = Some(chrono::DateTime::<chrono::Utc>::MAX_UTC);
         record.renewed_at = record.elected_at;
-        let body = match self.layout {
-            Layout::EpochFiles => record.to_bytes(),
-            Layout::SingleObject => Lock::to_bytes(Epoch::MAX, &record, MAX_EXPIRY),
-        };
-        let length = body.len();
+        let length = record.encode(self.layout, Epoch::MAX, MAX_EXPIRY).len();
         if length > MAX_WRITTEN_BYTES {
             return refuse(format!(
                 "the data makes a record of {length} bytes; at most {MAX_WRITTEN_BYTES} are written"

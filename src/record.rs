@@ -9,9 +9,8 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-pub(crate) use lock::Lock;
-
 use crate::epoch::Epoch;
+use crate::layout::Layout;
 use crate::protocol::message::{Ended, Nonce, Seen};
 
 /// Bodies longer than this are corrupt.
@@ -26,9 +25,11 @@ const MAX_SEALED_NAME: usize = 1_024;
 /// A validity longer than this never lapses.
 pub(crate) const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
-/// The body of an epoch object, as read or to be written.
+/// The body of an object, as read or to be written. Its JSON begins with what its layout alone has:
+/// [`Head`], or that of the [single object](lock).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
+    #[serde(skip)]
     pub(crate) expired: bool,
     /// Only of the single object, which has it in place of `expired`.
     #[serde(skip)]
@@ -58,6 +59,12 @@ pub(crate) struct Record {
     pub(crate) successor: Option<String>,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(crate) data: Value,
+}
+
+/// What the body of an epoch object has in front.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    expired: bool,
 }
 
 /// Why a body is not a record. Such an epoch is never treated as free.
@@ -94,10 +101,11 @@ impl Record {
         }
     }
 
-    /// Reads a body. `Err` names what is wrong, without the body itself.
+    /// Reads the body of an epoch object. `Err` names what is wrong, without the body itself.
     pub(crate) fn parse(body: &[u8]) -> Result<Record, BadRecord> {
         let text = checked_text(body)?;
-        serde_json::from_str(text).map_err(|error| BadRecord::Malformed(where_not_what(&error)))
+        let Head { expired } = fields(text)?;
+        Ok(Record { expired, ..fields(text)? })
     }
 
     /// Reads the body of this epoch's object, or of the single object (`None`), which says itself
@@ -105,13 +113,34 @@ impl Record {
     pub(crate) fn decode(epoch: Option<Epoch>, body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
         match epoch {
             Some(epoch) => Record::parse(body).map(|record| (epoch, record)),
-            None => Lock::parse(body).map(|Lock { token, record }| (token, record)),
+            None => lock::parse(body),
         }
     }
 
-    /// The body to write. Records are small: the configuration has checked the length of `data`.
+    /// The body to write into an epoch object. Records are small: the configuration has checked the
+    /// length of `data`.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut body = serde_json::to_vec_pretty(self)
+        self.headed(Head { expired: self.expired })
+    }
+
+    /// The body to write into the object that holds this epoch. In the single object `expires_at`,
+    /// by the wall clock, is for peers of the post; what has ended is released, whatever it says.
+    pub(crate) fn encode(&self, layout: Layout, epoch: Epoch, expires_at: Duration) -> Vec<u8> {
+        match layout {
+            Layout::EpochFiles => self.to_bytes(),
+            Layout::SingleObject => self.headed(lock::Head::of(epoch, self, expires_at)),
+        }
+    }
+
+    fn headed(&self, head: impl Serialize) -> Vec<u8> {
+        #[derive(Serialize)]
+        struct Body<'a, H> {
+            #[serde(flatten)]
+            head: H,
+            #[serde(flatten)]
+            record: &'a Record,
+        }
+        let mut body = serde_json::to_vec_pretty(&Body { head, record: self })
             .expect("a record has string keys and finite numbers, which JSON can hold");
         body.push(b'\n');
         body
@@ -266,8 +295,7 @@ fn checked_text(body: &[u8]) -> Result<&str, BadRecord> {
         #[serde(default = "first_format")]
         format: u64,
     }
-    let malformed = |error: serde_json::Error| BadRecord::Malformed(where_not_what(&error));
-    let Format { format } = serde_json::from_str(text).map_err(malformed)?;
+    let Format { format } = fields(text)?;
     if format > FORMAT {
         return Err(BadRecord::TooNew(format));
     }
@@ -275,6 +303,11 @@ fn checked_text(body: &[u8]) -> Result<&str, BadRecord> {
         return Err(BadRecord::Malformed("format 0".to_owned()));
     }
     Ok(text)
+}
+
+/// Those fields of a body that `T` has; others are ignored.
+fn fields<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, BadRecord> {
+    serde_json::from_str(text).map_err(|error| BadRecord::Malformed(where_not_what(&error)))
 }
 
 fn first_format() -> u64 {

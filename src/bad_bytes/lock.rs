@@ -6,13 +6,14 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::{LONGEST_NAME, check_message};
+use crate::layout::Layout;
 use crate::protocol::message::Ended;
-use crate::record::{Lock, MAX_WRITTEN_BYTES};
+use crate::record::{MAX_WRITTEN_BYTES, Record};
 
 /// It is a lock with a token or a typed error; only an `expires_at` of zero frees it; whatever is
 /// read can be ended so that every peer can read it.
 pub fn lock(body: &[u8]) {
-    let Lock { token, record } = match Lock::parse(body) {
+    let (token, record) = match Record::decode(None, body) {
         Ok(lock) => lock,
         Err(why) => return check_message(&why),
     };
@@ -25,10 +26,10 @@ pub fn lock(body: &[u8]) {
     let heartbeat = record.heartbeat.saturating_add(1);
     let name = "n".repeat(LONGEST_NAME);
     let ended = record.sealed(Ended::Deposed, heartbeat, &name, DateTime::<Utc>::MAX_UTC);
-    let written = Lock::to_bytes(token, &ended, Duration::MAX);
+    let written = ended.encode(Layout::SingleObject, token, Duration::MAX);
     assert!(written.len() <= MAX_WRITTEN_BYTES, "{} bytes, which nobody reads", written.len());
-    let read = Lock::parse(&written).expect("what has ended is a lock");
-    assert_eq!(read.token, token, "a release keeps the token");
-    assert!(read.record.expired && read.record.data.is_null());
-    assert_eq!(read.record.nonce, record.nonce, "it says whose epoch it was");
+    let (read_token, read) = Record::decode(None, &written).expect("what has ended is a lock");
+    assert_eq!(read_token, token, "a release keeps the token");
+    assert!(read.expired && read.data.is_null());
+    assert_eq!(read.nonce, record.nonce, "it says whose epoch it was");
 }

@@ -149,10 +149,10 @@ proptest! {
         let expires_at = Duration::from_nanos(nanos);
         let token = Epoch::token(token).unwrap();
         let mut record = Record { nonce: Some(Nonce::from_bits(nonce)), ..record };
-        let body = Lock::to_bytes(token, &record, expires_at);
+        let body = record.encode(Layout::SingleObject, token, expires_at);
         prop_assume!(body.len() <= MAX_READ_BYTES);
         record.expires_at = Some(if record.expired { 0.0 } else { expires_at.as_secs_f64() });
-        prop_assert_eq!(Lock::parse(&body), Ok(Lock { token, record }));
+        prop_assert_eq!(Record::decode(None, &body), Ok((token, record)));
     }
 
     /// Only an `expires_at` of zero frees a lock, and only with a token to count on from.
@@ -165,7 +165,7 @@ proptest! {
         cut: bool,
     ) {
         let token = Epoch::token(token).unwrap();
-        let mut body = Lock::to_bytes(token, &record, Duration::from_secs(1_740_151_473));
+        let mut body = record.encode(Layout::SingleObject, token, Duration::from_secs(1_740_151_473));
         for (at, byte) in damage {
             let at = at.index(body.len());
             body[at] = byte;

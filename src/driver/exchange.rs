@@ -8,12 +8,11 @@ use tracing::Instrument as _;
 use super::own_epoch::OwnEpoch;
 use super::{Driver, spans};
 use crate::epoch::Epoch;
-use crate::layout::Layout;
 use crate::listing::{EpochsOfPage, key_of};
 use crate::moment::Moment;
 use crate::protocol::find::After;
 use crate::protocol::message::{Answer, Ended, Nonce, Request, Sighting, Write};
-use crate::record::{BadRecord, Lock, MAX_READ_BYTES, Record};
+use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError};
 
 /// Keys asked for in one LIST: as many as S3 gives, as the price is the same.
@@ -162,13 +161,8 @@ impl Driver {
     /// As it lies in the store. For peers of the If-Match post the lease ends no earlier than for
     /// this process, which has read the clock before.
     fn encode(&self, epoch: Epoch, record: &Record) -> Bytes {
-        match self.cx.config.layout {
-            Layout::EpochFiles => record.to_bytes().into(),
-            Layout::SingleObject => {
-                let expires_at = self.now().wall.saturating_add(self.cx.config.validity);
-                Lock::to_bytes(epoch, record, expires_at).into()
-            }
-        }
+        let expires_at = self.now().wall.saturating_add(self.cx.config.validity);
+        record.encode(self.cx.config.layout, epoch, expires_at).into()
     }
 
     async fn replace(

@@ -20,7 +20,7 @@ use crate::operator::Deposed;
 use crate::protocol::candidate::Input;
 use crate::protocol::depose::{Order, Verdict};
 use crate::protocol::message::{Ended, Request, Step, Wait};
-use crate::record::{BadRecord, Lock, MAX_READ_BYTES, Record};
+use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::{ETag, GetOutcome, Happened, Object, PutOutcome, StoreError, StoreErrorKind};
 use crate::timer::{answer_within, sleep};
 
@@ -332,10 +332,7 @@ impl Operator {
 
     /// The body of an epoch that has ended.
     pub(super) fn encode(&self, epoch: Epoch, record: &Record) -> Bytes {
-        match self.cx.config.layout {
-            Layout::EpochFiles => record.to_bytes().into(),
-            Layout::SingleObject => Lock::to_bytes(epoch, record, Duration::ZERO).into(),
-        }
+        record.encode(self.cx.config.layout, epoch, Duration::ZERO).into()
     }
 }
 

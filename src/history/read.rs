@@ -18,7 +18,7 @@ use crate::layout::Layout;
 use crate::listing::{EpochsOfPage, key_of};
 use crate::protocol::compaction::Listed;
 use crate::protocol::find::After;
-use crate::record::{BadRecord, Lock, MAX_READ_BYTES, Record};
+use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::{GetOutcome, Happened, Store, StoreError, within};
 use crate::timer::require_timers;
 
@@ -222,7 +222,7 @@ impl Reader {
         };
         let (found, served_at) = match self.get(&key).await? {
             GetOutcome::Found(object) => {
-                let Lock { token: epoch, record } = Lock::parse(&object.body).map_err(corrupt)?;
+                let (epoch, record) = Record::decode(None, &object.body).map_err(corrupt)?;
                 let written = object.last_modified.map(Dated::by_a_store);
                 (vec![Found { epoch, written, body: Ok(record) }], object.served_at)
             }
