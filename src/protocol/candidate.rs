@@ -10,15 +10,19 @@ pub use state::{Event, Input, Rules};
 pub(super) use state::{State, Suspect};
 
 use super::find::{Beyond, Listing, Progress, Search, Told};
-use super::leader::{Doing, Held};
-use super::message::{Answer, Ended, Failure, Nonce, Request, Seen, Sighting, Step, Wait, Write};
+use super::leader::{Held, Leading, Next};
+use super::message::{
+    Answer, Ended, Failure, Lost, Nonce, Request, Seen, Sighting, Step, Wait, Write,
+};
 use crate::epoch::Epoch;
+use crate::layout::Layout;
+
 /// The state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Candidate {
     pub(super) rules: Rules,
     /// The greatest epoch seen to exist: nothing at or below it is ever created or granted.
-    pub(super) greatest: Option<Epoch>,
+    greatest: Option<Epoch>,
     pub(super) state: State,
 }
 
@@ -84,8 +88,8 @@ impl Candidate {
                 },
             },
             State::Confirm { beyond, .. } => Request::List(beyond.next_page().clone()),
-            State::SealOwn { held } => held.seal(Ended::Lapsed),
-            State::Lead { held, doing, .. } => return doing.step(held),
+            State::SealOwn { held } => held.give_up(),
+            State::Lead(leading) => return leading.step(Layout::EpochFiles),
             State::NeedNonce { .. } => return Step::Nonce,
             State::Follow { .. } => return Step::Wait(Wait::Follow),
             State::Deposed { .. } => return Step::Wait(Wait::Deposed),
@@ -104,7 +108,7 @@ impl Candidate {
         }
         let state = std::mem::replace(&mut self.state, State::Over);
         let (state, event) = match state {
-            State::Lead { held, doing, resigning } => self.lead(held, doing, resigning, input),
+            State::Lead(leading) => self.lead(leading, input),
             state => match input {
                 Input::Answer(Answer::Denied) => (self.denied(state), None),
                 Input::Answer(Answer::Unsafe) => (State::Failed(Failure::Unsafe), None),
@@ -114,6 +118,19 @@ impl Candidate {
         };
         self.state = state;
         event
+    }
+
+    fn lead(&mut self, leading: Leading, input: Input) -> (State, Option<Event>) {
+        match leading.handle(Layout::EpochFiles, self.rules, input) {
+            Next::Leads(leading, event) => (State::Lead(leading), event),
+            Next::Abandoned(held) => (State::SealOwn { held }, None),
+            Next::Lost(lost) => {
+                if let Lost::Superseded(by) = lost {
+                    self.saw(by);
+                }
+                (State::Over, Some(Event::Lost(lost)))
+            }
+        }
     }
 
     fn told(&mut self, state: State, input: Input) -> State {
@@ -322,13 +339,13 @@ impl Candidate {
                 (State::SealOwn { held }, None)
             }
             Told::No => {
-                let granted = Event::Granted { epoch: held.epoch, heartbeat: held.heartbeat };
-                (State::Lead { held, doing: Doing::Idle, resigning: false }, Some(granted))
+                let (leading, granted) = Leading::granted(held);
+                (State::Lead(leading), Some(granted))
             }
         }
     }
 
-    pub(super) fn saw(&mut self, epoch: Epoch) {
+    fn saw(&mut self, epoch: Epoch) {
         self.greatest = self.greatest.max(Some(epoch));
     }
 
@@ -336,5 +353,6 @@ impl Candidate {
         State::Find { search: Search::new(self.greatest), suspect: None }
     }
 }
+
 #[cfg(test)]
 mod tests;

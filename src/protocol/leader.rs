@@ -1,12 +1,16 @@
-//! The part of the state machine that leads: renew, read back, look ahead, resign.
+//! The part of either state machine that leads: renew, read back, look ahead, resign.
+//!
+//! On a single object there is nothing to list or to look out for: whoever supersedes this leader
+//! does so in the object that it renews.
 
-use super::candidate::{Candidate, Event, Input, State};
+use super::candidate::{Event, Input, Rules};
 use super::find::{After, Beyond, Told};
-use super::message::{Answer, Ended, Lost, Nonce, Request, Seen, Sighting, Step, Wait, Write};
+use super::message::{Answer, Ended, Lost, Nonce, Request, Sighting, Step, Wait, Write};
 use crate::epoch::Epoch;
 use crate::etag::ETag;
+use crate::layout::Layout;
 
-/// The epoch object that this leader wrote.
+/// The epoch that this leader wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Held {
     pub(super) epoch: Epoch,
@@ -18,9 +22,29 @@ pub(super) struct Held {
     pub(super) sent: u64,
 }
 
+impl Held {
+    fn renew(&self) -> Request {
+        Request::Renew {
+            epoch: self.epoch,
+            etag: self.etag.clone(),
+            write: Write { nonce: self.nonce, heartbeat: self.sent },
+        }
+    }
+
+    fn seal(&self, heartbeat: u64, ended: Ended) -> Request {
+        let (epoch, etag, nonce) = (self.epoch, self.etag.clone(), Some(self.nonce));
+        Request::Seal { epoch, etag, nonce, heartbeat, ended }
+    }
+
+    /// Ends an epoch that was not granted, or not used.
+    pub(super) fn give_up(&self) -> Request {
+        self.seal(self.sent + 1, Ended::Lapsed)
+    }
+}
+
 /// What a leader is doing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Doing {
+enum Doing {
     Idle,
     /// Overwrites with heartbeat `sent`.
     Renew,
@@ -32,208 +56,152 @@ pub(super) enum Doing {
     },
     /// Looks at the next epoch.
     Look,
-    /// Seals with heartbeat `sent`.
+    /// Seals with heartbeat `sent`; the token of a single object stays.
     Resign,
     /// The last write failed or its fate is unknown.
     Retry,
 }
 
-/// What a leader finds in its own object after a refusal.
-pub(super) enum Found {
-    /// An attempt of its own whose answer it missed, adopted.
-    Adopted,
-    /// What it knew: the refusal had no reason that shows, so the same again may do.
-    Unchanged,
+/// A leader.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Leading {
+    held: Held,
+    doing: Doing,
+    resigning: bool,
+}
+
+/// What becomes of a leader.
+pub(super) enum Next {
+    Leads(Leading, Option<Event>),
+    /// A grant that is not used must not be kept.
+    Abandoned(Held),
     Lost(Lost),
 }
 
-impl Held {
-    pub(super) fn renew(&self) -> Request {
-        Request::Renew {
-            epoch: self.epoch,
-            etag: self.etag.clone(),
-            write: Write { nonce: self.nonce, heartbeat: self.sent },
+impl Leading {
+    /// A leader from its grant on.
+    pub(super) fn granted(held: Held) -> (Leading, Event) {
+        let granted = Event::Granted { epoch: held.epoch, heartbeat: held.heartbeat };
+        (Leading { held, doing: Doing::Idle, resigning: false }, granted)
+    }
+
+    pub(super) fn step(&self, layout: Layout) -> Step {
+        let held = &self.held;
+        Step::Request(match &self.doing {
+            Doing::Idle => return Step::Wait(Wait::Lead),
+            Doing::Retry => return Step::Wait(Wait::Retry),
+            Doing::Renew => held.renew(),
+            Doing::Resign => held.seal(held.sent, Ended::Resigned),
+            Doing::ReadBack => {
+                let epoch = (layout == Layout::EpochFiles).then_some(held.epoch);
+                Request::Get { epoch, unless: None }
+            }
+            Doing::Verify { beyond } => Request::List(beyond.next_page().clone()),
+            Doing::Look => match held.epoch.next() {
+                next @ Some(_) => Request::Get { epoch: next, unless: None },
+                // Nothing can supersede the last epoch; `LookDue` never gets here.
+                None => Request::List(After::Number(held.epoch.get())),
+            },
+        })
+    }
+
+    pub(super) fn handle(mut self, layout: Layout, rules: Rules, input: Input) -> Next {
+        let epoch_files = layout == Layout::EpochFiles;
+        match (&self.doing, input) {
+            (_, Input::LeaseEnded) => Next::Lost(Lost::LeaseEnded),
+            // Also while a renewal is under way.
+            (_, Input::Abandon) => Next::Abandoned(self.held),
+            (Doing::Idle, Input::LookDue) if epoch_files && self.held.epoch.next().is_some() => {
+                self.now(Doing::Look)
+            }
+            (Doing::Idle, Input::RenewDue) | (Doing::Retry, Input::Resume) => self.write(),
+            (Doing::Idle | Doing::Retry, Input::Resign) => {
+                self.resigning = true;
+                self.write()
+            }
+            (_, Input::Answer(answer)) => {
+                self.answered(epoch_files && rules.verify_renewals, answer)
+            }
+            _ => Next::Leads(self, None),
         }
     }
 
-    pub(super) fn resign(&self) -> Request {
-        Request::Seal {
-            epoch: self.epoch,
-            etag: self.etag.clone(),
-            nonce: Some(self.nonce),
-            heartbeat: self.sent,
-            ended: Ended::Resigned,
+    fn answered(mut self, verify: bool, answer: Answer) -> Next {
+        match (&mut self.doing, answer) {
+            (Doing::Resign, Answer::Done { .. }) => Next::Lost(Lost::Resigned),
+            (Doing::Renew, Answer::Done { etag }) => {
+                self.held.etag = etag;
+                self.held.heartbeat = self.held.sent;
+                self.extended(verify)
+            }
+            (Doing::Renew | Doing::Resign, Answer::Refused) => self.now(Doing::ReadBack),
+            (Doing::Renew | Doing::Resign | Doing::ReadBack, Answer::Missing) => {
+                Next::Lost(Lost::Vanished)
+            }
+            (Doing::ReadBack, Answer::Found { sighting, .. }) => self.read_back(verify, sighting),
+            (Doing::ReadBack, Answer::Unreadable) => Next::Lost(Lost::Tampered),
+            (Doing::Verify { beyond }, Answer::Listed(page)) => match beyond.handle(page) {
+                Told::NotYet => Next::Leads(self, None),
+                Told::Yes { greatest, .. } => Next::Lost(Lost::Superseded(greatest)),
+                Told::No => self.extended(false),
+            },
+            (Doing::Look, answer) => match (answer, self.held.epoch.next()) {
+                (Answer::Found { .. } | Answer::Unreadable, Some(next)) => {
+                    Next::Lost(Lost::Superseded(next))
+                }
+                // Nothing there, or nobody knows: the next look will tell.
+                _ => self.now(Doing::Idle),
+            },
+            (Doing::Idle, _) => Next::Leads(self, None),
+            _ => self.now(Doing::Retry),
         }
     }
 
     /// Adopts what this leader itself wrote in an attempt whose answer it missed; the rest is a
     /// loss.
-    pub(super) fn read_back(&mut self, etag: ETag, seen: &Seen, resigning: bool) -> Found {
-        if seen.nonce != Some(self.nonce) {
-            return Found::Lost(Lost::Tampered);
+    fn read_back(mut self, verify: bool, now: Sighting) -> Next {
+        let held = &mut self.held;
+        if now.epoch > held.epoch {
+            return Next::Lost(Lost::Superseded(now.epoch));
         }
-        match seen.ended {
-            Some(Ended::Resigned) if resigning => return Found::Lost(Lost::Resigned),
-            Some(ended) => return Found::Lost(Lost::Sealed(ended)),
-            None if etag == self.etag => return Found::Unchanged,
-            None if seen.heartbeat <= self.heartbeat || seen.heartbeat > self.sent => {
-                return Found::Lost(Lost::Tampered);
+        if now.epoch < held.epoch || now.seen.nonce != Some(held.nonce) {
+            return Next::Lost(Lost::Tampered);
+        }
+        let heartbeat = now.seen.heartbeat;
+        match now.seen.ended {
+            Some(Ended::Resigned) if self.resigning => return Next::Lost(Lost::Resigned),
+            Some(ended) => return Next::Lost(Lost::Sealed(ended)),
+            // The refusal had no reason that shows, so the same again may do.
+            None if now.etag == held.etag => return self.now(Doing::Retry),
+            None if heartbeat <= held.heartbeat || heartbeat > held.sent => {
+                return Next::Lost(Lost::Tampered);
             }
             None => {}
         }
-        self.etag = etag;
-        self.heartbeat = seen.heartbeat;
-        Found::Adopted
+        held.etag = now.etag;
+        held.heartbeat = heartbeat;
+        if self.resigning { self.write() } else { self.extended(verify) }
     }
 
-    pub(super) fn seal(&self, ended: Ended) -> Request {
-        Request::Seal {
-            epoch: self.epoch,
-            etag: self.etag.clone(),
-            nonce: Some(self.nonce),
-            heartbeat: self.sent + 1,
-            ended,
+    fn extended(self, verify: bool) -> Next {
+        if verify {
+            let beyond = Beyond::new(self.held.epoch.get());
+            return self.now(Doing::Verify { beyond });
         }
-    }
-}
-
-impl Doing {
-    pub(super) fn step(&self, held: &Held) -> Step {
-        let epoch = held.epoch;
-        Step::Request(match self {
-            Doing::Idle => return Step::Wait(Wait::Lead),
-            Doing::Retry => return Step::Wait(Wait::Retry),
-            Doing::Renew => held.renew(),
-            Doing::Resign => held.resign(),
-            Doing::ReadBack => Request::Get { epoch: Some(epoch), unless: None },
-            Doing::Verify { beyond } => Request::List(beyond.next_page().clone()),
-            Doing::Look => match epoch.next() {
-                Some(next) => Request::Get { epoch: Some(next), unless: None },
-                // Nothing can supersede the last epoch; `LookDue` never gets here.
-                None => Request::List(After::Number(epoch.get())),
-            },
-        })
-    }
-}
-
-type Next = (State, Option<Event>);
-
-impl Candidate {
-    pub(super) fn lead(&mut self, held: Held, doing: Doing, resigning: bool, input: Input) -> Next {
-        let keep = |held, doing| (State::Lead { held, doing, resigning }, None);
-        match (doing, input) {
-            (_, Input::LeaseEnded) => self.lose(Lost::LeaseEnded),
-            // Also while a renewal is under way: a grant that is not used must not be kept.
-            (_, Input::Abandon) => (State::SealOwn { held }, None),
-            (Doing::Idle, Input::LookDue) if held.epoch.next().is_some() => keep(held, Doing::Look),
-            (Doing::Idle, Input::RenewDue) | (Doing::Retry, Input::Resume) => {
-                (write(held, resigning), None)
-            }
-            (Doing::Idle | Doing::Retry, Input::Resign) => (write(held, true), None),
-            (doing, Input::Answer(answer)) => match doing {
-                Doing::Renew => self.renewed(held, resigning, answer),
-                Doing::Resign => self.resigned(held, answer),
-                Doing::ReadBack => self.read_back(held, resigning, answer),
-                Doing::Verify { beyond } => self.verified(held, beyond, resigning, answer),
-                Doing::Look => self.looked(held, resigning, answer),
-                doing @ (Doing::Idle | Doing::Retry) => keep(held, doing),
-            },
-            (doing, _) => keep(held, doing),
-        }
+        let event = Event::Extended { heartbeat: self.held.heartbeat };
+        Next::Leads(Leading { doing: Doing::Idle, ..self }, Some(event))
     }
 
-    fn renewed(&mut self, mut held: Held, resigning: bool, answer: Answer) -> Next {
-        match answer {
-            Answer::Done { etag } => {
-                held.etag = etag;
-                held.heartbeat = held.sent;
-                self.extended(held, resigning)
-            }
-            Answer::Refused => (State::Lead { held, doing: Doing::ReadBack, resigning }, None),
-            Answer::Missing => self.lose(Lost::Vanished),
-            _ => (State::Lead { held, doing: Doing::Retry, resigning }, None),
-        }
+    /// The next write: every one has a heartbeat of its own, so that no two bodies are equal.
+    fn write(mut self) -> Next {
+        self.held.sent += 1;
+        let doing = if self.resigning { Doing::Resign } else { Doing::Renew };
+        self.now(doing)
     }
 
-    fn resigned(&mut self, held: Held, answer: Answer) -> Next {
-        let resigning = true;
-        match answer {
-            Answer::Done { .. } => self.lose(Lost::Resigned),
-            Answer::Refused => (State::Lead { held, doing: Doing::ReadBack, resigning }, None),
-            Answer::Missing => self.lose(Lost::Vanished),
-            _ => (State::Lead { held, doing: Doing::Retry, resigning }, None),
-        }
+    fn now(self, doing: Doing) -> Next {
+        Next::Leads(Leading { doing, ..self }, None)
     }
-
-    fn read_back(&mut self, mut held: Held, resigning: bool, answer: Answer) -> Next {
-        let Sighting { etag, seen, .. } = match answer {
-            Answer::Found { sighting, .. } => sighting,
-            Answer::Missing => return self.lose(Lost::Vanished),
-            Answer::Unreadable => return self.lose(Lost::Tampered),
-            _ => return (State::Lead { held, doing: Doing::Retry, resigning }, None),
-        };
-        match held.read_back(etag, &seen, resigning) {
-            Found::Lost(lost) => self.lose(lost),
-            Found::Unchanged => (State::Lead { held, doing: Doing::Retry, resigning }, None),
-            Found::Adopted if resigning => (write(held, true), None),
-            Found::Adopted => self.extended(held, resigning),
-        }
-    }
-
-    fn extended(&mut self, held: Held, resigning: bool) -> Next {
-        if self.rules.verify_renewals {
-            let beyond = Beyond::new(held.epoch.get());
-            return (State::Lead { held, doing: Doing::Verify { beyond }, resigning }, None);
-        }
-        let event = Event::Extended { heartbeat: held.heartbeat };
-        (State::Lead { held, doing: Doing::Idle, resigning }, Some(event))
-    }
-
-    fn verified(
-        &mut self,
-        held: Held,
-        mut beyond: Beyond,
-        resigning: bool,
-        answer: Answer,
-    ) -> Next {
-        let Answer::Listed(page) = answer else {
-            return (State::Lead { held, doing: Doing::Retry, resigning }, None);
-        };
-        match beyond.handle(page) {
-            Told::NotYet => {
-                (State::Lead { held, doing: Doing::Verify { beyond }, resigning }, None)
-            }
-            Told::Yes { greatest, .. } => self.superseded(greatest),
-            Told::No => {
-                let event = Event::Extended { heartbeat: held.heartbeat };
-                (State::Lead { held, doing: Doing::Idle, resigning }, Some(event))
-            }
-        }
-    }
-
-    fn looked(&mut self, held: Held, resigning: bool, answer: Answer) -> Next {
-        match (answer, held.epoch.next()) {
-            (Answer::Found { .. } | Answer::Unreadable, Some(next)) => self.superseded(next),
-            // Nothing there, or nobody knows: the next look will tell.
-            _ => (State::Lead { held, doing: Doing::Idle, resigning }, None),
-        }
-    }
-
-    fn superseded(&mut self, by: Epoch) -> Next {
-        self.saw(by);
-        self.lose(Lost::Superseded(by))
-    }
-
-    fn lose(&mut self, lost: Lost) -> Next {
-        (State::Over, Some(Event::Lost(lost)))
-    }
-}
-
-/// The next write: every one has a heartbeat of its own, so that no two bodies are equal.
-fn write(mut held: Held, resigning: bool) -> State {
-    held.sent += 1;
-    let doing = if resigning { Doing::Resign } else { Doing::Renew };
-    State::Lead { held, doing, resigning }
 }
 
 #[cfg(test)]

@@ -6,14 +6,15 @@
 //! listed, sealed first, or confirmed.
 
 pub mod expiry;
-mod leader;
 
 use super::candidate::{Event, Input, Rules};
-use super::leader::Held;
-use super::message::{Answer, Ended, Failure, Nonce, Request, Seen, Sighting, Step, Wait, Write};
+use super::leader::{self, Held, Leading};
+use super::message::{
+    Answer, Ended, Failure, Lost, Nonce, Request, Seen, Sighting, Step, Wait, Write,
+};
 use crate::epoch::Epoch;
 use crate::etag::ETag;
-use leader::Doing;
+use crate::layout::Layout;
 
 /// The state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -56,11 +57,7 @@ enum State {
     GiveUp {
         held: Held,
     },
-    Lead {
-        held: Held,
-        doing: Doing,
-        resigning: bool,
-    },
+    Lead(Leading),
     /// An observer without a leader.
     Vacant,
     /// Try again what failed.
@@ -116,8 +113,8 @@ impl Candidate {
                 Request::Get { epoch: None, unless: Some(sighting.etag.clone()) }
             }
             State::Take { attempts } => attempts.request(),
-            State::GiveUp { held } => held.seal(Ended::Lapsed),
-            State::Lead { held, doing, .. } => return doing.step(held),
+            State::GiveUp { held } => held.give_up(),
+            State::Lead(leading) => return leading.step(Layout::SingleObject),
             State::NeedNonce { .. } => return Step::Nonce,
             State::Follow { .. } => return Step::Wait(Wait::Follow),
             State::Deposed { .. } => return Step::Wait(Wait::Deposed),
@@ -136,9 +133,7 @@ impl Candidate {
         }
         let state = std::mem::replace(&mut self.state, State::Over);
         let (state, event) = match (state, input) {
-            (State::Lead { held, doing, resigning }, input) => {
-                self.lead(held, doing, resigning, input)
-            }
+            (State::Lead(leading), input) => self.lead(leading, input),
             // Deciding nothing, so its answer does not matter.
             (State::GiveUp { .. }, Input::Answer(_)) => (look(), None),
             (_, Input::Answer(Answer::Denied)) => (State::Failed(Failure::Denied), None),
@@ -148,6 +143,19 @@ impl Candidate {
         };
         self.state = state;
         event
+    }
+
+    fn lead(&mut self, leading: Leading, input: Input) -> Next {
+        match leading.handle(Layout::SingleObject, self.rules, input) {
+            leader::Next::Leads(leading, event) => (State::Lead(leading), event),
+            leader::Next::Abandoned(held) => (State::GiveUp { held }, None),
+            leader::Next::Lost(lost) => {
+                if let Lost::Superseded(by) = lost {
+                    self.saw(by);
+                }
+                (State::Over, Some(Event::Lost(lost)))
+            }
+        }
     }
 
     fn told(&mut self, state: State, input: Input) -> State {
@@ -267,8 +275,8 @@ impl Candidate {
 
     fn granted(&mut self, held: Held) -> Next {
         self.saw(held.epoch);
-        let granted = Event::Granted { epoch: held.epoch, heartbeat: held.heartbeat };
-        (State::Lead { held, doing: Doing::Idle, resigning: false }, Some(granted))
+        let (leading, granted) = Leading::granted(held);
+        (State::Lead(leading), Some(granted))
     }
 
     fn saw(&mut self, epoch: Epoch) {

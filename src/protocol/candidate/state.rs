@@ -2,7 +2,7 @@
 
 use crate::epoch::Epoch;
 use crate::protocol::find::{Beyond, Search};
-use crate::protocol::leader::{Doing, Held};
+use crate::protocol::leader::{Held, Leading};
 use crate::protocol::message::{Answer, Failure, Lost, Nonce, Sighting};
 
 /// What kind of participant this is.
@@ -113,11 +113,7 @@ pub(in crate::protocol) enum State {
     SealOwn {
         held: Held,
     },
-    Lead {
-        held: Held,
-        doing: Doing,
-        resigning: bool,
-    },
+    Lead(Leading),
     /// An observer without a leader.
     Vacant,
     /// Try again what failed.

@@ -102,3 +102,16 @@ fn a_grant_that_is_not_used_is_given_up() {
     play.looks(held(5, 1, 1, "c"));
     play.waits(Wait::Follow);
 }
+
+/// The leader of epoch files does both; here the object itself shows what supersedes it.
+#[test]
+fn nothing_is_listed_and_no_next_epoch_is_looked_for() {
+    let mut play = Play::leading();
+    play.machine.rules = Rules { verify_renewals: true, ..CANDIDATE };
+    play.input(Input::LookDue);
+    play.waits(Wait::Lead);
+    play.input(Input::RenewDue);
+    play.renews("c", 2, done("d"));
+    assert_eq!(play.event, Some(Event::Extended { heartbeat: 2 }));
+    play.waits(Wait::Lead);
+}
