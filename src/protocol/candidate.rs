@@ -7,7 +7,7 @@
 mod state;
 
 pub use state::{Event, Input, Rules};
-pub(super) use state::{State, Suspect};
+use state::{State, Suspect};
 
 use super::find::{Beyond, Listing, Progress, Search, Told};
 use super::leader::{Held, Leading, Next};
@@ -23,7 +23,7 @@ pub struct Candidate {
     pub(super) rules: Rules,
     /// The greatest epoch seen to exist: nothing at or below it is ever created or granted.
     greatest: Option<Epoch>,
-    pub(super) state: State,
+    state: State,
 }
 
 /// Past this many unanswered creates of one epoch the candidate looks for the newest again.

@@ -8,8 +8,6 @@
 pub mod candidate;
 pub mod compaction;
 pub mod depose;
-#[cfg(test)]
-mod explorer;
 pub mod find;
 mod leader;
 pub mod lease;

@@ -1,4 +1,5 @@
-//! The shipped state machine, explored exhaustively within bounds (docs/verification.md).
+//! The shipped state machine, explored exhaustively within bounds, and at random beyond them
+//! (docs/verification.md).
 //!
 //! `TENURE_MODEL=large` explores farther: hours, and gigabytes.
 
@@ -22,6 +23,8 @@ mod step;
 mod store;
 #[path = "model/tells.rs"]
 mod tells;
+#[path = "model/walk.rs"]
+mod walk;
 #[path = "model/world.rs"]
 mod world;
 

@@ -59,7 +59,7 @@ pub enum Event {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::protocol) enum State {
+pub(super) enum State {
     /// LIST. `suspect` is an epoch whose GET was denied, or the known newest that did not show.
     Find {
         search: Search,
@@ -124,7 +124,7 @@ pub(in crate::protocol) enum State {
 
 /// Why a search is made with suspicion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::protocol) enum Suspect {
+pub(super) enum Suspect {
     Denied(Epoch),
     Gone,
 }

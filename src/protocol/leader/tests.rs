@@ -261,7 +261,7 @@ fn a_grant_that_comes_too_late_to_use_is_sealed() {
     play.creates(3, 5, 1, done("x"));
 }
 
-/// Found by the explorer. A renewal before the report that outlived the lease was abandoned while
+/// Found by a random walk. A renewal before the report that outlived the lease was abandoned while
 /// under way; the machine went on leading an epoch that nobody had been told of, for ever.
 #[test]
 fn regression_abandoning_while_a_renewal_is_under_way() {

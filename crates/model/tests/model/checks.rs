@@ -1,10 +1,12 @@
 //! The invariants of docs/protocol.md section 5 that need no clock, judged from what the store did.
 
+use std::collections::BTreeSet;
+
 use stateright::Property;
 use tenure::protocol::message::{Ended, Lost};
 
 use super::setting::Setting;
-use super::store::{Body, Number, Store, Wire, small};
+use super::store::{Body, NonceNumber, Number, Store, Wire, small};
 use super::world::{Game, World};
 
 /// What of the past the invariants speak of.
@@ -16,6 +18,8 @@ pub struct History {
     broken: Vec<&'static str>,
     /// The last epoch whose leader crashed; 0 if none.
     pub crashed: Number,
+    /// Kept in a random walk only.
+    pub past: Past,
 }
 
 /// An epoch granted, or about to be.
@@ -23,7 +27,7 @@ pub struct History {
 pub struct Grant {
     pub epoch: Number,
     /// 0: Morling's peer believes so.
-    pub nonce: u8,
+    pub nonce: NonceNumber,
     /// The first page was answered, but not yet the last.
     pub pending: bool,
     /// No greater epoch existed at that date.
@@ -31,6 +35,10 @@ pub struct Grant {
 }
 
 impl History {
+    pub fn of_a_walk() -> History {
+        History { past: Past(Some(Box::default())), ..History::default() }
+    }
+
     pub fn require(&mut self, name: &'static str, holds: bool) {
         if !holds && !self.broken.contains(&name) {
             self.broken.push(name);
@@ -38,26 +46,26 @@ impl History {
         }
     }
 
-    fn granted(&self) -> impl Iterator<Item = &Grant> {
+    pub fn granted(&self) -> impl Iterator<Item = &Grant> {
         self.grants.iter().filter(|grant| !grant.pending)
     }
 
-    pub fn was_granted(&self, epoch: Number, nonce: u8) -> bool {
+    pub fn was_granted(&self, epoch: Number, nonce: NonceNumber) -> bool {
         self.granted().any(|grant| (grant.epoch, grant.nonce) == (epoch, nonce))
     }
 
     /// The store evaluates the first page of a confirming LIST.
-    pub fn date(&mut self, store: &Store, epoch: Number, nonce: u8) {
+    pub fn date(&mut self, store: &Store, epoch: Number, nonce: NonceNumber) {
         self.forget_pending(epoch, nonce);
         let alone = store.newest() <= epoch;
         self.grants.push(Grant { epoch, nonce, pending: true, alone });
     }
 
-    pub fn forget_pending(&mut self, epoch: Number, nonce: u8) {
+    pub fn forget_pending(&mut self, epoch: Number, nonce: NonceNumber) {
         self.grants.retain(|grant| !grant.pending || (grant.epoch, grant.nonce) != (epoch, nonce));
     }
 
-    pub fn grant(&mut self, epoch: Number, nonce: u8) {
+    pub fn grant(&mut self, epoch: Number, nonce: NonceNumber) {
         let this = |grant: &Grant| grant.pending && (grant.epoch, grant.nonce) == (epoch, nonce);
         let Some(place) = self.grants.iter().position(this) else {
             return self.require("I2", false);
@@ -88,7 +96,7 @@ impl History {
     }
 
     /// The reason of a loss must be what the store shows when it answers.
-    pub fn lost(&mut self, store: &Store, epoch: Number, nonce: u8, lost: Lost) {
+    pub fn lost(&mut self, store: &Store, epoch: Number, nonce: NonceNumber, lost: Lost) {
         let body = store.get(epoch);
         let is_own = body.is_some_and(|body| body.nonce == nonce);
         let ended = body.and_then(Body::ended);
@@ -102,6 +110,73 @@ impl History {
         };
         self.require("honest", honest);
     }
+
+    /// In a random walk, where answers are late: the reason is what the store showed once.
+    pub fn lost_once(&mut self, epoch: Number, nonce: NonceNumber, lost: Lost) {
+        self.past.reach("a loss");
+        let Some(past) = &self.past.0 else { return };
+        let sealed = |word| past.sealed.contains(&(epoch, nonce, word));
+        let honest = match lost {
+            Lost::LeaseEnded => true,
+            Lost::Resigned => sealed(Ended::Resigned),
+            Lost::Sealed(word) => sealed(word),
+            Lost::Superseded(by) => {
+                small(by.get()) > epoch && past.created.contains(&small(by.get()))
+            }
+            // Another write under the same number needs that number to have been free again.
+            Lost::Vanished | Lost::Tampered => past.deleted.contains(&epoch),
+        };
+        self.require("honest", honest);
+    }
+
+    /// In a random walk: the write that extends a lease took effect.
+    pub fn extended(&mut self, epoch: Number, nonce: NonceNumber, heartbeat: u64) {
+        let Some(past) = &self.past.0 else { return };
+        let honest = past.written.contains(&(epoch, nonce, small(heartbeat)));
+        self.require("honest", honest);
+    }
+}
+
+/// All that a random walk did to the store, and what it got to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Past(Option<Box<Written>>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+struct Written {
+    created: BTreeSet<Number>,
+    deleted: BTreeSet<Number>,
+    written: BTreeSet<(Number, NonceNumber, u8)>,
+    sealed: Vec<(Number, NonceNumber, Ended)>,
+    reached: BTreeSet<&'static str>,
+}
+
+impl Past {
+    pub fn reach(&mut self, what: &'static str) {
+        if let Some(past) = &mut self.0 {
+            past.reached.insert(what);
+        }
+    }
+
+    pub fn has(&self, what: &str) -> bool {
+        self.0.as_ref().is_some_and(|past| past.reached.contains(what))
+    }
+
+    /// The store accepted a write.
+    pub fn accepted(&mut self, wire: Wire) {
+        let Some(past) = &mut self.0 else { return };
+        let epoch = wire.epoch();
+        let Some(body) = wire.body() else {
+            past.deleted.insert(epoch);
+            return;
+        };
+        past.created.insert(epoch);
+        match body.ended() {
+            None => {
+                past.written.insert((epoch, body.nonce, body.heartbeat));
+            }
+            Some(word) => past.sealed.push((epoch, body.nonce, word)),
+        }
+    }
 }
 
 /// While a granted epoch object is unsealed and has the granted nonce, it is the newest.
@@ -112,14 +187,33 @@ fn i6(world: &World) -> bool {
     })
 }
 
+/// Of a deposed epoch.
+fn deposition_succeeded(world: &World) -> bool {
+    let deposed = |body: Body| body.ended() == Some(Ended::Deposed);
+    world.history.granted().any(|grant| world.store.get(grant.epoch - 1).is_some_and(deposed))
+}
+
 fn holds(world: &World, name: &str) -> bool {
     !world.history.broken.contains(&name)
+}
+
+fn reached(world: &World, what: &str) -> bool {
+    world.history.past.has(what)
+}
+
+impl Game {
+    /// What this setting asks for does not hold in a state.
+    pub fn is_broken(&self, world: &World) -> bool {
+        let broken = |name: &&'static str| !holds(world, name) || (*name == "I6" && !i6(world));
+        self.setting.always.iter().any(broken)
+    }
 }
 
 /// After a crash another candidate is elected.
 fn s1(world: &World) -> bool {
     let crashed = world.history.crashed;
-    let elected = |leads: Option<(Number, u8)>| leads.is_some_and(|(epoch, _)| epoch > crashed);
+    let elected =
+        |leads: Option<(Number, NonceNumber)>| leads.is_some_and(|(epoch, _)| epoch > crashed);
     crashed > 0 && world.processes.iter().any(|process| !process.reborn && elected(process.leads))
 }
 
@@ -148,11 +242,26 @@ pub fn properties(setting: &Setting) -> Vec<Property<Game>> {
         // A campaign knows the epoch object that it created.
         Property::always("own", |_, world| holds(world, "own")),
         Property::always("no failure", |_, world| holds(world, "no failure")),
+        // An observer writes nothing.
+        Property::always("observer", |_, world| holds(world, "observer")),
+        // In a random walk: from here somebody is elected, once the faults stop.
+        Property::always("no dead end", Game::goes_on),
         // A renewal counts only while no greater epoch exists.
         Property::always("verified", |_, world| holds(world, "verified")),
         Property::sometimes("S1", |_, world| s1(world)),
         Property::sometimes("S2", |_, world| s2(world)),
         Property::sometimes("three grants in a row", |_, world| three_grants(world)),
+        Property::sometimes("a deposition succeeded", |_, world| deposition_succeeded(world)),
+        Property::sometimes("a predecessor's epoch reclaimed", |_, world| {
+            reached(world, "a predecessor's epoch reclaimed")
+        }),
+        Property::sometimes("a loss", |_, world| reached(world, "a loss")),
+        Property::sometimes("an own write adopted", |_, world| {
+            reached(world, "an own write adopted")
+        }),
+        Property::sometimes("a campaign not confirmed", |_, world| {
+            reached(world, "a campaign not confirmed")
+        }),
     ];
     let wanted = |name| setting.always.contains(&name) || setting.sometimes.contains(&name);
     all.into_iter().filter(|property| wanted(property.name)).collect()

@@ -1,4 +1,4 @@
-//! What a compactor and Morling's peer make of a state.
+//! What a crash, a broken order, a compactor and Morling's peer make of a state.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use tenure::Epoch;
 use tenure::protocol::compaction::{Body as ReadBody, Compaction, Listed};
 
+use super::process::{Phase, Process};
 use super::setting::{Broken, Morling};
 use super::store::{Body, Number, Wire, small};
 use super::world::{Compactor, Game, Message, Page, World};
@@ -14,6 +15,30 @@ use super::world::{Compactor, Game, Message, Page, World};
 pub const WHOLE: usize = 100;
 
 impl Game {
+    pub fn crash(&self, world: &mut World, who: usize) {
+        world.left.crashes -= 1;
+        let process = &world.processes[who];
+        if let Some((epoch, _)) = process.leads {
+            world.history.crashed = epoch;
+        }
+        if let Phase::Confirming { nonce } = process.phase {
+            world.history.forget_pending(process.greatest(), nonce);
+        }
+        let rules = self.rules(process.role);
+        world.processes[who] = process.clone().born_again(rules);
+    }
+
+    /// A process that lists before it creates, in the place of afterwards.
+    pub fn confirms_first(&self, world: &mut World, who: usize) {
+        let process = &mut world.processes[who];
+        if world.store.newest() > process.greatest() + 1 {
+            let rules = self.rules(process.role);
+            *process = Process::new(process.role, rules, process.machine.greatest());
+        } else {
+            process.confirmed = true;
+        }
+    }
+
     pub fn compacts(&self, world: &mut World, which: usize, page: Page) -> Option<()> {
         let (mut plan, after) = match world.compactors[which].run.take() {
             Some(run) => run,

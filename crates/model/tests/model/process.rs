@@ -5,24 +5,33 @@ use tenure::protocol::candidate::{Candidate, Event, Input, Rules};
 use tenure::protocol::find::After;
 use tenure::protocol::message::{Answer, Request, Step, Wait};
 
-use super::store::{Number, epoch_of, nonce_of, small};
+use super::setting::Role;
+use super::store::{NonceNumber, Number, epoch_of, nonce_of, small};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Process {
+    pub role: Role,
     pub machine: Candidate,
     /// The epoch granted and not lost, with its nonce.
-    pub leads: Option<(Number, u8)>,
+    pub leads: Option<(Number, NonceNumber)>,
     pub phase: Phase,
     /// The nonces of the creates of one epoch, in the order of their sending.
-    pub creating: Vec<u8>,
+    pub creating: Vec<NonceNumber>,
     /// Those of creates that it gave up, kept where `Setting::remembers`.
-    pub sent: Vec<u8>,
+    pub sent: Vec<NonceNumber>,
     /// An answer under way.
     pub mail: Option<Answer>,
     /// Confirms first: the listing before the create showed nothing greater.
     pub confirmed: bool,
     /// It crashed before.
     pub reborn: bool,
+    /// Where its name is unique: the nonces of this life and of those before, and whether this is
+    /// the first campaign of a later life.
+    pub drawn: Vec<NonceNumber>,
+    pub inherited: Vec<NonceNumber>,
+    pub reclaims: bool,
+    /// In a random walk: the LIST that verifies a renewal showed nothing greater at its first page.
+    pub verified: bool,
 }
 
 /// Where in a campaign it is, as far as a bystander can tell from what it asks.
@@ -32,13 +41,14 @@ pub enum Phase {
     /// Creates, or reads what has refused its create.
     Creating,
     Confirming {
-        nonce: u8,
+        nonce: NonceNumber,
     },
 }
 
 impl Process {
-    pub fn new(rules: Rules, greatest: Option<Epoch>) -> Process {
+    pub fn new(role: Role, rules: Rules, greatest: Option<Epoch>) -> Process {
         Process {
+            role,
             machine: Candidate::new(rules, greatest),
             leads: None,
             phase: Phase::Elsewhere,
@@ -47,7 +57,19 @@ impl Process {
             mail: None,
             confirmed: false,
             reborn: false,
+            drawn: Vec::new(),
+            inherited: Vec::new(),
+            reclaims: false,
+            verified: false,
         }
+    }
+
+    /// It crashed, and starts again knowing nothing.
+    pub fn born_again(self, rules: Rules) -> Process {
+        let Process { role, drawn, mut inherited, .. } = self;
+        inherited.extend(drawn);
+        let again = Process::new(role, rules, None);
+        Process { reborn: true, reclaims: role == Role::Unique, inherited, ..again }
     }
 
     /// The greatest epoch it has seen, 0 if none.
@@ -59,8 +81,11 @@ impl Process {
         self.machine.step() == Step::Nonce
     }
 
-    pub fn draw(&mut self, nonce: u8) {
+    pub fn draw(&mut self, nonce: NonceNumber) {
         self.creating.push(nonce);
+        if self.role == Role::Unique {
+            self.drawn.push(nonce);
+        }
         self.machine.handle(Input::Nonce(nonce_of(nonce)));
     }
 
@@ -77,6 +102,7 @@ impl Process {
             Some(Event::Granted { epoch, heartbeat }) => {
                 let attempt = usize::try_from(heartbeat).expect("attempts are few") - 1;
                 self.leads = Some((small(epoch.get()), self.creating[attempt]));
+                self.reclaims = false;
             }
             Some(Event::Lost(_)) => self.leads = None,
             Some(Event::Extended { .. }) => {}
@@ -89,7 +115,7 @@ impl Process {
     }
 
     /// Keeps the nonces of creates that were given up, not granted, until a greater epoch is seen.
-    pub fn remember(&mut self, creating: Vec<u8>) {
+    pub fn remember(&mut self, creating: Vec<NonceNumber>) {
         let given_up = creating.into_iter().filter(|nonce| !self.creating.contains(nonce));
         self.sent.extend(given_up);
         let created = self.sent.last().map(|nonce| epoch_of(*nonce));
@@ -99,7 +125,7 @@ impl Process {
     }
 
     /// The nonce in the epoch object that it follows as another's.
-    pub fn followed_nonce(&self) -> Option<u8> {
+    pub fn followed_nonce(&self) -> Option<NonceNumber> {
         let nonce = self.machine.followed()?.seen.nonce?;
         self.sent.iter().copied().find(|sent| nonce_of(*sent) == nonce)
     }
@@ -144,7 +170,7 @@ impl Process {
     }
 
     /// Which of its own attempts an answer shows.
-    pub fn own_nonce(&self, answer: &Answer) -> Option<u8> {
+    pub fn own_nonce(&self, answer: &Answer) -> Option<NonceNumber> {
         let Answer::Found { sighting, .. } = answer else { return None };
         self.creating.iter().copied().find(|nonce| Some(nonce_of(*nonce)) == sighting.seen.nonce)
     }

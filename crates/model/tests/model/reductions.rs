@@ -4,23 +4,86 @@ use std::collections::{BTreeSet, HashSet};
 
 use stateright::Model;
 
-use super::setting::{Budget, Setting};
-use super::store::{Body, Number};
-use super::world::{Game, World, hash};
+use super::setting::{Broken, Budget, Setting};
+use super::store::{Body, NonceNumber, Number, Wire};
+use super::world::{Game, Message, World, hash};
+
+impl World {
+    /// Drops the writes under way that cannot be accepted any more, whatever happens.
+    pub fn forget_what_cannot_matter(&mut self, game: &Game) {
+        if self.wires.is_empty() || game.setting.broken == Broken::ReusesBody {
+            return;
+        }
+        // Contents that an epoch object has, or may get from a write that nobody waits for. Whoever
+        // sends another write gives it a content of its own.
+        let mut possible: Vec<(Number, Body)> = self.store.epochs().collect();
+        let creates =
+            self.wires.iter().filter(|message| matches!(message.wire, Wire::Create { .. }));
+        possible.extend(creates.filter_map(|it| Some((it.wire.epoch(), it.wire.body()?))));
+        loop {
+            let known = possible.len();
+            for Message { wire, .. } in &self.wires {
+                if let Wire::Replace { epoch, tag, body } = *wire
+                    && possible.contains(&(epoch, tag))
+                    && !possible.contains(&(epoch, body))
+                {
+                    possible.push((epoch, body));
+                }
+            }
+            if possible.len() == known {
+                break;
+            }
+        }
+        let keeps = |message: &Message| match message.wire {
+            Wire::Replace { epoch, tag, .. } => possible.contains(&(epoch, tag)),
+            // By the assumption of section 1, a copy never follows the compaction.
+            Wire::Create { .. } if message.done && !game.setting.creates_outlive_compaction => {
+                false
+            }
+            Wire::Create { epoch, .. } => self.may_be_free(game, epoch),
+            Wire::Delete { epoch } => self.may_exist(epoch),
+        };
+        let kept: Vec<Message> =
+            self.wires.iter().filter(|message| keeps(message)).copied().collect();
+        self.wires = kept;
+    }
+
+    fn may_be_free(&self, game: &Game, epoch: Number) -> bool {
+        let deletion = |message: &Message| message.wire == Wire::Delete { epoch };
+        self.store.get(epoch).is_none()
+            || self.wires.iter().any(deletion)
+            || self.left.compactions > 0
+            || self.compactors.iter().any(|compactor| compactor.run.is_some())
+            || game.setting.broken == Broken::ResignsByDeleting
+    }
+
+    /// A superseded epoch that everybody has seen the like of is created by a late write alone.
+    fn may_exist(&self, epoch: Number) -> bool {
+        let creation = |message: &Message| {
+            matches!(message.wire, Wire::Create { .. }) && message.wire.epoch() == epoch
+        };
+        self.store.get(epoch).is_some()
+            || self.store.newest() <= epoch
+            || self.wires.iter().any(creation)
+            || self.processes.iter().any(|process| process.greatest() < epoch)
+            || self.morling.about == Some(epoch)
+            || self.morling.owned.contains(&epoch)
+    }
+}
 
 /// What can be seen of a state from outside: the store, and what was granted. Nonces are numbered
 /// in the order of their place here, as their numbers mean nothing.
-type Seen = (Vec<(Number, Body)>, Vec<(Number, u8)>);
+type Seen = (Vec<(Number, Body)>, Vec<(Number, NonceNumber)>);
 
 fn seen(world: &World) -> Seen {
     let mut nonces = Vec::new();
-    let mut number = |nonce: u8| {
+    let mut number = |nonce: NonceNumber| {
         let known = nonces.iter().position(|known| *known == nonce);
         let place = known.unwrap_or_else(|| {
             nonces.push(nonce);
             nonces.len() - 1
         });
-        u8::try_from(place).expect("few nonces")
+        NonceNumber::try_from(place).expect("few nonces")
     };
     let objects = world.store.epochs();
     let objects = objects.map(|(epoch, body)| (epoch, body.with_nonce(number(body.nonce))));

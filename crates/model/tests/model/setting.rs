@@ -7,6 +7,10 @@ use super::store::Number;
 pub struct Setting {
     pub name: &'static str,
     pub candidates: usize,
+    /// Others that take part in random walks.
+    pub others: &'static [Role],
+    /// How many steps a random walk has; 0 where all states are explored.
+    pub steps: u16,
     pub compactors: usize,
     /// No greater epoch is created: whoever would is stuck, as if it had stopped.
     pub last_epoch: Number,
@@ -33,6 +37,15 @@ pub struct Setting {
     pub broken: Broken,
 }
 
+/// What kind of participant a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    Candidate,
+    /// It has a takeover delay and a unique name: started again, it may seal its predecessor's epoch.
+    Unique,
+    Observer,
+}
+
 /// How often each thing may still happen. Whatever has no number here may always happen: the lapse
 /// and the end of a lease, a look at the next epoch, a poll, a resignation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -44,6 +57,8 @@ pub struct Budget {
     pub twice: u8,
     /// A request is answered, and the answer takes its time.
     pub late: u8,
+    /// A foreign record turns out to have been written again with the same body.
+    pub touches: u8,
     /// A page of a listing has one key although more follow.
     pub short_pages: u8,
     /// A process stops, and starts again knowing nothing.
@@ -103,6 +118,8 @@ impl Setting {
         Setting {
             name,
             candidates: 2,
+            others: &[],
+            steps: 0,
             compactors: usize::from(faults.compactions),
             last_epoch: 3,
             faults,
@@ -126,6 +143,7 @@ impl Budget {
         gives_up: 0,
         twice: 0,
         late: 0,
+        touches: 0,
         short_pages: 0,
         crashes: 0,
         depositions: 0,

@@ -10,8 +10,8 @@ use tenure::protocol::message::{Answer, Ended, Request, Sighting, Step};
 
 use super::others::WHOLE;
 use super::process::{Phase, Process};
-use super::setting::Broken;
-use super::store::{Body, NONCES, Number, Wire, small};
+use super::setting::{Broken, Role};
+use super::store::{Body, NONCES, NonceNumber, Number, Wire, nonce_of, small};
 use super::world::{Action, Due, Game, Message, Serving, World};
 
 impl Game {
@@ -99,19 +99,21 @@ impl Game {
         }
     }
 
-    fn due(&self, world: &mut World, who: usize, due: Due) {
+    pub fn due(&self, world: &mut World, who: usize, due: Due) {
         if let Some(input) = due {
             world.left.renewals -= u8::from(input == Input::RenewDue);
             self.tell(world, who, input, true);
         }
     }
 
-    fn serve(&self, world: &mut World, who: usize, serving: Serving) -> Option<()> {
+    pub fn serve(&self, world: &mut World, who: usize, serving: Serving) -> Option<()> {
         let request = self.ask(world, who)?;
         if let Some(answer) = self.made_up(world, who, &request) {
             self.tell(world, who, Input::Answer(answer), true);
             return Some(());
         }
+        let reads = matches!(request, Request::List(_) | Request::Get { .. });
+        world.history.require("observer", reads || world.processes[who].role != Role::Observer);
         let answer = match Wire::of(&request) {
             Some(wire) => self.write(world, wire, serving)?,
             None => self.read(world, who, &request, serving)?,
@@ -162,7 +164,14 @@ impl Game {
     ) -> Option<Answer> {
         match request {
             Request::Get { epoch: Some(epoch), unless } => {
-                Some(world.store.read(*epoch, unless.as_ref()))
+                let mut answer = world.store.read(*epoch, unless.as_ref());
+                if serving == Serving::Touched {
+                    let Answer::Found { sighting, touched } = &mut answer else { return None };
+                    *touched = sighting.is_foreign();
+                    touched.then_some(())?;
+                    world.left.touches -= 1;
+                }
+                Some(answer)
             }
             Request::List(after) => {
                 self.date(world, who, after);
@@ -189,6 +198,10 @@ impl Game {
         {
             world.history.date(&world.store, epoch, nonce);
         }
+        let process = &mut world.processes[who];
+        if self.walks() && process.leads.is_some() && *after == After::Number(u64::from(epoch)) {
+            process.verified = world.store.newest() <= epoch;
+        }
     }
 
     /// The answer that a broken process makes up without asking the store.
@@ -208,13 +221,15 @@ impl Game {
 
     /// What a broken process makes of an answer.
     fn meddle(&self, world: &World, who: usize, mut answer: Answer) -> Answer {
-        let Process { phase, creating, leads, .. } = &world.processes[who];
+        let Process { phase, creating, leads, reclaims, inherited, .. } = &world.processes[who];
         if let Answer::Found { sighting: Sighting { seen, .. }, .. } = &mut answer {
+            let inherited = inherited.iter().any(|nonce| Some(nonce_of(*nonce)) == seen.nonce);
+            seen.reclaimable = *reclaims && inherited;
             let own_read = *phase == Phase::Creating || leads.is_some();
             match self.setting.broken {
                 Broken::ForgetsItself if own_read => seen.nonce = None,
                 Broken::TrustsName if *phase == Phase::Creating => {
-                    seen.nonce = creating.last().copied().map(super::store::nonce_of);
+                    seen.nonce = creating.last().copied().map(nonce_of);
                 }
                 _ => {}
             }
@@ -242,7 +257,7 @@ impl Game {
 
     /// Hands an input to a process, and takes note of what it brought about. `fresh`: an answer
     /// that the store gave just now.
-    fn tell(&self, world: &mut World, who: usize, input: Input, fresh: bool) {
+    pub fn tell(&self, world: &mut World, who: usize, input: Input, fresh: bool) {
         let World { processes, history, store, .. } = world;
         let process = &mut processes[who];
         let (led, epoch, before) = (process.leads, process.greatest(), process.phase);
@@ -265,6 +280,8 @@ impl Game {
         let shown = shown.filter(|body| body.ended().is_none()).map(|body| body.nonce);
         let own = own.or(shown.filter(|nonce| fresh && process.creating.contains(nonce)));
         let answered = matches!(input, Input::Answer(Answer::Found { .. }));
+        let reclaimable = matches!(&input, Input::Answer(Answer::Found { sighting, .. })
+            if sighting.seen.reclaimable);
         let sent = process.creating.clone();
         let event = process.handle(input);
         if self.setting.remembers {
@@ -275,26 +292,18 @@ impl Game {
         }
         if before == Phase::Creating && answered && own.is_some() {
             history.require("own", matches!(process.phase, Phase::Confirming { .. }));
+            history.past.reach("an own write adopted");
         }
-        match event {
-            Some(Event::Granted { .. }) => {
-                let (epoch, nonce) = process.leads.expect("a grant makes a leader");
-                history.grant(epoch, nonce);
-            }
-            Some(Event::Extended { .. }) => {
-                let (epoch, _) = led.expect("only a leader's lease is extended");
-                if self.setting.verify_renewals && fresh {
-                    history.require("verified", store.newest() <= epoch);
-                }
-            }
-            Some(Event::Lost(lost)) => {
-                let (epoch, nonce) = led.expect("only a leader loses");
-                if fresh {
-                    history.lost(store, epoch, nonce, lost);
-                }
-            }
-            None => {}
+        let seals = matches!(process.machine.step(), Step::Request(Request::Seal { .. }));
+        if seals && reclaimable {
+            history.past.reach("a predecessor's epoch reclaimed");
         }
+        if matches!(before, Phase::Confirming { .. }) && seals {
+            history.past.reach("a campaign not confirmed");
+        }
+        self.takes_note(world, who, led, event, fresh);
+        let World { processes, history, .. } = world;
+        let process = &processes[who];
         if let Phase::Confirming { nonce } = before
             && !matches!(process.phase, Phase::Confirming { .. })
         {
@@ -304,12 +313,49 @@ impl Game {
         history.require("no failure", !matches!(process.machine.step(), Step::Failed(_)));
     }
 
-    fn carry_out(&self, world: &mut World, message: Message) -> Answer {
+    /// What an input brought about; `led` is what the process led before.
+    fn takes_note(
+        &self,
+        world: &mut World,
+        who: usize,
+        led: Option<(Number, NonceNumber)>,
+        event: Option<Event>,
+        fresh: bool,
+    ) {
+        let World { processes, history, store, .. } = world;
+        let process = &mut processes[who];
+        match event {
+            Some(Event::Granted { .. }) => {
+                let (epoch, nonce) = process.leads.expect("a grant makes a leader");
+                history.grant(epoch, nonce);
+            }
+            Some(Event::Extended { heartbeat }) => {
+                let (epoch, nonce) = led.expect("only a leader's lease is extended");
+                history.extended(epoch, nonce, heartbeat);
+                if self.setting.verify_renewals && self.walks() {
+                    history.require("verified", std::mem::take(&mut process.verified));
+                } else if self.setting.verify_renewals && fresh {
+                    history.require("verified", store.newest() <= epoch);
+                }
+            }
+            Some(Event::Lost(lost)) => {
+                let (epoch, nonce) = led.expect("only a leader loses");
+                if fresh {
+                    history.lost(store, epoch, nonce, lost);
+                }
+                history.lost_once(epoch, nonce, lost);
+            }
+            None => {}
+        }
+    }
+
+    pub fn carry_out(&self, world: &mut World, message: Message) -> Answer {
         let Message { wire, sealed_since, .. } = message;
         if !world.store.accepts(wire) {
             return world.store.apply(wire);
         }
         world.history.before(&world.store, wire, sealed_since);
+        world.history.past.accepted(wire);
         world.uses(wire);
         match wire {
             Wire::Replace { epoch, body, .. } if body.ended().is_some() => {
@@ -336,41 +382,19 @@ impl Game {
         world.uses(message.wire);
         world.wires.push(Message { done: true, ..message });
     }
-
-    fn crash(&self, world: &mut World, who: usize) {
-        world.left.crashes -= 1;
-        let process = &world.processes[who];
-        if let Some((epoch, _)) = process.leads {
-            world.history.crashed = epoch;
-        }
-        if let Phase::Confirming { nonce } = process.phase {
-            world.history.forget_pending(process.greatest(), nonce);
-        }
-        let again = Process::new(self.rules(), None);
-        world.processes[who] = Process { reborn: true, ..again };
-    }
-
-    /// A process that lists before it creates, in the place of afterwards.
-    fn confirms_first(&self, world: &mut World, who: usize) {
-        let process = &mut world.processes[who];
-        if world.store.newest() > process.greatest() + 1 {
-            *process = Process::new(self.rules(), process.machine.greatest());
-        } else {
-            process.confirmed = true;
-        }
-    }
 }
 
 impl World {
     /// One that is nowhere to be found: neither in the store, now or ever, nor under way, nor among
     /// those that somebody may still recognise as its own.
-    fn fresh_nonce(&self, epoch: Number) -> u8 {
+    fn fresh_nonce(&self, epoch: Number) -> NonceNumber {
+        let first = NonceNumber::from(epoch) * NONCES;
         let creating = self.processes.iter().flat_map(|it| it.creating.iter().chain(&it.sent));
-        let number = |nonce: &u8| nonce.checked_sub(epoch * NONCES).filter(|it| *it < NONCES);
+        let number = |nonce: &NonceNumber| nonce.checked_sub(first).filter(|it| *it < NONCES);
         let greatest = creating.filter_map(number).max().unwrap_or(0);
-        let fresh = greatest.max(self.used[usize::from(epoch)]) + 1;
+        let fresh = greatest.max(self.used[usize::from(epoch)].into()) + 1;
         assert!(fresh < NONCES, "more attempts than numbers");
-        epoch * NONCES + fresh
+        first + fresh
     }
 
     fn uses(&mut self, wire: Wire) {
@@ -378,7 +402,7 @@ impl World {
             && body != Body::FOREIGN
         {
             let used = &mut self.used[usize::from(epoch)];
-            *used = (*used).max(body.nonce - epoch * NONCES);
+            *used = (*used).max(small((body.nonce % NONCES).into()));
         }
     }
 }

@@ -9,20 +9,26 @@ use tenure::store::ETag;
 use tenure::{Ended, Epoch};
 
 /// One more than the greatest epoch that any setting creates.
-pub const SLOTS: usize = 6;
+pub const SLOTS: usize = 26;
 
 /// The number of an epoch; 0 is none.
 pub type Number = u8;
+
+/// The number of a nonce, by epoch; 0 is none.
+pub type NonceNumber = u16;
 
 /// A record. Names are left out: all candidates have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Body {
     /// 0 in Morling's records.
-    pub nonce: u8,
+    pub nonce: NonceNumber,
     pub heartbeat: u8,
     /// The place in [`WORDS`]; 0 while unsealed.
     word: u8,
 }
+
+/// Of an ETag: from here on all characters are visible.
+const FIRST_LETTER: u32 = '!' as u32;
 
 const WORDS: [Option<Ended>; 4] =
     [None, Some(Ended::Resigned), Some(Ended::Lapsed), Some(Ended::Deposed)];
@@ -30,7 +36,7 @@ const WORDS: [Option<Ended>; 4] =
 impl Body {
     pub const FOREIGN: Body = Body { nonce: 0, heartbeat: 0, word: 0 };
 
-    pub fn unsealed(nonce: u8, heartbeat: u64) -> Body {
+    pub fn unsealed(nonce: NonceNumber, heartbeat: u64) -> Body {
         Body { nonce, heartbeat: small(heartbeat), word: 0 }
     }
 
@@ -40,7 +46,7 @@ impl Body {
         Body { heartbeat: small(heartbeat), word, ..self }
     }
 
-    pub fn with_nonce(self, nonce: u8) -> Body {
+    pub fn with_nonce(self, nonce: NonceNumber) -> Body {
         Body { nonce, ..self }
     }
 
@@ -49,15 +55,17 @@ impl Body {
     }
 
     pub fn etag(self) -> ETag {
-        let bytes = [self.nonce + b'!', self.heartbeat + b'!', self.word + b'!'];
-        ETag::new(str::from_utf8(&bytes).expect("few attempts and heartbeats, so ASCII"))
+        let parts = [self.nonce, u16::from(self.heartbeat), u16::from(self.word)];
+        let letter = |part| char::from_u32(u32::from(part) + FIRST_LETTER);
+        let letters = parts.map(|part| letter(part).expect("few nonces, so no surrogates"));
+        ETag::new(String::from_iter(letters))
     }
 
     pub fn from_etag(etag: &ETag) -> Body {
-        let [nonce, heartbeat, word] = etag.as_str().as_bytes() else {
-            panic!("{etag} is no tag of this store");
-        };
-        Body { nonce: nonce - b'!', heartbeat: heartbeat - b'!', word: word - b'!' }
+        let mut parts = etag.as_str().chars().map(|letter| u32::from(letter) - FIRST_LETTER);
+        let mut next = || parts.next().expect("a tag of this store has three letters");
+        let nonce = NonceNumber::try_from(next()).expect("few nonces");
+        Body { nonce, heartbeat: small(next().into()), word: small(next().into()) }
     }
 
     pub fn seen(self) -> Seen {
@@ -86,12 +94,12 @@ impl Wire {
             Request::List(_) | Request::Get { .. } => None,
             Request::Take { .. } => unreachable!("of the other layout"),
             Request::Create { epoch, write } => {
-                let body = Body::unsealed(nonce_number(write.nonce), write.heartbeat);
+                let body = Body::unsealed(nonce_number(*epoch, write.nonce), write.heartbeat);
                 Some(Wire::Create { epoch: small(epoch.get()), body })
             }
             Request::Renew { epoch, etag, write } => {
                 let tag = Body::from_etag(etag);
-                let body = Body::unsealed(nonce_number(write.nonce), write.heartbeat);
+                let body = Body::unsealed(nonce_number(*epoch, write.nonce), write.heartbeat);
                 Some(Wire::Replace { epoch: small(epoch.get()), tag, body })
             }
             Request::Seal { epoch, etag, heartbeat, ended, .. } => {
@@ -120,19 +128,20 @@ impl Wire {
 }
 
 /// Nonces per epoch; they are numbered, so that equal states look equal.
-pub const NONCES: u8 = 12;
+pub const NONCES: NonceNumber = 64;
 
 /// The epoch that a nonce was drawn for.
-pub fn epoch_of(nonce: u8) -> Number {
-    nonce / NONCES
+pub fn epoch_of(nonce: NonceNumber) -> Number {
+    small((nonce / NONCES).into())
 }
 
-fn nonce_number(nonce: Nonce) -> u8 {
-    let number = (1..=u8::MAX).find(|number| nonce_of(*number) == nonce);
-    number.expect("this model drew the nonce")
+fn nonce_number(epoch: Epoch, nonce: Nonce) -> NonceNumber {
+    let first = NonceNumber::from(small(epoch.get())) * NONCES;
+    let number = (first..first + NONCES).find(|number| nonce_of(*number) == nonce);
+    number.expect("this model drew the nonce for this epoch")
 }
 
-pub fn nonce_of(number: u8) -> Nonce {
+pub fn nonce_of(number: NonceNumber) -> Nonce {
     Nonce::from_bits(u128::from(number))
 }
 

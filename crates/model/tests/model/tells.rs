@@ -19,6 +19,7 @@ impl Game {
                     Serving::Twice => ", and a copy stays under way",
                     Serving::Late => ", and the answer stays under way",
                     Serving::ShortPage => ", and gets one key although more follow",
+                    Serving::Touched => ", which was written again",
                     Serving::UntrueRefusal => ", which succeeds and is answered with 412",
                 };
                 format!("{} {asks}{how}", name(who))

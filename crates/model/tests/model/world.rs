@@ -1,6 +1,7 @@
 //! The state that the checker explores, and what may happen next.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::iter;
 
 use stateright::{Model, Property};
 use tenure::protocol::candidate::{Input, Rules};
@@ -9,8 +10,8 @@ use tenure::protocol::message::{Request, Step, Wait};
 
 use super::checks::{self, History};
 use super::process::{Phase, Process};
-use super::setting::{Broken, Budget, Morling, Setting};
-use super::store::{Body, Number, SLOTS, Store, Wire};
+use super::setting::{Broken, Budget, Morling, Role, Setting};
+use super::store::{Body, NonceNumber, Number, SLOTS, Store, Wire};
 
 /// The model: a setting, to be explored whole.
 #[derive(Debug, Clone)]
@@ -32,6 +33,8 @@ pub struct World {
     pub history: History,
     /// The greatest number of a nonce that some store object had, or some request under way has.
     pub used: [u8; SLOTS],
+    /// Counted in a random walk only, where no state is another.
+    pub steps: u16,
 }
 
 /// A write under way that nobody waits for.
@@ -97,6 +100,8 @@ pub enum Serving {
     ShortPage,
     /// The write succeeds; 412 is answered.
     UntrueRefusal,
+    /// A foreign record was written again since it was last read.
+    Touched,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,9 +111,14 @@ pub enum Page {
 }
 
 impl Game {
-    pub fn rules(&self) -> Rules {
+    pub fn rules(&self, role: Role) -> Rules {
         let verify_renewals = self.setting.verify_renewals;
-        Rules { observer: false, verify_renewals, takeover_delay: false }
+        let (observer, takeover_delay) = (role == Role::Observer, role == Role::Unique);
+        Rules { observer, verify_renewals, takeover_delay }
+    }
+
+    pub fn walks(&self) -> bool {
+        self.setting.steps > 0
     }
 
     /// The epoch that a process creates next is within bounds.
@@ -138,6 +148,9 @@ impl Game {
                 self.request_actions(world, who, None, writes, actions);
                 if world.left.short_pages > 0 && lists {
                     actions.push(Action::Serve(who, None, Serving::ShortPage));
+                }
+                if world.left.touches > 0 && !writes && !lists {
+                    actions.push(Action::Serve(who, None, Serving::Touched));
                 }
             }
             Step::Nonce if !self.may_create(process) => {}
@@ -209,9 +222,9 @@ impl Game {
                 due(Input::Resume, true);
                 due(Input::Resign, true);
             }
-            Wait::Takeover | Wait::Vacant | Wait::Over => {
-                unreachable!("observers and delays take no part")
-            }
+            Wait::Takeover => due(Input::TakeoverOver, true),
+            Wait::Vacant => due(Input::PollDue, false),
+            Wait::Over => unreachable!("a process goes on at once"),
         }
     }
 
@@ -255,35 +268,9 @@ impl Game {
     }
 }
 
-impl Model for Game {
-    type State = World;
-    type Action = Action;
-
-    fn init_states(&self) -> Vec<World> {
-        let process = Process::new(self.rules(), None);
-        vec![World {
-            store: Store::default(),
-            processes: vec![process; self.setting.candidates],
-            compactors: vec![Compactor::default(); self.setting.compactors],
-            wires: Vec::new(),
-            left: self.setting.faults,
-            morling: Peer::default(),
-            history: History::default(),
-            used: [0; SLOTS],
-        }]
-    }
-
-    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
-        for who in 0..world.processes.len() {
-            // What is true of one is true of its equal.
-            if self.setting.unreduced || !world.processes[..who].contains(&world.processes[who]) {
-                self.process_actions(world, who, actions);
-            }
-        }
-        self.other_actions(world, actions);
-    }
-
-    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+impl Game {
+    /// The state after an action; `None` if that is the same.
+    fn changed(&self, world: &World, action: Action) -> Option<World> {
         let twice = world.left.twice;
         let mut next = self.after(world.clone(), action)?;
         if !self.setting.unreduced {
@@ -296,6 +283,52 @@ impl Model for Game {
         }
         next.bring_into_line(self);
         (next != *world).then_some(next)
+    }
+}
+
+impl Model for Game {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        let candidates = iter::repeat_n(&Role::Candidate, self.setting.candidates);
+        let roles = candidates.chain(self.setting.others);
+        let processes = roles.map(|role| Process::new(*role, self.rules(*role), None)).collect();
+        vec![World {
+            store: Store::default(),
+            processes,
+            compactors: vec![Compactor::default(); self.setting.compactors],
+            wires: Vec::new(),
+            left: self.setting.faults,
+            morling: Peer::default(),
+            history: if self.walks() { History::of_a_walk() } else { History::default() },
+            used: [0; SLOTS],
+            steps: 0,
+        }]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        if self.walks() && (world.steps == self.setting.steps || self.is_broken(world)) {
+            return;
+        }
+        for who in 0..world.processes.len() {
+            // What is true of one is true of its equal.
+            if self.setting.unreduced || !world.processes[..who].contains(&world.processes[who]) {
+                self.process_actions(world, who, actions);
+            }
+        }
+        self.other_actions(world, actions);
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        let next = self.changed(world, action);
+        if !self.walks() {
+            return next;
+        }
+        // A step without an effect is one, too: stateright cannot retrace a way that leaves any out.
+        let mut next = next.unwrap_or_else(|| world.clone());
+        next.steps += 1;
+        Some(next)
     }
 
     fn properties(&self) -> Vec<Property<Game>> {
@@ -315,68 +348,7 @@ impl World {
         }
     }
 
-    /// Drops the writes under way that cannot be accepted any more, whatever happens.
-    fn forget_what_cannot_matter(&mut self, game: &Game) {
-        if self.wires.is_empty() || game.setting.broken == Broken::ReusesBody {
-            return;
-        }
-        // Contents that an epoch object has, or may get from a write that nobody waits for. Whoever
-        // sends another write gives it a content of its own.
-        let mut possible: Vec<(Number, Body)> = self.store.epochs().collect();
-        let creates =
-            self.wires.iter().filter(|message| matches!(message.wire, Wire::Create { .. }));
-        possible.extend(creates.filter_map(|it| Some((it.wire.epoch(), it.wire.body()?))));
-        loop {
-            let known = possible.len();
-            for Message { wire, .. } in &self.wires {
-                if let Wire::Replace { epoch, tag, body } = *wire
-                    && possible.contains(&(epoch, tag))
-                    && !possible.contains(&(epoch, body))
-                {
-                    possible.push((epoch, body));
-                }
-            }
-            if possible.len() == known {
-                break;
-            }
-        }
-        let keeps = |message: &Message| match message.wire {
-            Wire::Replace { epoch, tag, .. } => possible.contains(&(epoch, tag)),
-            // By the assumption of section 1, a copy never follows the compaction.
-            Wire::Create { .. } if message.done && !game.setting.creates_outlive_compaction => {
-                false
-            }
-            Wire::Create { epoch, .. } => self.may_be_free(game, epoch),
-            Wire::Delete { epoch } => self.may_exist(epoch),
-        };
-        let kept: Vec<Message> =
-            self.wires.iter().filter(|message| keeps(message)).copied().collect();
-        self.wires = kept;
-    }
-
-    fn may_be_free(&self, game: &Game, epoch: Number) -> bool {
-        let deletion = |message: &Message| message.wire == Wire::Delete { epoch };
-        self.store.get(epoch).is_none()
-            || self.wires.iter().any(deletion)
-            || self.left.compactions > 0
-            || self.compactors.iter().any(|compactor| compactor.run.is_some())
-            || game.setting.broken == Broken::ResignsByDeleting
-    }
-
-    /// A superseded epoch that everybody has seen the like of is created by a late write alone.
-    fn may_exist(&self, epoch: Number) -> bool {
-        let creation = |message: &Message| {
-            matches!(message.wire, Wire::Create { .. }) && message.wire.epoch() == epoch
-        };
-        self.store.get(epoch).is_some()
-            || self.store.newest() <= epoch
-            || self.wires.iter().any(creation)
-            || self.processes.iter().any(|process| process.greatest() < epoch)
-            || self.morling.about == Some(epoch)
-            || self.morling.owned.contains(&epoch)
-    }
-
-    pub fn confirming(&self, who: usize) -> Option<u8> {
+    pub fn confirming(&self, who: usize) -> Option<NonceNumber> {
         match self.processes[who].phase {
             Phase::Confirming { nonce } => Some(nonce),
             _ => None,
