@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use super::{lock, record as check};
 use crate::epoch::Epoch;
+use crate::layout::Layout;
 use crate::protocol::message::{Ended, Nonce};
-use crate::record::{FORMAT, Lock, MAX_READ_BYTES, Record, Validity};
+use crate::record::{FORMAT, MAX_READ_BYTES, Record, Validity};
 use crate::test_support::cases;
 
 fn any_json() -> impl Strategy<Value = Value> {
