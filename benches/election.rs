@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use tenure::store::{MemoryStore, Store as _};
-use tenure::{Attempt, Election};
+use tenure::{CampaignOutcome, Election};
 use tokio::runtime::Builder;
 
 const BACKLOG: u64 = 10_000;
@@ -39,7 +39,7 @@ fn elections(c: &mut Criterion) {
     group.bench_function("one look of a follower", |b| {
         b.to_async(&runtime).iter(|| async {
             match follower.try_campaign().await.expect("the store answers") {
-                Attempt::Held(leader) => leader,
+                CampaignOutcome::Held(leader) => leader,
                 other => panic!("the leader lives: {other:?}"),
             }
         });

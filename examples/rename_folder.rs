@@ -176,7 +176,7 @@ impl Album {
     async fn read(&self, key: &str) -> Result<Option<Bytes>> {
         match self.store.get(&format!("{}{key}", self.prefix), None, 1 << 20).await? {
             GetOutcome::Found(object) => Ok(Some(object.body)),
-            GetOutcome::Missing => Ok(None),
+            GetOutcome::NotFound => Ok(None),
             other => fail(format!("{key} cannot be read: {other:?}")),
         }
     }

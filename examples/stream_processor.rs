@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tenure::{Attempt, Cancellation, Election, Epoch, ErrorKind, Leadership, Loss};
+use tenure::{CampaignOutcome, Cancellation, Election, Epoch, ErrorKind, Leadership, Loss};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
@@ -47,7 +47,7 @@ async fn main() -> Result<()> {
     let timeline = Timeline::start();
     let offsets = Arc::new(Offsets::new(timeline));
     let (late, late_commits) = mpsc::channel(1);
-    let disaster = Arc::new(Disaster { happened: AtomicBool::new(false), late });
+    let disaster = Arc::new(Disaster { determinacy: AtomicBool::new(false), late });
 
     let mut workers = JoinSet::new();
     for (at, name) in WORKERS.into_iter().enumerate() {
@@ -133,7 +133,7 @@ impl Worker {
                     continue;
                 }
                 match election.try_campaign().await {
-                    Ok(Attempt::Elected(leadership)) => {
+                    Ok(CampaignOutcome::Elected(leadership)) => {
                         owned.insert(*partition);
                         tasks.spawn(self.share(*partition).hold(leadership));
                     }
@@ -221,7 +221,7 @@ fn record(partition: usize, offset: u64) -> u64 {
 
 /// Strikes once, the owner of partition 0, with a third of its records processed.
 struct Disaster {
-    happened: AtomicBool,
+    determinacy: AtomicBool,
     late: mpsc::Sender<Commit>,
 }
 
@@ -229,7 +229,7 @@ impl Disaster {
     fn strikes(&self, commit: &Commit) -> bool {
         let strikes = commit.partition == 0
             && commit.from >= RECORDS / 3
-            && !self.happened.swap(true, Ordering::Relaxed);
+            && !self.determinacy.swap(true, Ordering::Relaxed);
         strikes && self.late.try_send(commit.clone()).is_ok()
     }
 }

@@ -124,7 +124,7 @@ impl Check<'_> {
                     None => self.read().await,
                 }
             }
-            PutOutcome::Refused | PutOutcome::Missing => self.read().await,
+            PutOutcome::PreconditionFailed | PutOutcome::NotFound => self.read().await,
         }
     }
 
@@ -134,7 +134,7 @@ impl Check<'_> {
             PutOutcome::Done { .. } => Err(self.unsafe_store(
                 "replaces an object whose ETag does not match (it ignores If-Match)",
             )),
-            PutOutcome::Refused | PutOutcome::Missing => Ok(()),
+            PutOutcome::PreconditionFailed | PutOutcome::NotFound => Ok(()),
         }
     }
 
@@ -145,7 +145,7 @@ impl Check<'_> {
             match self.send("replacing", call).await? {
                 PutOutcome::Done { etag: Some(_) } => return Ok(true),
                 PutOutcome::Done { etag: None } => etag = self.read().await?,
-                PutOutcome::Refused | PutOutcome::Missing => return Ok(false),
+                PutOutcome::PreconditionFailed | PutOutcome::NotFound => return Ok(false),
             }
         }
         Err(self.unsafe_store(
@@ -208,7 +208,7 @@ impl Check<'_> {
         match self.ask("reading", call).await? {
             GetOutcome::Found(object) => Ok(object.etag),
             GetOutcome::TooLarge { etag, .. } => Ok(etag),
-            GetOutcome::Missing | GetOutcome::NotModified => Err(self.unsafe_store(
+            GetOutcome::NotFound | GetOutcome::NotModified => Err(self.unsafe_store(
                 "does not show an object that was written before (read after write)",
             )),
         }

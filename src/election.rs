@@ -57,7 +57,7 @@ pub struct Election {
 /// What [`Election::try_campaign`] came to.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Attempt {
+pub enum CampaignOutcome {
     /// This process leads.
     Elected(Leadership),
     /// Somebody else holds the newest epoch, or may still believe that it does.
@@ -118,17 +118,17 @@ impl Election {
     /// # Errors
     /// Those of [`campaign`](Election::campaign), and [`Unavailable`](crate::ErrorKind::Unavailable)
     /// after three failures in a row: an epoch object may have been created then, which lapses.
-    pub async fn try_campaign(&self) -> Result<Attempt, Error> {
+    pub async fn try_campaign(&self) -> Result<CampaignOutcome, Error> {
         let caller = Span::current();
         let campaign = async {
             require_timers().map_err(failed)?;
             check_store(&self.cx, Patience::Once).await.map_err(failed)?;
             let mut driver = Driver::candidate(&self.cx);
             match driver.campaign(Patience::Once).await.map_err(failed)? {
-                Reached::Elected => Ok(Attempt::Elected(self.elected(driver, &caller))),
+                Reached::Elected => Ok(CampaignOutcome::Elected(self.elected(driver, &caller))),
                 Reached::Held(leader) => {
                     Span::current().record("outcome", "held");
-                    Ok(Attempt::Held(leader))
+                    Ok(CampaignOutcome::Held(leader))
                 }
             }
         };
@@ -191,7 +191,7 @@ impl Election {
     ///
     /// While somebody leads: one GET every poll interval. While nobody does: one LIST and one GET. While
     /// polls fail it keeps to the last leader until its lease has lapsed, then says
-    /// [`Unknown`](Observation::Unknown), which differs from [`Nobody`](Observation::Nobody). An error
+    /// [`Unknown`](Observation::Unknown), which differs from [`NoLeader`](Observation::NoLeader). An error
     /// that waiting does not mend is the last item.
     pub fn observe(&self) -> impl Stream<Item = Result<Observation, Error>> + Send + Unpin + use<> {
         let observer = Observer::new(&self.cx);

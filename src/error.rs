@@ -5,16 +5,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::escape::plain;
-use crate::store::{Happened, StoreError, StoreErrorKind};
+use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 /// An error of an election: a kind that tells what to do, and a message that tells what was seen.
 ///
 /// A lost race is never an error: it is a value
-/// ([`Attempt::Held`](crate::Attempt::Held), [`Loss`](crate::Loss)).
+/// ([`CampaignOutcome::Held`](crate::CampaignOutcome::Held), [`Loss`](crate::Loss)).
 #[derive(Clone)]
 pub struct Error {
     kind: ErrorKind,
-    happened: Happened,
+    determinacy: Determinacy,
     message: String,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
@@ -62,14 +62,14 @@ pub enum ErrorKind {
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         let message = plain(&message.into());
-        Error { kind, happened: Happened::No, message, source: None }
+        Error { kind, determinacy: Determinacy::Determinate, message, source: None }
     }
 
     /// A failed request on this store, with what was being tried in front of the store's words.
     pub(crate) fn from_store(doing: &str, store: &str, error: StoreError) -> Error {
         Error {
             kind: error.kind().into(),
-            happened: error.happened(),
+            determinacy: error.determinacy(),
             message: plain(&in_context(doing, store, &error.to_string())),
             source: Some(Arc::new(error)),
         }
@@ -77,7 +77,7 @@ impl Error {
 
     /// The same, where a write may have taken effect all the same.
     pub(crate) fn maybe(mut self) -> Error {
-        self.happened = Happened::Maybe;
+        self.determinacy = Determinacy::Indeterminate;
         self
     }
 
@@ -85,7 +85,7 @@ impl Error {
     /// it happened.
     #[must_use]
     pub fn may_have_happened(&self) -> bool {
-        self.happened == Happened::Maybe
+        self.determinacy == Determinacy::Indeterminate
     }
 
     /// What kind of error this is.

@@ -21,7 +21,7 @@ use std::fmt;
 
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::store::Happened;
+use crate::store::Determinacy;
 
 mod calls;
 mod durable_gate;
@@ -36,7 +36,7 @@ mod object;
 mod tests;
 
 pub use durable_gate::{DurableGate, GateState};
-pub use gate::{Gate, Pass};
+pub use gate::{Gate, GatePermit};
 pub use generation::{epoch_key, newest_generation};
 pub use log::{FencedLog, LogEntry, LogWriter};
 pub use object::{Contents, FencedObject, ObjectWriter};
@@ -73,13 +73,13 @@ impl std::error::Error for Stale {}
 pub enum FencingError {
     /// A greater epoch has the resource: stop, for good.
     ///
-    /// [`Happened::Maybe`]: an attempt whose answer was lost may have been written before; the
+    /// [`Determinacy::Indeterminate`]: an attempt whose answer was lost may have been written before; the
     /// greater epoch has then seen it.
     Stale {
         /// Both tokens.
         stale: Stale,
         /// Whether this call has written all the same.
-        happened: Happened,
+        determinacy: Determinacy,
     },
     /// A later writer of the same epoch has opened the resource: this one is closed, for good. Have
     /// one writer an epoch, and share it.
@@ -87,7 +87,7 @@ pub enum FencingError {
         /// The epoch of both.
         epoch: Epoch,
         /// Whether this call has written all the same.
-        happened: Happened,
+        determinacy: Determinacy,
     },
     /// These entries of a log were trimmed: begin at the oldest there is, or with a snapshot.
     Trimmed {
@@ -104,8 +104,9 @@ impl FencingError {
     #[must_use]
     pub fn may_have_happened(&self) -> bool {
         match self {
-            FencingError::Stale { happened, .. } | FencingError::Replaced { happened, .. } => {
-                *happened == Happened::Maybe
+            FencingError::Stale { determinacy, .. }
+            | FencingError::Replaced { determinacy, .. } => {
+                *determinacy == Determinacy::Indeterminate
             }
             FencingError::Trimmed { .. } => false,
             FencingError::Failed(error) => error.may_have_happened(),

@@ -3,7 +3,7 @@
 //!
 //! The store keeps what was written last: when that was, by its own clock, and the record with the
 //! times that its writers noted, each by a clock of its own. So the end of a sealed epoch is known
-//! ([`When::is_exact`]), unless its leader died: then it led at least until its last renewal, and at
+//! ([`TimeEstimate::is_exact`]), unless its leader died: then it led at least until its last renewal, and at
 //! most until its lease ended. Begins are worked out from the leader's own clock, and lie between the
 //! seal of the epoch before and the last write. Nothing here decides anything.
 //!
@@ -41,10 +41,10 @@ pub struct History {
     /// it tells of one epoch only.
     pub layout: Layout,
     /// The epochs that were read, in ascending order.
-    pub spans: Vec<Span>,
+    pub spans: Vec<LeadershipSpan>,
     /// Epochs that have no object, in ascending order: compacted away, or overwritten in a single
     /// object. Those among the epochs that were left out are not told.
-    pub holes: Vec<Hole>,
+    pub holes: Vec<EpochRange>,
     /// How many older epochs are there, but were not asked for.
     pub left_out: u64,
     /// The store's clock in the end; that of this machine where the store has none.
@@ -58,7 +58,7 @@ pub struct History {
 /// Epochs that have no object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Hole {
+pub struct EpochRange {
     /// The first of them.
     pub first: Epoch,
     /// The last of them.
@@ -68,15 +68,15 @@ pub struct Hole {
 /// One epoch, by its object.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Span {
+pub struct LeadershipSpan {
     /// The epoch.
     pub epoch: Epoch,
     /// Who held it; `None` in a record of a foreign peer, or one that cannot be read.
     pub candidate: Option<String>,
     /// When its leader began.
-    pub from: When,
-    /// Until when it led. No [`at`](When::at) while it leads.
-    pub until: When,
+    pub from: TimeEstimate,
+    /// Until when it led. No [`at`](TimeEstimate::at) while it leads.
+    pub until: TimeEstimate,
     /// How it ended.
     pub end: End,
     /// Only of one that is [`Held`](End::Held): by the store's clock its lease is over.
@@ -102,7 +102,7 @@ pub struct Span {
 /// A moment, and how well it is known. All three by the store's clock, as far as that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct When {
+pub struct TimeEstimate {
     /// The best guess.
     pub at: Option<DateTime<Utc>>,
     /// Not before this.
@@ -117,7 +117,7 @@ pub struct When {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum End {
-    /// It has not: it is the newest, and not sealed. See [`Span::lapsed`].
+    /// It has not: it is the newest, and not sealed. See [`LeadershipSpan::lapsed`].
     Held,
     /// Its leader resigned.
     Resigned,
@@ -140,7 +140,7 @@ pub enum End {
     Unreadable,
 }
 
-impl When {
+impl TimeEstimate {
     /// Whether the store dated this very moment: the bounds are then as far apart as the resolution of
     /// its dates, a second on most stores.
     #[must_use]
@@ -149,9 +149,9 @@ impl When {
     }
 
     /// A date of the store's, or of a record's writer.
-    fn exactly(date: Option<Dated>) -> When {
+    fn exactly(date: Option<Dated>) -> TimeEstimate {
         let (at, latest) = (date.map(|date| date.at), date.map(Dated::latest));
-        When { at, earliest: at, latest, exact: at.is_some() }
+        TimeEstimate { at, earliest: at, latest, exact: at.is_some() }
     }
 
     /// The best guess between its bounds, as far as there are any. Bounds that contradict each other
@@ -160,11 +160,11 @@ impl When {
         at: Option<DateTime<Utc>>,
         earliest: Option<DateTime<Utc>>,
         latest: Option<DateTime<Utc>>,
-    ) -> When {
+    ) -> TimeEstimate {
         let earliest = earliest.filter(|earliest| latest.is_none_or(|latest| *earliest <= latest));
         let at = at.map(|at| earliest.map_or(at, |earliest| at.max(earliest)));
         let at = at.map(|at| latest.map_or(at, |latest| at.min(latest)));
-        When { at, earliest, latest, exact: false }
+        TimeEstimate { at, earliest, latest, exact: false }
     }
 }
 
@@ -214,7 +214,7 @@ impl End {
     }
 }
 
-impl Span {
+impl LeadershipSpan {
     /// The candidate's name, or a dash.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -233,7 +233,7 @@ impl Span {
     }
 
     /// It led no less than this, whatever the resolution of the store's dates. `None` as for
-    /// [`led`](Span::led).
+    /// [`led`](LeadershipSpan::led).
     #[must_use]
     pub fn led_at_least(&self, history: &History) -> Option<Duration> {
         self.led(history.now)?;
@@ -243,7 +243,7 @@ impl Span {
     }
 
     /// It led no more than this, whatever the resolution of the store's dates. `None` as for
-    /// [`led`](Span::led), and if it may have begun at any time.
+    /// [`led`](LeadershipSpan::led), and if it may have begun at any time.
     #[must_use]
     pub fn led_at_most(&self, history: &History) -> Option<Duration> {
         self.led(history.now)?;
@@ -258,7 +258,7 @@ impl Span {
     }
 }
 
-impl Hole {
+impl EpochRange {
     /// How many epochs are missing.
     #[must_use]
     pub fn len(&self) -> u64 {

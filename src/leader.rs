@@ -99,7 +99,7 @@ pub enum SnapshotState {
         sealed_by: Option<String>,
     },
     /// There is none.
-    Vacant,
+    NoLeader,
 }
 
 /// What an observer says of an election. Only changes are told.
@@ -109,7 +109,7 @@ pub enum Observation {
     /// This candidate holds the newest epoch. It may not be confirmed yet.
     Leader(Leader),
     /// There is no epoch, or the newest is sealed, or its lease ran out unrenewed.
-    Nobody,
+    NoLeader,
     /// The store could not be asked for longer than the last leader's lease.
     Unknown,
 }

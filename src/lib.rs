@@ -80,7 +80,7 @@
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
-//! use tenure::{Attempt, Clock, Election, Moment, Process, SystemEntropy, store::MemoryStore};
+//! use tenure::{CampaignOutcome, Clock, Election, Moment, Process, SystemEntropy, store::MemoryStore};
 //!
 //! #[derive(Debug)]
 //! struct PausedClock(tokio::time::Instant);
@@ -105,7 +105,7 @@
 //!         Election::builder(store.clone(), "test").name(name).process(process).build()
 //!     };
 //!     let first = node("a")?.campaign().await?;
-//!     assert!(matches!(node("b")?.try_campaign().await?, Attempt::Held(_)));
+//!     assert!(matches!(node("b")?.try_campaign().await?, CampaignOutcome::Held(_)));
 //!     drop(first); // as if its process had died: the lease lapses
 //!     let second = node("b")?.campaign().await?; // half a minute, in no time
 //!     assert_eq!(second.epoch().get(), 2);
@@ -197,7 +197,7 @@ mod timer;
 
 pub use clock::{Clock, SystemClock};
 pub use compactor::{Compactor, CompactorBuilder, Report};
-pub use election::{Attempt, Election, ElectionBuilder};
+pub use election::{CampaignOutcome, Election, ElectionBuilder};
 pub use entropy::{Entropy, SystemEntropy};
 pub use epoch::{Epoch, ParseEpochError};
 pub use error::{Error, ErrorKind};

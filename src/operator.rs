@@ -70,7 +70,7 @@ pub enum Deposed {
     /// The holder renewed its lease each time before the seal came. Try again.
     Renewed(Leader),
     /// There is no epoch.
-    Vacant,
+    NoLeader,
 }
 
 /// What [`Election::restore`](crate::Election::restore) came to. Unless it is `Sealed`, candidates

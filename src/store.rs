@@ -1,8 +1,8 @@
 //! Where epoch objects live: a trait of five calls and an optional one, and the stores that
 //! implement it.
 //!
-//! A refused condition is a value ([`PutOutcome::Refused`]); a [`StoreError`] says what is known of
-//! a request that failed ([`Happened`]). Nothing here knows about elections.
+//! A refused condition is a value ([`PutOutcome::PreconditionFailed`]); a [`StoreError`] says what is known of
+//! a request that failed ([`Determinacy`]). Nothing here knows about elections.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -147,11 +147,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
 /// What is known of a request that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Happened {
+pub enum Determinacy {
     /// It did not take effect and will not.
-    No,
+    Determinate,
     /// It may have taken effect, or may yet.
-    Maybe,
+    Indeterminate,
 }
 
 /// What kind of failure a store met.
@@ -175,7 +175,7 @@ pub enum StoreErrorKind {
 #[derive(Clone)]
 pub struct StoreError {
     kind: StoreErrorKind,
-    happened: Happened,
+    determinacy: Determinacy,
     message: String,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
@@ -184,8 +184,12 @@ impl StoreError {
     /// A failure of this kind. The message says what was asked and what came back, without secrets
     /// or bodies. Control characters, line ends and marks of direction in it are shown by their
     /// numbers.
-    pub fn new(kind: StoreErrorKind, happened: Happened, message: impl Into<String>) -> StoreError {
-        StoreError { kind, happened, message: plain(&message.into()), source: None }
+    pub fn new(
+        kind: StoreErrorKind,
+        determinacy: Determinacy,
+        message: impl Into<String>,
+    ) -> StoreError {
+        StoreError { kind, determinacy, message: plain(&message.into()), source: None }
     }
 
     /// The same, with the error underneath.
@@ -203,12 +207,12 @@ impl StoreError {
 
     /// A request that was not answered in time, so it may have taken effect.
     pub(crate) fn timed_out(message: impl Into<String>) -> StoreError {
-        StoreError::new(StoreErrorKind::Transient, Happened::Maybe, message)
+        StoreError::new(StoreErrorKind::Transient, Determinacy::Indeterminate, message)
     }
 
     /// The same failure of a request that changes nothing.
     pub(crate) fn of_a_read(mut self) -> StoreError {
-        self.happened = Happened::No;
+        self.determinacy = Determinacy::Determinate;
         self
     }
 
@@ -220,24 +224,24 @@ impl StoreError {
 
     /// Whether the request may have taken effect.
     #[must_use]
-    pub fn happened(&self) -> Happened {
-        self.happened
+    pub fn determinacy(&self) -> Determinacy {
+        self.determinacy
     }
 }
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
-        match self.happened {
-            Happened::No => Ok(()),
-            Happened::Maybe => f.write_str(" (it may have taken effect)"),
+        match self.determinacy {
+            Determinacy::Determinate => Ok(()),
+            Determinacy::Indeterminate => f.write_str(" (it may have taken effect)"),
         }
     }
 }
 
 impl fmt::Debug for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}, happened {:?}: {}", self.kind, self.happened, self.message)
+        write!(f, "{:?}, {:?}: {}", self.kind, self.determinacy, self.message)
     }
 }
 

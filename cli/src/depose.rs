@@ -65,7 +65,7 @@ pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
             (line, Told::of("already", &leader, ended, None))
         }
         refused => {
-            if refused == Deposed::Vacant {
+            if refused == Deposed::NoLeader {
                 refuse_other_layout(&store, &prefix, args.store.layout).await?;
             }
             return Err(Failure::new(exit::REFUSED, why_not(&refused, args.store.layout)));

@@ -59,7 +59,7 @@ pub async fn refuse_other_layout(
     };
     let election = Election::builder(Arc::clone(store), prefix).layout(other.into()).build()?;
     match election.snapshot().await {
-        Ok(snapshot) if snapshot.state != SnapshotState::Vacant => {
+        Ok(snapshot) if snapshot.state != SnapshotState::NoLeader => {
             let name = other.to_possible_value().expect("no layout is hidden");
             let why =
                 format!("the election here lies in the other layout: --layout {}", name.get_name());

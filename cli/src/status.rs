@@ -21,7 +21,7 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     let layout = args.store.layout;
     let election = Election::builder(Arc::clone(&store), prefix.as_str()).layout(layout.into());
     let snapshot = election.build()?.snapshot().await?;
-    if snapshot.state == SnapshotState::Vacant {
+    if snapshot.state == SnapshotState::NoLeader {
         refuse_other_layout(&store, &prefix, layout).await?;
     }
     let status = Status::of(&snapshot);

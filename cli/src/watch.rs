@@ -82,7 +82,7 @@ impl Change {
     fn of(observation: &Observation) -> Change {
         let (state, leader) = match observation {
             Observation::Leader(leader) => ("held", Some(leader)),
-            Observation::Nobody => ("nobody", None),
+            Observation::NoLeader => ("nobody", None),
             _ => ("unknown", None),
         };
         Change {

@@ -16,7 +16,7 @@ use crate::listing::{EpochsOfPage, key_of};
 use crate::protocol::compaction::{Body, Compaction, Listed, OutOfOrder};
 use crate::protocol::find::After;
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
-use crate::store::{DeleteOutcome, GetOutcome, Happened, StoreError, out_of_order, within};
+use crate::store::{DeleteOutcome, Determinacy, GetOutcome, StoreError, out_of_order, within};
 
 /// Keys asked of one LIST and given to one DELETE: the most that S3 takes.
 const PAGE_KEYS: usize = 1_000;
@@ -164,7 +164,9 @@ impl<'a> Run<'a> {
         let start = key_of(keys, after);
         self.report.requests += 1;
         let request = store.list(keys.lock_prefix(), &start, PAGE_KEYS);
-        let page = self.while_deleting(within(*request_timeout, Happened::No, request)).await?;
+        let page = self
+            .while_deleting(within(*request_timeout, Determinacy::Determinate, request))
+            .await?;
         page.and_then(|page| EpochsOfPage::of(keys, after, &page))
             .map_err(|error| self.failure(&format!("listing the epochs after {start:?}"), error))
     }
@@ -188,13 +190,15 @@ impl<'a> Run<'a> {
         let key = keys.epoch(newest);
         self.report.requests += 1;
         let request = store.get(&key, None, MAX_READ_BYTES);
-        let outcome = self.while_deleting(within(*request_timeout, Happened::No, request)).await?;
+        let outcome = self
+            .while_deleting(within(*request_timeout, Determinacy::Determinate, request))
+            .await?;
         let outcome = outcome.map_err(|error| self.failure("reading the newest epoch", error))?;
         let record = match outcome {
             GetOutcome::Found(object) => Record::parse(&object.body),
             GetOutcome::TooLarge { len, .. } => Err(BadRecord::TooLarge(len)),
             // Nothing was asked for that it could be.
-            GetOutcome::Missing | GetOutcome::NotModified => {
+            GetOutcome::NotFound | GetOutcome::NotModified => {
                 self.plan.handle_read(newest, Body::Gone);
                 return Ok(());
             }
@@ -238,7 +242,7 @@ impl<'a> Run<'a> {
         let limit = self.compactor.request_timeout;
         let keys = batch.iter().map(|listed| self.compactor.keys.epoch(listed.epoch)).collect();
         let request = async move {
-            let outcome = within(limit, Happened::Maybe, store.delete(keys)).await;
+            let outcome = within(limit, Determinacy::Indeterminate, store.delete(keys)).await;
             Deletion { batch, outcome }
         };
         self.in_flight.push(request.boxed());

@@ -15,7 +15,7 @@ use crate::epoch::Epoch;
 use crate::moment::Moment;
 use crate::store::MemoryStore;
 use crate::store::{
-    DeleteOutcome, ETag, Entry, GetOutcome, Happened, MockStore, Object, Page, PutOutcome,
+    DeleteOutcome, Determinacy, ETag, Entry, GetOutcome, MockStore, Object, Page, PutOutcome,
     StoreError, StoreErrorKind,
 };
 

@@ -230,7 +230,7 @@ impl Driver {
                 _ => (poll_in, Input::PollDue),
             },
             Wait::Takeover => (self.followed.takeover_in(), Input::TakeoverOver),
-            Wait::Vacant => (poll_in, Input::PollDue),
+            Wait::NoLeader => (poll_in, Input::PollDue),
             Wait::Retry => {
                 let longest = self.cx.config.poll_interval;
                 (self.requests.retry_delay(longest), Input::Resume)
@@ -239,7 +239,7 @@ impl Driver {
             Wait::Lead | Wait::Over => (poll, Input::Resume),
         };
         let input = match wait {
-            Wait::Follow | Wait::Deposed | Wait::Vacant => {
+            Wait::Follow | Wait::Deposed | Wait::NoLeader => {
                 if self.sleep_unless_refreshed(delay).await { Input::PollDue } else { input }
             }
             _ => {

@@ -102,7 +102,7 @@ impl Driver {
         let object = match read.map_err(StoreError::of_a_read) {
             Ok(GetOutcome::Found(object)) => object,
             Ok(GetOutcome::NotModified) => return Answer::NotModified,
-            Ok(GetOutcome::Missing) => return Answer::Missing,
+            Ok(GetOutcome::NotFound) => return Answer::Missing,
             Ok(GetOutcome::TooLarge { len, .. }) => {
                 return self.cannot_read(BadRecord::TooLarge(len));
             }

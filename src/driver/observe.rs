@@ -110,7 +110,7 @@ impl Observer {
                 self.tell(if self.unanswered.is_some() {
                     Observation::Unknown
                 } else {
-                    Observation::Nobody
+                    Observation::NoLeader
                 });
                 (poll_in, Input::Lapsed)
             }
@@ -124,8 +124,8 @@ impl Observer {
                     _ => (poll_in, Input::PollDue),
                 }
             }
-            Wait::Vacant => {
-                self.tell(Observation::Nobody);
+            Wait::NoLeader => {
+                self.tell(Observation::NoLeader);
                 (poll_in, Input::PollDue)
             }
             _ => {
@@ -137,7 +137,7 @@ impl Observer {
         };
         // Told first, waited afterwards: `next` comes back here for the wait.
         if !self.ready {
-            let follows = matches!(wait, Wait::Follow | Wait::Vacant);
+            let follows = matches!(wait, Wait::Follow | Wait::NoLeader);
             let refreshed = if follows {
                 self.driver.sleep_unless_refreshed(delay).await
             } else {
@@ -223,7 +223,7 @@ impl Driver {
 
     fn snapshot_of_last_read(&self) -> Snapshot {
         let Some((epoch, record)) = &self.followed.record else {
-            return Snapshot { state: SnapshotState::Vacant, age: None, lapsed: false };
+            return Snapshot { state: SnapshotState::NoLeader, age: None, lapsed: false };
         };
         let leader = Leader::new(*epoch, record);
         let age = self.followed.age;

@@ -21,7 +21,7 @@ use crate::protocol::candidate::Input;
 use crate::protocol::depose::{Order, Verdict};
 use crate::protocol::message::{Ended, Request, Step, Wait};
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
-use crate::store::{ETag, GetOutcome, Happened, Object, PutOutcome, StoreError, StoreErrorKind};
+use crate::store::{Determinacy, ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind};
 use crate::timer::{answer_within, sleep};
 
 /// How often a write is tried: each time somebody else was faster, or its fate is not known.
@@ -69,18 +69,18 @@ impl Operator {
         match self.cx.config.layout {
             Layout::SingleObject => self.depose_at(None, order).await,
             Layout::EpochFiles => {
-                let mut deposed = Deposed::Vacant;
+                let mut deposed = Deposed::NoLeader;
                 // What is gone when it is read was compacted, so there is a greater one.
                 for _ in 0..TRIES {
                     let Some(newest) = self.newest().await? else { break };
                     let meant = self.meant(newest, order).await?;
                     deposed = self.depose_at(Some(meant), order).await?;
                     // Another restoring below it is not the one to finish.
-                    let held = matches!(deposed, Deposed::Vacant | Deposed::Held(_));
+                    let held = matches!(deposed, Deposed::NoLeader | Deposed::Held(_));
                     if held && meant != newest {
                         return Ok(Deposed::Held(newest));
                     }
-                    if deposed != Deposed::Vacant {
+                    if deposed != Deposed::NoLeader {
                         break;
                     }
                 }
@@ -112,7 +112,7 @@ impl Operator {
         loop {
             let now = self.read(epoch).await.map_err(|error| instead(&open, error))?;
             let Some(now) = now else {
-                return open.map_or(Ok(Deposed::Vacant), |(_, error)| Err(error));
+                return open.map_or(Ok(Deposed::NoLeader), |(_, error)| Err(error));
             };
             open = open.filter(|(over, _)| *over == now.etag);
             if let Some((_, seal)) = sent.iter().find(|(body, _)| now.body.as_ref() == Some(body)) {
@@ -273,14 +273,16 @@ impl Operator {
                 let error = StoreError::timed_out("the answer has no ETag");
                 Ok(Wrote::Unknown(self.failed(&format!("{doing} {key}"), error).maybe()))
             }
-            Ok(PutOutcome::Refused | PutOutcome::Missing) => Ok(Wrote::Refused),
+            Ok(PutOutcome::PreconditionFailed | PutOutcome::NotFound) => Ok(Wrote::Refused),
             Err(error) => {
-                let (kind, happened) = (error.kind(), error.happened());
+                let (kind, determinacy) = (error.kind(), error.determinacy());
                 let error = self.failed(&format!("{doing} {key}"), error);
-                match (kind, happened) {
-                    (_, Happened::Maybe) => Ok(Wrote::Unknown(error.maybe())),
-                    (StoreErrorKind::Transient, Happened::No) => Ok(Wrote::TurnedAway(error)),
-                    (_, Happened::No) => Err(error),
+                match (kind, determinacy) {
+                    (_, Determinacy::Indeterminate) => Ok(Wrote::Unknown(error.maybe())),
+                    (StoreErrorKind::Transient, Determinacy::Determinate) => {
+                        Ok(Wrote::TurnedAway(error))
+                    }
+                    (_, Determinacy::Determinate) => Err(error),
                 }
             }
         }
@@ -352,7 +354,7 @@ impl Standing {
                 let record = Err(BadRecord::TooLarge(len));
                 Standing { epoch: unknown, etag, body: None, record }
             }
-            GetOutcome::Missing | GetOutcome::NotModified => return None,
+            GetOutcome::NotFound | GetOutcome::NotModified => return None,
         })
     }
 }

@@ -8,7 +8,7 @@ use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::moment::Moment;
 use crate::protocol::message::Answer;
-use crate::store::{Happened, PutOutcome, StoreError, StoreErrorKind};
+use crate::store::{Determinacy, PutOutcome, StoreError, StoreErrorKind};
 use crate::timer::answer_within;
 
 /// Writes in a row that may be answered with success and without an ETag before the store counts as
@@ -89,20 +89,20 @@ impl Requests {
                 };
                 let why = "it answered with success and without an ETag; is it the store, or a \
                            proxy in between?";
-                let error = StoreError::new(kind, Happened::Maybe, why);
+                let error = StoreError::new(kind, Determinacy::Indeterminate, why);
                 self.failed(&format!("{doing} epoch {epoch}"), error)
             }
-            Ok(PutOutcome::Refused) => Answer::Refused,
-            Ok(PutOutcome::Missing) => Answer::Missing,
+            Ok(PutOutcome::PreconditionFailed) => Answer::Refused,
+            Ok(PutOutcome::NotFound) => Answer::Missing,
             Err(error) => self.failed(&format!("{doing} epoch {epoch}"), error),
         }
     }
 
     /// A request failed: remembers why. Returns what the machine may know of it.
     pub(super) fn failed(&mut self, doing: &str, error: StoreError) -> Answer {
-        let answer = match (error.kind(), error.happened()) {
+        let answer = match (error.kind(), error.determinacy()) {
             (StoreErrorKind::Unsupported, _) => Answer::Unsafe,
-            (StoreErrorKind::Transient, _) | (_, Happened::Maybe) => Answer::Unknown,
+            (StoreErrorKind::Transient, _) | (_, Determinacy::Indeterminate) => Answer::Unknown,
             _ => Answer::Denied,
         };
         let error = Error::from_store(doing, &self.cx.store.describe(), error);

@@ -10,7 +10,8 @@ use crate::error::{Error, ErrorKind};
 use crate::process::Process;
 use crate::protocol::message::Nonce;
 use crate::store::{
-    DeleteOutcome, ETag, GetOutcome, Happened, Page, PutOutcome, Store, StoreError, StoreErrorKind,
+    DeleteOutcome, Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError,
+    StoreErrorKind,
 };
 use crate::timer::{bounded, sleep};
 
@@ -149,13 +150,13 @@ impl Calls {
 
     async fn bounded<T>(
         &self,
-        happened: Happened,
+        determinacy: Determinacy,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let limit = self.request_timeout;
         bounded(&self.process, limit, call).await.unwrap_or_else(|| {
             let why = format!("no answer within {limit:?}");
-            Err(StoreError::new(StoreErrorKind::Transient, happened, why))
+            Err(StoreError::new(StoreErrorKind::Transient, determinacy, why))
         })
     }
 
@@ -164,34 +165,38 @@ impl Calls {
         key: &str,
         unless: Option<ETag>,
     ) -> Result<GetOutcome, StoreError> {
-        self.bounded(Happened::No, self.store.get(key, unless, usize::MAX)).await
+        self.bounded(Determinacy::Determinate, self.store.get(key, unless, usize::MAX)).await
     }
 
     pub(super) async fn list(&self, prefix: &str, after: &str) -> Result<Page, StoreError> {
-        self.bounded(Happened::No, self.store.list(prefix, after, 1_000)).await
+        self.bounded(Determinacy::Determinate, self.store.list(prefix, after, 1_000)).await
     }
 
     pub(super) async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
-        self.bounded(Happened::Maybe, self.store.delete(keys)).await
+        self.bounded(Determinacy::Indeterminate, self.store.delete(keys)).await
     }
 
     /// `etag`: what the object must have; `None`: there must be none.
     pub(super) async fn put(&self, key: &str, body: Bytes, etag: Option<ETag>) -> Put {
         let outcome = match etag {
-            Some(etag) => self.bounded(Happened::Maybe, self.store.replace(key, body, etag)).await,
-            None => self.bounded(Happened::Maybe, self.store.create(key, body)).await,
+            Some(etag) => {
+                self.bounded(Determinacy::Indeterminate, self.store.replace(key, body, etag)).await
+            }
+            None => self.bounded(Determinacy::Indeterminate, self.store.create(key, body)).await,
         };
         match outcome {
             Ok(PutOutcome::Done { etag: Some(etag) }) => Put::Done(etag),
             Ok(PutOutcome::Done { etag: None }) => {
                 Put::Unknown(StoreError::timed_out("the answer has no ETag"))
             }
-            Ok(PutOutcome::Refused | PutOutcome::Missing) if self.store.may_send_twice() => {
+            Ok(PutOutcome::PreconditionFailed | PutOutcome::NotFound)
+                if self.store.may_send_twice() =>
+            {
                 let why = "it was refused, perhaps after an earlier attempt took effect";
                 Put::Unknown(StoreError::timed_out(why))
             }
-            Ok(PutOutcome::Refused | PutOutcome::Missing) => Put::Refused,
-            Err(error) if error.happened() == Happened::Maybe => Put::Unknown(error),
+            Ok(PutOutcome::PreconditionFailed | PutOutcome::NotFound) => Put::Refused,
+            Err(error) if error.determinacy() == Determinacy::Indeterminate => Put::Unknown(error),
             Err(error) => Put::Failed(error),
         }
     }

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind};
 use crate::escape::plain;
 use crate::mutex::unpoisoned;
 use crate::process::Process;
-use crate::store::{ETag, GetOutcome, Happened, Store, StoreError};
+use crate::store::{Determinacy, ETag, GetOutcome, Store, StoreError};
 use crate::telemetry::GateMeter;
 use crate::timer::require_timers;
 
@@ -231,7 +231,7 @@ impl DurableGate {
         let object = match self.calls.get(&self.key, unless).await {
             Ok(GetOutcome::Found(object)) => object,
             Ok(GetOutcome::NotModified) => return Ok(Ok(None)),
-            Ok(GetOutcome::Missing) => return Ok(Ok(Some(None))),
+            Ok(GetOutcome::NotFound) => return Ok(Ok(Some(None))),
             Ok(GetOutcome::TooLarge { .. }) => {
                 return Err(envelope::corrupt::<GateLine>(&self.key, "it is too large"));
             }
@@ -281,7 +281,7 @@ fn stale(token: Epoch, seen: Option<&Seen>) -> Result<(), FencingError> {
         Some(seen) if token < seen.newest => {
             let stale = Stale { offered: token, newest: seen.newest };
             // What the object shows now is greater, whatever this call has done to it.
-            Err(FencingError::Stale { stale, happened: Happened::No })
+            Err(FencingError::Stale { stale, determinacy: Determinacy::Determinate })
         }
         _ => Ok(()),
     }

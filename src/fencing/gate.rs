@@ -54,7 +54,7 @@ struct State {
 
 /// What [`Gate::enter`] gives: as long as it lives, nobody acts under a greater token.
 #[must_use = "dropped at once, it guards nothing"]
-pub struct Pass {
+pub struct GatePermit {
     gate: Gate,
     token: Epoch,
 }
@@ -97,7 +97,7 @@ impl Gate {
     /// # Errors
     ///
     /// [`Stale`]: at once, or once a greater token came while this one waited.
-    pub async fn enter(&self, token: Epoch) -> Result<Pass, Stale> {
+    pub async fn enter(&self, token: Epoch) -> Result<GatePermit, Stale> {
         loop {
             let left = self.0.left.notified();
             let mut left = std::pin::pin!(left);
@@ -107,7 +107,7 @@ impl Gate {
                 state.admit(token)?;
                 if state.inside.range(..token).next().is_none() {
                     *state.inside.entry(token).or_default() += 1;
-                    return Ok(Pass { gate: self.clone(), token });
+                    return Ok(GatePermit { gate: self.clone(), token });
                 }
             }
             left.await;
@@ -138,7 +138,7 @@ impl State {
     }
 }
 
-impl Pass {
+impl GatePermit {
     /// The token that was admitted.
     #[must_use]
     pub fn token(&self) -> Epoch {
@@ -146,7 +146,7 @@ impl Pass {
     }
 }
 
-impl Drop for Pass {
+impl Drop for GatePermit {
     fn drop(&mut self) {
         let mut state = self.gate.state();
         if let Some(passes) = state.inside.get_mut(&self.token) {
@@ -171,9 +171,9 @@ impl fmt::Debug for Gate {
     }
 }
 
-impl fmt::Debug for Pass {
+impl fmt::Debug for GatePermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pass").field("token", &self.token).finish_non_exhaustive()
+        f.debug_struct("GatePermit").field("token", &self.token).finish_non_exhaustive()
     }
 }
 

@@ -68,7 +68,7 @@ pub struct TokenLayer {
 
 /// A client that sends the token; see [`TokenLayer`].
 #[derive(Debug, Clone)]
-pub struct Token<S> {
+pub struct TokenService<S> {
     layer: TokenLayer,
     inner: S,
 }
@@ -108,7 +108,7 @@ pub struct FenceLayer {
 
 /// A service behind a gate; see [`FenceLayer`].
 #[derive(Debug, Clone)]
-pub struct Fence<S> {
+pub struct FenceService<S> {
     layer: Arc<FenceLayer>,
     inner: S,
 }
@@ -129,14 +129,14 @@ impl TokenLayer {
 }
 
 impl<S> Layer<S> for TokenLayer {
-    type Service = Token<S>;
+    type Service = TokenService<S>;
 
-    fn layer(&self, inner: S) -> Token<S> {
-        Token { layer: self.clone(), inner }
+    fn layer(&self, inner: S) -> TokenService<S> {
+        TokenService { layer: self.clone(), inner }
     }
 }
 
-impl<S, B> Service<Request<B>> for Token<S>
+impl<S, B> Service<Request<B>> for TokenService<S>
 where
     S: Service<Request<B>>,
 {
@@ -230,14 +230,14 @@ impl FenceLayer {
 }
 
 impl<S> Layer<S> for FenceLayer {
-    type Service = Fence<S>;
+    type Service = FenceService<S>;
 
-    fn layer(&self, inner: S) -> Fence<S> {
-        Fence { layer: Arc::new(self.clone()), inner }
+    fn layer(&self, inner: S) -> FenceService<S> {
+        FenceService { layer: Arc::new(self.clone()), inner }
     }
 }
 
-impl<S, B, R> Service<Request<B>> for Fence<S>
+impl<S, B, R> Service<Request<B>> for FenceService<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,

@@ -264,7 +264,7 @@ impl FencedLog {
         let key = self.keys.numbered(number);
         let object = match self.calls.get(&key, None).await {
             Ok(GetOutcome::Found(object)) => object,
-            Ok(GetOutcome::Missing | GetOutcome::NotModified) => return Ok(Ok(None)),
+            Ok(GetOutcome::NotFound | GetOutcome::NotModified) => return Ok(Ok(None)),
             Ok(GetOutcome::TooLarge { .. }) => {
                 return Err(envelope::corrupt::<LogLine>(&key, "it does not fit into memory"));
             }

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::error::ErrorKind;
 use crate::process::Process;
 use crate::protocol::message::Nonce;
-use crate::store::{ETag, GetOutcome, Happened, Store, StoreError};
+use crate::store::{Determinacy, ETag, GetOutcome, Store, StoreError};
 use crate::timer::require_timers;
 use reservation::{CHECK_EVERY, Operations};
 
@@ -220,8 +220,12 @@ impl FencedObject {
             let newest = found.line.epoch;
             if newest > token {
                 let stale = Stale { offered: token, newest };
-                let happened = if attempts.unknown { Happened::Maybe } else { Happened::No };
-                return Err(FencingError::Stale { stale, happened });
+                let determinacy = if attempts.unknown {
+                    Determinacy::Indeterminate
+                } else {
+                    Determinacy::Determinate
+                };
+                return Err(FencingError::Stale { stale, determinacy });
             }
             if found.line.nonce == nonce {
                 let (etag, body) = (found.etag.clone(), found.body.clone());
@@ -251,7 +255,7 @@ impl FencedObject {
     async fn find(&self) -> Result<Result<Option<Found>, StoreError>, Error> {
         let object = match self.calls.get(&self.key, None).await {
             Ok(GetOutcome::Found(object)) => object,
-            Ok(GetOutcome::Missing | GetOutcome::NotModified) => return Ok(Ok(None)),
+            Ok(GetOutcome::NotFound | GetOutcome::NotModified) => return Ok(Ok(None)),
             Ok(GetOutcome::TooLarge { len, .. }) => {
                 let why = format!("its {len} bytes do not fit into memory");
                 return Err(envelope::corrupt::<ObjectLine>(&self.key, &why));
@@ -280,5 +284,5 @@ fn line_and_body(epoch: Epoch, nonce: Nonce, body: Option<&[u8]>) -> Bytes {
 fn busy() -> StoreError {
     use crate::store::StoreErrorKind;
     let why = "others write it all the time, or the store refuses for no reason";
-    StoreError::new(StoreErrorKind::Transient, Happened::No, why)
+    StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
 }

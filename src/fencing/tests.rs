@@ -32,14 +32,14 @@ async fn an_own_refused_write_is_recognised() {
     store.expect_get().times(2).returning(move |_, _, _| {
         let missing = std::mem::replace(&mut first, false);
         let body = at.lock().unwrap().clone();
-        Ok(if missing { GetOutcome::Missing } else { found(body, "2") })
+        Ok(if missing { GetOutcome::NotFound } else { found(body, "2") })
     });
     store.expect_create().times(1).returning(|_, _| Ok(done("1")));
     let at = Arc::clone(&stored);
     store.expect_replace().times(1).returning(move |_, body, etag| {
         assert_eq!(etag, ETag::new("1"));
         *at.lock().unwrap() = body;
-        Ok(PutOutcome::Refused)
+        Ok(PutOutcome::PreconditionFailed)
     });
     let object = FencedObject::new(Arc::new(store), "o");
     let mut writer = object.open(Epoch::FIRST).await.unwrap();
@@ -59,7 +59,7 @@ async fn an_own_refused_append_is_recognised() {
     let at = Arc::clone(&stored);
     store.expect_create().withf(|key, _| key.ends_with('2')).times(1).returning(move |_, body| {
         *at.lock().unwrap() = body;
-        Ok(PutOutcome::Refused)
+        Ok(PutOutcome::PreconditionFailed)
     });
     store.expect_get().times(1).returning(move |key, _, _| {
         assert!(key.ends_with('2'));
@@ -94,7 +94,7 @@ async fn a_gate_that_knows_a_greater_token_asks_nobody() {
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
     store.expect_may_send_twice().return_const(false);
-    store.expect_get().times(1).returning(|_, _, _| Ok(GetOutcome::Missing));
+    store.expect_get().times(1).returning(|_, _, _| Ok(GetOutcome::NotFound));
     store.expect_create().times(1).returning(|_, _| Ok(done("1")));
     let gate = DurableGate::new(Arc::new(store), "g").sole_instance();
     let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
@@ -108,7 +108,7 @@ async fn a_failure_that_does_not_pass_is_told_at_once() {
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
     store.expect_may_send_twice().return_const(false);
-    let denied = || StoreError::new(StoreErrorKind::AccessDenied, Happened::No, "403");
+    let denied = || StoreError::new(StoreErrorKind::AccessDenied, Determinacy::Determinate, "403");
     store.expect_get().times(2).returning(move |_, _, _| Err(denied()));
     let store = Arc::new(store);
     let error = DurableGate::new(store.clone(), "g").admit(Epoch::FIRST).await.unwrap_err();
@@ -119,7 +119,7 @@ async fn a_failure_that_does_not_pass_is_told_at_once() {
     let mut store = MockStore::new();
     store.expect_describe().return_const("a store".to_owned());
     store.expect_may_send_twice().return_const(false);
-    store.expect_get().times(1).returning(|_, _, _| Ok(GetOutcome::Missing));
+    store.expect_get().times(1).returning(|_, _, _| Ok(GetOutcome::NotFound));
     store.expect_create().times(1).returning(move |_, _| Err(denied()));
     let error = DurableGate::new(Arc::new(store), "g").admit(Epoch::FIRST).await.unwrap_err();
     assert_eq!(error.to_string(), "raising the gate g in a store: 403");
@@ -202,7 +202,7 @@ async fn a_gate_sends_one_put_for_a_greater_token_and_one_get_for_the_known_one(
     let mut order = mockall::Sequence::new();
     store.expect_get().times(1).in_sequence(&mut order).returning(|_, unless, _| {
         assert_eq!(unless, None);
-        Ok(GetOutcome::Missing)
+        Ok(GetOutcome::NotFound)
     });
     store.expect_create().times(1).in_sequence(&mut order).returning(|_, _| Ok(done("1")));
     store.expect_replace().times(1).in_sequence(&mut order).returning(|_, _, etag| {
@@ -224,7 +224,8 @@ fn an_error_names_its_source() {
     use std::error::Error as _;
 
     let stale = Stale { offered: Epoch::FIRST, newest: Epoch::new(2).unwrap() };
-    let refused = FencingError::Stale { stale, happened: crate::store::Happened::No };
+    let refused =
+        FencingError::Stale { stale, determinacy: crate::store::Determinacy::Determinate };
     let source = refused.source().and_then(|source| source.downcast_ref());
     assert_eq!(source, Some(&stale));
     let error = crate::Error::new(crate::ErrorKind::Unavailable, "503");

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Dated, End, Hole, Span, When};
+use super::{Dated, End, EpochRange, LeadershipSpan, TimeEstimate};
 use crate::epoch::Epoch;
 use crate::leader::time_of_day;
 use crate::protocol::message::Ended;
@@ -21,8 +21,8 @@ pub(super) struct Found {
 }
 
 /// The spans of objects in ascending order, the newest epoch among them as the last.
-pub(super) fn spans(found: Vec<Found>, now: DateTime<Utc>) -> Vec<Span> {
-    let mut spans: Vec<Span> = Vec::with_capacity(found.len());
+pub(super) fn spans(found: Vec<Found>, now: DateTime<Utc>) -> Vec<LeadershipSpan> {
+    let mut spans: Vec<LeadershipSpan> = Vec::with_capacity(found.len());
     let newest = found.len().saturating_sub(1);
     // The last seal before: nobody creates an epoch before the one below it is sealed.
     let mut sealed = None;
@@ -38,10 +38,10 @@ pub(super) fn spans(found: Vec<Found>, now: DateTime<Utc>) -> Vec<Span> {
 }
 
 /// The epochs between those found, and those before the first: they have no object.
-pub(super) fn holes(first: Option<Epoch>, found: &[Epoch]) -> Vec<Hole> {
+pub(super) fn holes(first: Option<Epoch>, found: &[Epoch]) -> Vec<EpochRange> {
     let between = |below: u64, above: Epoch| {
         let (first, last) = (Epoch::new(below + 1)?, Epoch::new(above.get().checked_sub(1)?)?);
-        (first <= last).then_some(Hole { first, last })
+        (first <= last).then_some(EpochRange { first, last })
     };
     let before = first.and_then(|first| between(0, first));
     let later = found.windows(2).filter_map(|two| between(two[0].get(), two[1]));
@@ -53,13 +53,13 @@ fn span(
     sealed: Option<DateTime<Utc>>,
     newest: bool,
     now: DateTime<Utc>,
-) -> Span {
+) -> LeadershipSpan {
     let (written_at, written_by) = (written.map(|date| date.at), written.map(Dated::latest));
-    let mut span = Span {
+    let mut span = LeadershipSpan {
         epoch,
         candidate: None,
-        from: When::default(),
-        until: When::default(),
+        from: TimeEstimate::default(),
+        until: TimeEstimate::default(),
         end: End::Unreadable,
         lapsed: false,
         sealed_by: None,
@@ -75,7 +75,8 @@ fn span(
         Ok(record) => record,
         Err(why) => {
             span.unreadable = Some(why);
-            (span.from, span.until) = (When::between(None, sealed, written_by), When::default());
+            (span.from, span.until) =
+                (TimeEstimate::between(None, sealed, written_by), TimeEstimate::default());
             return span;
         }
     };
@@ -83,7 +84,7 @@ fn span(
     span.end = end(&record, newest);
     // Without a word of the leader's it may have begun at any time since the seal before.
     let begin = times.elected.or(sealed).or(written_at);
-    span.from = When::between(begin, sealed, times.latest_begin.or(written_by));
+    span.from = TimeEstimate::between(begin, sealed, times.latest_begin.or(written_by));
     span.until = until(&record, span.end, &times, &span.from);
     if span.end == End::Held {
         span.lapsed = span.until.latest.is_some_and(|latest| latest < now);
@@ -114,7 +115,7 @@ fn end(record: &Record, newest: bool) -> End {
     }
 }
 
-fn until(record: &Record, end: End, times: &Times, from: &When) -> When {
+fn until(record: &Record, end: End, times: &Times, from: &TimeEstimate) -> TimeEstimate {
     let Times { renewed, written, .. } = *times;
     let sealed = written.or(record.sealed_at.map(Dated::exactly));
     let (sealed_from, sealed_by) = (sealed.map(|date| date.at), sealed.map(Dated::latest));
@@ -124,7 +125,7 @@ fn until(record: &Record, end: End, times: &Times, from: &When) -> When {
     };
     let until = match end {
         End::Resigned | End::Deposed | End::Sealed | End::GivenUp | End::Restored => {
-            When::exactly(sealed)
+            TimeEstimate::exactly(sealed)
         }
         End::Lapsed => {
             // No later than its seal, whatever the clocks say.
@@ -136,7 +137,7 @@ fn until(record: &Record, end: End, times: &Times, from: &When) -> When {
             let first_of = |one: Option<_>, other| [one, other].into_iter().flatten().min();
             let at = first_of(after_validity(sign), sealed_from);
             let latest = first_of(after_validity(last_sign), sealed_by);
-            When::between(at, sign.or(from.earliest), latest)
+            TimeEstimate::between(at, sign.or(from.earliest), latest)
         }
         End::Held | End::Superseded => {
             let lease_end =
@@ -144,13 +145,13 @@ fn until(record: &Record, end: End, times: &Times, from: &When) -> When {
             let at = lease_end(written.map(|date| date.at));
             let latest = lease_end(written.map(Dated::latest));
             let earliest = written.map(|date| date.at);
-            When::between(at, earliest, latest)
+            TimeEstimate::between(at, earliest, latest)
         }
-        End::Unreadable => When::default(),
+        End::Unreadable => TimeEstimate::default(),
     };
     match (until.at, from.at) {
         // The clocks of a begin and of an end may disagree.
-        (Some(at), Some(from)) if at < from => When { at: Some(from), ..until },
+        (Some(at), Some(from)) if at < from => TimeEstimate { at: Some(from), ..until },
         _ => until,
     }
 }
@@ -195,7 +196,7 @@ impl Times {
 }
 
 /// Where nobody seals, an epoch ends with the begin of the next at the latest.
-fn superseded_at_the_latest(spans: &mut [Span]) {
+fn superseded_at_the_latest(spans: &mut [LeadershipSpan]) {
     for number in 1..spans.len() {
         let next = spans[number].from;
         let span = &mut spans[number - 1];
@@ -204,7 +205,7 @@ fn superseded_at_the_latest(spans: &mut [Span]) {
         }
         let latest = [span.until.latest, next.latest].into_iter().flatten().min();
         let at = [span.until.at, next.at].into_iter().flatten().min();
-        span.until = When::between(at, span.until.earliest, latest);
+        span.until = TimeEstimate::between(at, span.until.earliest, latest);
         // A last touch after the successor's begin is a zombie's.
         if let (Some(at), Some(from)) = (span.until.at, span.from.at) {
             span.until.at = Some(at.max(from));

@@ -113,7 +113,7 @@ fn held(number: u64, from: i64, renewed: i64, ahead: i64, unit: i64) -> (Found, 
     (Found { epoch, written: Some(dated(renewed, unit)), body }, truth)
 }
 
-fn within(when: &When, truth: i64) -> bool {
+fn within(when: &TimeEstimate, truth: i64) -> bool {
     when.earliest.is_none_or(|earliest| earliest <= at(truth))
         && when.latest.is_none_or(|latest| at(truth) <= latest)
 }

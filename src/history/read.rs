@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use futures::stream;
 
 use super::build::{Found, holes, spans};
-use super::{Dated, History, Hole};
+use super::{Dated, EpochRange, History};
 use crate::clock::wall_clock;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
@@ -19,7 +19,7 @@ use crate::listing::{EpochsOfPage, key_of};
 use crate::protocol::compaction::Listed;
 use crate::protocol::find::After;
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
-use crate::store::{GetOutcome, Happened, Store, StoreError, within};
+use crate::store::{Determinacy, GetOutcome, Store, StoreError, within};
 use crate::timer::require_timers;
 
 const PAGE_KEYS: usize = 1_000;
@@ -149,11 +149,12 @@ impl Reader {
             let start = key_of(&self.keys, &after);
             listing.requests += 1;
             let page = self.store.list(self.keys.lock_prefix(), &start, PAGE_KEYS);
-            let page = within(REQUEST_TIMEOUT, Happened::No, page).await.and_then(|page| {
-                let epochs = EpochsOfPage::of(&self.keys, &after, &page)?;
-                listing.now = listing.now.max(page.served_at);
-                Ok(epochs)
-            });
+            let page =
+                within(REQUEST_TIMEOUT, Determinacy::Determinate, page).await.and_then(|page| {
+                    let epochs = EpochsOfPage::of(&self.keys, &after, &page)?;
+                    listing.now = listing.now.max(page.served_at);
+                    Ok(epochs)
+                });
             let page = page.map_err(|error| {
                 self.failure(&format!("listing the epochs after {start:?}"), error)
             })?;
@@ -203,7 +204,7 @@ impl Reader {
                 let written = written.map(Dated::by_a_store);
                 (Some(Found { epoch, written, body }), None)
             }
-            GetOutcome::Missing | GetOutcome::NotModified => (None, None),
+            GetOutcome::NotFound | GetOutcome::NotModified => (None, None),
         })
     }
 
@@ -227,7 +228,7 @@ impl Reader {
                 (vec![Found { epoch, written, body: Ok(record) }], object.served_at)
             }
             GetOutcome::TooLarge { len, .. } => return Err(corrupt(BadRecord::TooLarge(len))),
-            GetOutcome::Missing | GetOutcome::NotModified => (Vec::new(), None),
+            GetOutcome::NotFound | GetOutcome::NotModified => (Vec::new(), None),
         };
         let holes = holes(found.first().map(|found| found.epoch), &[]);
         Ok(self.history(found, holes, 0, now_by(served_at), 1))
@@ -236,7 +237,7 @@ impl Reader {
     fn history(
         &self,
         found: Vec<Found>,
-        holes: Vec<Hole>,
+        holes: Vec<EpochRange>,
         left_out: u64,
         now: Dated,
         requests: u64,
@@ -248,7 +249,7 @@ impl Reader {
 
     async fn get(&self, key: &str) -> Result<GetOutcome, Error> {
         let get = self.store.get(key, None, MAX_READ_BYTES);
-        let got = within(REQUEST_TIMEOUT, Happened::No, get).await;
+        let got = within(REQUEST_TIMEOUT, Determinacy::Determinate, get).await;
         got.map_err(|error| self.failure(&format!("reading {key}"), error))
     }
 

@@ -14,7 +14,7 @@ fn at(seconds: f64) -> DateTime<Utc> {
     start + TimeDelta::milliseconds((seconds * 1e3) as i64)
 }
 
-fn when(when: &When) -> [Option<f64>; 3] {
+fn when(when: &TimeEstimate) -> [Option<f64>; 3] {
     let seconds = |at: DateTime<Utc>| (at - self::at(0.0)).as_seconds_f64();
     [when.at.map(seconds), when.earliest.map(seconds), when.latest.map(seconds)]
 }

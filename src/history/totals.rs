@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{End, History, Span};
+use super::{End, History, LeadershipSpan};
 use crate::epoch::Epoch;
 
 /// A duration, and how well it is known.
@@ -125,7 +125,7 @@ impl History {
 
     fn between(&self) -> Vec<Between> {
         let mut between = Vec::new();
-        let mut before: Option<&Span> = None;
+        let mut before: Option<&LeadershipSpan> = None;
         // Since `before`, an epoch that cannot be read may have had a leader.
         let mut unreadable = false;
         for span in &self.spans {
@@ -151,7 +151,7 @@ impl History {
     }
 
     /// From the end of the last leader until now.
-    fn since(&self, last: &Span, known: bool) -> Option<Between> {
+    fn since(&self, last: &LeadershipSpan, known: bool) -> Option<Between> {
         let (from, earliest) = match last.until.at {
             Some(at) => (at.min(self.now), last.until.earliest.unwrap_or(at)),
             // Its lease may have ended within the resolution of the dates.
@@ -172,7 +172,7 @@ impl History {
     }
 }
 
-fn between_two(before: &Span, next: &Span, known: bool) -> Option<Between> {
+fn between_two(before: &LeadershipSpan, next: &LeadershipSpan, known: bool) -> Option<Between> {
     let (from, until) = (before.until.at?, next.from.at?);
     let length = Extent {
         about: length(from, until),
@@ -188,7 +188,7 @@ fn between_two(before: &Span, next: &Span, known: bool) -> Option<Between> {
 }
 
 /// Of one that leads: not before this.
-fn lease_end(span: &Span) -> Option<DateTime<Utc>> {
+fn lease_end(span: &LeadershipSpan) -> Option<DateTime<Utc>> {
     let validity = TimeDelta::from_std(span.validity?).ok()?;
     span.until.earliest?.checked_add_signed(validity)
 }

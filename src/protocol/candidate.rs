@@ -9,7 +9,7 @@ mod state;
 pub use state::{Event, Input, Rules};
 use state::{State, Suspect};
 
-use super::find::{Beyond, Listing, Progress, Search, Told};
+use super::find::{Listing, Progress, Search, SuccessorSearch, SuccessorStatus};
 use super::leader::{Held, Leading, Next};
 use super::message::{
     Answer, Ended, Failure, Lost, Nonce, Request, Seen, Sighting, Step, Wait, Write,
@@ -94,7 +94,7 @@ impl Candidate {
             State::Follow { .. } => return Step::Wait(Wait::Follow),
             State::Deposed { .. } => return Step::Wait(Wait::Deposed),
             State::Takeover { .. } => return Step::Wait(Wait::Takeover),
-            State::Vacant => return Step::Wait(Wait::Vacant),
+            State::NoLeader => return Step::Wait(Wait::NoLeader),
             State::Pause(_) => return Step::Wait(Wait::Retry),
             State::Over => return Step::Wait(Wait::Over),
             State::Failed(failure) => return Step::Failed(*failure),
@@ -143,7 +143,7 @@ impl Candidate {
                 State::LookAgain { sighting }
             }
             (State::Follow { sighting }, Input::Lapsed) => State::Seal { sighting },
-            (State::Vacant, Input::PollDue) => self.find(),
+            (State::NoLeader, Input::PollDue) => self.find(),
             (State::Deposed { epoch }, Input::Lapsed) => self.take_over(epoch),
             // Somebody whose timer started earlier may have gone ahead.
             (State::Deposed { .. }, Input::PollDue) => self.find(),
@@ -211,7 +211,7 @@ impl Candidate {
     fn searched(&mut self, mut search: Search, suspect: Option<Suspect>, page: Listing) -> State {
         match search.handle(page) {
             Progress::More => State::Find { search, suspect },
-            Progress::Newest(None) if self.rules.observer => State::Vacant,
+            Progress::Newest(None) if self.rules.observer => State::NoLeader,
             Progress::Newest(None) => self.succeed(None),
             Progress::Newest(Some(epoch)) => {
                 self.saw(epoch);
@@ -260,7 +260,7 @@ impl Candidate {
         let Seen { ended, reclaimable, .. } = sighting.seen;
         match ended {
             None if self.rules.observer => State::Follow { sighting },
-            Some(_) if self.rules.observer => State::Vacant,
+            Some(_) if self.rules.observer => State::NoLeader,
             None if reclaimable => State::Seal { sighting },
             None => State::Follow { sighting },
             Some(Ended::Resigned) => self.succeed(Some(epoch)),
@@ -323,22 +323,22 @@ impl Candidate {
 
     fn confirm(&mut self, held: Held) -> State {
         self.saw(held.epoch);
-        State::Confirm { beyond: Beyond::new(held.epoch.get()), held }
+        State::Confirm { beyond: SuccessorSearch::new(held.epoch.get()), held }
     }
 
     fn confirmed(
         &mut self,
         held: Held,
-        mut beyond: Beyond,
+        mut beyond: SuccessorSearch,
         page: Listing,
     ) -> (State, Option<Event>) {
         match beyond.handle(page) {
-            Told::NotYet => (State::Confirm { held, beyond }, None),
-            Told::Yes { greatest, .. } => {
+            SuccessorStatus::NotYet => (State::Confirm { held, beyond }, None),
+            SuccessorStatus::Yes { greatest, .. } => {
                 self.saw(greatest);
                 (State::SealOwn { held }, None)
             }
-            Told::No => {
+            SuccessorStatus::No => {
                 let (leading, granted) = Leading::granted(held);
                 (State::Lead(leading), Some(granted))
             }

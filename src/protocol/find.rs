@@ -53,14 +53,14 @@ pub struct Listing<N = Epoch> {
 
 /// Is there an epoch greater than a number? Pages of foreign keys are listed past.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Beyond {
+pub struct SuccessorSearch {
     number: u64,
     at: After,
 }
 
-/// What a page told [`Beyond`].
+/// What a page told [`SuccessorSearch`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Told<N = Epoch> {
+pub enum SuccessorStatus<N = Epoch> {
     /// These exist: the least and the greatest of the page, and whether that is all.
     Yes { least: N, greatest: N, complete: bool },
     /// There is none.
@@ -69,24 +69,24 @@ pub enum Told<N = Epoch> {
     NotYet,
 }
 
-impl Beyond {
-    pub fn new(number: u64) -> Beyond {
-        Beyond { number, at: After::Number(number) }
+impl SuccessorSearch {
+    pub fn new(number: u64) -> SuccessorSearch {
+        SuccessorSearch { number, at: After::Number(number) }
     }
 
     pub fn next_page(&self) -> &After {
         &self.at
     }
 
-    pub fn handle<N>(&mut self, listing: Listing<N>) -> Told<N> {
+    pub fn handle<N>(&mut self, listing: Listing<N>) -> SuccessorStatus<N> {
         match (listing.epochs, listing.rest) {
             (Some((least, greatest)), rest) => {
-                Told::Yes { least, greatest, complete: rest.is_none() }
+                SuccessorStatus::Yes { least, greatest, complete: rest.is_none() }
             }
-            (None, None) => Told::No,
+            (None, None) => SuccessorStatus::No,
             (None, Some(rest)) => {
                 self.at = rest;
-                Told::NotYet
+                SuccessorStatus::NotYet
             }
         }
     }
@@ -103,7 +103,7 @@ pub struct Search<N = Epoch> {
     upper: u64,
     /// How far to leap next, while the end has not been passed.
     stride: u64,
-    query: Beyond,
+    query: SuccessorSearch,
 }
 
 /// What a page told [`Search`].
@@ -123,7 +123,7 @@ impl<N: Number> Search<N> {
     /// Starts one below the epoch known, so that a healthy store shows it.
     pub fn new(known: Option<N>) -> Search<N> {
         let start = known.map_or(0, |known| known.number() - 1);
-        Search { known, lower: None, upper: N::LAST, stride: 0, query: Beyond::new(start) }
+        Search { known, lower: None, upper: N::LAST, stride: 0, query: SuccessorSearch::new(start) }
     }
 
     pub fn next_page(&self) -> &After {
@@ -132,14 +132,14 @@ impl<N: Number> Search<N> {
 
     pub fn handle(&mut self, listing: Listing<N>) -> Progress<N> {
         match self.query.handle(listing) {
-            Told::NotYet => return Progress::More,
-            Told::Yes { greatest, complete, .. } => {
+            SuccessorStatus::NotYet => return Progress::More,
+            SuccessorStatus::Yes { greatest, complete, .. } => {
                 self.lower = self.lower.max(Some(greatest));
                 if complete {
                     return Progress::Newest(self.lower);
                 }
             }
-            Told::No => self.upper = self.query.number,
+            SuccessorStatus::No => self.upper = self.query.number,
         }
         let Some(lower) = self.lower else {
             return self.known.map_or(Progress::Newest(None), Progress::KnownIsGone);
@@ -147,7 +147,7 @@ impl<N: Number> Search<N> {
         if lower.number() >= self.upper {
             return Progress::Newest(Some(lower));
         }
-        self.query = Beyond::new(self.leap(lower.number()));
+        self.query = SuccessorSearch::new(self.leap(lower.number()));
         Progress::More
     }
 
@@ -280,14 +280,14 @@ mod tests {
 
     #[test]
     fn foreign_keys_are_listed_past_not_taken_for_the_end() {
-        let mut beyond = Beyond::new(1);
+        let mut beyond = SuccessorSearch::new(1);
         let backup = After::Key("lock-0000000002.json.bak".into());
         let page: Listing = Listing { epochs: None, rest: Some(backup.clone()) };
-        assert_eq!(beyond.handle(page), Told::NotYet);
+        assert_eq!(beyond.handle(page), SuccessorStatus::NotYet);
         assert_eq!(beyond.next_page(), &backup);
         let three = Epoch::new(3).unwrap();
         let page = Listing { epochs: Some((three, three)), rest: None };
-        let yes = Told::Yes { least: three, greatest: three, complete: true };
+        let yes = SuccessorStatus::Yes { least: three, greatest: three, complete: true };
         assert_eq!(beyond.handle(page), yes);
     }
 

@@ -4,7 +4,7 @@
 //! does so in the object that it renews.
 
 use super::candidate::{Event, Input, Rules};
-use super::find::{After, Beyond, Told};
+use super::find::{After, SuccessorSearch, SuccessorStatus};
 use super::message::{Answer, Ended, Lost, Nonce, Request, Sighting, Step, Wait, Write};
 use crate::epoch::Epoch;
 use crate::etag::ETag;
@@ -52,7 +52,7 @@ enum Doing {
     ReadBack,
     /// Lists before a renewal counts (`verify_renewals`).
     Verify {
-        beyond: Beyond,
+        beyond: SuccessorSearch,
     },
     /// Looks at the next epoch.
     Look,
@@ -141,9 +141,9 @@ impl Leading {
             (Doing::ReadBack, Answer::Found { sighting, .. }) => self.read_back(verify, sighting),
             (Doing::ReadBack, Answer::Unreadable) => Next::Lost(Lost::Tampered),
             (Doing::Verify { beyond }, Answer::Listed(page)) => match beyond.handle(page) {
-                Told::NotYet => Next::Leads(self, None),
-                Told::Yes { greatest, .. } => Next::Lost(Lost::Superseded(greatest)),
-                Told::No => self.extended(false),
+                SuccessorStatus::NotYet => Next::Leads(self, None),
+                SuccessorStatus::Yes { greatest, .. } => Next::Lost(Lost::Superseded(greatest)),
+                SuccessorStatus::No => self.extended(false),
             },
             (Doing::Look, answer) => match (answer, self.held.epoch.next()) {
                 (Answer::Found { .. } | Answer::Unreadable, Some(next)) => {
@@ -185,7 +185,7 @@ impl Leading {
 
     fn extended(self, verify: bool) -> Next {
         if verify {
-            let beyond = Beyond::new(self.held.epoch.get());
+            let beyond = SuccessorSearch::new(self.held.epoch.get());
             return self.now(Doing::Verify { beyond });
         }
         let event = Event::Extended { heartbeat: self.held.heartbeat };

@@ -25,7 +25,7 @@
 
 use std::num::NonZeroU64;
 
-use super::find::{After, Beyond, Listing, Search, Told};
+use super::find::{After, Listing, Search, SuccessorSearch, SuccessorStatus};
 use super::message::Nonce;
 use crate::epoch::Epoch;
 
@@ -171,7 +171,7 @@ enum State {
     /// A claim, or a fence ahead: is it the end?
     Confirm {
         claim: Draft,
-        beyond: Beyond,
+        beyond: SuccessorSearch,
     },
     Fill(Walk),
     ReadBelow(Walk),
@@ -278,9 +278,9 @@ impl Writer {
             (State::ReadBack(draft), Answer::Missing) => State::Create(draft),
             (State::Confirm { claim, mut beyond }, Answer::Listed(page)) => {
                 match beyond.handle(page) {
-                    Told::NotYet => State::Confirm { claim, beyond },
-                    Told::No => self.confirmed(claim, fresh),
-                    Told::Yes { greatest, .. } => {
+                    SuccessorStatus::NotYet => State::Confirm { claim, beyond },
+                    SuccessorStatus::No => self.confirmed(claim, fresh),
+                    SuccessorStatus::Yes { greatest, .. } => {
                         self.known = self.known.max(Some(greatest));
                         if claim.header.is_fence() { self.outrun() } else { self.find(Why::Claim) }
                     }
@@ -304,7 +304,7 @@ impl Writer {
         match draft.header.kind {
             Kind::Entry => self.open(draft),
             Kind::Claim { .. } | Kind::Fence { .. } => {
-                State::Confirm { claim: draft, beyond: Beyond::new(draft.number) }
+                State::Confirm { claim: draft, beyond: SuccessorSearch::new(draft.number) }
             }
         }
     }

@@ -126,7 +126,7 @@ pub enum Wait {
     /// Sealed, but not by resignation: the takeover delay.
     Takeover,
     /// An observer without a leader: poll when due.
-    Vacant,
+    NoLeader,
     /// Leading: renew when due, look at the next epoch when due.
     Lead,
     /// The last request failed or its fate is unknown: try again after a short pause.

@@ -59,7 +59,7 @@ enum State {
     },
     Lead(Leading),
     /// An observer without a leader.
-    Vacant,
+    NoLeader,
     /// Try again what failed.
     Pause(Box<State>),
     Failed(Failure),
@@ -119,7 +119,7 @@ impl Candidate {
             State::Follow { .. } => return Step::Wait(Wait::Follow),
             State::Deposed { .. } => return Step::Wait(Wait::Deposed),
             State::Takeover { .. } => return Step::Wait(Wait::Takeover),
-            State::Vacant => return Step::Wait(Wait::Vacant),
+            State::NoLeader => return Step::Wait(Wait::NoLeader),
             State::Pause(_) => return Step::Wait(Wait::Retry),
             State::Over => return Step::Wait(Wait::Over),
             State::Failed(failure) => return Step::Failed(*failure),
@@ -167,7 +167,7 @@ impl Candidate {
             }
             (State::Follow { sighting }, Input::Lapsed)
             | (State::Takeover { sighting }, Input::TakeoverOver) => take(&sighting),
-            (State::Vacant, Input::PollDue) => look(),
+            (State::NoLeader, Input::PollDue) => look(),
             (State::Deposed { sighting }, Input::Lapsed) => self.take_over(sighting),
             // Somebody whose timer started earlier may have gone ahead.
             (State::Deposed { .. }, Input::PollDue) => look(),
@@ -234,7 +234,7 @@ impl Candidate {
     fn missing(&mut self, attempts: Option<Attempts>, gone: bool) -> State {
         match (self.greatest, attempts) {
             (Some(_), _) => self.gone(gone),
-            (None, _) if self.rules.observer => State::Vacant,
+            (None, _) if self.rules.observer => State::NoLeader,
             (None, Some(attempts)) if attempts.nonces.len() < MAX_ATTEMPTS => {
                 State::NeedNonce { attempts }.paused()
             }
@@ -258,7 +258,7 @@ impl Candidate {
         let Seen { ended, reclaimable, .. } = sighting.seen;
         match ended {
             None if self.rules.observer => State::Follow { sighting },
-            Some(_) if self.rules.observer => State::Vacant,
+            Some(_) if self.rules.observer => State::NoLeader,
             None if reclaimable => take(&sighting),
             None => State::Follow { sighting },
             Some(Ended::Resigned) => take(&sighting),

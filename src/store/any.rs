@@ -18,8 +18,8 @@ use object_store::{
 use super::asked::{Asked, Verb};
 use super::redact::{printable, without_secrets};
 use super::{
-    DeleteOutcome, ETag, Entry, GetOutcome, Happened, Object, Page, PutOutcome, Store, StoreError,
-    StoreErrorKind,
+    DeleteOutcome, Determinacy, ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store,
+    StoreError, StoreErrorKind,
 };
 use crate::entropy::{Entropy as _, SystemEntropy};
 
@@ -46,7 +46,7 @@ mod tag;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = AnyObjectStore::new(Arc::new(InMemory::new())).await?;
 /// let election = Election::builder(Arc::new(store), "orders/leader").build()?;
-/// # assert!(matches!(election.try_campaign().await?, tenure::Attempt::Elected(_)));
+/// # assert!(matches!(election.try_campaign().await?, tenure::CampaignOutcome::Elected(_)));
 /// # Ok(())
 /// # }
 /// ```
@@ -121,7 +121,7 @@ impl AnyObjectStore {
     async fn refuse_what_cannot_replace(&self) -> Result<(), StoreError> {
         let refuse = |why: &str| {
             let message = format!("{} cannot be used for elections: {why}", self.name);
-            Err(StoreError::new(StoreErrorKind::Unsupported, Happened::No, message))
+            Err(StoreError::new(StoreErrorKind::Unsupported, Determinacy::Determinate, message))
         };
         if self.name.contains("--x-s3") {
             return refuse(
@@ -308,5 +308,5 @@ impl fmt::Debug for AnyObjectStore {
 #[cfg(any(feature = "azure", feature = "gcs"))]
 fn unbuilt(name: &str, error: &object_store::Error) -> StoreError {
     let message = format!("{name}: {}", printable(&error.to_string()));
-    StoreError::new(StoreErrorKind::Invalid, Happened::No, message)
+    StoreError::new(StoreErrorKind::Invalid, Determinacy::Determinate, message)
 }

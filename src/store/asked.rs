@@ -1,6 +1,6 @@
 //! One question to a store, and the errors about it.
 
-use super::{Happened, Store, StoreError, StoreErrorKind};
+use super::{Determinacy, Store, StoreError, StoreErrorKind};
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,19 +57,24 @@ impl<'a, S: Store> Asked<'a, S> {
     }
 
     pub(super) fn unsupported(self, why: &str) -> StoreError {
-        self.error(StoreErrorKind::Unsupported, Happened::No, why)
+        self.error(StoreErrorKind::Unsupported, Determinacy::Determinate, why)
     }
 
     pub(super) fn invalid(self, why: &str) -> StoreError {
-        self.error(StoreErrorKind::Invalid, Happened::No, why)
+        self.error(StoreErrorKind::Invalid, Determinacy::Determinate, why)
     }
 
     /// A write that came as far as the network may have taken effect; a read has no effect.
-    pub(super) fn maybe(self) -> Happened {
-        if self.verb.changes() { Happened::Maybe } else { Happened::No }
+    pub(super) fn maybe(self) -> Determinacy {
+        if self.verb.changes() { Determinacy::Indeterminate } else { Determinacy::Determinate }
     }
 
-    pub(super) fn error(self, kind: StoreErrorKind, happened: Happened, why: &str) -> StoreError {
+    pub(super) fn error(
+        self,
+        kind: StoreErrorKind,
+        determinacy: Determinacy,
+        why: &str,
+    ) -> StoreError {
         let (key, at) = (self.key, self.store.describe());
         let what = match self.verb {
             Verb::List => format!("listing {key:?} in {at}"),
@@ -84,6 +89,6 @@ impl<'a, S: Store> Asked<'a, S> {
             #[cfg(feature = "dynamodb")]
             Verb::CreateTable => format!("creating the table of {at}"),
         };
-        StoreError::new(kind, happened, format!("{what}: {why}"))
+        StoreError::new(kind, determinacy, format!("{what}: {why}"))
     }
 }

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
 use super::{
-    DeleteOutcome, ETag, GetOutcome, Happened, Object, Page, PutOutcome, Store, StoreError,
+    DeleteOutcome, Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError,
     StoreErrorKind,
 };
 use crate::clock;
@@ -137,7 +137,7 @@ impl DirStore {
         // Without one, `spawn_blocking` panics.
         if Handle::try_current().is_err() {
             let why = "a directory needs a Tokio runtime, and this call runs outside of one";
-            return Err(StoreError::new(StoreErrorKind::Invalid, Happened::No, why));
+            return Err(StoreError::new(StoreErrorKind::Invalid, Determinacy::Determinate, why));
         }
         let root = self.root.clone();
         match spawn_blocking(move || work(&root)).await {
@@ -146,7 +146,7 @@ impl DirStore {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(_) => Err(StoreError::new(
                     StoreErrorKind::Transient,
-                    Happened::Maybe,
+                    Determinacy::Indeterminate,
                     "the runtime is shutting down",
                 )),
             },
@@ -215,11 +215,11 @@ fn get(
 ) -> Result<GetOutcome, StoreError> {
     let (path, name) = key::split(key);
     let Some(way) = Way::find(Folder::root(root)?, path)? else {
-        return Ok(GetOutcome::Missing);
+        return Ok(GetOutcome::NotFound);
     };
     // A file is never changed once it has its name, so an open one is whole.
     let Some(file) = unsynced::open(&way, key)? else {
-        return Ok(GetOutcome::Missing);
+        return Ok(GetOutcome::NotFound);
     };
     let content = content::read(&file, &way.folder().path_of(name), max_len)?;
     Ok(match content.body {
@@ -257,7 +257,9 @@ fn make(path: &Path) -> Result<(), StoreError> {
         match sync::folder(&opened, &parent) {
             // Nobody can have made anything there.
             Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
-            synced => synced.map_err(|error| failed("sync", &parent, Happened::No, error))?,
+            synced => {
+                synced.map_err(|error| failed("sync", &parent, Determinacy::Determinate, error))?
+            }
         }
     }
     Ok(())

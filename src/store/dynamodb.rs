@@ -201,7 +201,7 @@ impl Store for DynamoStore {
     ) -> Result<GetOutcome, StoreError> {
         let asked = Asked::new(self, Verb::Get, key);
         let Some((mut item, served_at)) = self.item(key).await? else {
-            return Ok(GetOutcome::Missing);
+            return Ok(GetOutcome::NotFound);
         };
         let (version, last_modified) = (item::version(&item), item::written(&item));
         let (Some(etag), Some(body)) = (version, item::body(&mut item)) else {
@@ -223,7 +223,7 @@ impl Store for DynamoStore {
         };
         Ok(match self.put(Verb::Create, key, &body, condition).await? {
             Put::Done(etag) => PutOutcome::Done { etag: Some(etag) },
-            Put::RefusedFor | Put::Refused => PutOutcome::Refused,
+            Put::RefusedFor | Put::Refused => PutOutcome::PreconditionFailed,
         })
     }
 
@@ -236,11 +236,11 @@ impl Store for DynamoStore {
         };
         match self.put(Verb::Replace, key, &body, condition).await? {
             Put::Done(etag) => Ok(PutOutcome::Done { etag: Some(etag) }),
-            Put::RefusedFor => Ok(PutOutcome::Refused),
+            Put::RefusedFor => Ok(PutOutcome::PreconditionFailed),
             // Nothing was written, whatever comes of the read.
             Put::Refused => Ok(match self.item(key).await {
-                Ok(None) => PutOutcome::Missing,
-                Ok(Some(_)) | Err(_) => PutOutcome::Refused,
+                Ok(None) => PutOutcome::NotFound,
+                Ok(Some(_)) | Err(_) => PutOutcome::PreconditionFailed,
             }),
         }
     }

@@ -100,7 +100,7 @@ impl Store for MemoryStore {
     ) -> Result<GetOutcome, StoreError> {
         let objects = self.objects();
         Ok(match objects.get(key) {
-            None => GetOutcome::Missing,
+            None => GetOutcome::NotFound,
             Some(stored) if Some(&stored.etag) == unless.as_ref() => GetOutcome::NotModified,
             Some(stored) if stored.body.len() > max_len => {
                 GetOutcome::TooLarge { etag: stored.etag.clone(), len: stored.body.len() as u64 }
@@ -118,7 +118,7 @@ impl Store for MemoryStore {
         let stored = self.stored(body);
         let mut objects = self.objects();
         if objects.contains_key(key) {
-            return Ok(PutOutcome::Refused);
+            return Ok(PutOutcome::PreconditionFailed);
         }
         let etag = Some(stored.etag.clone());
         objects.insert(key.to_owned(), stored);
@@ -129,8 +129,8 @@ impl Store for MemoryStore {
         let stored = self.stored(body);
         let mut objects = self.objects();
         match objects.get_mut(key) {
-            None => Ok(PutOutcome::Missing),
-            Some(current) if current.etag != etag => Ok(PutOutcome::Refused),
+            None => Ok(PutOutcome::NotFound),
+            Some(current) if current.etag != etag => Ok(PutOutcome::PreconditionFailed),
             Some(current) => {
                 *current = stored;
                 Ok(PutOutcome::Done { etag: Some(current.etag.clone()) })

@@ -1,6 +1,6 @@
 //! The order of a listing, checked before anything rests on it (docs/protocol.md, section 6).
 
-use super::{Happened, Page, StoreError, StoreErrorKind};
+use super::{Determinacy, Page, StoreError, StoreErrorKind};
 
 /// Checks a page that was asked for this prefix, after `start`: the last key on it, or `start`.
 pub(crate) fn check_order<'a>(
@@ -12,7 +12,7 @@ pub(crate) fn check_order<'a>(
         // Asking again from the same key may well bring the same answer for ever. It says nothing
         // untrue, so it does not make the store unsafe.
         let why = format!("the listing after {start:?} says that more follows, but shows none");
-        return Err(StoreError::new(StoreErrorKind::Transient, Happened::No, why));
+        return Err(StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why));
     }
     check_ascending(prefix, start, page)
 }
@@ -47,5 +47,5 @@ pub(crate) fn out_of_order(before: &str, then: &str) -> StoreError {
 }
 
 fn unsafe_store(why: String) -> StoreError {
-    StoreError::new(StoreErrorKind::Unsupported, Happened::No, why)
+    StoreError::new(StoreErrorKind::Unsupported, Determinacy::Determinate, why)
 }

@@ -103,7 +103,7 @@ pub enum GetOutcome {
     /// The object still has the ETag that the caller named.
     NotModified,
     /// There is no object at this key.
-    Missing,
+    NotFound,
     /// The object is longer than the caller reads.
     TooLarge {
         /// Its entity tag.
@@ -125,9 +125,9 @@ pub enum PutOutcome {
     },
     /// The condition did not hold: the key exists (`create`), or has another ETag (`replace`).
     /// Nothing was written.
-    Refused,
+    PreconditionFailed,
     /// `replace` on a key that does not exist. Nothing was written.
-    Missing,
+    NotFound,
 }
 
 /// The answer to [`Store::delete`](super::Store::delete).

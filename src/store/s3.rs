@@ -19,8 +19,8 @@ use super::asked::{Asked, Verb};
 use super::aws::failure::answered;
 use super::aws::{CallInterceptor, Session, causes};
 use super::{
-    DeleteOutcome, ETag, Entry, GetOutcome, Happened, Object, Page, PutOutcome, Store, StoreError,
-    StoreErrorKind,
+    DeleteOutcome, Determinacy, ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store,
+    StoreError, StoreErrorKind,
 };
 
 mod client;
@@ -129,7 +129,7 @@ impl S3Store {
             return Ok(());
         };
         let message = format!("{} cannot be used: {why}; use a general purpose bucket", self.at());
-        Err(StoreError::new(StoreErrorKind::Unsupported, Happened::No, message))
+        Err(StoreError::new(StoreErrorKind::Unsupported, Determinacy::Determinate, message))
     }
 
     /// The bucket and, if custom, its endpoint.
@@ -174,9 +174,9 @@ impl S3Store {
                 Ok(PutOutcome::Done { etag: output.e_tag.map(ETag::new) })
             }
             Err(error) => match answered(&error) {
-                Some((412, _)) => Ok(PutOutcome::Refused),
+                Some((412, _)) => Ok(PutOutcome::PreconditionFailed),
                 Some((404, Some("NoSuchKey"))) if asked.verb == Verb::Replace => {
-                    Ok(PutOutcome::Missing)
+                    Ok(PutOutcome::NotFound)
                 }
                 _ => Err(asked.failed(&error, &seen)),
             },
@@ -290,7 +290,7 @@ impl Store for S3Store {
             Ok(output) => self.read(asked, output, &seen, max_len).await,
             Err(error) => match answered(&error) {
                 Some((304, _)) if unless.is_some() => Ok(GetOutcome::NotModified),
-                Some((404, Some("NoSuchKey"))) => Ok(GetOutcome::Missing),
+                Some((404, Some("NoSuchKey"))) => Ok(GetOutcome::NotFound),
                 _ => Err(asked.failed(&error, &seen)),
             },
         }

@@ -5,7 +5,8 @@ use super::*;
 #[test]
 fn a_failure_keeps_what_caused_it() {
     let cause = std::io::Error::other("the disk is gone");
-    let error = StoreError::new(StoreErrorKind::Transient, Happened::No, "503").with_source(cause);
+    let error = StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, "503")
+        .with_source(cause);
     assert_eq!(error.source().expect("the cause").to_string(), "the disk is gone");
     assert!(StoreError::timed_out("late").source().is_none());
 }

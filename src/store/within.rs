@@ -3,18 +3,18 @@
 use std::future::Future;
 use std::time::Duration;
 
-use super::{Happened, StoreError, StoreErrorKind};
+use super::{Determinacy, StoreError, StoreErrorKind};
 
 /// The answer to a request that no lease depends on, or an error once `limit` has passed; the
 /// request is dropped then.
 pub(crate) async fn within<T>(
     limit: Duration,
-    happened: Happened,
+    determinacy: Determinacy,
     request: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
     timed(limit, request).await.unwrap_or_else(|| {
         let why = format!("no answer within {limit:?}");
-        Err(StoreError::new(StoreErrorKind::Transient, happened, why))
+        Err(StoreError::new(StoreErrorKind::Transient, determinacy, why))
     })
 }
 

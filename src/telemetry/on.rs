@@ -227,7 +227,7 @@ impl Sight {
     pub(crate) fn sees(&mut self, observation: &Observation) {
         let state = match observation {
             Observation::Leader(_) => "leader",
-            Observation::Nobody => "nobody",
+            Observation::NoLeader => "nobody",
             Observation::Unknown => "unknown",
         };
         self.meter.observers(self.state).decrement(1.0);

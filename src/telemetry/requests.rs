@@ -13,7 +13,7 @@ use super::on::Meter;
 use crate::moment::Moment;
 use crate::process::Process;
 use crate::store::{
-    DeleteOutcome, ETag, GetOutcome, Happened, Page, PutOutcome, Store, StoreError,
+    DeleteOutcome, Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError,
 };
 
 /// What a role asks of a store, and what it may be answered.
@@ -223,7 +223,7 @@ impl Answer for GetOutcome {
         Some(match self {
             GetOutcome::Found(_) | GetOutcome::TooLarge { .. } => "done",
             GetOutcome::NotModified => "not_modified",
-            GetOutcome::Missing => "missing",
+            GetOutcome::NotFound => "missing",
         })
     }
 
@@ -240,8 +240,8 @@ impl Answer for PutOutcome {
         Some(match self {
             PutOutcome::Done { etag: Some(_) } => "done",
             PutOutcome::Done { etag: None } => "unknown",
-            PutOutcome::Refused => "refused",
-            PutOutcome::Missing => "missing",
+            PutOutcome::PreconditionFailed => "refused",
+            PutOutcome::NotFound => "missing",
         })
     }
 }
@@ -253,9 +253,9 @@ impl Answer for DeleteOutcome {
 }
 
 fn failed(error: &StoreError) -> &'static str {
-    match error.happened() {
-        Happened::No => "failed",
-        Happened::Maybe => "unknown",
+    match error.determinacy() {
+        Determinacy::Determinate => "failed",
+        Determinacy::Indeterminate => "unknown",
     }
 }
 
@@ -303,11 +303,14 @@ mod tests {
 
     #[test]
     fn an_unknown_write_is_not_a_failed_one() {
-        let error = |happened| {
+        let error = |determinacy| {
             let kind = crate::store::StoreErrorKind::Transient;
-            failed(&StoreError::new(kind, happened, ""))
+            failed(&StoreError::new(kind, determinacy, ""))
         };
-        assert_eq!((error(Happened::No), error(Happened::Maybe)), ("failed", "unknown"));
+        assert_eq!(
+            (error(Determinacy::Determinate), error(Determinacy::Indeterminate)),
+            ("failed", "unknown")
+        );
         assert_eq!(PutOutcome::Done { etag: None }.outcome(), Some("unknown"));
     }
 }

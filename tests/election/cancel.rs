@@ -103,7 +103,7 @@ async fn single_attempts_can_be_dropped_too_and_the_lapse_goes_on() {
 
 async fn elected_after(election: &tenure::Election, polled: usize) {
     for _ in 0..60 {
-        if let Some(Ok(tenure::Attempt::Elected(lead))) =
+        if let Some(Ok(tenure::CampaignOutcome::Elected(lead))) =
             polls(election.try_campaign(), polled).await
         {
             return lead.resign().await.unwrap();

@@ -9,7 +9,7 @@ use mockall::{Sequence, mock};
 use tenure::store::{
     DeleteOutcome, ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError,
 };
-use tenure::{Attempt, Election, ElectionBuilder, Leadership, Process};
+use tenure::{CampaignOutcome, Election, ElectionBuilder, Leadership, Process};
 use tenure_testkit::time::{TestClock, process, secs, wait};
 
 mod single;
@@ -313,7 +313,7 @@ async fn a_single_attempt_on_a_held_epoch_and_the_next_one() {
     let _leader = world.leader().await;
     let election = world.election(1, &[List(START), Get(FIRST), List(START), Get(FIRST)]);
     for _ in 0..2 {
-        assert!(matches!(election.try_campaign().await.unwrap(), Attempt::Held(_)));
+        assert!(matches!(election.try_campaign().await.unwrap(), CampaignOutcome::Held(_)));
     }
 }
 

@@ -172,7 +172,7 @@ async fn a_look_that_is_asked_for_comes_at_once() {
             }),
             observations.next()
         );
-        assert!(matches!(observed, Some(Ok(Observation::Nobody | Observation::Leader(_)))));
+        assert!(matches!(observed, Some(Ok(Observation::NoLeader | Observation::Leader(_)))));
         assert!(took < millis(10), "{took:?}");
         assert_eq!(follow.await.unwrap().1.epoch().get(), 2);
     }
@@ -259,7 +259,7 @@ async fn an_observer_that_polls_at_the_lapse_alone_sees_a_death() {
     assert!(within(VALIDITY * 5, observations.next()).await.is_none(), "it lives");
     drop(a);
     let (took, next) = timed(observations.next()).await;
-    assert!(matches!(next, Some(Ok(Observation::Nobody))), "{next:?}");
+    assert!(matches!(next, Some(Ok(Observation::NoLeader))), "{next:?}");
     assert!(took < VALIDITY * 2 + secs(1), "{took:?}");
 }
 

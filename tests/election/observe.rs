@@ -27,7 +27,7 @@ fn words(observation: &Observation) -> String {
 async fn an_observer_tells_of_every_change() {
     let world = World::new();
     let mut seen = world.node("o").build().unwrap().observe();
-    assert_eq!(next(&mut seen).await.1, "Nobody");
+    assert_eq!(next(&mut seen).await.1, "NoLeader");
     let a = world.leader("a").await;
     let (took, told) = next(&mut seen).await;
     assert_eq!(told, "a 1");
@@ -37,7 +37,7 @@ async fn an_observer_tells_of_every_change() {
     let Some(Ok(Observation::Leader(leader))) = seen.next().await else { panic!() };
     assert_eq!(leader.data, "here");
     a.resign().await.unwrap();
-    assert_eq!(next(&mut seen).await.1, "Nobody");
+    assert_eq!(next(&mut seen).await.1, "NoLeader");
     let _b = world.leader("b").await;
     assert_eq!(next(&mut seen).await.1, "b 2");
 }
@@ -50,12 +50,12 @@ async fn a_dead_leader_is_nobody_after_its_lapse() {
     assert_eq!(next(&mut seen).await.1, "a 1");
     drop(a);
     let (took, told) = next(&mut seen).await;
-    assert_eq!(told, "Nobody");
+    assert_eq!(told, "NoLeader");
     assert!(took >= secs(10) && took < millis(10_300), "{took:?}");
     // It had only been silent.
     world.edit(1, serde_json::json!({ "heartbeat": 99 })).await;
     assert_eq!(next(&mut seen).await.1, "a 1");
-    assert_eq!(next(&mut seen).await.1, "Nobody");
+    assert_eq!(next(&mut seen).await.1, "NoLeader");
     let _b = world.leader("b").await;
     assert_eq!(next(&mut seen).await.1, "b 2");
 }
@@ -85,7 +85,7 @@ async fn an_observer_keeps_the_last_leader_while_polls_fail_and_then_says_unknow
         way.heal();
         // It is seen to have renewed since, so it gets its validity.
         assert_eq!(next(&mut seen).await.1, "a 1");
-        assert_eq!(next(&mut seen).await.1, "Nobody");
+        assert_eq!(next(&mut seen).await.1, "NoLeader");
     }
 }
 
@@ -149,11 +149,11 @@ async fn unknown_from_the_start_and_after_nobody() {
     assert_eq!(told, "Unknown");
     assert!(took >= VALIDITY && took < VALIDITY + secs(2), "{took:?}");
     world.store.heal();
-    assert_eq!(next(&mut seen).await.1, "Nobody");
+    assert_eq!(next(&mut seen).await.1, "NoLeader");
     world.store.always(Fault::FailBefore);
     assert_eq!(next(&mut seen).await.1, "Unknown");
     world.store.heal();
-    assert_eq!(next(&mut seen).await.1, "Nobody");
+    assert_eq!(next(&mut seen).await.1, "NoLeader");
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,7 +166,7 @@ async fn an_observer_follows_peers_that_do_not_seal() {
     wait(secs(8)).await;
     world.put(&name(1), body).await;
     let (took, told) = next(&mut seen).await;
-    assert_eq!(told, "Nobody");
+    assert_eq!(told, "NoLeader");
     assert!(took > secs(9), "the touch was a sign of life: {took:?}");
     world.put(&name(2), body).await;
     assert_eq!(next(&mut seen).await.1, "- 2");
@@ -213,7 +213,7 @@ async fn an_observer_writes_nothing_and_polls_at_its_interval() {
 async fn polling_an_observer_now_and_then_loses_nothing() {
     let world = World::new();
     let mut seen = world.node("o").build().unwrap().observe();
-    assert_eq!(next(&mut seen).await.1, "Nobody");
+    assert_eq!(next(&mut seen).await.1, "NoLeader");
     let a = world.leader("a").await;
     let mut told = Vec::new();
     for _ in 0..100 {
@@ -231,7 +231,7 @@ async fn polling_an_observer_now_and_then_loses_nothing() {
     while let Some(item) = within(secs(5), seen.next()).await {
         told.push(words(&item.unwrap().unwrap()));
     }
-    assert_eq!(told, ["Nobody", "b 2"], "it meets the sealed epoch first");
+    assert_eq!(told, ["NoLeader", "b 2"], "it meets the sealed epoch first");
     drop(lead);
 }
 
@@ -239,7 +239,7 @@ async fn polling_an_observer_now_and_then_loses_nothing() {
 async fn a_snapshot_shows_each_state() {
     let world = World::new();
     let o = world.node("o").build().unwrap();
-    assert_eq!(o.snapshot().await.unwrap().state, SnapshotState::Vacant);
+    assert_eq!(o.snapshot().await.unwrap().state, SnapshotState::NoLeader);
     assert_eq!(o.leader().await.unwrap(), None);
     let a = world.leader("a").await;
     wait(secs(2)).await;

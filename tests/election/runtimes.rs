@@ -130,7 +130,7 @@ fn regression_a_directory_without_a_runtime_is_an_error() {
     let store = tenure::store::DirStore::open(dir.path()).unwrap();
     let error = block_on(store.create("a", "x".into())).unwrap_err();
     assert_eq!(error.kind(), tenure::store::StoreErrorKind::Invalid);
-    assert_eq!(error.happened(), tenure::store::Happened::No);
+    assert_eq!(error.determinacy(), tenure::store::Determinacy::Determinate);
     assert!(block_on(store.get("a", None, 9)).unwrap_err().to_string().contains("Tokio runtime"));
 }
 

@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use serde_json::Value;
 use tenure::store::{GetOutcome, MemoryStore, PutOutcome, Store};
 use tenure::{
-    Attempt, Election, ElectionBuilder, ErrorKind, Layout, Leadership, Loss, Observation,
+    CampaignOutcome, Election, ElectionBuilder, ErrorKind, Layout, Leadership, Loss, Observation,
     SnapshotState,
 };
 use tenure_testkit::time::{TestClock, millis, process, secs, timed, wait};
@@ -176,7 +176,7 @@ async fn the_takeover_delay_comes_after_the_lapse_and_not_after_a_release() {
             let (asked, attempt) = timed(election.try_campaign()).await;
             assert!(asked < secs(2), "a single attempt waits for the delay: {asked:?}");
             match attempt.unwrap() {
-                Attempt::Elected(leadership) => return leadership,
+                CampaignOutcome::Elected(leadership) => return leadership,
                 _ => wait(millis(100)).await,
             }
         }
@@ -204,8 +204,8 @@ async fn observers_and_snapshots_see_who_leads() {
     let world = World::new();
     let observing = world.election(3);
     let mut seen = observing.observe();
-    assert_eq!(seen.next().await.unwrap().unwrap(), Observation::Nobody);
-    assert!(matches!(observing.snapshot().await.unwrap().state, SnapshotState::Vacant));
+    assert_eq!(seen.next().await.unwrap().unwrap(), Observation::NoLeader);
+    assert!(matches!(observing.snapshot().await.unwrap().state, SnapshotState::NoLeader));
     let leader = world.builder(1).data("here").build().unwrap().campaign().await.unwrap();
     let Observation::Leader(shown) = seen.next().await.unwrap().unwrap() else {
         panic!("a leader");
@@ -213,7 +213,7 @@ async fn observers_and_snapshots_see_who_leads() {
     assert_eq!((shown.epoch.get(), shown.name(), &shown.data), (1, "c1", &"here".into()));
     assert!(shown.expires_at.is_some());
     crash(leader).await;
-    assert_eq!(seen.next().await.unwrap().unwrap(), Observation::Nobody);
+    assert_eq!(seen.next().await.unwrap().unwrap(), Observation::NoLeader);
     assert!(matches!(observing.snapshot().await.unwrap().state, SnapshotState::Held(_)));
     world.election(2).campaign().await.unwrap().resign().await.unwrap();
     assert!(matches!(observing.snapshot().await.unwrap().state, SnapshotState::Sealed { .. }));

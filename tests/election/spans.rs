@@ -220,7 +220,7 @@ async fn an_attempt_that_elects_nobody_says_so() {
     let world = World::new();
     let lead = world.leader("a").await;
     let held = world.node("b").build().unwrap().try_campaign().await.unwrap();
-    assert!(matches!(held, tenure::Attempt::Held(_)));
+    assert!(matches!(held, tenure::CampaignOutcome::Held(_)));
     world.store.always(Fault::Denied);
     let c = world.node("c").build().unwrap();
     c.campaign().await.expect_err("it is denied");

@@ -98,7 +98,7 @@ async fn concurrent_checks_of_many_processes_pass() {
     let leaders = attempts
         .into_iter()
         .map(|attempt| attempt.expect("every check passes"))
-        .filter(|attempt| matches!(attempt, tenure::Attempt::Elected(_)));
+        .filter(|attempt| matches!(attempt, tenure::CampaignOutcome::Elected(_)));
     assert_eq!(leaders.count(), 1);
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tenure::store::{AnyObjectStore, ETag, GetOutcome, PutOutcome, Store, StoreErrorKind};
-use tenure::{Attempt, Compactor, Election};
+use tenure::{CampaignOutcome, Compactor, Election};
 use tenure_testkit::conformance::{self, Capabilities};
 
 /// The container that the environment names, and a part of it that nobody else uses. Its settings
@@ -47,10 +47,13 @@ async fn a_blob_that_exists_is_a_refusal_and_not_a_conflict() {
     let key = format!("{prefix}a");
     let outcome = store.create(&key, "one".into()).await.expect("created");
     let PutOutcome::Done { etag: Some(etag) } = outcome else { panic!("{outcome:?}") };
-    assert_eq!(store.create(&key, "two".into()).await.unwrap(), PutOutcome::Refused);
+    assert_eq!(store.create(&key, "two".into()).await.unwrap(), PutOutcome::PreconditionFailed);
     assert_eq!(store.get(&key, Some(etag), 9).await.unwrap(), GetOutcome::NotModified);
     let wrong = ETag::new("\"0x8D0000000000000\"");
-    assert_eq!(store.replace(&key, "x".into(), wrong).await.unwrap(), PutOutcome::Refused);
+    assert_eq!(
+        store.replace(&key, "x".into(), wrong).await.unwrap(),
+        PutOutcome::PreconditionFailed
+    );
 }
 
 #[tokio::test]
@@ -60,7 +63,8 @@ async fn elections_and_a_compactor() {
     let prefix = prefix.trim_end_matches('/');
     for epoch in 1..=5 {
         let election = Election::builder(store.clone(), prefix).build().unwrap();
-        let Attempt::Elected(leadership) = election.try_campaign().await.expect("a store to use")
+        let CampaignOutcome::Elected(leadership) =
+            election.try_campaign().await.expect("a store to use")
         else {
             panic!("nobody else campaigns")
         };

@@ -168,7 +168,7 @@ async fn child_process() {
         };
         say(&match outcome {
             Ok(PutOutcome::Done { .. }) => "done".to_owned(),
-            Ok(PutOutcome::Refused) => "refused".to_owned(),
+            Ok(PutOutcome::PreconditionFailed) => "refused".to_owned(),
             other => format!("{other:?}"),
         });
     }
@@ -185,7 +185,7 @@ async fn write_for_ever(store: &DirStore, name: &str) -> ! {
         let next = whole(&object.body).0 + 1;
         match store.replace(SHARED, body(next, name), object.etag).await {
             Ok(PutOutcome::Done { .. }) => say(&format!("shared {next}")),
-            Ok(PutOutcome::Refused) => {}
+            Ok(PutOutcome::PreconditionFailed) => {}
             other => panic!("{other:?}"),
         }
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tenure::fencing::{FencedLog, FencedObject};
 use tenure::store::DirStore;
-use tenure::{Attempt, Election, Epoch, Layout, Restored};
+use tenure::{CampaignOutcome, Election, Epoch, Layout, Restored};
 
 const ROUNDS: u64 = 40;
 const VALIDITY: Duration = Duration::from_secs(2);
@@ -107,7 +107,7 @@ async fn regression_what_is_called_done_survives_a_power_loss() {
             let election = Election::builder(store.clone(), prefix).layout(layout);
             let election = election.validity(VALIDITY).name(format!("c{round}")).build();
             let election = election.expect("a configuration");
-            if let Ok(Attempt::Elected(lead)) = election.try_campaign().await {
+            if let Ok(CampaignOutcome::Elected(lead)) = election.try_campaign().await {
                 let epoch = format!("files/lock-{:010}.json", lead.epoch().get());
                 let key = if key.is_empty() { &epoch } else { &key };
                 // Its renewals may be under way.

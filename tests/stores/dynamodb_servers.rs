@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::store::{DynamoStore, Store, TableState};
-use tenure::{Attempt, Election};
+use tenure::{CampaignOutcome, Election};
 use tenure_testkit::conformance::{self, Capabilities};
 use tenure_testkit::dynamo_server::{config, own_http_client};
 
@@ -55,10 +55,10 @@ async fn elections_take_it() {
     };
     for epoch in 1..=3 {
         let attempt = election("a").try_campaign().await.expect("a store to use");
-        let Attempt::Elected(leadership) = attempt else { panic!("not elected") };
+        let CampaignOutcome::Elected(leadership) = attempt else { panic!("not elected") };
         assert_eq!(leadership.epoch().get(), epoch);
         let rival = election("b").try_campaign().await.expect("a store to use");
-        assert!(matches!(rival, Attempt::Held(leader) if leader.name() == "a"));
+        assert!(matches!(rival, CampaignOutcome::Held(leader) if leader.name() == "a"));
         leadership.proclaim("here").await.expect("renewed");
         leadership.resign().await.expect("resigned");
     }

@@ -8,7 +8,7 @@ use aws_sdk_dynamodb::config::{BehaviorVersion, Region};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tenure::store::{
-    DeleteOutcome, DynamoStore, ETag, GetOutcome, Happened, PutOutcome, Store, StoreErrorKind,
+    DeleteOutcome, Determinacy, DynamoStore, ETag, GetOutcome, PutOutcome, Store, StoreErrorKind,
     TableState,
 };
 use tenure_testkit::dynamo_server::*;
@@ -34,15 +34,15 @@ fn body(text: &str) -> Bytes {
 }
 
 /// Both kinds of write meet the fault once; afterwards the object is there or not.
-async fn writes_meet(fault: Fault, happened: Happened, applied: bool, words: &[&str]) {
+async fn writes_meet(fault: Fault, determinacy: Determinacy, applied: bool, words: &[&str]) {
     let (server, store) = start();
     let etag = done(store.create(KEY, body("one")).await);
     server.forget_requests();
     server.fault(fault, "PutItem");
     let created = store.create("app/new.json", body("new")).await;
-    expect(created, StoreErrorKind::Transient, happened, words);
+    expect(created, StoreErrorKind::Transient, determinacy, words);
     let replaced = store.replace(KEY, body("two"), etag).await;
-    expect(replaced, StoreErrorKind::Transient, happened, words);
+    expect(replaced, StoreErrorKind::Transient, determinacy, words);
     assert_eq!(server.count("PutItem"), 2, "the SDK sent a conditional write again");
     assert_eq!(server.item("app", "new.json").is_some(), applied);
     let now = if applied { "two" } else { "one" };
@@ -51,7 +51,7 @@ async fn writes_meet(fault: Fault, happened: Happened, applied: bool, words: &[&
 
 #[tokio::test]
 async fn a_write_of_unknown_fate_is_unknown_and_never_sent_again() {
-    let maybe = Happened::Maybe;
+    let maybe = Determinacy::Indeterminate;
     writes_meet(Fault::ErrorAfter, maybe, true, &["500 InternalServerError"]).await;
     writes_meet(Fault::CutAfter, maybe, true, &["connection"]).await;
     writes_meet(Fault::CutBefore, maybe, false, &["connection"]).await;
@@ -68,7 +68,7 @@ async fn a_write_of_unknown_fate_is_unknown_and_never_sent_again() {
 #[tokio::test]
 async fn a_write_that_is_turned_away_has_not_happened() {
     for code in ["ProvisionedThroughputExceededException", "ThrottlingException"] {
-        writes_meet(Fault::Answer(400, code), Happened::No, false, &[code]).await;
+        writes_meet(Fault::Answer(400, code), Determinacy::Determinate, false, &[code]).await;
     }
 }
 
@@ -78,7 +78,7 @@ async fn reads_are_sent_again() {
     done(store.create(KEY, body("one")).await);
     server.fault(Fault::Answer(400, "ProvisionedThroughputExceededException"), "GetItem");
     let read = store.get(KEY, None, MAX).await;
-    expect(read, StoreErrorKind::Transient, Happened::No, &["reading", KEY]);
+    expect(read, StoreErrorKind::Transient, Determinacy::Determinate, &["reading", KEY]);
     assert_eq!(server.count("GetItem"), 3);
 }
 
@@ -109,12 +109,17 @@ async fn what_a_person_must_mend_is_said() {
     ] {
         let (server, store) = start();
         server.fault(fault, "PutItem");
-        expect(store.create(KEY, body("one")).await, kind, Happened::No, &words);
+        expect(store.create(KEY, body("one")).await, kind, Determinacy::Determinate, &words);
     }
     let (server, store) = start();
     server.fault(Fault::Html, "DescribeTable");
     let read = store.get(KEY, None, MAX).await;
-    expect(read, Unsupported, Happened::No, &["a web page", "is the endpoint a DynamoDB?"]);
+    expect(
+        read,
+        Unsupported,
+        Determinacy::Determinate,
+        &["a web page", "is the endpoint a DynamoDB?"],
+    );
 }
 
 #[tokio::test]
@@ -123,17 +128,27 @@ async fn an_expired_session_is_denied_unless_it_was_taken_before() {
     server.fault(Fault::Answer(400, "ExpiredTokenException"), "DescribeTable");
     server.fault(Fault::Answer(400, "ExpiredTokenException"), "PutItem");
     let denied = StoreErrorKind::AccessDenied;
-    expect(store.create(KEY, body("one")).await, denied, Happened::No, &["the credentials"]);
+    expect(
+        store.create(KEY, body("one")).await,
+        denied,
+        Determinacy::Determinate,
+        &["the credentials"],
+    );
     let (server, store) = start();
     done(store.create(KEY, body("one")).await);
     server.fault(Fault::Answer(400, "ExpiredTokenException"), "PutItem");
     let passing = store.create("app/lock-0000000002.json", body("two")).await;
-    expect(passing, StoreErrorKind::Transient, Happened::No, &["ExpiredTokenException"]);
+    expect(
+        passing,
+        StoreErrorKind::Transient,
+        Determinacy::Determinate,
+        &["ExpiredTokenException"],
+    );
 }
 
 #[tokio::test]
 async fn a_web_page_between_answers_is_unknown() {
-    writes_meet(Fault::Html, Happened::Maybe, false, &["a web page", "proxy"]).await;
+    writes_meet(Fault::Html, Determinacy::Indeterminate, false, &["a web page", "proxy"]).await;
 }
 
 #[tokio::test]
@@ -141,9 +156,14 @@ async fn a_body_beyond_the_limit_is_refused_before_it_is_sent() {
     let (server, store) = start();
     let long = Bytes::from(vec![b'x'; 400 * 1_024]);
     let outcome = store.create(KEY, long.clone()).await;
-    expect(outcome, StoreErrorKind::Invalid, Happened::No, &["409600 bytes", "more than an item"]);
+    expect(
+        outcome,
+        StoreErrorKind::Invalid,
+        Determinacy::Determinate,
+        &["409600 bytes", "more than an item"],
+    );
     let outcome = store.replace(KEY, long.clone(), ETag::new("0")).await;
-    expect(outcome, StoreErrorKind::Invalid, Happened::No, &["more than an item"]);
+    expect(outcome, StoreErrorKind::Invalid, Determinacy::Determinate, &["more than an item"]);
     assert_eq!(server.count("PutItem"), 0);
     // The longest that is sent is taken.
     done(store.create(KEY, long.slice(..400 * 1_024 - 256 - KEY.len())).await);
@@ -152,7 +172,7 @@ async fn a_body_beyond_the_limit_is_refused_before_it_is_sent() {
 #[tokio::test]
 async fn keys_and_listings_without_a_partition_are_refused() {
     let (server, store) = start();
-    let refused = (StoreErrorKind::Invalid, Happened::No);
+    let refused = (StoreErrorKind::Invalid, Determinacy::Determinate);
     for key in ["lock-0000000001.json", "/a", "app/", ""] {
         expect(store.create(key, body("x")).await, refused.0, refused.1, &["cannot hold the key"]);
         expect(store.get(key, None, MAX).await, refused.0, refused.1, &["give the election"]);
@@ -258,7 +278,7 @@ async fn what_never_came_as_far_as_the_table_did_not_happen() {
     drop(server);
     // On the connection that is cut.
     let _ = store.create("app/lock-0000000002.json", body("two")).await;
-    let (kind, no) = (StoreErrorKind::Transient, Happened::No);
+    let (kind, no) = (StoreErrorKind::Transient, Determinacy::Determinate);
     let unsent = store.create("app/lock-0000000002.json", body("two")).await;
     expect(unsent, kind, no, &["creating", "no connection"]);
     let settings = aws_sdk_dynamodb::Config::builder().region(Region::from_static("us-east-1"));
@@ -266,7 +286,7 @@ async fn what_never_came_as_far_as_the_table_did_not_happen() {
     let store = DynamoStore::new(aws_sdk_dynamodb::Client::from_conf(settings), TABLE);
     let unsigned = store.create(KEY, body("one")).await.expect_err("there are no credentials");
     assert_ne!(unsigned.kind(), StoreErrorKind::Transient, "{unsigned}");
-    assert_eq!(unsigned.happened(), no, "{unsigned}");
+    assert_eq!(unsigned.determinacy(), no, "{unsigned}");
 }
 
 #[tokio::test]
@@ -279,7 +299,7 @@ async fn an_sdk_timeout_is_told_as_such() {
     let store =
         DynamoStore::new(Client::from_conf(config(&endpoint).timeout_config(limit).build()), TABLE);
     let late = store.get(KEY, None, MAX).await;
-    expect(late, StoreErrorKind::Transient, Happened::No, &["no answer in time"]);
+    expect(late, StoreErrorKind::Transient, Determinacy::Determinate, &["no answer in time"]);
 }
 
 /// As other writers of items may keep it.
@@ -353,10 +373,10 @@ async fn a_refused_replacement_costs_a_read_only_where_no_item_is_shown() {
         server.quirks(|quirks| quirks.hides_old_items = hidden);
         server.forget_requests();
         let outcome = store.replace(KEY, body("three"), etag.clone()).await;
-        assert_eq!(outcome.unwrap(), PutOutcome::Refused);
+        assert_eq!(outcome.unwrap(), PutOutcome::PreconditionFailed);
         assert_eq!(server.count("GetItem"), usize::from(hidden));
         let outcome = store.replace("app/none", body("three"), now.clone()).await;
-        assert_eq!(outcome.unwrap(), PutOutcome::Missing);
+        assert_eq!(outcome.unwrap(), PutOutcome::NotFound);
     }
 }
 

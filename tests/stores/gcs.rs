@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use tenure::store::{
-    AnyObjectStore, ETag, GetOutcome, Happened, PutOutcome, Store, StoreError, StoreErrorKind,
+    AnyObjectStore, Determinacy, ETag, GetOutcome, PutOutcome, Store, StoreError, StoreErrorKind,
 };
-use tenure::{Attempt, Compactor, Election, ErrorKind};
+use tenure::{CampaignOutcome, Compactor, Election, ErrorKind};
 use tenure_testkit::conformance::{self, Capabilities};
 use tenure_testkit::gcs_server::*;
 
@@ -73,7 +73,7 @@ async fn the_suite_holds_on_a_real_bucket() {
 fn failures(report: Vec<(&'static str, Result<(), String>)>) -> Vec<String> {
     let exempt = |name: &str, words: &str| {
         !name.ends_with("-race")
-            && words.contains("Transient, happened")
+            && words.contains("Transient, ")
             && words.contains(": 429 ")
     };
     let failed = report.into_iter().filter_map(|(name, result)| Some((name, result.err()?)));
@@ -123,7 +123,10 @@ async fn conditions_go_by_the_generation() {
     assert!(first.as_str().ends_with(&format!("\"|{generation}")), "{first}");
     let second = done(store.replace(KEY, "two".into(), first.clone()).await);
     assert_eq!(put(1), &*generation.to_string());
-    assert_eq!(store.replace(KEY, "x".into(), first).await.unwrap(), PutOutcome::Refused);
+    assert_eq!(
+        store.replace(KEY, "x".into(), first).await.unwrap(),
+        PutOutcome::PreconditionFailed
+    );
     assert_eq!(store.get(KEY, Some(second), 9).await.unwrap(), GetOutcome::NotModified);
 }
 
@@ -136,7 +139,10 @@ async fn the_same_body_again_is_another_version() {
     server.remove_raw(KEY);
     let second = done(store.create(KEY, "same".into()).await);
     assert_ne!(first, second);
-    assert_eq!(store.replace(KEY, "x".into(), first).await.unwrap(), PutOutcome::Refused);
+    assert_eq!(
+        store.replace(KEY, "x".into(), first).await.unwrap(),
+        PutOutcome::PreconditionFailed
+    );
     done(store.replace(KEY, "x".into(), second).await);
 }
 
@@ -151,13 +157,13 @@ async fn nothing_is_sent_twice() {
             server.forget_requests();
             server.fault(fault.clone()).on(op);
             let (error, maybe) = match op {
-                Op::Put => (store.create(KEY, "x".into()).await.err(), Happened::Maybe),
-                Op::Get => (store.get(KEY, None, 9).await.err(), Happened::No),
-                Op::List => (store.list("app/", "", 9).await.err(), Happened::No),
-                _ => (store.delete(vec![KEY.to_owned()]).await.err(), Happened::Maybe),
+                Op::Put => (store.create(KEY, "x".into()).await.err(), Determinacy::Indeterminate),
+                Op::Get => (store.get(KEY, None, 9).await.err(), Determinacy::Determinate),
+                Op::List => (store.list("app/", "", 9).await.err(), Determinacy::Determinate),
+                _ => (store.delete(vec![KEY.to_owned()]).await.err(), Determinacy::Indeterminate),
             };
             let error = error.unwrap_or_else(|| panic!("{fault:?} on {op:?} is an error"));
-            let what = (error.kind(), error.happened());
+            let what = (error.kind(), error.determinacy());
             assert_eq!(what, (StoreErrorKind::Transient, maybe), "{fault:?} on {op:?}: {error}");
             assert_eq!(server.requests().len(), 1, "{fault:?} on {op:?}");
         }
@@ -186,7 +192,11 @@ async fn each_failure_says_what_to_do() {
             store.delete(vec![KEY.to_owned()]).await.err(),
         ] {
             let error = error.expect("an error");
-            assert_eq!((error.kind(), error.happened()), (kind, Happened::No), "{error}");
+            assert_eq!(
+                (error.kind(), error.determinacy()),
+                (kind, Determinacy::Determinate),
+                "{error}"
+            );
             assert!(error.to_string().contains(words), "{error}");
             assert!(error.to_string().contains("gs://"), "{error}");
         }
@@ -194,7 +204,11 @@ async fn each_failure_says_what_to_do() {
     // Nobody listens there.
     let nowhere = server.builder().with_base_url("http://127.0.0.1:9");
     let error = AnyObjectStore::gcs(nowhere).unwrap().create(KEY, "x".into()).await.unwrap_err();
-    assert_eq!((error.kind(), error.happened()), (Transient, Happened::No), "{error}");
+    assert_eq!(
+        (error.kind(), error.determinacy()),
+        (Transient, Determinacy::Determinate),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -225,7 +239,7 @@ async fn a_compactor_deletes_what_is_superseded() {
     let store: Arc<dyn Store> = Arc::new(server.store());
     let election = Election::builder(Arc::clone(&store), "app").build().unwrap();
     for _ in 0..5 {
-        let Attempt::Elected(leadership) = election.try_campaign().await.unwrap() else {
+        let CampaignOutcome::Elected(leadership) = election.try_campaign().await.unwrap() else {
             panic!("nobody else campaigns")
         };
         leadership.resign().await.unwrap();
@@ -300,7 +314,10 @@ async fn regression_a_bucket_without_etags_is_refused() {
     let written = store.create(KEY, "one".into()).await.unwrap();
     assert_eq!(written, PutOutcome::Done { etag: None });
     let error = store.get(KEY, None, 9).await.expect_err("nobody knows the version");
-    assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Unsupported, Happened::No));
+    assert_eq!(
+        (error.kind(), error.determinacy()),
+        (StoreErrorKind::Unsupported, Determinacy::Determinate)
+    );
     let election = Election::builder(Arc::new(store), "other").build().unwrap();
     let error = election.campaign().await.expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");

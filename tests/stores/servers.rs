@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::store::{GetOutcome, PutOutcome, Store};
-use tenure::{Attempt, Election, ErrorKind, Process};
+use tenure::{CampaignOutcome, Election, ErrorKind, Process};
 use tenure_testkit::{conformance, environment};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -48,12 +48,14 @@ async fn the_store_is_taken() {
     let prefix = environment::prefix("taken");
     for epoch in 1..=3 {
         let attempt = election(&store, &prefix, "a").try_campaign().await;
-        let Attempt::Elected(leadership) = attempt.expect("a store to use") else {
+        let CampaignOutcome::Elected(leadership) = attempt.expect("a store to use") else {
             panic!("not elected")
         };
         assert_eq!(leadership.epoch().get(), epoch);
         let rival = election(&store, &prefix, "b").try_campaign().await;
-        let Attempt::Held(leader) = rival.expect("a store to use") else { panic!("two leaders") };
+        let CampaignOutcome::Held(leader) = rival.expect("a store to use") else {
+            panic!("two leaders")
+        };
         assert_eq!(leader.name(), "a");
         leadership.proclaim("here").await.expect("renewed");
         leadership.resign().await.expect("resigned");
@@ -67,7 +69,7 @@ async fn the_store_is_taken() {
 async fn only_races_show_it() {
     let (store, can) = environment::server();
     let attempt = election(&store, &environment::prefix("taken"), "a").try_campaign().await;
-    assert!(matches!(attempt, Ok(Attempt::Elected(_))), "{attempt:?}");
+    assert!(matches!(attempt, Ok(CampaignOutcome::Elected(_))), "{attempt:?}");
     let results = conformance::report(store, &environment::prefix("races"), &can).await;
     for race in ["create-race", "replace-race"] {
         let (_, result) = results.iter().find(|(name, _)| *name == race).expect("a check");
@@ -240,7 +242,7 @@ async fn suite_while_parts_are_killed() {
         for (check, result) in results {
             match result {
                 Ok(()) => *held.entry(check).or_default() += 1,
-                Err(words) if words.contains("Transient, happened") => {
+                Err(words) if words.contains("Transient, ") => {
                     println!("round {rounds}, undecided: {words}");
                     *undecided.entry(check).or_default() += 1;
                 }

@@ -193,7 +193,7 @@ impl Store for Broken {
         match self.fault {
             Fault::CreateIsTwoSteps => {
                 if self.current(key).await?.is_some() {
-                    return Ok(PutOutcome::Refused);
+                    return Ok(PutOutcome::PreconditionFailed);
                 }
                 tokio::task::yield_now().await;
                 self.put(key, body).await
@@ -210,8 +210,8 @@ impl Store for Broken {
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
         match self.fault {
             Fault::ReplaceIsTwoSteps => match self.current(key).await? {
-                None => Ok(PutOutcome::Missing),
-                Some(current) if current != etag => Ok(PutOutcome::Refused),
+                None => Ok(PutOutcome::NotFound),
+                Some(current) if current != etag => Ok(PutOutcome::PreconditionFailed),
                 Some(_) => {
                     tokio::task::yield_now().await;
                     self.put(key, body).await
@@ -223,8 +223,10 @@ impl Store for Broken {
             _ => {
                 let outcome = self.inner.replace(key, body.clone(), etag).await?;
                 match (self.fault, outcome) {
-                    (Fault::MissingIsDone, PutOutcome::Missing) => self.put(key, body).await,
-                    (Fault::MissingIsRefused, PutOutcome::Missing) => Ok(PutOutcome::Refused),
+                    (Fault::MissingIsDone, PutOutcome::NotFound) => self.put(key, body).await,
+                    (Fault::MissingIsRefused, PutOutcome::NotFound) => {
+                        Ok(PutOutcome::PreconditionFailed)
+                    }
                     (Fault::DoneWithoutEtag, PutOutcome::Done { .. }) => {
                         Ok(PutOutcome::Done { etag: None })
                     }

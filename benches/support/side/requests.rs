@@ -64,7 +64,7 @@ impl Requests for Raw {
             }
             Err(error) => match error.raw_response().map(|raw| raw.status().as_u16()) {
                 Some(304) => Ok(GetOutcome::NotModified),
-                Some(404) => Ok(GetOutcome::Missing),
+                Some(404) => Ok(GetOutcome::NotFound),
                 _ => Err(Failed),
             },
         }
@@ -82,8 +82,8 @@ impl Requests for Raw {
         match call.customize().config_override(once).send().await {
             Ok(output) => Ok(PutOutcome::Done { etag: output.e_tag.map(ETag::new) }),
             Err(error) => match error.code() {
-                Some("PreconditionFailed") => Ok(PutOutcome::Refused),
-                Some("NoSuchKey") => Ok(PutOutcome::Missing),
+                Some("PreconditionFailed") => Ok(PutOutcome::PreconditionFailed),
+                Some("NoSuchKey") => Ok(PutOutcome::NotFound),
                 _ => Err(Failed),
             },
         }

@@ -22,7 +22,7 @@ impl Store for Still {
     }
 
     async fn get(&self, _: &str, unless: Option<ETag>, _: usize) -> Result<GetOutcome, StoreError> {
-        let Some((_, body)) = &self.led else { return Ok(GetOutcome::Missing) };
+        let Some((_, body)) = &self.led else { return Ok(GetOutcome::NotFound) };
         if unless.is_some() {
             return Ok(GetOutcome::NotModified);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::Serialize;
-use tenure::history::{Extent, Gap, History, Hole, Span, When};
+use tenure::history::{EpochRange, Extent, Gap, History, LeadershipSpan, TimeEstimate};
 
 use super::super::status::millis;
 
@@ -85,7 +85,7 @@ pub struct Summary {
 }
 
 impl<'a> Line<'a> {
-    pub fn of(span: &'a Span, history: &History) -> Line<'a> {
+    pub fn of(span: &'a LeadershipSpan, history: &History) -> Line<'a> {
         Line {
             kind: "epoch",
             epoch: span.epoch.get(),
@@ -114,7 +114,7 @@ impl<'a> Line<'a> {
 impl Summary {
     pub fn of(history: &History) -> Summary {
         let totals = history.totals();
-        let pair = |hole: &Hole| [hole.first.get(), hole.last.get()];
+        let pair = |hole: &EpochRange| [hole.first.get(), hole.last.get()];
         Summary {
             kind: "summary",
             epochs: history.spans.len(),
@@ -133,7 +133,7 @@ impl Summary {
 }
 
 impl Bounds {
-    fn of(when: &When) -> Bounds {
+    fn of(when: &TimeEstimate) -> Bounds {
         let latest = when.latest.map(|latest| time(up(latest)));
         let (at, earliest) = (when.at.map(time), when.earliest.map(time));
         Bounds { at, exact: when.is_exact(), earliest, latest }

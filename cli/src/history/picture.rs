@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use tenure::history::{End, Gap, History, Span};
+use tenure::history::{End, Gap, History, LeadershipSpan};
 use tenure_drawing::{Band, BandKind, Drawing, Interval, Mark, short};
 
 /// The timeline under this heading: a lane per candidate, an interval per epoch, how each ended, and
 /// the times without a leader.
 pub fn of(history: &History, title: &str) -> Drawing {
     let mut drawing = Drawing::new(title);
-    let first = |span: &Span| [span.from.at, span.written_at].into_iter().flatten().min();
+    let first = |span: &LeadershipSpan| [span.from.at, span.written_at].into_iter().flatten().min();
     let Some(origin) = history.spans.iter().filter_map(first).min() else { return drawing };
     drawing.origin = Some(origin);
     drawing.subtitle = subtitle(history, origin);
@@ -40,7 +40,7 @@ fn subtitle(history: &History, origin: DateTime<Utc>) -> String {
 }
 
 fn interval(
-    span: &Span,
+    span: &LeadershipSpan,
     now: DateTime<Utc>,
     at: &impl Fn(DateTime<Utc>) -> Duration,
 ) -> Option<Interval> {
@@ -79,7 +79,7 @@ fn interval(
     Some(interval.tip(tip(span, from, now)))
 }
 
-fn tip(span: &Span, from: DateTime<Utc>, now: DateTime<Utc>) -> String {
+fn tip(span: &LeadershipSpan, from: DateTime<Utc>, now: DateTime<Utc>) -> String {
     let mut tip = format!("epoch {}: {}, from {}", span.epoch, span.name(), from.format("%F %TZ"));
     if let Some(led) = span.led(now) {
         let about = if span.until.is_exact() { "for" } else { "for about" };

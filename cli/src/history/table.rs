@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use humantime::format_duration;
 use tenure::Layout;
-use tenure::history::{End, Extent, Gap, History, Hole, Span, When};
+use tenure::history::{End, EpochRange, Extent, Gap, History, LeadershipSpan, TimeEstimate};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::super::print::plain;
@@ -77,7 +77,7 @@ fn gap_line(gap: &Gap) -> Option<String> {
 }
 
 /// `~` stands before what is not exact.
-fn when(when: &When, unknown: bool) -> String {
+fn when(when: &TimeEstimate, unknown: bool) -> String {
     let time = |at: DateTime<Utc>| at.format("%F %TZ").to_string();
     match when.at {
         None => "-".to_owned(),
@@ -87,7 +87,7 @@ fn when(when: &When, unknown: bool) -> String {
     }
 }
 
-fn end(span: &Span) -> String {
+fn end(span: &LeadershipSpan) -> String {
     let by = match span.sealed_by.as_deref() {
         Some(by) if Some(by) != span.candidate.as_deref() => format!(" by {}", shown(by)),
         Some(_) if span.end == End::Lapsed => " by itself".to_owned(),
@@ -139,7 +139,7 @@ fn summary(history: &History, lines: &mut Vec<String>) {
     line("requests", history.requests.to_string());
 }
 
-fn holes(holes: &[Hole]) -> String {
+fn holes(holes: &[EpochRange]) -> String {
     let each = holes.iter().take(SHOWN_HOLES).map(|hole| match hole.first == hole.last {
         true => format!("epoch {}", hole.first),
         false => format!("epochs {} to {}", hole.first, hole.last),
@@ -187,7 +187,7 @@ fn unit(duration: Duration) -> u64 {
     }
 }
 
-fn name(span: &Span) -> String {
+fn name(span: &LeadershipSpan) -> String {
     shown(span.name())
 }
 

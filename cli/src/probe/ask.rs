@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use tenure::store::{
-    ETag, GetOutcome, Happened, Object, Page, PutOutcome, Store, StoreError, StoreErrorKind,
+    Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError, StoreErrorKind,
 };
 use tenure::{CancellationToken, Clock as _, Entropy as _, SystemClock, SystemEntropy};
 
@@ -150,7 +150,7 @@ impl Asker {
 
     pub async fn create(&self, kind: Kind, key: &str, body: Bytes) -> Check<PutOutcome> {
         self.account().keys.insert(key.to_owned());
-        self.ask(kind, Happened::Maybe, self.store.create(key, body)).await
+        self.ask(kind, Determinacy::Indeterminate, self.store.create(key, body)).await
     }
 
     pub async fn replace(
@@ -161,14 +161,15 @@ impl Asker {
         etag: &ETag,
     ) -> Check<PutOutcome> {
         self.account().keys.insert(key.to_owned());
-        self.ask(kind, Happened::Maybe, self.store.replace(key, body, etag.clone())).await
+        self.ask(kind, Determinacy::Indeterminate, self.store.replace(key, body, etag.clone()))
+            .await
     }
 
     /// The object at a key, or `None`.
     pub async fn read(&self, key: &str) -> Check<Option<Object>> {
         match self.poll(key, None).await? {
             GetOutcome::Found(object) => Ok(Some(object)),
-            GetOutcome::Missing => Ok(None),
+            GetOutcome::NotFound => Ok(None),
             GetOutcome::TooLarge { len, .. } => {
                 Err(Ends::Broken(format!("shows {len} bytes at {key}, which were not written")))
             }
@@ -185,7 +186,7 @@ impl Asker {
                 let len = body.len() as u64;
                 Some(Seen { etag, body: Some(body), len })
             }
-            GetOutcome::Missing => None,
+            GetOutcome::NotFound => None,
             _ => return Err(Ends::Broken(not_modified(key))),
         })
     }
@@ -193,7 +194,7 @@ impl Asker {
     pub async fn poll(&self, key: &str, unless: Option<&ETag>) -> Check<GetOutcome> {
         let call = self.store.get(key, unless.cloned(), MAX_BODY);
         let sent = SystemClock.now().wall;
-        let outcome = self.ask(Kind::Read, Happened::No, call).await?;
+        let outcome = self.ask(Kind::Read, Determinacy::Determinate, call).await?;
         if let GetOutcome::Found(object) = &outcome {
             self.saw(sent, object.served_at);
         }
@@ -204,19 +205,19 @@ impl Asker {
     pub async fn list(&self, prefix: &str, after: &str, limit: usize) -> Check<Page> {
         let sent = SystemClock.now().wall;
         let call = self.store.list(prefix, after, limit);
-        let page = self.ask(Kind::List, Happened::No, call).await?;
+        let page = self.ask(Kind::List, Determinacy::Determinate, call).await?;
         self.saw(sent, page.served_at);
         Ok(page)
     }
 
     pub async fn delete(&self, keys: &[String]) -> Check {
         let call = self.store.delete(keys.to_vec());
-        let outcome = self.ask(Kind::Delete, Happened::Maybe, call).await?;
+        let outcome = self.ask(Kind::Delete, Determinacy::Indeterminate, call).await?;
         match outcome.failed.first() {
             None => Ok(()),
             Some((key, why)) => {
                 let (kind, why) = (StoreErrorKind::AccessDenied, format!("deleting {key}: {why}"));
-                Err(Ends::Failed(StoreError::new(kind, Happened::No, why)))
+                Err(Ends::Failed(StoreError::new(kind, Determinacy::Determinate, why)))
             }
         }
     }
@@ -248,7 +249,7 @@ impl Asker {
     async fn ask<T>(
         &self,
         kind: Kind,
-        if_late: Happened,
+        if_late: Determinacy,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Check<T> {
         if self.stop.is_cancelled() {
@@ -260,7 +261,7 @@ impl Asker {
     async fn send<T>(
         &self,
         kind: Kind,
-        if_late: Happened,
+        if_late: Determinacy,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Check<T> {
         *self.account().requests.entry(kind).or_default() += 1;
@@ -281,7 +282,7 @@ impl Asker {
             }
         };
         outcome.inspect(|_| note(&mut self.account())).map_err(|error| {
-            let doubtful = error.happened() == Happened::Maybe;
+            let doubtful = error.determinacy() == Determinacy::Indeterminate;
             self.account().in_doubt += u64::from(doubtful);
             match error.kind() {
                 StoreErrorKind::Transient => Ends::Unclear(error),
@@ -303,10 +304,10 @@ impl Asker {
             let sought: Vec<String> = keys.iter().cloned().collect();
             for some in sought.chunks(PAGE) {
                 let call = self.store.delete(some.to_vec());
-                let _ = self.send(Kind::Delete, Happened::Maybe, call).await;
+                let _ = self.send(Kind::Delete, Determinacy::Indeterminate, call).await;
             }
             let call = self.store.list(&self.start, "", PAGE);
-            match self.send(Kind::List, Happened::No, call).await {
+            match self.send(Kind::List, Determinacy::Determinate, call).await {
                 Ok(page) => keys = page.entries.into_iter().map(|entry| entry.key).collect(),
                 // Not to know is no reason to say that it is clean.
                 Err(_) => keys = sought.into_iter().collect(),
@@ -324,8 +325,8 @@ impl Asker {
         let mut left = Vec::new();
         for key in keys {
             let call = self.store.get(key, None, MAX_BODY);
-            let gone = self.send(Kind::Read, Happened::No, call).await;
-            if !matches!(gone, Ok(GetOutcome::Missing)) {
+            let gone = self.send(Kind::Read, Determinacy::Determinate, call).await;
+            if !matches!(gone, Ok(GetOutcome::NotFound)) {
                 left.push(key.clone());
             }
         }

@@ -223,7 +223,7 @@ impl Store for Broken {
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
         let Breaks::TwoSteps(gap) = self.breaks else { return self.inner.create(key, body).await };
         if let GetOutcome::Found(_) = self.inner.get(key, None, usize::MAX).await? {
-            return Ok(PutOutcome::Refused);
+            return Ok(PutOutcome::PreconditionFailed);
         }
         pause(gap).await;
         Ok(PutOutcome::Done { etag: Some(overwrite(&self.inner, key, body).await) })
@@ -235,8 +235,8 @@ impl Store for Broken {
         };
         match self.inner.get(key, None, usize::MAX).await? {
             GetOutcome::Found(object) if object.etag == etag => {}
-            GetOutcome::Found(_) => return Ok(PutOutcome::Refused),
-            _ => return Ok(PutOutcome::Missing),
+            GetOutcome::Found(_) => return Ok(PutOutcome::PreconditionFailed),
+            _ => return Ok(PutOutcome::NotFound),
         }
         pause(gap).await;
         Ok(PutOutcome::Done { etag: Some(overwrite(&self.inner, key, body).await) })

@@ -26,7 +26,7 @@ pub struct Capabilities {
     pub exact_sizes: bool,
     /// Listings and objects say when they were written, by the machine's clock.
     pub dates: bool,
-    /// `replace` on a missing key is refused instead of [`PutOutcome::Missing`], as on Ceph 16.
+    /// `replace` on a missing key is refused instead of [`PutOutcome::NotFound`], as on Ceph 16.
     pub missing_is_refused: bool,
     /// How many rounds each race has.
     pub race_rounds: usize,
@@ -46,7 +46,7 @@ impl Default for Capabilities {
 impl Capabilities {
     /// The answer to `replace` on a missing key.
     fn missing(&self) -> PutOutcome {
-        if self.missing_is_refused { PutOutcome::Refused } else { PutOutcome::Missing }
+        if self.missing_is_refused { PutOutcome::PreconditionFailed } else { PutOutcome::NotFound }
     }
 }
 
@@ -130,10 +130,20 @@ fn checks<'a>(
 }
 
 async fn creates_and_refuses(check: Check<'_>) {
-    expect_eq!(check, check.get("a", None, 100).await, GetOutcome::Missing, "before");
+    expect_eq!(check, check.get("a", None, 100).await, GetOutcome::NotFound, "before");
     let etag = check.created("a", "first").await;
-    expect_eq!(check, check.create("a", "second").await, PutOutcome::Refused, "another body");
-    expect_eq!(check, check.create("a", "first").await, PutOutcome::Refused, "the same body");
+    expect_eq!(
+        check,
+        check.create("a", "second").await,
+        PutOutcome::PreconditionFailed,
+        "another body"
+    );
+    expect_eq!(
+        check,
+        check.create("a", "first").await,
+        PutOutcome::PreconditionFailed,
+        "the same body"
+    );
     let object = check.found("a").await;
     expect_eq!(check, object.body, "first", "a refused create must not write");
     expect_eq!(check, object.etag, etag, "a refused create must not write");
@@ -144,11 +154,11 @@ async fn replaces_only_the_right_etag(check: Check<'_>, can: &Capabilities) {
     let other = check.created("other", "another body").await;
     let outcome = check.replace("missing", "x", &other).await;
     expect_eq!(check, outcome, can.missing(), "a key that does not exist");
-    expect_eq!(check, check.get("missing", None, 9).await, GetOutcome::Missing, "not made");
+    expect_eq!(check, check.get("missing", None, 9).await, GetOutcome::NotFound, "not made");
 
     let first = check.created("a", "one").await;
     let outcome = check.replace("a", "two", &other).await;
-    expect_eq!(check, outcome, PutOutcome::Refused, "the ETag of another object");
+    expect_eq!(check, outcome, PutOutcome::PreconditionFailed, "the ETag of another object");
     expect_eq!(check, check.found("a").await.body, "one", "a refused replace must not write");
 
     let outcome = check.replace("a", "two", &first).await;
@@ -158,7 +168,7 @@ async fn replaces_only_the_right_etag(check: Check<'_>, can: &Capabilities) {
     expect_eq!(check, object.etag, second, "after the replace");
 
     let outcome = check.replace("a", "three", &first).await;
-    expect_eq!(check, outcome, PutOutcome::Refused, "the ETag before the last");
+    expect_eq!(check, outcome, PutOutcome::PreconditionFailed, "the ETag before the last");
     expect_eq!(check, check.found("a").await.body, "two", "a refused replace must not write");
 }
 
@@ -192,7 +202,7 @@ async fn says_not_modified(check: Check<'_>) {
         other => check.fail(format_args!("the old ETag of a changed object: {other:?}")),
     }
     let outcome = check.get("missing", Some(&first), 100).await;
-    expect_eq!(check, outcome, GetOutcome::Missing, "a key that does not exist");
+    expect_eq!(check, outcome, GetOutcome::NotFound, "a key that does not exist");
 }
 
 async fn reads_no_more_than_asked(check: Check<'_>) {
@@ -248,7 +258,7 @@ async fn deletes(check: Check<'_>) {
     check.delete(&["missing/too"]).await;
     check.delete(&["a", "missing", "folder/d"]).await;
     for name in ["a", "folder/d"] {
-        expect_eq!(check, check.get(name, None, 9).await, GetOutcome::Missing, "{name}");
+        expect_eq!(check, check.get(name, None, 9).await, GetOutcome::NotFound, "{name}");
     }
     expect_eq!(check, check.list("", "", 1_000).await, ["b", "c"], "what is left");
     expect_eq!(check, check.found("b").await.body, "b", "what is left");
@@ -265,9 +275,14 @@ async fn starts_anew_after_a_delete(check: Check<'_>, can: &Capabilities) {
     let outcome = check.replace("a", "x", &old).await;
     expect_eq!(check, outcome, can.missing(), "a replace of what was deleted");
     let new = check.created("a", "new").await;
-    expect_eq!(check, check.create("a", "x").await, PutOutcome::Refused, "it is there again");
+    expect_eq!(
+        check,
+        check.create("a", "x").await,
+        PutOutcome::PreconditionFailed,
+        "it is there again"
+    );
     let outcome = check.replace("a", "x", &old).await;
-    expect_eq!(check, outcome, PutOutcome::Refused, "the ETag before the delete");
+    expect_eq!(check, outcome, PutOutcome::PreconditionFailed, "the ETag before the delete");
     let outcome = check.replace("a", "newer", &new).await;
     check.done(outcome, "a replace of what was made again");
     expect_eq!(check, check.found("a").await.body, "newer", "in the end");

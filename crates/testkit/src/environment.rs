@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use tenure::store::{
-    DeleteOutcome, ETag, GetOutcome, Happened, Page, PutOutcome, S3Store, Store, StoreError,
+    DeleteOutcome, Determinacy, ETag, GetOutcome, Page, PutOutcome, S3Store, Store, StoreError,
     StoreErrorKind,
 };
 
@@ -92,7 +92,7 @@ impl Gateways {
             match bounded(call(gateway)).await {
                 Err(error)
                     if error.kind() == StoreErrorKind::Transient
-                        && error.happened() == Happened::No =>
+                        && error.determinacy() == Determinacy::Determinate =>
                 {
                     last = Some(error);
                 }
@@ -105,7 +105,8 @@ impl Gateways {
 
 #[allow(clippy::disallowed_methods, reason = "real servers take real time")]
 async fn bounded<T>(call: BoxFuture<'_, Result<T, StoreError>>) -> Result<T, StoreError> {
-    let late = |_| StoreError::new(StoreErrorKind::Transient, Happened::Maybe, "no answer");
+    let late =
+        |_| StoreError::new(StoreErrorKind::Transient, Determinacy::Indeterminate, "no answer");
     tokio::time::timeout(PATIENCE, call).await.map_err(late)?
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tenure::store::{
-    DeleteOutcome, ETag, GetOutcome, Happened, Page, PutOutcome, Store, StoreError, StoreErrorKind,
+    DeleteOutcome, Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError,
+    StoreErrorKind,
 };
 
 use super::time::wait;
@@ -154,7 +155,7 @@ impl FaultStore {
                 });
                 Err(maybe("the connection broke"))
             }
-            Some(Fault::Refuse) => Ok(PutOutcome::Refused),
+            Some(Fault::Refuse) => Ok(PutOutcome::PreconditionFailed),
             Some(Fault::Swallow) => Ok(PutOutcome::Done { etag: None }),
             Some(Fault::IgnoreCondition) => put.overwrite(&*self.inner).await,
             Some(Fault::NoEtag) => Ok(match put.send(&*self.inner).await? {
@@ -233,7 +234,7 @@ async fn around<T>(
     fault: Option<Fault>,
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    let failed = |kind, why: &str| Err(StoreError::new(kind, Happened::No, why));
+    let failed = |kind, why: &str| Err(StoreError::new(kind, Determinacy::Determinate, why));
     match fault {
         Some(Fault::FailBefore) => failed(StoreErrorKind::Transient, "503 SlowDown"),
         Some(Fault::FailAfter) => {
@@ -263,7 +264,7 @@ async fn around<T>(
 }
 
 fn maybe(why: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::Transient, Happened::Maybe, why)
+    StoreError::new(StoreErrorKind::Transient, Determinacy::Indeterminate, why)
 }
 
 #[async_trait]

@@ -44,7 +44,7 @@ impl Node {
                 let data: LockData = serde_json::from_slice(&object.body).expect("both fields");
                 Some((data, object.etag))
             }
-            Ok(GetOutcome::Missing) => None,
+            Ok(GetOutcome::NotFound) => None,
             _ => return None,
         };
         if let Some((data, _)) = &existing

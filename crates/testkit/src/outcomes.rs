@@ -2,7 +2,9 @@
 
 use std::fmt::Debug;
 
-use tenure::store::{ETag, GetOutcome, Happened, Object, PutOutcome, StoreError, StoreErrorKind};
+use tenure::store::{
+    Determinacy, ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind,
+};
 
 /// Known to the servers of the tests, and shown by no error.
 pub const SECRET_KEY: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
@@ -12,11 +14,11 @@ pub const SECRET_KEY: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 pub fn expect<T: Debug>(
     result: Result<T, StoreError>,
     kind: StoreErrorKind,
-    happened: Happened,
+    determinacy: Determinacy,
     words: &[&str],
 ) {
     let error = result.expect_err("this call fails");
-    assert_eq!((error.kind(), error.happened()), (kind, happened), "{error:?}");
+    assert_eq!((error.kind(), error.determinacy()), (kind, determinacy), "{error:?}");
     let message = error.to_string();
     for word in words {
         assert!(message.contains(word), "{word:?} is missing in: {message}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::{Stream, StreamExt as _};
 use serde_json::{Value, json};
 use tenure::store::{GetOutcome, MemoryStore, PutOutcome};
-use tenure::{Attempt, Election, ElectionBuilder, Leader, Leadership};
+use tenure::{CampaignOutcome, Election, ElectionBuilder, Leader, Leadership};
 
 use super::fault_store::{FaultStore, overwrite};
 use super::time::{TestClock, process, secs};
@@ -136,13 +136,13 @@ pub async fn elect(election: &Election) -> Leadership {
     campaign.await.expect("elected within five minutes").expect("elected")
 }
 
-pub fn elected(attempt: Attempt) -> Leadership {
-    let Attempt::Elected(leadership) = attempt else { panic!("{attempt:?}") };
+pub fn elected(attempt: CampaignOutcome) -> Leadership {
+    let CampaignOutcome::Elected(leadership) = attempt else { panic!("{attempt:?}") };
     leadership
 }
 
-pub fn held(attempt: Attempt) -> Leader {
-    let Attempt::Held(leader) = attempt else { panic!("{attempt:?}") };
+pub fn held(attempt: CampaignOutcome) -> Leader {
+    let CampaignOutcome::Held(leader) = attempt else { panic!("{attempt:?}") };
     leader
 }
 

@@ -14,7 +14,7 @@ fn failing(first: Vec<StoreErrorKind>) -> MockStore {
     store.expect_describe().returning(|| "mock".to_owned());
     let first = Mutex::new(first.into_iter());
     store.expect_list().returning(move |_, _, _| match first.lock().unwrap().next() {
-        Some(kind) => Err(StoreError::new(kind, Happened::No, "as told")),
+        Some(kind) => Err(StoreError::new(kind, Determinacy::Determinate, "as told")),
         None => Ok(Page::default()),
     });
     store

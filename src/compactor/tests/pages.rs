@@ -178,10 +178,11 @@ async fn keys_that_could_not_be_deleted_are_counted_with_the_first_reason() {
 
 #[tokio::test]
 async fn a_refused_deletion_says_what_the_store_said() {
-    let denied = StoreError::new(StoreErrorKind::AccessDenied, Happened::No, "403");
+    let denied = StoreError::new(StoreErrorKind::AccessDenied, Determinacy::Determinate, "403");
     let error = with_answer(Err(denied)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AccessDenied);
     assert_eq!(error.to_string(), "deleting 4 superseded epochs in mock: 403");
-    let busy = StoreError::new(StoreErrorKind::Transient, Happened::Maybe, "503 SlowDown");
+    let busy =
+        StoreError::new(StoreErrorKind::Transient, Determinacy::Indeterminate, "503 SlowDown");
     assert_eq!(with_answer(Err(busy)).await.unwrap_err().kind(), ErrorKind::Unavailable);
 }

@@ -112,7 +112,7 @@ impl Operator {
                 _ => self.look_below(Some(below)).await?.unwrap_or(Below::Wait(Duration::ZERO)),
             },
             // Compacted: superseded for long.
-            Deposed::Vacant | Deposed::NotCurrent(_) => Below::Wait(Duration::ZERO),
+            Deposed::NoLeader | Deposed::NotCurrent(_) => Below::Wait(Duration::ZERO),
         })
     }
 

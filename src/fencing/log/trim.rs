@@ -141,7 +141,7 @@ impl FencedLog {
                 }
                 Ok(Ok((Floor { floor, swept }, Some(object.etag))))
             }
-            Ok(GetOutcome::Missing | GetOutcome::NotModified) => Ok(Ok((Floor::default(), None))),
+            Ok(GetOutcome::NotFound | GetOutcome::NotModified) => Ok(Ok((Floor::default(), None))),
             Ok(GetOutcome::TooLarge { .. }) => {
                 Err(envelope::corrupt::<TrimLine>(&key, "it is too large"))
             }

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fencing::calls::{ATTEMPTS, Put, passes};
 use crate::fencing::{FencingError, Stale, envelope};
 use crate::protocol::log::{Answer, Ended, Kind, Request, Writer};
-use crate::store::{Happened, StoreError, StoreErrorKind};
+use crate::store::{Determinacy, StoreError, StoreErrorKind};
 use crate::timer::require_timers;
 
 /// Appends to a [`FencedLog`] under one epoch. It is not cloned: share it behind a lock.
@@ -141,7 +141,7 @@ impl LogWriter {
                 Ok(answer) => answer,
                 Err(error) => {
                     if matches!(self.machine.request(), Some(Request::Create { .. })) {
-                        if error.happened() == Happened::Maybe {
+                        if error.determinacy() == Determinacy::Indeterminate {
                             self.machine.handle(Answer::Unknown, self.log.calls.nonce());
                         } else {
                             self.unknown = before;
@@ -224,16 +224,17 @@ impl LogWriter {
     }
 
     fn ended(&self, ended: Ended) -> FencingError {
-        let happened = |maybe: bool| if maybe { Happened::Maybe } else { Happened::No };
+        let determinacy =
+            |maybe: bool| if maybe { Determinacy::Indeterminate } else { Determinacy::Determinate };
         let epoch = self.epoch();
         let calls = &self.log.calls;
         match ended {
             Ended::Stale { newest, maybe } => {
                 let stale = Stale { offered: epoch, newest };
-                FencingError::Stale { stale, happened: happened(maybe) }
+                FencingError::Stale { stale, determinacy: determinacy(maybe) }
             }
             Ended::Replaced { maybe } => {
-                FencingError::Replaced { epoch, happened: happened(maybe) }
+                FencingError::Replaced { epoch, determinacy: determinacy(maybe) }
             }
             Ended::Gone(number) => self.log.gone(number).maybe().into(),
             Ended::WentBack { number, epoch: older } => {
@@ -252,5 +253,5 @@ impl LogWriter {
 fn lags_behind() -> StoreError {
     let why = "reads say again and again that an object is missing which has refused a create; do \
                reads of this store lag behind its writes?";
-    StoreError::new(StoreErrorKind::Transient, Happened::No, why)
+    StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
 }

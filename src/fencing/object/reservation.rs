@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::fencing::calls::{Attempts, Put};
 use crate::fencing::envelope::{self, Line};
 use crate::protocol::message::Nonce;
-use crate::store::{ETag, GetOutcome, Happened};
+use crate::store::{Determinacy, ETag, GetOutcome};
 
 /// Of so many writes of one [`FencedObject`] and its clones, one reads the reservation.
 pub(super) const CHECK_EVERY: u32 = 16;
@@ -101,7 +101,7 @@ impl FencedObject {
                 let (line, _) = envelope::unwrap::<ReservationLine>(&key, &object.body)?;
                 Ok(Some((line.epoch, object.etag)))
             }
-            Ok(GetOutcome::Missing | GetOutcome::NotModified) => Ok(None),
+            Ok(GetOutcome::NotFound | GetOutcome::NotModified) => Ok(None),
             Ok(GetOutcome::TooLarge { .. }) => {
                 Err(envelope::corrupt::<ReservationLine>(&key, "it is too large"))
             }
@@ -115,5 +115,5 @@ impl FencedObject {
 }
 
 fn reserved(offered: Epoch, newest: Epoch) -> FencingError {
-    FencingError::Stale { stale: Stale { offered, newest }, happened: Happened::No }
+    FencingError::Stale { stale: Stale { offered, newest }, determinacy: Determinacy::Determinate }
 }

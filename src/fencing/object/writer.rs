@@ -7,7 +7,7 @@ use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::fencing::calls::{Attempts, Swap};
 use crate::protocol::message::Nonce;
-use crate::store::{ETag, Happened, StoreError};
+use crate::store::{Determinacy, ETag, StoreError};
 use crate::timer::require_timers;
 
 /// Writes a [`FencedObject`] under one epoch. It is not cloned: share it behind a lock.
@@ -106,7 +106,7 @@ impl ObjectWriter {
     async fn require_newest(&mut self) -> Result<(), FencingError> {
         if let Some(newest) = self.stale {
             let stale = Stale { offered: self.epoch, newest };
-            return Err(FencingError::Stale { stale, happened: Happened::No });
+            return Err(FencingError::Stale { stale, determinacy: Determinacy::Determinate });
         }
         let checked = self.object.require_unreserved_at_times(self.epoch).await;
         if let Err(FencingError::Stale { stale, .. }) = &checked {
@@ -137,10 +137,11 @@ impl ObjectWriter {
             return Ok(ReadBack::NotYet);
         }
         let newest = found.line.epoch;
-        let happened = if unknown { Happened::Maybe } else { Happened::No };
+        let determinacy =
+            if unknown { Determinacy::Indeterminate } else { Determinacy::Determinate };
         if newest > self.epoch {
             let stale = Stale { offered: self.epoch, newest };
-            return Err(FencingError::Stale { stale, happened });
+            return Err(FencingError::Stale { stale, determinacy });
         }
         if newest < self.epoch {
             let why = format!("{key} was epoch {}'s, and now is epoch {newest}'s", self.epoch);
@@ -148,7 +149,7 @@ impl ObjectWriter {
         }
         let own = found.line.nonce;
         if !self.sent.contains(&own) {
-            return Err(FencingError::Replaced { epoch: self.epoch, happened });
+            return Err(FencingError::Replaced { epoch: self.epoch, determinacy });
         }
         // This write, or an earlier one whose answer was lost.
         let etag = found.etag.clone();

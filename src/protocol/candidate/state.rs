@@ -1,7 +1,7 @@
 //! What a candidate may be in, what it is told, and what that brings about.
 
 use crate::epoch::Epoch;
-use crate::protocol::find::{Beyond, Search};
+use crate::protocol::find::{Search, SuccessorSearch};
 use crate::protocol::leader::{Held, Leading};
 use crate::protocol::message::{Answer, Failure, Lost, Nonce, Sighting};
 
@@ -107,7 +107,7 @@ pub(super) enum State {
     },
     Confirm {
         held: Held,
-        beyond: Beyond,
+        beyond: SuccessorSearch,
     },
     /// Lost before it was granted: seal the own object, best effort.
     SealOwn {
@@ -115,7 +115,7 @@ pub(super) enum State {
     },
     Lead(Leading),
     /// An observer without a leader.
-    Vacant,
+    NoLeader,
     /// Try again what failed.
     Pause(Box<State>),
     Failed(Failure),

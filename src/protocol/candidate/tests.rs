@@ -307,7 +307,7 @@ fn a_predecessor_of_a_unique_name_is_sealed_at_once() {
 fn an_observer_follows_and_never_writes() {
     let mut play = Play::new(OBSERVER, None);
     play.lists(0, listed(&[]));
-    play.waits(Wait::Vacant);
+    play.waits(Wait::NoLeader);
     play.input(Input::PollDue);
     play.lists(0, listed(&[1]));
     let seen = Seen { nonce: Some(n(7)), heartbeat: 4, ended: None, reclaimable: true };
@@ -317,7 +317,7 @@ fn an_observer_follows_and_never_writes() {
     play.input(Input::Lapsed);
     play.lists(0, listed(&[1, 2]));
     play.gets(2, sealed(8, Ended::Deposed));
-    play.waits(Wait::Vacant);
+    play.waits(Wait::NoLeader);
 }
 
 #[test]

@@ -321,7 +321,7 @@ fn what_cannot_be_read_is_never_free() {
 fn an_observer_never_writes() {
     let mut play = Play::new(OBSERVER, None);
     play.looks(Answer::Missing);
-    play.waits(Wait::Vacant);
+    play.waits(Wait::NoLeader);
     play.input(Input::PollDue);
     play.looks(held(4, 9, 1, "a"));
     play.waits(Wait::Follow);
@@ -329,7 +329,7 @@ fn an_observer_never_writes() {
     play.asks(Request::Get { epoch: None, unless: Some(ETag::new("a")) }, Answer::NotModified);
     play.waits(Wait::Follow);
     play.polls("a", released(4, "r"));
-    play.waits(Wait::Vacant);
+    play.waits(Wait::NoLeader);
     // Not even over an epoch of its own name.
     let seen = Seen { nonce: Some(n(9)), heartbeat: 1, ended: None, reclaimable: true };
     play.input(Input::PollDue);

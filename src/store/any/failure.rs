@@ -10,7 +10,7 @@ use object_store::Error;
 use super::AnyObjectStore;
 use crate::store::asked::{Asked, Verb};
 use crate::store::redact::printable;
-use crate::store::{GetOutcome, Happened, PutOutcome, StoreError, StoreErrorKind};
+use crate::store::{Determinacy, GetOutcome, PutOutcome, StoreError, StoreErrorKind};
 
 /// How object_store's clients begin to tell an answer that is no success.
 const STATUS: &str = "Server returned non-2xx status code: ";
@@ -58,8 +58,8 @@ impl Asked<'_, AnyObjectStore> {
             return Ok(PutOutcome::Done { etag: None });
         }
         match (refused, missing) {
-            (true, _) => Ok(PutOutcome::Refused),
-            (_, true) => Ok(PutOutcome::Missing),
+            (true, _) => Ok(PutOutcome::PreconditionFailed),
+            (_, true) => Ok(PutOutcome::NotFound),
             _ => Err(self.failed(&error)),
         }
     }
@@ -67,7 +67,7 @@ impl Asked<'_, AnyObjectStore> {
     pub(super) fn read_failed(self, error: Error) -> Result<GetOutcome, StoreError> {
         match error {
             Error::NotModified { .. } => Ok(GetOutcome::NotModified),
-            error if missing_key(&error) => Ok(GetOutcome::Missing),
+            error if missing_key(&error) => Ok(GetOutcome::NotFound),
             error => Err(self.failed(&error)),
         }
     }
@@ -76,32 +76,34 @@ impl Asked<'_, AnyObjectStore> {
         use StoreErrorKind::{AccessDenied, Invalid, NoSuchStore, Transient, Unsupported};
         let answer = Answer::of(error);
         let (status, code) = answer.as_ref().map_or((0, ""), |answer| answer.pair());
-        let (kind, happened) = match (error, status) {
+        let (kind, determinacy) = match (error, status) {
             (Error::PermissionDenied { .. } | Error::Unauthenticated { .. }, _)
-            | (_, 401 | 403) => (AccessDenied, Happened::No),
+            | (_, 401 | 403) => (AccessDenied, Determinacy::Determinate),
             (Error::NotImplemented { .. } | Error::NotSupported { .. }, _) | (_, 405 | 501) => {
-                (Unsupported, Happened::No)
+                (Unsupported, Determinacy::Determinate)
             }
             (Error::InvalidPath { .. } | Error::UnknownConfigurationKey { .. }, _) => {
-                (Invalid, Happened::No)
+                (Invalid, Determinacy::Determinate)
             }
             _ if without_etag(error) => (Unsupported, self.maybe()),
-            _ if NO_STORE.contains(&code) => (NoSuchStore, Happened::No),
-            (Error::NotFound { .. }, _) | (_, 301 | 302 | 308 | 404) => (NoSuchStore, Happened::No),
+            _ if NO_STORE.contains(&code) => (NoSuchStore, Determinacy::Determinate),
+            (Error::NotFound { .. }, _) | (_, 301 | 302 | 308 | 404) => {
+                (NoSuchStore, Determinacy::Determinate)
+            }
             (_, 408 | 409 | 412 | 425 | 429) => (Transient, self.maybe()),
-            (_, 400..=499) => (Invalid, Happened::No),
-            _ if never_connected(error) => (Transient, Happened::No),
+            (_, 400..=499) => (Invalid, Determinacy::Determinate),
+            _ if never_connected(error) => (Transient, Determinacy::Determinate),
             _ => (Transient, self.maybe()),
         };
         // An earlier attempt of the client's own may have taken effect. What it never sends has no
         // status. A missing ETag says the same either way.
         let unsent = matches!((kind, status), (Unsupported | Invalid, 0));
-        let happened = if self.store.sent_once || unsent { happened } else { self.maybe() };
+        let determinacy = if self.store.sent_once || unsent { determinacy } else { self.maybe() };
         let why = match &answer {
             Some(answer) => answer.words(),
             None => printable(&error.to_string()),
         };
-        self.error(kind, happened, &why)
+        self.error(kind, determinacy, &why)
     }
 }
 

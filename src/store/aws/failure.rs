@@ -11,7 +11,7 @@ use super::CallInterceptor;
 use super::error_text::{causes, never_connected, not_sent};
 use crate::store::asked::Asked;
 use crate::store::redact::printable;
-use crate::store::{Happened, Store, StoreError, StoreErrorKind};
+use crate::store::{Determinacy, Store, StoreError, StoreErrorKind};
 
 /// Of an answer that cannot be read.
 pub(in crate::store) const UNREADABLE: &str = "its answer broke off or made no sense";
@@ -53,11 +53,11 @@ impl<S: Service> Asked<'_, S> {
             SdkError::ResponseError(_) => S::unreadable(self, seen),
             _ if !seen.sent() => {
                 let (kind, advice) = not_sent(error);
-                self.error(kind, Happened::No, &format!("{advice} ({})", causes(error)))
+                self.error(kind, Determinacy::Determinate, &format!("{advice} ({})", causes(error)))
             }
             _ if never_connected(error) => {
                 let message = format!("no connection: {}", causes(error));
-                self.error(StoreErrorKind::Transient, Happened::No, &message)
+                self.error(StoreErrorKind::Transient, Determinacy::Determinate, &message)
             }
             SdkError::TimeoutError(_) => self.transient("no answer in time"),
             _ => self.transient(&format!("the connection broke: {}", causes(error))),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::failure::failed;
-use crate::store::{ETag, Happened, StoreError, StoreErrorKind, content_hash, content_hash_of};
+use crate::store::{Determinacy, ETag, StoreError, StoreErrorKind, content_hash, content_hash_of};
 
 const FORMAT: u64 = 1;
 
@@ -54,7 +54,7 @@ fn etag_of(writes: u64, hash: &str) -> ETag {
 
 /// Reads a file, in memory bounded by `max_len` whatever its size.
 pub(super) fn read(mut file: &File, path: &Path, max_len: usize) -> Result<Content, StoreError> {
-    let broken = |error: io::Error| failed("read", path, Happened::No, error);
+    let broken = |error: io::Error| failed("read", path, Determinacy::Determinate, error);
     let wanted = (max_len as u64).saturating_add(MAX_HEADER_BYTES as u64 + 1);
     let mut bytes = Vec::new();
     file.take(wanted).read_to_end(&mut bytes).map_err(broken)?;
@@ -89,7 +89,7 @@ fn parse_header(bytes: &[u8], path: &Path) -> Result<(usize, u64), StoreError> {
         Ok(header) if header.tenure_dir == FORMAT => Ok((end + 1, header.writes)),
         Ok(header) => Err(StoreError::new(
             StoreErrorKind::Unsupported,
-            Happened::No,
+            Determinacy::Determinate,
             format!(
                 "{} was written in format {}; this version knows {FORMAT}: use a newer one",
                 path.display(),

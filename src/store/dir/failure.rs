@@ -5,19 +5,19 @@ use std::path::Path;
 
 use nix::errno::Errno;
 
-use crate::store::{Happened, StoreError, StoreErrorKind};
+use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 /// A failed file operation: what was tried, on which path, and what to do about it.
 pub(super) fn failed(
     tried: &str,
     path: &Path,
-    happened: Happened,
+    determinacy: Determinacy,
     error: impl Into<io::Error>,
 ) -> StoreError {
     let error = error.into();
     let (kind, advice) = judge(&error);
     let path = path.display();
-    StoreError::new(kind, happened, format!("cannot {tried} {path}: {error}{advice}"))
+    StoreError::new(kind, determinacy, format!("cannot {tried} {path}: {error}{advice}"))
         .with_source(error)
 }
 
@@ -25,7 +25,7 @@ pub(super) fn failed(
 pub(super) fn in_the_way(path: &Path, what: &str) -> StoreError {
     let message =
         format!("{} is {what}; objects are regular files in real folders", path.display());
-    StoreError::new(StoreErrorKind::Invalid, Happened::No, message)
+    StoreError::new(StoreErrorKind::Invalid, Determinacy::Determinate, message)
 }
 
 fn judge(error: &io::Error) -> (StoreErrorKind, &'static str) {
@@ -72,7 +72,7 @@ mod tests {
             (Errno::EMFILE, StoreErrorKind::Transient, "open files"),
             (Errno::EIO, StoreErrorKind::Transient, "error"),
         ] {
-            let error = failed("write", Path::new("/data/a"), Happened::No, errno);
+            let error = failed("write", Path::new("/data/a"), Determinacy::Determinate, errno);
             assert_eq!(error.kind(), kind, "{errno}");
             let message = error.to_string();
             assert!(message.contains("write /data/a"), "{message}");

@@ -20,7 +20,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use super::failure::{failed, in_the_way};
 use super::lock::Turn;
 use super::{key, sync};
-use crate::store::{Happened, StoreError, StoreErrorKind};
+use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 const FOLDER_FLAGS: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
@@ -123,7 +123,7 @@ impl Folder {
                 Some(Named::Other(what)) => Err(in_the_way(&self.path_of(name), what)),
                 Some(Named::Folder) | None => Ok(Child::Missing),
             },
-            Err(errno) => Err(failed("open", &self.path_of(name), Happened::No, errno)),
+            Err(errno) => Err(failed("open", &self.path_of(name), Determinacy::Determinate, errno)),
         }
     }
 
@@ -145,14 +145,19 @@ impl Folder {
                         Ok(()) => made = true,
                         Err(Errno::EEXIST) => {}
                         Err(errno) => {
-                            return Err(failed("make", &self.path_of(name), Happened::No, errno));
+                            return Err(failed(
+                                "make",
+                                &self.path_of(name),
+                                Determinacy::Determinate,
+                                errno,
+                            ));
                         }
                     }
                 }
             }
         }
         let why = format!("{} was removed at once", self.path_of(name).display());
-        Err(StoreError::new(StoreErrorKind::Transient, Happened::No, why))
+        Err(StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why))
     }
 
     /// What this name stands for, links not followed; `None` if nothing.
@@ -160,7 +165,9 @@ impl Folder {
         match fstatat(&self.file, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Named::of(&stat))),
             Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(failed("look at", &self.path_of(name), Happened::No, errno)),
+            Err(errno) => {
+                Err(failed("look at", &self.path_of(name), Determinacy::Determinate, errno))
+            }
         }
     }
 
@@ -176,10 +183,11 @@ impl Folder {
             Err(Errno::ENXIO | Errno::EOPNOTSUPP) => {
                 return Err(in_the_way(&path(), "a special file"));
             }
-            Err(errno) => return Err(failed("open", &path(), Happened::No, errno)),
+            Err(errno) => return Err(failed("open", &path(), Determinacy::Determinate, errno)),
         };
-        let metadata =
-            file.metadata().map_err(|error| failed("look at", &path(), Happened::No, error))?;
+        let metadata = file
+            .metadata()
+            .map_err(|error| failed("look at", &path(), Determinacy::Determinate, error))?;
         match SFlag::from_bits_truncate(metadata.mode() as _) & SFlag::S_IFMT {
             SFlag::S_IFREG => Ok(Some(file)),
             SFlag::S_IFDIR => Err(in_the_way(&path(), "a directory")),
@@ -215,7 +223,9 @@ impl Folder {
         let file = there
             .or_else(|_| self.open(name, OFlag::O_RDONLY | OFlag::O_CREAT, wanted))
             .map_err(not_taking_part)?;
-        let failed = |error: io::Error| failed("look at", &self.path_of(name), Happened::No, error);
+        let failed = |error: io::Error| {
+            failed("look at", &self.path_of(name), Determinacy::Determinate, error)
+        };
         let metadata = file.metadata().map_err(failed)?;
         let mode = metadata.mode() & 0o7777;
         // Who takes part without the group leaves it the lock that it was given.
@@ -232,7 +242,7 @@ impl Folder {
         if self.access == Access::Owner {
             return Ok(());
         }
-        let failed = |error: io::Error| failed("share", path, Happened::No, error);
+        let failed = |error: io::Error| failed("share", path, Determinacy::Determinate, error);
         let mode = file.metadata().map_err(failed)?.mode() & 0o7777;
         if mode & bits == bits {
             return Ok(());
@@ -246,14 +256,18 @@ impl Folder {
         let mode = Mode::from_bits_truncate(mode as _);
         openat(&self.file, name, flags, mode)
             .map(File::from)
-            .map_err(|errno| failed("open", &self.path_of(name), Happened::No, errno))
+            .map_err(|errno| failed("open", &self.path_of(name), Determinacy::Determinate, errno))
     }
 
     /// Moves a file into another folder, over what is there.
     pub(super) fn rename(&self, name: &str, to: &Folder, to_name: &str) -> Result<(), StoreError> {
         renameat(&self.file, name, &to.file, to_name).map_err(|errno| {
-            let happened = if errno == Errno::EIO { Happened::Maybe } else { Happened::No };
-            failed("rename a new file to", &to.path_of(to_name), happened, errno)
+            let determinacy = if errno == Errno::EIO {
+                Determinacy::Indeterminate
+            } else {
+                Determinacy::Determinate
+            };
+            failed("rename a new file to", &to.path_of(to_name), determinacy, errno)
         })
     }
 
@@ -261,21 +275,23 @@ impl Folder {
     pub(super) fn remove(&self, name: &str) -> Result<(), StoreError> {
         match unlinkat(&self.file, name, UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),
-            Err(errno) => Err(failed("remove", &self.path_of(name), Happened::No, errno)),
+            Err(errno) => {
+                Err(failed("remove", &self.path_of(name), Determinacy::Determinate, errno))
+            }
         }
     }
 
     /// Makes what happened to the names in this folder outlive a crash of the machine.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
         sync::folder(&self.file, &self.path)
-            .map_err(|error| failed("sync", &self.path, Happened::Maybe, error))
+            .map_err(|error| failed("sync", &self.path, Determinacy::Indeterminate, error))
     }
 
     /// The names in this folder, in no order. Names that are not UTF-8 are left out.
     pub(super) fn names(
         &self,
     ) -> Result<impl Iterator<Item = Result<(String, Hint), StoreError>> + '_, StoreError> {
-        let broken = |error: io::Error| failed("list", &self.path, Happened::No, error);
+        let broken = |error: io::Error| failed("list", &self.path, Determinacy::Determinate, error);
         // An open directory has one position for all its duplicates, so it is opened anew.
         let fd: OwnedFd = openat(&self.file, ".", FOLDER_FLAGS, Mode::empty())
             .map_err(|errno| broken(errno.into()))?;
@@ -299,7 +315,7 @@ fn not_taking_part(error: StoreError) -> StoreError {
          the group",
         error.message()
     );
-    StoreError::new(error.kind(), error.happened(), message)
+    StoreError::new(error.kind(), error.determinacy(), message)
 }
 
 impl Named {
@@ -394,11 +410,11 @@ pub(super) fn root_failed(path: &Path, error: io::Error) -> StoreError {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => StoreError::new(
             StoreErrorKind::NoSuchStore,
-            Happened::No,
+            Determinacy::Determinate,
             format!("there is no directory {}: {error}", path.display()),
         )
         .with_source(error),
-        _ => failed("open or make", path, Happened::No, error),
+        _ => failed("open or make", path, Determinacy::Determinate, error),
     }
 }
 

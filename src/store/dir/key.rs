@@ -1,6 +1,6 @@
 //! Which keys a directory can hold: those that name a file below it, and nothing else.
 
-use crate::store::{Happened, StoreError, StoreErrorKind};
+use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 /// The folder in the root where the store works; it holds no objects.
 pub(super) const WORK_FOLDER: &str = ".tenure";
@@ -67,7 +67,7 @@ fn unusable(key: &str, segment: &str) -> StoreError {
 }
 
 fn invalid(message: String) -> StoreError {
-    StoreError::new(StoreErrorKind::Invalid, Happened::No, message)
+    StoreError::new(StoreErrorKind::Invalid, Determinacy::Determinate, message)
 }
 
 #[cfg(test)]
@@ -109,7 +109,7 @@ mod tests {
         ] {
             let error = check(key).expect_err(key);
             assert_eq!(error.kind(), StoreErrorKind::Invalid, "{key:?}");
-            assert_eq!(error.happened(), Happened::No, "{key:?}");
+            assert_eq!(error.determinacy(), Determinacy::Determinate, "{key:?}");
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::failure::failed;
 use super::folder::{Folder, work_folder};
 use crate::mutex::unpoisoned;
-use crate::store::{Happened, StoreError, StoreErrorKind};
+use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 const LOCK_FILE: &str = "lock";
 
@@ -133,7 +133,9 @@ impl Locked {
         match tried {
             Ok(()) => Ok(Some(file).filter(|file| is_at(file, &path))),
             Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(failed("lock", &path, Happened::No, error)),
+            Err(TryLockError::Error(error)) => {
+                Err(failed("lock", &path, Determinacy::Determinate, error))
+            }
         }
     }
 }
@@ -160,7 +162,7 @@ fn held(work: &Folder, by: &str, waited: Duration) -> StoreError {
     let (path, waited) = (path.display(), waited.as_secs());
     StoreError::new(
         StoreErrorKind::Transient,
-        Happened::No,
+        Determinacy::Determinate,
         format!(
             "the lock {path} is held by {by} for {waited} s; is one stopped, or the disk slow? \
              `fuser {path}` names it"
@@ -224,7 +226,10 @@ mod tests {
         let other = other.expect("there");
         let held = Locked::alone(&other).expect("free");
         let error = Locked::alone(&work).expect_err("held");
-        assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Transient, Happened::No));
+        assert_eq!(
+            (error.kind(), error.determinacy()),
+            (StoreErrorKind::Transient, Determinacy::Determinate)
+        );
         assert!(error.to_string().contains("held by another process"), "{error}");
 
         drop(held);

@@ -9,10 +9,10 @@ use crate::store::StoreError;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn refuse(root: &Folder, path: &Path) -> Result<(), StoreError> {
     use super::failure::failed;
-    use crate::store::{Happened, StoreErrorKind};
+    use crate::store::{Determinacy, StoreErrorKind};
 
     let stat = nix::sys::statfs::fstatfs(root.file())
-        .map_err(|errno| failed("look at", path, Happened::No, errno))?;
+        .map_err(|errno| failed("look at", path, Determinacy::Determinate, errno))?;
     // The type of the number differs between C libraries; only 32 bits of it are used.
     #[allow(clippy::unnecessary_cast, reason = "necessary with some C libraries")]
     let magic = stat.filesystem_type().0 as u32;
@@ -20,7 +20,7 @@ pub(super) fn refuse(root: &Folder, path: &Path) -> Result<(), StoreError> {
         None => Ok(()),
         Some(name) => Err(StoreError::new(
             StoreErrorKind::Unsupported,
-            Happened::No,
+            Determinacy::Determinate,
             format!(
                 "{} is on {name}, a network file system, where locks and listings are not \
                  reliable: use a directory on a local disk for one machine, S3 for several",

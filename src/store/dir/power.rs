@@ -18,7 +18,7 @@ use super::folder::{Access, Root, work_folder};
 use super::unsynced::Mark;
 use super::write::{self, Condition};
 use super::{GetOutcome, PutOutcome, StoreError, delete, get, listing};
-use crate::store::{ETag, Happened, StoreErrorKind};
+use crate::store::{Determinacy, ETag, StoreErrorKind};
 
 /// What becomes of a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,7 +203,10 @@ fn unless_it_dies<T>(work: impl FnOnce() -> T) -> Option<T> {
 #[track_caller]
 fn maybe(put: Option<Put>) {
     let error = put.expect("it lives").expect_err("the sync failed");
-    assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Transient, Happened::Maybe));
+    assert_eq!(
+        (error.kind(), error.determinacy()),
+        (StoreErrorKind::Transient, Determinacy::Indeterminate)
+    );
 }
 
 #[test]
@@ -235,7 +238,7 @@ fn regression_a_refusal_shows_only_what_is_on_the_disk() {
     scene.folders(&[Fate::Fails]);
     maybe(scene.put("a", "one", None));
     let refused = scene.put("a", "again", None).expect("alive").expect("answered");
-    assert_eq!(refused, PutOutcome::Refused);
+    assert_eq!(refused, PutOutcome::PreconditionFailed);
     scene.is_on_the_disk("a", "it made the store refuse");
 }
 
@@ -261,7 +264,10 @@ fn while_the_disk_fails_nothing_is_shown_that_may_be_lost() {
         listing::list(&scene.root, "", "", 10).map(drop),
     ] {
         let error = error.expect_err("the disk fails");
-        assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Transient, Happened::No));
+        assert_eq!(
+            (error.kind(), error.determinacy()),
+            (StoreErrorKind::Transient, Determinacy::Determinate)
+        );
         let said = error.to_string();
         let cause = "it cannot be written again: cannot sync";
         assert!(said.contains("a power loss may undo that") && said.contains(cause), "{said}");
@@ -311,7 +317,7 @@ fn a_write_that_certainly_failed_leaves_no_mark() {
     });
     let error = scene.put("app/a", "one", None).expect("alive").expect_err("no folder");
     assert!(error.to_string().contains("cannot rename a new file"), "{error}");
-    assert_eq!((error.happened(), marks(&scene)), (Happened::No, 0));
+    assert_eq!((error.determinacy(), marks(&scene)), (Determinacy::Determinate, 0));
 }
 
 #[test]
@@ -387,7 +393,7 @@ fn whatever_is_answered_survives_a_power_loss() {
                         etags.insert(key, etag.expect("an ETag"));
                         scene.is_on_the_disk(key, &why);
                     }
-                    Some(Ok(PutOutcome::Refused)) => scene.is_on_the_disk(key, &why),
+                    Some(Ok(PutOutcome::PreconditionFailed)) => scene.is_on_the_disk(key, &why),
                     _ => {}
                 },
                 4..8 => match unless_it_dies(|| scene.get(key)) {
@@ -396,7 +402,7 @@ fn whatever_is_answered_survives_a_power_loss() {
                         scene.is_on_the_disk(key, &why);
                         shown += 1;
                     }
-                    Some(Ok(GetOutcome::Missing)) => drop(etags.remove(key)),
+                    Some(Ok(GetOutcome::NotFound)) => drop(etags.remove(key)),
                     _ => {}
                 },
                 8 => {
@@ -431,5 +437,5 @@ fn what_a_file_system_cannot_sync_is_no_failure() {
     open(Errno::EINVAL).expect("it does so on its own");
     open(Errno::EROFS).expect("nobody can have made it a moment ago");
     let error = open(Errno::ENOSPC).expect_err("it may vanish");
-    assert_eq!(error.happened(), Happened::No, "{error}");
+    assert_eq!(error.determinacy(), Determinacy::Determinate, "{error}");
 }

@@ -40,7 +40,7 @@ fn drafts(store: &DirStore) -> Vec<String> {
 #[track_caller]
 fn refuses<T: std::fmt::Debug>(result: Result<T, StoreError>, kind: StoreErrorKind, words: &str) {
     let error = result.expect_err(words);
-    assert_eq!((error.kind(), error.happened()), (kind, Happened::No), "{error}");
+    assert_eq!((error.kind(), error.determinacy()), (kind, Determinacy::Determinate), "{error}");
     assert!(error.to_string().contains(words), "{error}");
 }
 
@@ -165,7 +165,7 @@ async fn what_is_no_object_is_named() {
         assert!(outcome.failed[0].1.contains(words), "{outcome:?}");
     }
     refuses(store.create("file/a", "x".into()).await, StoreErrorKind::Invalid, "is a file");
-    assert_eq!(store.get("file/a", None, 1).await.expect("read"), GetOutcome::Missing);
+    assert_eq!(store.get("file/a", None, 1).await.expect("read"), GetOutcome::NotFound);
     assert_eq!(keys_of(&store, "file/").await, [""; 0]);
     fs::write(dir.path().join("not a key"), "x").expect("written");
     assert_eq!(keys_of(&store, "").await, ["file"]);
@@ -291,11 +291,11 @@ async fn losing_leaves_no_file_behind() {
     let (_dir, store) = store();
     done(store.create("a", "x".into()).await);
     let wrong = ETag::new("\"wrong\"");
-    assert_eq!(store.create("a", "y".into()).await.expect("asked"), PutOutcome::Refused);
+    assert_eq!(store.create("a", "y".into()).await.expect("asked"), PutOutcome::PreconditionFailed);
     let outcome = store.replace("a", "y".into(), wrong.clone()).await.expect("asked");
-    assert_eq!(outcome, PutOutcome::Refused);
+    assert_eq!(outcome, PutOutcome::PreconditionFailed);
     let outcome = store.replace("no/such", "y".into(), wrong).await.expect("asked");
-    assert_eq!(outcome, PutOutcome::Missing);
+    assert_eq!(outcome, PutOutcome::NotFound);
     assert_eq!(drafts(&store), [""; 0]);
     assert!(!store.path().join("no").exists(), "a refused replace makes no folder");
 }

@@ -16,7 +16,7 @@ use super::folder::{Folder, Root, Way, work_folder};
 use super::key;
 use super::lock::{Locked, Waiting};
 use super::write::Draft;
-use crate::store::{Happened, StoreError, StoreErrorKind, content_hash};
+use crate::store::{Determinacy, StoreError, StoreErrorKind, content_hash};
 
 const PREFIX: &str = "unsynced-";
 
@@ -158,5 +158,5 @@ fn cannot_settle(way: &Way, key: &str, error: &StoreError) -> StoreError {
         StoreErrorKind::AccessDenied => StoreErrorKind::Transient,
         kind => kind,
     };
-    StoreError::new(kind, Happened::No, message)
+    StoreError::new(kind, Determinacy::Determinate, message)
 }

@@ -11,7 +11,7 @@ use super::lock::Locked;
 use super::unsynced::{self, Mark};
 use super::{key, sync};
 use crate::clock;
-use crate::store::{ETag, Happened, PutOutcome, StoreError};
+use crate::store::{Determinacy, ETag, PutOutcome, StoreError};
 
 /// Leftovers of killed processes start with this.
 const DRAFT_PREFIX: &str = "tmp-";
@@ -38,7 +38,7 @@ pub(super) fn put(
         Condition::Absent => Way::make(root, path)?,
         Condition::Is(_) => match Way::find(root, path)? {
             Some(way) => way,
-            None => return Ok(PutOutcome::Missing),
+            None => return Ok(PutOutcome::NotFound),
         },
     };
     // Looked at before anything is written, so that losing a race costs no file.
@@ -61,7 +61,7 @@ pub(super) fn put(
     }
     let mark = Mark::set(&work, key)?;
     if let Err(error) = draft.publish(way.folder(), name) {
-        if error.happened() == Happened::No {
+        if error.determinacy() == Determinacy::Determinate {
             mark.withdraw();
         }
         return Err(error);
@@ -81,17 +81,21 @@ impl Condition {
         match self {
             Condition::Absent => match folder.look_up(name)? {
                 None => Ok(Ok(first_count())),
-                Some(Named::Object { .. }) => Ok(Err(PutOutcome::Refused)),
+                Some(Named::Object { .. }) => Ok(Err(PutOutcome::PreconditionFailed)),
                 Some(Named::Folder) => Err(in_the_way(&path, "a directory")),
                 Some(Named::Other(what)) => Err(in_the_way(&path, what)),
             },
             Condition::Is(etag) => match folder.open_object(name)? {
-                None => Ok(Err(PutOutcome::Missing)),
+                None => Ok(Err(PutOutcome::NotFound)),
                 Some(file) => {
                     let current = content::read(&file, &path, 0)?;
                     // Wrapping past what a hand wrote there still changes the ETag.
                     let next = current.writes.wrapping_add(1);
-                    Ok(if current.etag == *etag { Ok(next) } else { Err(PutOutcome::Refused) })
+                    Ok(if current.etag == *etag {
+                        Ok(next)
+                    } else {
+                        Err(PutOutcome::PreconditionFailed)
+                    })
                 }
             },
         }
@@ -129,7 +133,7 @@ impl Draft<'_> {
         let path = work.path_of(&draft.name);
         fill(&mut file)
             .and_then(|()| sync::file(&file, &path))
-            .map_err(|error| failed("write", &path, Happened::No, error))?;
+            .map_err(|error| failed("write", &path, Determinacy::Determinate, error))?;
         Ok(draft)
     }
 

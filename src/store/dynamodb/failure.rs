@@ -11,7 +11,7 @@ use super::DynamoStore;
 use crate::store::asked::{Asked, Verb};
 use crate::store::aws::CallInterceptor;
 use crate::store::aws::failure::{Service, UNREADABLE, answered, reason};
-use crate::store::{Happened, StoreError, StoreErrorKind};
+use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 /// Codes of requests that were turned away before anything of them was done.
 const TURNED_AWAY: [&str; 4] = [
@@ -74,11 +74,11 @@ impl Service for DynamoStore {
         let (status, error) = (answer.raw().status().as_u16(), answer.err());
         let (code, said) = (error.code().unwrap_or_default(), error.message().unwrap_or_default());
         let mut why = reason(answer, "");
-        let (kind, happened, advice) = asked.meaning(status, code, said);
+        let (kind, determinacy, advice) = asked.meaning(status, code, said);
         if !advice.is_empty() {
             let _ = write!(why, "; {advice}");
         }
-        asked.error(kind, happened, &why)
+        asked.error(kind, determinacy, &why)
     }
 
     fn unreadable(asked: Asked<'_, DynamoStore>, seen: &CallInterceptor) -> StoreError {
@@ -96,9 +96,9 @@ impl Asked<'_, DynamoStore> {
         status: u16,
         code: &str,
         said: &str,
-    ) -> (StoreErrorKind, Happened, &'static str) {
+    ) -> (StoreErrorKind, Determinacy, &'static str) {
         use StoreErrorKind::{AccessDenied, Invalid, NoSuchStore, Transient, Unsupported};
-        let no = |kind, advice| (kind, Happened::No, advice);
+        let no = |kind, advice| (kind, Determinacy::Determinate, advice);
         let unknown = (Transient, self.maybe(), "");
         match (status, code) {
             (_, code) if TURNED_AWAY.contains(&code) => no(Transient, ""),
@@ -158,9 +158,13 @@ mod tests {
             (401, "", "", AccessDenied, "dynamodb:PutItem"),
             (400, "", "", Invalid, ""),
         ] {
-            let (meant, happened, advice) =
+            let (meant, determinacy, advice) =
                 Asked::new(&store, Verb::Create, "a/b").meaning(status, code, said);
-            assert_eq!((meant, happened), (kind, Happened::No), "{status} {code} {said}");
+            assert_eq!(
+                (meant, determinacy),
+                (kind, Determinacy::Determinate),
+                "{status} {code} {said}"
+            );
             assert!(advice.contains(words), "{status} {code}: {advice}");
         }
     }
@@ -172,7 +176,10 @@ mod tests {
         let error = SdkError::<GetItemError, HttpResponse>::response_error("no JSON", raw);
         let (store, seen) = (store(), CallInterceptor::default());
         let error = Asked::new(&store, Verb::Create, "a/b").failed(&error, &seen);
-        assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Transient, Happened::Maybe));
+        assert_eq!(
+            (error.kind(), error.determinacy()),
+            (StoreErrorKind::Transient, Determinacy::Indeterminate)
+        );
         assert!(error.to_string().contains("broke off or made no sense"), "{error}");
     }
 }

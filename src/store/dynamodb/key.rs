@@ -1,6 +1,6 @@
 //! Which item of the table an object is.
 
-use crate::store::{Happened, StoreError, StoreErrorKind};
+use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 /// The limits of DynamoDB, in bytes.
 const MAX_PARTITION: usize = 2_048;
@@ -65,7 +65,7 @@ impl<'a> Place<'a> {
 
 fn invalid(key: &str, why: &str) -> StoreError {
     let message = format!("DynamoDB cannot hold the key {key:?}: {why}");
-    StoreError::new(StoreErrorKind::Invalid, Happened::No, message)
+    StoreError::new(StoreErrorKind::Invalid, Determinacy::Determinate, message)
 }
 
 #[cfg(test)]

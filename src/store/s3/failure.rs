@@ -8,7 +8,7 @@ use aws_sdk_s3::types::Error as KeyError;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::ServiceError;
 
-use super::{Happened, S3Store, StoreError, StoreErrorKind};
+use super::{Determinacy, S3Store, StoreError, StoreErrorKind};
 use crate::store::asked::{Asked, Verb};
 use crate::store::aws::CallInterceptor;
 use crate::store::aws::failure::{Service, reason};
@@ -93,7 +93,7 @@ impl Service for S3Store {
             why.push_str(" (a web page, not an answer of S3)");
         }
         let region = region(raw);
-        let (kind, happened, mut advice) = asked.meaning(status, code, region.as_deref());
+        let (kind, determinacy, mut advice) = asked.meaning(status, code, region.as_deref());
         // S3 asks KMS in the name of whoever asks S3, and passes its refusal on as its own.
         if kind == StoreErrorKind::AccessDenied && why.contains("kms:") {
             advice = needs_of_the_key(asked.verb).to_owned();
@@ -101,7 +101,7 @@ impl Service for S3Store {
         if !advice.is_empty() {
             let _ = write!(why, "; {advice}");
         }
-        asked.error(kind, happened, &why)
+        asked.error(kind, determinacy, &why)
     }
 }
 
@@ -112,9 +112,9 @@ impl Asked<'_, S3Store> {
         status: u16,
         code: &str,
         region: Option<&str>,
-    ) -> (StoreErrorKind, Happened, String) {
+    ) -> (StoreErrorKind, Determinacy, String) {
         use StoreErrorKind::{AccessDenied, Invalid, NoSuchStore, Transient, Unsupported};
-        let no = |kind, advice: &str| (kind, Happened::No, advice.to_owned());
+        let no = |kind, advice: &str| (kind, Determinacy::Determinate, advice.to_owned());
         let unknown = (Transient, self.maybe(), String::new());
         match (status, code) {
             // With 200 a write may stand although the body speaks of an error. 409 says that

@@ -6,7 +6,7 @@ use aws_sdk_s3::types::{
 };
 
 use super::{
-    Asked, CallInterceptor, Happened, S3Store, StoreError, StoreErrorKind, Verb, answered,
+    Asked, CallInterceptor, Determinacy, S3Store, StoreError, StoreErrorKind, Verb, answered,
 };
 
 /// What a bucket is set to. Each part is asked for by a request of its own, and whoever may not ask
@@ -75,7 +75,7 @@ impl S3Store {
             // Servers of others answer with a root element of their own; moto does.
             Some((200, None)) => StoreError::new(
                 StoreErrorKind::Unsupported,
-                Happened::No,
+                Determinacy::Determinate,
                 asked.failed(&error, &seen).to_string(),
             ),
             _ => asked.failed(&error, &seen),

@@ -83,7 +83,7 @@ async fn a_single_attempt_and_a_snapshot_are_one_look_each() {
     let leader = world.single_leader().await;
     let election = world.single(1, &[Get(LOCK), Get(LOCK), Get(LOCK)]);
     for _ in 0..2 {
-        assert!(matches!(election.try_campaign().await.unwrap(), Attempt::Held(_)));
+        assert!(matches!(election.try_campaign().await.unwrap(), CampaignOutcome::Held(_)));
     }
     assert_eq!(election.leader().await.unwrap().unwrap().epoch, leader.epoch());
 }

@@ -10,7 +10,7 @@ use metrics_exporter_prometheus::{
 use serde_json::{Value, json};
 use tenure::fencing::DurableGate;
 use tenure::store::MemoryStore;
-use tenure::{Attempt, Compactor, Epoch, Layout, Leadership, Observation};
+use tenure::{CampaignOutcome, Compactor, Epoch, Layout, Leadership, Observation};
 
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::prometheus::Scrape;
@@ -239,7 +239,7 @@ pub async fn an_observer(recorder: &Recorder) {
     };
     let mut seen = observer.observe();
     assert_eq!(states(), [0.0, 0.0, 1.0]);
-    assert_eq!(seen.next().await.unwrap().unwrap(), Observation::Nobody);
+    assert_eq!(seen.next().await.unwrap().unwrap(), Observation::NoLeader);
     assert_eq!(states(), [0.0, 1.0, 0.0]);
     let lead = world.leader("a").await;
     assert!(matches!(seen.next().await, Some(Ok(Observation::Leader(_)))));
@@ -296,7 +296,8 @@ pub async fn a_compaction(recorder: &Recorder) {
 pub async fn a_skewed_clock(recorder: &Recorder) {
     let world = World::new();
     let skew = || recorder.scrape().value("tenure_store_clock_skew_seconds", &[APP]);
-    let Ok(Attempt::Elected(lead)) = world.node("a").build().unwrap().try_campaign().await else {
+    let Ok(CampaignOutcome::Elected(lead)) = world.node("a").build().unwrap().try_campaign().await
+    else {
         panic!("nobody else campaigns");
     };
     assert_eq!(skew(), 0.0);

@@ -129,8 +129,8 @@ async fn a_sealed_or_missing_epoch_is_told_and_left_alone() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let ann = scene.election("ann");
-        assert_eq!(ann.depose(Depose::default()).await.unwrap(), Deposed::Vacant);
-        assert_eq!(ann.depose(force()).await.unwrap(), Deposed::Vacant);
+        assert_eq!(ann.depose(Depose::default()).await.unwrap(), Deposed::NoLeader);
+        assert_eq!(ann.depose(force()).await.unwrap(), Deposed::NoLeader);
         scene.leader("a").await.resign().await.unwrap();
         let sealed = scene.record(1).await;
         for how in [Depose::default(), force(), Depose::default().only(epoch(1))] {

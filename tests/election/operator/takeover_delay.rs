@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::{Attempt, Clock as _, Depose, Deposed, Election, Leadership, Restored};
+use tenure::{CampaignOutcome, Clock as _, Depose, Deposed, Election, Leadership, Restored};
 
 use super::scene::{LAYOUTS, Scene, epoch};
 use tenure_testkit::fault_store::Fault;
@@ -17,7 +17,7 @@ const SLACK: Duration = Duration::from_secs(2);
 async fn try_again_and_again(election: &Election) -> Leadership {
     loop {
         match election.try_campaign().await.unwrap() {
-            Attempt::Elected(leadership) => return leadership,
+            CampaignOutcome::Elected(leadership) => return leadership,
             _ => wait(millis(100)).await,
         }
     }

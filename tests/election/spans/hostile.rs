@@ -27,7 +27,7 @@ struct Hostile(Arc<dyn Store>);
 impl Hostile {
     fn words<T>(answer: Result<T, StoreError>) -> Result<T, StoreError> {
         answer.map_err(|error| {
-            StoreError::new(error.kind(), error.happened(), format!("{error}{EVIL}"))
+            StoreError::new(error.kind(), error.determinacy(), format!("{error}{EVIL}"))
         })
     }
 }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tenure::fencing::LogEntry;
 use tenure::store::{
-    DeleteOutcome, ETag, Entry, Happened, Page, PutOutcome, StoreError, StoreErrorKind,
+    DeleteOutcome, Determinacy, ETag, Entry, Page, PutOutcome, StoreError, StoreErrorKind,
 };
 
 use super::*;
@@ -236,13 +236,21 @@ impl Store for Chaos {
             });
             if self.draw(2) == 0 {
                 let why = "lost, or not";
-                return Err(StoreError::new(StoreErrorKind::Transient, Happened::Maybe, why));
+                return Err(StoreError::new(
+                    StoreErrorKind::Transient,
+                    Determinacy::Indeterminate,
+                    why,
+                ));
             }
         }
         let outcome = Chaos::created(&self.inner, &self.first, key, body).await?;
         self.pause().await;
         if self.draw(10) == 0 {
-            return Err(StoreError::new(StoreErrorKind::Transient, Happened::Maybe, "lost"));
+            return Err(StoreError::new(
+                StoreErrorKind::Transient,
+                Determinacy::Indeterminate,
+                "lost",
+            ));
         }
         Ok(outcome)
     }

@@ -37,11 +37,11 @@ impl Store for Stale {
     }
     async fn get(&self, _: &str, _: Option<ETag>, _: usize) -> Result<GetOutcome, StoreError> {
         self.call().await;
-        Ok(GetOutcome::Missing)
+        Ok(GetOutcome::NotFound)
     }
     async fn create(&self, _: &str, _: Bytes) -> Result<PutOutcome, StoreError> {
         self.call().await;
-        Ok(PutOutcome::Refused)
+        Ok(PutOutcome::PreconditionFailed)
     }
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
         self.inner.replace(key, body, etag).await

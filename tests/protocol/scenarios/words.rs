@@ -86,7 +86,7 @@ pub fn wait(wait: &Wait) -> &'static str {
         Wait::Follow => "follow",
         Wait::Deposed => "deposed",
         Wait::Takeover => "takeover",
-        Wait::Vacant => "vacant",
+        Wait::NoLeader => "vacant",
         Wait::Lead => "lead",
         Wait::Retry => "retry",
         Wait::Over => "over",

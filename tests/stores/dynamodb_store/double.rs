@@ -109,10 +109,20 @@ async fn other_tables_and_strangers_are_turned_away() {
     use aws_sdk_dynamodb::config::Credentials;
     let server = DynamoServer::start();
     let store = DynamoStore::new(server.client(), "other");
-    expect(store.get(KEY, None, MAX).await, StoreErrorKind::NoSuchStore, Happened::No, &["other"]);
+    expect(
+        store.get(KEY, None, MAX).await,
+        StoreErrorKind::NoSuchStore,
+        Determinacy::Determinate,
+        &["other"],
+    );
     let stranger = Credentials::new("AKIAUNKNOWN", "x", None, None, "tests");
     let config = config(&server.endpoint()).credentials_provider(stranger).build();
     let store = DynamoStore::new(aws_sdk_dynamodb::Client::from_conf(config), TABLE);
     let read = store.get(KEY, None, MAX).await;
-    expect(read, StoreErrorKind::AccessDenied, Happened::No, &["UnrecognizedClientException"]);
+    expect(
+        read,
+        StoreErrorKind::AccessDenied,
+        Determinacy::Determinate,
+        &["UnrecognizedClientException"],
+    );
 }

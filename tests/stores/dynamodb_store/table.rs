@@ -10,7 +10,7 @@ async fn a_table_is_made_and_making_it_again_changes_nothing() {
     server.quirks(|quirks| quirks.slow_tables = 2);
     let store = server.store();
     let early = store.create(KEY, body("one")).await;
-    expect(early, StoreErrorKind::NoSuchStore, Happened::No, &["tenure table create"]);
+    expect(early, StoreErrorKind::NoSuchStore, Determinacy::Determinate, &["tenure table create"]);
     for state in [TableState::Creating, TableState::Creating, TableState::Creating] {
         assert_eq!(store.create_table().await.unwrap(), state);
     }
@@ -29,8 +29,8 @@ async fn a_table_that_is_still_being_made_is_waited_for_by_the_caller() {
     server.create_table(TABLE, &KEYS);
     let store = server.store();
     let early = store.get(KEY, None, MAX).await;
-    expect(early, StoreErrorKind::Transient, Happened::No, &["still being made"]);
-    assert_eq!(store.get(KEY, None, MAX).await.unwrap(), GetOutcome::Missing);
+    expect(early, StoreErrorKind::Transient, Determinacy::Determinate, &["still being made"]);
+    assert_eq!(store.get(KEY, None, MAX).await.unwrap(), GetOutcome::NotFound);
 }
 
 #[tokio::test]
@@ -47,9 +47,14 @@ async fn a_table_with_other_keys_is_refused_and_the_right_ones_named() {
         let words = ["partition key `prefix`", "sort key `name`", keys[0].0, TABLE];
         for _ in 0..2 {
             let outcome = store.create(KEY, body("one")).await;
-            expect(outcome, StoreErrorKind::Invalid, Happened::No, &words);
+            expect(outcome, StoreErrorKind::Invalid, Determinacy::Determinate, &words);
         }
-        expect(store.create_table().await, StoreErrorKind::Invalid, Happened::No, &words);
+        expect(
+            store.create_table().await,
+            StoreErrorKind::Invalid,
+            Determinacy::Determinate,
+            &words,
+        );
         assert_eq!(server.count("PutItem"), 0);
     }
 }
@@ -60,7 +65,7 @@ async fn a_table_that_may_not_be_looked_at_is_known_by_its_refusals() {
     server.create_table(TABLE, &[("id", "HASH", "S")]);
     server.fault(Fault::Answer(400, "AccessDeniedException"), "DescribeTable");
     let read = server.store().get(KEY, None, MAX).await;
-    expect(read, StoreErrorKind::Invalid, Happened::No, &["partition key `prefix`"]);
+    expect(read, StoreErrorKind::Invalid, Determinacy::Determinate, &["partition key `prefix`"]);
     let (server, store) = start();
     server.fault(Fault::Answer(400, "AccessDeniedException"), "DescribeTable");
     done(store.create(KEY, body("one")).await);
@@ -71,7 +76,12 @@ async fn a_table_that_may_not_be_looked_at_is_not_made() {
     let server = DynamoServer::start_empty();
     server.fault(Fault::Answer(400, "AccessDeniedException"), "DescribeTable");
     let made = server.store().create_table().await;
-    expect(made, StoreErrorKind::AccessDenied, Happened::No, &["dynamodb:DescribeTable"]);
+    expect(
+        made,
+        StoreErrorKind::AccessDenied,
+        Determinacy::Determinate,
+        &["dynamodb:DescribeTable"],
+    );
     assert_eq!(server.count("CreateTable"), 0);
 }
 
@@ -96,7 +106,12 @@ async fn a_global_table_is_refused() {
     let (server, store) = start();
     server.quirks(|quirks| quirks.global = true);
     let read = store.get(KEY, None, MAX).await;
-    expect(read, StoreErrorKind::Unsupported, Happened::No, &["global table", "one region"]);
+    expect(
+        read,
+        StoreErrorKind::Unsupported,
+        Determinacy::Determinate,
+        &["global table", "one region"],
+    );
 }
 
 #[tokio::test]

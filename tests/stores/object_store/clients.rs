@@ -22,8 +22,8 @@ async fn the_local_file_system_is_refused_when_it_is_built_with_the_reason() {
 mod s3 {
     use object_store::aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut};
     use tenure::fencing::FencedObject;
-    use tenure::store::{Happened, PutOutcome, Store};
-    use tenure::{Attempt, Election, Epoch};
+    use tenure::store::{Determinacy, PutOutcome, Store};
+    use tenure::{CampaignOutcome, Election, Epoch};
 
     use super::*;
     use tenure_testkit::conformance;
@@ -87,7 +87,10 @@ mod s3 {
         let store = store(&server).await;
         server.put_raw("app//a", "x");
         let error = store.list("app/", "", 9).await.expect_err("it has no name");
-        assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Invalid, Happened::No));
+        assert_eq!(
+            (error.kind(), error.determinacy()),
+            (StoreErrorKind::Invalid, Determinacy::Determinate)
+        );
     }
 
     /// A write that took effect and was answered with 500 is sent again by the client, and denied.
@@ -99,7 +102,7 @@ mod s3 {
         server.fault(Fault::AccessDenied).on(Op::Put).key_contains("landed").times(1);
         let error = store.create("landed", "x".into()).await.expect_err("denied at last");
         assert_eq!(error.kind(), StoreErrorKind::AccessDenied, "{error}");
-        assert_eq!(error.happened(), Happened::Maybe, "{error}");
+        assert_eq!(error.determinacy(), Determinacy::Indeterminate, "{error}");
         assert!(error.to_string().ends_with("(it may have taken effect)"), "{error}");
         assert!(server.object("landed").is_some(), "it has");
 
@@ -107,7 +110,7 @@ mod s3 {
         server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);
         server.fault(Fault::AccessDenied).on(Op::Put).key_contains("lock-").times(1);
         let election = Election::builder(store, "app").build().unwrap();
-        let Attempt::Elected(leadership) = election.try_campaign().await.unwrap() else {
+        let CampaignOutcome::Elected(leadership) = election.try_campaign().await.unwrap() else {
             panic!("its own create was taken for another's")
         };
         assert_eq!(leadership.epoch().get(), 1);
@@ -134,11 +137,14 @@ mod s3 {
         let server = S3Server::start().await;
         let store = store(&server).await;
         server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("alone").times(1);
-        assert_eq!(store.create("alone", "x".into()).await.unwrap(), PutOutcome::Refused);
+        assert_eq!(
+            store.create("alone", "x".into()).await.unwrap(),
+            PutOutcome::PreconditionFailed
+        );
 
         server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);
         let election = Election::builder(store, "app").build().unwrap();
-        let Attempt::Elected(leadership) = election.try_campaign().await.unwrap() else {
+        let CampaignOutcome::Elected(leadership) = election.try_campaign().await.unwrap() else {
             panic!("its own create was taken for another's")
         };
         assert_eq!(leadership.epoch().get(), 1);

@@ -15,9 +15,9 @@ use object_store::{
     PutResult, Result,
 };
 use tenure::store::{
-    AnyObjectStore, ETag, GetOutcome, Happened, PutOutcome, Store, StoreError, StoreErrorKind,
+    AnyObjectStore, Determinacy, ETag, GetOutcome, PutOutcome, Store, StoreError, StoreErrorKind,
 };
-use tenure::{Attempt, Election, ErrorKind};
+use tenure::{CampaignOutcome, Election, ErrorKind};
 
 use super::taken;
 
@@ -159,7 +159,10 @@ async fn refused(store: impl ObjectStore) -> StoreError {
 #[tokio::test]
 async fn a_store_without_conditions_is_refused_when_it_is_built() {
     let error = refused(Wrapped::new(Way::Unconditional)).await;
-    assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Unsupported, Happened::No));
+    assert_eq!(
+        (error.kind(), error.determinacy()),
+        (StoreErrorKind::Unsupported, Determinacy::Determinate)
+    );
     let words = error.to_string();
     for word in ["Wrapped(Unconditional)", "cannot replace an object conditionally"] {
         assert!(words.contains(word), "{words}");
@@ -243,7 +246,7 @@ async fn a_key_that_stays_is_named_and_all_that_stay_are_an_error() {
     assert_eq!((outcome.deleted, outcome.failed.len()), (1, 1));
     assert!(outcome.failed[0].0 == "kept" && outcome.failed[0].1.contains("not now"));
     let error = store.delete(vec!["kept".to_owned()]).await.expect_err("nothing was deleted");
-    assert_eq!(error.happened(), Happened::Maybe, "{error}");
+    assert_eq!(error.determinacy(), Determinacy::Indeterminate, "{error}");
 }
 
 /// The client of somebody else may send a write again that has taken effect: the refusal that
@@ -251,10 +254,10 @@ async fn a_key_that_stays_is_named_and_all_that_stay_are_an_error() {
 #[tokio::test]
 async fn a_client_that_sends_again_costs_a_read_and_nothing_else() {
     let store = Arc::new(taken(Wrapped::new(Way::RepeatsItself)).await);
-    assert_eq!(store.create("x", "x".into()).await.unwrap(), PutOutcome::Refused);
+    assert_eq!(store.create("x", "x".into()).await.unwrap(), PutOutcome::PreconditionFailed);
     let election = Election::builder(store, "app").check_store(false).build().unwrap();
     for epoch in 1..=2 {
-        let Attempt::Elected(leadership) = election.try_campaign().await.unwrap() else {
+        let CampaignOutcome::Elected(leadership) = election.try_campaign().await.unwrap() else {
             panic!("its own create was taken for another's")
         };
         assert_eq!(leadership.epoch().get(), epoch);
@@ -300,13 +303,17 @@ async fn a_409_is_a_refusal_on_azure_only_and_only_of_a_create() {
     use StoreErrorKind::Transient;
     let unknown = |result: std::result::Result<PutOutcome, StoreError>| {
         let error = result.expect_err("nobody knows");
-        assert_eq!((error.kind(), error.happened()), (Transient, Happened::Maybe), "{error}");
+        assert_eq!(
+            (error.kind(), error.determinacy()),
+            (Transient, Determinacy::Indeterminate),
+            "{error}"
+        );
     };
     let [create, replace] = answers(answer!("409 Conflict", "ConditionalRequestConflict")).await;
     unknown(create);
     unknown(replace);
     let [create, replace] = answers(answer!("409 Conflict", "BlobAlreadyExists")).await;
-    assert_eq!(create.unwrap(), PutOutcome::Refused);
+    assert_eq!(create.unwrap(), PutOutcome::PreconditionFailed);
     unknown(replace);
 }
 
@@ -314,10 +321,13 @@ async fn a_409_is_a_refusal_on_azure_only_and_only_of_a_create() {
 async fn each_answer_has_its_meaning() {
     use StoreErrorKind::{AccessDenied, Invalid, NoSuchStore, Transient, Unsupported};
     let [create, replace] = answers(answer!("412 Precondition Failed", "x")).await;
-    assert_eq!((create.unwrap(), replace.unwrap()), (PutOutcome::Refused, PutOutcome::Refused));
+    assert_eq!(
+        (create.unwrap(), replace.unwrap()),
+        (PutOutcome::PreconditionFailed, PutOutcome::PreconditionFailed)
+    );
     let [create, replace] = answers(answer!("404 Not Found", "NoSuchKey")).await;
     assert_eq!(create.unwrap_err().kind(), NoSuchStore);
-    assert_eq!(replace.unwrap(), PutOutcome::Missing);
+    assert_eq!(replace.unwrap(), PutOutcome::NotFound);
     for (words, kind) in [
         (answer!("404 Not Found", "ContainerNotFound"), NoSuchStore),
         (answer!("409 Conflict", "ContainerBeingDeleted"), NoSuchStore),
@@ -334,8 +344,12 @@ async fn each_answer_has_its_meaning() {
         for result in answers(words).await {
             let error = result.expect_err(words);
             // It may be the answer to the last of several attempts.
-            let happened = Happened::Maybe;
-            assert_eq!((error.kind(), error.happened()), (kind, happened), "{words}: {error}");
+            let determinacy = Determinacy::Indeterminate;
+            assert_eq!(
+                (error.kind(), error.determinacy()),
+                (kind, determinacy),
+                "{words}: {error}"
+            );
             assert!(!error.to_string().contains("secret"), "{error}");
             assert!(error.to_string().contains("in Wrapped("), "{error}");
         }

@@ -2,7 +2,7 @@
 
 use tenure::store::{S3Encryption, S3Store, Store, StoreErrorKind};
 
-use super::{Happened, KEY, MAX, body, done, expect, found, start};
+use super::{Determinacy, KEY, MAX, body, done, expect, found, start};
 use tenure_testkit::s3_server::*;
 
 const HEADERS: [&str; 3] = [
@@ -71,7 +71,7 @@ async fn a_refusal_of_kms_names_the_permission_on_the_key() {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
     server.quirks(|quirks| quirks.key_denied = true);
-    let (kind, no) = (StoreErrorKind::AccessDenied, Happened::No);
+    let (kind, no) = (StoreErrorKind::AccessDenied, Determinacy::Determinate);
     let words = ["403 AccessDenied", "writing needs kms:GenerateDataKey on the key"];
     expect(store.create("app/new", body("")).await, kind, no, &words);
     expect(store.get(KEY, None, MAX).await, kind, no, &["reading needs kms:Decrypt on the key"]);

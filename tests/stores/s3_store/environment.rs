@@ -45,21 +45,21 @@ async fn missing_settings_are_named() {
         String::from_utf8(output.stdout).unwrap()
     };
     let no_credentials = error(&without("AWS_ACCESS_KEY_ID"));
-    for word in ["AccessDenied, happened No", "no credentials: set AWS_ACCESS_KEY_ID"] {
+    for word in ["AccessDenied, Determinate", "no credentials: set AWS_ACCESS_KEY_ID"] {
         assert!(no_credentials.contains(word), "{no_credentials}");
     }
     let env = without("AWS_REGION");
     assert!(error(&env).contains("no error"), "a custom endpoint needs no region");
     let env: Vec<_> = env.into_iter().filter(|(key, _)| *key != "AWS_ENDPOINT_URL").collect();
     let no_region = error(&env);
-    for word in ["Invalid, happened No", "no region: set AWS_REGION"] {
+    for word in ["Invalid, Determinate", "no region: set AWS_REGION"] {
         assert!(no_region.contains(word), "{no_region}");
     }
     let mut env = server.env();
     env[0].1 = env[0].1.replace("http:", "https:");
     let no_tls = error(&env);
     assert!(
-        no_tls.contains("Transient, happened No") && no_tls.contains("no connection"),
+        no_tls.contains("Transient, Determinate") && no_tls.contains("no connection"),
         "{no_tls}"
     );
     env[0].1 = "http://user:hushhush@127.0.0.1:1/path?token=hushhush".to_owned();
@@ -91,15 +91,18 @@ async fn basic_calls_in_a_bucket_of_the_environment() {
     let store = S3Store::from_env(bucket).await;
     let prefix = format!("tenure-test-{}/", std::process::id());
     let key = format!("{prefix}a +<&>%.json");
-    assert_eq!(store.get(&key, None, MAX).await.unwrap(), GetOutcome::Missing);
+    assert_eq!(store.get(&key, None, MAX).await.unwrap(), GetOutcome::NotFound);
     let first = done(store.create(&key, body("one")).await);
-    assert_eq!(store.create(&key, body("two")).await.unwrap(), PutOutcome::Refused);
+    assert_eq!(store.create(&key, body("two")).await.unwrap(), PutOutcome::PreconditionFailed);
     let unchanged = store.get(&key, Some(first.clone()), MAX).await;
     assert_eq!(unchanged.unwrap(), GetOutcome::NotModified);
     let second = done(store.replace(&key, body("two"), first.clone()).await);
-    assert_eq!(store.replace(&key, body("x"), first.clone()).await.unwrap(), PutOutcome::Refused);
+    assert_eq!(
+        store.replace(&key, body("x"), first.clone()).await.unwrap(),
+        PutOutcome::PreconditionFailed
+    );
     let other = format!("{prefix}none.json");
-    assert_eq!(store.replace(&other, body("x"), first).await.unwrap(), PutOutcome::Missing);
+    assert_eq!(store.replace(&other, body("x"), first).await.unwrap(), PutOutcome::NotFound);
     let object = found(store.get(&key, None, MAX).await);
     assert_eq!((&object.body, &object.etag), (&body("two"), &second));
     assert!(object.served_at.is_some() && object.last_modified.is_some());
@@ -111,7 +114,7 @@ async fn basic_calls_in_a_bucket_of_the_environment() {
     assert!(store.list(&prefix, &key, 10).await.unwrap().entries.is_empty());
     let outcome = store.delete(vec![key.clone(), other]).await.unwrap();
     assert_eq!(outcome, DeleteOutcome::new(2, vec![]));
-    assert_eq!(store.get(&key, None, MAX).await.unwrap(), GetOutcome::Missing);
+    assert_eq!(store.get(&key, None, MAX).await.unwrap(), GetOutcome::NotFound);
 }
 
 /// Prints what a listing meets.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::timeout::TimeoutConfig;
 use tenure::store::S3Store;
-use tenure::store::{ETag, Happened, Store, StoreErrorKind};
+use tenure::store::{Determinacy, ETag, Store, StoreErrorKind};
 
 use super::{KEY, MAX, body, done, eventually, expect, found, start};
 use tenure_testkit::s3_server::*;
@@ -22,9 +22,9 @@ async fn unknown(fault: Fault, applied: bool, words: &[&str]) {
     let etag = ETag::new(server.object(KEY).unwrap().etag);
     server.fault(fault).on(Op::Put);
     let created = store.create("app/new.json", body("new")).await;
-    expect(created, StoreErrorKind::Transient, Happened::Maybe, words);
+    expect(created, StoreErrorKind::Transient, Determinacy::Indeterminate, words);
     let replaced = store.replace(KEY, body("two"), etag).await;
-    expect(replaced, StoreErrorKind::Transient, Happened::Maybe, words);
+    expect(replaced, StoreErrorKind::Transient, Determinacy::Indeterminate, words);
     assert_eq!(server.count(Op::Put), 2, "the SDK sent a conditional write again");
     assert_eq!(server.object("app/new.json").is_some(), applied);
     assert_eq!(server.object(KEY).unwrap().body == body("two"), applied);
@@ -78,7 +78,7 @@ async fn an_sdk_timeout_is_unknown_and_not_sent_again() {
     let store = S3Store::new(client, BUCKET);
     server.fault(Fault::AnswerLate(LONG)).on(Op::Put);
     let late = store.create(KEY, body("one")).await;
-    expect(late, StoreErrorKind::Transient, Happened::Maybe, &["no answer in time"]);
+    expect(late, StoreErrorKind::Transient, Determinacy::Indeterminate, &["no answer in time"]);
     assert_eq!(server.count(Op::Put), 1);
     assert!(server.object(KEY).is_some());
 }
@@ -102,7 +102,7 @@ async fn a_write_can_take_effect_long_after_its_answer_and_twice() {
     let soon = Duration::from_millis(50);
     server.fault(Fault::ApplyLate(soon)).on(Op::Put).times(1);
     let late = store.create(KEY, body("one")).await;
-    expect(late, StoreErrorKind::Transient, Happened::Maybe, &[]);
+    expect(late, StoreErrorKind::Transient, Determinacy::Indeterminate, &[]);
     eventually(|| server.object(KEY).is_some()).await;
     server.fault(Fault::ApplyAgain(soon)).on(Op::Put).times(1);
     done(store.create("app/twice.json", body("one")).await);
@@ -115,10 +115,15 @@ async fn a_web_page_never_passes_for_a_write() {
     let (server, store) = start().await;
     server.fault(Fault::Html).on(Op::Put);
     let page = store.create(KEY, body("one")).await;
-    expect(page, StoreErrorKind::Unsupported, Happened::Maybe, &["web page", "endpoint"]);
+    expect(
+        page,
+        StoreErrorKind::Unsupported,
+        Determinacy::Indeterminate,
+        &["web page", "endpoint"],
+    );
     store.list("app/", "", 1).await.unwrap();
     let page = store.create(KEY, body("one")).await;
-    expect(page, StoreErrorKind::Transient, Happened::Maybe, &["web page", "proxy"]);
+    expect(page, StoreErrorKind::Transient, Determinacy::Indeterminate, &["web page", "proxy"]);
 }
 
 // Failures of reads.
@@ -129,11 +134,16 @@ async fn a_truncated_body_is_a_failure_of_the_transport() {
     server.put_raw(KEY, "{\"expired\": false, \"validity_ms\": 30000}");
     server.fault(Fault::TruncatedBody).on(Op::Get);
     let short = store.get(KEY, None, MAX).await;
-    expect(short, StoreErrorKind::Transient, Happened::No, &["reading", KEY, "broke off"]);
+    expect(
+        short,
+        StoreErrorKind::Transient,
+        Determinacy::Determinate,
+        &["reading", KEY, "broke off"],
+    );
     server.fault(Fault::TruncatedBody).on(Op::List);
     let short = store.list("app/", "", 1_000).await;
     let words = ["listing", "app/", "broke off or made no sense"];
-    expect(short, StoreErrorKind::Transient, Happened::No, &words);
+    expect(short, StoreErrorKind::Transient, Determinacy::Determinate, &words);
 }
 
 #[tokio::test]
@@ -154,16 +164,26 @@ async fn a_web_page_is_a_wrong_endpoint_until_the_store_has_answered() {
     server.fault(Fault::Html);
     let unsupported = StoreErrorKind::Unsupported;
     let words = ["web page", "is the endpoint that of an S3 API"];
-    expect(store.list("app/", "", 1).await, unsupported, Happened::No, &words);
-    expect(store.get(KEY, None, MAX).await, unsupported, Happened::No, &words);
+    expect(store.list("app/", "", 1).await, unsupported, Determinacy::Determinate, &words);
+    expect(store.get(KEY, None, MAX).await, unsupported, Determinacy::Determinate, &words);
     server.clear_faults();
     found(store.get(KEY, None, MAX).await);
     server.fault(Fault::Html);
     let words = ["web page", "proxy or a login page"];
-    expect(store.list("app/", "", 1).await, StoreErrorKind::Transient, Happened::No, &words);
-    expect(store.get(KEY, None, MAX).await, StoreErrorKind::Transient, Happened::No, &words);
+    expect(
+        store.list("app/", "", 1).await,
+        StoreErrorKind::Transient,
+        Determinacy::Determinate,
+        &words,
+    );
+    expect(
+        store.get(KEY, None, MAX).await,
+        StoreErrorKind::Transient,
+        Determinacy::Determinate,
+        &words,
+    );
     let delete = store.delete(vec![KEY.to_owned()]).await;
-    expect(delete, StoreErrorKind::Transient, Happened::Maybe, &words);
+    expect(delete, StoreErrorKind::Transient, Determinacy::Indeterminate, &words);
 }
 
 #[tokio::test]
@@ -172,8 +192,8 @@ async fn a_line_of_text_is_no_listing_and_no_deletion() {
     server.put_raw(KEY, "one");
     server.fault(Fault::Text);
     let (kind, words) = (StoreErrorKind::Unsupported, ["web page", "endpoint"]);
-    expect(store.list("app/", "", 1).await, kind, Happened::No, &words);
-    expect(store.delete(vec![KEY.to_owned()]).await, kind, Happened::Maybe, &words);
+    expect(store.list("app/", "", 1).await, kind, Determinacy::Determinate, &words);
+    expect(store.delete(vec![KEY.to_owned()]).await, kind, Determinacy::Indeterminate, &words);
 }
 
 /// Nor is an object of its own that starts as a web page does one.
@@ -189,7 +209,7 @@ async fn an_unconditional_read_is_never_not_modified() {
     let (server, store) = start().await;
     server.fault(Fault::Answer(304, "")).on(Op::Get);
     let read = store.get(KEY, None, MAX).await;
-    expect(read, StoreErrorKind::Transient, Happened::No, &["reading", KEY]);
+    expect(read, StoreErrorKind::Transient, Determinacy::Determinate, &["reading", KEY]);
 }
 
 #[tokio::test]
@@ -197,7 +217,7 @@ async fn a_create_never_misses_its_key() {
     let (server, store) = start().await;
     server.fault(Fault::Answer(404, "NoSuchKey")).on(Op::Put);
     let created = store.create(KEY, body("one")).await;
-    expect(created, StoreErrorKind::NoSuchStore, Happened::No, &["404 NoSuchKey"]);
+    expect(created, StoreErrorKind::NoSuchStore, Determinacy::Determinate, &["404 NoSuchKey"]);
 }
 
 #[tokio::test]
@@ -205,7 +225,7 @@ async fn an_error_in_a_listing_never_passes_for_an_empty_one() {
     let (server, store) = start().await;
     server.fault(Fault::ErrorBody).on(Op::List);
     let error = store.list("app/", "", 1).await;
-    expect(error, StoreErrorKind::Transient, Happened::No, &["200 InternalError"]);
+    expect(error, StoreErrorKind::Transient, Determinacy::Determinate, &["200 InternalError"]);
 }
 
 // Failures that do not go away by themselves.
@@ -216,11 +236,11 @@ async fn every_call_fails(fault: Fault, kind: StoreErrorKind, words: &[&str]) {
     server.put_raw(KEY, "one");
     let etag = ETag::new(server.object(KEY).unwrap().etag);
     server.fault(fault);
-    expect(store.list("app/", "", 1).await, kind, Happened::No, words);
-    expect(store.get(KEY, Some(etag.clone()), MAX).await, kind, Happened::No, words);
-    expect(store.create(KEY, body("two")).await, kind, Happened::No, words);
-    expect(store.replace(KEY, body("two"), etag).await, kind, Happened::No, words);
-    expect(store.delete(vec![KEY.to_owned()]).await, kind, Happened::No, words);
+    expect(store.list("app/", "", 1).await, kind, Determinacy::Determinate, words);
+    expect(store.get(KEY, Some(etag.clone()), MAX).await, kind, Determinacy::Determinate, words);
+    expect(store.create(KEY, body("two")).await, kind, Determinacy::Determinate, words);
+    expect(store.replace(KEY, body("two"), etag).await, kind, Determinacy::Determinate, words);
+    expect(store.delete(vec![KEY.to_owned()]).await, kind, Determinacy::Determinate, words);
     assert_eq!(server.object(KEY).unwrap().body, body("one"));
 }
 
@@ -228,7 +248,7 @@ async fn every_call_fails(fault: Fault, kind: StoreErrorKind, words: &[&str]) {
 async fn a_missing_bucket_is_no_such_store() {
     let (server, _) = start().await;
     let store = server.store("no-such-bucket");
-    let (kind, no) = (StoreErrorKind::NoSuchStore, Happened::No);
+    let (kind, no) = (StoreErrorKind::NoSuchStore, Determinacy::Determinate);
     let words = ["NoSuchBucket", "s3://no-such-bucket"];
     expect(store.list("app/", "", 1).await, kind, no, &words);
     expect(store.get(KEY, None, MAX).await, kind, no, &words);
@@ -275,7 +295,7 @@ async fn a_redirect_while_a_new_buckets_name_spreads_passes() {
     let (server, store) = start().await;
     server.fault(Fault::Answer(307, "TemporaryRedirect"));
     let redirected = store.list("app/", "", 1).await;
-    expect(redirected, StoreErrorKind::Transient, Happened::No, &["307", "endpoint"]);
+    expect(redirected, StoreErrorKind::Transient, Determinacy::Determinate, &["307", "endpoint"]);
 }
 
 #[tokio::test]
@@ -297,7 +317,7 @@ async fn refused_credentials_are_access_denied() {
         [server.client_as("AKIANOBODY", SECRET_KEY), server.client_as(ACCESS_KEY, "another")]
     {
         let denied = S3Store::new(client, BUCKET).create(KEY, body("one")).await;
-        expect(denied, kind, Happened::No, &["check the credentials"]);
+        expect(denied, kind, Determinacy::Determinate, &["check the credentials"]);
     }
     assert!(server.keys().is_empty());
 }
@@ -314,15 +334,25 @@ async fn a_missing_permission_is_named() {
         S3Store::new(server.client_as(&name, "secret"), BUCKET)
     };
     let list = denied(Op::List);
-    expect(list.list("app/", "", 1).await, kind, Happened::No, &["s3:ListBucket"]);
+    expect(list.list("app/", "", 1).await, kind, Determinacy::Determinate, &["s3:ListBucket"]);
     found(list.get(KEY, None, MAX).await);
     let get = denied(Op::Get).get(KEY, None, MAX).await;
-    expect(get, kind, Happened::No, &["s3:GetObject", "without s3:ListBucket a key that does"]);
+    expect(
+        get,
+        kind,
+        Determinacy::Determinate,
+        &["s3:GetObject", "without s3:ListBucket a key that does"],
+    );
     let put = denied(Op::Put);
-    expect(put.create(KEY, body("two")).await, kind, Happened::No, &["s3:PutObject"]);
-    expect(put.replace(KEY, body("two"), etag()).await, kind, Happened::No, &["s3:PutObject"]);
+    expect(put.create(KEY, body("two")).await, kind, Determinacy::Determinate, &["s3:PutObject"]);
+    expect(
+        put.replace(KEY, body("two"), etag()).await,
+        kind,
+        Determinacy::Determinate,
+        &["s3:PutObject"],
+    );
     let delete = denied(Op::Delete).delete(vec![KEY.to_owned()]).await;
-    expect(delete, kind, Happened::No, &["s3:DeleteObject"]);
+    expect(delete, kind, Determinacy::Determinate, &["s3:DeleteObject"]);
 }
 
 #[tokio::test]
@@ -332,10 +362,10 @@ async fn another_owner_than_expected_is_access_denied() {
     done(store.create(KEY, body("one")).await);
     let store = server.store(BUCKET).with_expected_bucket_owner("999999999999");
     let (kind, words) = (StoreErrorKind::AccessDenied, ["expected owner 999999999999"]);
-    expect(store.list("app/", "", 1).await, kind, Happened::No, &words);
-    expect(store.get(KEY, None, MAX).await, kind, Happened::No, &words);
-    expect(store.create("new", body("")).await, kind, Happened::No, &words);
-    expect(store.delete(vec![KEY.to_owned()]).await, kind, Happened::No, &words);
+    expect(store.list("app/", "", 1).await, kind, Determinacy::Determinate, &words);
+    expect(store.get(KEY, None, MAX).await, kind, Determinacy::Determinate, &words);
+    expect(store.create("new", body("")).await, kind, Determinacy::Determinate, &words);
+    expect(store.delete(vec![KEY.to_owned()]).await, kind, Determinacy::Determinate, &words);
 }
 
 #[tokio::test]
@@ -356,8 +386,8 @@ async fn a_directory_bucket_is_refused_before_anything_is_sent() {
     for bucket in ["tenure--use1-az4--x-s3", "point.mrap", "app--use1-az4--xa-s3"] {
         let store = server.store(bucket);
         let (kind, words) = (StoreErrorKind::Unsupported, [bucket, "general purpose"]);
-        expect(store.list("app/", "", 1).await, kind, Happened::No, &words);
-        expect(store.create(KEY, body("one")).await, kind, Happened::No, &words);
+        expect(store.list("app/", "", 1).await, kind, Determinacy::Determinate, &words);
+        expect(store.create(KEY, body("one")).await, kind, Determinacy::Determinate, &words);
     }
     assert!(server.requests().is_empty());
 }
@@ -372,11 +402,11 @@ async fn an_unreachable_endpoint_means_that_nothing_happened() {
     let store = S3Store::new(client, BUCKET);
     let kind = StoreErrorKind::Transient;
     let words = ["no connection", "refused"];
-    expect(store.create(KEY, body("one")).await, kind, Happened::No, &words);
-    expect(store.list("app/", "", 1).await, kind, Happened::No, &words);
+    expect(store.create(KEY, body("one")).await, kind, Determinacy::Determinate, &words);
+    expect(store.list("app/", "", 1).await, kind, Determinacy::Determinate, &words);
     let client = Client::from_conf(config("http://no.such.host.invalid", "a", "b").build());
     let nowhere = S3Store::new(client, BUCKET).create(KEY, body("one")).await;
-    expect(nowhere, kind, Happened::No, &["no connection"]);
+    expect(nowhere, kind, Determinacy::Determinate, &["no connection"]);
 }
 
 #[tokio::test]
@@ -385,7 +415,7 @@ async fn a_failed_tls_handshake_means_that_nothing_happened() {
     let endpoint = server.endpoint().replace("http:", "https:");
     let client = Client::from_conf(config(&endpoint, ACCESS_KEY, SECRET_KEY).build());
     let write = S3Store::new(client, BUCKET).create(KEY, body("one")).await;
-    expect(write, StoreErrorKind::Transient, Happened::No, &["no connection"]);
+    expect(write, StoreErrorKind::Transient, Determinacy::Determinate, &["no connection"]);
     assert!(server.requests().is_empty());
 }
 
@@ -405,7 +435,7 @@ async fn an_expired_session_passes_once_the_store_has_taken_it() {
     done(store.create(KEY, body("one")).await);
     let etag = ETag::new(server.object(KEY).unwrap().etag);
     server.fault(Fault::Answer(400, "ExpiredToken"));
-    let (kind, no) = (StoreErrorKind::Transient, Happened::No);
+    let (kind, no) = (StoreErrorKind::Transient, Determinacy::Determinate);
     expect(store.replace(KEY, body("two"), etag).await, kind, no, &["400 ExpiredToken"]);
     expect(store.get(KEY, None, MAX).await, kind, no, &["400 ExpiredToken"]);
 }

@@ -1,6 +1,6 @@
 //! What a bucket is set to, as S3 writes it.
 
-use tenure::store::{Happened, LifecycleRule, StoreErrorKind, Versioning};
+use tenure::store::{Determinacy, LifecycleRule, StoreErrorKind, Versioning};
 
 use tenure_testkit::s3_server::*;
 
@@ -44,7 +44,10 @@ async fn an_answer_of_another_kind_is_unsupported() {
     let xml = "<?xml version=\"1.0\"?><Versions><Status>Enabled</Status></Versions>".to_owned();
     server.quirks(|quirks| drop(quirks.settings.insert("versioning", xml)));
     let error = server.store(BUCKET).bucket_settings().await.versioning.expect_err("none of S3's");
-    assert_eq!((error.kind(), error.happened()), (StoreErrorKind::Unsupported, Happened::No));
+    assert_eq!(
+        (error.kind(), error.determinacy()),
+        (StoreErrorKind::Unsupported, Determinacy::Determinate)
+    );
 }
 
 #[tokio::test]

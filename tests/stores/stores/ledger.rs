@@ -38,9 +38,9 @@ impl Ledger {
     fn write_if(&self, key: &str, body: Bytes, expected: Option<ETag>) -> PutOutcome {
         let mut lines = self.lines();
         match (last(&lines, key), &expected) {
-            (None, Some(_)) => return PutOutcome::Missing,
+            (None, Some(_)) => return PutOutcome::NotFound,
             (found, _) if found.as_ref().map(|(etag, _)| etag) != expected.as_ref() => {
-                return PutOutcome::Refused;
+                return PutOutcome::PreconditionFailed;
             }
             _ => {}
         }
@@ -82,7 +82,7 @@ impl Store for Ledger {
         unless: Option<ETag>,
         max_len: usize,
     ) -> Result<GetOutcome, StoreError> {
-        let Some((etag, line)) = last(&self.lines(), key) else { return Ok(GetOutcome::Missing) };
+        let Some((etag, line)) = last(&self.lines(), key) else { return Ok(GetOutcome::NotFound) };
         let body = line.body.unwrap_or_default();
         Ok(match unless {
             Some(unless) if unless == etag => GetOutcome::NotModified,

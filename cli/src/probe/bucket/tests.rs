@@ -67,8 +67,8 @@ fn versions_without_an_end_are_warned_of_and_those_that_expire_are_fine() {
 
 #[test]
 fn not_to_be_allowed_to_look_is_no_failure() {
-    use tenure::store::Happened;
-    let error = |kind| StoreError::new(kind, Happened::No, "in the store's words");
+    use tenure::store::Determinacy;
+    let error = |kind| StoreError::new(kind, Determinacy::Determinate, "in the store's words");
     let settings = BucketSettings {
         versioning: Err(error(StoreErrorKind::AccessDenied)),
         lifecycle: Err(error(StoreErrorKind::Unsupported)),

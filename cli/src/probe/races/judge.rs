@@ -1,7 +1,7 @@
 //! What the answers to the writers of a race mean, beside what is stored then.
 
 use bytes::Bytes;
-use tenure::store::{Happened, PutOutcome};
+use tenure::store::{Determinacy, PutOutcome};
 
 use super::super::ask::Seen;
 use super::writers::Told;
@@ -82,8 +82,8 @@ pub(super) fn judge(
     for (writer, told) in told.iter().enumerate() {
         match told {
             Ok(PutOutcome::Done { etag }) => winners.push((writer, etag)),
-            Ok(PutOutcome::Refused) => refused += 1,
-            Ok(PutOutcome::Missing) => missing += 1,
+            Ok(PutOutcome::PreconditionFailed) => refused += 1,
+            Ok(PutOutcome::NotFound) => missing += 1,
             _ => {}
         }
     }
@@ -121,7 +121,7 @@ pub(super) fn judge(
 }
 
 fn may_have_written(told: &Told) -> bool {
-    matches!(told, Err(error) if error.happened() == Happened::Maybe)
+    matches!(told, Err(error) if error.determinacy() == Determinacy::Indeterminate)
 }
 
 #[cfg(test)]

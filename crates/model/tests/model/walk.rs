@@ -168,7 +168,7 @@ impl Game {
             Step::Wait(Wait::Follow) if self.setting.never_lapses => Some(Input::PollDue),
             Step::Wait(Wait::Follow | Wait::Deposed) => Some(Input::Lapsed),
             Step::Wait(Wait::Takeover) => Some(Input::TakeoverOver),
-            Step::Wait(Wait::Vacant) => Some(Input::PollDue),
+            Step::Wait(Wait::NoLeader) => Some(Input::PollDue),
             _ => None,
         };
         self.due(world, who, due);

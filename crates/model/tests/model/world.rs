@@ -223,7 +223,7 @@ impl Game {
                 due(Input::Resign, true);
             }
             Wait::Takeover => due(Input::TakeoverOver, true),
-            Wait::Vacant => due(Input::PollDue, false),
+            Wait::NoLeader => due(Input::PollDue, false),
             Wait::Over => unreachable!("a process goes on at once"),
         }
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use tenure::{
-    Attempt, Cancellation, Election, Epoch, Error, ErrorKind, Leadership, LeadershipEvent, Loss,
+    CampaignOutcome, Cancellation, Election, Epoch, Error, ErrorKind, Leadership, LeadershipEvent,
+    Loss,
 };
 
 use super::plan::{Broken, Knobs};
@@ -48,7 +49,7 @@ impl Candidate {
         }
         loop {
             match self.election.try_campaign().await? {
-                Attempt::Elected(leadership) => return Ok(leadership),
+                CampaignOutcome::Elected(leadership) => return Ok(leadership),
                 _ => sleep(self.knobs.poll).await,
             }
         }

@@ -109,7 +109,7 @@ impl Bucket {
             Request::Create { key, bytes } => {
                 let refuses = broken != Broken::StoreCreatesAgain;
                 Reply::Put(if refuses && self.objects.contains_key(key) {
-                    PutOutcome::Refused
+                    PutOutcome::PreconditionFailed
                 } else {
                     self.put(key, bytes.clone(), at)
                 })
@@ -117,10 +117,12 @@ impl Bucket {
             Request::Replace { key, bytes, etag } => {
                 let refuses = broken != Broken::StoreReplacesBlindly;
                 Reply::Put(match self.objects.get(key) {
-                    None => PutOutcome::Missing,
-                    Some(stored) if refuses && stored.etag != *etag => PutOutcome::Refused,
+                    None => PutOutcome::NotFound,
+                    Some(stored) if refuses && stored.etag != *etag => {
+                        PutOutcome::PreconditionFailed
+                    }
                     Some(_) if broken == Broken::SealsRefused && is_seal(bytes) => {
-                        PutOutcome::Refused
+                        PutOutcome::PreconditionFailed
                     }
                     Some(_) => self.put(key, bytes.clone(), at),
                 })
@@ -161,7 +163,7 @@ impl Bucket {
 
     fn get(&self, key: &str, unless: Option<&ETag>, max_len: usize, at: Duration) -> GetOutcome {
         match self.objects.get(key) {
-            None => GetOutcome::Missing,
+            None => GetOutcome::NotFound,
             Some(stored) if Some(&stored.etag) == unless => GetOutcome::NotModified,
             Some(stored) if stored.bytes.len() > max_len => {
                 GetOutcome::TooLarge { etag: stored.etag.clone(), len: stored.bytes.len() as u64 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use tenure::{
-    Attempt, CampaignEvent, Depose, Deposed, Error, ErrorKind, Leader, Leadership, Lease, Loss,
-    Observation, SnapshotState,
+    CampaignEvent, CampaignOutcome, Depose, Deposed, Error, ErrorKind, Leader, Leadership, Lease,
+    Loss, Observation, SnapshotState,
 };
 
 use super::application::Candidate;
@@ -116,8 +116,8 @@ impl Candidate {
             }
             Call::Campaign => self.elected_beside(election.campaign().await?),
             Call::TryCampaign => match election.try_campaign().await? {
-                Attempt::Elected(leadership) => self.elected_beside(leadership),
-                Attempt::Held(leader) => self.exists(&leader),
+                CampaignOutcome::Elected(leadership) => self.elected_beside(leadership),
+                CampaignOutcome::Held(leader) => self.exists(&leader),
                 other => unreachable!("{other:?}"),
             },
             Call::Depose if self.world.plan.operator => self.depose().await?,

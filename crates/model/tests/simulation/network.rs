@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::store::Happened;
+use tenure::store::Determinacy;
 
 use super::bucket::Request;
 use super::world::{Outage, State, Who, World, now};
@@ -26,7 +26,7 @@ pub struct Course {
 pub enum Answered {
     Truly,
     Never,
-    With(&'static str, Happened),
+    With(&'static str, Determinacy),
 }
 
 impl Course {
@@ -81,19 +81,19 @@ impl Course {
         } else if state.chance(network.conflict)
             && matches!(request, Request::Create { .. } | Request::Replace { .. })
         {
-            no(&mut course, Answered::With("409 conflict", Happened::Maybe));
+            no(&mut course, Answered::With("409 conflict", Determinacy::Indeterminate));
             state.count("409");
         } else if state.chance(network.unavailable_before) {
-            no(&mut course, Answered::With("503 slow down", Happened::No));
+            no(&mut course, Answered::With("503 slow down", Determinacy::Determinate));
             state.count("503");
         } else if state.chance(network.unavailable_after) {
-            course.answer = Answered::With("503 after the write", Happened::Maybe);
+            course.answer = Answered::With("503 after the write", Determinacy::Indeterminate);
             state.count("503 after taking effect");
         } else if state.chance(network.answer_lost) {
             course.answer = Answered::Never;
             state.count("answers lost");
         } else if state.chance(network.cut) {
-            course.answer = Answered::With("connection cut", Happened::Maybe);
+            course.answer = Answered::With("connection cut", Determinacy::Indeterminate);
             state.count("connections cut");
         }
         match state.members[who.0].outage {
@@ -101,7 +101,7 @@ impl Course {
             Some(Outage::RequestsLost) => no(&mut course, Answered::Never),
             Some(Outage::AnswersLost) => course.answer = Answered::Never,
             Some(Outage::Unavailable) => {
-                no(&mut course, Answered::With("503 slow down", Happened::No));
+                no(&mut course, Answered::With("503 slow down", Determinacy::Determinate));
             }
         }
         course.undeleted = state.chance(network.conflict);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tenure::store::{ETag, GetOutcome, Happened, PutOutcome, StoreError, StoreErrorKind};
+use tenure::store::{Determinacy, ETag, GetOutcome, PutOutcome, StoreError, StoreErrorKind};
 
 use super::bucket::{Body, Reply, Request, parse};
 use super::plan::Broken;
@@ -53,7 +53,11 @@ impl SimStore {
             (Broken::WritesDenied, Request::Create { .. } | Request::Delete { .. })
                 if now() > self.world.plan.length / 2 =>
             {
-                Err(StoreError::new(StoreErrorKind::AccessDenied, Happened::No, "403 denied"))
+                Err(StoreError::new(
+                    StoreErrorKind::AccessDenied,
+                    Determinacy::Determinate,
+                    "403 denied",
+                ))
             }
             _ => answer,
         }
@@ -92,7 +96,7 @@ impl SimStore {
 
 fn ignore_refusal(bytes: &[u8], which: fn(&Body) -> bool, answer: Answer) -> Answer {
     match answer {
-        Ok(Reply::Put(PutOutcome::Refused | PutOutcome::Missing))
+        Ok(Reply::Put(PutOutcome::PreconditionFailed | PutOutcome::NotFound))
             if parse(bytes).is_some_and(|body| which(&body)) =>
         {
             Ok(Reply::Put(PutOutcome::Done { etag: Some(ETag::new("\"ignored\"")) }))

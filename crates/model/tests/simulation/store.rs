@@ -10,7 +10,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tenure::Store;
 use tenure::store::{
-    DeleteOutcome, ETag, GetOutcome, Happened, Object, Page, PutOutcome, StoreError, StoreErrorKind,
+    DeleteOutcome, Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, StoreError,
+    StoreErrorKind,
 };
 use tokio::sync::oneshot;
 
@@ -169,8 +170,8 @@ impl Carrier {
         sleep(self.course.back).await;
         let reply = match (&self.course.answer, carried) {
             (Answered::Truly, Some(carried)) => Ok(carried),
-            (Answered::With(message, happened), _) => {
-                Err(StoreError::new(StoreErrorKind::Transient, *happened, *message))
+            (Answered::With(message, determinacy), _) => {
+                Err(StoreError::new(StoreErrorKind::Transient, *determinacy, *message))
             }
             _ => return,
         };
@@ -271,7 +272,7 @@ impl fmt::Debug for SimStore {
 
 /// See [`Broken::ReadsGivenUp`].
 fn given_up_early() -> StoreError {
-    StoreError::new(StoreErrorKind::Transient, Happened::Maybe, "given up early")
+    StoreError::new(StoreErrorKind::Transient, Determinacy::Indeterminate, "given up early")
 }
 
 fn wrong(reply: &Reply) -> ! {

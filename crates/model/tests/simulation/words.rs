@@ -58,10 +58,10 @@ pub fn brief(request: &Request, reply: &Reply) -> String {
             _ => String::new(),
         },
         Reply::Got(GetOutcome::NotModified) => "304".to_owned(),
-        Reply::Got(GetOutcome::Missing) => "404".to_owned(),
+        Reply::Got(GetOutcome::NotFound) => "404".to_owned(),
         Reply::Got(_) => "too large".to_owned(),
         Reply::Put(PutOutcome::Done { .. }) => "done".to_owned(),
-        Reply::Put(PutOutcome::Refused) => "412".to_owned(),
+        Reply::Put(PutOutcome::PreconditionFailed) => "412".to_owned(),
         Reply::Put(_) => "404".to_owned(),
         Reply::Deleted(outcome) => format!("{} deleted", outcome.deleted),
     }

@@ -49,11 +49,11 @@ std::thread_local! {
 pub struct World {
     pub plan: Plan,
     state: Mutex<State>,
-    /// Told when the run is decided early.
+    /// SuccessorStatus when the run is decided early.
     pub over: Notify,
-    /// Told when faults stop.
+    /// SuccessorStatus when faults stop.
     calm: Notify,
-    /// Told when somebody leads, once faults have stopped.
+    /// SuccessorStatus when somebody leads, once faults have stopped.
     pub led: Notify,
 }
 

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tenure::store::{ETag, GetOutcome, Happened, PutOutcome, Store, StoreError, StoreErrorKind};
+use tenure::store::{Determinacy, ETag, GetOutcome, PutOutcome, Store, StoreError, StoreErrorKind};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -86,10 +86,10 @@ async fn judge(
     for (writer, outcome) in outcomes.iter().enumerate() {
         match outcome {
             Ok(PutOutcome::Done { etag }) => winners.push((writer, etag)),
-            Ok(PutOutcome::Refused) => refused += 1,
+            Ok(PutOutcome::PreconditionFailed) => refused += 1,
             Ok(other) => check.fail(format_args!("round {round}, writer {writer}: {other:?}")),
             Err(error) if error.kind() == StoreErrorKind::Transient => {
-                if error.happened() == Happened::Maybe {
+                if error.determinacy() == Determinacy::Indeterminate {
                     unknown.insert(writer);
                 }
             }

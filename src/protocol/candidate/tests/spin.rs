@@ -53,7 +53,7 @@ fn at_once(rules: Rules, wait: &Wait) -> Option<Input> {
         Wait::Follow if rules.observer => None,
         Wait::Follow | Wait::Deposed => Some(Input::Lapsed),
         Wait::Takeover => Some(Input::TakeoverOver),
-        Wait::Vacant | Wait::Lead | Wait::Retry | Wait::Over => None,
+        Wait::NoLeader | Wait::Lead | Wait::Retry | Wait::Over => None,
     }
 }
 

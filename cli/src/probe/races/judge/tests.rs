@@ -11,11 +11,11 @@ fn done() -> Told {
 }
 
 fn refused() -> Told {
-    Ok(PutOutcome::Refused)
+    Ok(PutOutcome::PreconditionFailed)
 }
 
-fn unknown(happened: Happened) -> Told {
-    Err(StoreError::new(StoreErrorKind::Transient, happened, "409"))
+fn unknown(determinacy: Determinacy) -> Told {
+    Err(StoreError::new(StoreErrorKind::Transient, determinacy, "409"))
 }
 
 /// Three writers, and who wrote what is there: one of them, or (`None`) what was there before.
@@ -45,7 +45,7 @@ fn one_winner_whose_write_is_there() {
     assert!(breaks([refused(), done(), refused()], None).contains("is not there"));
     assert!(breaks([refused(), refused(), refused()], None).contains("nobody won"));
     assert!(breaks([refused(), refused(), refused()], Some(0)).contains("refused is there"));
-    let missing = Ok(PutOutcome::Missing);
+    let missing = Ok(PutOutcome::NotFound);
     assert!(breaks([missing, done(), refused()], Some(1)).contains("missing"));
     let other = Ok(PutOutcome::Done { etag: Some(etag("other")) });
     assert!(breaks([other, refused(), refused()], Some(0)).contains("other"));
@@ -53,13 +53,13 @@ fn one_winner_whose_write_is_there() {
 
 #[test]
 fn an_unclear_answer_is_settled_by_what_is_there() {
-    let maybe = || unknown(Happened::Maybe);
+    let maybe = || unknown(Determinacy::Indeterminate);
     assert_eq!(of([maybe(), refused(), refused()], Some(0)), Judged::Decided);
     assert_eq!(of([maybe(), done(), refused()], Some(1)), Judged::Decided);
     assert_eq!(of([maybe(), maybe(), maybe()], None), Judged::Undecided);
     assert!(breaks([maybe(), done(), refused()], Some(0)).contains("is not there"));
     assert!(breaks([maybe(), refused(), refused()], None).contains("nobody won"));
-    let never = unknown(Happened::No);
+    let never = unknown(Determinacy::Determinate);
     assert!(breaks([never, refused(), refused()], Some(0)).contains("refused is there"));
 }
 
@@ -67,10 +67,13 @@ fn an_unclear_answer_is_settled_by_what_is_there() {
 fn a_race_is_clear_while_most_writers_have_an_answer() {
     let mut tally = Tally::default();
     assert!(!tally.is_clear(), "no race says nothing");
-    tally.count(vec![(vec![done(), refused(), unknown(Happened::Maybe)], Judged::Decided)]);
+    tally.count(vec![(
+        vec![done(), refused(), unknown(Determinacy::Indeterminate)],
+        Judged::Decided,
+    )]);
     assert!(tally.is_clear());
     assert_eq!((tally.done, tally.refused, tally.unknown), (1, 1, 1));
-    let unclear = || unknown(Happened::Maybe);
+    let unclear = || unknown(Determinacy::Indeterminate);
     tally.count(vec![(vec![unclear(), unclear(), unclear()], Judged::Decided)]);
     assert!(!tally.is_clear());
 }
