@@ -72,9 +72,7 @@ async fn the_suite_holds_on_a_real_bucket() {
 /// check that writes one more often. The races are held however often that is answered.
 fn failures(report: Vec<(&'static str, Result<(), String>)>) -> Vec<String> {
     let exempt = |name: &str, words: &str| {
-        !name.ends_with("-race")
-            && words.contains("Transient, ")
-            && words.contains(": 429 ")
+        !name.ends_with("-race") && words.contains("Transient, ") && words.contains(": 429 ")
     };
     let failed = report.into_iter().filter_map(|(name, result)| Some((name, result.err()?)));
     failed.filter(|(name, words)| !exempt(name, words)).map(|(_, words)| words).collect()

@@ -52,6 +52,7 @@ fn links_to_nowhere() {
         ("[a](protocol.md#no-such-heading)\n", "no such heading"),
         ("# A\n\n[a](#b)\n", "#b has no such heading"),
         ("[a](../Cargo.toml#b)\n", "no page with headings"),
+        ("`src/no_such_file.rs`\n", "src/no_such_file.rs is not there"),
     ];
     let pages = super::pages();
     for (text, why) in cases {

@@ -1,4 +1,4 @@
-//! Links within the repository: the file is there, and so is the heading.
+//! Links within the repository, and paths in backticks: the file is there, and so is the heading.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -10,7 +10,27 @@ pub fn problems(page: &Page, pages: &[Page]) -> Vec<String> {
         let why = leads_nowhere(page, pages, &link.it)?;
         Some(format!("{}: {} {why}", page.at(link.line), link.it))
     });
-    wrong.collect()
+    wrong.chain(paths(page)).collect()
+}
+
+/// The folders in which the paths in backticks begin.
+const FOLDERS: [&str; 10] =
+    ["benches", "cli", "crates", "deploy", "docs", "examples", "fuzz", "scripts", "src", "tests"];
+
+/// The paths of the repository that the text names, and that are not there. A folder's files may be
+/// named without their ending; a path with a placeholder in it is left alone.
+fn paths(page: &Page) -> impl Iterator<Item = String> {
+    page.spans.iter().filter_map(|span| {
+        let path = span.it.as_str();
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "/._-".contains(c);
+        let (first, below) = path.split_once('/')?;
+        if !FOLDERS.contains(&first) || below.is_empty() || !path.chars().all(plain) {
+            return None;
+        }
+        let is = |path: &str| root().join(path).exists();
+        let there = is(path) || is(&format!("{path}.rs"));
+        (!there).then(|| format!("{}: {path} is not there", page.at(span.line)))
+    })
 }
 
 fn leads_nowhere(page: &Page, pages: &[Page], link: &str) -> Option<&'static str> {
