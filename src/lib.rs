@@ -145,6 +145,7 @@
 //! | `metrics` | tells the recorder of the crate `metrics` what happens; `docs/observability.md` has the table |
 //!
 //! Without any of them: memory, a local directory, and stores of your own.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 // Clocks move between two looks, so the difference of two of their readings has no sign.
