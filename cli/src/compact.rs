@@ -1,20 +1,48 @@
 //! `tenure compact`: deletes superseded epoch objects, once or again and again.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use tenure::{CancellationToken, Compactor, Error, ErrorKind, Report};
 
-use super::args::{CompactArgs, LayoutArg};
+use super::common_args::{LayoutArg, StoreArg, duration, positive_duration};
 use super::exit::{self, Failure};
+use super::lock::lock;
+use super::logs::{complain, complain_of};
+use super::metrics::MetricsArg;
 use super::open::{Missing, Opened, open, refuse_other_layout};
 use super::print::{Reader, plain, print, print_json};
 use super::progress::Progress;
 use super::serve::Sites;
 use super::signals::{Signals, exit_code};
-use super::{complain, logs, pause};
+use super::timer::pause;
+
+#[derive(Debug, clap::Args)]
+pub struct CompactArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+    /// How many epoch objects to keep, the newest included; at least 1
+    #[arg(long, value_name = "COUNT", default_value = "10")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub keep: u64,
+    /// Delete only what is older than this by the store's clock. Below 1h a delayed request may
+    /// bring back a deleted epoch
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    pub min_age: Duration,
+    /// Say what would be deleted, and delete nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Compact again and again, this long after each run, instead of once
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    pub every: Option<Duration>,
+    /// One JSON object per run instead of a line for people
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub metrics: MetricsArg,
+}
 
 pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
     if args.store.layout == LayoutArg::SingleObject {
@@ -72,8 +100,7 @@ async fn run_once(
     let stop = CancellationToken::new();
     let note = |report: &Report| {
         progress.say(&format!("deleted {} of {} epochs", report.deleted, report.listed));
-        // A poisoned report is whole: it is only ever replaced.
-        so_far.lock().unwrap_or_else(PoisonError::into_inner).clone_from(report);
+        lock(&so_far).clone_from(report);
     };
     let mut run = pin!(compactor.run_until(stop.cancelled(), note));
     let mut ended_by = None;
@@ -88,8 +115,7 @@ async fn run_once(
                     stop.cancel();
                 }
                 Some(_) => {
-                    let mut report =
-                        so_far.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    let mut report = lock(&so_far).clone();
                     report.interrupted = true;
                     return (Ok(report), ended_by);
                 }
@@ -129,7 +155,7 @@ fn told(outcome: Result<Report, Error>, json: bool) -> Result<Reader, Failure> {
     };
     let reader = tell(&report, json)?;
     if let Some(failure) = not_deleted(&report) {
-        logs::complain_of(&failure);
+        complain_of(&failure);
     }
     Ok(reader)
 }

@@ -7,11 +7,10 @@ use humantime::format_duration;
 use serde::Serialize;
 use tenure::{Depose, Deposed, Election, Ended, Epoch, Leader};
 
-use super::args::{LayoutArg, StoreArg, default_name, name};
+use super::common_args::{LayoutArg, StoreArg, default_name, name};
 use super::exit::{self, Failure};
 use super::open::{Missing, Opened, open, refuse_other_layout};
-use super::print::{plain, print, print_json};
-use super::status::millis;
+use super::print::{millis, plain, print, print_json};
 
 #[derive(Debug, clap::Args)]
 pub struct DeposeArgs {

@@ -3,16 +3,17 @@
 //! Nothing here asks the store: what is answered is what the campaign and the leadership know anyway.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use humantime::format_duration;
 use serde::Serialize;
 use tenure::{Clock, Election, Epoch, Leader, Lease, SystemClock};
 
+use super::lock::lock;
 use super::margins::Margins;
-use super::pause;
 use super::serve::{self, Reply, Routes, Sites};
+use super::timer::pause;
 
 /// A task that has not run for so long does not come back by itself: it should every second.
 const STUCK_AFTER: Duration = Duration::from_secs(30);
@@ -247,11 +248,6 @@ impl Health {
         view.lease_remaining_ms = Some(lease.remaining().as_millis());
         view
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every critical section leaves it whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn in_seconds(duration: Duration) -> String {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tenure::history::{End, History, Reader};
 
-use super::args::{StoreArg, positive_duration};
+use super::common_args::{StoreArg, positive_duration};
 use super::exit::{self, Failure};
 use super::open::{Missing, Opened, open, refuse_other_layout};
 use super::print::{Reader as Audience, print, print_json};

@@ -5,6 +5,7 @@
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
 mod args;
+mod common_args;
 mod compact;
 mod cost;
 mod depose;
@@ -13,6 +14,7 @@ mod exit;
 pub mod group;
 mod health;
 mod history;
+mod lock;
 mod logs;
 mod margins;
 mod metrics;
@@ -30,20 +32,20 @@ mod status;
 mod stderr;
 mod store_url;
 mod table;
+mod timer;
 mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 use tokio::runtime;
 
-use args::{Args, GuardArgs, Verb};
+use args::{Args, Verb};
 use exit::Failure;
-use group::{Pipes, Tenure};
-use logs::{LogFormat, complain};
+use group::{GuardArgs, Pipes, Tenure};
+use logs::LogFormat;
 
 /// Runs the command with the arguments of this process.
 pub fn main() -> ExitCode {
@@ -117,8 +119,8 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
             Verb::Table(args) => table::table(args).await,
             Verb::Probe(args) => probe::probe(args).await,
             Verb::Cost(args) => cost::cost(&args),
-            Verb::Completions(args) => pages::completions(&args),
-            Verb::Man => pages::man(),
+            Verb::Completions(args) => pages::completions(&args, &Args::command()),
+            Verb::Man => pages::man(&Args::command()),
             Verb::Standby(_) | Verb::Guard(_) | Verb::Gate(_) => {
                 unreachable!("they need no runtime")
             }
@@ -133,9 +135,4 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
 fn asked_for_json() -> bool {
     let arguments: Vec<_> = std::env::args_os().collect();
     LogFormat::asked(arguments.iter().map(OsStr::new)) == LogFormat::Json
-}
-
-#[allow(clippy::disallowed_methods, reason = "the command is not simulated, and has no driver")]
-async fn pause(duration: Duration) {
-    tokio::time::sleep(duration).await;
 }

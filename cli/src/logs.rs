@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write};
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::exit::Failure;
 use super::print::{self, plain};
-use super::stderr::{self, Stderr};
+use super::stderr;
 
 /// How a line on stderr looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -103,7 +103,7 @@ pub fn start(default_level: &str) {
 /// Says something on stderr, in one line.
 pub fn complain(what: &str) {
     match format() {
-        LogFormat::Text => stderr::write(format!("tenure: {}\n", plain(what)).into_bytes()),
+        LogFormat::Text => write(format!("tenure: {}\n", plain(what))),
         LogFormat::Json => say_json(&json!({ "message": what })),
     }
 }
@@ -111,7 +111,7 @@ pub fn complain(what: &str) {
 /// Says what was done, where no logs are started: `outcome` is the word for machines.
 pub fn say(outcome: &'static str, what: &str) {
     match format() {
-        LogFormat::Text => stderr::write(format!("{}tenure: {what}\n", time()).into_bytes()),
+        LogFormat::Text => write(format!("{}tenure: {what}\n", time())),
         LogFormat::Json => say_json(&json!({ "message": what, "outcome": outcome })),
     }
 }
@@ -128,7 +128,7 @@ pub fn complain_of(failure: &Failure) {
 }
 
 /// The line in the place of others that nobody read in time.
-pub fn left_out(lines: u64) -> String {
+fn left_out(lines: u64) -> String {
     let what = format!("{lines} lines are left out here: nobody read stderr");
     match format() {
         LogFormat::Text => format!("{}tenure: WARN {what}\n", time()),
@@ -136,10 +136,28 @@ pub fn left_out(lines: u64) -> String {
     }
 }
 
+fn write(line: String) {
+    stderr::write(line.into_bytes(), left_out);
+}
+
+/// What logs write to: each write is whole lines.
+struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        stderr::write(lines.to_vec(), left_out);
+        Ok(lines.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// As `tracing_subscriber` does: these lines come where it is not started, or its filter would hide
 /// them.
 fn say_json(fields: &Value) {
-    stderr::write(json_line("ERROR", fields).into_bytes());
+    write(json_line("ERROR", fields));
 }
 
 fn json_line(level: &'static str, fields: &Value) -> String {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 
 use super::exit::{self, Failure};
-use super::pause;
 use super::serve::{self, Reply, Sites};
+use super::timer::pause;
 
 /// From a directory on this machine to a store that is about to time out.
 const SECONDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];

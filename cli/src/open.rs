@@ -7,7 +7,7 @@ use clap::ValueEnum as _;
 use tenure::store::{DirStore, Store, StoreError};
 use tenure::{Election, SnapshotState};
 
-use super::args::LayoutArg;
+use super::common_args::LayoutArg;
 use super::exit::{self, Failure};
 use super::s3_options::S3Options;
 #[cfg(feature = "s3")]

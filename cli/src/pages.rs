@@ -1,12 +1,12 @@
 //! `tenure completions` and `tenure man`: what the command knows of its own arguments, for a shell
 //! and for `man`.
 
-use clap::{Command, CommandFactory as _};
+use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use super::args::Args;
+use super::common_args::EXIT_CODES;
 use super::exit::Failure;
 use super::print::print;
 
@@ -17,21 +17,20 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
-pub fn completions(args: &CompletionsArgs) -> Result<u8, Failure> {
+pub fn completions(args: &CompletionsArgs, command: &Command) -> Result<u8, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut visible(), "tenure", &mut script);
+    clap_complete::generate(args.shell, &mut visible(command), "tenure", &mut script);
     let _ = print(String::from_utf8_lossy(&script).trim_end())?;
     Ok(0)
 }
 
-pub fn man() -> Result<u8, Failure> {
-    let _ = print(ascii(&page()).trim_end())?;
+pub fn man(command: &Command) -> Result<u8, Failure> {
+    let _ = print(ascii(&page(command)).trim_end())?;
     Ok(0)
 }
 
 /// The command without its hidden verbs: the scripts of some shells would offer them.
-fn visible() -> Command {
-    let all = Args::command();
+fn visible(all: &Command) -> Command {
     let about = all.get_about().cloned().unwrap_or_default();
     let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
     let command = Command::new("tenure").about(about).version(env!("CARGO_PKG_VERSION"));
@@ -40,8 +39,8 @@ fn visible() -> Command {
 }
 
 /// One page for all verbs: clap_mangen by itself makes a page for each.
-fn page() -> String {
-    let mut command = visible();
+fn page(command: &Command) -> String {
+    let mut command = visible(command);
     command.build();
     let man = Man::new(command.clone()).title("TENURE");
     let mut page = String::new();
@@ -55,7 +54,7 @@ fn page() -> String {
     for verb in command.get_subcommands() {
         add_verb(&mut page, verb);
     }
-    page.push_str(&text("EXIT STATUS", super::args::EXIT_CODES));
+    page.push_str(&text("EXIT STATUS", EXIT_CODES));
     page
 }
 
@@ -76,7 +75,7 @@ fn add_verb(page: &mut String, verb: &Command) {
     page.push_str(&section(&man, Man::render_synopsis_section).1);
     page.push_str(&section(&man, Man::render_options_section).1);
     let after = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
-    if after != super::args::EXIT_CODES && !after.is_empty() {
+    if after != EXIT_CODES && !after.is_empty() {
         page.push_str(&text("", &after));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+use std::time::Duration;
 
 use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
@@ -80,6 +81,11 @@ pub fn json_line(value: &impl Serialize) -> String {
         }
     }
     line
+}
+
+/// As fields of JSON have it.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Text of others, such as the name of a candidate: control characters would let it rewrite the

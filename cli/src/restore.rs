@@ -7,12 +7,11 @@ use humantime::format_duration;
 use serde::Serialize;
 use tenure::{Election, Epoch, Restored};
 
-use super::args::{StoreArg, default_name, duration, name};
+use super::common_args::{StoreArg, default_name, duration, name};
 use super::depose::{needs_force, then, unknown, who};
 use super::exit::{self, Failure};
 use super::open::{Missing, Opened, open, refuse_other_layout};
-use super::print::{print, print_json};
-use super::status::millis;
+use super::print::{millis, print, print_json};
 
 #[derive(Debug, clap::Args)]
 pub struct RestoreArgs {

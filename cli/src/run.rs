@@ -17,18 +17,102 @@ use tenure::{
 };
 use tracing::{Instrument as _, error_span, info, warn};
 
-use super::args::{RunArgs, default_name};
+use super::common_args::{StoreArg, default_name, duration, name, positive_duration};
 use super::exit::{self, Failure};
 use super::group::Tenure;
-use super::health::Health;
+use super::health::{Health, HealthArg};
 use super::margins::Margins;
+use super::metrics::MetricsArg;
 use super::open::{Missing, Opened, open, prefix};
 use super::print::plain;
 use super::serve::Sites;
 use super::signals::{self, Signals};
-use super::{args, group, logs};
+use super::{group, logs};
 use lead::{Job, Outcome};
 use lookup::look_up;
+
+#[derive(Debug, clap::Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+    /// What people see of this candidate; need not be unique [default: HOSTNAME-PID]
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub name: Option<String>,
+    /// Length of the lease: how long a dead leader can keep others waiting. At least 2s with the
+    /// default grace
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
+    pub validity: Duration,
+    /// How often to look at the current leader while waiting [default: a sixth of the validity]
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    pub poll: Option<Duration>,
+    /// Time between SIGTERM and SIGKILL when the lease is at risk [default: a sixth of the
+    /// validity]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub grace: Option<Duration>,
+    /// The machine is never paused from outside, so a wall clock that is set forward does not end the
+    /// lease
+    #[arg(long)]
+    pub machine_never_paused: bool,
+    /// Campaign again when the lease was lost, instead of exiting with 75
+    #[arg(long)]
+    pub forever: bool,
+    /// The candidate that is to lead next: when CMD has ended the others let it go first, for one
+    /// poll
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub successor: Option<String>,
+    /// The priority: how much longer than others to wait before taking over. Those with 0s lead when
+    /// they can; for others it should be longer than the poll interval
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub priority_delay: Duration,
+    #[command(flatten)]
+    pub health: HealthArg,
+    #[command(flatten)]
+    pub metrics: MetricsArg,
+    /// The command to run while leading, and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+pub const AFTER_RUN: &str = "\
+CMD runs in a process group of its own, with TENURE_EPOCH (the fencing token), TENURE_NAME and
+TENURE_STORE in its environment. When it has ended, the processes that it left behind get SIGTERM,
+and after the grace SIGKILL. Once no descendant of CMD is left, the leadership is resigned.
+
+When the lease is at risk of ending, the group of CMD gets SIGTERM, as do descendants outside of
+it whose parents have ended; after the grace all descendants get SIGKILL, before the lease ends:
+by max(200ms, VALIDITY/20). A guard process does this even if `tenure` itself is killed or stopped:
+if it is killed, CMD gets SIGTERM at once, and SIGKILL after the grace or when the lease is about
+to end, whichever is sooner. If the guard is killed, CMD and its descendants are killed.
+
+SIGINT, SIGTERM, SIGHUP and SIGQUIT sent to `tenure` are passed on to the group; while it waits
+they end `tenure` at once.
+
+What the guard cannot reach: processes that others start for CMD (systemd-run, docker run, cron), a
+process that becomes another user, a guard that is killed together with its standby, and a machine
+that is paused as a whole. On systems other than Linux: whatever leaves the group of CMD. There
+only the token protects: hand TENURE_EPOCH to the resource that CMD writes, and let it refuse lower
+ones.
+
+With --health-addr, /livez is 200 while `tenure` itself works, whatever the store does; /readyz
+while the store has answered lately; and /leader, with JSON, while this candidate leads and CMD
+runs. A 200 is true for that moment only: what comes after it still needs the token.
+
+CMD is not in the foreground of a terminal, and is stopped when it reads from one.
+
+Durations are a number and a unit: 500ms, 30s, 10m, 1h.
+Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
+makes each line a JSON object.
+
+Exit codes:
+   N  CMD's own exit code, if the lease was valid when it ended; 128+N if signal N ended it,
+      126 if it cannot be executed, 127 if it was not found, both before any campaign
+  64  wrong usage or settings
+  69  no such bucket or directory; a store that cannot be reached is waited for
+  70  store unsafe, or an object in it corrupt
+  71  the operating system refused to start a process, or the guard has died
+  75  lost the lease: CMD was stopped, or had ended too late
+  77  access denied by the store
+ 129  ended by SIGHUP while it waited, 130 by SIGINT, 131 by SIGQUIT, 143 by SIGTERM";
 
 /// While the store fails, it is said again this often.
 const SAY_AGAIN_AFTER: Duration = Duration::from_secs(60);
@@ -102,12 +186,7 @@ async fn run_as(
 /// What CMD is told too; to `tenure` itself each means to end.
 const SIGNALS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
-fn election(
-    args: &args::RunArgs,
-    name: &str,
-    store: Arc<dyn Store>,
-    prefix: &str,
-) -> ElectionBuilder {
+fn election(args: &RunArgs, name: &str, store: Arc<dyn Store>, prefix: &str) -> ElectionBuilder {
     let builder = Election::builder(store, prefix)
         .layout(args.store.layout.into())
         .name(name)
@@ -172,16 +251,5 @@ impl Failing {
             let why = plain(&error.to_string());
             warn!(outcome = "store_failed", "the store fails, trying again: {why}");
         }
-    }
-}
-
-/// A command as people write it, cut short.
-fn shown(command: &[OsString]) -> String {
-    const MOST: usize = 60;
-    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    let text = plain(&words.join(" "));
-    match text.char_indices().nth(MOST) {
-        None => text,
-        Some((end, _)) => format!("{}…", &text[..end]),
     }
 }

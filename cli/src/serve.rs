@@ -25,8 +25,8 @@ use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tracing::info;
 
 use super::exit::{self, Failure};
-use super::pause;
 use super::print::json_line;
+use super::timer::pause;
 
 /// One more closes the oldest that is idle or, if all have sent a request, the oldest.
 pub const MOST_CONNECTIONS: usize = 32;

@@ -8,10 +8,19 @@ use serde::Serialize;
 use serde_json::Value;
 use tenure::{Election, Ended, Leader, Snapshot, SnapshotState};
 
-use super::args::StatusArgs;
+use super::common_args::StoreArg;
 use super::exit::Failure;
 use super::open::{Missing, Opened, open, refuse_other_layout};
-use super::print::{ATTENTION, FAINT, GOOD, NAME, plain, print_json, print_styled, styled};
+use super::print::{ATTENTION, FAINT, GOOD, NAME, millis, plain, print_json, print_styled, styled};
+
+#[derive(Debug, clap::Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+    /// One JSON object instead of a line for people
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// What is shown of the data; it can have 48 KiB.
 const SHOWN_DATA_CHARS: usize = 200;
@@ -143,8 +152,4 @@ fn short(duration: Duration) -> String {
         Duration::from_secs(duration.as_secs())
     };
     format_duration(whole).to_string()
-}
-
-pub fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

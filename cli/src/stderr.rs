@@ -1,7 +1,7 @@
 //! Stderr, written by a thread of its own: the reader of stderr may stop reading, and no renewal
 //! and no kill waits for that.
 
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -16,6 +16,9 @@ const LAST_WAIT: Duration = Duration::from_secs(2);
 static THREAD: OnceLock<Option<SyncSender<Message>>> = OnceLock::new();
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
+/// The line in the place of so many that nobody read in time.
+type LeftOut = fn(u64) -> String;
+
 enum Message {
     Lines(Vec<u8>),
     /// Answered once all before it are written.
@@ -24,8 +27,8 @@ enum Message {
 
 /// Hands lines, with their ends, to the thread. It is started for the first; without one they are
 /// written here and now.
-pub fn write(lines: Vec<u8>) {
-    match thread() {
+pub fn write(lines: Vec<u8>, left_out: LeftOut) {
+    match thread(left_out) {
         None => put(&lines),
         Some(thread) => {
             if thread.try_send(Message::Lines(lines)).is_err() {
@@ -35,11 +38,11 @@ pub fn write(lines: Vec<u8>) {
     }
 }
 
-fn thread() -> Option<&'static SyncSender<Message>> {
+fn thread(left_out: LeftOut) -> Option<&'static SyncSender<Message>> {
     let spawn = || {
         let (sender, receiver) = mpsc::sync_channel(MOST_WAITING);
         let thread = thread::Builder::new().name("stderr".to_owned());
-        thread.spawn(move || put_all(&receiver)).ok().map(|_| sender)
+        thread.spawn(move || put_all(&receiver, left_out)).ok().map(|_| sender)
     };
     THREAD.get_or_init(spawn).as_ref()
 }
@@ -54,15 +57,15 @@ pub fn flush() {
     }
 }
 
-fn put_all(messages: &Receiver<Message>) {
+fn put_all(messages: &Receiver<Message>, left_out: LeftOut) {
     for message in messages {
         match message {
             Message::Lines(lines) => put(&lines),
             Message::Flush(done) => drop(done.send(())),
         }
-        let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
-        if left_out > 0 {
-            put(super::logs::left_out(left_out).as_bytes());
+        let lines = LEFT_OUT.swap(0, Ordering::Relaxed);
+        if lines > 0 {
+            put(left_out(lines).as_bytes());
         }
     }
 }
@@ -70,18 +73,4 @@ fn put_all(messages: &Receiver<Message>) {
 /// Without `eprintln!`, which panics where stderr is closed.
 fn put(lines: &[u8]) {
     let _ = io::stderr().write_all(lines);
-}
-
-/// What logs write to: each write is whole lines.
-pub struct Stderr;
-
-impl Write for Stderr {
-    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        write(lines.to_vec());
-        Ok(lines.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

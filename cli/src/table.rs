@@ -1,8 +1,30 @@
 //! `tenure table create`: makes the table of a DynamoDB store.
 
-use super::args::{TableArgs, TableVerb};
+use clap::Subcommand;
+
+use super::common_args::{EXIT_CODES, StoreArg};
 use super::exit::{self, Failure};
 use super::store_url::Place;
+
+#[derive(Debug, clap::Args)]
+pub struct TableArgs {
+    #[command(subcommand)]
+    pub verb: TableVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TableVerb {
+    /// Make the table, paid by the request, and wait until it can be used; a table that is there
+    /// already is left as it is
+    #[command(after_help = EXIT_CODES)]
+    Create(TableCreateArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct TableCreateArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+}
 
 pub async fn table(args: TableArgs) -> Result<u8, Failure> {
     let TableVerb::Create(args) = args.verb;
@@ -29,7 +51,7 @@ async fn create(table: &str) -> Result<u8, Failure> {
     // A table takes some seconds; whoever does not want to wait ends the command.
     while store.create_table().await? != TableState::Ready {
         made = true;
-        super::pause(Duration::from_millis(500)).await;
+        super::timer::pause(Duration::from_millis(500)).await;
     }
     let _ = print(&match made {
         true => format!("the table {table} is made"),

@@ -9,14 +9,28 @@ use serde::Serialize;
 use serde_json::Value;
 use tenure::{Clock as _, Election, Leader, Observation, SystemClock};
 
-use super::args::WatchArgs;
+use super::common_args::{StoreArg, positive_duration};
 use super::exit::{self, Failure};
+use super::metrics::MetricsArg;
 use super::open::{Missing, Opened, open, refuse_other_layout};
 use super::print::{ATTENTION, FAINT, GOOD, NAME, Reader, is_for_the_eye, plain, print_json};
-use super::print::{print_styled, styled};
+use super::print::{millis, print_styled, styled};
 use super::serve::Sites;
 use super::signals::Signals;
-use super::status::millis;
+
+#[derive(Debug, clap::Args)]
+pub struct WatchArgs {
+    #[command(flatten)]
+    pub store: StoreArg,
+    /// How often to look
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
+    pub poll: Duration,
+    /// One JSON object per change instead of a line for people
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub metrics: MetricsArg,
+}
 
 /// An observer has no lease: these are for how long the store may be silent before the observer says
 /// that it does not know, and for how long a request may take.

@@ -13,9 +13,9 @@ use tenure::Layout;
 
 use self::arithmetic::{DAY, DAYS, Requests, Roles, Shape};
 use self::prices::Prices;
-use super::args::{LayoutArg, positive_duration};
+use super::common_args::{LayoutArg, positive_duration};
 use super::exit::{self, Failure};
-use super::print::{plain, print, print_json};
+use super::print::{millis, plain, print, print_json};
 
 #[derive(Debug, clap::Args)]
 pub struct CostArgs {
@@ -140,8 +140,8 @@ impl Report {
         Report {
             candidates: args.candidates,
             observers: args.observers,
-            validity_ms: super::status::millis(args.validity),
-            poll_ms: super::status::millis(args.poll),
+            validity_ms: millis(args.validity),
+            poll_ms: millis(args.poll),
             elections_per_day: args.elections_per_day,
             layout: match Layout::from(args.layout) {
                 Layout::EpochFiles => "epoch-files",

@@ -11,6 +11,15 @@ use nix::sys::signal::SigSet;
 pub const NOT_FOUND: u8 = 127;
 pub const NOT_EXECUTABLE: u8 = 126;
 
+#[derive(Debug, clap::Args)]
+pub struct GateArgs {
+    /// The number of the guard.
+    #[arg(long)]
+    pub parent: i32,
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
 /// Why CMD was not run, and what the process exits with.
 pub struct NotRun {
     pub exit_code: u8,

@@ -25,13 +25,21 @@ use super::descendants::{self, Living};
 use super::id::GroupId;
 use super::ipc::{Order, Report};
 use super::pipes::Pipes;
-use super::{ADOPTS, KillPace, Tenure, adopt_orphans};
+use super::process::{ADOPTS, KillPace, Tenure, adopt_orphans};
 
 /// How often to look for new orphans while the descendants of CMD are told to end. Nothing reports
 /// an adoption.
 const LOOK_FOR_ORPHANS_EVERY: Duration = Duration::from_millis(100);
 /// What CMD ends with if the system cannot start a process for it: EX_OSERR of sysexits.h.
 const CANNOT_START: i32 = 71;
+
+#[derive(Debug, clap::Args)]
+pub struct GuardArgs {
+    #[command(flatten)]
+    pub pipes: Pipes,
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
 
 /// Runs CMD on the order of `tenure`, and returns once none of its descendants is left. The end of
 /// the orders means that `tenure` has died: then CMD is told to end.

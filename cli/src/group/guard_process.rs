@@ -11,9 +11,9 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
-use super::Tenure;
 use super::ipc::{Order, Report};
 use super::pipes::Pipes;
+use super::process::Tenure;
 
 /// Dropping it ends the orders, and so has the guard end CMD.
 #[derive(Debug)]

@@ -16,16 +16,14 @@ mod guard;
 mod guard_process;
 mod id;
 mod ipc;
+mod phase;
 mod pipes;
+mod process;
 mod standby;
 mod supervisor;
 
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
-use std::process::ExitStatus;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -34,22 +32,16 @@ use tracing::Instrument as _;
 
 use guard_process::GuardProcess;
 use ipc::Order;
+use phase::Phase;
 use supervisor::Supervisor;
 
 pub use deadlines::Deadlines;
-pub use gate::{NOT_EXECUTABLE, NOT_FOUND, run as run_gate};
-pub use guard::run as run_guard;
+pub use gate::{GateArgs, NOT_EXECUTABLE, NOT_FOUND, run as run_gate};
+pub use guard::{GuardArgs, run as run_guard};
+pub use phase::{GroupEnd, Left, Stop};
 pub use pipes::Pipes;
+pub use process::{Tenure, own_binary};
 pub use standby::run as run_standby;
-
-/// This command itself, as standby, guard and gate are started of it.
-#[derive(Debug)]
-pub struct Tenure {
-    /// See [`own_binary`].
-    pub binary: PathBuf,
-    /// What they get besides their own arguments.
-    pub options: &'static [&'static str],
-}
 
 /// A running CMD and its descendants, under guard.
 ///
@@ -60,41 +52,6 @@ pub struct Group {
     deadlines: watch::Sender<Deadlines>,
     orders: mpsc::UnboundedSender<Order>,
     phase: watch::Receiver<Phase>,
-}
-
-/// How CMD ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GroupEnd {
-    pub status: ExitStatus,
-    /// What was done to CMD before it ended; nothing if it ended by itself.
-    pub stop: Option<Stop>,
-}
-
-/// What was done to a CMD that did not end by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
-    /// It was told to end as the lease was at risk, and was not killed. The lease may have been
-    /// renewed since.
-    Terminated,
-    /// It was killed as the lease was about to end, or by [`Group::kill`].
-    Killed,
-    /// It was killed as the guard had died.
-    Unguarded,
-}
-
-/// Whether a process of CMD may be left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
-    Nothing,
-    /// Guard and standby were both killed: nobody knows where processes are that left the group.
-    Unknown,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Phase {
-    Running,
-    Ended(GroupEnd),
-    Gone(GroupEnd, Left),
 }
 
 impl Group {
@@ -176,65 +133,6 @@ impl Group {
     }
 }
 
-impl GroupEnd {
-    /// The exit code as a shell gives it: 128 + n after signal n.
-    pub fn exit_code(&self) -> u8 {
-        let code = match (self.status.code(), self.status.signal()) {
-            (Some(code), _) => code,
-            (None, Some(signal)) => 128 + signal,
-            (None, None) => i32::from(u8::MAX),
-        };
-        u8::try_from(code).unwrap_or(u8::MAX)
-    }
-}
-
-impl Phase {
-    fn end(self) -> Option<GroupEnd> {
-        match self {
-            Phase::Running => None,
-            Phase::Ended(end) | Phase::Gone(end, _) => Some(end),
-        }
-    }
-}
-
 fn failed(what: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot {what}: {error}"))
-}
-
-/// The path by which this very binary can be started again, even if its file was replaced since:
-/// all must be of one version with `tenure`.
-pub fn own_binary() -> io::Result<PathBuf> {
-    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
-}
-
-/// Whether orphans come to this process once it has asked for them.
-const ADOPTS: bool = cfg!(target_os = "linux");
-
-/// Asks for the orphans among the descendants of this process.
-#[cfg(target_os = "linux")]
-fn adopt_orphans() -> io::Result<()> {
-    Ok(nix::sys::prctl::set_child_subreaper(true)?)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn adopt_orphans() -> io::Result<()> {
-    Ok(())
-}
-
-/// How long to wait until SIGKILL is sent again: shortly at first, as a process may fork just then
-/// and end; later what is left is in the kernel's hands, or belongs to another user.
-#[derive(Debug, Default)]
-struct KillPace {
-    rounds: u32,
-}
-
-impl KillPace {
-    fn next(&mut self) -> Duration {
-        self.rounds = self.rounds.saturating_add(1);
-        Duration::from_millis(match self.rounds {
-            ..=100 => 5,
-            101..=200 => 100,
-            _ => 1_000,
-        })
-    }
 }

@@ -11,8 +11,9 @@ use nix::sys::signal::SigSet;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use super::descendants;
 use super::pipes::Pipes;
-use super::{ADOPTS, KillPace, Tenure, adopt_orphans, descendants};
+use super::process::{ADOPTS, KillPace, Tenure, adopt_orphans};
 
 /// Runs the guard. Returns once no descendant is left; if the guard dies before, kills them all.
 ///

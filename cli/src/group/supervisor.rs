@@ -17,7 +17,7 @@ use super::descendants::{self, Living};
 use super::guard_process::{GuardProcess, Heard};
 use super::id::GroupId;
 use super::ipc::{Order, Report};
-use super::{GroupEnd, Left, Phase, Stop};
+use super::phase::{GroupEnd, Left, Phase, Stop};
 
 /// For how long no descendant must be seen alive until a guard that says nothing is not waited for.
 const SILENT_AFTER: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::Serialize;
 use tenure::history::{EpochRange, Extent, Gap, History, LeadershipSpan, TimeEstimate};
 
-use super::super::status::millis;
+use crate::print::millis;
 
 #[derive(Debug, Serialize)]
 pub struct Line<'a> {

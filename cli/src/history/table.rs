@@ -8,8 +8,7 @@ use tenure::Layout;
 use tenure::history::{End, EpochRange, Extent, Gap, History, LeadershipSpan, TimeEstimate};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::super::print::plain;
-use super::super::status::millis;
+use crate::print::{millis, plain};
 
 /// Holes past this many are only counted.
 const SHOWN_HOLES: usize = 5;

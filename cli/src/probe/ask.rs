@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,10 +15,13 @@ use tenure::{CancellationToken, Clock as _, Entropy as _, SystemClock, SystemEnt
 
 use super::clock::Sighting;
 use crate::exit::Failure;
-use crate::pause;
+use crate::lock::lock;
+use crate::timer::pause;
 
 /// How long an answer is waited for: beyond it nobody knows what became of the request.
 const LIMIT: Duration = Duration::from_secs(10);
+/// How long after an unclear answer the same is tried again.
+pub const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// Bodies of the probe are far shorter.
 const MAX_BODY: usize = 64 * 1024;
 pub const PAGE: usize = 1_000;
@@ -121,8 +124,7 @@ impl Asker {
     }
 
     pub fn account(&self) -> MutexGuard<'_, Account> {
-        // Each step under the lock leaves the account whole.
-        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.account)
     }
 
     /// A key that was not used before.

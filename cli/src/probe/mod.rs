@@ -18,23 +18,22 @@ use tenure::store::StoreErrorKind;
 use tenure::{CancellationToken, Election};
 
 use self::advice::{Advice, Setting};
-use self::ask::{Asker, Check, Ends, failure};
+use self::ask::{Asker, Check, Ends, RETRY_AFTER, failure};
 use self::races::{Bounds, LONGEST, Races, Tally};
 use self::report::{Finding, Found, Kept, Report};
-use super::args::{LayoutArg, StoreArg, positive_duration};
+use super::common_args::{LayoutArg, StoreArg, positive_duration};
 use super::cost::prices;
 use super::exit::{self, Failure};
+use super::logs::complain;
 use super::open::{Missing, Opened, open, prefix};
 use super::print::{print, print_json};
 use super::progress::Progress;
 use super::signals::{self, Signals};
 use super::store_url::Place;
-use super::{complain, pause};
+use super::timer::pause;
 
 /// How often a promise is tried where an answer is unclear.
 const ATTEMPTS: u32 = 5;
-/// How long after an unclear answer.
-pub(super) const AGAIN: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]
 pub struct ProbeArgs {
@@ -292,7 +291,7 @@ async fn may_delete(ask: &Asker) -> Check {
             Err(Ends::Unclear(error)) if error.kind() != StoreErrorKind::Transient => {
                 return Err(Ends::Failed(error));
             }
-            Err(Ends::Unclear(_)) if attempts < ATTEMPTS => pause(AGAIN * attempts).await,
+            Err(Ends::Unclear(_)) if attempts < ATTEMPTS => pause(RETRY_AFTER * attempts).await,
             outcome => return outcome,
         }
     }
@@ -315,7 +314,7 @@ async fn tried(
                 if unclear == ATTEMPTS {
                     break (Kept::Unknown, Some(error.to_string()));
                 }
-                pause(AGAIN * unclear).await;
+                pause(RETRY_AFTER * unclear).await;
             }
             Err(ends) => return Err(ends),
         }

@@ -15,8 +15,8 @@ use tokio::task::JoinSet;
 pub use self::judge::Tally;
 use self::judge::{Judged, judge};
 use self::writers::{Told, Writer, write_all};
-use super::ask::{Asker, Check, Ends, Kind, Seen};
-use crate::pause;
+use super::ask::{Asker, Check, Ends, Kind, RETRY_AFTER, Seen};
+use crate::timer::pause;
 
 pub const WRITERS: usize = 32;
 /// Keys of a round in which short writes overlap a long one: one long write each.
@@ -321,7 +321,7 @@ async fn an_object(ask: &Asker) -> Check<Start> {
         let (key, body) = (ask.key("replace-race"), ask.body("nobody"));
         match ask.created(&key, &body).await {
             Ok(etag) => return Ok(Start { key, before: Some((body, etag)) }),
-            Err(Ends::Unclear(_)) if asked < TRIES => pause(super::AGAIN * asked).await,
+            Err(Ends::Unclear(_)) if asked < TRIES => pause(RETRY_AFTER * asked).await,
             Err(ends) => return Err(ends),
         }
     }
@@ -333,7 +333,7 @@ async fn settled(ask: &Asker, key: &str) -> Check<Option<Seen>> {
     loop {
         asked += 1;
         match ask.look(key).await {
-            Err(Ends::Unclear(_)) if asked < TRIES => pause(super::AGAIN).await,
+            Err(Ends::Unclear(_)) if asked < TRIES => pause(RETRY_AFTER).await,
             settled => return settled,
         }
     }

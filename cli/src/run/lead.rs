@@ -11,14 +11,13 @@ use nix::sys::signal::Signal;
 use tenure::{Ended, Leadership, LeadershipEvent, Loss};
 use tracing::{info, warn};
 
-use super::shown;
 use crate::exit::{self, Failure};
 use crate::group::{Deadlines, Group, Left, Stop, Tenure};
 use crate::health::Health;
 use crate::margins::{Margins, in_ms};
-use crate::pause;
 use crate::print::plain;
 use crate::signals::{self, Signals};
+use crate::timer::pause;
 
 /// For how long nothing is done about what CMD leaves behind: most often nothing is left.
 const UNTIL_THE_REST_IS_TOLD: Duration = Duration::from_millis(200);
@@ -296,4 +295,15 @@ async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) {
 
 fn said(loss: &Loss) -> String {
     plain(&loss.to_string())
+}
+
+/// A command as people write it, cut short.
+fn shown(command: &[OsString]) -> String {
+    const MOST: usize = 60;
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    let text = plain(&words.join(" "));
+    match text.char_indices().nth(MOST) {
+        None => text,
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
 }

@@ -10,7 +10,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::super::ask::{Asker, Check, Ends, Kind};
-use crate::pause;
+use crate::timer::pause;
 
 /// What a writer was told.
 pub(super) type Told = Result<PutOutcome, StoreError>;

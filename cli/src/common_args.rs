@@ -1,0 +1,93 @@
+//! The arguments that several verbs take.
+
+use std::time::Duration;
+
+use tenure::Layout;
+
+use super::store_url::StoreUrl;
+
+#[derive(Debug, clap::Args)]
+pub struct StoreArg {
+    /// Where the election lives: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
+    /// dynamodb://TABLE/PREFIX, or file:///PATH for the processes of one machine. Settings come from
+    /// the usual environment and files of the service (AWS_PROFILE, AWS_ENDPOINT_URL,
+    /// GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …). s3:// also takes ?sse=AES256 or
+    /// ?sse=aws:kms, kms-key-id=KEY, bucket-key=true, expected-bucket-owner=ACCOUNT; file:// takes
+    /// ?share=group
+    #[arg(long, value_name = "URL")]
+    pub store: StoreUrl,
+    /// How the election lies there. All who take part in it must say the same
+    #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = LayoutArg::EpochFiles)]
+    pub layout: LayoutArg,
+}
+
+/// A [`Layout`], as it is spelled on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LayoutArg {
+    /// An object for each epoch, lock-0000000001.json and so on
+    EpochFiles,
+    /// One object, lock.json, that is overwritten: needs no `compact`
+    SingleObject,
+}
+
+impl From<LayoutArg> for Layout {
+    fn from(layout: LayoutArg) -> Layout {
+        match layout {
+            LayoutArg::EpochFiles => Layout::EpochFiles,
+            LayoutArg::SingleObject => Layout::SingleObject,
+        }
+    }
+}
+
+/// The name of a candidate that was not given one.
+pub fn default_name() -> String {
+    let host = nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
+    let host = if host.is_empty() { "unknown".to_owned() } else { host };
+    format!("{host}-{}", std::process::id())
+}
+
+pub fn name(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("a name has at least one character".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+pub fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write a number and a unit, such as 500ms, 30s, 10m, 1h"))
+}
+
+pub fn positive_duration(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("it must be longer than nothing".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
+pub const EXIT_CODES: &str = "\
+Durations are a number and a unit: 500ms, 30s, 10m, 1h.
+Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
+makes each line a JSON object.
+
+Exit codes:
+   0  done
+  64  wrong usage or settings
+  69  store unreachable or missing, or some epochs could not be deleted
+  70  store unsafe, or an object in it corrupt
+  71  the operating system refused something, such as starting a process
+  73  the election is not as it would have to be; nothing was changed
+  75  lost the lease
+  77  access denied by the store
+ 130  ended by SIGINT before its end, 143 by SIGTERM, and `run` and `probe` 129 by SIGHUP; what was
+      done is told. What goes on for ever, `watch` and `compact --every`, has no such end: 0";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_default_name_tells_the_process() {
+        assert!(default_name().ends_with(&format!("-{}", std::process::id())));
+    }
+}
