@@ -12,7 +12,7 @@ use super::exit::{self, Failure};
 use super::s3_options::S3Options;
 #[cfg(feature = "s3")]
 use super::s3_options::Sse;
-use super::store_url::{Place, Service, StoreUrl};
+use super::store_url::{Kind, Place, Service, StoreUrl};
 
 /// What becomes of a directory that does not exist. A bucket or a table is never made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,16 +33,24 @@ pub struct Opened {
 pub async fn open(url: &StoreUrl, missing: Missing) -> Result<Opened, Failure> {
     match url.place() {
         Place::Dir { path, group } => dir(path, *group, url, missing),
-        Place::Bucket { service, bucket, prefix, options } => {
-            let store = match service {
-                Service::S3 => s3(bucket, options).await,
-                Service::CloudStorage => gcs(bucket),
-                Service::Azure => azure(bucket),
+        Place::In { service, prefix, .. }
+            if service.needs_prefix && matches!(&**prefix, "" | "/") =>
+        {
+            let table = url.to_string();
+            let table = table.trim_end_matches('/');
+            let why = format!("an election in a {} needs a prefix: {table}/PREFIX", service.what);
+            Err(Failure::new(exit::USAGE, why))
+        }
+        Place::In { service, name, prefix, options } => {
+            let store = match service.kind {
+                Kind::S3 => s3(name, options).await,
+                Kind::CloudStorage => gcs(name),
+                Kind::Azure => azure(name),
+                Kind::DynamoDb => dynamodb(name).await,
             };
-            let Some(store) = store else { return Err(not_built(*service, bucket)) };
+            let Some(store) = store else { return Err(not_built(url, service)) };
             Ok(Opened { store: store?, prefix: prefix.clone() })
         }
-        Place::DynamoDb { table, prefix } => dynamodb(table, prefix).await,
     }
 }
 
@@ -73,7 +81,7 @@ pub async fn refuse_other_layout(
 pub fn prefix(url: &StoreUrl) -> &str {
     match url.place() {
         Place::Dir { .. } => "",
-        Place::Bucket { prefix, .. } | Place::DynamoDb { prefix, .. } => prefix,
+        Place::In { prefix, .. } => prefix,
     }
 }
 
@@ -141,46 +149,20 @@ fn azure(_container: &str) -> Built {
     None
 }
 
-fn not_built(service: Service, bucket: &str) -> Failure {
-    let (name, feature) = match service {
-        Service::S3 => ("S3", "s3"),
-        Service::CloudStorage => ("Cloud Storage", "gcs"),
-        Service::Azure => ("Azure", "azure"),
-    };
-    let scheme = service.scheme();
-    let why = format!(
-        "{scheme}://{bucket}: this build has no store for {name}: build it with \
-         --features cli,{feature}"
-    );
-    Failure::new(exit::USAGE, why)
-}
-
-async fn dynamodb(table: &str, prefix: &str) -> Result<Opened, Failure> {
-    // Its part before the first slash is the partition of the election.
-    if prefix.is_empty() || prefix == "/" {
-        let why = format!("an election in a table needs a prefix: dynamodb://{table}/PREFIX");
-        return Err(Failure::new(exit::USAGE, why));
-    }
-    let store = Arc::new(dynamo_store(table).await?);
-    Ok(Opened { store, prefix: prefix.to_owned() })
-}
-
-/// The store of a table, to make the table or to use it.
 #[cfg(feature = "dynamodb")]
-pub async fn dynamo_store(table: &str) -> Result<tenure::store::DynamoStore, Failure> {
-    Ok(tenure::store::DynamoStore::from_env(table).await)
+async fn dynamodb(table: &str) -> Built {
+    Some(Ok(Arc::new(tenure::store::DynamoStore::from_env(table).await)))
 }
 
 #[cfg(not(feature = "dynamodb"))]
-async fn dynamo_store(table: &str) -> Result<tenure::store::MemoryStore, Failure> {
-    Err(no_dynamodb(table))
+async fn dynamodb(_table: &str) -> Built {
+    None
 }
 
-#[cfg(not(feature = "dynamodb"))]
-pub fn no_dynamodb(table: &str) -> Failure {
-    let why = format!(
-        "dynamodb://{table}: this build has no DynamoDB store: build it with --features \
-         cli,dynamodb"
-    );
+/// This build has no store for the service.
+pub fn not_built(url: &StoreUrl, service: &Service) -> Failure {
+    let Service { name, feature, .. } = service;
+    let why =
+        format!("{url}: this build has no store for {name}: build it with --features {feature}");
     Failure::new(exit::USAGE, why)
 }

@@ -18,69 +18,121 @@ pub struct StoreUrl {
 /// Where an election lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// A bucket, and the key prefix in it; the election normalises and checks the prefix.
-    Bucket { service: Service, bucket: String, prefix: String, options: S3Options },
-    /// A table, and the key prefix in it.
-    DynamoDb { table: String, prefix: String },
+    /// A bucket or a table, and the key prefix in it; the election normalises and checks the prefix.
+    In { service: &'static Service, name: String, prefix: String, options: S3Options },
     /// A directory of this machine, for one user or for its group. The election has the empty prefix
     /// in it.
     Dir { path: PathBuf, group: bool },
 }
 
-/// Whose bucket it is.
+/// Which service it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Service {
+pub enum Kind {
     S3,
     CloudStorage,
-    /// Azure calls its buckets containers.
     Azure,
+    DynamoDb,
 }
 
-impl Service {
-    pub fn scheme(self) -> &'static str {
-        match self {
-            Service::S3 => "s3",
-            Service::CloudStorage => "gs",
-            Service::Azure => "az",
-        }
-    }
-
-    /// How a place in it is written.
-    fn form(self) -> &'static str {
-        match self {
-            Service::S3 => "s3://BUCKET/PREFIX",
-            Service::CloudStorage => "gs://BUCKET/PREFIX",
-            Service::Azure => "az://CONTAINER/PREFIX",
-        }
-    }
-
+/// What the command knows of a service.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Service {
+    pub kind: Kind,
+    pub name: &'static str,
+    /// The feature that a build needs for it.
+    pub feature: &'static str,
+    /// The name of its built-in price list.
+    pub prices: &'static str,
+    /// Whether an election in it needs a prefix.
+    pub needs_prefix: bool,
+    /// What the URL names first.
+    pub what: &'static str,
+    /// The variables whose names start so have the settings.
+    environment: &'static str,
     /// Where the address of a server goes that is not the service's own.
-    fn endpoint(self) -> &'static str {
-        match self {
-            Service::S3 => "AWS_ENDPOINT_URL",
-            Service::CloudStorage => "GOOGLE_BASE_URL",
-            Service::Azure => "AZURE_STORAGE_ENDPOINT",
-        }
-    }
-
-    /// Whose environment has the settings.
-    fn environment(self) -> &'static str {
-        match self {
-            Service::S3 => "AWS",
-            Service::CloudStorage => "GOOGLE",
-            Service::Azure => "AZURE",
-        }
-    }
-
-    fn host(self) -> Host {
-        Host {
-            what: "bucket",
-            form: self.form(),
-            environment: self.environment(),
-            endpoint: self.endpoint(),
-        }
-    }
+    endpoint: &'static str,
 }
+
+/// A scheme of `--store`.
+struct Scheme {
+    name: &'static str,
+    /// How a URL is written.
+    form: &'static str,
+    takes_query: bool,
+    /// Schemes of other programs for the same.
+    others: &'static [&'static str],
+    /// Nothing for a directory.
+    service: Option<Service>,
+}
+
+static SCHEMES: [Scheme; 5] = [
+    Scheme {
+        name: "s3",
+        form: "s3://BUCKET/PREFIX",
+        takes_query: true,
+        others: &["s3a", "s3n"],
+        service: Some(Service {
+            kind: Kind::S3,
+            name: "S3",
+            feature: "s3",
+            prices: "S3 Standard",
+            needs_prefix: false,
+            what: "bucket",
+            environment: "AWS",
+            endpoint: "AWS_ENDPOINT_URL",
+        }),
+    },
+    Scheme {
+        name: "gs",
+        form: "gs://BUCKET/PREFIX",
+        takes_query: false,
+        others: &["gcs"],
+        service: Some(Service {
+            kind: Kind::CloudStorage,
+            name: "Cloud Storage",
+            feature: "gcs",
+            prices: "Cloud Storage",
+            needs_prefix: false,
+            what: "bucket",
+            environment: "GOOGLE",
+            endpoint: "GOOGLE_BASE_URL",
+        }),
+    },
+    Scheme {
+        name: "az",
+        form: "az://CONTAINER/PREFIX",
+        takes_query: false,
+        others: &["azure", "adl", "abfs", "abfss", "wasb", "wasbs"],
+        service: Some(Service {
+            kind: Kind::Azure,
+            name: "Azure",
+            feature: "azure",
+            prices: "Azure Blob",
+            needs_prefix: false,
+            what: "bucket",
+            environment: "AZURE",
+            endpoint: "AZURE_STORAGE_ENDPOINT",
+        }),
+    },
+    Scheme {
+        name: "dynamodb",
+        form: "dynamodb://TABLE/PREFIX",
+        takes_query: false,
+        others: &[],
+        service: Some(Service {
+            kind: Kind::DynamoDb,
+            name: "DynamoDB",
+            feature: "dynamodb",
+            prices: "DynamoDB",
+            // Its part before the first slash is the partition of the election.
+            needs_prefix: true,
+            what: "table",
+            environment: "AWS",
+            endpoint: "AWS_ENDPOINT_URL",
+        }),
+    },
+    Scheme { name: "file", form: "file:///PATH", takes_query: true, others: &[], service: None },
+];
 
 impl StoreUrl {
     pub fn place(&self) -> &Place {
@@ -99,74 +151,55 @@ impl FromStr for StoreUrl {
 
     fn from_str(text: &str) -> Result<StoreUrl, String> {
         let url = Url::parse(text).map_err(|error| match error {
-            ParseError::RelativeUrlWithoutBase => {
-                format!("it has no scheme; write {FORMS}")
-            }
-            ParseError::EmptyHost => format!("it names no bucket; write {FORMS}"),
-            error => format!("{error}; write {FORMS}"),
+            ParseError::RelativeUrlWithoutBase => format!("it has no scheme; write {}", forms()),
+            ParseError::EmptyHost => format!("it names no bucket; write {}", forms()),
+            error => format!("{error}; write {}", forms()),
         })?;
-        let of_s3 = url.scheme() == "s3";
-        let takes_options = of_s3 || url.scheme() == "file";
-        if (url.query().is_some() && !takes_options) || url.fragment().is_some() {
+        let scheme = SCHEMES.iter().find(|scheme| scheme.name == url.scheme());
+        let takes_query = scheme.is_some_and(|scheme| scheme.takes_query);
+        if (url.query().is_some() && !takes_query) || url.fragment().is_some() {
             return Err("a store takes no `?` or `#` part; settings come from the environment of \
                         the service (AWS_…, GOOGLE_…, AZURE_…)"
                 .to_owned());
         }
-        let place = match url.scheme() {
-            "s3" => bucket(Service::S3, &url, text)?,
-            "gs" => bucket(Service::CloudStorage, &url, text)?,
-            "az" => bucket(Service::Azure, &url, text)?,
-            "dynamodb" => dynamodb(&url, text)?,
-            "file" => dir(&url, text)?,
-            "s3a" | "s3n" => return Err(format!("write {}", Service::S3.form())),
-            "gcs" => return Err(format!("write {}", Service::CloudStorage.form())),
-            "azure" | "adl" | "abfs" | "abfss" | "wasb" | "wasbs" => {
-                return Err(format!("write {}", Service::Azure.form()));
-            }
-            "http" | "https" => {
-                return Err(format!(
-                    "write {}, and the address of the server into AWS_ENDPOINT_URL",
-                    Service::S3.form()
-                ));
-            }
-            other => return Err(format!("{other}: is no store; write {FORMS}")),
+        let scheme = scheme.ok_or_else(|| unknown_scheme(url.scheme()))?;
+        let place = match &scheme.service {
+            Some(service) => in_service(service, scheme.form, &url, text)?,
+            None => dir(&url, text)?,
         };
         Ok(StoreUrl { text: text.to_owned(), place })
     }
 }
 
-fn bucket(service: Service, url: &Url, text: &str) -> Result<Place, String> {
-    let (place, query) = match text.split_once('?') {
-        Some((place, query)) => (place, Some(query)),
+fn unknown_scheme(name: &str) -> String {
+    if let "http" | "https" = name {
+        return "write s3://BUCKET/PREFIX, and the address of the server into AWS_ENDPOINT_URL"
+            .to_owned();
+    }
+    match SCHEMES.iter().find(|scheme| scheme.others.contains(&name)) {
+        Some(scheme) => format!("write {}", scheme.form),
+        None => format!("{name}: is no store; write {}", forms()),
+    }
+}
+
+/// All forms of a URL.
+fn forms() -> String {
+    let [first @ .., last] = SCHEMES.each_ref().map(|scheme| scheme.form);
+    format!("{} or {last}", first.join(", "))
+}
+
+/// The name of a bucket or a table, the prefix, and the options.
+fn in_service(
+    service: &'static Service,
+    form: &str,
+    url: &Url,
+    text: &str,
+) -> Result<Place, String> {
+    let (text, query) = match text.split_once('?') {
+        Some((text, query)) => (text, Some(query)),
         None => (text, None),
     };
-    let (bucket, prefix) = named(service.host(), url, place)?;
-    let options = query.map(S3Options::parse).transpose()?.unwrap_or_default();
-    Ok(Place::Bucket { service, bucket, prefix, options })
-}
-
-fn dynamodb(url: &Url, text: &str) -> Result<Place, String> {
-    let host = Host {
-        what: "table",
-        form: "dynamodb://TABLE/PREFIX",
-        environment: "AWS",
-        endpoint: "AWS_ENDPOINT_URL",
-    };
-    let (table, prefix) = named(host, url, text)?;
-    Ok(Place::DynamoDb { table, prefix })
-}
-
-/// How messages speak of what stands in a URL where a web page has its host.
-struct Host {
-    what: &'static str,
-    form: &'static str,
-    environment: &'static str,
-    endpoint: &'static str,
-}
-
-/// The name of a bucket or a table, and the prefix.
-fn named(host: Host, url: &Url, text: &str) -> Result<(String, String), String> {
-    let Host { what, form, environment, endpoint } = host;
+    let Service { what, environment, endpoint, .. } = service;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(format!(
             "credentials do not belong into the URL; they come from the {environment} environment and files"
@@ -195,7 +228,8 @@ fn named(host: Host, url: &Url, text: &str) -> Result<(String, String), String> 
     if !name.bytes().all(plain) {
         return Err(format!("{name:?} is not the name of a {what}"));
     }
-    Ok((name.to_owned(), prefix.to_owned()))
+    let options = query.map(S3Options::parse).transpose()?.unwrap_or_default();
+    Ok(Place::In { service, name: name.to_owned(), prefix: prefix.to_owned(), options })
 }
 
 fn dir(url: &Url, text: &str) -> Result<Place, String> {
@@ -225,9 +259,6 @@ fn dir(url: &Url, text: &str) -> Result<Place, String> {
     Ok(Place::Dir { path, group })
 }
 
-const FORMS: &str = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, \
-                     dynamodb://TABLE/PREFIX or file:///PATH";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -244,19 +275,24 @@ mod tests {
     }
 
     fn s3(bucket: &str, prefix: &str) -> Place {
-        in_bucket(Service::S3, bucket, prefix)
+        within(Kind::S3, bucket, prefix)
     }
 
-    fn in_bucket(service: Service, bucket: &str, prefix: &str) -> Place {
-        let options = S3Options::default();
-        Place::Bucket { service, bucket: bucket.to_owned(), prefix: prefix.to_owned(), options }
+    fn within(kind: Kind, name: &str, prefix: &str) -> Place {
+        let mut services = SCHEMES.iter().filter_map(|scheme| scheme.service.as_ref());
+        Place::In {
+            service: services.find(|service| service.kind == kind).expect("it has a row"),
+            name: name.to_owned(),
+            prefix: prefix.to_owned(),
+            options: S3Options::default(),
+        }
     }
 
     #[test]
     fn a_bucket_of_each_service() {
-        assert_eq!(place("gs://jobs/app"), in_bucket(Service::CloudStorage, "jobs", "app"));
-        assert_eq!(place("az://jobs/a/b"), in_bucket(Service::Azure, "jobs", "a/b"));
-        assert_eq!(place("az://$root/app"), in_bucket(Service::Azure, "$root", "app"));
+        assert_eq!(place("gs://jobs/app"), within(Kind::CloudStorage, "jobs", "app"));
+        assert_eq!(place("az://jobs/a/b"), within(Kind::Azure, "jobs", "a/b"));
+        assert_eq!(place("az://$root/app"), within(Kind::Azure, "$root", "app"));
         for text in ["gs://", "gs:///app", "az:", "az:///"] {
             assert!(refused(text).contains("names no bucket"), "{text}");
         }
@@ -280,11 +316,12 @@ mod tests {
     fn a_bucket_of_s3_takes_options_and_keeps_its_prefix() {
         let owner = Some("111122223333".to_owned());
         let options = S3Options { expected_bucket_owner: owner, ..S3Options::default() };
-        let bucket = |prefix: &str| Place::Bucket {
-            service: Service::S3,
-            bucket: "jobs".to_owned(),
-            prefix: prefix.to_owned(),
-            options: options.clone(),
+        let bucket = |prefix: &str| {
+            let mut place = s3("jobs", prefix);
+            if let Place::In { options: none, .. } = &mut place {
+                none.clone_from(&options);
+            }
+            place
         };
         assert_eq!(place("s3://jobs/a/b?expected-bucket-owner=111122223333"), bucket("a/b"));
         assert_eq!(place("s3://jobs?expected-bucket-owner=111122223333"), bucket(""));
@@ -292,10 +329,7 @@ mod tests {
 
     #[test]
     fn a_table_and_a_prefix() {
-        let table = |prefix: &str| Place::DynamoDb {
-            table: "Locks_1.a-b".to_owned(),
-            prefix: prefix.to_owned(),
-        };
+        let table = |prefix: &str| within(Kind::DynamoDb, "Locks_1.a-b", prefix);
         assert_eq!(place("dynamodb://Locks_1.a-b/app/größe"), table("app/größe"));
         assert_eq!(place("dynamodb://Locks_1.a-b"), table(""));
         for text in ["dynamodb://", "dynamodb:///app", "dynamodb:app"] {

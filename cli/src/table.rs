@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use super::common_args::{EXIT_CODES, StoreArg};
 use super::exit::{self, Failure};
-use super::store_url::Place;
+use super::store_url::{Kind, Place, Service, StoreUrl};
 
 #[derive(Debug, clap::Args)]
 pub struct TableArgs {
@@ -30,7 +30,9 @@ pub async fn table(args: TableArgs) -> Result<u8, Failure> {
     let TableVerb::Create(args) = args.verb;
     let url = &args.store.store;
     match url.place() {
-        Place::DynamoDb { table, .. } => create(table).await,
+        Place::In { service, name, .. } if service.kind == Kind::DynamoDb => {
+            create(url, service, name).await
+        }
         _ => {
             let why = format!("{url} has no table: write dynamodb://TABLE");
             Err(Failure::new(exit::USAGE, why))
@@ -39,16 +41,16 @@ pub async fn table(args: TableArgs) -> Result<u8, Failure> {
 }
 
 #[cfg(feature = "dynamodb")]
-async fn create(table: &str) -> Result<u8, Failure> {
+async fn create(_: &StoreUrl, _: &Service, table: &str) -> Result<u8, Failure> {
     use std::time::Duration;
 
-    use tenure::store::TableState;
+    use tenure::store::{DynamoStore, TableState};
 
     use super::print::print;
 
-    let store = super::open::dynamo_store(table).await?;
+    let store = DynamoStore::from_env(table).await;
     let mut made = false;
-    // A table takes some seconds; whoever does not want to wait ends the command.
+    // A table takes some seconds; a signal ends the command.
     while store.create_table().await? != TableState::Ready {
         made = true;
         super::timer::pause(Duration::from_millis(500)).await;
@@ -61,6 +63,6 @@ async fn create(table: &str) -> Result<u8, Failure> {
 }
 
 #[cfg(not(feature = "dynamodb"))]
-async fn create(table: &str) -> Result<u8, Failure> {
-    Err(super::open::no_dynamodb(table))
+async fn create(url: &StoreUrl, service: &Service, _: &str) -> Result<u8, Failure> {
+    Err(super::open::not_built(url, service))
 }

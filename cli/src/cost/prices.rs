@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{self, Failure};
-use crate::store_url::{Place, Service};
+use crate::store_url::Place;
 
 /// A price list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,14 +87,8 @@ pub fn built_in() -> Vec<Prices> {
 
 /// The list prices of the service at this place.
 pub fn of(place: &Place) -> Option<Prices> {
-    let name = match place {
-        Place::Bucket { service: Service::S3, .. } => "S3 Standard",
-        Place::Bucket { service: Service::CloudStorage, .. } => "Cloud Storage",
-        Place::Bucket { service: Service::Azure, .. } => "Azure Blob",
-        Place::DynamoDb { .. } => "DynamoDB",
-        Place::Dir { .. } => return None,
-    };
-    built_in().into_iter().find(|prices| prices.name == name)
+    let Place::In { service, .. } = place else { return None };
+    built_in().into_iter().find(|prices| prices.name == service.prices)
 }
 
 /// One price list or several, as JSON.

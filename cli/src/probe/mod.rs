@@ -359,11 +359,11 @@ fn race(
 
 #[cfg(feature = "s3")]
 async fn settings(place: &Place, prefix: &str, ask: &Asker) -> (Vec<Setting>, Vec<Advice>) {
-    use super::store_url::Service;
+    use super::store_url::Kind;
     match place {
-        Place::Bucket { service: Service::S3, bucket, .. } => {
+        Place::In { service, name, .. } if service.kind == Kind::S3 => {
             *ask.account().requests.entry(ask::Kind::Settings).or_default() += 2;
-            let store = tenure::store::S3Store::from_env(bucket).await;
+            let store = tenure::store::S3Store::from_env(name).await;
             bucket::look(&store, prefix).await
         }
         _ => Default::default(),

@@ -11,7 +11,7 @@ fn a_build_without_the_store_says_which_feature_has_it() {
         if line[0] == "run" {
             line.extend(["--", "echo", "elected"]);
         }
-        let words = ["no DynamoDB store", "--features cli,dynamodb"];
+        let words = ["no store for DynamoDB", "--features dynamodb"];
         super::bench::tenure(&line).fails(64, &words);
     }
 }

@@ -127,9 +127,10 @@ fn a_build_without_a_service_says_which_feature_to_build() {
         ("s3", "s3", cfg!(feature = "s3")),
         ("gs", "gcs", cfg!(feature = "gcs")),
         ("az", "azure", cfg!(feature = "azure")),
+        ("dynamodb", "dynamodb", cfg!(feature = "dynamodb")),
     ];
     for (scheme, feature, _) in services.into_iter().filter(|(_, _, built)| !built) {
-        let (url, features) = (format!("{scheme}://b/p"), format!("--features cli,{feature}"));
+        let (url, features) = (format!("{scheme}://b/p"), format!("--features {feature}"));
         for line in [&["status", "--store", &url][..], &["run", "--store", &url, "--", "true"]] {
             tenure(line).fails(64, &[&format!("{scheme}://b"), &features]);
         }
