@@ -13,10 +13,10 @@ const LEAST_BYTES: i64 = 17;
 
 /// The settings, and what to do about them.
 pub async fn look(store: &S3Store, prefix: &str) -> (Vec<Setting>, Vec<Advice>) {
-    judge(&store.bucket_settings().await, prefix)
+    check(&store.bucket_settings().await, prefix)
 }
 
-fn judge(settings: &BucketSettings, prefix: &str) -> (Vec<Setting>, Vec<Advice>) {
+fn check(settings: &BucketSettings, prefix: &str) -> (Vec<Setting>, Vec<Advice>) {
     // Keys of epoch objects and of the single object alike start with this.
     let lock = format!("{prefix}lock");
     let (mut lines, mut advice) = (Vec::new(), Vec::new());

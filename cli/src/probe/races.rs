@@ -1,7 +1,7 @@
 //! Races: of concurrent writers to one key exactly one may win. A store that checks its condition and
 //! writes in two steps passes every other check.
 
-mod judge;
+mod checker;
 mod writers;
 
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use tenure::store::{ETag, StoreErrorKind};
 use tenure::{CancellationToken, Clock as _, SystemClock};
 use tokio::task::JoinSet;
 
-pub use self::judge::Tally;
-use self::judge::{Judged, judge};
+pub use self::checker::Tally;
+use self::checker::{RaceOutcome, check};
 use self::writers::{Told, Writer, write_all};
 use super::ask::{Asker, Check, Ends, Kind, RETRY_AFTER, Seen};
 use crate::timer::pause;
@@ -268,8 +268,8 @@ impl Races {
                     (writer.body.clone(), told.clone())
                 })
                 .unzip();
-            let (judged, found) = judged(&self.ask, start, &bodies, &told).await?;
-            decided &= judged == Judged::Decided;
+            let (outcome, found) = checked(&self.ask, start, &bodies, &told).await?;
+            decided &= outcome == RaceOutcome::Decided;
             match found {
                 Some(found) if told.iter().any(Result::is_err) => {
                     doubtful.push((start.key.clone(), found.etag));
@@ -277,7 +277,7 @@ impl Races {
                 _ if told.iter().all(Result::is_ok) => settled.push(start.key.clone()),
                 _ => {}
             }
-            races.push((told, judged));
+            races.push((told, outcome));
         }
         let tally = if creates { &mut self.creates } else { &mut self.replaces };
         tally.count(races);
@@ -339,16 +339,16 @@ async fn settled(ask: &Asker, key: &str) -> Check<Option<Seen>> {
     }
 }
 
-async fn judged(
+async fn checked(
     ask: &Asker,
     start: &Start,
     bodies: &[Bytes],
     told: &[Told],
-) -> Check<(Judged, Option<Seen>)> {
+) -> Check<(RaceOutcome, Option<Seen>)> {
     let before = start.before.as_ref().map(|(body, _)| body);
     match settled(ask, &start.key).await {
-        Ok(found) => Ok((judge(bodies, before, told, found.as_ref()), found)),
-        Err(Ends::Unclear(_)) => Ok((Judged::Undecided, None)),
+        Ok(found) => Ok((check(bodies, before, told, found.as_ref()), found)),
+        Err(Ends::Unclear(_)) => Ok((RaceOutcome::Undecided, None)),
         Err(ends) => Err(ends),
     }
 }

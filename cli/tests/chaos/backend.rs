@@ -16,7 +16,7 @@ use crate::proxy::Proxy;
 use tenure_testkit::environment;
 use tenure_testkit::s3_server::{BUCKET, Fault, Op, S3Server};
 
-pub struct Place {
+pub struct Backend {
     kind: Kind,
     /// For the test's own reads.
     store: Arc<dyn Store>,
@@ -36,7 +36,7 @@ enum Kind {
     Environment(Vec<Proxy>),
 }
 
-/// What can be done to a place.
+/// What can be done to a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Harm {
     /// The server, or a proxy before it, cuts all connections and takes no new ones for a while, as
@@ -77,38 +77,38 @@ impl Harm {
     ];
 }
 
-impl Place {
-    fn new(kind: Kind, store: Arc<dyn Store>, prefix: String) -> Place {
-        Place::on(runtime(), kind, store, prefix)
+impl Backend {
+    fn new(kind: Kind, store: Arc<dyn Store>, prefix: String) -> Backend {
+        Backend::on(runtime(), kind, store, prefix)
     }
 
-    fn on(runtime: Runtime, kind: Kind, store: Arc<dyn Store>, prefix: String) -> Place {
-        Place { kind, store, runtime, prefix, away_until_ns: None, lock: None, trigger: None }
+    fn on(runtime: Runtime, kind: Kind, store: Arc<dyn Store>, prefix: String) -> Backend {
+        Backend { kind, store, runtime, prefix, away_until_ns: None, lock: None, trigger: None }
     }
 
-    pub fn server() -> Place {
+    pub fn server() -> Backend {
         let server = S3Server::start_blocking();
         let store = Arc::new(server.store(BUCKET));
-        Place::new(Kind::Server(server), store, "chaos/".to_owned())
+        Backend::new(Kind::Server(server), store, "chaos/".to_owned())
     }
 
-    pub fn dir(path: &Path) -> Place {
+    pub fn dir(path: &Path) -> Backend {
         let store = Arc::new(DirStore::open(path).expect("a directory"));
-        Place::new(Kind::Dir(path.to_owned()), store, String::new())
+        Backend::new(Kind::Dir(path.to_owned()), store, String::new())
     }
 
     /// A directory on the disk of `scripts/failing-disk.sh`.
-    pub fn disk() -> Place {
-        let mut place = Place::dir(&disk("DISK_ROOT"));
-        place.trigger = Some(disk("DISK_TRIGGER"));
-        place
+    pub fn disk() -> Backend {
+        let mut backend = Backend::dir(&disk("DISK_ROOT"));
+        backend.trigger = Some(disk("DISK_TRIGGER"));
+        backend
     }
 
-    pub fn environment() -> Place {
+    pub fn environment() -> Backend {
         let (store, _) = environment::server();
         let (runtime, endpoints) = (runtime(), environment::endpoints());
         let proxies = endpoints.iter().map(|endpoint| Proxy::start(&runtime, endpoint)).collect();
-        Place::on(runtime, Kind::Environment(proxies), store, environment::prefix("chaos"))
+        Backend::on(runtime, Kind::Environment(proxies), store, environment::prefix("chaos"))
     }
 
     pub fn is_of_the_environment(&self) -> bool {
@@ -178,7 +178,7 @@ impl Place {
 
     /// What a power loss would leave of the manifest, where that is known.
     pub fn manifest_on_the_disk(&self) -> Option<Vec<(u64, child::Entry)>> {
-        self.trigger.as_ref().map(|_| Place::dir(&disk("DISK_IMAGE")).manifest())
+        self.trigger.as_ref().map(|_| Backend::dir(&disk("DISK_IMAGE")).manifest())
     }
 
     /// All of the manifest, by number.
@@ -202,7 +202,7 @@ impl Place {
         }
     }
 
-    /// The answer; what was done to the place may last for a while.
+    /// The answer; what was done to the backend may last for a while.
     fn at_last<T, F>(&self, call: impl Fn() -> F) -> T
     where
         F: Future<Output = Result<T, tenure::store::StoreError>>,

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::backend::Backend;
 use crate::child::{Entry, Line, now_ns};
+use crate::fleet::Fleet;
 use crate::history::{self, Call, Op, Ret};
-use crate::place::Place;
 use crate::stalls::{self, Stall, Stalls};
-use crate::troop::Troop;
 use crate::watch::{Seen, Watch};
 
 /// How many renewals there must have been at least.
@@ -46,17 +46,17 @@ struct Life {
 
 impl Story {
     pub fn of(
-        place: &Place,
-        troop: &Troop,
+        backend: &Backend,
+        fleet: &Fleet,
         watch: Watch,
         stalls: Stalls,
         validity: Duration,
     ) -> Story {
-        let (manifest, kept) = (place.manifest(), place.manifest_on_the_disk());
+        let (manifest, kept) = (backend.manifest(), backend.manifest_on_the_disk());
         let validity_ns = u64::try_from(validity.as_nanos()).expect("a short lease");
-        let mut wrong = [&watch.wrong[..], &troop.unexpected[..]].concat();
+        let mut wrong = [&watch.wrong[..], &fleet.unexpected[..]].concat();
         let mut lives = Vec::new();
-        for child in troop.children() {
+        for child in fleet.children() {
             let (epoch, lines) = (child.epoch, child.lines());
             let Some(seen) = watch.epochs.get(&epoch) else {
                 wrong.push(format!("{child:?} ran in an epoch that nobody saw"));
@@ -69,7 +69,7 @@ impl Story {
                 let renewed = seen.renewed.first().map_or(u64::MAX, |seen| seen.until_ns);
                 Seen { from_ns: seen.made.from_ns, until_ns: line.at_ns().min(renewed) }
             });
-            let guard_stopped = troop.guards_stopped.get(&epoch).copied();
+            let guard_stopped = fleet.guards_stopped.get(&epoch).copied();
             lives.push(Life { epoch, lines, signs, guard_stopped, granted });
         }
         // Who leads without a child, as it was killed or lost the lease first, was granted as well.
@@ -91,14 +91,14 @@ impl Story {
             kept,
             stalls: stalls.seen(),
             wrong,
-            compacted: troop.compacted(),
+            compacted: fleet.compacted(),
             made_again: watch.made_again,
             end_ns: now_ns(),
         }
     }
 
     /// What there was, or what should not have been.
-    pub fn judge(&self) -> Result<String, String> {
+    pub fn check(&self) -> Result<String, String> {
         if !self.wrong.is_empty() {
             return Err(self.wrong.join("\n"));
         }
@@ -288,5 +288,5 @@ impl Life {
     }
 }
 
-#[path = "judge_tests.rs"]
+#[path = "checker_tests.rs"]
 mod tests;

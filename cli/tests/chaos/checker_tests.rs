@@ -37,7 +37,7 @@ fn story() -> Story {
 }
 
 fn why(story: &Story) -> String {
-    story.judge().expect_err("the story is wrong")
+    story.check().expect_err("the story is wrong")
 }
 
 #[test]

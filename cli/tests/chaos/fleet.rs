@@ -10,9 +10,9 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::backend::Backend;
 use crate::child::{self, Line, now_ns};
 use crate::clocks::Clocks;
-use crate::place::Place;
 use crate::watch::Seen;
 
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
@@ -37,7 +37,7 @@ esac"#;
 /// How long a child that was paused goes on before its guard does.
 const ZOMBIE_NS: u64 = 400_000_000;
 
-pub struct Troop {
+pub struct Fleet {
     candidates: Vec<Process>,
     compactor: Process,
     clocks: Option<Clocks>,
@@ -112,15 +112,15 @@ pub struct ChildOf {
     pub log: PathBuf,
 }
 
-impl Troop {
+impl Fleet {
     pub fn start(
         count: usize,
         folder: &Path,
-        place: &Place,
+        backend: &Backend,
         validity: Duration,
         clocks: Option<Clocks>,
-    ) -> Troop {
-        let mut troop = Troop {
+    ) -> Fleet {
+        let mut fleet = Fleet {
             candidates: (0..count).map(|number| Process::new(format!("c{number}"))).collect(),
             compactor: Process::new("compactor".to_owned()),
             clocks,
@@ -129,22 +129,22 @@ impl Troop {
             guards_stopped: BTreeMap::new(),
             unexpected: Vec::new(),
         };
-        troop.tend(place);
-        troop
+        fleet.tend(backend);
+        fleet
     }
 
     /// Starts who has ended, and lets go on who was stopped, when their time has come.
-    pub fn tend(&mut self, place: &Place) {
+    pub fn tend(&mut self, backend: &Backend) {
         self.let_go_on();
         self.reap();
         for number in 0..self.candidates.len() {
             if self.candidates[number].is_due() {
-                let command = self.candidate(number, place);
+                let command = self.candidate(number, backend);
                 self.candidates[number].start(command, &self.folder);
             }
         }
         if self.compactor.is_due() {
-            let command = compactor(place);
+            let command = compactor(backend);
             self.compactor.start(command, &self.folder);
         }
     }
@@ -177,10 +177,10 @@ impl Troop {
         }
     }
 
-    fn candidate(&self, number: usize, place: &Place) -> Command {
+    fn candidate(&self, number: usize, backend: &Backend) -> Command {
         let binary = std::env::current_exe().expect("this test has a file");
         let mut command = Command::new(TENURE);
-        command.args(["run", "--store", &place.url(), "--poll", "300ms"]);
+        command.args(["run", "--store", &backend.url(), "--poll", "300ms"]);
         command.args(["--name", &self.candidates[number].name, "--validity"]);
         command.arg(format!("{}ms", self.validity_ns / 1_000_000));
         // The others end with their leases, and start anew.
@@ -189,7 +189,7 @@ impl Troop {
         }
         command.args(["--", "sh", "-c", COMMAND, "sh"]);
         command.arg(binary).args(["--exact", "child", "--ignored", "--nocapture"]);
-        command.envs(place.env(number)).env(child::FOLDER, &self.folder);
+        command.envs(backend.env(number)).env(child::FOLDER, &self.folder);
         if let Some(clocks) = &self.clocks {
             clocks.give(&mut command, &self.folder, &self.candidates[number].name);
         }
@@ -323,11 +323,11 @@ impl Troop {
 
 /// Keeps epochs for longer than a request can be late: a create that takes effect once more after
 /// its epoch was compacted breaks what the protocol asks of a store.
-fn compactor(place: &Place) -> Command {
-    let min_age = if place.is_of_the_environment() { "30s" } else { "6s" };
+fn compactor(backend: &Backend) -> Command {
+    let min_age = if backend.is_of_the_environment() { "30s" } else { "6s" };
     let mut command = Command::new(TENURE);
-    command.args(["compact", "--store", &place.url(), "--json", "--every", "1s", "--keep", "2"]);
-    command.args(["--min-age", min_age]).envs(place.env(0));
+    command.args(["compact", "--store", &backend.url(), "--json", "--every", "1s", "--keep", "2"]);
+    command.args(["--min-age", min_age]).envs(backend.env(0));
     command
 }
 
@@ -376,7 +376,7 @@ impl ChildOf {
     }
 }
 
-impl Drop for Troop {
+impl Drop for Fleet {
     fn drop(&mut self) {
         self.calm();
         for process in self.candidates.iter_mut().chain([&mut self.compactor]) {

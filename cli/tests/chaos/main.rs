@@ -14,24 +14,24 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use backend::{Backend, Harm};
+use checker::Story;
 use child::{Line, nap, now_ns};
 use clocks::Clocks;
-use deck::Deck;
-use judge::Story;
-use place::{Harm, Place};
+use fleet::{Deed, Fleet};
+use schedule::Schedule;
 use stalls::Stalls;
-use troop::{Deed, Troop};
 use watch::Watch;
 
+mod backend;
+mod checker;
 mod child;
 mod clocks;
-mod deck;
+mod fleet;
 mod history;
-mod judge;
-mod place;
 mod proxy;
+mod schedule;
 mod stalls;
-mod troop;
 mod watch;
 
 const VALIDITY: Duration = Duration::from_secs(3);
@@ -51,27 +51,27 @@ fn child() {
 
 #[test]
 fn on_a_server_with_faults() {
-    chaos(Place::server(), 25);
+    chaos(Backend::server(), 25);
 }
 
 #[test]
 fn on_a_directory() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    chaos(Place::dir(dir.path()), 25);
+    chaos(Backend::dir(dir.path()), 25);
 }
 
 /// What was acknowledged is also in what a power loss would leave.
 #[test]
 #[ignore = "needs a disk: scripts/failing-disk.sh -- cargo test --test chaos on_a_disk_that_fails"]
 fn on_a_disk_that_fails() {
-    chaos(Place::disk(), 40);
+    chaos(Backend::disk(), 40);
 }
 
 /// On Ceph, OSDs and gateways are killed as well.
 #[test]
 #[ignore = "needs a server: scripts/ceph.sh -- cargo test --test chaos that_is_not_ours"]
 fn on_a_server_that_is_not_ours() {
-    chaos(Place::environment(), 120);
+    chaos(Backend::environment(), 120);
 }
 
 /// The wall clock of each candidate is stepped both ways, by up to three leases.
@@ -79,65 +79,65 @@ fn on_a_server_that_is_not_ours() {
 #[ignore = "needs libfaketime: scripts/faketime.sh -- cargo test --test chaos stepped"]
 fn on_a_directory_with_stepped_clocks() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    chaos_with(Place::dir(dir.path()), 25, Some(Clocks::of_the_environment()));
+    chaos_with(Backend::dir(dir.path()), 25, Some(Clocks::of_the_environment()));
 }
 
-fn chaos(place: Place, seconds: u64) {
-    chaos_with(place, seconds, None);
+fn chaos(backend: Backend, seconds: u64) {
+    chaos_with(backend, seconds, None);
 }
 
-fn chaos_with(mut place: Place, seconds: u64, clocks: Option<Clocks>) {
+fn chaos_with(mut backend: Backend, seconds: u64, clocks: Option<Clocks>) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let seconds = number("CHAOS_SECONDS").unwrap_or(seconds);
     let seed = number("CHAOS_SEED").unwrap_or_else(now_ns);
     // Kept if the test fails, as the logs say why.
     let folder = tempfile::tempdir().expect("a temporary directory").keep();
-    println!("CHAOS_SEED={seed} CHAOS_SECONDS={seconds} on {}", place.url());
+    println!("CHAOS_SEED={seed} CHAOS_SECONDS={seconds} on {}", backend.url());
     println!("logs in {}", folder.display());
     let stalls = Stalls::watch();
     let mut watch = Watch::default();
     // Before there is anything to see, so that the first epoch, too, is known to be new.
-    watch.look(&place, &[]);
+    watch.look(&backend, &[]);
     let deeds = if clocks.is_some() { &Deed::ALL[..] } else { Deed::without_clocks() };
-    let mut troop = Troop::start(5, &folder, &place, VALIDITY, clocks);
-    let mut rampage = Rampage::new(seconds, seed, &place, deeds);
-    rampage.run(&mut place, &mut troop, &mut watch);
-    let met = place.faults_met();
-    settle(&mut place, &mut troop, &mut watch);
+    let mut fleet = Fleet::start(5, &folder, &backend, VALIDITY, clocks);
+    let mut rampage = Rampage::new(seconds, seed, &backend, deeds);
+    rampage.run(&mut backend, &mut fleet, &mut watch);
+    let met = backend.faults_met();
+    settle(&mut backend, &mut fleet, &mut watch);
 
-    let story = Story::of(&place, &troop, watch, stalls, VALIDITY);
+    let story = Story::of(&backend, &fleet, watch, stalls, VALIDITY);
     println!("done: {:?}", rampage.done);
     println!("requests that met a fault: {met:?}");
-    match story.judge() {
+    match story.check() {
         Ok(said) => println!("{said}"),
         Err(why) => panic!("CHAOS_SEED={seed}, logs in {}: {why}", folder.display()),
     }
-    assert!(place.all_met(&met), "a kind of fault met no request: {met:?}");
+    assert!(backend.all_met(&met), "a kind of fault met no request: {met:?}");
     std::fs::remove_dir_all(folder).expect("the logs can be removed");
 }
 
-/// What is done to the processes, to the place, and to the parts of a cluster.
+/// What is done to the processes, to the backend, and to the parts of a cluster.
 struct Rampage {
     rng: fastrand::Rng,
     start_ns: u64,
     end_ns: u64,
-    deeds: Deck<Deed>,
-    harms: Deck<Harm>,
+    deeds: Schedule<Deed>,
+    harms: Schedule<Harm>,
     parts: Option<tenure_testkit::harm::Harm>,
     /// How often each thing was done.
     done: BTreeMap<String, usize>,
 }
 
 impl Rampage {
-    fn new(seconds: u64, seed: u64, place: &Place, deeds: &[Deed]) -> Rampage {
+    fn new(seconds: u64, seed: u64, backend: &Backend, deeds: &[Deed]) -> Rampage {
         let start_ns = now_ns();
-        let of_ceph = place.is_of_the_environment() && tenure_testkit::harm::Harm::is_possible();
+        let of_ceph = backend.is_of_the_environment() && tenure_testkit::harm::Harm::is_possible();
         Rampage {
             rng: fastrand::Rng::with_seed(seed),
             start_ns,
             end_ns: start_ns + seconds * SECOND_NS,
-            deeds: Deck::new(deeds.to_vec()),
-            harms: Deck::new(place.harms()),
+            deeds: Schedule::new(deeds.to_vec()),
+            harms: Schedule::new(backend.harms()),
             parts: of_ceph.then(tenure_testkit::harm::Harm::of_the_cluster),
             done: BTreeMap::new(),
         }
@@ -145,22 +145,22 @@ impl Rampage {
 
     /// Goes on until the time is over, everything has been done at least once, and leaders had time
     /// to renew.
-    fn run(&mut self, place: &mut Place, troop: &mut Troop, watch: &mut Watch) {
+    fn run(&mut self, backend: &mut Backend, fleet: &mut Fleet, watch: &mut Watch) {
         let start_ns = self.start_ns;
         let mut deed_ns = start_ns + 2 * SECOND_NS;
         let mut harm_ns = start_ns + 2 * SECOND_NS;
         let mut part_ns = start_ns + 8 * SECOND_NS;
         let give_up_ns = self.end_ns + PATIENCE_NS;
-        let few = |watch: &Watch| watch.renewals() < judge::ENOUGH_RENEWALS;
+        let few = |watch: &Watch| watch.renewals() < checker::ENOUGH_RENEWALS;
         while now_ns() < self.end_ns || !self.all_done() || few(watch) {
             assert!(now_ns() < give_up_ns, "not everything could be done: {:?}", self.done);
-            place.tend();
-            troop.tend(place);
-            watch.look(place, &troop.children());
+            backend.tend();
+            fleet.tend(backend);
+            watch.look(backend, &fleet.children());
             if now_ns() > deed_ns {
                 deed_ns = now_ns() + self.rng.u64(SECOND_NS / 3..SECOND_NS * 3 / 2);
                 let Rampage { deeds, rng, .. } = self;
-                let done = deeds.play(rng, |deed, rng| Some((deed, troop.harm(deed, rng)?)));
+                let done = deeds.next(rng, |deed, rng| Some((deed, fleet.harm(deed, rng)?)));
                 if let Some((deed, said)) = done {
                     self.note(format!("{deed:?}"), &said);
                 }
@@ -168,7 +168,7 @@ impl Rampage {
             if now_ns() > harm_ns {
                 harm_ns = now_ns() + self.rng.u64(SECOND_NS / 3..SECOND_NS * 3 / 2);
                 let Rampage { harms, rng, .. } = self;
-                let done = harms.play(rng, |harm, rng| Some((harm, place.harm(harm, rng)?)));
+                let done = harms.next(rng, |harm, rng| Some((harm, backend.harm(harm, rng)?)));
                 if let Some((harm, said)) = done {
                     self.note(format!("{harm:?}"), &said);
                 }
@@ -194,34 +194,34 @@ impl Rampage {
 }
 
 /// Once nothing goes wrong any more somebody leads and writes; then all are told to end.
-fn settle(place: &mut Place, troop: &mut Troop, watch: &mut Watch) {
-    place.calm();
-    troop.calm();
+fn settle(backend: &mut Backend, fleet: &mut Fleet, watch: &mut Watch) {
+    backend.calm();
+    fleet.calm();
     let calm_ns = now_ns();
     let give_up_ns = calm_ns + PATIENCE_NS;
-    let written = |troop: &Troop| {
-        troop.children().pop().is_some_and(|newest| {
+    let written = |fleet: &Fleet| {
+        fleet.children().pop().is_some_and(|newest| {
             let appended = |line: &Line| matches!(line, Line::Appended(at, ..) if *at > calm_ns);
             newest.lines().iter().filter(|line| appended(line)).count() >= 5
         })
     };
-    while !written(troop) {
+    while !written(fleet) {
         assert!(now_ns() < give_up_ns, "nobody writes, although nothing goes wrong any more");
-        troop.tend(place);
-        watch.look(place, &troop.children());
+        fleet.tend(backend);
+        watch.look(backend, &fleet.children());
         nap(LOOK_EVERY);
     }
     let mut told_ns = 0;
-    while !troop.ended() {
+    while !fleet.ended() {
         assert!(now_ns() < give_up_ns, "a candidate does not end");
         if now_ns() > told_ns + SECOND_NS {
             told_ns = now_ns();
-            troop.tell_to_end();
+            fleet.tell_to_end();
         }
-        watch.look(place, &troop.children());
+        watch.look(backend, &fleet.children());
         nap(LOOK_EVERY);
     }
-    while !watch.look(place, &[]) {
+    while !watch.look(backend, &[]) {
         assert!(now_ns() < give_up_ns, "the store does not answer");
     }
 }

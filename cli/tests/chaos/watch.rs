@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::backend::Backend;
 use crate::child::now_ns;
-use crate::place::Place;
-use crate::troop::{ChildOf, runs};
+use crate::fleet::{ChildOf, runs};
 
 /// How many of the newest epochs are looked at.
 const WATCHED: u64 = 4;
@@ -46,14 +46,14 @@ pub struct Seen {
 impl Watch {
     /// One look, and whether the store answered. Where it did not, the next look sees what this one
     /// has missed.
-    pub fn look(&mut self, place: &Place, children: &[ChildOf]) -> bool {
+    pub fn look(&mut self, backend: &Backend, children: &[ChildOf]) -> bool {
         for child in children.iter().filter(|child| child.epoch + WATCHED > self.newest) {
             let at_ns = now_ns();
             if runs(child.pid) {
                 self.alive.entry(child.epoch).or_default().push(at_ns);
             }
         }
-        self.read(place).is_ok()
+        self.read(backend).is_ok()
     }
 
     /// How many renewals were seen.
@@ -61,15 +61,15 @@ impl Watch {
         self.epochs.values().map(|epoch| epoch.renewed.len()).sum()
     }
 
-    fn read(&mut self, place: &Place) -> Result<(), ()> {
+    fn read(&mut self, backend: &Backend) -> Result<(), ()> {
         let before = self.newest;
         for epoch in before.saturating_sub(WATCHED).max(1)..=before {
             let looked_ns = now_ns();
-            match place.epoch_object(epoch)? {
+            match backend.epoch_object(epoch)? {
                 Some(body) => self.note(epoch, &body, looked_ns, now_ns()),
                 None if epoch == before => {
                     // Superseded and compacted while nobody looked, or lost.
-                    match place.epochs_after(epoch)?.first() {
+                    match backend.epochs_after(epoch)?.first() {
                         Some(next) => self.newest = next - 1,
                         None => self.wrong.push(format!("epoch {epoch}, the newest, is gone")),
                     }
@@ -79,7 +79,7 @@ impl Watch {
         }
         loop {
             let looked_ns = now_ns();
-            let Some(body) = place.epoch_object(self.newest + 1)? else {
+            let Some(body) = backend.epoch_object(self.newest + 1)? else {
                 self.nothing_above_ns = looked_ns;
                 return Ok(());
             };
@@ -179,14 +179,14 @@ mod tests {
     #[test]
     fn broken_compactor_that_deletes_the_newest() {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let place = Place::dir(dir.path());
+        let backend = Backend::dir(dir.path());
         let mut watch = Watch::default();
-        watch.look(&place, &[]);
-        place.make_epoch_object(1, MADE);
-        watch.look(&place, &[]);
+        watch.look(&backend, &[]);
+        backend.make_epoch_object(1, MADE);
+        watch.look(&backend, &[]);
         assert!(watch.wrong.is_empty() && watch.epochs.len() == 1, "{:?}", watch.wrong);
-        place.delete_epoch_object(1);
-        watch.look(&place, &[]);
+        backend.delete_epoch_object(1);
+        watch.look(&backend, &[]);
         assert_eq!(watch.wrong, ["epoch 1, the newest, is gone"]);
     }
 }

@@ -4,20 +4,20 @@ fn rule(prefix: &str) -> LifecycleRule {
     LifecycleRule { prefix: prefix.to_owned(), expires_current: true, ..Default::default() }
 }
 
-fn judged(versioning: Versioning, rules: &[LifecycleRule]) -> (Vec<String>, Vec<Advice>) {
+fn checked(versioning: Versioning, rules: &[LifecycleRule]) -> (Vec<String>, Vec<Advice>) {
     let settings = BucketSettings { versioning: Ok(versioning), lifecycle: Ok(rules.to_vec()) };
-    let (lines, advice) = judge(&settings, "app/");
+    let (lines, advice) = check(&settings, "app/");
     (lines.into_iter().map(|line| line.value).collect(), advice)
 }
 
 fn warned(rule: LifecycleRule) -> usize {
-    judged(Versioning::Off, &[rule]).1.len()
+    checked(Versioning::Off, &[rule]).1.len()
 }
 
 #[test]
 fn a_rule_that_deletes_current_epochs_is_warned_of() {
     let everything = LifecycleRule { id: "30 days".to_owned(), ..rule("") };
-    let (lines, advice) = judged(Versioning::Off, &[everything]);
+    let (lines, advice) = checked(Versioning::Off, &[everything]);
     assert_eq!(lines, ["off", "the rule \"30 days\" deletes current versions"]);
     let [advice] = &advice[..] else { panic!("{advice:?}") };
     for word in ["30 days", "newest epoch", "nobody's epoch would grow", "tokens would start again"]
@@ -47,22 +47,22 @@ fn a_rule_for_other_objects_is_not() {
 #[test]
 fn an_archive_is_warned_of_as_it_cannot_be_read() {
     let archives = LifecycleRule { archives: true, expires_current: false, ..rule("app/") };
-    let advice = judged(Versioning::Off, &[archives]).1;
+    let advice = checked(Versioning::Off, &[archives]).1;
     assert!(advice[0].what.contains("cannot be read"), "{advice:?}");
 }
 
 #[test]
 fn versions_without_an_end_are_warned_of_and_those_that_expire_are_fine() {
-    let (lines, advice) = judged(Versioning::On, &[]);
+    let (lines, advice) = checked(Versioning::On, &[]);
     assert_eq!(lines, ["on", "no rule is for app/lock…"]);
     assert!(advice[0].todo.contains("NoncurrentVersionExpiration"), "{advice:?}");
     let old = LifecycleRule { expires_current: false, expires_noncurrent: true, ..rule("app/") };
-    let (lines, advice) = judged(Versioning::On, std::slice::from_ref(&old));
+    let (lines, advice) = checked(Versioning::On, std::slice::from_ref(&old));
     assert_eq!(lines, ["on, and old versions expire", "the rule for app/… deletes old versions"]);
     assert_eq!(advice, []);
     let elsewhere = LifecycleRule { prefix: "logs/".to_owned(), ..old };
-    assert_eq!(judged(Versioning::On, &[elsewhere]).1.len(), 1);
-    assert_eq!(judged(Versioning::Suspended, &[]).1, []);
+    assert_eq!(checked(Versioning::On, &[elsewhere]).1.len(), 1);
+    assert_eq!(checked(Versioning::Suspended, &[]).1, []);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn not_to_be_allowed_to_look_is_no_failure() {
         versioning: Err(error(StoreErrorKind::AccessDenied)),
         lifecycle: Err(error(StoreErrorKind::Unsupported)),
     };
-    let (lines, advice) = judge(&settings, "app/");
+    let (lines, advice) = check(&settings, "app/");
     assert!(lines[0].value.starts_with("not allowed to look"), "{lines:?}");
     assert_eq!(lines[1].value, "the store does not say");
     assert_eq!(advice, []);

@@ -6,7 +6,7 @@ use tenure::store::{Determinacy, PutOutcome};
 use super::super::ask::Seen;
 use super::writers::Told;
 
-/// What the rounds of one kind of race came to, writer by writer.
+/// The answers to the writers in all rounds of one kind of race.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Tally {
     /// Of 32 writers each.
@@ -26,9 +26,9 @@ pub struct Tally {
     pub first: Option<String>,
 }
 
-/// What a race came to.
+/// How a race ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Judged {
+pub(super) enum RaceOutcome {
     /// Exactly one wrote.
     Decided,
     /// Nobody knows; nothing speaks against the store.
@@ -45,9 +45,9 @@ impl Tally {
     }
 
     /// Counts a round by its races.
-    pub(super) fn count(&mut self, races: Vec<(Vec<Told>, Judged)>) {
+    pub(super) fn count(&mut self, races: Vec<(Vec<Told>, RaceOutcome)>) {
         self.rounds += 1;
-        for (told, judged) in races {
+        for (told, outcome) in races {
             self.races += 1;
             for told in told {
                 match told {
@@ -56,10 +56,10 @@ impl Tally {
                     Err(_) => self.unknown += 1,
                 }
             }
-            match judged {
-                Judged::Decided => {}
-                Judged::Undecided => self.undecided += 1,
-                Judged::Broken(what) => self.breaks(what),
+            match outcome {
+                RaceOutcome::Decided => {}
+                RaceOutcome::Undecided => self.undecided += 1,
+                RaceOutcome::Broken(what) => self.breaks(what),
             }
         }
     }
@@ -71,12 +71,12 @@ impl Tally {
 }
 
 /// An unclear answer is neither a win nor a loss: only what is there afterwards tells.
-pub(super) fn judge(
+pub(super) fn check(
     bodies: &[Bytes],
     before: Option<&Bytes>,
     told: &[Told],
     found: Option<&Seen>,
-) -> Judged {
+) -> RaceOutcome {
     let mut winners = Vec::new();
     let (mut refused, mut missing) = (0, 0);
     for (writer, told) in told.iter().enumerate() {
@@ -90,11 +90,13 @@ pub(super) fn judge(
     let writers = told.len();
     if winners.len() > 1 {
         let winners = winners.len();
-        return Judged::Broken(format!("{winners} of {writers} writers were told that they won"));
+        return RaceOutcome::Broken(format!(
+            "{winners} of {writers} writers were told that they won"
+        ));
     }
     if missing > 0 {
         let why = format!("{missing} of {writers} writers were told that the object is missing");
-        return Judged::Broken(why);
+        return RaceOutcome::Broken(why);
     }
     let changed = found.filter(|found| before.is_none_or(|before| !found.shows(before)));
     let writer = changed.and_then(|found| bodies.iter().position(|body| found.shows(body)));
@@ -102,21 +104,23 @@ pub(super) fn judge(
         (Some((winner, etag)), Some(found), Some(writer)) if *winner == writer => match etag {
             Some(etag) if *etag != found.etag => {
                 let read = &found.etag;
-                Judged::Broken(format!("the winner was answered the ETag {etag}, and {read} read"))
+                RaceOutcome::Broken(format!(
+                    "the winner was answered the ETag {etag}, and {read} read"
+                ))
             }
-            _ => Judged::Decided,
+            _ => RaceOutcome::Decided,
         },
-        (None, Some(_), Some(writer)) if may_have_written(&told[writer]) => Judged::Decided,
-        (None, None, _) if refused == 0 => Judged::Undecided,
-        (Some(_), ..) => {
-            Judged::Broken("one writer was told that it won, and its write is not there".to_owned())
-        }
+        (None, Some(_), Some(writer)) if may_have_written(&told[writer]) => RaceOutcome::Decided,
+        (None, None, _) if refused == 0 => RaceOutcome::Undecided,
+        (Some(_), ..) => RaceOutcome::Broken(
+            "one writer was told that it won, and its write is not there".to_owned(),
+        ),
         (None, Some(_), _) => {
-            Judged::Broken("the write of a writer that was refused is there".to_owned())
+            RaceOutcome::Broken("the write of a writer that was refused is there".to_owned())
         }
-        (None, None, _) => {
-            Judged::Broken(format!("{refused} of {writers} writers were refused, and nobody won"))
-        }
+        (None, None, _) => RaceOutcome::Broken(format!(
+            "{refused} of {writers} writers were refused, and nobody won"
+        )),
     }
 }
 

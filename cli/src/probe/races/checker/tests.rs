@@ -18,8 +18,8 @@ fn unknown(determinacy: Determinacy) -> Told {
     Err(StoreError::new(StoreErrorKind::Transient, determinacy, "409"))
 }
 
-/// Three writers, and who wrote what is there: one of them, or (`None`) what was there before.
-fn of(told: [Told; 3], wrote: Option<usize>) -> Judged {
+/// Three writers, and the one whose write is there; `None` for what was there before.
+fn of(told: [Told; 3], wrote: Option<usize>) -> RaceOutcome {
     let bodies: Vec<_> = (0..3).map(|writer| Bytes::from(format!("{writer}"))).collect();
     let before = Bytes::from("before");
     let (body, etag) = match wrote {
@@ -27,19 +27,19 @@ fn of(told: [Told; 3], wrote: Option<usize>) -> Judged {
         None => (before.clone(), etag("old")),
     };
     let found = Seen { len: body.len() as u64, body: Some(body), etag };
-    judge(&bodies, Some(&before), &told, Some(&found))
+    check(&bodies, Some(&before), &told, Some(&found))
 }
 
 fn breaks(told: [Told; 3], wrote: Option<usize>) -> String {
     match of(told, wrote) {
-        Judged::Broken(what) => what,
+        RaceOutcome::Broken(what) => what,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn one_winner_whose_write_is_there() {
-    assert_eq!(of([refused(), done(), refused()], Some(1)), Judged::Decided);
+    assert_eq!(of([refused(), done(), refused()], Some(1)), RaceOutcome::Decided);
     assert!(breaks([done(), done(), refused()], Some(1)).contains("2 of 3 writers"));
     assert!(breaks([refused(), done(), refused()], Some(2)).contains("is not there"));
     assert!(breaks([refused(), done(), refused()], None).contains("is not there"));
@@ -54,9 +54,9 @@ fn one_winner_whose_write_is_there() {
 #[test]
 fn an_unclear_answer_is_settled_by_what_is_there() {
     let maybe = || unknown(Determinacy::Indeterminate);
-    assert_eq!(of([maybe(), refused(), refused()], Some(0)), Judged::Decided);
-    assert_eq!(of([maybe(), done(), refused()], Some(1)), Judged::Decided);
-    assert_eq!(of([maybe(), maybe(), maybe()], None), Judged::Undecided);
+    assert_eq!(of([maybe(), refused(), refused()], Some(0)), RaceOutcome::Decided);
+    assert_eq!(of([maybe(), done(), refused()], Some(1)), RaceOutcome::Decided);
+    assert_eq!(of([maybe(), maybe(), maybe()], None), RaceOutcome::Undecided);
     assert!(breaks([maybe(), done(), refused()], Some(0)).contains("is not there"));
     assert!(breaks([maybe(), refused(), refused()], None).contains("nobody won"));
     let never = unknown(Determinacy::Determinate);
@@ -69,12 +69,12 @@ fn a_race_is_clear_while_most_writers_have_an_answer() {
     assert!(!tally.is_clear(), "no race says nothing");
     tally.count(vec![(
         vec![done(), refused(), unknown(Determinacy::Indeterminate)],
-        Judged::Decided,
+        RaceOutcome::Decided,
     )]);
     assert!(tally.is_clear());
     assert_eq!((tally.done, tally.refused, tally.unknown), (1, 1, 1));
     let unclear = || unknown(Determinacy::Indeterminate);
-    tally.count(vec![(vec![unclear(), unclear(), unclear()], Judged::Decided)]);
+    tally.count(vec![(vec![unclear(), unclear(), unclear()], RaceOutcome::Decided)]);
     assert!(!tally.is_clear());
 }
 
@@ -83,7 +83,7 @@ fn the_length_tells_a_long_body() {
     let long = Bytes::from(vec![b' '; 200_000]);
     let bodies = [Bytes::from("short"), long.clone(), Bytes::from("other")];
     let found = Seen { len: long.len() as u64, body: None, etag: etag("new") };
-    let judge = |told: [Told; 3]| judge(&bodies, None, &told, Some(&found));
-    assert_eq!(judge([refused(), done(), refused()]), Judged::Decided);
-    assert!(matches!(judge([done(), refused(), refused()]), Judged::Broken(_)));
+    let check = |told: [Told; 3]| check(&bodies, None, &told, Some(&found));
+    assert_eq!(check([refused(), done(), refused()]), RaceOutcome::Decided);
+    assert!(matches!(check([done(), refused(), refused()]), RaceOutcome::Broken(_)));
 }
