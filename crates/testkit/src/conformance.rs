@@ -1,6 +1,14 @@
 //! What every store must do, as one suite of small checks that ends with races.
 //!
-//! A check panics with its own name and what it saw.
+//! [`run`] is enough for a store that offers everything. [`run_with`] is for one that differs where
+//! it may, which [`Capabilities`] describes. [`report`] does not stop at the first failure.
+//!
+//! Each check uses a folder of its own under the prefix, writes up to 1,000 small objects there and
+//! leaves some of them behind. The races send 32 writes at once, for 50 rounds each.
+//!
+//! # Panics
+//!
+//! A check that fails panics with its own name and with what it saw.
 
 mod check;
 mod listings;
@@ -20,15 +28,30 @@ use tenure::store::{GetOutcome, PutOutcome, Store};
 use check::{Check, expect_eq};
 
 /// Where stores may differ.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::store::MemoryStore;
+/// use tenure_testkit::conformance::{self, Capabilities};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// # let store = Arc::new(MemoryStore::new());
+/// let without_dates = Capabilities { dates: false, race_rounds: 5, ..Capabilities::default() };
+/// conformance::run_with(store, "suite/", &without_dates).await;
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Capabilities {
-    /// Sizes in listings are those of the bodies.
+    /// Sizes in listings are those of the bodies. Default: yes.
     pub exact_sizes: bool,
-    /// Listings and objects say when they were written, by the machine's clock.
+    /// Listings and objects say when they were written, by a clock within half an hour of this
+    /// machine's. Default: yes. Without dates a compactor deletes nothing by age.
     pub dates: bool,
     /// `replace` on a missing key is refused instead of [`PutOutcome::NotFound`], as on Ceph 16.
+    /// Default: no.
     pub missing_is_refused: bool,
-    /// How many rounds each race has.
+    /// How many rounds each race has. Default: [`race_rounds`].
     pub race_rounds: usize,
 }
 
@@ -53,25 +76,51 @@ impl Capabilities {
 /// How many checks there are for a store that dates its objects.
 pub const CHECKS: usize = 18;
 
-/// 50, or what `TENURE_RACE_ROUNDS` says.
+/// How many rounds a race has by default: 50, or the number in the environment variable
+/// `TENURE_RACE_ROUNDS`.
+///
+/// # Panics
+///
+/// If the variable is no number.
 pub fn race_rounds() -> usize {
     let rounds = std::env::var("TENURE_RACE_ROUNDS").ok();
     rounds.map_or(50, |rounds| rounds.parse().expect("TENURE_RACE_ROUNDS is a number"))
 }
 
-/// Runs the whole suite under this prefix, empty or ending in a slash, which nobody else uses.
+/// Runs the whole suite on a store that offers everything.
+///
+/// Nobody else may use the prefix, which is empty or ends in a slash, and no object may exist under
+/// it. Use a runtime with several threads, so that the races are races.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::store::MemoryStore;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// tenure_testkit::conformance::run(Arc::new(MemoryStore::new()), "suite/").await;
+/// # }
+/// ```
+///
+/// # Panics
+///
+/// With the first check that fails.
 pub async fn run(store: Arc<dyn Store>, prefix: &str) {
     run_with(store, prefix, &Capabilities::default()).await;
 }
 
-/// The same, for a store that differs where it may.
+/// Runs the whole suite as [`run`] does, on a store that differs where it may.
+///
+/// # Panics
+///
+/// With the first check that fails.
 pub async fn run_with(store: Arc<dyn Store>, prefix: &str, can: &Capabilities) {
     for (_, check) in checks(&store, prefix, can) {
         check.await;
     }
 }
 
-/// Runs every check, whatever comes of the others, and tells what failed.
+/// Runs every check, also after one has failed. Returns the name of each and, if it failed, the
+/// reason. The panic of a check that fails is caught, but the panic hook still prints it.
 pub async fn report(
     store: Arc<dyn Store>,
     prefix: &str,
@@ -89,7 +138,12 @@ pub async fn report(
     results
 }
 
-/// Only the races, for as many rounds.
+/// Runs only the races, for this many rounds each. A store of which a check and a write are two
+/// steps may pass all other checks.
+///
+/// # Panics
+///
+/// If a race has no winner or several, or if no round has a winner.
 pub async fn races(store: Arc<dyn Store>, prefix: &str, rounds: usize) {
     let check = |name: &'static str| Check { store: Arc::clone(&store), prefix, name };
     races::one_creator_wins(check("create-race"), rounds).await;

@@ -1,4 +1,21 @@
-//! A store around another one, with faults to order; it counts and logs what it is asked.
+//! A store around another one that fails on demand, and that records each call.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tenure::store::{MemoryStore, Store as _};
+//! use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let store = FaultStore::new(Arc::new(MemoryStore::new()));
+//! store.on(Call::Create).key("lock-").fault(Fault::FailAfter);
+//!
+//! // It takes effect, but the caller cannot know.
+//! store.create("app/lock-0000000001.json", "{}".into()).await.unwrap_err();
+//! assert_eq!(store.inner().list("app/", "", 10).await.unwrap().entries.len(), 1);
+//! assert_eq!(store.take_calls(), [Call::Create]);
+//! # }
+//! ```
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,53 +29,67 @@ use tenure::store::{
 
 use super::time::wait;
 
+/// A call of a [`Store`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
+    /// [`Store::list`]
     List,
+    /// [`Store::get`]
     Get,
+    /// [`Store::create`]
     Create,
+    /// [`Store::replace`]
     Replace,
+    /// [`Store::delete`]
     Delete,
 }
 
+/// What goes wrong with a call. Waits are by Tokio's time.
+///
+/// A fault that makes no sense for a call, such as a weak ETag for a listing, leaves the call as it
+/// is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// A transient error; it did not happen.
+    /// Fails with a transient error that says that nothing happened, and nothing did.
     FailBefore,
-    /// A transient error after it took effect; nobody knows.
+    /// Takes effect, and fails with a transient error that does not say so.
     FailAfter,
-    /// 409: somebody else was writing; nothing happened, but that is not said.
+    /// Fails as with status 409, somebody else was writing. Nothing happened, but the error does not
+    /// say so.
     Conflict,
-    /// Never answers, without any effect.
+    /// Has no effect and never returns.
     Hang,
-    /// Takes effect and never answers.
+    /// Takes effect and never returns.
     HangAfter,
-    /// Answers this late; the effect comes at the end.
+    /// Waits this long, takes effect, and returns.
     Slow(Duration),
-    /// Takes effect now, and is answered this late.
+    /// Takes effect, waits this long, and returns.
     AnswerLate(Duration),
-    /// A transient error now; the effect comes this much later.
+    /// A write fails with a transient error at once, and takes effect this much later.
     Late(Duration),
+    /// Fails with [`StoreErrorKind::AccessDenied`].
     Denied,
+    /// Fails with [`StoreErrorKind::NoSuchStore`].
     NoSuchStore,
+    /// Fails with [`StoreErrorKind::Unsupported`].
     Unsupported,
-    /// Written, but the answer has no ETag.
+    /// A write takes effect, but the answer has no ETag.
     NoEtag,
-    /// Not written, and answered with success and without an ETag.
+    /// A write has no effect, and returns success without an ETag.
     Swallow,
-    /// A read's ETag is weak (`W/"…"`), as behind a proxy that compresses.
+    /// A read returns a weak ETag (`W/"…"`), as behind a proxy that compresses.
     WeakEtag,
-    /// A deletion that is answered as done, and is not.
+    /// A deletion has no effect, and returns success.
     Claim,
-    /// A condition that holds is refused.
+    /// A write whose condition holds is refused, and has no effect.
     Refuse,
-    /// Writes although the condition does not hold.
+    /// A write takes effect although its condition does not hold.
     IgnoreCondition,
-    /// A listing from the start, whatever it was asked.
+    /// A listing starts from the beginning, whatever `after` says.
     IgnoreAfter,
-    /// A listing in descending order.
+    /// A page of a listing is in descending order.
     Reverse,
-    /// Pages of at most so many keys.
+    /// A page of a listing has at most so many keys.
     Pages(usize),
 }
 
@@ -77,53 +108,58 @@ struct Shared {
     log: Vec<(Call, String)>,
 }
 
-/// Clones share the objects, the faults and the log.
+/// A [`Store`] that sends each call on to another one, unless a fault was ordered for it. The
+/// [module](self) has an example. Clones share the objects, the faults and the record of calls.
 #[derive(Debug, Clone)]
 pub struct FaultStore {
     inner: Arc<dyn Store>,
     shared: Arc<Mutex<Shared>>,
 }
 
-/// A fault that is being ordered.
-#[must_use]
+/// A fault that is being described; [`fault`](Order::fault) orders it.
+#[must_use = "without a call of `fault` nothing is ordered"]
 pub struct Order<'a> {
     store: &'a FaultStore,
     rule: Rule,
 }
 
 impl FaultStore {
+    /// A store over this one, without faults.
     pub fn new(inner: Arc<dyn Store>) -> FaultStore {
         FaultStore { inner, shared: Arc::default() }
     }
 
-    /// The store underneath, for what the test does by its own hand.
+    /// The store underneath, for calls that meet no fault and are not recorded.
     pub fn inner(&self) -> &Arc<dyn Store> {
         &self.inner
     }
 
-    /// Orders a fault for calls of this kind, until it has met [`Order::times`].
+    /// Begins the order of a fault for calls of this kind: for the next one, unless
+    /// [`times`](Order::times) or [`always`](Order::always) says otherwise. A call meets the oldest
+    /// fault that fits.
     pub fn on(&self, call: Call) -> Order<'_> {
         let fault = Fault::FailBefore;
         Order { store: self, rule: Rule { call: Some(call), key: "", skip: 0, times: 1, fault } }
     }
 
-    /// Orders a fault for all calls, from now on.
+    /// Orders a fault for all calls of all kinds, until [`heal`](FaultStore::heal).
     pub fn always(&self, fault: Fault) {
         let rule = Rule { call: None, key: "", skip: 0, times: usize::MAX, fault };
         self.shared.lock().unwrap().rules.push(rule);
     }
 
-    /// No faults from now on.
+    /// Removes all faults. What is on its way, or hangs, stays so.
     pub fn heal(&self) {
         self.shared.lock().unwrap().rules.clear();
     }
 
-    /// What was asked since the last call.
+    /// The calls since this was last called: the kind of each, and its key. Of a listing it is the
+    /// key after which it starts, of a deletion all keys with commas between them.
     pub fn take_log(&self) -> Vec<(Call, String)> {
         std::mem::take(&mut self.shared.lock().unwrap().log)
     }
 
-    /// The kinds of what was asked since the last call.
+    /// The same without the keys.
     pub fn take_calls(&self) -> Vec<Call> {
         self.take_log().into_iter().map(|(call, _)| call).collect()
     }
@@ -168,29 +204,30 @@ impl FaultStore {
 }
 
 impl Order<'_> {
-    /// Only keys that contain this.
+    /// Only calls whose key contains this.
     pub fn key(mut self, part: &'static str) -> Self {
         self.rule.key = part;
         self
     }
 
-    /// Not the first so many.
+    /// Not the first so many calls that fit.
     pub fn skip(mut self, calls: usize) -> Self {
         self.rule.skip = calls;
         self
     }
 
-    /// So many in a row; once if not told.
+    /// So many calls that fit, in place of one.
     pub fn times(mut self, calls: usize) -> Self {
         self.rule.times = calls;
         self
     }
 
+    /// All calls that fit, until [`heal`](FaultStore::heal).
     pub fn always(self) -> Self {
         self.times(usize::MAX)
     }
 
-    /// Gives the order.
+    /// Orders this fault.
     pub fn fault(mut self, fault: Fault) {
         self.rule.fault = fault;
         self.store.shared.lock().unwrap().rules.push(self.rule);
@@ -217,7 +254,11 @@ impl Put {
     }
 }
 
-/// A plain PUT, which the trait does not have: whatever is there.
+/// Writes an object whatever is there, which a [`Store`] has no call for. Returns its ETag.
+///
+/// # Panics
+///
+/// If the store fails, or answers a write without an ETag.
 pub async fn overwrite(store: &dyn Store, key: &str, body: Bytes) -> ETag {
     loop {
         let outcome = match store.get(key, None, usize::MAX).await.expect("read") {

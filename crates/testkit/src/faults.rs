@@ -1,4 +1,7 @@
-//! What goes wrong on the servers of the tests, for which requests, and how often.
+//! What goes wrong on the doubles of S3 and of Cloud Storage, for which requests, and how often.
+//!
+//! The server's `fault` returns an [`Arming`], which says for which requests. Not every fault is one
+//! of every server: a server panics at a request that meets one that it does not have.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,10 +13,15 @@ use http::request::Parts;
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
+    /// A listing.
     List,
+    /// A read of an object.
     Get,
+    /// A read of an object's headers.
     Head,
+    /// A write of an object.
     Put,
+    /// A deletion of one object or of several.
     Delete,
     /// Requests that create or ask for a bucket.
     Bucket,
@@ -54,8 +62,7 @@ pub enum Fault {
     ApplyLate(Duration),
     /// Takes effect and is answered, and takes effect once more this much later.
     ApplyAgain(Duration),
-    /// Waits for `release` of the server, and only then takes effect, even
-    /// if the client has gone.
+    /// Waits for `release` of the server, and only then takes effect, even if the client has gone.
     Hold,
     /// Takes effect, and is answered without an ETag.
     NoEtag,
@@ -74,6 +81,7 @@ struct Rule {
     left: Option<usize>,
 }
 
+/// The faults of one server, in the order in which they were armed. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     rules: Arc<Mutex<Vec<Rule>>>,
@@ -81,8 +89,19 @@ pub struct Faults {
     met: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
-/// A fault that is armed at the end of the statement that describes it. For every request, unless
+/// A fault that is armed at the end of the statement that describes it: for every request, unless
 /// narrowed down, and until `clear_faults` of the server.
+///
+/// ```
+/// use tenure_testkit::faults::{Fault, Faults, Op};
+///
+/// let faults = Faults::default();
+/// faults.arm(Fault::SlowDown).on(Op::Put).key_contains("lock-").after(1).times(1);
+/// assert!(faults.meet(Op::Get, "app/lock-1").is_none());
+/// assert!(faults.meet(Op::Put, "app/lock-1").is_none(), "the first passes");
+/// assert!(faults.meet(Op::Put, "app/lock-1").is_some());
+/// assert!(faults.meet(Op::Put, "app/lock-1").is_none(), "it is used up");
+/// ```
 pub struct Arming {
     faults: Faults,
     rule: Option<Rule>,
@@ -110,16 +129,18 @@ impl Op {
 }
 
 impl Faults {
+    /// Begins the description of a fault.
     pub fn arm(&self, fault: Fault) -> Arming {
         let rule = Rule { fault, op: None, key: None, skip: 0, left: None };
         Arming { faults: self.clone(), rule: Some(rule) }
     }
 
+    /// Removes all faults.
     pub fn clear(&self) {
         self.rules().clear();
     }
 
-    /// The fault that this request meets: of the oldest rule that fits and is not used up.
+    /// The fault that this request meets, if any: the oldest that fits and is not used up.
     pub fn meet(&self, op: Op, key: &str) -> Option<Fault> {
         let mut rules = self.rules();
         let fits = |rule: &&mut Rule| {

@@ -1,49 +1,104 @@
-//! For authors of stores, and for tests of what is built on [`tenure`].
+//! Tests for authors of stores, and for programs that are built on [`tenure`].
 //!
-//! - [`conformance`]: one suite that every store must pass, from plain reads to races. Run it on a
-//!   store of your own before you trust it with an election.
-//! - [`fault_store`]: a store around another one, with faults to order, that notes each call.
-//! - [`time`]: clocks over Tokio's paused time, and seeded random numbers: an election of minutes
+//! - [`conformance`]: one suite that every [`Store`](tenure::Store) must pass, from plain reads to
+//!   races. Run it on your own store before an election relies on it.
+//! - [`fault_store`]: a store around another one that fails on demand and records each call.
+//! - [`time`]: clocks over Tokio's paused time, and seeded random numbers. An election of minutes
 //!   takes no time, and the same seed gives the same run.
-//! - With the features `s3`, `gcs` and `dynamodb`: servers that behave as these services do, over
-//!   real HTTP on a free port of the loopback, with faults to order.
+//! - With the features `s3`, `gcs` and `dynamodb`, the modules `s3_server`, `gcs_server` and
+//!   `dynamo_server`: servers that behave as these services do, over real HTTP on a free port of the
+//!   loopback interface, and that fail on demand.
+//!
+//! **Not for** production: everything here panics when something is not as a test expects it.
+//!
+//! # A store of your own
+//!
+//! One dev-dependency, `tenure-testkit`, and one test:
 //!
 //! ```
-//! # use std::sync::Arc;
-//! use tenure::store::MemoryStore;
+//! use std::sync::Arc;
+//! use tenure::store::MemoryStore as MyStore;
 //! use tenure_testkit::conformance;
 //!
+//! # /*
+//! #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+//! # */
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
-//! conformance::run(Arc::new(MemoryStore::new()), "suite/").await;
+//! # is_a_store().await
 //! # }
+//! async fn is_a_store() {
+//!     conformance::run(Arc::new(MyStore::new()), "suite/").await;
+//! }
+//! ```
+//!
+//! # A program that must survive a failing store
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use tenure::{Election, store::MemoryStore};
+//! use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+//! use tenure_testkit::time::{TestClock, process, wait};
+//!
+//! # /*
+//! #[tokio::test(start_paused = true)]
+//! # */
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! # a_leader_survives_a_failure().await
+//! # }
+//! async fn a_leader_survives_a_failure() {
+//!     let store = FaultStore::new(Arc::new(MemoryStore::new()));
+//!     let clock = TestClock::new();
+//!     let election = Election::builder(Arc::new(store.clone()), "app").process(process(&clock, 1));
+//!     let leadership = election.build().unwrap().campaign().await.unwrap();
+//!     store.on(Call::Replace).times(2).fault(Fault::FailAfter); // two renewals without an answer
+//!     wait(Duration::from_secs(60)).await; // two validities, in no time
+//!     assert!(leadership.check().is_ok());
+//! }
 //! ```
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 pub mod conformance;
 #[cfg(feature = "dynamodb")]
 pub mod dynamo_server;
-#[cfg(feature = "s3")]
-pub mod environment;
 pub mod fault_store;
 #[cfg(any(feature = "s3", feature = "gcs"))]
 pub mod faults;
 #[cfg(feature = "gcs")]
 pub mod gcs_server;
-#[cfg(all(feature = "internals", unix))]
-pub mod harm;
-#[cfg(feature = "internals")]
-pub mod if_match;
-#[cfg(feature = "internals")]
-pub mod morling;
-pub mod outcomes;
-#[cfg(feature = "internals")]
-pub mod prometheus;
-#[cfg(feature = "internals")]
-pub mod proxy;
 #[cfg(feature = "s3")]
 pub mod s3_server;
-#[cfg(feature = "internals")]
-pub mod svg;
 pub mod time;
-pub mod world;
+
+/// What only tenure's own tests use. No promise is made about it, so it may lack docs.
+macro_rules! internal {
+    ($($(#[$condition:meta])* $module:ident),* $(,)?) => {$(
+        $(#[$condition])*
+        #[doc(hidden)]
+        #[allow(missing_docs, reason = "for tenure's own tests")]
+        pub mod $module;
+    )*};
+}
+
+internal! {
+    #[cfg(all(feature = "internals", feature = "s3"))]
+    environment,
+    #[cfg(all(feature = "internals", unix))]
+    harm,
+    #[cfg(feature = "internals")]
+    if_match,
+    #[cfg(feature = "internals")]
+    morling,
+    outcomes,
+    #[cfg(feature = "internals")]
+    prometheus,
+    #[cfg(feature = "internals")]
+    proxy,
+    #[cfg(feature = "internals")]
+    svg,
+    #[cfg(feature = "internals")]
+    world,
+}

@@ -6,7 +6,7 @@ use tenure::store::{
     Determinacy, ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind,
 };
 
-/// Known to the servers of the tests, and shown by no error.
+/// The secret of the one user that the doubles of AWS's services know; no error may show it.
 pub const SECRET_KEY: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 
 /// The error, if it is of this kind, says this much of what happened, and has these words in it.

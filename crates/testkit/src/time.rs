@@ -1,5 +1,27 @@
-//! Clocks over tokio's paused time, and seeded random numbers: waiting costs nothing, nothing is
-//! timed, and the same seed gives the same run.
+//! Clocks over Tokio's paused time, and seeded random numbers: waiting costs nothing, no test
+//! depends on how fast the machine is, and the same seed gives the same run.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tenure::{Election, store::MemoryStore};
+//! use tenure_testkit::time::{TestClock, process, secs, timed};
+//!
+//! # /*
+//! #[tokio::test(start_paused = true)]
+//! # */
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! # a_dead_leader_is_succeeded().await
+//! # }
+//! async fn a_dead_leader_is_succeeded() {
+//!     let (store, clock) = (Arc::new(MemoryStore::new()), TestClock::new());
+//!     let node = |seed| Election::builder(store.clone(), "app").process(process(&clock, seed)).build();
+//!     drop(node(1).unwrap().campaign().await.unwrap()); // as if its process had died
+//!     let (took, successor) = timed(node(2).unwrap().campaign()).await;
+//!     assert_eq!(successor.unwrap().epoch().get(), 2);
+//!     assert!(took > secs(30) && took < secs(40)); // and no second has passed
+//! }
+//! ```
 #![allow(clippy::disallowed_methods, reason = "this is where tests read and wait for paused time")]
 
 use std::sync::{Arc, Mutex};
@@ -13,7 +35,10 @@ const EPOCH: Duration = Duration::from_secs(1_795_132_800);
 /// How long every machine has been up when its test starts.
 const UP: Duration = Duration::from_secs(1_000);
 
-/// The clocks of one machine. Clones are the same machine.
+/// The clocks of one machine, which run with Tokio's time. Clones are the same machine.
+///
+/// Every machine starts on 2026-11-20 at midnight, after 1,000 s of uptime. With `start_paused`
+/// nothing moves but by waiting, or by `tokio::time::advance`.
 #[derive(Debug, Clone)]
 pub struct TestClock(Arc<Mutex<Clocks>>);
 
@@ -30,7 +55,7 @@ struct Clocks {
 }
 
 impl TestClock {
-    /// A machine started now, by tokio's time.
+    /// A machine that starts now, by Tokio's time. Its clocks are exact.
     pub fn new() -> TestClock {
         let start = Instant::now();
         TestClock(Arc::new(Mutex::new(Clocks {
@@ -42,29 +67,29 @@ impl TestClock {
         })))
     }
 
-    /// The same, with an oscillator that runs fast by this ratio.
+    /// The same, with an oscillator that runs fast by so many parts in a million.
     pub fn fast(ppm: u32) -> TestClock {
         let clock = TestClock::new();
         clock.0.lock().unwrap().fast_ppm = ppm;
         clock
     }
 
-    /// From now on a clock daemon slews the boot and the wall clock: they run faster than the
-    /// oscillator by this ratio, or slower.
+    /// A machine whose clock daemon slews the boot and the wall clock: they run faster than the
+    /// oscillator by so many parts in a million, or slower if it is negative.
     pub fn slewed(ppm: i32) -> TestClock {
         let clock = TestClock::new();
         clock.0.lock().unwrap().slewed_ppm = ppm;
         clock
     }
 
-    /// The machine was suspended: no timer ran, and all clocks went on.
+    /// Suspends the machine for this long: no timer runs, and its clocks go on.
     pub fn suspend(&self, slept: Duration) {
         self.0.lock().unwrap().boot += slept;
         self.set_wall_by(slept.as_millis() as i64);
     }
 
-    /// A virtual machine was paused by its host: only the wall clock, once set, shows it. Negative:
-    /// the clock was set back.
+    /// Moves the wall clock alone forward by so many milliseconds, or back if it is negative: as
+    /// somebody sets it, or as a virtual machine shows that its host has paused it.
     pub fn set_wall_by(&self, millis: i64) {
         self.0.lock().unwrap().wall_millis += millis;
     }
@@ -92,11 +117,12 @@ impl Clock for TestClock {
     }
 }
 
-/// Random numbers from a seed.
+/// Random numbers from a seed, in place of the operating system's.
 #[derive(Debug)]
 pub struct Seeded(Mutex<fastrand::Rng>);
 
 impl Seeded {
+    /// The same seed gives the same numbers.
     pub fn new(seed: u64) -> Seeded {
         Seeded(Mutex::new(fastrand::Rng::with_seed(seed)))
     }
@@ -112,30 +138,33 @@ impl Entropy for Seeded {
     }
 }
 
-/// A process on this machine.
+/// A process on this machine, with random numbers from this seed: what
+/// [`ElectionBuilder::process`](tenure::ElectionBuilder::process) takes.
 pub fn process(clock: &TestClock, seed: u64) -> Process {
     Process::new(Arc::new(clock.clone()), Arc::new(Seeded::new(seed)))
 }
 
+/// So many milliseconds.
 pub const fn millis(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+/// So many seconds.
 pub const fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// Waits, by tokio's time.
+/// Waits this long by Tokio's time.
 pub async fn wait(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// What the future comes to, or `None` after this long by tokio's time.
+/// Returns what the future returns, or `None` after this long by Tokio's time.
 pub async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
     tokio::time::timeout(limit, future).await.ok()
 }
 
-/// How long the future takes by tokio's time.
+/// Returns how long the future takes by Tokio's time, and what it returns.
 pub async fn timed<F: Future>(future: F) -> (Duration, F::Output) {
     let start = Instant::now();
     let output = future.await;

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+/// An item: its attributes by name, each with its type, such as `{"S": "text"}`.
 pub type Item = Map<String, Value>;
 
 /// One term of an expression, its placeholders replaced.

@@ -1,10 +1,22 @@
-//! A DynamoDB for tests: in this process, over real HTTP on a free port of the loopback, with exact
-//! conditions and with faults to order. It knows the part of the API that the store uses.
+//! A double of DynamoDB: in this process, over real HTTP on a free port of the loopback interface,
+//! with exact conditions, and with faults on demand. It knows the part of the API that
+//! [`DynamoStore`] uses, and refuses the rest.
 //!
 //! Reads that do not ask for consistency are answered as of before the last write.
 //!
-//! It has a thread and a runtime of its own, so it also serves other processes and blocking tests.
-//! It stops when dropped.
+//! ```
+//! use tenure::store::Store as _;
+//! use tenure_testkit::dynamo_server::{DynamoServer, Fault};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let server = DynamoServer::start();
+//! let store = server.store(); // or `server.env()` for another process
+//! server.fault(Fault::CutAfter, "PutItem");
+//! store.create("app/lock-0000000001.json", "{}".into()).await.unwrap_err();
+//! assert_eq!(server.keys(), ["app/lock-0000000001.json"]);
+//! # }
+//! ```
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -29,6 +41,7 @@ use self::tables::{Refusal, Tables};
 
 /// The table that is there from the start.
 pub const TABLE: &str = "tenure-test";
+/// The one access key that the server knows.
 pub const ACCESS_KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 pub use super::outcomes::SECRET_KEY;
 
@@ -50,10 +63,16 @@ pub enum Fault {
 /// A request that came in.
 #[derive(Clone, Debug)]
 pub struct Seen {
+    /// Such as `PutItem`.
     pub operation: String,
+    /// The body.
     pub request: Value,
 }
 
+/// The server. The [module](self) has an example.
+///
+/// It has a thread and a runtime of its own, so it also serves other processes and blocking tests.
+/// It stops when dropped.
 pub struct DynamoServer {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -123,7 +142,11 @@ impl DynamoServer {
         ]
     }
 
-    /// Makes a table with these keys: the name, the role and the type of each.
+    /// Makes a table with these keys: the name, the role (`HASH` or `RANGE`) and the type of each.
+    ///
+    /// # Panics
+    ///
+    /// If DynamoDB would refuse it.
     pub fn create_table(&self, table: &str, keys: &[(&str, &str, &str)]) {
         let schema: Vec<_> = keys
             .iter()
@@ -140,11 +163,12 @@ impl DynamoServer {
         self.state().tables.carry_out("CreateTable", &request).expect("a table can be made");
     }
 
-    /// From now on every such request meets the fault.
+    /// From now on every request of this kind, such as `PutItem`, meets the fault.
     pub fn fault(&self, fault: Fault, operation: &'static str) {
         self.state().faults.push((fault, operation));
     }
 
+    /// Removes all faults.
     pub fn clear_faults(&self) {
         self.state().faults.clear();
     }
@@ -176,7 +200,11 @@ impl DynamoServer {
         self.state().seen.clear();
     }
 
-    /// Looks into the table behind the API.
+    /// Looks into the table [`TABLE`] behind the API, or changes it.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such table.
     pub fn in_table<T>(&self, look: impl FnOnce(&mut Table) -> T) -> T {
         look(self.state().tables.tables.get_mut(TABLE).expect("the table is there"))
     }
@@ -218,7 +246,7 @@ impl Drop for DynamoServer {
     }
 }
 
-/// The settings of a client for any endpoint.
+/// The settings of a client for any endpoint, with [`ACCESS_KEY`] and [`SECRET_KEY`].
 pub fn config(endpoint: &str) -> aws_sdk_dynamodb::config::Builder {
     let retries = RetryConfig::standard().with_initial_backoff(Duration::from_millis(1));
     aws_sdk_dynamodb::Config::builder()

@@ -25,7 +25,9 @@ pub struct Quirks {
 /// A table: its two keys, and its items by them.
 #[derive(Clone, Debug)]
 pub struct Table {
+    /// The name of the partition key.
     pub partition: String,
+    /// The name of the sort key, if there is one.
     pub sort: Option<String>,
     schema: Value,
     creating: usize,

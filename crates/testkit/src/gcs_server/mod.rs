@@ -1,9 +1,20 @@
-//! A server of the part of Google Cloud Storage's XML API that object_store's client speaks: in
-//! this process, over real HTTP on a free port of the loopback, with exact generation semantics and
-//! with faults to order.
+//! A double of Google Cloud Storage, of the part of its XML API that object_store's client uses: in
+//! this process, over real HTTP on a free port of the loopback interface, with exact generation
+//! semantics, and with faults on demand.
 //!
-//! It has a thread and a runtime of its own, so it also serves other processes. It stops when
-//! dropped.
+//! ```
+//! use tenure::store::Store as _;
+//! use tenure_testkit::gcs_server::{Fault, GcsServer, Op};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let server = GcsServer::start();
+//! let store = server.store(); // or `server.env()` for another process
+//! server.fault(Fault::CutAfter).on(Op::Put).key_contains("lock-").times(1);
+//! store.create("app/lock-0000000001.json", "{}".into()).await.unwrap_err();
+//! assert_eq!(server.keys(), ["app/lock-0000000001.json"]);
+//! # }
+//! ```
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -40,12 +51,18 @@ pub const TOKEN: &str = "ya29.of-the-test";
 /// A request that came in.
 #[derive(Clone, Debug)]
 pub struct Seen {
+    /// Its kind.
     pub op: Op,
     /// The key, or the prefix of a listing; decoded.
     pub key: String,
+    /// Its headers.
     pub headers: HeaderMap,
 }
 
+/// The server. The [module](self) has an example.
+///
+/// It has a thread and a runtime of its own, so it also serves other processes and blocking tests.
+/// It stops when dropped.
 pub struct GcsServer {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -63,6 +80,7 @@ struct Shared {
 }
 
 impl GcsServer {
+    /// A server with the empty bucket [`BUCKET`].
     pub fn start() -> GcsServer {
         let shared = Arc::new(Shared::default());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
@@ -95,19 +113,22 @@ impl GcsServer {
             .with_config(GoogleConfigKey::BearerToken, TOKEN)
     }
 
+    /// A store over the bucket.
     pub fn store(&self) -> AnyObjectStore {
         AnyObjectStore::gcs(self.builder()).expect("the settings are right")
     }
 
-    /// Orders a fault; it is armed at the end of the statement.
+    /// Begins the description of a fault, which is armed at the end of the statement.
     pub fn fault(&self, fault: Fault) -> Arming {
         self.shared.faults.arm(fault)
     }
 
+    /// Removes all faults.
     pub fn clear_faults(&self) {
         self.shared.faults.clear();
     }
 
+    /// Changes how the server differs from what elections need.
     pub fn quirks(&self, change: impl FnOnce(&mut Quirks)) {
         change(&mut self.state().quirks);
     }
@@ -128,6 +149,7 @@ impl GcsServer {
         self.shared.seen().clone()
     }
 
+    /// Forgets the requests up to now.
     pub fn forget_requests(&self) {
         self.shared.seen().clear();
     }
@@ -142,10 +164,12 @@ impl GcsServer {
         self.state().objects.remove(key);
     }
 
+    /// The object at a key.
     pub fn object(&self, key: &str) -> Option<Stored> {
         self.state().objects.get(key).cloned()
     }
 
+    /// All keys, in order.
     pub fn keys(&self) -> Vec<String> {
         self.state().objects.keys().cloned().collect()
     }

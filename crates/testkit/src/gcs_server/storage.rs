@@ -16,12 +16,15 @@ use tenure::{Clock as _, SystemClock};
 /// An object, as the server keeps it.
 #[derive(Clone, Debug)]
 pub struct Stored {
+    /// What was written.
     pub body: Bytes,
-    /// Grows with every writing, in the whole bucket.
+    /// Grows with every write, in the whole bucket.
     pub generation: u64,
     /// MD5 of the body, in quotes: the same body has the same tag, whatever its generation.
     pub etag: String,
+    /// When it was written.
     pub last_modified: SystemTime,
+    /// The header of the write.
     pub cache_control: Option<String>,
 }
 

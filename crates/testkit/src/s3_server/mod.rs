@@ -1,16 +1,19 @@
-//! An S3 server for tests: in this process, over real HTTP on a free port of the loopback, with
-//! signatures verified, and with faults to order.
+//! A double of S3: in this process, over real HTTP on a free port of the loopback interface, with
+//! signatures verified, and with faults on demand.
 //!
 //! ```
+//! use tenure::store::Store as _;
 //! use tenure_testkit::s3_server::{BUCKET, Fault, Op, S3Server};
 //!
-//! let server = S3Server::start_blocking();
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let server = S3Server::start().await;
 //! let store = server.store(BUCKET); // or `server.env()` for another process
 //! server.fault(Fault::CutAfter).on(Op::Put).key_contains("lock-").times(1);
+//! store.create("app/lock-0000000001.json", "{}".into()).await.unwrap_err();
+//! assert_eq!(server.keys(), ["app/lock-0000000001.json"]);
+//! # }
 //! ```
-//!
-//! It has a thread and a runtime of its own, so it also serves other processes, blocking tests and
-//! tests on paused time. It stops when dropped.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -42,24 +45,33 @@ pub use super::faults::{Arming, Fault, Op};
 
 /// The bucket that is there from the start, and that the calls behind the API use.
 pub const BUCKET: &str = "tenure-test";
+/// The region of all buckets.
 pub const REGION: &str = "us-east-1";
+/// The access key of the user that is there from the start.
 pub const ACCESS_KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 pub use super::outcomes::SECRET_KEY;
 
 /// A request that came in.
 #[derive(Clone, Debug)]
 pub struct Seen {
+    /// Its kind.
     pub op: Op,
     /// The key, or the prefix of a listing; decoded.
     pub key: String,
     /// The keys in the body of a deletion of several.
     pub deletes: Vec<String>,
+    /// Its path and query.
     pub uri: Uri,
+    /// Its headers.
     pub headers: HeaderMap,
     /// Whether the object was there.
     pub exists: bool,
 }
 
+/// The server. The [module](self) has an example.
+///
+/// It has a thread and a runtime of its own, so it also serves other processes, blocking tests and
+/// tests on paused time. It stops when dropped.
 pub struct S3Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -168,7 +180,7 @@ impl S3Server {
         ]
     }
 
-    /// Orders a fault; it is armed at the end of the statement.
+    /// Begins the description of a fault, which is armed at the end of the statement.
     pub fn fault(&self, fault: Fault) -> Arming {
         self.shared.faults.arm(fault)
     }
@@ -178,6 +190,7 @@ impl S3Server {
         self.shared.faults.met()
     }
 
+    /// Removes all faults.
     pub fn clear_faults(&self) {
         self.shared.faults.clear();
     }
@@ -242,6 +255,10 @@ impl S3Server {
     }
 
     /// The last request of this kind.
+    ///
+    /// # Panics
+    ///
+    /// If there was none.
     pub fn last(&self, op: Op) -> Seen {
         let seen = self.shared.seen().iter().rfind(|seen| seen.op == op).cloned();
         seen.expect("there was such a request")
@@ -252,6 +269,7 @@ impl S3Server {
         self.shared.seen().clear();
     }
 
+    /// Makes an empty bucket, unless it exists.
     pub fn create_bucket(&self, bucket: &str) {
         self.shared.storage.lock().buckets.entry(bucket.to_owned()).or_default();
     }

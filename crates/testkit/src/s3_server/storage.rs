@@ -19,6 +19,7 @@ pub const OWNER: &str = "111122223333";
 /// An object, as the server keeps it.
 #[derive(Clone, Debug)]
 pub struct Stored {
+    /// What was written.
     pub body: Bytes,
     /// With its quotes.
     pub etag: String,
