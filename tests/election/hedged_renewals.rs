@@ -7,11 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
-use tenure::store::{
-    DeleteOutcome, ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError,
-};
+use tenure::store::{ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError};
 use tenure::{Election, ElectionBuilder, Layout, Leadership, LeadershipEvent, Loss};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::time::{TestClock, millis, process, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 use tokio::time::Instant;
@@ -55,12 +54,12 @@ impl Times {
 }
 
 impl SlowStore {
-    fn fast(clock: &TestClock) -> SlowStore {
+    fn fast(clock: &TestClock) -> Layered<SlowStore> {
         let times = Times::new(vec![(0, 10)], vec![(0, 10)]);
-        SlowStore {
+        Layered(SlowStore {
             inner: MemoryStore::with_clock(Arc::new(clock.clone())),
             times: Arc::new(Mutex::new(times)),
-        }
+        })
     }
 
     async fn takes<T: Send + 'static>(
@@ -88,7 +87,11 @@ impl SlowStore {
 }
 
 #[async_trait]
-impl Store for SlowStore {
+impl Layer for SlowStore {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         let inner = self.inner.clone();
         let (prefix, after) = (prefix.to_owned(), after.to_owned());
@@ -107,22 +110,10 @@ impl Store for SlowStore {
         SlowStore::takes(SlowStore::get(self), call).await
     }
 
-    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
-        self.inner.create(key, body).await
-    }
-
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
         let (inner, key) = (self.inner.clone(), key.to_owned());
         let call = async move { inner.replace(&key, body, etag).await };
         SlowStore::takes(SlowStore::put(self), call).await
-    }
-
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
-        self.inner.delete(keys).await
-    }
-
-    fn describe(&self) -> String {
-        "a slow store".to_owned()
     }
 }
 
@@ -144,7 +135,7 @@ async fn leader_of_a_fast_store(
         renewed += store.take_calls().iter().filter(|call| **call == Call::Replace).count();
     }
     wait(millis(100)).await;
-    *slow.times.lock().unwrap() = Times::new(vec![(0, put)], vec![(0, get)]);
+    *slow.0.times.lock().unwrap() = Times::new(vec![(0, put)], vec![(0, get)]);
     (lead, store)
 }
 
@@ -217,7 +208,7 @@ async fn is_kept(hedged: bool, verify: bool, put: &Phases, get: &Phases) -> bool
         .build();
     let lead = elect(&election.unwrap()).await;
     wait(VALIDITY * 40).await;
-    *store.times.lock().unwrap() = Times::new(put.clone(), get.clone());
+    *store.0.times.lock().unwrap() = Times::new(put.clone(), get.clone());
     wait(VALIDITY * 3).await;
     lead.check().is_ok()
 }

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::join_all;
-use tenure::store::{DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
+use tenure::store::{ETag, GetOutcome, PutOutcome, Store, StoreError};
 use tenure::{CampaignEvent, ErrorKind};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::time::{millis, secs, timed, within};
 use tenure_testkit::world::{TAKEOVER, World, elect, elected, name, ready};
 
@@ -173,8 +174,8 @@ struct Unquoting {
 }
 
 impl Unquoting {
-    fn new(world: &World, can: bool) -> Unquoting {
-        Unquoting { inner: world.another_way(), can, told: AtomicBool::new(false) }
+    fn new(world: &World, can: bool) -> Layered<Unquoting> {
+        Layered(Unquoting { inner: world.another_way(), can, told: AtomicBool::new(false) })
     }
 
     /// What the server makes of an If-Match or If-None-Match.
@@ -184,9 +185,9 @@ impl Unquoting {
 }
 
 #[async_trait]
-impl Store for Unquoting {
-    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
-        self.inner.list(prefix, after, limit).await
+impl Layer for Unquoting {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
     }
 
     async fn get(
@@ -198,20 +199,8 @@ impl Store for Unquoting {
         self.inner.get(key, unless.map(|etag| self.received(etag)), max_len).await
     }
 
-    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
-        self.inner.create(key, body).await
-    }
-
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
         self.inner.replace(key, body, self.received(etag)).await
-    }
-
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
-        self.inner.delete(keys).await
-    }
-
-    fn describe(&self) -> String {
-        "ceph".to_owned()
     }
 
     fn send_unquoted_etags(&self) -> bool {
@@ -222,7 +211,7 @@ impl Store for Unquoting {
     }
 }
 
-fn on(world: &World, store: Arc<Unquoting>) -> tenure::Election {
+fn on(world: &World, store: Arc<Layered<Unquoting>>) -> tenure::Election {
     let process = tenure_testkit::time::process(&world.clock, 9);
     let builder = tenure::Election::builder(store, "app").process(process).validity(secs(10));
     builder.build().unwrap()
@@ -255,7 +244,7 @@ async fn regression_unquoted_etags_are_recognised_beside_another_check() {
         world.put(CHECK, "before").await;
         let store = Unquoting::new(&world, true);
         for call in [Call::Create, Call::Get, Call::Replace, Call::List] {
-            store.inner.on(call).always().fault(Fault::Slow(millis(10)));
+            store.0.inner.on(call).always().fault(Fault::Slow(millis(10)));
         }
         let election = on(&world, Arc::new(store));
         let (lead, ()) = tokio::join!(elect(&election), async {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tenure::store::MemoryStore;
 use tenure::store::{DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
 use tenure_testkit::conformance::{self, Capabilities};
+use tenure_testkit::layer::{Layer, Layered};
 
 /// The store of docs/adding-a-store.md.
 mod ledger;
@@ -130,7 +131,11 @@ impl Broken {
 }
 
 #[async_trait]
-impl Store for Broken {
+impl Layer for Broken {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         let mut page = match self.fault {
             Fault::ListIgnoresAfter => self.inner.list(prefix, "", limit).await?,
@@ -242,15 +247,11 @@ impl Store for Broken {
             _ => self.inner.delete(keys).await,
         }
     }
-
-    fn describe(&self) -> String {
-        format!("memory, broken: {:?}", self.fault)
-    }
 }
 
 /// Runs the suite and expects that this check, and none before it, fails.
 async fn fails(fault: Fault, check: &str) {
-    let store = Arc::new(Broken { inner: MemoryStore::new(), fault });
+    let store = Arc::new(Layered(Broken { inner: MemoryStore::new(), fault }));
     // A short race may end well by chance, so the number of rounds is not the caller's here.
     let can = Capabilities { race_rounds: 200, ..Capabilities::default() };
     let suite = tokio::spawn(async move { conformance::run_with(store, "", &can).await });
@@ -268,7 +269,7 @@ async fn fails(fault: Fault, check: &str) {
 #[tokio::test]
 async fn elections_hold_whatever_the_last_page_hides() {
     for fault in [Fault::LastLagsBehind, Fault::LastIsFirst, Fault::LastHidesTruncation] {
-        let store: Arc<dyn Store> = Arc::new(Broken { inner: MemoryStore::new(), fault });
+        let store: Arc<dyn Store> = Arc::new(Layered(Broken { inner: MemoryStore::new(), fault }));
         for epoch in 1..=8 {
             let election = tenure::Election::builder(Arc::clone(&store), "app")
                 .validity(std::time::Duration::from_secs(2))

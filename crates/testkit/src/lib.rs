@@ -3,6 +3,7 @@
 //! - [`conformance`]: one suite that every [`Store`](tenure::Store) must pass, from plain reads to
 //!   races. Run it on your own store before an election relies on it.
 //! - [`fault_store`]: a store around another one that fails on demand and records each call.
+//! - [`layer`]: a store around another one that changes some calls and passes on the rest.
 //! - [`time`]: clocks over Tokio's paused time, and seeded random numbers. An election of minutes
 //!   takes no time, and the same seed gives the same run.
 //! - With the features `s3`, `gcs` and `dynamodb`, the modules `s3_server`, `gcs_server` and
@@ -69,6 +70,7 @@ pub mod fault_store;
 pub mod faults;
 #[cfg(feature = "gcs")]
 pub mod gcs_server;
+pub mod layer;
 #[cfg(feature = "s3")]
 pub mod s3_server;
 pub mod time;

@@ -451,7 +451,7 @@ async fn one_rival(layout: Layout, below: bool, cut_off: bool, before: usize) {
             }
         })
     };
-    let store = Arc::new(Interposed::new(Arc::clone(scene.store.inner()), before, deed));
+    let store = Arc::new(Interposed::over(Arc::clone(scene.store.inner()), before, deed));
     let ann = Election::builder(Arc::clone(&store) as Arc<dyn Store>, "app")
         .layout(layout)
         .check_store(false)
@@ -465,7 +465,7 @@ async fn one_rival(layout: Layout, below: bool, cut_off: bool, before: usize) {
     if let Some(rival) = rival {
         assert!(rival.check().is_err(), "{place}: both lead: {outcome:?}");
         assert_ne!(rival.epoch(), b.epoch(), "{place}");
-    } else if !store.is_left() {
+    } else if !store.0.is_left() {
         assert!(matches!(outcome, Restored::Sealed { .. }), "{place}: {outcome:?}");
     }
     assert!(b.epoch() > epoch(41), "{place}: {outcome:?}");

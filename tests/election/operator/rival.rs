@@ -5,8 +5,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use tenure::store::{DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
+use tenure::Store;
+use tenure_testkit::fault_store::Call;
+use tenure_testkit::layer::{Layer, Layered};
 
 type Deed = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -17,16 +18,29 @@ pub struct Interposed {
 }
 
 impl Interposed {
-    pub fn new(inner: Arc<dyn Store>, before: usize, deed: Deed) -> Interposed {
-        Interposed { inner, deed: Mutex::new(Some((before, deed))) }
+    pub fn over(inner: Arc<dyn Store>, before: usize, deed: Deed) -> Layered<Interposed> {
+        Layered(Interposed { inner, deed: Mutex::new(Some((before, deed))) })
     }
 
     /// Whether it never came to it.
     pub fn is_left(&self) -> bool {
         self.deed.lock().unwrap().is_some()
     }
+}
 
-    async fn before(&self) {
+impl fmt::Debug for Interposed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Interposed")
+    }
+}
+
+#[async_trait]
+impl Layer for Interposed {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn before(&self, _: Call) {
         let due = {
             let mut deed = self.deed.lock().unwrap();
             match deed.as_mut() {
@@ -41,48 +55,5 @@ impl Interposed {
         if let Some(deed) = due {
             deed.await;
         }
-    }
-}
-
-impl fmt::Debug for Interposed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Interposed")
-    }
-}
-
-#[async_trait]
-impl Store for Interposed {
-    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
-        self.before().await;
-        self.inner.list(prefix, after, limit).await
-    }
-
-    async fn get(
-        &self,
-        key: &str,
-        unless: Option<ETag>,
-        max_len: usize,
-    ) -> Result<GetOutcome, StoreError> {
-        self.before().await;
-        self.inner.get(key, unless, max_len).await
-    }
-
-    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
-        self.before().await;
-        self.inner.create(key, body).await
-    }
-
-    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
-        self.before().await;
-        self.inner.replace(key, body, etag).await
-    }
-
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
-        self.before().await;
-        self.inner.delete(keys).await
-    }
-
-    fn describe(&self) -> String {
-        "a store with a rival".to_owned()
     }
 }

@@ -138,7 +138,7 @@ async fn every_interleaving_keeps_the_wait_that_was_promised() {
     assert!(scenes > 600, "{scenes}");
 }
 
-fn operator(scene: &Scene, store: Arc<Interposed>, seed: u64) -> Election {
+fn operator(scene: &Scene, store: Arc<dyn Store>, seed: u64) -> Election {
     let builder = Election::builder(store, "app").check_store(false);
     builder.process(process(&scene.clock, seed)).build().unwrap()
 }
@@ -170,17 +170,17 @@ async fn interleave(
     let deed = {
         let inner_store = Arc::clone(scene.store.inner());
         let after = kill.unwrap_or(usize::MAX);
-        let dying = Interposed::new(inner_store, after, Box::pin(pending()));
+        let dying = Interposed::over(inner_store, after, Box::pin(pending()));
         let (ben, told) = (operator(&scene, Arc::new(dying), 77), Arc::clone(&told));
         Box::pin(async move {
             let now = within(millis(500), ben.restore(epoch(inner.0), inner.1)).await;
             *told.lock().unwrap() = now.map(|now| now.unwrap());
         })
     };
-    let store = Arc::new(Interposed::new(Arc::clone(scene.store.inner()), before, deed));
-    let ann = operator(&scene, Arc::clone(&store), 99);
+    let store = Arc::new(Interposed::over(Arc::clone(scene.store.inner()), before, deed));
+    let ann = operator(&scene, store.clone(), 99);
     let outer_told = ann.restore(epoch(outer.0), outer.1).await.unwrap();
-    if store.is_left() {
+    if store.0.is_left() {
         return false;
     }
     let inner_told = told.lock().unwrap().take();

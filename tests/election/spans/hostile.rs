@@ -12,6 +12,7 @@ use serde_json::json;
 use tenure::fencing::{DurableGate, FencedLog, FencedObject};
 use tenure::store::{DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, StoreError};
 use tenure::{Depose, Election, Epoch, Layout, Store};
+use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::world::{elected, held, name};
 
 use super::*;
@@ -33,7 +34,11 @@ impl Hostile {
 }
 
 #[async_trait]
-impl Store for Hostile {
+impl Layer for Hostile {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
+    }
+
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         Hostile::words(self.0.list(prefix, after, limit).await)
     }
@@ -77,7 +82,7 @@ impl Scene {
     }
 
     fn store(&self) -> Arc<dyn Store> {
-        Arc::new(Hostile(Arc::new(self.world.store.clone())))
+        Arc::new(Layered(Hostile(Arc::new(self.world.store.clone()))))
     }
 
     fn election(&self, layout: Layout) -> Election {

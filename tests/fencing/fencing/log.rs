@@ -13,6 +13,7 @@ use tenure::store::{
 
 use super::*;
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::time::{millis, wait};
 
 #[tokio::test(start_paused = true)]
@@ -81,9 +82,16 @@ struct Long {
 }
 
 #[async_trait]
-impl Store for Long {
-    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+impl Layer for Long {
+    fn inner(&self) -> &dyn Store {
+        &self.end
+    }
+
+    async fn before(&self, _: Call) {
         *self.requests.lock().unwrap() += 1;
+    }
+
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         let after: u64 = after[prefix.len()..].parse().expect("a number");
         let first = after.saturating_add(1);
         let there = first..first.saturating_add(limit as u64).min(self.entries);
@@ -97,33 +105,6 @@ impl Store for Long {
         }
         Ok(Page::new(entries, truncated))
     }
-
-    async fn get(
-        &self,
-        key: &str,
-        unless: Option<ETag>,
-        max_len: usize,
-    ) -> Result<GetOutcome, StoreError> {
-        *self.requests.lock().unwrap() += 1;
-        self.end.get(key, unless, max_len).await
-    }
-
-    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
-        *self.requests.lock().unwrap() += 1;
-        self.end.create(key, body).await
-    }
-
-    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
-        self.end.replace(key, body, etag).await
-    }
-
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
-        self.end.delete(keys).await
-    }
-
-    fn describe(&self) -> String {
-        "a long log".to_owned()
-    }
 }
 
 #[tokio::test]
@@ -133,8 +114,8 @@ async fn the_end_of_a_million_entries_is_found_in_tens_of_requests() {
             format!("{{\"tenure_log\":1,\"epoch\":1,\"nonce\":\"{:032x}\",\"claim\":1}}\nlast", 7);
         let end = MemoryStore::new();
         end.create(&format!("log/{entries:020}"), last.into()).await.unwrap();
-        let store = Arc::new(Long { entries, end, requests: Mutex::default() });
-        let requests = || std::mem::take(&mut *store.requests.lock().unwrap());
+        let store = Arc::new(Layered(Long { entries, end, requests: Mutex::default() }));
+        let requests = || std::mem::take(&mut *store.0.requests.lock().unwrap());
         let log = FencedLog::new(Arc::clone(&store) as Arc<dyn Store>, "log").unwrap();
         assert_eq!(log.latest().await.unwrap().unwrap().number, entries);
         let cold = requests();
@@ -204,9 +185,18 @@ impl Chaos {
 }
 
 #[async_trait]
-impl Store for Chaos {
+impl Layer for Chaos {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn before(&self, call: Call) {
+        if call != Call::Delete {
+            self.pause().await;
+        }
+    }
+
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
-        self.pause().await;
         let page = self.inner.list(prefix, after, limit.min(5)).await;
         self.pause().await;
         page
@@ -218,14 +208,12 @@ impl Store for Chaos {
         unless: Option<ETag>,
         max_len: usize,
     ) -> Result<GetOutcome, StoreError> {
-        self.pause().await;
         let got = self.inner.get(key, unless, max_len).await;
         self.pause().await;
         got
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
-        self.pause().await;
         if self.draw(8) == 0 {
             // Once more, later; or later alone.
             let (inner, first) = (Arc::clone(&self.inner), Arc::clone(&self.first));
@@ -255,11 +243,6 @@ impl Store for Chaos {
         Ok(outcome)
     }
 
-    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
-        self.pause().await;
-        self.inner.replace(key, body, etag).await
-    }
-
     async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
         // One after the other, as a store may.
         for key in &keys {
@@ -267,10 +250,6 @@ impl Store for Chaos {
             self.inner.delete(vec![key.clone()]).await?;
         }
         Ok(DeleteOutcome::new(keys.len(), Vec::new()))
-    }
-
-    fn describe(&self) -> String {
-        "chaos".to_owned()
     }
 }
 
@@ -297,11 +276,11 @@ async fn lives(store: Arc<dyn Store>, epochs: Vec<u64>, acked: Arc<Mutex<Vec<Log
 }
 
 async fn round(seed: u64) -> (usize, u64, usize) {
-    let store = Arc::new(Chaos {
+    let store = Arc::new(Layered(Chaos {
         inner: Arc::default(),
         rng: Mutex::new(fastrand::Rng::with_seed(seed)),
         first: Arc::default(),
-    });
+    }));
     let (acked, read) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
     let shared = || Arc::clone(&store) as Arc<dyn Store>;
     let writers: Vec<_> = [vec![1, 4, 7], vec![2, 5, 8], vec![3, 6, 6]]
@@ -325,7 +304,7 @@ async fn round(seed: u64) -> (usize, u64, usize) {
         task.await.unwrap();
     }
     wait(secs(10)).await;
-    let first = store.first.lock().unwrap().clone();
+    let first = store.0.first.lock().unwrap().clone();
     let there: BTreeMap<u64, (Epoch, Bytes, bool)> = first
         .iter()
         .filter_map(|(key, bytes)| {
@@ -349,7 +328,7 @@ async fn round(seed: u64) -> (usize, u64, usize) {
         let first = (entry.epoch, entry.body.clone(), false);
         assert_eq!(there.get(&entry.number), Some(&first), "seed {seed}: {entry:?}");
     }
-    let marker = FencedLog::new(Arc::clone(&store.inner) as Arc<dyn Store>, "log").unwrap();
+    let marker = FencedLog::new(Arc::clone(&store.0.inner) as Arc<dyn Store>, "log").unwrap();
     (acked.len(), marker.oldest().await.unwrap(), fences)
 }
 

@@ -4,10 +4,11 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use tenure::fencing::Gate;
-use tenure::store::{DeleteOutcome, ETag, Page, PutOutcome, StoreError};
+use tenure::store::{ETag, PutOutcome, StoreError};
 
 use super::*;
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::time::wait;
 
 fn faulty() -> (FaultStore, Arc<dyn Store>, Arc<dyn Store>) {
@@ -60,9 +61,9 @@ impl LineIsMetadata {
 }
 
 #[async_trait]
-impl Store for LineIsMetadata {
-    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
-        self.0.list(prefix, after, limit).await
+impl Layer for LineIsMetadata {
+    fn inner(&self) -> &dyn Store {
+        &self.0
     }
 
     async fn get(
@@ -88,21 +89,14 @@ impl Store for LineIsMetadata {
         let body = self.rest(key, &body);
         self.0.replace(key, body, etag).await
     }
-
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
-        self.0.delete(keys).await
-    }
-
-    fn describe(&self) -> String {
-        "a store with metadata".to_owned()
-    }
 }
 
 /// Why the epoch is not in the object's metadata: a claim would not change the ETag, and the
 /// zombie's `If-Match` would hold.
 #[tokio::test]
 async fn broken_epoch_in_metadata_that_the_etag_does_not_cover() {
-    let store: Arc<dyn Store> = Arc::new(LineIsMetadata(MemoryStore::new(), Default::default()));
+    let store = LineIsMetadata(MemoryStore::new(), Default::default());
+    let store: Arc<dyn Store> = Arc::new(Layered(store));
     let object = object_of(&store);
     let mut old = object.open(e(1)).await.unwrap();
     old.write("one").await.unwrap();

@@ -1,0 +1,168 @@
+//! Stores that change some calls of another store and pass on the rest.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tenure::store::{DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
+
+use super::fault_store::Call;
+
+/// What a [`Layered`] store does with each call: by default it passes the call on.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// use tenure::store::{MemoryStore, Store};
+/// use tenure_testkit::fault_store::Call;
+/// use tenure_testkit::layer::{Layer, Layered};
+///
+/// #[derive(Debug, Default)]
+/// struct Counting {
+///     inner: MemoryStore,
+///     calls: AtomicUsize,
+/// }
+///
+/// #[async_trait::async_trait]
+/// impl Layer for Counting {
+///     fn inner(&self) -> &dyn Store {
+///         &self.inner
+///     }
+///
+///     async fn before(&self, _: Call) {
+///         self.calls.fetch_add(1, Ordering::Relaxed);
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let store = Arc::new(Layered(Counting::default()));
+/// store.create("a", "{}".into()).await.unwrap();
+/// assert_eq!(store.0.calls.load(Ordering::Relaxed), 1);
+/// # }
+/// ```
+#[async_trait]
+pub trait Layer: fmt::Debug + Send + Sync + 'static {
+    /// The store underneath.
+    fn inner(&self) -> &dyn Store;
+
+    /// Comes before each call, whatever the layer then does with it. By default nothing.
+    async fn before(&self, call: Call) {
+        let _ = call;
+    }
+
+    /// [`Store::list`]
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+        self.inner().list(prefix, after, limit).await
+    }
+
+    /// [`Store::list_last`]. By default not offered, so that a layer that changes `list` alone is
+    /// not bypassed.
+    async fn list_last(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Option<Page>, StoreError> {
+        let _ = (prefix, after, limit);
+        Ok(None)
+    }
+
+    /// [`Store::get`]
+    async fn get(
+        &self,
+        key: &str,
+        unless: Option<ETag>,
+        max_len: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        self.inner().get(key, unless, max_len).await
+    }
+
+    /// [`Store::create`]
+    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        self.inner().create(key, body).await
+    }
+
+    /// [`Store::replace`]
+    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
+        self.inner().replace(key, body, etag).await
+    }
+
+    /// [`Store::delete`]
+    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+        self.inner().delete(keys).await
+    }
+
+    /// [`Store::describe`]
+    fn describe(&self) -> String {
+        self.inner().describe()
+    }
+
+    /// [`Store::may_send_twice`]
+    fn may_send_twice(&self) -> bool {
+        self.inner().may_send_twice()
+    }
+
+    /// [`Store::send_unquoted_etags`]
+    fn send_unquoted_etags(&self) -> bool {
+        self.inner().send_unquoted_etags()
+    }
+}
+
+/// The [`Store`] that a [`Layer`] and the store underneath make together.
+#[derive(Debug, Clone)]
+pub struct Layered<L>(pub L);
+
+#[async_trait]
+impl<L: Layer> Store for Layered<L> {
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+        self.0.before(Call::List).await;
+        self.0.list(prefix, after, limit).await
+    }
+
+    async fn list_last(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Option<Page>, StoreError> {
+        self.0.list_last(prefix, after, limit).await
+    }
+
+    async fn get(
+        &self,
+        key: &str,
+        unless: Option<ETag>,
+        max_len: usize,
+    ) -> Result<GetOutcome, StoreError> {
+        self.0.before(Call::Get).await;
+        self.0.get(key, unless, max_len).await
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+        self.0.before(Call::Create).await;
+        self.0.create(key, body).await
+    }
+
+    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
+        self.0.before(Call::Replace).await;
+        self.0.replace(key, body, etag).await
+    }
+
+    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+        self.0.before(Call::Delete).await;
+        self.0.delete(keys).await
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+
+    fn may_send_twice(&self) -> bool {
+        self.0.may_send_twice()
+    }
+
+    fn send_unquoted_etags(&self) -> bool {
+        self.0.send_unquoted_etags()
+    }
+}
