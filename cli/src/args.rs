@@ -24,7 +24,7 @@ use super::watch::WatchArgs;
 pub struct Args {
     #[command(subcommand)]
     pub verb: Verb,
-    /// What the logs on stderr look like, and whatever else is said there
+    /// The format of the logs and all other output on stderr
     #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
 }
@@ -34,31 +34,31 @@ pub enum Verb {
     /// Wait until elected, then run CMD for as long as the lease holds
     #[command(after_help = AFTER_RUN)]
     Run(RunArgs),
-    /// Say who leads now
+    /// Show the current leader
     #[command(after_help = EXIT_CODES)]
     Status(StatusArgs),
-    /// Follow who leads: one line per change
+    /// Follow the leader: one line per change
     #[command(after_help = EXIT_CODES)]
     Watch(WatchArgs),
-    /// Tell who led when, how each epoch ended, and how long nobody led
+    /// List each epoch with its leader and how it ended, and the time without a leader
     #[command(after_help = EXIT_CODES)]
     History(HistoryArgs),
     /// Seal the current epoch, so that its leader loses it
     #[command(after_help = EXIT_CODES)]
     Depose(DeposeArgs),
-    /// After an accident: count on above an epoch
+    /// After an accident: continue the epochs above a given one
     #[command(after_help = EXIT_CODES)]
     Restore(RestoreArgs),
     /// Delete superseded epoch objects, never the newest
     #[command(after_help = EXIT_CODES)]
     Compact(CompactArgs),
-    /// Make the table of a DynamoDB store
+    /// Create the table of a DynamoDB store
     #[command(after_help = EXIT_CODES, disable_help_subcommand = true)]
     Table(TableArgs),
-    /// Does this store keep its promises? Try what elections rest on: about 2,300 requests
+    /// Check that a store does what elections require: about 2,300 requests
     #[command(after_help = AFTER_PROBE)]
     Probe(ProbeArgs),
-    /// Say how many requests an election makes in a month, and what they cost
+    /// Estimate the requests of an election in a month, and their cost
     #[command(after_help = AFTER_COST)]
     Cost(CostArgs),
     /// Write a script to stdout that completes this command's arguments in a shell
@@ -77,12 +77,12 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// What is logged without `RUST_LOG`: `run` says what it does, the others answer on stdout.
-    /// What the library and the SDK warn of, the command says in its own words.
+    /// What is logged without `RUST_LOG`: `run` logs what it does, the others answer on stdout.
+    /// The command reports the warnings of the library and the SDK itself.
     pub fn default_log_level(&self) -> &'static str {
         match self {
             Verb::Run(_) => "warn,aws=error,tenure=error,tenure::store=warn,tenure_cli=info",
-            // Where they serve, if they were asked to.
+            // The address that they serve, if any.
             _ => "warn,aws=error,tenure=error,tenure::store=warn,tenure_cli::serve=info",
         }
     }

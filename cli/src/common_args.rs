@@ -16,12 +16,12 @@ pub struct StoreArg {
     /// ?share=group
     #[arg(long, value_name = "URL")]
     pub store: StoreUrl,
-    /// How the election lies there. All who take part in it must say the same
+    /// How the election is stored. All its processes must use the same layout
     #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = LayoutArg::EpochFiles)]
     pub layout: LayoutArg,
 }
 
-/// A [`Layout`], as it is spelled on the command line.
+/// A [`Layout`] on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LayoutArg {
     /// An object for each epoch, lock-0000000001.json and so on
@@ -76,11 +76,11 @@ Exit codes:
   69  store unreachable or missing, or some epochs could not be deleted
   70  store unsafe, or an object in it corrupt
   71  the operating system refused something, such as starting a process
-  73  the election is not as it would have to be; nothing was changed
+  73  a precondition did not hold; nothing was changed
   75  lost the lease
   77  access denied by the store
- 130  ended by SIGINT before its end, 143 by SIGTERM, and `run` and `probe` 129 by SIGHUP; what was
-      done is told. What goes on for ever, `watch` and `compact --every`, has no such end: 0";
+ 130  interrupted by SIGINT, 143 by SIGTERM, and `run` and `probe` 129 by SIGHUP, after a report of
+      what was done. `watch` and `compact --every`, which run until a signal, exit with 0";
 
 #[cfg(test)]
 mod tests {

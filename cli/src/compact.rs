@@ -31,7 +31,7 @@ pub struct CompactArgs {
     /// bring back a deleted epoch
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     pub min_age: Duration,
-    /// Say what would be deleted, and delete nothing
+    /// Print what would be deleted, and delete nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Compact again and again, this long after each run, instead of once
@@ -143,7 +143,8 @@ async fn again_and_again(
     }
 }
 
-/// Tells what one of many runs did. What the next run may mend does not end the command.
+/// Prints what one of many runs did. An error that the next run may not meet does not end the
+/// command.
 fn told(outcome: Result<Report, Error>, json: bool) -> Result<Reader, Failure> {
     let report = match outcome {
         Ok(report) => report,
@@ -164,7 +165,7 @@ fn tell(report: &Report, json: bool) -> Result<Reader, Failure> {
     if json { print_json(report) } else { print(&plain(&report.to_string())) }
 }
 
-/// A run that left something behind is a failure to whoever has scheduled it.
+/// A run that left something behind is a failure.
 fn not_deleted(report: &Report) -> Option<Failure> {
     if report.failed == 0 {
         return None;

@@ -1,4 +1,4 @@
-//! `tenure depose`: seals the epoch of a leader that must go.
+//! `tenure depose`: seals the epoch of the current leader.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct DeposeArgs {
     /// all, two lead for up to its validity
     #[arg(long)]
     pub force: bool,
-    /// Who deposes it, for people [default: HOSTNAME-PID]
+    /// The name of the operator, for people [default: HOSTNAME-PID]
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
     /// One JSON object instead of a line for people
@@ -54,13 +54,13 @@ pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
     let (line, told) = match deposed {
         Deposed::Sealed { leader, wait } => {
             let line =
-                format!("deposed {} from epoch {}; {}", who(&leader), leader.epoch, then(wait));
+                format!("deposed {} from epoch {}; {}", holder(&leader), leader.epoch, then(wait));
             let ended = if args.force { Ended::Lapsed } else { Ended::Deposed };
             (line, Told::of("deposed", &leader, ended, Some(wait)))
         }
         Deposed::Already { leader, ended } => {
             let line =
-                format!("epoch {} of {} is sealed already: {ended}", leader.epoch, who(&leader));
+                format!("epoch {} of {} is sealed already: {ended}", leader.epoch, holder(&leader));
             (line, Told::of("already", &leader, ended, None))
         }
         refused => {
@@ -74,7 +74,7 @@ pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What to do where nobody knows whether it happened.
+/// Says what to do where it is unknown whether it took effect.
 pub fn unknown(error: tenure::Error) -> Failure {
     let maybe = error.may_have_happened();
     let mut failure = Failure::from(error);
@@ -84,8 +84,8 @@ pub fn unknown(error: tenure::Error) -> Failure {
     failure
 }
 
-/// Whose epoch it is, fit for a terminal.
-pub fn who(leader: &Leader) -> String {
+/// The holder of the epoch, escaped for a terminal.
+pub fn holder(leader: &Leader) -> String {
     leader.candidate.as_deref().map_or("somebody without a name".to_owned(), plain)
 }
 
@@ -111,7 +111,11 @@ pub fn needs_force(leader: &Leader) -> String {
 fn why_not(refused: &Deposed, layout: LayoutArg) -> String {
     match refused {
         Deposed::NotCurrent(leader) => {
-            format!("the newest epoch is {}, of {}: nothing was changed", leader.epoch, who(leader))
+            format!(
+                "the newest epoch is {}, of {}: nothing was changed",
+                leader.epoch,
+                holder(leader)
+            )
         }
         Deposed::NeedsForce(leader) => needs_force(leader),
         Deposed::Held(epoch) => format!(
@@ -120,7 +124,7 @@ fn why_not(refused: &Deposed, layout: LayoutArg) -> String {
         ),
         Deposed::Renewed(leader) => format!(
             "{} renewed epoch {} each time before it could be sealed; try again",
-            who(leader),
+            holder(leader),
             leader.epoch
         ),
         _ if layout == LayoutArg::SingleObject => "there is no lock.json: nobody leads".to_owned(),

@@ -11,7 +11,7 @@ pub const UNAVAILABLE: u8 = 69;
 pub const UNSAFE: u8 = 70;
 /// The operating system refused something, such as starting a process.
 pub const OS: u8 = 71;
-/// The election is not as the order would have it; nothing was changed.
+/// A precondition did not hold; nothing was changed.
 pub const REFUSED: u8 = 73;
 /// The lease was lost or at risk, and CMD was stopped for it.
 pub const LEASE_LOST: u8 = 75;

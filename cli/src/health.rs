@@ -1,6 +1,6 @@
-//! `--health-addr`: how it stands with this candidate, for probes and load balancers.
+//! `--health-addr`: the state of this candidate, for probes and load balancers.
 //!
-//! Nothing here asks the store: what is answered is what the campaign and the leadership know anyway.
+//! No request to the store is made: the answers are what the campaign and the leadership know.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,8 @@ const EVERY_TURN: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct HealthArg {
     /// Answer at http://ADDR: /livez, /readyz, and /leader, which is 200 only while this candidate
-    /// leads. The log tells the port that is taken for port 0
+    /// leads. For port 0 the log has the
+    /// port
     #[arg(long, value_name = "ADDR", value_parser = serve::address)]
     pub health_addr: Option<SocketAddr>,
 }
@@ -35,7 +36,7 @@ impl HealthArg {
     }
 }
 
-/// How it stands with one `tenure run`.
+/// The state of one `tenure run`.
 #[derive(Debug)]
 pub struct Health {
     candidate: String,
@@ -68,7 +69,7 @@ enum Phase {
     Elected(Lease),
     /// CMD runs.
     Leading(Lease),
-    /// CMD has ended, or is told to.
+    /// CMD has ended, or gets SIGTERM.
     Ending(Lease),
 }
 
@@ -78,7 +79,8 @@ struct View {
     state: &'static str,
     this_candidate_leads: bool,
     candidate: String,
-    /// Who holds the newest epoch that this candidate knows of; null if nobody, or a nameless peer.
+    /// The holder of the newest epoch that this candidate knows of; null for none, or for a peer
+    /// without a name.
     leader: Option<String>,
     epoch: Option<u64>,
     /// Of this candidate's lease.
@@ -134,7 +136,7 @@ impl Health {
         self.enter(Phase::Leading(lease));
     }
 
-    /// CMD has ended, or is told to.
+    /// CMD has ended, or gets SIGTERM.
     pub fn ending(&self, lease: Lease) {
         self.enter(Phase::Ending(lease));
     }
@@ -143,7 +145,7 @@ impl Health {
         lock(&self.state).phase = phase;
     }
 
-    /// Does what the process is there for, and takes note that its task runs.
+    /// Runs the task, and notes each second that it does.
     pub async fn of<T>(&self, task: impl Future<Output = T>) -> T {
         let mut task = std::pin::pin!(task);
         loop {
@@ -169,7 +171,7 @@ impl Health {
         })
     }
 
-    /// Not whether the store answers: a restart mends no store, and would cost a leader its lease.
+    /// Not whether the store answers: a restart fixes no store, and would cost a leader its lease.
     fn livez(&self) -> Reply {
         let stuck = self.clock.now().boot.saturating_sub(*lock(&self.turned));
         if stuck < STUCK_AFTER {
@@ -233,13 +235,13 @@ impl Health {
             }
         };
         if lease.check().is_err() {
-            // The main task is about to hear of it.
+            // The main task has not seen it yet.
             view.state = "ending";
             return view;
         }
         let now = self.clock.now();
-        let told_to_end = self.margins.deadlines(lease.end()).term_at;
-        if now.until(told_to_end).is_zero() {
+        let term_at = self.margins.deadlines(lease.end()).term_at;
+        if now.until(term_at).is_zero() {
             view.state = "ending";
         }
         view.this_candidate_leads = view.state == "leading";

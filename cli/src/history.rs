@@ -1,4 +1,4 @@
-//! `tenure history`: who led when, how each epoch ended, how long nobody led.
+//! `tenure history`: each epoch with its leader and its end, and the time without a leader.
 
 mod json;
 mod picture;
@@ -22,11 +22,11 @@ use super::progress::Progress;
 pub struct HistoryArgs {
     #[command(flatten)]
     pub store: StoreArg,
-    /// Read so many of the newest epochs at most: a request each. Up to 100000
+    /// Read at most this many of the newest epochs: a request each. Up to 100000
     #[arg(long, value_name = "COUNT", default_value = "1000")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub limit: u32,
-    /// Only epochs that still were written within this time
+    /// Only epochs that were written within this time
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     pub since: Option<Duration>,
     /// Also draw the timeline into this file, as an SVG for light and dark pages; `-` is stdout,

@@ -217,7 +217,7 @@ where
         }
         write!(writer, "{}: ", metadata.target())?;
         for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
-            // The command's own are for those who read JSON.
+            // The command's own are only in JSON.
             if span.metadata().target().starts_with(OWN) {
                 continue;
             }

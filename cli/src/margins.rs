@@ -1,4 +1,4 @@
-//! How long before the end of a lease the group of CMD is told to end, and is killed.
+//! How long before the end of a lease the group of CMD gets SIGTERM and SIGKILL.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct Margins {
     pub kill_margin: Duration,
 }
 
-/// The settings leave no room for a renewal and its retry before the group is told to end.
+/// The settings leave no room for a renewal and its retry before the group gets SIGTERM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoRoom {
     validity: Duration,
@@ -44,7 +44,7 @@ impl Margins {
         if need.total() <= validity { Ok(margins) } else { Err(need) }
     }
 
-    /// When the group is told to end, and killed, if this end of the lease is the last one.
+    /// When the group gets SIGTERM and SIGKILL, unless the lease is renewed.
     pub fn deadlines(self, lease_end: Moment) -> Deadlines {
         let kill_at = lease_end.minus(self.kill_margin);
         Deadlines { term_at: kill_at.minus(self.grace), kill_at }

@@ -20,8 +20,8 @@ const UPKEEP: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct MetricsArg {
-    /// Serve metrics at http://ADDR/metrics, as Prometheus reads them. The log tells the port that
-    /// is taken for port 0
+    /// Serve metrics at http://ADDR/metrics, as Prometheus reads them. For port 0 the log has the
+    /// port
     #[arg(long, value_name = "ADDR", value_parser = serve::address)]
     pub metrics_addr: Option<SocketAddr>,
 }
@@ -51,7 +51,7 @@ impl MetricsArg {
         Ok(())
     }
 
-    /// Refuses what would end before anybody could ask.
+    /// Refuses a run that ends before it can be scraped.
     pub fn refuse_without(self, every: Option<Duration>) -> Result<(), Failure> {
         if self.metrics_addr.is_some() && every.is_none() {
             let why = "--metrics-addr needs --every: a single run ends before anybody can scrape \

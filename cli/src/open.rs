@@ -17,9 +17,9 @@ use super::store_url::{Kind, Place, Service, StoreUrl};
 /// What becomes of a directory that does not exist. A bucket or a table is never made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// It is made: whoever campaigns founds the election.
+    /// It is made: a candidate founds the election.
     Make,
-    /// It is refused: to look at an election that nobody has founded is most likely a typing error.
+    /// It is refused: an election that does not exist is most likely a typing error.
     Refuse,
 }
 
@@ -55,7 +55,7 @@ pub async fn open(url: &StoreUrl, missing: Missing) -> Result<Opened, Failure> {
 }
 
 /// Refuses to look for an election in one layout where there is one in the other: it would seem
-/// that nobody leads. What cannot be read there now is not what was asked for.
+/// that nobody leads. An error there is ignored: the caller asked for the first layout.
 pub async fn refuse_other_layout(
     store: &Arc<dyn Store>,
     prefix: &str,

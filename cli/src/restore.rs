@@ -1,4 +1,4 @@
-//! `tenure restore`: after an accident counting goes on above an epoch.
+//! `tenure restore`: after an accident the epochs continue above a given one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use tenure::{Election, Epoch, Restored};
 
 use super::common_args::{StoreArg, default_name, duration, name};
-use super::depose::{needs_force, then, unknown, who};
+use super::depose::{holder, needs_force, then, unknown};
 use super::exit::{self, Failure};
 use super::open::{Missing, Opened, open, refuse_other_layout};
 use super::print::{millis, print, print_json};
@@ -17,16 +17,16 @@ use super::print::{millis, print, print_json};
 pub struct RestoreArgs {
     #[command(flatten)]
     pub store: StoreArg,
-    /// The epoch to count on above: at least the greatest token that any guarded resource has seen,
-    /// and the greatest that any process remembers. Lower, and the next leaders' tokens are refused,
-    /// or repeat
+    /// The epoch to continue above: at least the greatest token that any guarded resource has seen,
+    /// and the greatest that any process remembers. With a lower one the tokens of the next leaders
+    /// are refused, or repeat
     #[arg(long, value_name = "EPOCH")]
     pub epoch: Epoch,
-    /// How long successors wait for a leader of before the accident that may still run: its validity.
-    /// Required above 0s where lock.json cannot be read
+    /// How long successors wait for a leader from before the accident that may still run: its
+    /// validity. Required above 0s where lock.json cannot be read
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub wait: Duration,
-    /// Who restores it, for people [default: HOSTNAME-PID]
+    /// The name of the operator, for people [default: HOSTNAME-PID]
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
     /// One JSON object instead of a line for people
@@ -91,7 +91,7 @@ fn why_not(refused: &Restored, epoch: Epoch, asked: Duration, caution: &str) -> 
                 "there is epoch {}, of {}{waited}, so counting goes on above {epoch} already: \
                  nothing is left to do. {caution}",
                 leader.epoch,
-                who(leader)
+                holder(leader)
             )
         }
         Restored::Held(held) => {

@@ -35,10 +35,10 @@ use lookup::look_up;
 pub struct RunArgs {
     #[command(flatten)]
     pub store: StoreArg,
-    /// What people see of this candidate; need not be unique [default: HOSTNAME-PID]
+    /// The name of this candidate, for people; need not be unique [default: HOSTNAME-PID]
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
-    /// Length of the lease: how long a dead leader can keep others waiting. At least 2s with the
+    /// Length of the lease: how long others wait for a dead leader at most. At least 2s with the
     /// default grace
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
     pub validity: Duration,
@@ -56,8 +56,7 @@ pub struct RunArgs {
     /// Campaign again when the lease was lost, instead of exiting with 75
     #[arg(long)]
     pub forever: bool,
-    /// The candidate that is to lead next: when CMD has ended the others let it go first, for one
-    /// poll
+    /// The candidate that leads next: once CMD has ended, the others wait one poll for it
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub successor: Option<String>,
     /// The priority: how much longer than others to wait before taking over. Those with 0s lead when
@@ -114,12 +113,12 @@ Exit codes:
   77  access denied by the store
  129  ended by SIGHUP while it waited, 130 by SIGINT, 131 by SIGQUIT, 143 by SIGTERM";
 
-/// While the store fails, it is said again this often.
+/// While the store fails, it is logged this often.
 const SAY_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let name = args.name.clone().unwrap_or_else(default_name);
-    // As long as anything is said at all, it is said of whom.
+    // All logs name the candidate.
     let span = error_span!("run", store = %args.store.store, candidate = name);
     let margins = Margins::new(args.validity, args.grace)
         .map_err(|no_room| Failure::new(exit::USAGE, no_room.to_string()))?;
@@ -183,7 +182,7 @@ async fn run_as(
     }
 }
 
-/// What CMD is told too; to `tenure` itself each means to end.
+/// They are forwarded to CMD; each ends `tenure`.
 const SIGNALS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
 fn election(args: &RunArgs, name: &str, store: Arc<dyn Store>, prefix: &str) -> ElectionBuilder {
@@ -209,7 +208,7 @@ enum Campaign {
     Signalled(Signal),
 }
 
-/// Waits until elected, or until told to end: then what was written lapses within a validity.
+/// Waits until elected, or until a signal: then what was written lapses within a validity.
 async fn campaign(
     election: &Election,
     signals: &mut Signals,

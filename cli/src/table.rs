@@ -1,4 +1,4 @@
-//! `tenure table create`: makes the table of a DynamoDB store.
+//! `tenure table create`: creates the table of a DynamoDB store.
 
 use clap::Subcommand;
 
@@ -14,8 +14,8 @@ pub struct TableArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum TableVerb {
-    /// Make the table, paid by the request, and wait until it can be used; a table that is there
-    /// already is left as it is
+    /// Create the table, billed per request, and wait until it can be used; an existing table is
+    /// left as it is
     #[command(after_help = EXIT_CODES)]
     Create(TableCreateArgs),
 }

@@ -1,4 +1,4 @@
-//! `tenure watch`: one line for every change of who leads.
+//! `tenure watch`: one line for every change of the leader.
 
 use std::time::Duration;
 

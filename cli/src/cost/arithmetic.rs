@@ -18,7 +18,7 @@ pub struct Shape {
     pub layout: Layout,
     /// The leader and its followers.
     pub candidates: u32,
-    /// Those who only watch.
+    /// Those that only watch.
     pub observers: u32,
     pub validity: Duration,
     pub poll: Duration,
@@ -92,7 +92,7 @@ impl Shape {
                 reads: 1.0 + others * 3.0,
                 ..Requests::default()
             },
-            // One write, over what was there; the others may try, and read who won.
+            // One write, over what was there; the others may try, and read the winner.
             _ => {
                 Requests { writes: 1.0 + others, reads: 1.0 + others * 3.0, ..Requests::default() }
             }

@@ -19,11 +19,11 @@ use super::print::{millis, plain, print, print_json};
 
 #[derive(Debug, clap::Args)]
 pub struct CostArgs {
-    /// How many campaign: one leads, the others follow
+    /// The number of candidates: one leads, the others follow
     #[arg(long, value_name = "COUNT", default_value = "3")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub candidates: u32,
-    /// How many only watch
+    /// The number of observers
     #[arg(long, value_name = "COUNT", default_value = "0")]
     #[arg(value_parser = clap::value_parser!(u32).range(..=100_000))]
     pub observers: u32,
@@ -39,7 +39,7 @@ pub struct CostArgs {
     /// How often `tenure compact` runs
     #[arg(long, value_name = "COUNT", default_value = "24", value_parser = per_day)]
     pub compactions_per_day: f64,
-    /// How the election lies in the store
+    /// How the election is stored
     #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = LayoutArg::EpochFiles)]
     pub layout: LayoutArg,
     /// Price lists to use in place of the built-in ones
@@ -172,10 +172,10 @@ impl Report {
             rows.push(("the compactor".to_owned(), compactor));
         }
         rows.push(("all together".to_owned(), all));
-        for (who, Requests { writes, lists, reads, deletes, .. }) in rows {
+        for (role, Requests { writes, lists, reads, deletes, .. }) in rows {
             let counts = [writes, lists, reads, deletes].map(grouped);
             let [writes, lists, reads, deletes] = counts;
-            let _ = writeln!(text, "{who:<24} {writes:>12} {lists:>12} {reads:>12} {deletes:>12}");
+            let _ = writeln!(text, "{role:<24} {writes:>12} {lists:>12} {reads:>12} {deletes:>12}");
         }
         let _ = writeln!(
             text,

@@ -110,14 +110,14 @@ fn election(store: &Counting, shape: &Shape, clock: &TestClock, seed: u64) -> El
 }
 
 /// The same but for what is under way at either end.
-fn same(who: &str, shape: &Shape, counted: Requests, expected: Requests) {
+fn same(role: &str, shape: &Shape, counted: Requests, expected: Requests) {
     let kinds = |requests: Requests| {
         let Requests { writes, lists, reads, deletes, deleted_keys } = requests;
         [writes, lists, reads, deletes, deleted_keys]
     };
     for (counted, expected) in kinds(counted).into_iter().zip(kinds(expected)) {
         let close = (counted - expected).abs() <= 2.0;
-        assert!(close, "{who}, {shape:?}: {counted} counted, {expected} expected");
+        assert!(close, "{role}, {shape:?}: {counted} counted, {expected} expected");
     }
 }
 

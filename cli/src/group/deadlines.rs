@@ -62,7 +62,7 @@ impl DeadlineTimer {
         self.deadlines = self.deadlines.brought_forward(now);
     }
 
-    /// What to do now. SIGTERM is due once for each time that the lease comes to be at risk;
+    /// What to do now. SIGTERM is due once each time the lease gets at risk;
     /// SIGKILL is due for as long as a process lives.
     pub fn due(&mut self, now: Moment) -> Option<Due> {
         if reached(self.deadlines.kill_at, now) {

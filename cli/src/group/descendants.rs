@@ -95,7 +95,7 @@ mod proc {
     }
 
     /// The living children of this process, as far as the kernel lists them: it need not have been
-    /// built for that, and lists those of one thread. Orphans come to the first.
+    /// built for that, and lists those of one thread. The first adopts orphans.
     pub fn children() -> Vec<Pid> {
         let list = format!("/proc/self/task/{}/children", Pid::this());
         let list = std::fs::read_to_string(list).unwrap_or_default();

@@ -27,7 +27,7 @@ use super::ipc::{Order, Report};
 use super::pipes::Pipes;
 use super::process::{ADOPTS, KillPace, Tenure, adopt_orphans};
 
-/// How often to look for new orphans while the descendants of CMD are told to end. Nothing reports
+/// How often to look for new orphans while the descendants of CMD get SIGTERM. Nothing reports
 /// an adoption.
 const LOOK_FOR_ORPHANS_EVERY: Duration = Duration::from_millis(100);
 /// What CMD ends with if the system cannot start a process for it: EX_OSERR of sysexits.h.
@@ -42,7 +42,7 @@ pub struct GuardArgs {
 }
 
 /// Runs CMD on the order of `tenure`, and returns once none of its descendants is left. The end of
-/// the orders means that `tenure` has died: then CMD is told to end.
+/// the orders means that `tenure` has died: then CMD gets SIGTERM.
 pub fn run(
     tenure: &Tenure,
     pipes: Pipes,
@@ -87,7 +87,7 @@ struct Guard<S> {
     /// Whether the group has been sent a signal that asks it to end. SIGHUP does not: many a daemon
     /// goes on with new settings.
     asked: bool,
-    /// CMD has ended by itself, and the rest is told to end.
+    /// CMD has ended by itself, and its descendants get SIGTERM.
     ending: bool,
     hung_up: bool,
     /// The signals to pass on, each once, and by how many orders.
@@ -314,9 +314,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         if !self.killed {
             (self.say)(
                 "terminated",
-                &format!(
-                    "tenure has died: CMD is told to end (SIGTERM), and killed (SIGKILL) in {left}"
-                ),
+                &format!("tenure has died: CMD gets SIGTERM now, and SIGKILL in {left}"),
             );
         }
     }

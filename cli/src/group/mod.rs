@@ -83,7 +83,7 @@ impl Group {
     }
 
     /// The lease has new deadlines. What is already past is acted on at once: `term_at` in the past
-    /// tells CMD to end now.
+    /// sends SIGTERM now.
     pub fn set_deadlines(&self, deadlines: Deadlines) {
         self.deadlines.send_replace(deadlines);
     }
@@ -93,7 +93,7 @@ impl Group {
         self.order(Order::Signal(signal));
     }
 
-    /// CMD has ended: tells the processes that it left behind to end, unless they have been told.
+    /// CMD has ended: sends SIGTERM to the processes that it left behind, once.
     pub fn end_rest(&self) {
         self.order(Order::EndRest);
     }

@@ -14,7 +14,7 @@ pub struct GroupEnd {
 /// What was done to a CMD that did not end by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// It was told to end as the lease was at risk, and was not killed. The lease may have been
+    /// It got SIGTERM as the lease was at risk, and was not killed. The lease may have been
     /// renewed since.
     Terminated,
     /// It was killed as the lease was about to end, or by [`Group::kill`](super::Group::kill).

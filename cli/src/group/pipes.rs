@@ -20,7 +20,7 @@ pub struct Pipes {
 }
 
 impl Pipes {
-    /// The arguments by which a child is told of them.
+    /// The arguments that pass them to a child.
     pub fn arguments(self) -> [String; 2] {
         [format!("--orders={}", self.orders), format!("--reports={}", self.reports)]
     }

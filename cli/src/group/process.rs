@@ -19,7 +19,7 @@ pub fn own_binary() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 
-/// Whether orphans come to this process once it has asked for them.
+/// Whether this process adopts orphans once it has asked for them.
 pub const ADOPTS: bool = cfg!(target_os = "linux");
 
 /// Asks for the orphans among the descendants of this process.

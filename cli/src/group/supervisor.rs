@@ -269,7 +269,7 @@ impl Supervisor {
             }
             Report::Terminated => {
                 self.stop = self.stop.or(Some(Stop::Terminated));
-                warn!(outcome = "terminated", "CMD was told to end (SIGTERM)");
+                warn!(outcome = "terminated", "CMD got SIGTERM");
             }
             Report::Killed => {
                 // If CMD has ended before, what it left behind was killed.
@@ -277,9 +277,8 @@ impl Supervisor {
                     self.stop =
                         Some(if self.standby_lost { Stop::Unguarded } else { Stop::Killed });
                 }
-                let who =
-                    if self.status.is_none() { "CMD was" } else { "what CMD left behind was" };
-                error!(outcome = "killed", "{who} killed (SIGKILL)");
+                let what = if self.status.is_none() { "CMD" } else { "what CMD left behind" };
+                error!(outcome = "killed", "{what} was killed (SIGKILL)");
             }
             Report::Ended(status) => {
                 let status = ExitStatus::from_raw(status);
@@ -296,23 +295,23 @@ impl Supervisor {
         if std::mem::replace(&mut self.killed, true) {
             return;
         }
-        let who = if self.status.is_none() {
+        let what = if self.status.is_none() {
             self.stop = Some(Stop::Killed);
             "CMD"
         } else {
             "what CMD left behind"
         };
-        error!(outcome = "killed", "{who} was killed (SIGKILL)");
+        error!(outcome = "killed", "{what} was killed (SIGKILL)");
     }
 
     /// The guard has died, and its standby kills what runs; or the standby has, and the guard does.
-    fn lose_guard(&mut self, who: &str) {
+    fn lose_guard(&mut self, what: &str) {
         if !std::mem::replace(&mut self.guard_lost, true) {
             // What the guard had already done for the lease stays the reason.
             if self.status.is_none() {
                 self.stop = self.stop.or(Some(Stop::Unguarded));
             }
-            error!(outcome = "unguarded", "{who} has died: CMD is killed");
+            error!(outcome = "unguarded", "{what} has died: CMD is killed");
         }
     }
 

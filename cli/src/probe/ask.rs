@@ -343,7 +343,7 @@ fn not_modified(key: &str) -> String {
 const CLEANINGS: u32 = 4;
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// How a failure that ends the probe is told.
+/// The message of a failure that ends the probe.
 pub fn failure(asker: &Asker, error: StoreError) -> Failure {
     let denied = error.kind() == StoreErrorKind::AccessDenied;
     let mut failure = Failure::from(error);

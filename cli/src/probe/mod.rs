@@ -1,4 +1,4 @@
-//! `tenure probe`: whether a store keeps the promises that elections rest on.
+//! `tenure probe`: whether a store keeps the promises that elections require.
 
 mod advice;
 mod ask;
@@ -58,7 +58,7 @@ the other; then 32 writers at once race, --rounds times to create and --rounds t
 In every other round all write short bodies to one key at the same moment; in the others, on each
 of two keys, one writes 5 MiB and 15 write short bodies at some moment meanwhile. Exactly one may
 win. Stores that check a condition and write in two steps show only there. An answer that says
-nothing (a timeout, 409, 5xx) counts for nobody; what is stored then tells who won. On S3 it also
+nothing (a timeout, 409, 5xx) counts for nobody; what is stored then shows the winner. On S3 it also
 asks for versions and lifecycle rules.
 
 The report says with which probability a fault was missed: no number of races proves that there
@@ -132,7 +132,7 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
         tokio::select! {
             biased;
             left = &mut cleaning => break left,
-            // Whoever asks once waits for the cleaning; whoever asks again does not.
+            // The first signal waits for the cleaning, a second one does not.
             by = signals.next() => if signal.replace(by).is_some() {
                 break vec![format!("{}…", asker.start())];
             },
@@ -166,7 +166,7 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     Ok(report.exit_code())
 }
 
-/// How often the progress is told.
+/// How often the progress is shown.
 const LOOK: Duration = Duration::from_millis(200);
 
 fn bounds(args: &ProbeArgs) -> Bounds {
@@ -183,7 +183,7 @@ fn about(rounds: u32) -> u64 {
     190 + 70 * u64::from(rounds)
 }
 
-/// What all that was asked came to.
+/// The results of all checks.
 #[derive(Debug, Default)]
 struct Asked {
     promises: Vec<Finding>,
@@ -282,7 +282,7 @@ async fn ask_all(ask: &Arc<Asker>, bounds: &Bounds, layout: LayoutArg) -> Check<
     Ok(Asked { promises: findings, long_bytes, not_tried: None })
 }
 
-/// Before anything is written: whoever may not delete could not clean up.
+/// Before anything is written: without the right to delete the probe could not clean up.
 async fn may_delete(ask: &Asker) -> Check {
     let mut attempts = 0;
     loop {

@@ -293,7 +293,7 @@ fn verdict(promises: &[Finding], races: u32) -> (Verdict, String) {
     (Verdict::NoFaultSeen, no_fault_seen(races))
 }
 
-/// The frequencies of faults whose power is told.
+/// The frequencies of faults whose power is shown.
 const ONE_IN: [u32; 3] = [10, 100, 1_000];
 
 fn power(races: u32) -> Vec<Power> {

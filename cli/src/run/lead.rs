@@ -32,7 +32,7 @@ pub struct Job {
     pub environment: [(&'static str, String); 2],
     pub margins: Margins,
     pub health: Arc<Health>,
-    /// Who is to go first after this candidate, by name.
+    /// The name of the candidate that leads next.
     pub successor: Option<String>,
 }
 
@@ -197,7 +197,7 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
                 let error = plain(&error);
                 warn!(
                     outcome = "at_risk",
-                    "the lease is at risk, CMD is told to end in {left} ms{error}"
+                    "the lease is at risk, CMD gets SIGTERM in {left} ms{error}"
                 );
             }
             _ => {}
@@ -209,11 +209,11 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
         self.lost = true;
         self.health.ending(self.leadership.lease());
         if let Loss::Sealed { ended: Ended::Deposed, .. } = loss {
-            // Whoever comes next waits for the end of the lease, so there is time to end well.
+            // The next leader waits for the end of the lease, so there is time for the grace.
             let Deadlines { term_at, .. } = Deadlines::long_past();
             let Deadlines { kill_at, .. } = self.margins.deadlines(self.leadership.lease_end());
             self.group.set_deadlines(Deadlines { term_at, kill_at });
-            warn!(outcome = loss.outcome(), "{}: CMD is told to end", said(loss));
+            warn!(outcome = loss.outcome(), "{}: CMD gets SIGTERM", said(loss));
         } else {
             self.group.kill();
             warn!(outcome = loss.outcome(), "{}: CMD is killed", said(loss));
@@ -236,7 +236,7 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
         }
         self.group.end_rest();
         if !self.lost {
-            info!("CMD has ended; the processes that it left behind are told to end");
+            info!("CMD has ended; the processes that it left behind get SIGTERM");
         }
         let grace = self.margins.grace;
         if let Some(left) = self.gone_within(grace).await {

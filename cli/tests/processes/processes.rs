@@ -114,7 +114,7 @@ fn regression_killed_is_said_only_of_a_command_that_was() {
         assert_eq!(a.code(), 75);
         let was_killed = !scene.exists("term");
         assert_eq!(a.said().contains("(SIGKILL)"), was_killed, "{}", a.said());
-        assert!(was_killed || a.said().contains("CMD was told to end (SIGTERM)"), "{}", a.said());
+        assert!(was_killed || a.said().contains("CMD got SIGTERM"), "{}", a.said());
         !was_killed
     });
     assert!(ended_in_its_grace);
@@ -190,7 +190,7 @@ fn regression_after_sigkill_the_command_may_end_well() {
     assert_eq!(a.code(), 137);
     scene.wait_for_file("term");
     eventually("the command has ended", || !runs(command));
-    a.says("tenure has died: CMD is told to end (SIGTERM)");
+    a.says("tenure has died: CMD gets SIGTERM now");
     assert!(!a.said().contains("was killed") && !a.said().contains("were killed"), "{}", a.said());
 }
 
@@ -328,7 +328,7 @@ fn nobody_leads_while_a_process_of_the_last_leader_lives() {
     let mut b = scene.script("b", &[], &stat);
     b.says("waiting: a leads epoch 1");
     fs::write(scene.path("go"), "").expect("a new file");
-    a.says("the processes that it left behind are told to end");
+    a.says("the processes that it left behind get SIGTERM");
     assert_eq!(a.code(), 4, "{}", a.said());
     assert!(!runs(child), "resigned while {child} lives");
     scene.wait_for_file("b");
