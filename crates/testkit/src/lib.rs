@@ -70,6 +70,8 @@ pub mod fault_store;
 pub mod faults;
 #[cfg(feature = "gcs")]
 pub mod gcs_server;
+#[cfg(any(feature = "s3", feature = "gcs", feature = "dynamodb"))]
+mod http_shell;
 pub mod layer;
 #[cfg(feature = "s3")]
 pub mod s3_server;

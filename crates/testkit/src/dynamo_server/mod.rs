@@ -18,9 +18,7 @@
 //! # }
 //! ```
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
@@ -28,21 +26,22 @@ use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use serde_json::{Value, json};
 use tenure::store::DynamoStore;
-use tokio::sync::oneshot;
+
+use super::http_shell::{Log, Shell, aws};
 
 mod expressions;
 mod serve;
 mod tables;
 
 pub use self::expressions::Item;
-pub use self::serve::own_http_client;
 pub use self::tables::{Quirks, Table};
 use self::tables::{Refusal, Tables};
+pub use super::http_shell::aws::own_http_client;
 
 /// The table that is there from the start.
 pub const TABLE: &str = "tenure-test";
 /// The one access key that the server knows.
-pub const ACCESS_KEY: &str = "AKIAIOSFODNN7EXAMPLE";
+pub const ACCESS_KEY: &str = aws::ACCESS_KEY;
 pub use super::outcomes::SECRET_KEY;
 
 /// What goes wrong with a request.
@@ -74,21 +73,19 @@ pub struct Seen {
 /// It has a thread and a runtime of its own, so it also serves other processes and blocking tests.
 /// It stops when dropped.
 pub struct DynamoServer {
-    address: SocketAddr,
+    shell: Shell,
     shared: Arc<Shared>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
+    seen: Log<Seen>,
 }
 
 #[derive(Default)]
 struct State {
     tables: Tables,
-    seen: Vec<Seen>,
     /// What goes wrong with which operation.
     faults: Vec<(Fault, &'static str)>,
 }
@@ -104,17 +101,14 @@ impl DynamoServer {
     /// A server without a table.
     pub fn start_empty() -> DynamoServer {
         let shared = Arc::new(Shared::default());
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let address = listener.local_addr().expect("a bound listener has an address");
-        let (stop, stopped) = oneshot::channel();
-        let for_thread = shared.clone();
-        let thread = std::thread::spawn(move || serve::until(stopped, listener, for_thread));
-        DynamoServer { address, shared, stop: Some(stop), thread: Some(thread) }
+        let for_shell = Arc::clone(&shared);
+        let respond = move |parts, body| serve::respond(Arc::clone(&for_shell), parts, body);
+        DynamoServer { shell: Shell::start(respond), shared }
     }
 
     /// `http://127.0.0.1:PORT`.
     pub fn endpoint(&self) -> String {
-        format!("http://{}", self.address)
+        self.shell.endpoint()
     }
 
     /// A client with the SDK's retries on (and hardly a wait between them).
@@ -129,17 +123,7 @@ impl DynamoServer {
 
     /// What another process needs in its environment, and nothing from this user's files.
     pub fn env(&self) -> Vec<(&'static str, String)> {
-        let own = |text: &str| text.to_owned();
-        vec![
-            ("AWS_ENDPOINT_URL_DYNAMODB", self.endpoint()),
-            ("AWS_REGION", own("us-east-1")),
-            ("AWS_ACCESS_KEY_ID", own(ACCESS_KEY)),
-            ("AWS_SECRET_ACCESS_KEY", own(SECRET_KEY)),
-            ("AWS_CONFIG_FILE", own("/dev/null")),
-            ("AWS_SHARED_CREDENTIALS_FILE", own("/dev/null")),
-            ("AWS_EC2_METADATA_DISABLED", own("true")),
-            ("NO_PROXY", own("127.0.0.1")),
-        ]
+        aws::env(("AWS_ENDPOINT_URL_DYNAMODB", self.endpoint()))
     }
 
     /// Makes a table with these keys: the name, the role (`HASH` or `RANGE`) and the type of each.
@@ -180,8 +164,8 @@ impl DynamoServer {
 
     /// All requests of this kind up to now, refused ones included.
     pub fn requests(&self, operation: &str) -> Vec<Value> {
-        let state = self.state();
-        let of_kind = state.seen.iter().filter(|seen| seen.operation == operation);
+        let seen = self.shared.seen.lock();
+        let of_kind = seen.iter().filter(|seen| seen.operation == operation);
         of_kind.map(|seen| seen.request.clone()).collect()
     }
 
@@ -192,12 +176,12 @@ impl DynamoServer {
 
     /// All requests, by their kinds, in order.
     pub fn operations(&self) -> Vec<String> {
-        self.state().seen.iter().map(|seen| seen.operation.clone()).collect()
+        self.shared.seen.lock().iter().map(|seen| seen.operation.clone()).collect()
     }
 
     /// Forgets the requests up to now.
     pub fn forget_requests(&self) {
-        self.state().seen.clear();
+        self.shared.seen.lock().clear();
     }
 
     /// Looks into the table [`TABLE`] behind the API, or changes it.
@@ -237,23 +221,14 @@ impl Shared {
     }
 }
 
-impl Drop for DynamoServer {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 /// The settings of a client for any endpoint, with [`ACCESS_KEY`] and [`SECRET_KEY`].
 pub fn config(endpoint: &str) -> aws_sdk_dynamodb::config::Builder {
     let retries = RetryConfig::standard().with_initial_backoff(Duration::from_millis(1));
     aws_sdk_dynamodb::Config::builder()
         .behavior_version(BehaviorVersion::latest())
-        .region(Region::new("us-east-1"))
+        .region(Region::new(aws::REGION))
         .endpoint_url(endpoint)
         .credentials_provider(Credentials::new(ACCESS_KEY, SECRET_KEY, None, None, "tests"))
-        .http_client(serve::http_client())
+        .http_client(aws::http_client())
         .retry_config(retries)
 }

@@ -17,24 +17,16 @@
 //! ```
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, DATE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use percent_encoding::percent_decode_str;
 use tenure::store::AnyObjectStore;
 use tenure::{Clock as _, SystemClock};
-use tokio::sync::{oneshot, watch};
 
 mod storage;
 
@@ -42,6 +34,7 @@ use self::storage::{Outcome, Refusal, State, http_date, query};
 pub use self::storage::{Quirks, Stored};
 use super::faults::Faults;
 pub use super::faults::{Arming, Fault, Op};
+use super::http_shell::{Answer, Gate, Log, Shell, boxed, cut, pause};
 
 /// The bucket that is there from the start.
 pub const BUCKET: &str = "tenure-test";
@@ -64,36 +57,30 @@ pub struct Seen {
 /// It has a thread and a runtime of its own, so it also serves other processes and blocking tests.
 /// It stops when dropped.
 pub struct GcsServer {
-    address: SocketAddr,
+    shell: Shell,
     shared: Arc<Shared>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
     faults: Faults,
-    seen: Mutex<Vec<Seen>>,
-    released: watch::Sender<u64>,
-    held: watch::Sender<usize>,
+    seen: Log<Seen>,
+    gate: Gate,
 }
 
 impl GcsServer {
     /// A server with the empty bucket [`BUCKET`].
     pub fn start() -> GcsServer {
         let shared = Arc::new(Shared::default());
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let address = listener.local_addr().expect("a bound listener has an address");
-        let (stop, stopped) = oneshot::channel();
-        let for_thread = Arc::clone(&shared);
-        let thread = std::thread::spawn(move || until(stopped, listener, for_thread));
-        GcsServer { address, shared, stop: Some(stop), thread: Some(thread) }
+        let for_shell = Arc::clone(&shared);
+        let respond = move |parts, body| respond(Arc::clone(&for_shell), parts, body);
+        GcsServer { shell: Shell::start(respond), shared }
     }
 
     /// `http://127.0.0.1:PORT`.
     pub fn endpoint(&self) -> String {
-        format!("http://{}", self.address)
+        self.shell.endpoint()
     }
 
     /// What another process needs in its environment.
@@ -135,23 +122,22 @@ impl GcsServer {
 
     /// Lets go of the requests that met [`Fault::Hold`] up to now.
     pub fn release(&self) {
-        self.shared.released.send_modify(|count| *count += 1);
+        self.shared.gate.release();
     }
 
     /// Waits until so many requests are held at once.
     pub async fn until_held(&self, requests: usize) {
-        let mut held = self.shared.held.subscribe();
-        held.wait_for(|held| *held >= requests).await.expect("this server owns the sender");
+        self.shared.gate.until_held(requests).await;
     }
 
     /// All requests up to now, refused ones included.
     pub fn requests(&self) -> Vec<Seen> {
-        self.shared.seen().clone()
+        self.shared.seen.lock().clone()
     }
 
     /// Forgets the requests up to now.
     pub fn forget_requests(&self) {
-        self.shared.seen().clear();
+        self.shared.seen.lock().clear();
     }
 
     /// Writes an object behind the API, without a precondition.
@@ -179,67 +165,22 @@ impl GcsServer {
     }
 }
 
-impl Drop for GcsServer {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no step under the lock panics")
     }
-
-    fn seen(&self) -> MutexGuard<'_, Vec<Seen>> {
-        self.seen.lock().expect("no step under the lock panics")
-    }
-}
-
-type Answer = Response<Full<Bytes>>;
-
-fn until(stopped: oneshot::Receiver<()>, listener: TcpListener, shared: Arc<Shared>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    // The runtime ends with this function, and every connection and late request with it.
-    runtime.expect("a runtime can be built").block_on(async {
-        tokio::select! {
-            _ = stopped => {}
-            () = accept(listener, shared) => {}
-        }
-    });
-}
-
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    listener.set_nonblocking(true).expect("a listener can be made non-blocking");
-    let listener = tokio::net::TcpListener::from_std(listener).expect("a bound listener");
-    loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
-        let shared = Arc::clone(&shared);
-        tokio::spawn(async move {
-            let service = service_fn(|request| respond(Arc::clone(&shared), request));
-            let connection = hyper::server::conn::http1::Builder::new();
-            // An error is a client that went away or a fault that closes the connection.
-            let _ = connection.serve_connection(TokioIo::new(stream), service).await;
-        });
-    }
 }
 
 /// An error closes the connection without an answer.
-async fn respond(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<Answer> {
-    let (parts, body) = request.into_parts();
-    let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+async fn respond(shared: Arc<Shared>, parts: Parts, body: Bytes) -> io::Result<Answer> {
     let op = Op::of(&parts);
     let key = match op {
         Op::List => query(&parts, "prefix").unwrap_or_default(),
         _ => place(&parts).1,
     };
     let fault = shared.faults.meet(op, &key);
-    shared.seen().push(Seen { op, key, headers: parts.headers.clone() });
-    // On its own task a request takes effect even if the client goes away meanwhile.
-    let task = tokio::spawn(async move { with_fault(&shared, fault, parts, body).await });
-    task.await.map_err(io::Error::other)?
+    shared.seen.lock().push(Seen { op, key, headers: parts.headers.clone() });
+    with_fault(&shared, fault, parts, body).await
 }
 
 async fn with_fault(
@@ -248,7 +189,6 @@ async fn with_fault(
     parts: Parts,
     body: Bytes,
 ) -> io::Result<Answer> {
-    let cut = || Err(io::Error::other("cut on purpose"));
     let ordered = |status, code| answer(Err((status, code, "ordered by the test")), false);
     let apply = |parts: &Parts, body: Bytes| answer(apply(shared, parts, body), false);
     let apply_later = |delay| {
@@ -270,10 +210,10 @@ async fn with_fault(
             apply(&parts, body);
             ordered(503, "ServiceUnavailable")
         }
-        Some(Fault::CutBefore) => return cut(),
+        Some(Fault::CutBefore) => return Err(cut()),
         Some(Fault::CutAfter) => {
             apply(&parts, body);
-            return cut();
+            return Err(cut());
         }
         Some(Fault::AnswerLate(delay)) => {
             let answer = apply(&parts, body);
@@ -289,10 +229,7 @@ async fn with_fault(
             apply(&parts, body)
         }
         Some(Fault::Hold) => {
-            let mut released = shared.released.subscribe();
-            shared.held.send_modify(|held| *held += 1);
-            let _ = released.changed().await;
-            shared.held.send_modify(|held| *held -= 1);
+            shared.gate.hold().await;
             apply(&parts, body)
         }
         Some(Fault::NoEtag) => {
@@ -342,7 +279,7 @@ fn answer(outcome: Outcome, head: bool) -> Answer {
     let now = std::time::SystemTime::UNIX_EPOCH + SystemClock.now().wall;
     let date = HeaderValue::from_str(&http_date(now)).expect("a date is ASCII");
     answer.headers_mut().insert(DATE, date);
-    answer.map(Full::new)
+    boxed(answer)
 }
 
 fn refusal((status, code, message): Refusal) -> Response<Bytes> {
@@ -354,9 +291,4 @@ fn refusal((status, code, message): Refusal) -> Response<Bytes> {
     let mut answer = Response::new(body);
     *answer.status_mut() = StatusCode::from_u16(status).expect("a status");
     answer
-}
-
-#[allow(clippy::disallowed_methods, reason = "the server delays on real time")]
-async fn pause(delay: Duration) {
-    tokio::time::sleep(delay).await;
 }

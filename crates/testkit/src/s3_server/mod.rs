@@ -16,10 +16,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use aws_sdk_s3::Client;
@@ -33,7 +30,6 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{S3Result, s3_error};
 use tenure::store::S3Store;
 use tenure::{Clock as _, SystemClock};
-use tokio::sync::{oneshot, watch};
 
 mod serve;
 mod storage;
@@ -42,13 +38,14 @@ use self::storage::Storage;
 pub use self::storage::{OWNER, Quirks, Stored};
 use super::faults::Faults;
 pub use super::faults::{Arming, Fault, Op};
+use super::http_shell::{Gate, Log, Shell, aws};
 
 /// The bucket that is there from the start, and that the calls behind the API use.
 pub const BUCKET: &str = "tenure-test";
 /// The region of all buckets.
-pub const REGION: &str = "us-east-1";
+pub const REGION: &str = aws::REGION;
 /// The access key of the user that is there from the start.
-pub const ACCESS_KEY: &str = "AKIAIOSFODNN7EXAMPLE";
+pub const ACCESS_KEY: &str = aws::ACCESS_KEY;
 pub use super::outcomes::SECRET_KEY;
 
 /// A request that came in.
@@ -73,10 +70,8 @@ pub struct Seen {
 /// It has a thread and a runtime of its own, so it also serves other processes, blocking tests and
 /// tests on paused time. It stops when dropped.
 pub struct S3Server {
-    address: SocketAddr,
+    shell: Shell,
     shared: Arc<Shared>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
 }
 
 struct Shared {
@@ -84,15 +79,10 @@ struct Shared {
     storage: Storage,
     faults: Faults,
     users: Users,
-    seen: Mutex<Vec<Seen>>,
-    /// Raised by each release of the requests that are held.
-    released: watch::Sender<u64>,
-    held: watch::Sender<usize>,
-    /// Whether connections are cut and refused.
-    away: watch::Sender<bool>,
+    seen: Log<Seen>,
+    gate: Gate,
     /// How long the next request takes, before it takes effect.
     latency: Mutex<Option<Latency>>,
-    connections: AtomicUsize,
 }
 
 type Latency = Box<dyn FnMut() -> Duration + Send>;
@@ -129,24 +119,18 @@ impl S3Server {
             storage,
             faults: Faults::default(),
             users,
-            seen: Mutex::default(),
-            released: watch::Sender::new(0),
-            held: watch::Sender::new(0),
-            away: watch::Sender::new(false),
+            seen: Log::default(),
+            gate: Gate::default(),
             latency: Mutex::default(),
-            connections: AtomicUsize::new(0),
         });
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let address = listener.local_addr().expect("a bound listener has an address");
-        let (stop, stopped) = oneshot::channel();
-        let for_thread = shared.clone();
-        let thread = std::thread::spawn(move || serve::until(stopped, listener, for_thread));
-        S3Server { address, shared, stop: Some(stop), thread: Some(thread) }
+        let for_shell = Arc::clone(&shared);
+        let respond = move |parts, body| serve::respond(Arc::clone(&for_shell), parts, body);
+        S3Server { shell: Shell::start(respond), shared }
     }
 
     /// `http://127.0.0.1:PORT`.
     pub fn endpoint(&self) -> String {
-        format!("http://{}", self.address)
+        self.shell.endpoint()
     }
 
     /// A client that addresses buckets in the path, with the SDK's retries on (and hardly a wait
@@ -167,17 +151,7 @@ impl S3Server {
 
     /// What another process needs in its environment, and nothing from this user's files.
     pub fn env(&self) -> Vec<(&'static str, String)> {
-        let own = |text: &str| text.to_owned();
-        vec![
-            ("AWS_ENDPOINT_URL", self.endpoint()),
-            ("AWS_REGION", own(REGION)),
-            ("AWS_ACCESS_KEY_ID", own(ACCESS_KEY)),
-            ("AWS_SECRET_ACCESS_KEY", own(SECRET_KEY)),
-            ("AWS_CONFIG_FILE", own("/dev/null")),
-            ("AWS_SHARED_CREDENTIALS_FILE", own("/dev/null")),
-            ("AWS_EC2_METADATA_DISABLED", own("true")),
-            ("NO_PROXY", own("127.0.0.1")),
-        ]
+        aws::env(("AWS_ENDPOINT_URL", self.endpoint()))
     }
 
     /// Begins the description of a fault, which is armed at the end of the statement.
@@ -198,7 +172,7 @@ impl S3Server {
     /// Cuts all connections and refuses new ones, as while a server restarts, or takes them again.
     /// What is stored stays.
     pub fn go_away(&self, away: bool) {
-        self.shared.away.send_replace(away);
+        self.shell.go_away(away);
     }
 
     /// From now on every request waits for so long before it takes effect, faults or not.
@@ -209,7 +183,7 @@ impl S3Server {
 
     /// How many connections have been opened.
     pub fn connections(&self) -> usize {
-        self.shared.connections.load(Ordering::Relaxed)
+        self.shell.connections()
     }
 
     /// Changes how the server differs from S3.
@@ -235,23 +209,22 @@ impl S3Server {
 
     /// Lets go of the requests that met [`Fault::Hold`] up to now.
     pub fn release(&self) {
-        self.shared.released.send_modify(|count| *count += 1);
+        self.shared.gate.release();
     }
 
     /// Waits until so many requests are held at once.
     pub async fn until_held(&self, requests: usize) {
-        let mut held = self.shared.held.subscribe();
-        held.wait_for(|held| *held >= requests).await.expect("this server owns the sender");
+        self.shared.gate.until_held(requests).await;
     }
 
     /// All requests up to now, refused ones included.
     pub fn requests(&self) -> Vec<Seen> {
-        self.shared.seen().clone()
+        self.shared.seen.lock().clone()
     }
 
     /// How many requests of this kind came in.
     pub fn count(&self, op: Op) -> usize {
-        self.shared.seen().iter().filter(|seen| seen.op == op).count()
+        self.shared.seen.lock().iter().filter(|seen| seen.op == op).count()
     }
 
     /// The last request of this kind.
@@ -260,13 +233,13 @@ impl S3Server {
     ///
     /// If there was none.
     pub fn last(&self, op: Op) -> Seen {
-        let seen = self.shared.seen().iter().rfind(|seen| seen.op == op).cloned();
+        let seen = self.shared.seen.lock().iter().rfind(|seen| seen.op == op).cloned();
         seen.expect("there was such a request")
     }
 
     /// Forgets the requests up to now.
     pub fn forget_requests(&self) {
-        self.shared.seen().clear();
+        self.shared.seen.lock().clear();
     }
 
     /// Makes an empty bucket, unless it exists.
@@ -299,15 +272,6 @@ impl S3Server {
     }
 }
 
-impl Drop for S3Server {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 /// The settings of a client for any endpoint that wants the bucket in the path.
 pub fn config(endpoint: &str, access_key: &str, secret_key: &str) -> aws_sdk_s3::config::Builder {
     let retries = RetryConfig::standard().with_initial_backoff(Duration::from_millis(1));
@@ -317,7 +281,7 @@ pub fn config(endpoint: &str, access_key: &str, secret_key: &str) -> aws_sdk_s3:
         .endpoint_url(endpoint)
         .force_path_style(true)
         .credentials_provider(Credentials::new(access_key, secret_key, None, None, "tests"))
-        .http_client(serve::http_client())
+        .http_client(aws::http_client())
         .retry_config(retries)
 }
 
@@ -325,10 +289,6 @@ impl Shared {
     fn draw_latency(&self) -> Duration {
         let mut latency = self.latency.lock().expect("no step under the lock panics");
         latency.as_mut().map_or(Duration::ZERO, |draw| draw())
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Vec<Seen>> {
-        self.seen.lock().expect("no step under the lock panics")
     }
 }
 

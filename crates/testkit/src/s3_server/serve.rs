@@ -1,96 +1,23 @@
 //! The HTTP side: `s3s` behind faults.
 
 use std::io;
-use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use aws_sdk_s3::config::SharedHttpClient;
-use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use bytes::Bytes;
 use futures::StreamExt as _;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, ETAG};
+use http::header::{CONTENT_LENGTH, DATE, ETAG};
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode};
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use http::{HeaderValue, Request, Response};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
 use percent_encoding::percent_decode_str;
-use tokio::sync::oneshot;
-use tokio::task::JoinSet;
 
 use super::{Fault, Op, Seen, Shared, Users};
-
-type Answer = Response<BoxBody<Bytes, io::Error>>;
-
-/// Serves until the other end of the channel is dropped.
-pub fn until(stopped: oneshot::Receiver<()>, listener: TcpListener, shared: Arc<Shared>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime can be built");
-    // The runtime ends with this function, and every connection and late request with it.
-    runtime.block_on(async {
-        tokio::select! {
-            _ = stopped => {}
-            () = accept(listener, shared) => {}
-        }
-    });
-}
-
-/// One HTTP client for all tests of a process, without a proxy.
-pub fn http_client() -> SharedHttpClient {
-    static CLIENT: std::sync::OnceLock<SharedHttpClient> = std::sync::OnceLock::new();
-    let provider = || Provider::Rustls(CryptoMode::Ring);
-    let build = || aws_smithy_http_client::Builder::new().tls_provider(provider()).build_https();
-    CLIENT.get_or_init(build).clone()
-}
-
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    let address = listener.local_addr().expect("a bound listener has an address");
-    let mut listener = Some(listener);
-    let mut away = shared.away.subscribe();
-    loop {
-        let mut connections = JoinSet::new();
-        let bound = match listener.take() {
-            Some(bound) => bound,
-            None => TcpListener::bind(address).expect("the port is still free"),
-        };
-        bound.set_nonblocking(true).expect("a listener can be made non-blocking");
-        let bound = tokio::net::TcpListener::from_std(bound).expect("a bound listener");
-        loop {
-            tokio::select! {
-                accepted = bound.accept() => {
-                    let Ok((stream, _)) = accepted else { continue };
-                    shared.connections.fetch_add(1, Ordering::Relaxed);
-                    // An answer is sent at once, whatever the client has acknowledged.
-                    let _ = stream.set_nodelay(true);
-                    connections.spawn(serve(stream, shared.clone()));
-                }
-                Some(_) = connections.join_next() => {}
-                _ = away.wait_for(|away| *away) => break,
-            }
-        }
-        // Requests that have come in take effect all the same, on tasks of their own.
-        drop((bound, connections));
-        let _ = away.wait_for(|away| !*away).await;
-    }
-}
-
-async fn serve(stream: tokio::net::TcpStream, shared: Arc<Shared>) {
-    let service = service_fn(|request| respond(shared.clone(), request));
-    let connection = hyper::server::conn::http1::Builder::new();
-    // An error is a client that went away or a fault that closes the connection.
-    let _ = connection.serve_connection(TokioIo::new(stream), service).await;
-}
+use crate::http_shell::{Answer, answer, cut, pause};
 
 /// An error closes the connection without an answer.
-async fn respond(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<Answer> {
-    let (parts, body) = request.into_parts();
-    let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+pub async fn respond(shared: Arc<Shared>, parts: Parts, body: Bytes) -> io::Result<Answer> {
     let op = Op::of(&parts);
     let key = key(op, &parts);
     let deletes = if op == Op::Delete { keys_in(&body) } else { Vec::new() };
@@ -99,25 +26,21 @@ async fn respond(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<
     let (uri, headers) = (parts.uri.clone(), parts.headers.clone());
     let seen = Seen { op, key, deletes, uri, headers, exists };
     if shared.users.denies(&seen) {
-        shared.seen().push(seen);
+        shared.seen.lock().push(seen);
         return Ok(dated(&shared, error(403, "AccessDenied")));
     }
     if Users::expired(&seen) {
-        shared.seen().push(seen);
+        shared.seen.lock().push(seen);
         return Ok(dated(&shared, error(400, "ExpiredToken")));
     }
     let fault = shared.faults.meet(op, &seen.key);
-    shared.seen().push(seen);
+    shared.seen.lock().push(seen);
     let latency = shared.draw_latency();
-    // On its own task a request takes effect even if the client goes away meanwhile.
-    let task = tokio::spawn(async move {
-        if !latency.is_zero() {
-            pause(latency).await;
-        }
-        let answer = with_fault(&shared, fault, &parts, body).await;
-        answer.map(|answer| dated(&shared, answer))
-    });
-    task.await.map_err(io::Error::other)?
+    if !latency.is_zero() {
+        pause(latency).await;
+    }
+    let answer = with_fault(&shared, fault, &parts, body).await;
+    answer.map(|answer| dated(&shared, answer))
 }
 
 async fn with_fault(
@@ -126,7 +49,6 @@ async fn with_fault(
     parts: &Parts,
     body: Bytes,
 ) -> io::Result<Answer> {
-    let cut = || io::Error::other("cut on purpose");
     let Some(fault) = fault else { return apply(shared, parts, body).await };
     Ok(match fault {
         Fault::Answer(status, code) => error(status, code),
@@ -168,10 +90,7 @@ async fn with_fault(
             apply(shared, parts, body).await?
         }
         Fault::Hold => {
-            let mut released = shared.released.subscribe();
-            shared.held.send_modify(|held| *held += 1);
-            let _ = released.changed().await;
-            shared.held.send_modify(|held| *held -= 1);
+            shared.gate.hold().await;
             apply(shared, parts, body).await?
         }
         Fault::NoEtag => {
@@ -224,7 +143,7 @@ async fn truncated(answer: Answer) -> io::Result<Answer> {
     let cut = futures::stream::once(async {
         // Time for the first half to be sent; closing the connection at once would keep it back.
         pause(Duration::from_millis(20)).await;
-        Err(io::Error::other("cut on purpose"))
+        Err(cut())
     });
     Ok(Response::from_parts(parts, BodyExt::boxed(StreamBody::new(half.chain(cut)))))
 }
@@ -240,14 +159,6 @@ fn error(status: u16, code: &str) -> Answer {
 fn page() -> Answer {
     let html = "<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body><br></body></html>";
     answer(200, "text/html; charset=utf-8", html.to_owned())
-}
-
-fn answer(status: u16, kind: &'static str, body: String) -> Answer {
-    let body = Full::new(Bytes::from(body)).map_err(|never| match never {}).boxed();
-    let mut answer = Response::new(body);
-    *answer.status_mut() = StatusCode::from_u16(status).expect("a status");
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    answer
 }
 
 /// Adds the server's own `Date`; the HTTP library would add the machine's.
@@ -275,9 +186,4 @@ fn keys_in(body: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(body);
     let keys = text.split("<Key>").skip(1).filter_map(|rest| rest.split_once("</Key>"));
     keys.map(|(key, _)| key.to_owned()).collect()
-}
-
-#[allow(clippy::disallowed_methods, reason = "the server delays on real time")]
-pub async fn pause(delay: Duration) {
-    tokio::time::sleep(delay).await;
 }

@@ -242,7 +242,7 @@ impl S3 for Storage {
         if let Some(gap) = gap {
             let (if_match, if_none_match) = (if_match.as_deref(), if_none_match.as_deref());
             self.lock().check_put(bucket, key, if_match, if_none_match)?;
-            super::serve::pause(gap).await;
+            crate::http_shell::pause(gap).await;
         }
         let mut state = self.lock();
         state.check_key("kms:GenerateDataKey")?;

@@ -1,0 +1,257 @@
+//! What the servers share: a port, a thread with a runtime, connections, and what they note of
+//! requests.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+pub type Answer = Response<BoxBody<Bytes, io::Error>>;
+type Respond = dyn Fn(Parts, Bytes) -> BoxFuture<'static, io::Result<Answer>> + Send + Sync;
+
+/// A server on a free port of the loopback interface. It stops when dropped, and every connection
+/// and late request with it.
+pub struct Shell {
+    address: SocketAddr,
+    line: Arc<Line>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The way to the server.
+struct Line {
+    /// An error closes the connection without an answer.
+    respond: Box<Respond>,
+    /// Whether connections are cut and refused.
+    away: watch::Sender<bool>,
+    connections: AtomicUsize,
+}
+
+impl Shell {
+    pub fn start<F>(respond: impl Fn(Parts, Bytes) -> F + Send + Sync + 'static) -> Shell
+    where
+        F: Future<Output = io::Result<Answer>> + Send + 'static,
+    {
+        let line = Arc::new(Line {
+            respond: Box::new(move |parts, body| Box::pin(respond(parts, body))),
+            away: watch::Sender::new(false),
+            connections: AtomicUsize::new(0),
+        });
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        let (stop, stopped) = oneshot::channel();
+        let for_thread = Arc::clone(&line);
+        let thread = std::thread::spawn(move || until(stopped, listener, &for_thread));
+        Shell { address, line, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+#[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "only the double of S3 asks"))]
+impl Shell {
+    pub fn go_away(&self, away: bool) {
+        self.line.away.send_replace(away);
+    }
+
+    pub fn connections(&self) -> usize {
+        self.line.connections.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Serves until the other end of the channel is dropped.
+fn until(stopped: oneshot::Receiver<()>, listener: TcpListener, line: &Arc<Line>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime can be built").block_on(async {
+        tokio::select! {
+            _ = stopped => {}
+            () = accept(listener, line) => {}
+        }
+    });
+}
+
+async fn accept(listener: TcpListener, line: &Arc<Line>) {
+    let address = listener.local_addr().expect("a bound listener has an address");
+    let mut listener = Some(listener);
+    let mut away = line.away.subscribe();
+    loop {
+        let mut connections = JoinSet::new();
+        let bound = match listener.take() {
+            Some(bound) => bound,
+            None => TcpListener::bind(address).expect("the port is still free"),
+        };
+        bound.set_nonblocking(true).expect("a listener can be made non-blocking");
+        let bound = tokio::net::TcpListener::from_std(bound).expect("a bound listener");
+        loop {
+            tokio::select! {
+                accepted = bound.accept() => {
+                    let Ok((stream, _)) = accepted else { continue };
+                    line.connections.fetch_add(1, Ordering::Relaxed);
+                    // An answer is sent at once, whatever the client has acknowledged.
+                    let _ = stream.set_nodelay(true);
+                    connections.spawn(serve(stream, Arc::clone(line)));
+                }
+                Some(_) = connections.join_next() => {}
+                _ = away.wait_for(|away| *away) => break,
+            }
+        }
+        // Requests that have come in take effect all the same, on tasks of their own.
+        drop((bound, connections));
+        let _ = away.wait_for(|away| !*away).await;
+    }
+}
+
+async fn serve(stream: tokio::net::TcpStream, line: Arc<Line>) {
+    let service = service_fn(|request| respond(Arc::clone(&line), request));
+    let connection = hyper::server::conn::http1::Builder::new();
+    // An error is a client that went away or a fault that closes the connection.
+    let _ = connection.serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn respond(line: Arc<Line>, request: Request<Incoming>) -> io::Result<Answer> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+    // On its own task a request takes effect even if the client goes away meanwhile.
+    tokio::spawn((line.respond)(parts, body)).await.map_err(io::Error::other)?
+}
+
+/// The requests that came in, the newest last.
+pub struct Log<T>(Mutex<Vec<T>>);
+
+impl<T> Default for Log<T> {
+    fn default() -> Log<T> {
+        Log(Mutex::default())
+    }
+}
+
+impl<T> Log<T> {
+    pub fn lock(&self) -> MutexGuard<'_, Vec<T>> {
+        self.0.lock().expect("no step under the lock panics")
+    }
+}
+
+/// Where requests are held until they are let go.
+#[cfg(any(feature = "s3", feature = "gcs"))]
+#[derive(Default)]
+pub struct Gate {
+    /// Raised by each release.
+    released: watch::Sender<u64>,
+    held: watch::Sender<usize>,
+}
+
+#[cfg(any(feature = "s3", feature = "gcs"))]
+impl Gate {
+    pub async fn hold(&self) {
+        let mut released = self.released.subscribe();
+        self.held.send_modify(|held| *held += 1);
+        let _ = released.changed().await;
+        self.held.send_modify(|held| *held -= 1);
+    }
+
+    /// Lets go of the requests that are held now.
+    pub fn release(&self) {
+        self.released.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until so many requests are held at once.
+    pub async fn until_held(&self, requests: usize) {
+        let mut held = self.held.subscribe();
+        held.wait_for(|held| *held >= requests).await.expect("this gate owns the sender");
+    }
+}
+
+/// An answer with this body.
+#[cfg(any(feature = "s3", feature = "dynamodb"))]
+pub fn answer(status: u16, kind: &'static str, body: impl Into<Bytes>) -> Answer {
+    use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+    let mut answer = boxed(Response::new(body.into()));
+    *answer.status_mut() = StatusCode::from_u16(status).expect("a status");
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    answer
+}
+
+pub fn boxed(answer: Response<Bytes>) -> Answer {
+    answer.map(|body| Full::new(body).map_err(|never| match never {}).boxed())
+}
+
+/// What closes the connection.
+pub fn cut() -> io::Error {
+    io::Error::other("cut on purpose")
+}
+
+#[cfg(any(feature = "s3", feature = "gcs"))]
+#[allow(clippy::disallowed_methods, reason = "the servers delay on real time")]
+pub async fn pause(delay: std::time::Duration) {
+    tokio::time::sleep(delay).await;
+}
+
+#[cfg(any(feature = "s3", feature = "dynamodb"))]
+pub mod aws {
+    //! What the doubles of AWS's services share besides.
+
+    use std::sync::OnceLock;
+
+    #[cfg(feature = "dynamodb")]
+    use aws_sdk_dynamodb::config::SharedHttpClient;
+    #[cfg(not(feature = "dynamodb"))]
+    use aws_sdk_s3::config::SharedHttpClient;
+    use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+
+    use crate::outcomes::SECRET_KEY;
+
+    pub const REGION: &str = "us-east-1";
+    pub const ACCESS_KEY: &str = "AKIAIOSFODNN7EXAMPLE";
+
+    /// One HTTP client for all tests of a process, without a proxy.
+    pub fn http_client() -> SharedHttpClient {
+        static CLIENT: OnceLock<SharedHttpClient> = OnceLock::new();
+        CLIENT.get_or_init(own_http_client).clone()
+    }
+
+    /// An HTTP client that shares no connection, for tests of one server: a connection ends with the
+    /// runtime of the test that made it.
+    pub fn own_http_client() -> SharedHttpClient {
+        let provider = Provider::Rustls(CryptoMode::Ring);
+        aws_smithy_http_client::Builder::new().tls_provider(provider).build_https()
+    }
+
+    /// What another process needs in its environment, and nothing from this user's files.
+    pub fn env(endpoint: (&'static str, String)) -> Vec<(&'static str, String)> {
+        let others = [
+            ("AWS_REGION", REGION),
+            ("AWS_ACCESS_KEY_ID", ACCESS_KEY),
+            ("AWS_SECRET_ACCESS_KEY", SECRET_KEY),
+            ("AWS_CONFIG_FILE", "/dev/null"),
+            ("AWS_SHARED_CREDENTIALS_FILE", "/dev/null"),
+            ("AWS_EC2_METADATA_DISABLED", "true"),
+            ("NO_PROXY", "127.0.0.1"),
+        ];
+        let others = others.map(|(name, value)| (name, value.to_owned()));
+        [endpoint].into_iter().chain(others).collect()
+    }
+}
