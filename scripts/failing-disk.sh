@@ -13,6 +13,6 @@ parse_command "$@"
 disk=$(cd "$(mktemp -d)" && pwd -P)
 trap 'rm -rf "$disk"' EXIT
 mkdir -p "$disk/root" "$disk/image/.synced" "$disk/image/.forgotten"
-"${CC:-cc}" -shared -fPIC -O1 -o "$disk/disk.so" "$root/tests/chaos/disk.c" -ldl
+"${CC:-cc}" -shared -fPIC -O1 -o "$disk/disk.so" "$root/cli/tests/chaos/disk.c" -ldl
 export DISK_ROOT="$disk/root" DISK_IMAGE="$disk/image" DISK_TRIGGER="$disk/fails"
 LD_PRELOAD="$disk/disk.so${LD_PRELOAD:+:$LD_PRELOAD}" "${command[@]}"

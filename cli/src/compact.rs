@@ -132,7 +132,7 @@ async fn again_and_again(
 ) -> Result<u8, Failure> {
     loop {
         let (outcome, signal) = run_once(compactor, signals).await;
-        if told(outcome, json)? == Reader::HasLeft || signal.is_some() {
+        if report_run(outcome, json)? == Reader::HasLeft || signal.is_some() {
             return Ok(0);
         }
         tokio::select! {
@@ -145,7 +145,7 @@ async fn again_and_again(
 
 /// Prints what one of many runs did. An error that the next run may not meet does not end the
 /// command.
-fn told(outcome: Result<Report, Error>, json: bool) -> Result<Reader, Failure> {
+fn report_run(outcome: Result<Report, Error>, json: bool) -> Result<Reader, Failure> {
     let report = match outcome {
         Ok(report) => report,
         Err(error) if error.kind() == ErrorKind::Unavailable => {

@@ -33,7 +33,7 @@ pub struct DeposeArgs {
 
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
-struct Told {
+struct DeposeReport {
     /// `deposed`, or `already`: it was sealed before.
     outcome: &'static str,
     epoch: u64,
@@ -51,17 +51,17 @@ pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
         .build()?;
     let how = args.epoch.map_or(Depose::default(), |epoch| Depose::default().only(epoch));
     let deposed = election.depose(how.force(args.force)).await.map_err(unknown)?;
-    let (line, told) = match deposed {
+    let (line, report) = match deposed {
         Deposed::Sealed { leader, wait } => {
             let line =
                 format!("deposed {} from epoch {}; {}", holder(&leader), leader.epoch, then(wait));
             let ended = if args.force { Ended::Lapsed } else { Ended::Deposed };
-            (line, Told::of("deposed", &leader, ended, Some(wait)))
+            (line, DeposeReport::of("deposed", &leader, ended, Some(wait)))
         }
         Deposed::Already { leader, ended } => {
             let line =
                 format!("epoch {} of {} is sealed already: {ended}", leader.epoch, holder(&leader));
-            (line, Told::of("already", &leader, ended, None))
+            (line, DeposeReport::of("already", &leader, ended, None))
         }
         refused => {
             if refused == Deposed::NoLeader {
@@ -70,7 +70,7 @@ pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
             return Err(Failure::new(exit::REFUSED, why_not(&refused, args.store.layout)));
         }
     };
-    let _ = if args.json { print_json(&told)? } else { print(&line)? };
+    let _ = if args.json { print_json(&report)? } else { print(&line)? };
     Ok(0)
 }
 
@@ -79,7 +79,7 @@ pub fn unknown(error: tenure::Error) -> Failure {
     let maybe = error.may_have_happened();
     let mut failure = Failure::from(error);
     if maybe {
-        failure.why += ". It is not known whether it took effect: run it again, which tells";
+        failure.why += ". It is not known whether it took effect: run it again to find out";
     }
     failure
 }
@@ -132,9 +132,14 @@ fn why_not(refused: &Deposed, layout: LayoutArg) -> String {
     }
 }
 
-impl Told {
-    fn of(outcome: &'static str, leader: &Leader, ended: Ended, wait: Option<Duration>) -> Told {
-        Told {
+impl DeposeReport {
+    fn of(
+        outcome: &'static str,
+        leader: &Leader,
+        ended: Ended,
+        wait: Option<Duration>,
+    ) -> DeposeReport {
+        DeposeReport {
             outcome,
             epoch: leader.epoch.get(),
             candidate: leader.candidate.clone(),

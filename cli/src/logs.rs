@@ -48,7 +48,7 @@ impl LogFormat {
         asked
     }
 
-    /// From now on everything is said in this format, a panic too.
+    /// Uses this format from now on, for a panic too.
     pub fn choose(self) {
         // Chosen once, at the start.
         let _ = CHOSEN.set(self);

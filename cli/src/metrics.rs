@@ -55,7 +55,7 @@ impl MetricsArg {
     pub fn refuse_without(self, every: Option<Duration>) -> Result<(), Failure> {
         if self.metrics_addr.is_some() && every.is_none() {
             let why = "--metrics-addr needs --every: a single run ends before anybody can scrape \
-                       it; --json tells what it did";
+                       it; --json shows what it did";
             return Err(Failure::new(exit::USAGE, why));
         }
         Ok(())

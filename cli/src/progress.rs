@@ -1,6 +1,6 @@
 //! How far long work is: one line on stderr, if that is a terminal, and nothing otherwise.
 //!
-//! Work makes one [`Progress`], tells it now and then, and drops it before it prints its result.
+//! Work makes one [`Progress`], updates it now and then, and drops it before it prints its result.
 
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 #[derive(Debug)]
 pub struct Progress(ProgressBar);
 
-/// How often the line moves although nothing was told, so that it does not look dead.
+/// How often the line moves without an update, so that it does not look dead.
 const TICK: Duration = Duration::from_millis(250);
 
 impl Progress {

@@ -36,7 +36,7 @@ pub struct RestoreArgs {
 
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
-struct Told {
+struct RestoreReport {
     /// `restored`, or `already`: it was restored before, and nobody was elected since.
     outcome: &'static str,
     epoch: Epoch,
@@ -56,21 +56,21 @@ pub async fn restore(args: RestoreArgs) -> Result<u8, Failure> {
     let next = epoch.next().map_or_else(String::new, |next| format!("the next leader has {next}"));
     let caution =
         format!("{epoch} must be at least the greatest token that any guarded resource has seen");
-    let (line, told) = match election.restore(epoch, args.wait).await.map_err(unknown)? {
+    let (line, report) = match election.restore(epoch, args.wait).await.map_err(unknown)? {
         Restored::Sealed { wait, .. } => {
             let line = format!("restored epoch {epoch}: {next}; {}. {caution}", then(wait));
-            (line, Told { outcome: "restored", epoch, wait_ms: Some(millis(wait)) })
+            (line, RestoreReport { outcome: "restored", epoch, wait_ms: Some(millis(wait)) })
         }
         Restored::Already(_) => {
             let line = format!("epoch {epoch} was restored already: {next}. {caution}");
-            (line, Told { outcome: "already", epoch, wait_ms: None })
+            (line, RestoreReport { outcome: "already", epoch, wait_ms: None })
         }
         refused => {
             let why = why_not(&refused, epoch, args.wait, &caution);
             return Err(Failure::new(exit::REFUSED, why));
         }
     };
-    let _ = if args.json { print_json(&told)? } else { print(&line)? };
+    let _ = if args.json { print_json(&report)? } else { print(&line)? };
     Ok(0)
 }
 

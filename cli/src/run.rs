@@ -174,7 +174,7 @@ async fn run_as(
         let span = error_span!("lead", epoch = leadership.epoch().get());
         match lead::lead(&job, leadership, &mut signals).instrument(span).await? {
             Outcome::Done(code) => return Ok(code),
-            Outcome::Lost { why, told_to_end } if told_to_end || !args.forever => {
+            Outcome::Lost { why, asked_to_end } if asked_to_end || !args.forever => {
                 return Err(Failure::new(exit::LEASE_LOST, why));
             }
             Outcome::Lost { why, .. } => warn!(outcome = "lost", "{why}"),

@@ -32,7 +32,7 @@ use super::timer::pause;
 pub const MOST_CONNECTIONS: usize = 32;
 /// How long a connection may take in all, for its one request and the reply.
 pub const CONNECTION_LIMIT: Duration = Duration::from_secs(5);
-/// Bytes of a request's line and headers: the least that hyper can be told.
+/// Bytes of a request's line and headers: the least that hyper takes.
 const MOST_BYTES: usize = 8 * 1024;
 /// After an accept that failed, as when no file is left to open.
 const AFTER_A_FAILURE: Duration = Duration::from_millis(100);
@@ -107,7 +107,7 @@ struct Site {
 }
 
 impl Sites {
-    /// Serves this too; `what` tells people which it is. Port 0 given twice is one address as well.
+    /// Serves this too; `what` names it in the log. Port 0 given twice is one address as well.
     pub fn add(&mut self, address: SocketAddr, what: &'static str, routes: Routes) {
         match self.0.iter_mut().find(|site| site.address == address) {
             Some(site) => {

@@ -83,7 +83,7 @@ struct Guard<S> {
     say: S,
     group: Option<GroupId>,
     /// Orphans outside of the group of CMD that have been sent SIGTERM.
-    told: HashSet<Pid>,
+    terminated: HashSet<Pid>,
     /// Whether the group has been sent a signal that asks it to end. SIGHUP does not: many a daemon
     /// goes on with new settings.
     asked: bool,
@@ -105,7 +105,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             reports,
             say,
             group: None,
-            told: HashSet::new(),
+            terminated: HashSet::new(),
             asked: false,
             ending: false,
             hung_up: false,
@@ -190,7 +190,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             }
             Event::Order(Order::EndRest) => self.ending = true,
             Event::Reaped(pid, status) => {
-                self.told.remove(&pid);
+                self.terminated.remove(&pid);
                 if self.group.is_some_and(|group| group.leader() == pid) {
                     self.report(Report::Ended(status));
                 }
@@ -234,7 +234,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             Some(Due::Term) => {
                 // A renewal may have come since they were asked; but not once `tenure` is dead.
                 if !self.hung_up && !self.ending {
-                    self.told.clear();
+                    self.terminated.clear();
                     self.asked = false;
                 }
                 self.ask_to_end();
@@ -281,7 +281,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         let own = Pid::this();
         let group = self.group.map(GroupId::leader);
         for one in living {
-            if one.parent == own && Some(one.group) != group && self.told.insert(one.pid) {
+            if one.parent == own && Some(one.group) != group && self.terminated.insert(one.pid) {
                 // An error says that it has ended, or belongs to another user.
                 let _ = kill(one.pid, Signal::SIGTERM);
                 let _ = kill(one.pid, Signal::SIGCONT);

@@ -32,7 +32,7 @@ impl GroupId {
     /// Sends the signal to every process of the group. A stopped process is woken for a signal that
     /// asks it to end, or it would never see it.
     pub fn signal(self, signal: Signal) {
-        // ESRCH and EPERM change nothing here: `exists` tells what is left.
+        // ESRCH and EPERM change nothing here: `exists` shows what is left.
         let _ = killpg(self.0, signal);
         if matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT) {
             let _ = killpg(self.0, Signal::SIGCONT);

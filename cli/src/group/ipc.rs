@@ -21,7 +21,7 @@ pub enum Order {
     Start,
     /// New deadlines; answered with `Watching`.
     Lease(Deadlines),
-    /// GatePermit this signal on to the process group of CMD; answered with `Signalled`.
+    /// Pass this signal on to the process group of CMD; answered with `Signalled`.
     Signal(Signal),
     /// CMD has ended: send SIGTERM to the processes that it left behind.
     EndRest,

@@ -85,7 +85,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whether this body was written; of a long one the length tells.
+    /// Whether this body was written; a long one is known by its length.
     pub fn shows(&self, body: &Bytes) -> bool {
         match &self.body {
             Some(seen) => seen == body,

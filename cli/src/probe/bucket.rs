@@ -44,7 +44,7 @@ fn check(settings: &BucketSettings, prefix: &str) -> (Vec<Setting>, Vec<Advice>)
         match &rules {
             Ok(rules) => {
                 advice.extend(rules.iter().flat_map(|rule| against(rule, &lock)));
-                told(rules, &lock)
+                describe(rules, &lock)
             }
             Err(error) => not_seen(error),
         },
@@ -61,12 +61,13 @@ fn touches(rule: &LifecycleRule, lock: &str) -> bool {
     by_key && by_size && !tagged
 }
 
-fn told(rules: &[&LifecycleRule], lock: &str) -> String {
-    let told: Vec<_> = rules.iter().map(|rule| format!("{} {}", named(rule), does(rule))).collect();
-    if told.is_empty() {
+fn describe(rules: &[&LifecycleRule], lock: &str) -> String {
+    let described: Vec<_> =
+        rules.iter().map(|rule| format!("{} {}", named(rule), does(rule))).collect();
+    if described.is_empty() {
         return format!("no rule is for {lock}…");
     }
-    told.join("; ")
+    described.join("; ")
 }
 
 fn named(rule: &LifecycleRule) -> String {

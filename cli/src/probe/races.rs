@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 pub use self::checker::Tally;
 use self::checker::{RaceOutcome, check};
-use self::writers::{Told, Writer, write_all};
+use self::writers::{WriteAnswer, Writer, write_all};
 use super::ask::{Asker, Check, Ends, Kind, RETRY_AFTER, Seen};
 use crate::timer::pause;
 
@@ -343,7 +343,7 @@ async fn checked(
     ask: &Asker,
     start: &Start,
     bodies: &[Bytes],
-    told: &[Told],
+    told: &[WriteAnswer],
 ) -> Check<(RaceOutcome, Option<Seen>)> {
     let before = start.before.as_ref().map(|(body, _)| body);
     match settled(ask, &start.key).await {

@@ -44,7 +44,7 @@ pub enum Outcome {
     Lost {
         why: String,
         /// Whether a signal had asked for the end before.
-        told_to_end: bool,
+        asked_to_end: bool,
     },
 }
 
@@ -65,8 +65,8 @@ pub async fn lead(
             return Ok(Outcome::Done(signals::exit_code(signal)));
         }
         Started::Lost(loss) => {
-            let why = format!("lost epoch {epoch} before CMD was started: {}", said(&loss));
-            return Ok(Outcome::Lost { why, told_to_end: false });
+            let why = format!("lost epoch {epoch} before CMD was started: {}", loss_text(&loss));
+            return Ok(Outcome::Lost { why, asked_to_end: false });
         }
         Started::Failed(failure) => {
             resign(job, leadership, signals).await;
@@ -79,7 +79,7 @@ pub async fn lead(
     job.health.ending(leadership.lease());
     let at_the_end = leadership.check();
     let left = watch.end_the_rest().await;
-    let told_to_end = watch.told_to_end;
+    let asked_to_end = watch.asked_to_end;
     let loss = leadership.check().err();
     match (&loss, left) {
         (Some(_), _) => {}
@@ -95,10 +95,12 @@ pub async fn lead(
         (Some(Stop::Unguarded), ..) => {
             return Err(Failure::new(exit::OS, "the guard has died, so CMD was killed"));
         }
-        (_, Err(loss), _) | (_, _, Some(loss)) => format!("lost epoch {epoch}: {}", said(&loss)),
+        (_, Err(loss), _) | (_, _, Some(loss)) => {
+            format!("lost epoch {epoch}: {}", loss_text(&loss))
+        }
         (_, Ok(_), None) => format!("epoch {epoch} was at risk, so CMD was stopped"),
     };
-    Ok(Outcome::Lost { why, told_to_end })
+    Ok(Outcome::Lost { why, asked_to_end })
 }
 
 enum Started {
@@ -138,7 +140,7 @@ struct Watch<'a, E> {
     at_risk: bool,
     /// Whether `tenure` has been asked to end. Not by SIGHUP, which tells many a daemon to go on
     /// with new settings.
-    told_to_end: bool,
+    asked_to_end: bool,
 }
 
 impl<'a> Watch<'a, ()> {
@@ -161,7 +163,7 @@ impl<'a> Watch<'a, ()> {
             signals,
             lost: false,
             at_risk: false,
-            told_to_end: false,
+            asked_to_end: false,
         }
     }
 }
@@ -213,10 +215,10 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
             let Deadlines { term_at, .. } = Deadlines::long_past();
             let Deadlines { kill_at, .. } = self.margins.deadlines(self.leadership.lease_end());
             self.group.set_deadlines(Deadlines { term_at, kill_at });
-            warn!(outcome = loss.outcome(), "{}: CMD gets SIGTERM", said(loss));
+            warn!(outcome = loss.outcome(), "{}: CMD gets SIGTERM", loss_text(loss));
         } else {
             self.group.kill();
-            warn!(outcome = loss.outcome(), "{}: CMD is killed", said(loss));
+            warn!(outcome = loss.outcome(), "{}: CMD is killed", loss_text(loss));
         }
     }
 
@@ -224,7 +226,7 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
         self.group.forward(signal);
         info!("{signal} is passed on to CMD");
         if signal != Signal::SIGHUP {
-            self.told_to_end = true;
+            self.asked_to_end = true;
             self.health.ending(self.leadership.lease());
         }
     }
@@ -293,7 +295,7 @@ async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) {
     );
 }
 
-fn said(loss: &Loss) -> String {
+fn loss_text(loss: &Loss) -> String {
     plain(&loss.to_string())
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use tenure::store::{Determinacy, PutOutcome};
 
 use super::super::ask::Seen;
-use super::writers::Told;
+use super::writers::WriteAnswer;
 
 /// The answers to the writers in all rounds of one kind of race.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
@@ -45,7 +45,7 @@ impl Tally {
     }
 
     /// Counts a round by its races.
-    pub(super) fn count(&mut self, races: Vec<(Vec<Told>, RaceOutcome)>) {
+    pub(super) fn count(&mut self, races: Vec<(Vec<WriteAnswer>, RaceOutcome)>) {
         self.rounds += 1;
         for (told, outcome) in races {
             self.races += 1;
@@ -70,11 +70,11 @@ impl Tally {
     }
 }
 
-/// An unclear answer is neither a win nor a loss: only what is there afterwards tells.
+/// An unclear answer is neither a win nor a loss: what is stored afterwards decides.
 pub(super) fn check(
     bodies: &[Bytes],
     before: Option<&Bytes>,
-    told: &[Told],
+    told: &[WriteAnswer],
     found: Option<&Seen>,
 ) -> RaceOutcome {
     let mut winners = Vec::new();
@@ -124,7 +124,7 @@ pub(super) fn check(
     }
 }
 
-fn may_have_written(told: &Told) -> bool {
+fn may_have_written(told: &WriteAnswer) -> bool {
     matches!(told, Err(error) if error.determinacy() == Determinacy::Indeterminate)
 }
 

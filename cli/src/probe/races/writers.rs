@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use super::super::ask::{Asker, Check, Ends, Kind};
 use crate::timer::pause;
 
-/// What a writer was told.
-pub(super) type Told = Result<PutOutcome, StoreError>;
+/// What the store answered to a writer.
+pub(super) type WriteAnswer = Result<PutOutcome, StoreError>;
 
 /// One write of a race.
 #[derive(Debug, Clone)]
@@ -30,12 +30,12 @@ pub(super) struct Writer {
 /// From the last writer's arrival to the release: by then all are awake.
 const AHEAD: Duration = Duration::from_millis(1);
 
-/// Lets all writers go at once, each after its own delay. In their order: what each was told, and
+/// Lets all writers go at once, each after its own delay. In their order: the answer to each, and
 /// how long that took.
 pub(super) async fn write_all(
     ask: &Arc<Asker>,
     writers: &[Writer],
-) -> Check<Vec<(Told, Duration)>> {
+) -> Check<Vec<(WriteAnswer, Duration)>> {
     let barrier = Arc::new(Barrier::new(writers.len()));
     let release = Arc::new(OnceLock::new());
     let mut tasks = JoinSet::new();

@@ -6,20 +6,20 @@ fn etag(text: &str) -> ETag {
     ETag::new(text)
 }
 
-fn done() -> Told {
+fn done() -> WriteAnswer {
     Ok(PutOutcome::Done { etag: Some(etag("new")) })
 }
 
-fn refused() -> Told {
+fn refused() -> WriteAnswer {
     Ok(PutOutcome::PreconditionFailed)
 }
 
-fn unknown(determinacy: Determinacy) -> Told {
+fn unknown(determinacy: Determinacy) -> WriteAnswer {
     Err(StoreError::new(StoreErrorKind::Transient, determinacy, "409"))
 }
 
 /// Three writers, and the one whose write is there; `None` for what was there before.
-fn of(told: [Told; 3], wrote: Option<usize>) -> RaceOutcome {
+fn of(told: [WriteAnswer; 3], wrote: Option<usize>) -> RaceOutcome {
     let bodies: Vec<_> = (0..3).map(|writer| Bytes::from(format!("{writer}"))).collect();
     let before = Bytes::from("before");
     let (body, etag) = match wrote {
@@ -30,7 +30,7 @@ fn of(told: [Told; 3], wrote: Option<usize>) -> RaceOutcome {
     check(&bodies, Some(&before), &told, Some(&found))
 }
 
-fn breaks(told: [Told; 3], wrote: Option<usize>) -> String {
+fn breaks(told: [WriteAnswer; 3], wrote: Option<usize>) -> String {
     match of(told, wrote) {
         RaceOutcome::Broken(what) => what,
         other => panic!("{other:?}"),
@@ -83,7 +83,7 @@ fn the_length_tells_a_long_body() {
     let long = Bytes::from(vec![b' '; 200_000]);
     let bodies = [Bytes::from("short"), long.clone(), Bytes::from("other")];
     let found = Seen { len: long.len() as u64, body: None, etag: etag("new") };
-    let check = |told: [Told; 3]| check(&bodies, None, &told, Some(&found));
+    let check = |told: [WriteAnswer; 3]| check(&bodies, None, &told, Some(&found));
     assert_eq!(check([refused(), done(), refused()]), RaceOutcome::Decided);
     assert!(matches!(check([done(), refused(), refused()]), RaceOutcome::Broken(_)));
 }
