@@ -5,9 +5,9 @@
 //! cargo run --example compact_job -- s3://bucket/prefix    # on S3, settings as for the AWS CLI
 //! ```
 //!
-//! Look for what the dry run says, that the real run does just that, that a second run finds nothing
-//! to do, and that the leader does not notice. The newest epoch object is never deleted: the next
-//! epoch counts on from it.
+//! Look for what the dry run says, that the real run does just that, that a second run finds
+//! nothing to do, and that the leader does not notice. The newest epoch object is never deleted:
+//! the next epoch counts on from it.
 //!
 //! A job keeps the default `min_age` of 1 h. This one cannot wait for that.
 

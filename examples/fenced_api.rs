@@ -1,13 +1,13 @@
-//! An HTTP service that only the leader may write to. It never hears of leases: the token that comes
-//! with each request is enough to refuse a leader of the past.
+//! An HTTP service that only the leader may write to. It never hears of leases: the token that
+//! comes with each request is enough to refuse a leader of the past.
 //!
 //! ```text
 //! cargo run --features tower --example fenced_api                          # the election in a directory
 //! cargo run --features tower --example fenced_api -- s3://bucket/prefix    # the election on S3
 //! ```
 //!
-//! The service is axum with a [`FenceLayer`] around the route that writes; the clients are hyper with
-//! a [`TokenLayer`]. Both layers are plain tower, so whatever speaks tower can use them.
+//! The service is axum with a [`FenceLayer`] around the route that writes; the clients are hyper
+//! with a [`TokenLayer`]. Both layers are plain tower, so whatever speaks tower can use them.
 //!
 //! Look for anna's late request: it comes after ben's first one, and is answered with 412.
 

@@ -6,10 +6,10 @@
 //! cargo run --example stream_processor -- s3://bucket/prefix    # on S3, settings as for the AWS CLI
 //! ```
 //!
-//! Three workers own up to two of four partitions each. One of them crashes with a commit on its way,
-//! which arrives after somebody else has taken over. The offsets (here in memory, elsewhere a table
-//! of a database) remember the greatest epoch of each partition and refuse lower ones: that is all
-//! that fencing asks of a resource.
+//! Three workers own up to two of four partitions each. One of them crashes with a commit on its
+//! way, which arrives after somebody else has taken over. The offsets (here in memory, elsewhere a
+//! table of a database) remember the greatest epoch of each partition and refuse lower ones: that
+//! is all that fencing asks of a resource.
 //!
 //! Look for the late commit that is refused, and for the offsets in the last table: each owner goes
 //! on just where the one before had committed, so every record counts once.
@@ -190,7 +190,8 @@ impl Share {
         (self.partition, outcome.loss().cloned())
     }
 
-    /// Batch by batch, until the partition is done, the lease is at risk, or a newer owner has been.
+    /// Batch by batch, until the partition is done, the lease is at risk, or a newer owner has
+    /// been.
     async fn process(&self, epoch: Epoch, cancelled: Cancellation) {
         let Ok(mut next) = self.offsets.take_over(self.worker, self.partition, epoch) else {
             return;

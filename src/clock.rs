@@ -1,12 +1,12 @@
 //! The only place that reads a clock.
 //!
-//! Three clocks are read together, as each sees what the others miss. `CLOCK_BOOTTIME` runs on while
-//! the machine is suspended, but a clock daemon may slew it: chrony by up to 8.3 %. No daemon slews
-//! `CLOCK_MONOTONIC_RAW`, which stands still in suspend; the time of suspension is what
-//! `CLOCK_BOOTTIME` is ahead of `CLOCK_MONOTONIC`, so it is added. The wall clock is stepped at will,
-//! but is the only one that may show that a host paused a virtual machine. A lease has ended when any
-//! of the three says so; an observer's timer has lapsed when boot and raw both say so (invariants I7
-//! and I8).
+//! Three clocks are read together, as each sees what the others miss. `CLOCK_BOOTTIME` runs on
+//! while the machine is suspended, but a clock daemon may slew it: chrony by up to 8.3 %. No daemon
+//! slews `CLOCK_MONOTONIC_RAW`, which stands still in suspend; the time of suspension is what
+//! `CLOCK_BOOTTIME` is ahead of `CLOCK_MONOTONIC`, so it is added. The wall clock is stepped at
+//! will, but is the only one that may show that a host paused a virtual machine. A lease has ended
+//! when any of the three says so; an observer's timer has lapsed when boot and raw both say so
+//! (invariants I7 and I8).
 
 use std::fmt;
 use std::time::{Duration, SystemTime};

@@ -37,11 +37,11 @@ const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// or killed at any point: what it has deleted was superseded, what is left the next run finds.
 /// Keys that are not epoch objects are never deleted.
 ///
-/// It needs to list the prefix, and to read and delete the epoch objects, but not to write any. A run
-/// that has something to delete reads the newest epoch before each deletion of up to 1,000, for two
-/// reasons. An unfinished
-/// [`restore`](crate::Election::restore) may hold it; then the epochs below it stay, as one of them
-/// may have a leader. And nothing goes that is younger than the validity that it names.
+/// It needs to list the prefix, and to read and delete the epoch objects, but not to write any. A
+/// run that has something to delete reads the newest epoch before each deletion of up to 1,000, for
+/// two reasons. An unfinished [`restore`](crate::Election::restore) may hold it; then the epochs
+/// below it stay, as one of them may have a leader. And nothing goes that is younger than the
+/// validity that it names.
 ///
 /// ```
 /// # use std::{sync::Arc, time::Duration};
@@ -81,8 +81,9 @@ impl Compactor {
 
     /// Lists the epochs once and deletes what may go.
     ///
-    /// Costs 1 LIST, then 1 LIST for every 1,000 keys listed (at least 1), and 1 GET and 1 DELETE for
-    /// every 1,000 epochs deleted. Remembers the epochs that it keeps and those of at most 5 deletions.
+    /// Costs 1 LIST, then 1 LIST for every 1,000 keys listed (at least 1), and 1 GET and 1 DELETE
+    /// for every 1,000 epochs deleted. Remembers the epochs that it keeps and those of at most 5
+    /// deletions.
     ///
     /// Single epochs that the store did not delete are counted in [`Report::failed`], not an
     /// error. Dropping the future is safe; deletions already sent may still take effect.
@@ -93,8 +94,9 @@ impl Compactor {
     ///   deleted until then is gone; run it again.
     /// - [`ErrorKind::UnsafeStore`]: the listing is out of order or shows keys that it must not;
     ///   the message names them. Do not use this store for elections.
-    /// - [`ErrorKind::CorruptRecord`], [`ErrorKind::RecordTooNew`]: the newest epoch cannot be read, so
-    ///   nobody knows what it protects. Campaigns fail on it as well; the message names it.
+    /// - [`ErrorKind::CorruptRecord`], [`ErrorKind::RecordTooNew`]: the newest epoch cannot be
+    ///   read, so nobody knows what it protects. Campaigns fail on it as well; the message names
+    ///   it.
     /// - [`ErrorKind::AccessDenied`], [`ErrorKind::NoSuchStore`]: correct the permissions or the
     ///   address.
     /// - [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers. Nothing was sent.
@@ -102,8 +104,8 @@ impl Compactor {
         self.run_until(future::pending(), |_| {}).await
     }
 
-    /// The same, until `stop` is ready, and telling `progress` how far it is: after each page of the
-    /// listing and each deletion, so once for some 1,000 epochs.
+    /// The same, until `stop` is ready, and telling `progress` how far it is: after each page of
+    /// the listing and each deletion, so once for some 1,000 epochs.
     ///
     /// Once told to stop it sends nothing more, waits for the deletions that were sent, a request
     /// timeout at most, and returns what was done with [`Report::interrupted`] set. The oldest go
@@ -186,8 +188,8 @@ impl CompactorBuilder {
     /// How long ago, by the store's clock, an epoch object must have been written last to be
     /// deleted: default 1 h.
     ///
-    /// Where the newest epoch names a validity that is not shorter, it is 1 s more than that: a leader
-    /// renews at least once in its validity.
+    /// Where the newest epoch names a validity that is not shorter, it is 1 s more than that: a
+    /// leader renews at least once in its validity.
     ///
     /// At least 1 h keeps the timed promise where requests may arrive late or twice; less is for
     /// tests. With 0 no age is asked for, whatever the validity, and even objects go of which the

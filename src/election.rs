@@ -28,11 +28,10 @@ pub use builder::ElectionBuilder;
 /// # Runtime
 /// Campaigns, observers and the operator's calls need a Tokio runtime with timers
 /// (`#[tokio::main]`, or `enable_all` of `tokio::runtime::Builder`). They check it before their
-/// first request, and return [`NoRuntime`](crate::ErrorKind::NoRuntime) outside of one. (That timers
-/// are missing shows in a panic of Tokio's, which is caught; with `panic = "abort"` it ends the
-/// process, before the first request, too.) The task
-/// that renews a leadership runs on the runtime in which its campaign ended: keep that running as
-/// long as the leadership.
+/// first request, and return [`NoRuntime`](crate::ErrorKind::NoRuntime) outside of one. (That
+/// timers are missing shows in a panic of Tokio's, which is caught; with `panic = "abort"` it ends
+/// the process, before the first request, too.) The task that renews a leadership runs on the
+/// runtime in which its campaign ended: keep that running as long as the leadership.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -77,9 +76,9 @@ impl Election {
     /// validity. Transient errors of the store are waited out and told by
     /// [`events`](Election::events).
     ///
-    /// Cost: LIST, PUT, LIST on an empty prefix, and a GET more on a sealed epoch; while following, one
-    /// GET every poll interval. On a [single object](crate::Layout::SingleObject): GET, PUT, and a PUT to
-    /// take over. The first campaign on a store adds 5 requests to check it.
+    /// Cost: LIST, PUT, LIST on an empty prefix, and a GET more on a sealed epoch; while following,
+    /// one GET every poll interval. On a [single object](crate::Layout::SingleObject): GET, PUT,
+    /// and a PUT to take over. The first campaign on a store adds 5 requests to check it.
     ///
     /// It runs in a span `campaign`, and the leadership in a span `leadership` beside it: both are
     /// below the span that this is first polled in, which is not over before they are.
@@ -112,12 +111,14 @@ impl Election {
     /// One attempt: elected, or somebody else holds the newest epoch. Costs what
     /// [`campaign`](Election::campaign) costs, without the waiting.
     ///
-    /// An unsealed epoch is `Held` until this `Election` has watched it for a whole validity without a
-    /// sign of life; what was seen is kept between calls, so a dead leader is not `Held` for ever.
+    /// An unsealed epoch is `Held` until this `Election` has watched it for a whole validity
+    /// without a sign of life; what was seen is kept between calls, so a dead leader is not `Held`
+    /// for ever.
     ///
     /// # Errors
-    /// Those of [`campaign`](Election::campaign), and [`Unavailable`](crate::ErrorKind::Unavailable)
-    /// after three failures in a row: an epoch object may have been created then, which lapses.
+    /// Those of [`campaign`](Election::campaign), and
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) after three failures in a row: an epoch
+    /// object may have been created then, which lapses.
     pub async fn try_campaign(&self) -> Result<CampaignOutcome, Error> {
         let caller = Span::current();
         let campaign = async {
@@ -168,7 +169,8 @@ impl Election {
     /// single object.
     ///
     /// # Errors
-    /// Those of [`campaign`](Election::campaign), and [`Unavailable`](crate::ErrorKind::Unavailable).
+    /// Those of [`campaign`](Election::campaign), and
+    /// [`Unavailable`](crate::ErrorKind::Unavailable).
     pub async fn snapshot(&self) -> Result<Snapshot, Error> {
         require_timers()?;
         Driver::observer(&self.cx).snapshot().await
@@ -189,10 +191,10 @@ impl Election {
 
     /// Follows who leads, without campaigning: the state now, then each change.
     ///
-    /// While somebody leads: one GET every poll interval. While nobody does: one LIST and one GET. While
-    /// polls fail it keeps to the last leader until its lease has lapsed, then says
-    /// [`Unknown`](Observation::Unknown), which differs from [`NoLeader`](Observation::NoLeader). An error
-    /// that waiting does not mend is the last item.
+    /// While somebody leads: one GET every poll interval. While nobody does: one LIST and one GET.
+    /// While polls fail it keeps to the last leader until its lease has lapsed, then says
+    /// [`Unknown`](Observation::Unknown), which differs from [`NoLeader`](Observation::NoLeader).
+    /// An error that waiting does not mend is the last item.
     pub fn observe(&self) -> impl Stream<Item = Result<Observation, Error>> + Send + Unpin + use<> {
         let observer = Observer::new(&self.cx);
         let stream = stream::unfold(observer, |mut observer| async {
@@ -203,11 +205,11 @@ impl Election {
     }
 
     /// Makes whoever follows through this `Election` (or a clone) look at the store now: a campaign
-    /// that waits, an observer. For an application that hears of a change by another way, such as an
-    /// event of the bucket or a call of its own. Calls are joined while a look is under way.
+    /// that waits, an observer. For an application that hears of a change by another way, such as
+    /// an event of the bucket or a call of its own. Calls are joined while a look is under way.
     ///
-    /// What was heard decides nothing: only what is then read does. At most one GET, or LIST and GET,
-    /// for each that follows.
+    /// What was heard decides nothing: only what is then read does. At most one GET, or LIST and
+    /// GET, for each that follows.
     pub fn refresh(&self) {
         self.cx.refresh();
     }
@@ -230,8 +232,8 @@ impl Election {
     ///   [`UnsafeStore`](crate::ErrorKind::UnsafeStore): correct what the message names.
     /// - [`RecordTooNew`](crate::ErrorKind::RecordTooNew): upgrade. Other records that cannot be
     ///   read are sealed with [`force`](Depose::force).
-    /// - [`CorruptRecord`](crate::ErrorKind::CorruptRecord), of a single object alone: with its body
-    ///   its token is lost.
+    /// - [`CorruptRecord`](crate::ErrorKind::CorruptRecord), of a single object alone: with its
+    ///   body its token is lost.
     /// - [`NoRuntime`](crate::ErrorKind::NoRuntime): call it in a Tokio runtime with timers.
     pub async fn depose(&self, how: Depose) -> Result<Deposed, Error> {
         require_timers()?;
@@ -242,16 +244,16 @@ impl Election {
     ///
     /// `epoch` must be at least the greatest token that any guarded resource has seen, and the
     /// greatest that any process remembers
-    /// ([`NewestDeleted`](crate::ErrorKind::NewestDeleted) names it): below, the next leaders' tokens
-    /// are refused, or repeat. Whoever leads in a lower epoch is deposed, and its successor waits for
-    /// the end of its lease. A leader of before the accident, whose epoch object is gone, learns of it
-    /// with its next renewal; `wait`, up to 24 h, is how long successors wait for it: nothing, or its
-    /// validity if it may still run. A single object that cannot be read does not say how long its
-    /// holder may believe, so there a `wait` above 0 is required. May be repeated. Beside another operator's greater epoch the
-    /// answer is about that one.
+    /// ([`NewestDeleted`](crate::ErrorKind::NewestDeleted) names it): below, the next leaders'
+    /// tokens are refused, or repeat. Whoever leads in a lower epoch is deposed, and its successor
+    /// waits for the end of its lease. A leader of before the accident, whose epoch object is gone,
+    /// learns of it with its next renewal; `wait`, up to 24 h, is how long successors wait for it:
+    /// nothing, or its validity if it may still run. A single object that cannot be read does not
+    /// say how long its holder may believe, so there a `wait` above 0 is required. May be repeated.
+    /// Beside another operator's greater epoch the answer is about that one.
     ///
-    /// Cost: LIST, PUT, GET, LIST, PUT on an empty prefix; a GET and, for each lower epoch that is left
-    /// at its end, GET, GET, PUT more where there are some; GET and PUT on a single object.
+    /// Cost: LIST, PUT, GET, LIST, PUT on an empty prefix; a GET and, for each lower epoch that is
+    /// left at its end, GET, GET, PUT more where there are some; GET and PUT on a single object.
     ///
     /// # Errors
     /// Those of [`depose`](Election::depose). After one, or a crash in between, candidates may wait
@@ -281,9 +283,9 @@ impl Election {
     /// How long ago the store last answered a request of this election, whether of a campaign, of a
     /// leadership or of an observer; `None` if it never did. No request.
     ///
-    /// An answer is what something is known from, a refused condition too; a 5xx, a 409 or a timeout
-    /// is none. In a campaign or a leadership that goes well the time stays below the longer of the
-    /// poll (or its back-off) and the renew interval, and the time of one request.
+    /// An answer is what something is known from, a refused condition too; a 5xx, a 409 or a
+    /// timeout is none. In a campaign or a leadership that goes well the time stays below the
+    /// longer of the poll (or its back-off) and the renew interval, and the time of one request.
     #[must_use]
     pub fn since_last_answer(&self) -> Option<Duration> {
         self.cx.since_last_answer()

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 /// The text on one line, with nothing in it that acts on what shows it: characters that control a
-/// terminal or the direction of writing, that end a line, or that cannot be seen, are shown by their
-/// numbers, such as `\n` and `\u{202e}`. Applied twice it changes nothing more.
+/// terminal or the direction of writing, that end a line, or that cannot be seen, are shown by
+/// their numbers, such as `\n` and `\u{202e}`. Applied twice it changes nothing more.
 #[must_use]
 pub fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());

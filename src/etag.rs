@@ -7,14 +7,14 @@ use crate::escape::plain;
 
 /// An entity tag, as the store sent it. Two bodies with the same tag are the same body.
 ///
-/// A weak tag (`W/"…"`) counts as the strong one that it names: proxies that compress answers weaken
-/// the tags of reads and not those of writes, and no store replaces on a weak one.
+/// A weak tag (`W/"…"`) counts as the strong one that it names: proxies that compress answers
+/// weaken the tags of reads and not those of writes, and no store replaces on a weak one.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ETag(Arc<str>);
 
 impl ETag {
-    /// The tag with this text, quotes included where the store sends them; without the mark of a weak
-    /// one.
+    /// The tag with this text, quotes included where the store sends them; without the mark of a
+    /// weak one.
     pub fn new(text: impl Into<Arc<str>>) -> ETag {
         let text = text.into();
         match text.strip_prefix("W/").filter(|rest| rest.starts_with('"')) {

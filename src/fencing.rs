@@ -73,8 +73,8 @@ impl std::error::Error for Stale {}
 pub enum FencingError {
     /// A greater epoch has the resource: stop, for good.
     ///
-    /// [`Determinacy::Indeterminate`]: an attempt whose answer was lost may have been written before; the
-    /// greater epoch has then seen it.
+    /// [`Determinacy::Indeterminate`]: an attempt whose answer was lost may have been written
+    /// before; the greater epoch has then seen it.
     Stale {
         /// Both tokens.
         stale: Stale,

@@ -1,19 +1,19 @@
-//! Who led when, how each epoch ended, and how long nobody led: read from the epoch objects that the
-//! compactor has left.
+//! Who led when, how each epoch ended, and how long nobody led: read from the epoch objects that
+//! the compactor has left.
 //!
 //! The store keeps what was written last: when that was, by its own clock, and the record with the
 //! times that its writers noted, each by a clock of its own. So the end of a sealed epoch is known
-//! ([`TimeEstimate::is_exact`]), unless its leader died: then it led at least until its last renewal, and at
-//! most until its lease ended. Begins are worked out from the leader's own clock, and lie between the
-//! seal of the epoch before and the last write. Nothing here decides anything.
+//! ([`TimeEstimate::is_exact`]), unless its leader died: then it led at least until its last
+//! renewal, and at most until its lease ended. Begins are worked out from the leader's own clock,
+//! and lie between the seal of the epoch before and the last write. Nothing here decides anything.
 //!
 //! Where the leader wrote last, the two times show how far its clock was off: that is taken off.
 //! Where somebody else sealed, nothing shows it: the bounds then hold only if the leader's clock
 //! agreed with the store's, and no bound holds for a clock that was stepped during the epoch.
 //!
-//! Many stores date in whole seconds. Bounds include that: a store's date is the begin of the second,
-//! millisecond or other decimal part of a second in which the write happened. Coarser dates than
-//! whole seconds are not recognised.
+//! Many stores date in whole seconds. Bounds include that: a store's date is the begin of the
+//! second, millisecond or other decimal part of a second in which the write happened. Coarser dates
+//! than whole seconds are not recognised.
 
 mod build;
 #[cfg(test)]
@@ -37,8 +37,8 @@ pub use totals::{Extent, Gap, Totals};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct History {
-    /// How the election lies in its store. A [single object](Layout::SingleObject) keeps no history:
-    /// it tells of one epoch only.
+    /// How the election lies in its store. A [single object](Layout::SingleObject) keeps no
+    /// history: it tells of one epoch only.
     pub layout: Layout,
     /// The epochs that were read, in ascending order.
     pub spans: Vec<LeadershipSpan>,
@@ -126,8 +126,8 @@ pub enum End {
     /// An operator deposed its leader. That learned of it at its next renewal, or when its lease
     /// ended.
     Deposed,
-    /// Its own candidate sealed it as lapsed before any renewal: most likely it was never granted, or
-    /// the grant came too late to be used. A process that is told that its name is unique and is
+    /// Its own candidate sealed it as lapsed before any renewal: most likely it was never granted,
+    /// or the grant came too late to be used. A process that is told that its name is unique and is
     /// restarted at once leaves the same.
     GivenUp,
     /// Nobody led it: an operator made it, so that counting goes on above it.
@@ -141,8 +141,8 @@ pub enum End {
 }
 
 impl TimeEstimate {
-    /// Whether the store dated this very moment: the bounds are then as far apart as the resolution of
-    /// its dates, a second on most stores.
+    /// Whether the store dated this very moment: the bounds are then as far apart as the resolution
+    /// of its dates, a second on most stores.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact
@@ -154,8 +154,8 @@ impl TimeEstimate {
         TimeEstimate { at, earliest: at, latest, exact: at.is_some() }
     }
 
-    /// The best guess between its bounds, as far as there are any. Bounds that contradict each other
-    /// come from clocks that do, and are no bounds.
+    /// The best guess between its bounds, as far as there are any. Bounds that contradict each
+    /// other come from clocks that do, and are no bounds.
     fn between(
         at: Option<DateTime<Utc>>,
         earliest: Option<DateTime<Utc>>,
@@ -221,8 +221,8 @@ impl LeadershipSpan {
         self.candidate.as_deref().unwrap_or("-")
     }
 
-    /// How long it led, by the best guesses; up to `now` if it still does. `None` if the begin is not
-    /// known, or if it most likely never led.
+    /// How long it led, by the best guesses; up to `now` if it still does. `None` if the begin is
+    /// not known, or if it most likely never led.
     #[must_use]
     pub fn led(&self, now: DateTime<Utc>) -> Option<Duration> {
         if !self.is_of_a_leader() {

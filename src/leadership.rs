@@ -29,14 +29,15 @@ use crate::mutex::unpoisoned;
 use crate::protocol::message::Ended;
 use crate::timer::{require_timers, sleep};
 
-/// An epoch that was granted to this process, renewed in the background until it is lost or dropped.
+/// An epoch that was granted to this process, renewed in the background until it is lost or
+/// dropped.
 ///
 /// Ask [`check`](Leadership::check) right before each act and send the token along: a check and the
 /// act after it are never one step, so the guarded resource must refuse lower tokens.
 ///
 /// Dropping it stops the renewals and lets the lease lapse, as the work may still be running; with
-/// [`resign_on_drop`](crate::ElectionBuilder::resign_on_drop) it resigns in the background. Dropping
-/// never blocks and never panics.
+/// [`resign_on_drop`](crate::ElectionBuilder::resign_on_drop) it resigns in the background.
+/// Dropping never blocks and never panics.
 ///
 /// While leading: one PUT every renew interval, and one GET every validity.
 #[must_use = "a leadership that is dropped is no longer renewed"]
@@ -205,8 +206,8 @@ impl Leadership {
     /// # Errors
     /// [`InvalidConfig`](ErrorKind::InvalidConfig) if the record would become too long: nothing was
     /// sent. [`LeadershipLost`](ErrorKind::LeadershipLost) if the leadership ended before the write
-    /// was answered; it may have taken effect. [`NoRuntime`](ErrorKind::NoRuntime) outside of a Tokio
-    /// runtime with timers: nothing was sent.
+    /// was answered; it may have taken effect. [`NoRuntime`](ErrorKind::NoRuntime) outside of a
+    /// Tokio runtime with timers: nothing was sent.
     pub async fn proclaim(&self, data: impl Into<Value>) -> Result<(), Error> {
         require_timers()?;
         let data = data.into();
@@ -225,25 +226,26 @@ impl Leadership {
     /// them.
     ///
     /// # Errors
-    /// [`LeadershipLost`](ErrorKind::LeadershipLost) if it was lost before, and the store's error if
-    /// the seal could not be written before the end of the lease: then others wait for the lapse.
-    /// [`NoRuntime`](ErrorKind::NoRuntime) outside of a Tokio runtime with timers: the leadership is
-    /// dropped.
+    /// [`LeadershipLost`](ErrorKind::LeadershipLost) if it was lost before, and the store's error
+    /// if the seal could not be written before the end of the lease: then others wait for the
+    /// lapse. [`NoRuntime`](ErrorKind::NoRuntime) outside of a Tokio runtime with timers: the
+    /// leadership is dropped.
     pub async fn resign(self) -> Result<(), Error> {
         self.give_up(None).await
     }
 
-    /// As [`resign`](Leadership::resign), and asks all others to let the candidate with this name go
-    /// first: they wait one poll interval of their own after they have seen it. So a rolling
-    /// deployment hands over in one poll of the successor and two requests (on a single object, one).
+    /// As [`resign`](Leadership::resign), and asks all others to let the candidate with this name
+    /// go first: they wait one poll interval of their own after they have seen it. So a rolling
+    /// deployment hands over in one poll of the successor and two requests (on a single object,
+    /// one).
     ///
     /// It is a wish: if no candidate has the name, the others go ahead after that poll interval. Of
-    /// those that look at the lapse alone it is a sixth of their validity, and such a successor comes
-    /// only when it looks: [`refresh`](crate::Election::refresh) it.
+    /// those that look at the lapse alone it is a sixth of their validity, and such a successor
+    /// comes only when it looks: [`refresh`](crate::Election::refresh) it.
     ///
     /// # Errors
-    /// Those of [`resign`](Leadership::resign), and [`InvalidConfig`](ErrorKind::InvalidConfig) for a
-    /// name that no candidate can have: then nothing was sent, and the leadership is dropped.
+    /// Those of [`resign`](Leadership::resign), and [`InvalidConfig`](ErrorKind::InvalidConfig) for
+    /// a name that no candidate can have: then nothing was sent, and the leadership is dropped.
     pub async fn resign_to(self, successor: impl Into<String>) -> Result<(), Error> {
         let successor = successor.into();
         Config::check_a_name(&successor)?;

@@ -55,10 +55,10 @@
 //! - A lease ends on time, also when the machine was suspended. No token is handed out at or after
 //!   its end.
 //!
-//! It asks strong consistency and atomic conditional writes of the store, and that nobody deletes the
-//! newest epoch object. The first campaign checks what can be checked. The protocol, its invariants
-//! and the reasons are in `docs/protocol.md`; the idea is Gunnar Morling's (*Leader Election With S3
-//! Conditional Writes*, 2024).
+//! It asks strong consistency and atomic conditional writes of the store, and that nobody deletes
+//! the newest epoch object. The first campaign checks what can be checked. The protocol, its
+//! invariants and the reasons are in `docs/protocol.md`; the idea is Gunnar Morling's (*Leader
+//! Election With S3 Conditional Writes*, 2024).
 //!
 //! # What it costs
 //!
@@ -74,13 +74,14 @@
 //!
 //! # Tests with paused time
 //!
-//! Leases go by the machine's clocks, which `start_paused` does not move: with them a test takes its
-//! real time, and its waits keep a core busy. A [`Clock`] over Tokio's time moves with it. Then waits
-//! cost nothing, and `tokio::time::advance` lets a lease end:
+//! Leases go by the machine's clocks, which `start_paused` does not move: with them a test takes
+//! its real time, and its waits keep a core busy. A [`Clock`] over Tokio's time moves with it. Then
+//! waits cost nothing, and `tokio::time::advance` lets a lease end:
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
-//! use tenure::{CampaignOutcome, Clock, Election, Moment, Process, SystemEntropy, store::MemoryStore};
+//! use tenure::store::MemoryStore;
+//! use tenure::{CampaignOutcome, Clock, Election, Moment, Process, SystemEntropy};
 //!
 //! #[derive(Debug)]
 //! struct PausedClock(tokio::time::Instant);
@@ -125,8 +126,8 @@
 //! - [`Leadership`] gives the token as long as the lease runs, says why it ended ([`Loss`]), and
 //!   resigns.
 //! - [`fencing`] has guards that refuse the tokens of leaders of the past.
-//! - [`Compactor`] deletes the epoch objects of the past; [`history`] reads what is left of them, and
-//!   the command `tenure history` draws it.
+//! - [`Compactor`] deletes the epoch objects of the past; [`history`] reads what is left of them,
+//!   and the command `tenure history` draws it.
 //! - [`store`] has the stores, and the trait for others.
 //! - [`paths`] has locks on pseudo-folders for the tasks of the leader's process.
 //!

@@ -46,12 +46,12 @@ impl Moment {
         Moment { boot: change(self.boot), raw: change(self.raw), wall: change(self.wall) }
     }
 
-    /// How long until `end`, by the clock that says the least. Zero once any of them has reached it:
-    /// so a lease ends.
+    /// How long until `end`, by the clock that says the least. Zero once any of them has reached
+    /// it: so a lease ends.
     ///
-    /// Boot and wall clock are slewed alike, so what the wall clock has gained on the boot clock is a
-    /// step, or a pause that the boot clock does not show, nor does the raw one: it is taken off what
-    /// the raw clock says.
+    /// Boot and wall clock are slewed alike, so what the wall clock has gained on the boot clock is
+    /// a step, or a pause that the boot clock does not show, nor does the raw one: it is taken off
+    /// what the raw clock says.
     #[must_use]
     pub fn until(self, end: Moment) -> Duration {
         let boot = end.boot.saturating_sub(self.boot);
@@ -89,7 +89,8 @@ mod tests {
         let end = at(100, 100, 100);
         assert_eq!(at(90, 80, 70).until(end), Duration::from_secs(10));
         assert_eq!(at(80, 90, 80).until(end), Duration::from_secs(10));
-        // The wall clock has gained 10 s on the boot clock, which the raw clock does not show either.
+        // The wall clock has gained 10 s on the boot clock, which the raw clock does not show
+        // either.
         assert_eq!(at(70, 90, 80).until(end), Duration::ZERO);
         assert_eq!(at(80, 70, 90).until(end), Duration::from_secs(10));
         assert_eq!(at(80, 70, 101).until(end), Duration::ZERO);

@@ -24,8 +24,9 @@ impl Depose {
         self
     }
 
-    /// Vouches that the holder is dead: its successor does not wait for its lease. If it lives after
-    /// all, two believe that they lead, for up to its validity; only the tokens tell them apart.
+    /// Vouches that the holder is dead: its successor does not wait for its lease. If it lives
+    /// after all, two believe that they lead, for up to its validity; only the tokens tell them
+    /// apart.
     pub fn force(mut self, force: bool) -> Depose {
         self.force = force;
         self
@@ -82,15 +83,15 @@ pub enum Restored {
     Sealed {
         /// The epoch.
         epoch: Epoch,
-        /// How long a successor waits, from when it first sees the seal: for what was asked for, and
-        /// for the leases of those who were deposed by this.
+        /// How long a successor waits, from when it first sees the seal: for what was asked for,
+        /// and for the leases of those who were deposed by this.
         wait: Duration,
     },
     /// It was restored before, and nobody has been elected since.
     Already(Epoch),
     /// This epoch, or a greater one, was restored before or meanwhile, with a shorter wait than was
-    /// asked for now. Candidates may be on their way, so it is too late to change that wait. Restore
-    /// a greater epoch than this with the wait that was asked for.
+    /// asked for now. Candidates may be on their way, so it is too late to change that wait.
+    /// Restore a greater epoch than this with the wait that was asked for.
     WaitsLess {
         /// The newest epoch.
         epoch: Epoch,

@@ -19,8 +19,8 @@ pub(crate) const MAX_READ_BYTES: usize = 64 * 1024;
 pub(crate) const MAX_WRITTEN_BYTES: usize = 48 * 1024;
 /// The format that this version writes, and the greatest it reads.
 pub(crate) const FORMAT: u64 = 1;
-/// Longer names than any writer of this version has are cut in a seal, as it must not grow past what
-/// can be read.
+/// Longer names than any writer of this version has are cut in a seal, as it must not grow past
+/// what can be read.
 const MAX_SEALED_NAME: usize = 1_024;
 /// A validity longer than this never lapses.
 pub(crate) const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
@@ -432,8 +432,8 @@ mod tests {
         assert_eq!(error.to_string(), "its body is not a record: it is not UTF-8, at byte 25");
     }
 
-    /// Found by fuzzing: sealing a record just below the limit made one above it, which nobody could
-    /// read, so that the election was stuck.
+    /// Found by fuzzing: sealing a record just below the limit made one above it, which nobody
+    /// could read, so that the election was stuck.
     #[test]
     fn regression_the_seal_of_a_record_with_a_long_name_can_be_read() {
         let name = "ä".repeat(32_700);

@@ -1,8 +1,8 @@
 //! Where epoch objects live: a trait of five calls and an optional one, and the stores that
 //! implement it.
 //!
-//! A refused condition is a value ([`PutOutcome::PreconditionFailed`]); a [`StoreError`] says what is known of
-//! a request that failed ([`Determinacy`]). Nothing here knows about elections.
+//! A refused condition is a value ([`PutOutcome::PreconditionFailed`]); a [`StoreError`] says what
+//! is known of a request that failed ([`Determinacy`]). Nothing here knows about elections.
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! What is counted and timed for whoever operates it; docs/observability.md has the whole table.
 //!
-//! SuccessorStatus to the recorder of the crate `metrics` (feature `metrics`). Without the feature everything
+//! Told to the recorder of the crate `metrics` (feature `metrics`). Without the feature everything
 //! here is empty and compiles to nothing, so that the driver need not ask.
 
 #[cfg(feature = "metrics")]

@@ -1,5 +1,6 @@
-//! Waits, in slices of at most a second: a timer may stand still while the machine sleeps. All waits
-//! go through here; `store/within.rs` bounds single requests. Checks, too, that there are timers.
+//! Waits, in slices of at most a second: a timer may stand still while the machine sleeps. All
+//! waits go through here; `store/within.rs` bounds single requests. Checks, too, that there are
+//! timers.
 
 use std::future::Future;
 use std::panic::catch_unwind;

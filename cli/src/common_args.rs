@@ -9,11 +9,11 @@ use super::store_url::StoreUrl;
 #[derive(Debug, clap::Args)]
 pub struct StoreArg {
     /// Where the election lives: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
-    /// dynamodb://TABLE/PREFIX, or file:///PATH for the processes of one machine. Settings come from
-    /// the usual environment and files of the service (AWS_PROFILE, AWS_ENDPOINT_URL,
-    /// GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …). s3:// also takes ?sse=AES256 or
-    /// ?sse=aws:kms, kms-key-id=KEY, bucket-key=true, expected-bucket-owner=ACCOUNT; file:// takes
-    /// ?share=group
+    /// dynamodb://TABLE/PREFIX, or file:///PATH for the processes of one machine. Settings come
+    /// from the usual environment and files of the service (AWS_PROFILE, AWS_ENDPOINT_URL,
+    /// GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …). s3:// also takes ?sse=AES256
+    /// or ?sse=aws:kms, kms-key-id=KEY, bucket-key=true, expected-bucket-owner=ACCOUNT; file://
+    /// takes ?share=group
     #[arg(long, value_name = "URL")]
     pub store: StoreUrl,
     /// How the election is stored. All its processes must use the same layout

@@ -190,8 +190,8 @@ impl FormatTime for Utc {
     }
 }
 
-/// `2026-11-20T23:12:00Z tenure: elected: epoch 3`, and after the time a level that is not INFO, and
-/// a target and spans that are not the command's own.
+/// `2026-11-20T23:12:00Z tenure: elected: epoch 3`, and after the time a level that is not INFO,
+/// and a target and spans that are not the command's own.
 struct Lines;
 
 impl<S, N> FormatEvent<S, N> for Lines

@@ -49,8 +49,8 @@ pub struct RunArgs {
     /// validity]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub grace: Option<Duration>,
-    /// The machine is never paused from outside, so a wall clock that is set forward does not end the
-    /// lease
+    /// The machine is never paused from outside, so a wall clock that is set forward does not end
+    /// the lease
     #[arg(long)]
     pub machine_never_paused: bool,
     /// Campaign again when the lease was lost, instead of exiting with 75
@@ -59,8 +59,8 @@ pub struct RunArgs {
     /// The candidate that leads next: once CMD has ended, the others wait one poll for it
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub successor: Option<String>,
-    /// The priority: how much longer than others to wait before taking over. Those with 0s lead when
-    /// they can; for others it should be longer than the poll interval
+    /// The priority: how much longer than others to wait before taking over. Those with 0s lead
+    /// when they can; for others it should be longer than the poll interval
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub priority_delay: Duration,
     #[command(flatten)]

@@ -1,10 +1,10 @@
 //! A small HTTP server for probes, load balancers and scrapers.
 //!
-//! It answers from what the process knows, and asks nobody. It shares the runtime with the renewals,
-//! which it cannot delay: a reply is made without waiting, at most [`MOST_CONNECTIONS`] tasks exist,
-//! and each ends within [`CONNECTION_LIMIT`]. A new connection is always accepted: it takes the
-//! place of the oldest one that has not sent its request yet. The server does not hold up the exit:
-//! dropping [`Serving`], or the end of the runtime, cuts what is open.
+//! It answers from what the process knows, and asks nobody. It shares the runtime with the
+//! renewals, which it cannot delay: a reply is made without waiting, at most [`MOST_CONNECTIONS`]
+//! tasks exist, and each ends within [`CONNECTION_LIMIT`]. A new connection is always accepted: it
+//! takes the place of the oldest one that has not sent its request yet. The server does not hold up
+//! the exit: dropping [`Serving`], or the end of the runtime, cuts what is open.
 
 use std::convert::Infallible;
 use std::io;

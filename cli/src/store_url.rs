@@ -18,10 +18,11 @@ pub struct StoreUrl {
 /// Where an election lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// A bucket or a table, and the key prefix in it; the election normalises and checks the prefix.
+    /// A bucket or a table, and the key prefix in it; the election normalises and checks the
+    /// prefix.
     In { service: &'static Service, name: String, prefix: String, options: S3Options },
-    /// A directory of this machine, for one user or for its group. The election has the empty prefix
-    /// in it.
+    /// A directory of this machine, for one user or for its group. The election has the empty
+    /// prefix in it.
     Dir { path: PathBuf, group: bool },
 }
 

@@ -32,8 +32,8 @@ pub struct WatchArgs {
     pub metrics: MetricsArg,
 }
 
-/// An observer has no lease: these are for how long the store may be silent before the observer says
-/// that it does not know, and for how long a request may take.
+/// An observer has no lease: these are for how long the store may be silent before the observer
+/// says that it does not know, and for how long a request may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 const LONGEST_POLL: Duration = Duration::from_secs(24 * 3600);

@@ -20,8 +20,9 @@ pub struct Report {
     /// Epoch objects left where they are: the newest ones, those too young, or all of them below
     /// the last epoch or one that a restoring holds.
     pub kept: u64,
-    /// How many of `kept` are superseded, but younger than `min_age_ms`, or of an age that the store
-    /// does not tell. 0 where the run was interrupted, or stopped at the last epoch or a held one.
+    /// How many of `kept` are superseded, but younger than `min_age_ms`, or of an age that the
+    /// store does not tell. 0 where the run was interrupted, or stopped at the last epoch or a held
+    /// one.
     pub too_young: u64,
     /// Epoch objects that the store did not delete. The next run tries them again.
     pub failed: u64,
@@ -29,8 +30,8 @@ pub struct Report {
     pub bytes: u64,
     /// Requests sent, as the [`Store`](crate::store::Store) counts them.
     pub requests: u64,
-    /// The newest epoch seen, so far where it was interrupted; `None` where there is no epoch object. With [`Epoch::MAX`] nothing
-    /// is deleted, and the epochs below it are not listed.
+    /// The newest epoch seen, so far where it was interrupted; `None` where there is no epoch
+    /// object. With [`Epoch::MAX`] nothing is deleted, and the epochs below it are not listed.
     pub newest: Option<Epoch>,
     /// Whether a restoring that is not finished holds the newest epoch. The epochs below it stay
     /// until it is: see [`Election::restore`](crate::Election::restore).

@@ -34,8 +34,8 @@ pub(crate) enum Reached {
 pub(crate) const FAILURES_BEFORE_GIVING_UP: u32 = 3;
 
 impl Driver {
-    /// Drives the machine. Dropping the future leaves at most an epoch object that lapses within its
-    /// validity.
+    /// Drives the machine. Dropping the future leaves at most an epoch object that lapses within
+    /// its validity.
     pub(crate) async fn campaign(&mut self, patience: Patience) -> Result<Reached, Error> {
         let outcome = self.reach(patience).await;
         self.cx.meter.campaigned(match &outcome {
@@ -185,7 +185,8 @@ impl Driver {
         );
         self.cx.tell(CampaignEvent::Following(leader));
         self.followed.started();
-        // Those that begin to follow together, such as the losers of one race, do not poll together.
+        // Those that begin to follow together, such as the losers of one race, do not poll
+        // together.
         let early = self.cx.process.jitter(self.poll_spread());
         self.requests.polled = self.requests.polled.saturating_sub(early);
     }
@@ -276,8 +277,8 @@ impl Driver {
         left == Some(Duration::ZERO)
     }
 
-    /// Whether the store has answered after the lease had lapsed: only then does a follower that polls
-    /// at the lapse alone know that there was no sign of life.
+    /// Whether the store has answered after the lease had lapsed: only then does a follower that
+    /// polls at the lapse alone know that there was no sign of life.
     pub(super) fn answered_since_lapse(&self) -> bool {
         let lapsed = |at| self.followed.lapses_after(Duration::ZERO, at);
         self.requests.answered.is_some_and(|at| lapsed(at) == Some(Duration::ZERO))

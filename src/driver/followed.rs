@@ -121,8 +121,8 @@ impl Followed {
         self.draw_lapse_jitter(Duration::ZERO);
     }
 
-    /// Up to a tenth of the leader's validity, less what candidates are spread over already, so that
-    /// they do not all seal at once.
+    /// Up to a tenth of the leader's validity, less what candidates are spread over already, so
+    /// that they do not all seal at once.
     pub(super) fn draw_lapse_jitter(&mut self, spread: Duration) {
         let validity = self.timer.as_ref().and_then(|timer| timer.validity());
         let most = (validity.unwrap_or_default() / 10).saturating_sub(spread);
@@ -173,8 +173,8 @@ impl Followed {
         self.lapses_after(self.delay_after_lapse(), self.cx.process.now())
     }
 
-    /// The takeover delay counts from the first sight of the seal; after a deposition from the lapse,
-    /// if that is later, as until then its holder may believe that it leads.
+    /// The takeover delay counts from the first sight of the seal; after a deposition from the
+    /// lapse, if that is later, as until then its holder may believe that it leads.
     pub(super) fn takeover_in(&self) -> Duration {
         let (delay, now) = (self.cx.config.takeover_delay, self.cx.process.now());
         let after_seal = self.timer.as_ref().map_or(delay, |timer| timer.takeover_in(delay, now));

@@ -1,8 +1,8 @@
 //! What an operator does to an election by hand: the requests around [`Order::decide`].
 //!
 //! A write whose fate is unknown is read back, and said to have happened only where the very body
-//! that was sent is found. As each write has the ETag of the last reading as its condition, one that
-//! comes late takes effect only where it would have in time.
+//! that was sent is found. As each write has the ETag of the last reading as its condition, one
+//! that comes late takes effect only where it would have in time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,7 +90,8 @@ impl Operator {
     }
 
     /// The newest; or the one that the order names, below an epoch that a restoring holds: a record
-    /// there that does not say for how long its holder may believe keeps the restoring from its end.
+    /// there that does not say for how long its holder may believe keeps the restoring from its
+    /// end.
     async fn meant(&mut self, newest: Epoch, order: Order) -> Result<Epoch, Error> {
         let Some(only) = order.only.filter(|only| *only < newest) else { return Ok(newest) };
         let now = self.read(Some(newest)).await?;

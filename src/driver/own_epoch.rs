@@ -102,10 +102,11 @@ impl OwnEpoch {
 
     /// How long a request of the leader may take, with `left` of the lease left.
     ///
-    /// Once half of the lease is gone, a request that takes longer than nine of ten of its kind did is
-    /// given up for another renewal, with a heartbeat of its own, while enough is left afterwards for
-    /// a renewal, its read-back and a page of the listing of `verify_renewals` that take the whole
-    /// timeout each. So the lease is kept if all that is sent from then on is answered in time.
+    /// Once half of the lease is gone, a request that takes longer than nine of ten of its kind did
+    /// is given up for another renewal, with a heartbeat of its own, while enough is left
+    /// afterwards for a renewal, its read-back and a page of the listing of `verify_renewals` that
+    /// take the whole timeout each. So the lease is kept if all that is sent from then on is
+    /// answered in time.
     pub(super) fn patience(&mut self, request: &Request, left: Duration) -> Duration {
         let config = &self.cx.config;
         let most = config.request_timeout.min(left);
@@ -119,8 +120,8 @@ impl OwnEpoch {
         }
     }
 
-    /// Takes note of how long a request took that was sent at this moment on the boot clock. Returns
-    /// the moment at which it was given up for another attempt, if it was.
+    /// Takes note of how long a request took that was sent at this moment on the boot clock.
+    /// Returns the moment at which it was given up for another attempt, if it was.
     pub(super) fn given_up(
         &mut self,
         request: &Request,

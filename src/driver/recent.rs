@@ -76,11 +76,11 @@ impl Recent {
         self.given_up = 0;
     }
 
-    /// How long to wait for this request before another attempt is worth more; `None` if that is not
-    /// known.
+    /// How long to wait for this request before another attempt is worth more; `None` if that is
+    /// not known.
     ///
-    /// Each request that is given up doubles it, until the lease is extended. No other answer halves
-    /// it again: a store that became slow refuses what it has already written.
+    /// Each request that is given up doubles it, until the lease is extended. No other answer
+    /// halves it again: a store that became slow refuses what it has already written.
     pub(super) fn patience(&mut self, request: &Request) -> Option<Duration> {
         let first = self.times(request)?.p90()?.max(SHORTEST);
         Some(Backoff { first, longest: Duration::MAX }.delay(self.given_up.min(10)))

@@ -2,8 +2,8 @@
 //!
 //! With epoch objects, whoever campaigns beside it counts on from the newest epoch that is left. So
 //! the restored epoch is first *held*: an unsealed object that never lapses, which nobody succeeds,
-//! and beside which no lower epoch is confirmed any more. Then whoever holds a lower one is deposed.
-//! Only after that the held one is sealed, and successors wait for what was deposed.
+//! and beside which no lower epoch is confirmed any more. Then whoever holds a lower one is
+//! deposed. Only after that the held one is sealed, and successors wait for what was deposed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,8 +69,8 @@ impl Operator {
         if matches!(done.restored, Restored::Sealed { .. }) && !done.superseded {
             return Ok(done.restored);
         }
-        // Another operator's greater epoch may have been created since the first listing. Successors
-        // count on above that one, and wait for what it says.
+        // Another operator's greater epoch may have been created since the first listing.
+        // Successors count on above that one, and wait for what it says.
         match self.newest().await?.filter(|newest| *newest > epoch) {
             Some(newest) => self.superseded_by(newest, epoch, wait).await,
             None => Ok(done.restored),
@@ -176,8 +176,8 @@ impl Operator {
         self.wrote("creating", &key, outcome)
     }
 
-    /// The nonce is another than that of the held epoch, so that the wait counts from the first sight
-    /// of this seal, whoever has watched that one.
+    /// The nonce is another than that of the held epoch, so that the wait counts from the first
+    /// sight of this seal, whoever has watched that one.
     fn restored(&self, wait: Duration) -> Record {
         let mut record = Record::blank();
         record.nonce = Some(self.cx.process.nonce());

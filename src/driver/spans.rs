@@ -20,8 +20,8 @@ pub(crate) fn campaign(keys: &Keys, config: &Config) -> Span {
     )
 }
 
-/// One leadership, below the span in which the application campaigned. It is not below the campaign:
-/// a span is not over before those below it are, and a campaign ends with the election.
+/// One leadership, below the span in which the application campaigned. It is not below the
+/// campaign: a span is not over before those below it are, and a campaign ends with the election.
 pub(crate) fn leadership(cx: &Context, epoch: Epoch, caller: &Span) -> Span {
     let span = info_span!(
         parent: caller,

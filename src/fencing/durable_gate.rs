@@ -38,8 +38,8 @@ pub use reset::GateState;
 /// **Authenticate first.** The gate believes every token: one request with a token that nobody was
 /// granted makes it refuse all leaders, also after a restart. Admit tokens of authenticated senders
 /// alone, and compare those above [`newest`](DurableGate::newest) with
-/// [`Election::newest_epoch`](crate::Election::newest_epoch). [`GateState`] says how to repair a gate
-/// that has seen a wrong token.
+/// [`Election::newest_epoch`](crate::Election::newest_epoch). [`GateState`] says how to repair a
+/// gate that has seen a wrong token.
 #[derive(Debug, Clone)]
 pub struct DurableGate {
     calls: Calls,

@@ -12,9 +12,9 @@
 //! let refuse = FenceLayer::new(Gate::new());
 //! ```
 //!
-//! **Authentication comes before the layer.** A token is a claim of its sender, and the gate keeps the
-//! greatest: one request with `Fencing-Token: 9999999999` makes it refuse every real leader from then
-//! on. So let only authenticated senders reach the layer, and have it
+//! **Authentication comes before the layer.** A token is a claim of its sender, and the gate keeps
+//! the greatest: one request with `Fencing-Token: 9999999999` makes it refuse every real leader
+//! from then on. So let only authenticated senders reach the layer, and have it
 //! [verify](FenceLayer::verify) new tokens where the service can reach the election's store.
 //!
 //! The header is `Fencing-Token: 7`, a decimal number; the name can be chosen on both sides. A
@@ -58,8 +58,8 @@ const IMPLAUSIBLE: &str = "a fencing token that nobody was granted is refused";
 /// Sends the token with every request.
 ///
 /// It does not ask whether the lease still runs: the token belongs to what was begun under it, and
-/// to refuse it is the service's part. Make one for each leadership. A request whose extensions hold
-/// an [`Epoch`] is sent with that in place of the layer's.
+/// to refuse it is the service's part. Make one for each leadership. A request whose extensions
+/// hold an [`Epoch`] is sent with that in place of the layer's.
 #[derive(Debug, Clone)]
 pub struct TokenLayer {
     token: Epoch,
@@ -75,13 +75,13 @@ pub struct TokenService<S> {
 
 /// Admits requests by their token; goes around the routes that write.
 ///
-/// A request is inside from its admission until its response is made, and a greater token waits until
-/// all that came with a lower one have left ([`Gate::enter`]). So once a newer leader's request has
-/// been let in, nothing that an older one sent takes effect any more, in this process.
+/// A request is inside from its admission until its response is made, and a greater token waits
+/// until all that came with a lower one have left ([`Gate::enter`]). So once a newer leader's
+/// request has been let in, nothing that an older one sent takes effect any more, in this process.
 ///
 /// **A client that disconnects.** HTTP servers such as hyper drop the handler of a client that has
-/// gone, while a call of that handler to its backend may be under way. So an admitted request runs in
-/// a task of its own, which holds the permit: it runs to its end although nobody waits for the
+/// gone, while a call of that handler to its backend may be under way. So an admitted request runs
+/// in a task of its own, which holds the permit: it runs to its end although nobody waits for the
 /// response. A request whose client goes before it is admitted does nothing. A panic of the inner
 /// service continues in the caller.
 ///
@@ -95,8 +95,8 @@ pub struct TokenService<S> {
 /// ends the work. A service that restarts forgets unless it has a
 /// [`durable`](FenceLayer::durable) gate; and several instances behind one address are several
 /// gates: with a durable gate the check is common, but between one instance's check and its write
-/// another may write. There the resource behind them must keep the token itself: handlers find it as
-/// an [`Epoch`] in the request's extensions.
+/// another may write. There the resource behind them must keep the token itself: handlers find it
+/// as an [`Epoch`] in the request's extensions.
 #[derive(Debug, Clone)]
 pub struct FenceLayer {
     gate: Gate,
@@ -165,10 +165,10 @@ impl FenceLayer {
         FenceLayer { gate, durable, election, ceiling: Epoch::MAX, header: FENCING_TOKEN }
     }
 
-    /// Verifies each token above the greatest that the gate has seen: it is refused with 403 if it is
-    /// above [`Election::newest_epoch`], so no sender can make the gate refuse the real leaders. One
-    /// LIST for each such request; one GET on a single object. Without an answer of the store nothing
-    /// is admitted.
+    /// Verifies each token above the greatest that the gate has seen: it is refused with 403 if it
+    /// is above [`Election::newest_epoch`], so no sender can make the gate refuse the real leaders.
+    /// One LIST for each such request; one GET on a single object. Without an answer of the store
+    /// nothing is admitted.
     ///
     /// The election must be the one whose epochs are the tokens. The service needs no candidate of
     /// its own, and of the store only the permission to list (to read, on a single object).
@@ -178,9 +178,9 @@ impl FenceLayer {
         self
     }
 
-    /// Refuses tokens above this one with 403: a bound where the service cannot reach the election's
-    /// store. It must be above all epochs that the election will reach while the service runs.
-    /// Default: [`Epoch::MAX`], so none.
+    /// Refuses tokens above this one with 403: a bound where the service cannot reach the
+    /// election's store. It must be above all epochs that the election will reach while the service
+    /// runs. Default: [`Epoch::MAX`], so none.
     #[must_use]
     pub fn ceiling(mut self, ceiling: Epoch) -> FenceLayer {
         self.ceiling = ceiling;

@@ -63,9 +63,9 @@ pub use writer::LogWriter;
 /// **What it looks like.** `<prefix>/%020d`, from 1 on without gaps: a line of JSON, then the body
 /// as it is. A writer's first object is its claim, which is no entry, so entries' numbers have
 /// gaps. Where an older writer is busy, fences lie below the claim; they are no entries, either.
-/// `<prefix>/trim` says what was trimmed. Claims and the fences below them stay for ever, one object
-/// of 150 bytes for each call of `open` and for each fence: a paused writer that goes on runs into
-/// the one that followed its last entry.
+/// `<prefix>/trim` says what was trimmed. Claims and the fences below them stay for ever, one
+/// object of 150 bytes for each call of `open` and for each fence: a paused writer that goes on
+/// runs into the one that followed its last entry.
 #[derive(Debug, Clone)]
 pub struct FencedLog {
     calls: Calls,

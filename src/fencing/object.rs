@@ -26,8 +26,9 @@ pub use writer::ObjectWriter;
 
 /// After so many refused tries older writers are asked to stop.
 const RESERVE_AFTER: u32 = 2;
-/// So many tries may be refused. Each refusal is a write of somebody else, and an older writer makes
-/// at most `CHECK_EVERY` of them before it reads the reservation: this is enough for three of them.
+/// So many tries may be refused. Each refusal is a write of somebody else, and an older writer
+/// makes at most `CHECK_EVERY` of them before it reads the reservation: this is enough for three of
+/// them.
 const REFUSALS: u32 = 4 * CHECK_EVERY;
 
 /// One object on a store that only the newest leader can write. Clones are the same object.
@@ -168,10 +169,10 @@ impl FencedObject {
     /// Claims the object for this token: older writers write no more. 1 GET and 1 PUT of the whole
     /// body, and 1 GET more where this epoch has opened it before.
     ///
-    /// A busy older writer may write between the two each time. After two such refusals `open` writes
-    /// a reservation beside the object (1 GET, 1 PUT), which each writer reads at its next 16th
-    /// write or at its next opening, and stops. So it takes at most 16 more tries for each older
-    /// writer.
+    /// A busy older writer may write between the two each time. After two such refusals `open`
+    /// writes a reservation beside the object (1 GET, 1 PUT), which each writer reads at its next
+    /// 16th write or at its next opening, and stops. So it takes at most 16 more tries for each
+    /// older writer.
     ///
     /// Dropping the future is safe; the claim may still be made.
     ///

@@ -250,8 +250,8 @@ async fn regression_a_gate_that_is_reset_after_its_object_was_deleted_is_believe
     running.admit(epoch(8)).await.expect("and goes on");
 }
 
-/// What a store says of a deletion, which deletes nothing: the trim was Ok, and no later one deleted
-/// those entries.
+/// What a store says of a deletion, which deletes nothing: the trim was Ok, and no later one
+/// deleted those entries.
 #[tokio::test(start_paused = true)]
 async fn regression_a_trim_does_not_believe_a_false_deletion() {
     for deleted in [0, 7, 100] {

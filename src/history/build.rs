@@ -167,8 +167,8 @@ struct Times {
 
 impl Times {
     /// If the leader wrote last, it noted when by its own clock, and the store by its: that is how
-    /// far the two clocks are apart, to the resolution of the store's date. Otherwise they are taken
-    /// to agree.
+    /// far the two clocks are apart, to the resolution of the store's date. Otherwise they are
+    /// taken to agree.
     fn of(record: &Record, written: Option<Dated>) -> Times {
         let own = match record.expired {
             false => record.renewed_at.or(record.elected_at),

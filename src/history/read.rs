@@ -101,8 +101,8 @@ impl Reader {
     /// - [`ErrorKind::UnsafeStore`]: the listing is out of order.
     /// - [`ErrorKind::AccessDenied`], [`ErrorKind::NoSuchStore`]: correct the permissions or the
     ///   address.
-    /// - [`ErrorKind::CorruptRecord`], [`ErrorKind::RecordTooNew`]: the single object cannot be read.
-    ///   An epoch object that cannot is told in its span.
+    /// - [`ErrorKind::CorruptRecord`], [`ErrorKind::RecordTooNew`]: the single object cannot be
+    ///   read. An epoch object that cannot is told in its span.
     /// - [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers. Nothing was sent.
     pub async fn read(&self) -> Result<History, Error> {
         self.read_with(|_, _| {}).await

@@ -23,7 +23,8 @@ fn secs(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// An epoch object: what was noted, by a clock that is this far ahead, and when it was last written.
+/// An epoch object: what was noted, by a clock that is this far ahead, and when it was last
+/// written.
 fn object(epoch: u64, written: f64, ahead: f64, change: Value) -> Found {
     let mut body = json!({
         "expired": false, "validity_ms": 30_000, "format": 1, "candidate": "a",

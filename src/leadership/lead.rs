@@ -152,7 +152,8 @@ impl Lead {
         }
     }
 
-    /// As [`look`](Lead::look), but costs next to nothing unless the lease is at risk by the clocks.
+    /// As [`look`](Lead::look), but costs next to nothing unless the lease is at risk by the
+    /// clocks.
     pub(crate) fn look_for_risk(&self) {
         if self.remaining() <= self.risk_margin() {
             self.look();

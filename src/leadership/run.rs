@@ -9,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 use super::{Lead, Leadership, Loss};
 use crate::epoch::Epoch;
 
-/// Tells the work of [`Leadership::run`] when to stop: once the lease is at risk (less than a quarter
-/// of the validity is left) or lost. Final: a lease that is renewed after all does not take it back.
+/// Tells the work of [`Leadership::run`] when to stop: once the lease is at risk (less than a
+/// quarter of the validity is left) or lost. Final: a lease that is renewed after all does not take
+/// it back.
 ///
 /// Clones tell the same. Nothing here sends a request.
 #[derive(Clone)]
@@ -26,8 +27,8 @@ pub struct Cancellation {
 pub enum RunOutcome<T> {
     /// The work returned by itself, and its lease held to its end. Holds what the work returned.
     Completed(T),
-    /// The work was cancelled, as the lease was at risk, and its lease held until it returned. Holds
-    /// what the work returned.
+    /// The work was cancelled, as the lease was at risk, and its lease held until it returned.
+    /// Holds what the work returned.
     Cancelled(T),
     /// The leadership was lost before the work returned.
     Lost {
@@ -39,8 +40,8 @@ pub enum RunOutcome<T> {
 }
 
 impl Cancellation {
-    /// Whether to stop. Looks at the lease itself, so it does not depend on any task: work that never
-    /// yields can ask it, also on a runtime with a single thread.
+    /// Whether to stop. Looks at the lease itself, so it does not depend on any task: work that
+    /// never yields can ask it, also on a runtime with a single thread.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         if !self.token.is_cancelled() {
@@ -49,8 +50,8 @@ impl Cancellation {
         self.token.is_cancelled()
     }
 
-    /// Waits until it is time to stop. Cancel-safe. Looks at the lease itself at least every second,
-    /// so it does not depend on the task that renews the lease.
+    /// Waits until it is time to stop. Cancel-safe. Looks at the lease itself at least every
+    /// second, so it does not depend on the task that renews the lease.
     ///
     /// # Panics
     /// Outside of a Tokio runtime with timers.
@@ -62,8 +63,8 @@ impl Cancellation {
         }
     }
 
-    /// A token for libraries that take one. It is cancelled by the task that renews the lease, or by
-    /// any call here that notices first; to cancel it cancels nothing else.
+    /// A token for libraries that take one. It is cancelled by the task that renews the lease, or
+    /// by any call here that notices first; to cancel it cancels nothing else.
     ///
     /// Unlike [`is_cancelled`](Cancellation::is_cancelled) it does not look at the lease: on a
     /// runtime with a single thread nothing cancels it while the work does not yield.
@@ -105,10 +106,10 @@ impl<T> RunOutcome<T> {
 impl Leadership {
     /// Does `work` while leading, then resigns.
     ///
-    /// The work gets the token, and a [`Cancellation`] that says when to return: once the lease is at
-    /// risk (less than a quarter of the validity is left) or lost. The epoch is given up only once
-    /// the work has returned. If the store fails then, the lease lapses. Dropping the future drops
-    /// the work, then the leadership.
+    /// The work gets the token, and a [`Cancellation`] that says when to return: once the lease is
+    /// at risk (less than a quarter of the validity is left) or lost. The epoch is given up only
+    /// once the work has returned. If the store fails then, the lease lapses. Dropping the future
+    /// drops the work, then the leadership.
     ///
     /// Work that was cancelled has stopped, but its job may not be done, as after a store that did
     /// not answer for most of a validity: campaign again, unless the outcome is
@@ -118,8 +119,8 @@ impl Leadership {
     /// The lease is renewed by a task of the runtime. While `work` blocks its thread (`std::fs`, a
     /// database's client without `async`), a runtime with several worker threads goes on renewing.
     /// One with a single thread cannot: the lease is at risk three quarters of a validity after its
-    /// last renewal, [`is_cancelled`](Cancellation::is_cancelled) says so, and the work returns. There
-    /// use `tokio::task::spawn_blocking`.
+    /// last renewal, [`is_cancelled`](Cancellation::is_cancelled) says so, and the work returns.
+    /// There use `tokio::task::spawn_blocking`.
     ///
     /// # Panics
     /// Outside of a Tokio runtime with timers.

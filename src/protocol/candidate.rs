@@ -314,8 +314,8 @@ impl Candidate {
                 heartbeat: attempt as u64 + 1,
                 sent: tried.len() as u64,
             }),
-            // Who lost the race follows its winner: an unsealed epoch object is the current one, and
-            // a look at the listing would cost 12 times as much as the poll that comes anyway.
+            // Who lost the race follows its winner: an unsealed epoch object is the current one,
+            // and a look at the listing would cost 12 times as much as the poll that comes anyway.
             None if now.seen.nonce.is_some() && now.seen.ended.is_none() => self.enter(now),
             _ => self.find(),
         }

@@ -6,8 +6,8 @@
 //! number of compactors may run at once, and none needs to know of the others.
 //!
 //! An epoch that a restoring holds supersedes nothing: the one right below it may have a leader.
-//! So that one is handed out only when the newest was read and is not held. As several epochs may be
-//! held, the newest that the listing has reached is read before each deletion.
+//! So that one is handed out only when the newest was read and is not held. As several epochs may
+//! be held, the newest that the listing has reached is read before each deletion.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -81,7 +81,8 @@ impl Compaction {
         Ok(oldest.filter(|oldest| self.may_go(*oldest)))
     }
 
-    /// What an epoch that was seen says. Deleting goes on with what [`may_go`](Self::may_go) after it.
+    /// What an epoch that was seen says. Deleting goes on with what [`may_go`](Self::may_go) after
+    /// it.
     ///
     /// A leader shows a sign of life at least once in its validity. So no `min_age` but 0, which
     /// switches the rule off, stays at or below the longest validity that was read.

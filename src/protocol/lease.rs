@@ -69,16 +69,17 @@ pub struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// When the record was last touched, where that is a sign of life that leaves the ETag as it was.
+    /// When the record was last touched, where that is a sign of life that leaves the ETag as it
+    /// was.
     fn touched(&self) -> Option<DateTime<Utc>> {
         if self.sighting.is_foreign() { self.last_modified } else { None }
     }
 }
 
 impl LapseTimer {
-    /// Takes note of a record. Any new ETag restarts the timer, the same ETag never does, and a seal
-    /// leaves the timer running if it was that of the last unsealed ETag. Returns whether this was a
-    /// sign of life to the owner of `timer`.
+    /// Takes note of a record. Any new ETag restarts the timer, the same ETag never does, and a
+    /// seal leaves the timer running if it was that of the last unsealed ETag. Returns whether this
+    /// was a sign of life to the owner of `timer`.
     ///
     /// `known` is a timer of another call of the same process. Where that has seen this very record
     /// before, it says since when; but what is news to the owner of `timer` stays news.

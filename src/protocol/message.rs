@@ -121,7 +121,8 @@ pub struct Write {
 pub enum Wait {
     /// Following an unsealed epoch: poll when due, or `Lapsed`.
     Follow,
-    /// The epoch was sealed by a word that its holder may not know: `Lapsed` once its lease is over.
+    /// The epoch was sealed by a word that its holder may not know: `Lapsed` once its lease is
+    /// over.
     Deposed,
     /// Sealed, but not by resignation: the takeover delay.
     Takeover,

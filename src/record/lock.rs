@@ -45,8 +45,8 @@ pub(super) fn parse(body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
     let record = if ours {
         record
     } else {
-        // Only the post's two fields, or the others are not its writer's. In the post nobody but the
-        // holder releases a lock.
+        // Only the post's two fields, or the others are not its writer's. In the post nobody but
+        // the holder releases a lock.
         Record { ended: expired.then_some(Ended::Resigned), ..Record::blank() }
     };
     Ok((token, Record { expired, expires_at: Some(head.expires_at), ..record }))

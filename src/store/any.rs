@@ -55,11 +55,11 @@ mod tag;
 /// `PutMode::Update`, and listings in the order of the keys. A listing out of order is an error,
 /// and the check before the first campaign shows whether conditions are honoured at all.
 ///
-/// **Its own retries** may stay on, as in a client shared with others. Only the last attempt's answer
-/// is seen then, so every failed write counts as one that may have taken effect, a 403 or a refused
-/// connection included: candidates read back, and try again where they would give up otherwise. A
-/// write that took effect, was sent again and is then refused is recognised by its nonce. It costs a
-/// read. Keep the client's timeouts below the renewal interval all the same.
+/// **Its own retries** may stay on, as in a client shared with others. Only the last attempt's
+/// answer is seen then, so every failed write counts as one that may have taken effect, a 403 or a
+/// refused connection included: candidates read back, and try again where they would give up
+/// otherwise. A write that took effect, was sent again and is then refused is recognised by its
+/// nonce. It costs a read. Keep the client's timeouts below the renewal interval all the same.
 ///
 /// **What it costs.** One request a call, with these exceptions: a deletion is one request for each
 /// key on Cloud Storage and for 250 keys elsewhere; a listing reads as many of the client's pages

@@ -1,5 +1,6 @@
 //! What the stores on Amazon's SDK share: settings, the one HTTPS connector of the process,
-//! credentials, what a call leaves out of its result, and what failures mean that are no service's own.
+//! credentials, what a call leaves out of its result, and what failures mean that are no service's
+//! own.
 
 use std::sync::OnceLock;
 

@@ -39,8 +39,8 @@ mod write;
 /// **What it promises.** Conditional writes are atomic between all threads and processes that use
 /// the directory. A process that is killed at any moment leaves every object whole and no lock
 /// held. Whatever was answered, a write, a refusal, an object that was read or listed, outlives a
-/// crash of the machine, as far as the disk keeps its word on `fsync`; also where an `fsync` failed.
-/// No ETag ever comes back.
+/// crash of the machine, as far as the disk keeps its word on `fsync`; also where an `fsync`
+/// failed. No ETag ever comes back.
 ///
 /// **What it cannot do.**
 /// - *Several machines.* The lock and the clock are those of one kernel. NFS, SMB and other network
@@ -61,8 +61,8 @@ mod write;
 /// **What it looks like.** The object `app/lock-0000000001.json` is the file of that path below the
 /// root: one line of JSON, `{"tenure_dir":1,"writes":N}`, that counts its writes, then the body. A
 /// file without that line, made by hand, is a body too. `.tenure` holds the lock, half-written
-/// files, and marks of what is not known to be on the disk; files of killed processes are removed an
-/// hour later, when the directory is opened.
+/// files, and marks of what is not known to be on the disk; files of killed processes are removed
+/// an hour later, when the directory is opened.
 ///
 /// **What it costs.** A read: a handful of system calls; one that meets a write waits for its
 /// `fsync`. A write: a new file, two or three `fsync`, a rename; other writers wait meanwhile. A

@@ -1,4 +1,5 @@
-//! What a store answers. Stores of your own build these with their constructors: fields may be added.
+//! What a store answers. Stores of your own build these with their constructors: fields may be
+//! added.
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};

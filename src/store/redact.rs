@@ -1,4 +1,5 @@
-//! What stores and their clients say, made fit for a message: on one line, short, and without secrets.
+//! What stores and their clients say, made fit for a message: on one line, short, and without
+//! secrets.
 
 /// Words on one line, short, and without what a URL may hide.
 pub(super) fn printable(text: &str) -> String {

@@ -47,8 +47,9 @@ const EMPTY_PAGES: usize = 100;
 /// [`from_env`](S3Store::from_env) give up connecting after 3.1 s.
 ///
 /// The credentials need `s3:GetObject`, `s3:PutObject` and `s3:ListBucket`, and a compactor
-/// `s3:DeleteObject` (docs/permissions.md has a policy for each role). Directory buckets (S3 Express One Zone) are refused, as their listings have
-/// no order, and so are multi-region access points, as their regions agree only after a while.
+/// `s3:DeleteObject` (docs/permissions.md has a policy for each role). Directory buckets (S3
+/// Express One Zone) are refused, as their listings have no order, and so are multi-region access
+/// points, as their regions agree only after a while.
 pub struct S3Store {
     client: Client,
     bucket: String,
@@ -62,8 +63,8 @@ impl S3Store {
     /// The bucket of this name, or access point of this alias or ARN, through a ready client.
     ///
     /// The client's settings hold, addressing style and checksums included, except that its retries
-    /// are off for conditional writes. An endpoint with a path must end in a slash: the SDK puts the
-    /// bucket's name right behind it.
+    /// are off for conditional writes. An endpoint with a path must end in a slash: the SDK puts
+    /// the bucket's name right behind it.
     pub fn new(client: Client, bucket: impl Into<String>) -> S3Store {
         S3Store {
             client,
@@ -79,9 +80,10 @@ impl S3Store {
     /// `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` …, `AWS_ENDPOINT_URL` or `AWS_ENDPOINT_URL_S3`, roles of
     /// containers and instances, `credential_process`, single sign-on, `HTTPS_PROXY`.
     ///
-    /// With a custom endpoint, which may have a path, the bucket's name goes into the path, the region
-    /// is `us-east-1` unless set, and checksums are left out where S3 does not require them, unless
-    /// `AWS_REQUEST_CHECKSUM_CALCULATION` or `AWS_RESPONSE_CHECKSUM_VALIDATION` say otherwise.
+    /// With a custom endpoint, which may have a path, the bucket's name goes into the path, the
+    /// region is `us-east-1` unless set, and checksums are left out where S3 does not require them,
+    /// unless `AWS_REQUEST_CHECKSUM_CALCULATION` or `AWS_RESPONSE_CHECKSUM_VALIDATION` say
+    /// otherwise.
     ///
     /// No request to the bucket. A missing region or missing credentials show in the first call.
     /// All stores of a process that were made so share one pool of connections. Credentials are

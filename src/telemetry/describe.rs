@@ -1,4 +1,5 @@
-//! The names, their units and their words. `tests/election/metrics.rs` holds docs/observability.md to them.
+//! The names, their units and their words. `tests/election/metrics.rs` holds docs/observability.md
+//! to them.
 
 use metrics::Unit::{Count, Seconds};
 use metrics::{describe_counter, describe_gauge, describe_histogram};

@@ -146,7 +146,8 @@ impl<T: Answer> Future for Sending<'_, T> {
     }
 }
 
-/// What is known of a request on its way. Dropped before its answer, nobody knows what becomes of it.
+/// What is known of a request on its way. Dropped before its answer, nobody knows what becomes of
+/// it.
 struct Sent<'a> {
     store: &'a Counted,
     kind: &'static str,

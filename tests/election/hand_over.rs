@@ -193,8 +193,8 @@ async fn many_calls_for_a_look_are_one_look() {
     assert_eq!(world.store.take_calls(), [Call::Get]);
 }
 
-/// A leader behind a way of its own to the store, and one who looks at the lapse alone. The log and the
-/// faults of the world's store are the follower's.
+/// A leader behind a way of its own to the store, and one who looks at the lapse alone. The log and
+/// the faults of the world's store are the follower's.
 async fn followed_at_the_lapse(
     layout: Layout,
 ) -> (World, Leadership, JoinHandle<(Duration, Leadership)>) {
@@ -229,8 +229,8 @@ async fn polls_at_the_lapse_alone_cost_a_get_a_validity_and_follow_as_soon() {
     }
 }
 
-/// A look that is not answered was taken for one that shows no sign of life. The leader was safe, as
-/// the seal's condition was refused.
+/// A look that is not answered was taken for one that shows no sign of life. The leader was safe,
+/// as the seal's condition was refused.
 #[tokio::test(start_paused = true)]
 async fn regression_a_look_at_the_lapse_that_fails_shows_nothing() {
     for layout in LAYOUTS {

@@ -13,8 +13,8 @@ use tenure_testkit::world::{VALIDITY, World, elect};
 /// How long work that never yields goes on at most before its test fails.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Busy until this holds, and never yields: like the clients of SQLite or `std::fs`. Whether it held
-/// before the deadline.
+/// Busy until this holds, and never yields: like the clients of SQLite or `std::fs`. Whether it
+/// held before the deadline.
 fn spin_until(mut holds: impl FnMut() -> bool) -> bool {
     let end = SystemClock.now().boot + DEADLINE;
     while SystemClock.now().boot < end {

@@ -1,5 +1,5 @@
-//! Plays the stories in `tests/protocol/scenarios/*.txt` with the shipped state machine against a store that
-//! is pure. The format is told in `tests/protocol/scenarios/README.md`.
+//! Plays the stories in `tests/protocol/scenarios/*.txt` with the shipped state machine against a
+//! store that is pure. The format is told in `tests/protocol/scenarios/README.md`.
 
 mod store;
 mod words;

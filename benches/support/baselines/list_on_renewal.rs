@@ -1,7 +1,7 @@
 //! Numbered lock files again, but careful: before each renewal the leader lists them, to see that
-//! it was not superseded, and renews with `If-Match`; a follower lists at each poll, reads only what
-//! has changed since, and judges a lapse by its own clock alone. The cheapest form of what a library
-//! does that has no seal to prove by one write that it still leads.
+//! it was not superseded, and renews with `If-Match`; a follower lists at each poll, reads only
+//! what has changed since, and judges a lapse by its own clock alone. The cheapest form of what a
+//! library does that has no seal to prove by one write that it still leads.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Measurements of memory and processor time, each in a process that does nothing else: this program
-//! again. It says what it saw in one line of numbers.
+//! Measurements of memory and processor time, each in a process that does nothing else: this
+//! program again. It says what it saw in one line of numbers.
 
 use std::process::{Command, Stdio};
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-/// Everything carries its light colours as attributes, which every renderer knows. The style sheet is
-/// for dark pages alone. Both sets keep apart, also for the colour-blind.
+/// Everything carries its light colours as attributes, which every renderer knows. The style sheet
+/// is for dark pages alone. Both sets keep apart, also for the colour-blind.
 const DARK: &str = "<style>
 @media(prefers-color-scheme:dark){
 .paper{fill:#0d1117}.ink{fill:#e6edf3}.soft{fill:#9198a1}.grid{stroke:#30363d}

@@ -1,5 +1,5 @@
-//! What the baselines ask of a store: requests with the conditions that their posts use, sent by the
-//! SDK alone or to a simulated bucket.
+//! What the baselines ask of a store: requests with the conditions that their posts use, sent by
+//! the SDK alone or to a simulated bucket.
 
 use async_trait::async_trait;
 use aws_sdk_s3::Client;

@@ -21,8 +21,8 @@ const LOOKS_AT_CHILDREN: usize = 20;
 
 /// Sends SIGKILL to all descendants of this process; says whether any of them got it.
 pub fn kill_own(group: Option<GroupId>) -> bool {
-    // A process that forks and ends again and again is always an orphan, so a child of this process,
-    // and gone before a look at all processes is over.
+    // A process that forks and ends again and again is always an orphan, so a child of this
+    // process, and gone before a look at all processes is over.
     let children = (0..LOOKS_AT_CHILDREN).filter(|_| {
         let children = proc::children();
         children.iter().filter(|child| kill(**child, Signal::SIGKILL).is_ok()).count() > 0

@@ -340,8 +340,8 @@ impl Supervisor {
         }
     }
 
-    /// Neither guard nor standby is there any more. The kernel kills CMD when the guard dies; of the
-    /// rest only the group is known.
+    /// Neither guard nor standby is there any more. The kernel kills CMD when the guard dies; of
+    /// the rest only the group is known.
     fn kill_group(&mut self) -> Duration {
         match self.group.filter(|group| group.exists()) {
             Some(group) => group.signal(Signal::SIGKILL),

@@ -1,5 +1,6 @@
-//! The objects that `--json` prints: one for each epoch, then one for all. What does not apply or is
-//! not known is null. What was recorded, and what is worked out from it, have fields of their own.
+//! The objects that `--json` prints: one for each epoch, then one for all. What does not apply or
+//! is not known is null. What was recorded, and what is worked out from it, have fields of their
+//! own.
 
 use std::time::Duration;
 

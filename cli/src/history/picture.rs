@@ -6,8 +6,8 @@ use chrono::{DateTime, Utc};
 use tenure::history::{End, Gap, History, LeadershipSpan};
 use tenure_drawing::{Band, BandKind, Drawing, Interval, Mark, short};
 
-/// The timeline under this heading: a lane per candidate, an interval per epoch, how each ended, and
-/// the times without a leader.
+/// The timeline under this heading: a lane per candidate, an interval per epoch, how each ended,
+/// and the times without a leader.
 pub fn of(history: &History, title: &str) -> Drawing {
     let mut drawing = Drawing::new(title);
     let first = |span: &LeadershipSpan| [span.from.at, span.written_at].into_iter().flatten().min();

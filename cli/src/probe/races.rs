@@ -1,5 +1,5 @@
-//! Races: of concurrent writers to one key exactly one may win. A store that checks its condition and
-//! writes in two steps passes every other check.
+//! Races: of concurrent writers to one key exactly one may win. A store that checks its condition
+//! and writes in two steps passes every other check.
 
 mod checker;
 mod writers;
@@ -152,7 +152,8 @@ impl Races {
                         break;
                     }
                 }
-                // Some stores take short bodies only, and over some lines a long one takes too long.
+                // Some stores take short bodies only, and over some lines a long one takes too
+                // long.
                 Err(Ends::Unclear(_)) => {}
                 Err(Ends::Failed(error)) if error.kind() != StoreErrorKind::AccessDenied => {}
                 Err(ends) => return Err(ends),
@@ -162,8 +163,8 @@ impl Races {
         Ok(())
     }
 
-    /// Races until the bounds end it, or a fault is seen; what was raced is in the tallies then, also
-    /// after an error.
+    /// Races until the bounds end it, or a fault is seen; what was raced is in the tallies then,
+    /// also after an error.
     pub async fn run(&mut self, bounds: &Bounds) -> Check {
         self.until = bounds.span.map(|span| SystemClock.now().boot.saturating_add(span));
         while self.may_start(self.replaces.rounds, bounds) && !self.any_broken() {

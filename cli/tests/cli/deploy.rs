@@ -1,5 +1,5 @@
-//! What lies under `deploy`: its files parse, and the jobs in them do what they should, as processes
-//! that overlap, too.
+//! What lies under `deploy`: its files parse, and the jobs in them do what they should, as
+//! processes that overlap, too.
 #![cfg(unix)]
 
 #[path = "cli/bench.rs"]

@@ -1,5 +1,5 @@
-//! The policies under `deploy/iam` suffice for what they are for, and allow no more: each role works
-//! with its policy, and with any one permission less it does not.
+//! The policies under `deploy/iam` suffice for what they are for, and allow no more: each role
+//! works with its policy, and with any one permission less it does not.
 #![cfg(feature = "s3")]
 
 

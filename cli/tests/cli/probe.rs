@@ -75,8 +75,8 @@ fn the_help_states_what_it_costs_as_it_is() {
         let requests = report["requests"].as_object().expect("an object");
         requests.values().filter_map(Value::as_u64).sum::<u64>()
     };
-    // Up to 20 rounds, each also adds reads right after writes. Every other round has two races, and
-    // from 20 rounds on two more requests delete what is settled.
+    // Up to 20 rounds, each also adds reads right after writes. Every other round has two races,
+    // and from 20 rounds on two more requests delete what is settled.
     let (twenty, more) = (sent(20), sent(22));
     let a_round = (more - 2 - twenty).div_ceil(2);
     assert!(help.contains(&format!("about {a_round} requests a round")), "{a_round}: {help}");

@@ -322,8 +322,8 @@ fn compactions_go_on_when_one_fails() {
     assert!(said.contains("the next run tries again"), "{said}");
 }
 
-/// Over real HTTP, in both layouts: a seal that nobody answered is found by reading. Each case waits
-/// for a renewal, so they run together.
+/// Over real HTTP, in both layouts: a seal that nobody answered is found by reading. Each case
+/// waits for a renewal, so they run together.
 #[test]
 fn operators_work_on_s3_through_faults() {
     let faults = [Fault::ErrorBefore, Fault::ErrorAfter, Fault::Conflict, Fault::CutAfter];

@@ -14,9 +14,9 @@
 //! | `text` | a picture |
 //!
 //! The blocks of a page run in order, in one fresh directory, against one S3 server of the tests.
-//! `…` in an output stands for anything, on a line of its own for any lines. `<!-- not run: reason -->`
-//! before a block spares it. A block has two minutes. `cargo` and `scripts/` do not run: what they
-//! name must exist.
+//! `…` in an output stands for anything, on a line of its own for any lines. `<!-- not run: reason
+//! -->` before a block spares it. A block has two minutes. `cargo` and `scripts/` do not run: what
+//! they name must exist.
 #![cfg(unix)]
 
 mod broken;

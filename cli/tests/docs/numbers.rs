@@ -1,5 +1,5 @@
-//! The numbers of docs/tuning.md, from the prices and the fractions that it names, and its bound of a
-//! failover, from the library.
+//! The numbers of docs/tuning.md, from the prices and the fractions that it names, and its bound of
+//! a failover, from the library.
 
 use std::fs;
 use std::time::Duration;

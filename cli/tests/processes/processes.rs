@@ -98,8 +98,8 @@ fn a_stopped_leader_ends_with_75_once_it_goes_on() {
     assert!(a.said().contains("lost epoch 1"), "{}", a.said());
 }
 
-/// What had ended at SIGTERM by then was not killed. A machine that is too slow for one grace gets a
-/// longer one.
+/// What had ended at SIGTERM by then was not killed. A machine that is too slow for one grace gets
+/// a longer one.
 #[test]
 fn regression_killed_is_said_only_of_a_command_that_was() {
     let script = "trap 'echo > term; exit 0' TERM; echo > ready; while :; do sleep 0.02; done";

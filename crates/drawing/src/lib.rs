@@ -143,14 +143,14 @@ impl Drawing {
         Drawing { title: title.into(), ..Drawing::default() }
     }
 
-    /// Adds a band wherever, between the first and the last moment of the solid intervals, nobody or
-    /// more than one of them led.
+    /// Adds a band wherever, between the first and the last moment of the solid intervals, nobody
+    /// or more than one of them led.
     pub fn find_bands(&mut self) {
         self.bands.extend(bands::found(&self.intervals));
     }
 
-    /// The drawing as an SVG of 1,000 pixels in width, whose height grows with the lanes: at most 50,
-    /// the others share one. What is too narrow to be seen is drawn together and counted.
+    /// The drawing as an SVG of 1,000 pixels in width, whose height grows with the lanes: at most
+    /// 50, the others share one. What is too narrow to be seen is drawn together and counted.
     #[must_use]
     pub fn svg(&self) -> String {
         render::svg(self)

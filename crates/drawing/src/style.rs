@@ -1,13 +1,14 @@
 //! Colours for light and dark, and the shapes of the marks.
 //!
 //! Everything that is drawn carries its light colours as attributes, which every renderer knows. A
-//! style sheet changes them for dark pages alone, in colours written out: many renderers know neither
-//! media queries nor custom properties.
+//! style sheet changes them for dark pages alone, in colours written out: many renderers know
+//! neither media queries nor custom properties.
 
 use super::{BandKind, Mark};
 
-/// The colours are Okabe and Ito's, which people tell apart whatever colours they see; on dark pages
-/// their lighter ones. Every rule is bound to the class of the drawing, as it may stand inside a page.
+/// The colours are Okabe and Ito's, which people tell apart whatever colours they see; on dark
+/// pages their lighter ones. Every rule is bound to the class of the drawing, as it may stand
+/// inside a page.
 pub(super) const DARK: &str = "@media (prefers-color-scheme:dark){\
 .tenure .bg{fill:#0d1117}\
 .tenure .v,.tenure .h{fill:#e6edf3}\

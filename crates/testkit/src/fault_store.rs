@@ -54,8 +54,8 @@ pub enum Fault {
     FailBefore,
     /// Takes effect, and fails with a transient error that does not say so.
     FailAfter,
-    /// Fails as with status 409, somebody else was writing. Nothing happened, but the error does not
-    /// say so.
+    /// Fails as with status 409, somebody else was writing. Nothing happened, but the error does
+    /// not say so.
     Conflict,
     /// Has no effect and never returns.
     Hang,

@@ -1,7 +1,7 @@
 //! What goes wrong on the doubles of S3 and of Cloud Storage, for which requests, and how often.
 //!
-//! The server's `fault` returns an [`Arming`], which says for which requests. Not every fault is one
-//! of every server: a server panics at a request that meets one that it does not have.
+//! The server's `fault` returns an [`Arming`], which says for which requests. Not every fault is
+//! one of every server: a server panics at a request that meets one that it does not have.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

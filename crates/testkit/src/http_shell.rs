@@ -233,8 +233,8 @@ pub mod aws {
         CLIENT.get_or_init(own_http_client).clone()
     }
 
-    /// An HTTP client that shares no connection, for tests of one server: a connection ends with the
-    /// runtime of the test that made it.
+    /// An HTTP client that shares no connection, for tests of one server: a connection ends with
+    /// the runtime of the test that made it.
     pub fn own_http_client() -> SharedHttpClient {
         let provider = Provider::Rustls(CryptoMode::Ring);
         aws_smithy_http_client::Builder::new().tls_provider(provider).build_https()

@@ -39,8 +39,8 @@ impl Proxy {
     }
 }
 
-/// Reads one request, and notes its first line before the answer: a client that has the answer finds
-/// it noted.
+/// Reads one request, and notes its first line before the answer: a client that has the answer
+/// finds it noted.
 fn serve(stream: TcpStream, answer: &str, seen: &Mutex<Vec<String>>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut head = Vec::new();

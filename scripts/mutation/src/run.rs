@@ -166,8 +166,8 @@ impl Runner {
         })
     }
 
-    /// Runs tests of a program. `limit` is of processor time, as the machine may be busy: a mutant may
-    /// loop, wait or allocate without end.
+    /// Runs tests of a program. `limit` is of processor time, as the machine may be busy: a mutant
+    /// may loop, wait or allocate without end.
     fn start(
         &self,
         program: &Program,
@@ -207,7 +207,8 @@ const START: &str = r#"
     time timeout -k 1 120 "$@" >/dev/null 2>&1
 "#;
 
-/// Batches of tests of one program each. The first ones are short: most mutants are caught by those.
+/// Batches of tests of one program each. The first ones are short: most mutants are caught by
+/// those.
 fn batches(tests: &[Test]) -> Vec<Vec<&Test>> {
     let mut programs: BTreeMap<&PathBuf, Vec<Vec<&Test>>> = BTreeMap::new();
     for test in tests {

@@ -14,8 +14,8 @@ pub mod __mutants {
 
     static SWITCH: OnceLock<Switch> = OnceLock::new();
 
-    /// Whether this mutant is the one that the environment names. The first call of each is written to
-    /// the file of those that were reached, if one is named.
+    /// Whether this mutant is the one that the environment names. The first call of each is written
+    /// to the file of those that were reached, if one is named.
     pub fn on(id: u32) -> bool {
         let switch = SWITCH.get_or_init(|| Switch {
             on: std::env::var("MUTANT").ok().and_then(|id| id.parse().ok()).unwrap_or(0),

@@ -1,8 +1,8 @@
 //! Puts all mutants of a file into one source text, each behind a switch.
 //!
-//! `a < b` with mutants 4 and 5 becomes `(if on(4) { a <= b } else if on(5) { a == b } else { a < b })`,
-//! so one build serves every mutant. Only the last branch holds further switches: one mutant is on
-//! at a time.
+//! `a < b` with mutants 4 and 5 becomes `(if on(4) { a <= b } else if on(5) { a == b } else { a < b
+//! })`, so one build serves every mutant. Only the last branch holds further switches: one mutant
+//! is on at a time.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -212,9 +212,9 @@ fn marked(id: u32, text: &str) -> String {
     format!(" /*<{id}*/ {text} /*>{id}*/ ")
 }
 
-/// The arm to blame for a match that does not cover a pattern now that its arms can be switched off:
-/// the last one that names all of the pattern, else the last one. `at` is where the matched expression
-/// starts.
+/// The arm to blame for a match that does not cover a pattern now that its arms can be switched
+/// off: the last one that names all of the pattern, else the last one. `at` is where the matched
+/// expression starts.
 pub fn blamed_arm(switched: &str, at: usize, uncovered: &str) -> Option<u32> {
     struct Arms<'t>(usize, &'t str, Vec<(u32, &'t str)>);
     impl<'ast> Visit<'ast> for Arms<'_> {

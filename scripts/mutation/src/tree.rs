@@ -55,8 +55,8 @@ impl Tree {
         Ok(Tree { root: to, features })
     }
 
-    /// Writes the switches. Returns the mutants whose switch does not compile, each with the code of
-    /// the compiler's error. What is known of a file is kept until the file changes.
+    /// Writes the switches. Returns the mutants whose switch does not compile, each with the code
+    /// of the compiler's error. What is known of a file is kept until the file changes.
     pub fn switch(&self, root: &Path, mutants: &[Mutant]) -> Result<BTreeMap<u32, String>> {
         let kept = self.root.with_file_name("no-switch");
         let mut texts = BTreeMap::new();

@@ -231,8 +231,8 @@ async fn nothing_goes_below_an_epoch_that_a_restoring_holds() {
     }
 }
 
-/// Two operators were killed. The newest was read before the first deletion alone, and only one epoch
-/// more than the newest was held back: the second deletion took the living leader's.
+/// Two operators were killed. The newest was read before the first deletion alone, and only one
+/// epoch more than the newest was held back: the second deletion took the living leader's.
 #[tokio::test(start_paused = true)]
 async fn regression_nothing_goes_below_several_held_epochs_at_the_end_of_a_batch() {
     for held in 2..=4 {

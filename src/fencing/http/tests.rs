@@ -97,8 +97,8 @@ async fn what_is_no_token_never_reaches_the_service() {
     assert!(resource.written().is_empty());
 }
 
-/// The first request is held between its admission and its write until `go`; then one with a greater
-/// token comes. What the resource has taken in the end.
+/// The first request is held between its admission and its write until `go`; then one with a
+/// greater token comes. What the resource has taken in the end.
 async fn zombie<S>(fence: impl Fn(Held) -> S) -> Vec<u64>
 where
     S: Service<Request<()>, Response = Response<String>, Error = Infallible, Future: Send>,

@@ -27,7 +27,8 @@ impl FencedLog {
     ///
     /// 1 LIST and 2 GET, 3 if the newest writer has not appended yet; some 25 LIST more at a
     /// million objects, unless this value has seen the end before. While a writer opens the log
-    /// beside a busy older one, or has failed to, 1 GET more for each number that it has fenced off.
+    /// beside a busy older one, or has failed to, 1 GET more for each number that it has fenced
+    /// off.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! What a writer leaves beside the object when older ones are faster: they read it, and stop.
 //!
 //! A claim takes a GET and a PUT, a write one PUT, so a busy older writer would change the object
-//! between the two each time. The reservation is read by all, at each 16th write, and at each opening
-//! that finds the object with its own epoch already: a writer that opens it for each write.
+//! between the two each time. The reservation is read by all, at each 16th write, and at each
+//! opening that finds the object with its own epoch already: a writer that opens it for each write.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -55,7 +55,8 @@ impl ObjectWriter {
         self.body.as_ref()
     }
 
-    /// Writes the object. 1 PUT, and 1 GET more at each 16th write; if the PUT's answer is lost, 1 GET to read back, and so on a few times.
+    /// Writes the object. 1 PUT, and 1 GET more at each 16th write; if the PUT's answer is lost, 1
+    /// GET to read back, and so on a few times.
     ///
     /// Dropping the future is safe; the write may still take effect until the next one has.
     ///

@@ -1,12 +1,12 @@
 //! How a writer opens the log: it claims the end, and fences it off ahead if another writer is
 //! faster.
 //!
-//! A claim takes a LIST, a GET and a create at the number after the end, one after the other. A busy
-//! writer of an older epoch appends meanwhile, so the create is refused. After such a refusal the
-//! new writer creates a *fence* some numbers ahead: 2, and twice as many after each refusal. An
+//! A claim takes a LIST, a GET and a create at the number after the end, one after the other. A
+//! busy writer of an older epoch appends meanwhile, so the create is refused. After such a refusal
+//! the new writer creates a *fence* some numbers ahead: 2, and twice as many after each refusal. An
 //! append of the older writer goes to consecutive numbers, so it finds the fence and is refused for
-//! good. The new writer confirms the fence like a claim, *walks* down from it, and creates a fence at
-//! each number that is still free. The walk ends at the newest entry or claim: there the older
+//! good. The new writer confirms the fence like a claim, *walks* down from it, and creates a fence
+//! at each number that is still free. The walk ends at the newest entry or claim: there the older
 //! epochs end. Nothing is free from there up to the fence, so the number after it is the claim's.
 
 use std::num::NonZeroU64;

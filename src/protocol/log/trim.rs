@@ -43,7 +43,8 @@ impl Sweep {
     /// A trim of what lies before `before`, in a log that ends with this object; the marker was
     /// read before the end was looked for. What another trim has left is deleted, too.
     ///
-    /// `header` is that of an entry or a claim: where the log ends with fences, the newest below them.
+    /// `header` is that of an entry or a claim: where the log ends with fences, the newest below
+    /// them.
     ///
     /// `None` if the marker is newer than the end: then the object may be a ghost, whose chain does
     /// not lead to all claims.

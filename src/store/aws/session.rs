@@ -19,9 +19,9 @@ pub(in crate::store) struct Session {
 }
 
 impl Session {
-    /// The settings of the environment and its files, a custom endpoint among them, with credentials
-    /// that are kept. At a custom endpoint the region is `us-east-1` unless set: few other stores
-    /// have regions that mean anything.
+    /// The settings of the environment and its files, a custom endpoint among them, with
+    /// credentials that are kept. At a custom endpoint the region is `us-east-1` unless set: few
+    /// other stores have regions that mean anything.
     pub(in crate::store) async fn from_env(service: &'static str) -> (SdkConfig, Session) {
         let loader = aws_config::defaults(BehaviorVersion::latest());
         let (mut config, credentials) = credentials::keep(loader.http_client(https()).load().await);

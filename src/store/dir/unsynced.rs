@@ -1,11 +1,11 @@
 //! Which objects are not known to be on the disk yet.
 //!
-//! All processes see a rename at once, but it outlives a power loss only once its folder was synced.
-//! In between the object has a mark: an empty file in the work folder, named after its key. The
-//! writer makes the mark before the rename and removes it after the sync, and holds the lock all the
-//! while. So whoever finds a mark while holding the lock knows that its writer died or that a sync
-//! failed. A later sync that succeeds proves nothing then, as Linux may have forgotten what it could
-//! not write: the object is written once more, and synced.
+//! All processes see a rename at once, but it outlives a power loss only once its folder was
+//! synced. In between the object has a mark: an empty file in the work folder, named after its key.
+//! The writer makes the mark before the rename and removes it after the sync, and holds the lock
+//! all the while. So whoever finds a mark while holding the lock knows that its writer died or that
+//! a sync failed. A later sync that succeeds proves nothing then, as Linux may have forgotten what
+//! it could not write: the object is written once more, and synced.
 //!
 //! Marks themselves need no sync. What the disk shows after a power loss is on the disk.
 

@@ -12,15 +12,15 @@ use crate::mutex::unpoisoned;
 /// The store's clock by two bounds.
 ///
 /// Upper bound: the last `Date`, and what has passed since its request was *sent*, by whichever of
-/// the clocks shows the most. Lower bound: the greatest date that any answer has named, and what has
-/// passed since that answer was *read*, by whichever of the clocks shows the least. A write notes the
-/// later of the two.
+/// the clocks shows the most. Lower bound: the greatest date that any answer has named, and what
+/// has passed since that answer was *read*, by whichever of the clocks shows the least. A write
+/// notes the later of the two.
 ///
 /// So the date of a write is DynamoDB's, not this machine's, and not earlier than the moment before
-/// it was sent, but for the second that `Date` is cut to: an object never looks older than the lease
-/// that its record began, however long an answer took, the process was stopped, or the machine
-/// suspended or paused. An answer of a server whose clock is behind sets nothing back. An object may
-/// look younger, by as long as the answer took.
+/// it was sent, but for the second that `Date` is cut to: an object never looks older than the
+/// lease that its record began, however long an answer took, the process was stopped, or the
+/// machine suspended or paused. An answer of a server whose clock is behind sets nothing back. An
+/// object may look younger, by as long as the answer took.
 ///
 /// A pause that no clock shows makes the date old, and the lease of this process too long as
 /// well: nobody is protected from that.

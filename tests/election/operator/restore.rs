@@ -263,8 +263,8 @@ async fn everybody_below_the_held_epoch_is_deposed_however_short_the_pages() {
     }
 }
 
-/// Renewals come every 4 h. The run that restores is killed once it holds epoch 41; the epoch of the
-/// leader below is older than `min_age`, and a compactor of an earlier version deletes it.
+/// Renewals come every 4 h. The run that restores is killed once it holds epoch 41; the epoch of
+/// the leader below is older than `min_age`, and a compactor of an earlier version deletes it.
 #[tokio::test(start_paused = true)]
 async fn regression_an_epoch_below_a_held_one_is_kept_and_its_leader_waited_for() {
     const HOUR: Duration = secs(3_600);
@@ -341,8 +341,8 @@ async fn regression_force_reaches_an_epoch_below_a_held_one() {
     assert!(matches!(other, Deposed::NotCurrent(_)), "{other:?}");
 }
 
-/// A was cut off; its object is lost, so that only the operator knows of it. The first run, or the one
-/// that sealed the lower held epoch, forgot the wait that was asked for.
+/// A was cut off; its object is lost, so that only the operator knows of it. The first run, or the
+/// one that sealed the lower held epoch, forgot the wait that was asked for.
 #[tokio::test(start_paused = true)]
 async fn regression_a_wait_that_was_asked_for_is_kept_or_refused() {
     for layout in LAYOUTS {

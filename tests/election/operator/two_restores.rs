@@ -24,7 +24,8 @@ async fn lost_leader(scene: &Scene) -> Leadership {
     a
 }
 
-/// The restoring to the lower epoch listed before the other created its own, and its answer names that one.
+/// The restoring to the lower epoch listed before the other created its own, and its answer names
+/// that one.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lower_restoring_is_told_of_the_greater_one() {
     for dies in [false, true] {
@@ -86,8 +87,8 @@ async fn regression_the_newest_held_epoch_is_the_one_to_finish() {
     assert_eq!(elect(&scene.election("b")).await.epoch(), epoch(21));
 }
 
-/// What was killed had deposed a leader that believes longer than the held epoch said, and the object
-/// of that leader is gone when another goes on.
+/// What was killed had deposed a leader that believes longer than the held epoch said, and the
+/// object of that leader is gone when another goes on.
 #[tokio::test(start_paused = true)]
 async fn regression_a_longer_wait_is_written_before_the_first_seal() {
     let scene = Scene::new(Layout::EpochFiles);

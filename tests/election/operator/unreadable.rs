@@ -1,4 +1,5 @@
-//! A single object that cannot be read: only the operator knows its token and its holder's validity.
+//! A single object that cannot be read: only the operator knows its token and its holder's
+//! validity.
 
 use std::time::Duration;
 

@@ -63,8 +63,8 @@ async fn opens_beside(request: Duration, pause: Duration, most: usize) {
     assert_eq!(next.append("next").await.unwrap(), last + 2);
 }
 
-/// `open` took two requests where the older writer's append took one: it had not returned after 600 s
-/// and 20,000 appends.
+/// `open` took two requests where the older writer's append took one: it had not returned after 600
+/// s and 20,000 appends.
 #[tokio::test(start_paused = true)]
 async fn regression_a_busy_writer_does_not_keep_its_successor_out_of_the_log() {
     opens_beside(millis(20), millis(10), 25).await;
@@ -157,8 +157,8 @@ async fn the_newest_entry_is_found_below_the_fences_of_several_writers() {
     assert_eq!(entries.iter().map(|it| it.0).collect::<Vec<_>>(), [3, 11]);
 }
 
-/// The newest entry is never trimmed. What lies below one that is gone is not the newest, and the log
-/// does not end there: a reader took the fences above for the end, and returned no error.
+/// The newest entry is never trimmed. What lies below one that is gone is not the newest, and the
+/// log does not end there: a reader took the fences above for the end, and returned no error.
 #[tokio::test(start_paused = true)]
 async fn regression_a_newest_entry_that_was_deleted_below_fences_is_an_error() {
     let memory = Arc::new(MemoryStore::new());
@@ -244,8 +244,8 @@ async fn regression_a_busy_writer_does_not_keep_its_successor_out_of_an_object()
     }
 }
 
-/// As docs/fencing.md shows it: opened anew for each write, by a value of its own. 1,227 updates were
-/// accepted while five openings of the successor failed.
+/// As docs/fencing.md shows it: opened anew for each write, by a value of its own. 1,227 updates
+/// were accepted while five openings of the successor failed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_writer_that_opens_the_object_for_each_write_stops_as_well() {
     for request in [20, 10, 2] {
@@ -330,8 +330,8 @@ async fn a_reservation_stands_until_a_greater_epoch_reserves() {
     assert!(object_at(&memory, KEY).await.contains("\"epoch\":4"));
 }
 
-/// Six attempts, and between them 50, 100, 200, 400 and 800 ms, of which half is drawn. Beside those
-/// 50 and 100 ms before the second and third claim.
+/// Six attempts, and between them 50, 100, 200, 400 and 800 ms, of which half is drawn. Beside
+/// those 50 and 100 ms before the second and third claim.
 #[tokio::test(start_paused = true)]
 async fn the_pauses_between_attempts_to_reserve_double() {
     for _ in 0..5 {

@@ -18,7 +18,8 @@ use tower::{Layer as _, ServiceExt as _, service_fn};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{secs, wait};
 
-/// What handlers call: a process of its own, so a call that nobody waits for is applied all the same.
+/// What handlers call: a process of its own, so a call that nobody waits for is applied all the
+/// same.
 #[derive(Clone, Default)]
 struct Backend {
     applied: Arc<Mutex<Vec<u64>>>,
@@ -65,8 +66,8 @@ async fn settle() {
     wait(secs(1)).await;
 }
 
-/// hyper drops the handler of a client that has gone, and the permit went with it while the handler's
-/// call was under way: the older write was applied after the newer one.
+/// hyper drops the handler of a client that has gone, and the permit went with it while the
+/// handler's call was under way: the older write was applied after the newer one.
 #[tokio::test(start_paused = true)]
 async fn regression_a_client_that_gives_up_lets_no_older_write_land_after_a_newer_one() {
     let (go, held) = oneshot::channel();

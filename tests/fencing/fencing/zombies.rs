@@ -176,8 +176,8 @@ async fn a_claim_that_fills_a_trimmed_number_is_not_believed() {
     }
 }
 
-/// A reader that found the end before a trim, and reads it after a ghost has filled it: a claim that
-/// says that there are no entries.
+/// A reader that found the end before a trim, and reads it after a ghost has filled it: a claim
+/// that says that there are no entries.
 #[tokio::test(start_paused = true)]
 async fn a_reader_paused_before_its_read_does_not_see_a_ghost() {
     let (faults, slow, fast) = faulty();

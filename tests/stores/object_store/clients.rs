@@ -116,8 +116,8 @@ mod s3 {
         assert_eq!(leadership.epoch().get(), 1);
     }
 
-    /// The same, refused: whoever finds a greater epoch there does not know whether its own write was
-    /// there before.
+    /// The same, refused: whoever finds a greater epoch there does not know whether its own write
+    /// was there before.
     #[tokio::test]
     async fn regression_a_refusal_after_the_clients_own_retry_says_nothing_of_the_write() {
         let server = S3Server::start().await;

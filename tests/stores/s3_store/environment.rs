@@ -1,5 +1,5 @@
-//! Stores made from the environment: each of the first tests runs one of the last three in a process
-//! of its own.
+//! Stores made from the environment: each of the first tests runs one of the last three in a
+//! process of its own.
 
 use std::process::{Command, Output};
 

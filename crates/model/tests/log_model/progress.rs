@@ -1,5 +1,6 @@
 //! Progress: a writer opens the log within a bounded number of its own requests, however an older
-//! one appends meanwhile, as long as the store answers both at rates that differ by a bounded factor.
+//! one appends meanwhile, as long as the store answers both at rates that differ by a bounded
+//! factor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -153,7 +154,8 @@ impl Model for Race {
     }
 }
 
-/// The bound of docs/protocol.md section 8: four requests for each try that is refused, and the walk.
+/// The bound of docs/protocol.md section 8: four requests for each try that is refused, and the
+/// walk.
 fn bound(faster: u8) -> u16 {
     let ahead = (2 * u16::from(faster) + 1).next_power_of_two();
     ahead + 4 * u16::try_from(ahead.ilog2()).expect("it is below 16") + 6

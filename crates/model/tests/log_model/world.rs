@@ -145,8 +145,8 @@ impl World {
             self.first.insert(number, header);
             return true;
         }
-        // Fences apart, the log grows at its end alone, without gaps, epochs never go back, and only
-        // the newest writer appends.
+        // Fences apart, the log grows at its end alone, without gaps, epochs never go back, and
+        // only the newest writer appends.
         let before = self.newest();
         let below = before.map_or(0, |(last, _)| last);
         let dense = below < number && (1..number).all(|number| self.first.contains_key(&number));

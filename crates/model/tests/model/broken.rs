@@ -66,8 +66,8 @@ fn broken_resigning_by_deleting() {
 }
 
 /// A 409 says that somebody else was writing, not that the condition was false; the write may have
-/// been done, or may be yet. Taken for a refusal, it makes a candidate forget what it sent: later it
-/// takes its own epoch object for another's and waits for a leader that is not there.
+/// been done, or may be yet. Taken for a refusal, it makes a candidate forget what it sent: later
+/// it takes its own epoch object for another's and waits for a leader that is not there.
 #[test]
 fn broken_409_taken_as_refused() {
     let faults = Budget { gives_up: 1, ..Budget::NONE };
@@ -93,8 +93,8 @@ fn broken_trusting_the_name() {
     caught(broken("trusting the name", Broken::TrustsName, Budget::NONE), &["I1"]);
 }
 
-/// Morling's peer does not confirm: beside a compactor it takes for granted what was granted before.
-/// So what it believes is no grant in the sense of I1.
+/// Morling's peer does not confirm: beside a compactor it takes for granted what was granted
+/// before. So what it believes is no grant in the sense of I1.
 #[test]
 fn broken_peer_that_never_confirms() {
     let faults = Budget { compactions: 1, foreign_creates: 1, ..Budget::NONE };

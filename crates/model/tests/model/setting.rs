@@ -41,7 +41,8 @@ pub struct Setting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     Candidate,
-    /// It has a takeover delay and a unique name: started again, it may seal its predecessor's epoch.
+    /// It has a takeover delay and a unique name: started again, it may seal its predecessor's
+    /// epoch.
     Unique,
     Observer,
 }

@@ -325,7 +325,8 @@ impl Model for Game {
         if !self.walks() {
             return next;
         }
-        // A step without an effect is one, too: stateright cannot retrace a way that leaves any out.
+        // A step without an effect is one, too: stateright cannot retrace a way that leaves any
+        // out.
         let mut next = next.unwrap_or_else(|| world.clone());
         next.steps += 1;
         Some(next)

@@ -128,8 +128,8 @@ fn bound(plan: &Plan) -> Duration {
     let slowest = plan.candidates.iter().map(|knobs| knobs.rate).min().unwrap_or(1_000_000);
     let slowest = slowest as f64 * if plan.stops.slew > 0 { SLOWED } else { 1.0 };
     let local = validity.mul_f64(1.0 + plan.drift) + validity / 10 + validity / 5 + delay + polls;
-    // A dead peer of Morling's leaves its epoch unsealed above another one that is unsealed, so that
-    // two leases have to lapse.
+    // A dead peer of Morling's leaves its epoch unsealed above another one that is unsealed, so
+    // that two leases have to lapse.
     let lapses = if plan.foreign { 2 } else { 1 };
     (local.mul_f64(1e6 / slowest) + plan.rtt * ROUND_TRIPS) * lapses
 }

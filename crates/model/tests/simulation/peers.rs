@@ -24,7 +24,8 @@ pub fn join_operator(world: &Arc<World>) -> Who {
     who
 }
 
-/// The operator deposes whoever holds the newest epoch, with the shipped code. Of a holder that is dead it says `lapsed`.
+/// The operator deposes whoever holds the newest epoch, with the shipped code. Of a holder that is
+/// dead it says `lapsed`.
 pub fn depose(world: &Arc<World>, operator: Who) {
     let store = SimStore::new(world, operator);
     let its_world = Arc::clone(world);
@@ -51,8 +52,8 @@ pub fn depose(world: &Arc<World>, operator: Who) {
     });
 }
 
-/// The operator has the counting go on above an epoch higher than all, or finishes what it began; and
-/// is killed on the way, perhaps. At times another one restores beside it, to another epoch.
+/// The operator has the counting go on above an epoch higher than all, or finishes what it began;
+/// and is killed on the way, perhaps. At times another one restores beside it, to another epoch.
 pub fn restore_for_a_while(world: &Arc<World>, operator: Who) {
     let operators = if world.chance(0.5) { 2 } else { 1 };
     for _ in 0..operators {

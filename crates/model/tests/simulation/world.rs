@@ -49,11 +49,11 @@ std::thread_local! {
 pub struct World {
     pub plan: Plan,
     state: Mutex<State>,
-    /// SuccessorStatus when the run is decided early.
+    /// Told when the run is decided early.
     pub over: Notify,
-    /// SuccessorStatus when faults stop.
+    /// Told when faults stop.
     calm: Notify,
-    /// SuccessorStatus when somebody leads, once faults have stopped.
+    /// Told when somebody leads, once faults have stopped.
     pub led: Notify,
 }
 

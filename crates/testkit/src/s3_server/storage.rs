@@ -54,7 +54,8 @@ pub struct Quirks {
     pub key_denied: bool,
     /// How far the server's clock is ahead, in seconds.
     pub clock_skew: i64,
-    /// Unsafe: this long after a PUT's conditions were checked it is written, whatever came between.
+    /// Unsafe: this long after a PUT's conditions were checked it is written, whatever came
+    /// between.
     pub two_steps: Option<Duration>,
     /// Unsafe: listings leave out this many of the keys that were written last.
     pub stale_listings: usize,

@@ -73,8 +73,9 @@ pub struct Book {
 }
 
 impl Write {
-    /// How long ago it was sent, by the clock that shows the most. Boot and wall are slewed alike, so
-    /// what the wall clock has gained on the boot clock has passed beside what the raw clock shows.
+    /// How long ago it was sent, by the clock that shows the most. Boot and wall are slewed alike,
+    /// so what the wall clock has gained on the boot clock has passed beside what the raw clock
+    /// shows.
     fn passed(&self, now: Moment) -> Duration {
         let nanos =
             |now: Duration, then: Duration| now.as_nanos() as i128 - then.as_nanos() as i128;

@@ -1,8 +1,8 @@
-//! A living peer of Morling's post is never sealed: who seals its epoch as lapsed has seen one state
-//! of it, ETag and `Last-Modified`, for the whole lapse by its own clock.
+//! A living peer of Morling's post is never sealed: who seals its epoch as lapsed has seen one
+//! state of it, ETag and `Last-Modified`, for the whole lapse by its own clock.
 //!
-//! Judged from what the process read, by whichever of its calls, and when it got the answers. Stores
-//! date objects in whole seconds, so two touches within a second are one state here as well.
+//! Judged from what the process read, by whichever of its calls, and when it got the answers.
+//! Stores date objects in whole seconds, so two touches within a second are one state here as well.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -13,7 +13,7 @@ impl Checker for Expected {
 
     fn see(&mut self, event: &Event<'_>, view: &View<'_>) -> Result<(), String> {
         let Event::Lost { lead, outcome } = event else { return Ok(()) };
-        // SuccessorSearch the drift a leader that is still at work may be superseded and compacted.
+        // Beyond the drift a leader that is still at work may be superseded and compacted.
         let strange = matches!(*outcome, "superseded" | "vanished" | "tampered");
         if strange && view.plan.follows_section_4() && !view.plan.beyond_drift {
             return Err(format!("{} lost epoch {} as {outcome}", lead.who, lead.epoch));

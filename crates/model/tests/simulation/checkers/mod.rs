@@ -125,7 +125,7 @@ pub fn checkers(plan: &Plan) -> Vec<Box<dyn Checker>> {
         checkers.push(Box::<i5::RenewedAsNewest>::default());
         checkers.push(Box::<i6::UnsealedIsNewest>::default());
     }
-    // SuccessorSearch the drift leases do overlap: the same checker then counts.
+    // Beyond the drift leases do overlap: the same checker then counts.
     if plan.timed() || plan.beyond_drift {
         checkers.push(Box::<i8::OneLeaseAtATime>::default());
     }

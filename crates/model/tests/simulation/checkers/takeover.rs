@@ -1,6 +1,6 @@
 //! With a takeover delay, a successor's create is sent no earlier than that after the seal that it
-//! succeeds. Where the holder may not know of the seal, or there is none, no earlier than that after
-//! the end of the holder's lease.
+//! succeeds. Where the holder may not know of the seal, or there is none, no earlier than that
+//! after the end of the holder's lease.
 //!
 //! A successor sees the seal after it took effect, and its timer ends after the holder's lease, so
 //! both are the earliest that it may wait from.
@@ -16,8 +16,8 @@ use crate::sim::world::now;
 pub struct Waited {
     /// When each epoch was first sealed, and all words for its end.
     seals: BTreeMap<u64, (Duration, Vec<String>)>,
-    /// What is wrong with creates under way, by their nonces. Who has not seen the last renewal sends
-    /// one in vain.
+    /// What is wrong with creates under way, by their nonces. Who has not seen the last renewal
+    /// sends one in vain.
     early: BTreeMap<Option<String>, String>,
 }
 

@@ -37,8 +37,8 @@ impl Plan {
 
     pub(super) fn slew(&mut self, rng: &mut Rng) {
         self.stops.slew = rng.u32(4..=8);
-        // A leader that cannot renew believes to the end of its lease, of which a part may pass in a
-        // suspend or a pause.
+        // A leader that cannot renew believes to the end of its lease, of which a part may pass in
+        // a suspend or a pause.
         self.stops.outage += 3;
         self.stops.blackout += 1;
         self.stops.suspend += 2;
@@ -96,8 +96,8 @@ impl Plan {
         }
     }
 
-    /// Beside a compactor whose `min_age` is shorter than the time between two renewals, and leaders
-    /// that are cut off: they believe to the end of their leases.
+    /// Beside a compactor whose `min_age` is shorter than the time between two renewals, and
+    /// leaders that are cut off: they believe to the end of their leases.
     pub(super) fn favour_restores(&mut self, rng: &mut Rng) {
         (self.operator, self.restores) = (true, true);
         self.stops.restore = 3;
@@ -116,7 +116,8 @@ impl Plan {
         self.length = every * 120;
     }
 
-    /// Stores that are slow for a while, at some kinds of requests: up to a little beyond the timeout.
+    /// Stores that are slow for a while, at some kinds of requests: up to a little beyond the
+    /// timeout.
     pub(super) fn add_phases(&mut self) {
         let rng = &mut Rng::with_seed(self.seed ^ 0x1a7e_9c1e);
         if rng.bool() {

@@ -2,9 +2,9 @@
 //! leadership: the checker `kept`.
 //!
 //! A round trip takes a limited time, and of a process at most one answer is lost in 1.25 of the
-//! longest validity. How long a round trip may take follows from the longest way to the next renewal
-//! that succeeds, in which at most one answer is lost. With the renew interval R, the request
-//! timeout T = validity / 5, and the longest round trip L:
+//! longest validity. How long a round trip may take follows from the longest way to the next
+//! renewal that succeeds, in which at most one answer is lost. With the renew interval R, the
+//! request timeout T = validity / 5, and the longest round trip L:
 //!
 //! - R, and L for a look at the next epoch that began just before;
 //! - T for the renewal whose answer is lost, and validity / 50 for the pause after it;
