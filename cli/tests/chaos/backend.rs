@@ -242,7 +242,8 @@ impl Backend {
             }
             (Kind::Dir(path), Harm::Lock) if self.away_until_ns.is_none() => {
                 let lock = File::options().write(true).open(path.join(".tenure/lock")).ok()?;
-                lock.lock().expect("a lock");
+                // A stopped process may hold it, and goes on only if this one does not wait.
+                lock.try_lock().ok()?;
                 (self.lock, self.away_until_ns) = (Some(lock), Some(until_ns));
                 return Some(format!("held for {away:?}"));
             }

@@ -9,9 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tenure_testkit::s3_server::*;
 use tempfile::TempDir;
 use tenure::{Clock as _, SystemClock};
+use tenure_testkit::s3_server::*;
 
 mod roles;
 

@@ -8,6 +8,8 @@ mod clouds;
 mod command;
 mod compact;
 mod cost;
+mod credentials;
+mod deploy;
 mod dynamodb;
 mod hand_over;
 mod health;
@@ -19,6 +21,7 @@ mod look;
 mod metrics;
 mod operator;
 mod pages;
+mod permissions;
 mod probe;
 #[cfg(feature = "s3")]
 mod s3;

@@ -2,7 +2,6 @@
 //! works with its policy, and with any one permission less it does not.
 #![cfg(feature = "s3")]
 
-
 mod bucket;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
@@ -15,9 +14,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use policy::{Policy, Who};
-use tenure_testkit::s3_server::{BUCKET, S3Server};
 use tenure::store::{S3Store, Store, StoreErrorKind};
 use tenure::{Compactor, Election, Error, ErrorKind, Layout, Leadership};
+use tenure_testkit::s3_server::{BUCKET, S3Server};
 
 const PREFIX: &str = "app";
 /// For policies of elections in both layouts, which never share a prefix.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::bench::{Bench, tenure};
+use crate::bench::{Bench, tenure};
 
 const KUBERNETES: &str = include_str!("../../../../deploy/kubernetes/compactor.yaml");
 const SYSTEMD: &str = include_str!("../../../../deploy/systemd/tenure-compact@.service");

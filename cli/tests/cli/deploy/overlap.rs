@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use super::bench::Bench;
+use crate::bench::Bench;
 
 const RUNS: u64 = 5;
 const EPOCHS: u64 = 400;

@@ -6,8 +6,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tenure::{Compactor, ErrorKind, Layout};
 
 use super::policy::{Policy, Who, allows};
-use tenure_testkit::s3_server::{BUCKET, Op, S3Server, Seen};
 use super::{ANY, COMPACTOR, PREFIX, campaigns_in_both, place, store};
+use tenure_testkit::s3_server::{BUCKET, Op, S3Server, Seen};
 
 const BUCKET_POLICY: &str = include_str!("../../../../deploy/iam/bucket-policy.json");
 

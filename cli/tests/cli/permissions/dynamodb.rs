@@ -8,8 +8,8 @@ use tenure::store::Store;
 use tenure::{Compactor, Layout};
 
 use super::policy::Policy;
-use tenure_testkit::dynamo_server::DynamoServer;
 use super::{LAYOUTS, campaigns, elect, election, place};
+use tenure_testkit::dynamo_server::DynamoServer;
 
 const CANDIDATE: &str = include_str!("../../../../deploy/iam/dynamodb-candidate.json");
 const OBSERVER: &str = include_str!("../../../../deploy/iam/dynamodb-observer.json");

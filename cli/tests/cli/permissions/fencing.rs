@@ -7,8 +7,8 @@ use tenure::fencing::{FencedLog, FencedObject, newest_generation};
 use tenure::store::{S3Store, Store as _};
 
 use super::policy::Policy;
-use tenure_testkit::s3_server::{BUCKET, S3Server};
 use super::{Failure, needs_each, store};
+use tenure_testkit::s3_server::{BUCKET, S3Server};
 
 const OBJECT: &str = include_str!("../../../../deploy/iam/fenced-object.json");
 const LOG: &str = include_str!("../../../../deploy/iam/fenced-log.json");

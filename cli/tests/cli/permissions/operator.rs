@@ -7,8 +7,8 @@ use tenure::history::Reader;
 use tenure::{Depose, Deposed, Epoch, ErrorKind, Restored};
 
 use super::policy::Policy;
-use tenure_testkit::s3_server::{BUCKET, S3Server};
 use super::{ANY, CANDIDATE, LAYOUTS, OBSERVER, elect, election, place, store};
+use tenure_testkit::s3_server::{BUCKET, S3Server};
 
 #[tokio::test]
 async fn a_candidate_may_depose_and_restore_and_an_observer_may_read_the_history() {
