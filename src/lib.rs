@@ -6,8 +6,8 @@
 //!
 //! **For** stream processors, compactors, indexers and other single writers on a store with
 //! conditional writes: S3, Cloud Storage, Azure, DynamoDB, a directory. A dead leader is succeeded
-//! in about the [validity](ElectionBuilder::validity) of its lease, 30 s by default; one that
-//! resigns, at the next poll.
+//! in about the [validity](ElectionBuilder::validity) of its lease, 30 s by default; after a
+//! resignation a follower takes over at its next poll.
 //!
 //! **Not for** takeovers within a second, nor for locks around single operations.
 //!
@@ -125,8 +125,8 @@
 //!   ([`priority_delay`](ElectionBuilder::priority_delay), [`resign_to`](Leadership::resign_to)).
 //! - [`Leadership`] gives the token as long as the lease runs, says why it ended ([`Loss`]), and
 //!   resigns.
-//! - [`fencing`] has guards that refuse the tokens of leaders of the past.
-//! - [`Compactor`] deletes the epoch objects of the past; [`history`] reads what is left of them,
+//! - [`fencing`] has guards that refuse the tokens of former leaders.
+//! - [`Compactor`] deletes superseded epoch objects; [`history`] reads what is left of them,
 //!   and the command `tenure history` draws it.
 //! - [`store`] has the stores, and the trait for others.
 //! - [`paths`] has locks on pseudo-folders for the tasks of the leader's process.

@@ -67,7 +67,7 @@ impl ElectionBuilder {
     }
 
     /// How long a lease lasts without a renewal: 100 ms to 24 h, in whole milliseconds. A dead
-    /// leader is followed after about this time. Default: 30 s.
+    /// leader is succeeded after about this time. Default: 30 s.
     pub fn validity(mut self, validity: Duration) -> ElectionBuilder {
         self.settings.validity = validity;
         self
@@ -85,7 +85,7 @@ impl ElectionBuilder {
     /// `None`: only when the lease would lapse, so about once a validity. That is the least that
     /// following can cost. But a resignation is noticed only then, unless somebody calls
     /// [`refresh`](Election::refresh), and so is the last renewal of a leader that dies: it is
-    /// followed within 2.2 validities of that, and the drift, in place of one and a poll.
+    /// succeeded within 2.2 validities of that, and the drift, in place of one and a poll.
     pub fn poll_interval(mut self, interval: impl Into<Option<Duration>>) -> ElectionBuilder {
         self.settings.polling = interval.into().map_or(Polling::AtLapse, Polling::Every);
         self

@@ -1,12 +1,12 @@
 //! Which epoch objects a compaction may delete.
 //!
-//! An epoch is handed out only once `keep_epochs` (at least 1) greater ones were seen, so the
+//! An epoch is proposed for deletion only once `keep_epochs` (at least 1) greater ones were seen, so the
 //! newest never is (I3). It stays superseded whenever the deletion is carried out, however late and
 //! however often: the newest of that moment is at least as great as the newest seen here. So any
 //! number of compactors may run at once, and none needs to know of the others.
 //!
-//! An epoch that a restoring holds supersedes nothing: the one right below it may have a leader.
-//! So that one is handed out only when the newest was read and is not held. As several epochs may
+//! An epoch that an unfinished restore holds supersedes nothing: the one right below it may have a
+//! leader. So that one is proposed only when the newest was read and is not held. As several epochs may
 //! be held, the newest that the listing has reached is read before each deletion.
 
 use std::collections::VecDeque;
@@ -31,9 +31,9 @@ pub struct Compaction {
 /// What the body of an epoch object says to a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Body {
-    /// A restoring holds it.
+    /// An unfinished restore holds it.
     Held,
-    /// Its leader believes for so long without a renewal, if it says so.
+    /// How long its leader leads without a renewal, if that is recorded.
     Validity(Option<Duration>),
     /// It was deleted meanwhile, as only a superseded one is.
     Gone,

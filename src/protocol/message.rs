@@ -56,8 +56,8 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whether it is sealed by a word that its holder may not know, so that a successor waits until
-    /// the holder's lease must be over (section 4b).
+    /// Whether somebody else sealed it, so that its holder may not know yet: then a successor waits
+    /// until the holder's lease must be over (section 4b).
     pub fn is_waited_for(&self) -> bool {
         let resigned_or_lapsed = matches!(self.ended, Some(Ended::Resigned | Ended::Lapsed));
         self.nonce.is_some() && self.ended.is_some() && !resigned_or_lapsed
@@ -121,7 +121,7 @@ pub struct Write {
 pub enum Wait {
     /// Following an unsealed epoch: poll when due, or `Lapsed`.
     Follow,
-    /// The epoch was sealed by a word that its holder may not know: `Lapsed` once its lease is
+    /// Somebody else sealed the epoch, and its holder may not know yet: `Lapsed` once its lease is
     /// over.
     Deposed,
     /// Sealed, but not by resignation: the takeover delay.
