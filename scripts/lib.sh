@@ -15,12 +15,24 @@ die() {
     exit 1
 }
 
+# alone FOLDER: waits until no other script installs into this folder, until this shell closes $lock.
+alone() {
+    mkdir -p "$servers"
+    exec {lock}>"$1.lock"
+    flock "$lock"
+}
+
 # install NAME REQUIREMENT...: puts Python packages into an environment of their own, once per
 # version, and leaves its path in $venv.
 install() {
     venv=$servers/$1
     shift
-    if [[ $(cat "$venv/installed" 2>/dev/null) == "$*" ]]; then return; fi
+    alone "$venv"
+    if [[ $(cat "$venv/installed" 2>/dev/null) != "$*" ]]; then install_python "$@"; fi
+    exec {lock}>&-
+}
+
+install_python() {
     rm -rf "$venv"
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check "$@"
@@ -31,11 +43,14 @@ install() {
 # version, and leaves its path in $folder.
 install_npm() {
     folder=$servers/$1
-    if [[ $(cat "$folder/installed" 2>/dev/null) == "$2" ]]; then return; fi
-    rm -rf "$folder"
-    mkdir -p "$folder"
-    npm install --prefix "$folder" --silent --no-fund --no-audit "$2" >&2
-    echo "$2" >"$folder/installed"
+    alone "$folder"
+    if [[ $(cat "$folder/installed" 2>/dev/null) != "$2" ]]; then
+        rm -rf "$folder"
+        mkdir -p "$folder"
+        npm install --prefix "$folder" --silent --no-fund --no-audit "$2" >&2
+        echo "$2" >"$folder/installed"
+    fi
+    exec {lock}>&-
 }
 
 free_port() {

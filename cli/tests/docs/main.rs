@@ -28,6 +28,7 @@ mod numbers;
 mod page;
 mod prices;
 mod rules;
+mod scripts;
 #[cfg(feature = "s3")]
 mod session;
 mod shims;

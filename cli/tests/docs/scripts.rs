@@ -1,0 +1,59 @@
+//! What the scripts of CI and of the servers that are not ours share.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::page::root;
+
+fn bash(script: &str, dir: &Path) -> Command {
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &format!("set -euo pipefail\n{script}")]).current_dir(root());
+    bash.env("logs", dir).env("CARGO_TARGET_DIR", dir).stdin(Stdio::null());
+    bash
+}
+
+/// In a condition bash ignores the failure of all but a function's last command.
+#[test]
+fn regression_a_step_of_ci_fails_with_each_of_its_commands() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = ". scripts/steps.sh
+        good() { echo 'test result: ok. 3 passed'; }
+        bad() { echo 'error: seen'; false; true; }
+        step Before good
+        begin 'Beside it' good
+        begin 'The bad one' bad
+        finish
+        echo 'after the end'";
+    let output = bash(script, dir.path()).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said.matches("test result: ok. 3 passed").count(), 2, "{said}");
+    assert!(said.contains("== The bad one: FAILED") && said.contains("error: seen"), "{said}");
+    assert!(said.contains("== Beside it: passed") && !said.contains("after the end"), "{said}");
+}
+
+/// One removed the folder into which the other was installing.
+#[test]
+fn regression_two_installations_of_one_server_take_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    let bin = dir.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    // `python3 -m venv FOLDER`, whose pip takes a moment and finds its folder gone, or counts.
+    let python = "#!/usr/bin/env bash
+        mkdir -p \"$3/bin\"
+        printf '#!/usr/bin/env bash\\nsleep 0.5; echo once >>\"%s/count\"; test -e \"$0\"\\n' \"$DIR\" >\"$3/bin/pip\"
+        chmod +x \"$3/bin/pip\"";
+    fs::write(bin.join("python3"), python).unwrap();
+    fs::set_permissions(bin.join("python3"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let install = || {
+        let mut bash =
+            bash(". scripts/lib.sh; install moto 'moto==1'; test -e \"$venv/bin/pip\"", dir.path());
+        bash.env("PATH", &path).env("DIR", dir.path()).spawn().unwrap()
+    };
+    let (mut first, mut second) = (install(), install());
+    assert!(first.wait().unwrap().success() && second.wait().unwrap().success());
+    assert_eq!(fs::read_to_string(dir.path().join("count")).unwrap(), "once\n");
+}

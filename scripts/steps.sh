@@ -1,0 +1,55 @@
+# Steps of CI, one after another or side by side, each with a log of its own under $logs, so that what
+# CI shows of a failure is the failure. Sourced, after `set -euo pipefail`.
+
+mkdir -p "$logs"
+names=() pids=()
+
+# begin NAME COMMAND...: begins a step beside those that were begun before.
+begin() {
+    local name=$1 log
+    shift
+    log=$(log_of "$name")
+    # In the background, also when nothing runs beside it: a function that is called in a condition
+    # goes on after an error.
+    (
+        begun=$SECONDS
+        "$@"
+        echo "$((SECONDS - begun)) s" >"$log.time"
+    ) </dev/null >"$log" 2>&1 &
+    names+=("$name")
+    pids+=($!)
+}
+
+log_of() { echo "$logs/${1//[^A-Za-z0-9]/-}.log"; }
+
+# finish: waits for all steps that were begun, says how each went, and ends CI if one failed.
+finish() {
+    local i log failed=()
+    for i in "${!names[@]}"; do
+        log=$(log_of "${names[i]}")
+        if wait "${pids[i]}"; then
+            printf '\n== %s: passed, %s\n' "${names[i]}" "$(cat "$log.time")"
+            grep -hE '^test result: |^Summary |: passed, ' "$log" || true
+        else
+            failed+=("${names[i]}")
+        fi
+    done
+    names=() pids=()
+    local name
+    for name in "${failed[@]}"; do
+        log=$(log_of "$name")
+        printf '\n== %s: FAILED. Its end, and what it called an error; the whole is in %s\n' "$name" "$log"
+        tail -n 60 "$log" | cut -c1-300
+        echo ...
+        grep -nE '^error|panicked at|FAILED|^failures:' -A 4 "$log" | cut -c1-300 | tail -n 60 || true
+    done
+    [[ ${#failed[@]} == 0 ]] || exit 1
+}
+
+# step NAME COMMAND...: a step alone.
+step() {
+    begin "$@"
+    finish
+}
+# Also what a step has started.
+trap 'for pid in "${pids[@]}"; do pkill -P "$pid" || true; kill "$pid" 2>/dev/null || true; done' EXIT
