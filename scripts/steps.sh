@@ -2,7 +2,7 @@
 # CI shows of a failure is the failure. Sourced, after `set -euo pipefail`.
 
 mkdir -p "$logs"
-names=() pids=()
+declare -A pids=()
 
 # begin NAME COMMAND...: begins a step beside those that were begun before.
 begin() {
@@ -16,26 +16,35 @@ begin() {
         "$@"
         echo "$((SECONDS - begun)) s" >"$log.time"
     ) </dev/null >"$log" 2>&1 &
-    names+=("$name")
-    pids+=($!)
+    pids[$name]=$!
+}
+
+# begin_idle NAME COMMAND...: the same, of a step that takes the time which the others leave.
+begin_idle() {
+    begin "$1" idle "${@:2}"
+}
+
+idle() {
+    renice -n 19 $BASHPID >/dev/null
+    "$@"
 }
 
 log_of() { echo "$logs/${1//[^A-Za-z0-9]/-}.log"; }
 
-# finish: waits for all steps that were begun, says how each went, and ends CI if one failed.
+# finish [NAME...]: waits for these steps, or for all, says how each went, and ends CI if one failed.
 finish() {
-    local i log failed=()
-    for i in "${!names[@]}"; do
-        log=$(log_of "${names[i]}")
-        if wait "${pids[i]}"; then
-            printf '\n== %s: passed, %s\n' "${names[i]}" "$(cat "$log.time")"
+    [[ $# -gt 0 ]] || set -- "${!pids[@]}"
+    local name log failed=()
+    for name in "$@"; do
+        log=$(log_of "$name")
+        if wait "${pids[$name]}"; then
+            printf '\n== %s: passed, %s\n' "$name" "$(cat "$log.time")"
             grep -hE '^test result: |^Summary |: passed, ' "$log" || true
         else
-            failed+=("${names[i]}")
+            failed+=("$name")
         fi
+        unset "pids[$name]"
     done
-    names=() pids=()
-    local name
     for name in "${failed[@]}"; do
         log=$(log_of "$name")
         printf '\n== %s: FAILED. Its end, and what it called an error; the whole is in %s\n' "$name" "$log"
@@ -46,10 +55,11 @@ finish() {
     [[ ${#failed[@]} == 0 ]] || exit 1
 }
 
-# step NAME COMMAND...: a step alone.
+# step NAME COMMAND...: a step that the next ones wait for.
 step() {
     begin "$@"
-    finish
+    finish "$1"
 }
+
 # Also what a step has started.
 trap 'for pid in "${pids[@]}"; do pkill -P "$pid" || true; kill "$pid" 2>/dev/null || true; done' EXIT
