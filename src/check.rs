@@ -200,7 +200,7 @@ impl Check<'_> {
             found.key,
             store.describe(),
         );
-        Err(Error::new(ErrorKind::InvalidConfig, message))
+        Err(Error::new(ErrorKind::InvalidInput, message))
     }
 
     async fn read(&self) -> Result<ETag, Error> {

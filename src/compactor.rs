@@ -135,7 +135,7 @@ impl Compactor {
     ///
     /// Those of [`run_once`](Self::run_once) that trying again does not cure, at once; after
     /// [`ErrorKind::Unavailable`] it tries again at the next interval.
-    /// [`ErrorKind::InvalidConfig`] for an interval of 0.
+    /// [`ErrorKind::InvalidInput`] for an interval of 0.
     pub async fn run_every(
         &self,
         interval: Duration,
@@ -143,7 +143,7 @@ impl Compactor {
     ) -> Result<(), Error> {
         if interval.is_zero() {
             let why = "the interval between compactions is 0 s; it must be longer";
-            return Err(Error::new(ErrorKind::InvalidConfig, why));
+            return Err(Error::new(ErrorKind::InvalidInput, why));
         }
         let mut shutdown = pin!(shutdown);
         loop {
@@ -215,10 +215,10 @@ impl CompactorBuilder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidConfig`], with the numbers, if a setting lies outside its bounds or the
+    /// [`ErrorKind::InvalidInput`], with the numbers, if a setting lies outside its bounds or the
     /// prefix cannot be one.
     pub fn build(self) -> Result<Compactor, Error> {
-        let invalid = |why: String| Error::new(ErrorKind::InvalidConfig, why);
+        let invalid = |why: String| Error::new(ErrorKind::InvalidInput, why);
         let keep_epochs = NonZeroUsize::new(self.keep_epochs)
             .filter(|keep| keep.get() <= MAX_KEEP_EPOCHS)
             .ok_or_else(|| {

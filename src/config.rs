@@ -289,7 +289,7 @@ fn default_name() -> String {
 }
 
 fn refuse<T>(why: String) -> Result<T, Error> {
-    Err(Error::new(ErrorKind::InvalidConfig, why))
+    Err(Error::new(ErrorKind::InvalidInput, why))
 }
 
 #[cfg(test)]
@@ -304,7 +304,7 @@ mod tests {
         let mut settings = Settings::default();
         change(&mut settings);
         let error = Config::new(settings).expect_err("a wrong combination must be refused");
-        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
         error.to_string()
     }
 

@@ -259,7 +259,7 @@ impl Election {
     /// Those of [`depose`](Election::depose). After one, or a crash in between, candidates may wait
     /// until it is run again.
     /// [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted) for [`Epoch::MAX`],
-    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for a longer `wait` or an epoch below one
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a longer `wait` or an epoch below one
     /// that this process has seen.
     pub async fn restore(&self, epoch: Epoch, wait: Duration) -> Result<Restored, Error> {
         require_timers()?;

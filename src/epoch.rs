@@ -1,10 +1,11 @@
 //! The epoch number: which leadership this is, and the fencing token.
 
 use std::fmt;
-use std::num::ParseIntError;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind};
 
 /// The number of an epoch object, and the fencing token that a leader hands to the resource it
 /// writes.
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 /// let epoch: Epoch = "7".parse()?;
 /// assert!(epoch < Epoch::MAX);
 /// assert_eq!(epoch.get(), 7);
-/// # Ok::<(), tenure::ParseEpochError>(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u64", into = "u64")]
@@ -76,31 +77,23 @@ impl From<Epoch> for u64 {
 }
 
 impl TryFrom<u64> for Epoch {
-    type Error = ParseEpochError;
+    type Error = Error;
 
-    fn try_from(number: u64) -> Result<Epoch, ParseEpochError> {
-        Epoch::new(number).ok_or(ParseEpochError::OutOfRange(number))
+    fn try_from(number: u64) -> Result<Epoch, Error> {
+        let why = || format!("an epoch lies between 1 and {}, not {number}", Epoch::MAX);
+        Epoch::new(number).ok_or_else(|| Error::new(ErrorKind::InvalidInput, why()))
     }
 }
 
 impl FromStr for Epoch {
-    type Err = ParseEpochError;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Epoch, ParseEpochError> {
-        Epoch::try_from(text.parse::<u64>().map_err(ParseEpochError::NotANumber)?)
+    fn from_str(text: &str) -> Result<Epoch, Error> {
+        let number = text.parse::<u64>().map_err(|why| {
+            Error::new(ErrorKind::InvalidInput, format!("an epoch is a whole number: {why}"))
+        })?;
+        Epoch::try_from(number)
     }
-}
-
-/// Why a text or a number is not an [`Epoch`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ParseEpochError {
-    /// The text is not a whole number.
-    #[error("an epoch is a whole number: {0}")]
-    NotANumber(ParseIntError),
-    /// The number is 0 or has more than ten digits.
-    #[error("an epoch lies between 1 and 9999999999, not {0}")]
-    OutOfRange(u64),
 }
 
 #[cfg(test)]
@@ -114,6 +107,13 @@ mod tests {
         assert_eq!(Epoch::MAX.next(), None);
         assert_eq!(Epoch::FIRST.next(), Epoch::new(2));
         assert!(serde_json::from_str::<Epoch>("0").is_err());
-        assert!("x".parse::<Epoch>().is_err());
+        for (text, why) in [
+            ("x", "an epoch is a whole number: invalid digit found in string"),
+            ("0", "an epoch lies between 1 and 9999999999, not 0"),
+            ("10000000000", "an epoch lies between 1 and 9999999999, not 10000000000"),
+        ] {
+            let error = text.parse::<Epoch>().unwrap_err();
+            assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::InvalidInput, why));
+        }
     }
 }

@@ -23,9 +23,9 @@ pub struct Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The settings contradict each other or lie outside their bounds. Nothing was sent. Correct
-    /// them; the message has the numbers.
-    InvalidConfig,
+    /// Settings, an epoch or a path lie outside their bounds, or settings contradict each other.
+    /// Nothing was sent. Correct them; the message has the numbers.
+    InvalidInput,
     /// The store refused the credentials, or they lack a permission that the message names.
     AccessDenied,
     /// The bucket or the directory does not exist, or lies in another region. Correct the address.
@@ -102,7 +102,7 @@ impl From<StoreErrorKind> for ErrorKind {
             StoreErrorKind::AccessDenied => ErrorKind::AccessDenied,
             StoreErrorKind::NoSuchStore => ErrorKind::NoSuchStore,
             StoreErrorKind::Unsupported => ErrorKind::UnsafeStore,
-            StoreErrorKind::Invalid => ErrorKind::InvalidConfig,
+            StoreErrorKind::Invalid => ErrorKind::InvalidInput,
         }
     }
 }

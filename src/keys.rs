@@ -20,7 +20,7 @@ impl Keys {
     /// `app` and `app/` name the same election; the empty prefix is the root of the store.
     pub(crate) fn new(prefix: &str) -> Result<Keys, Error> {
         let trimmed = prefix.strip_suffix('/').unwrap_or(prefix);
-        let invalid = |why: String| Err(Error::new(ErrorKind::InvalidConfig, why));
+        let invalid = |why: String| Err(Error::new(ErrorKind::InvalidInput, why));
         if prefix == "/" || trimmed.starts_with('/') {
             return invalid(format!("the prefix {prefix:?} starts with a slash; leave it out"));
         }
@@ -112,7 +112,7 @@ mod tests {
     fn prefixes_that_could_leave_the_election_are_refused() {
         for prefix in ["/", "/a", "a//b", "a/../b", "..", ".", "a\nb", &"x".repeat(901)] {
             let error = Keys::new(prefix).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{prefix:?}");
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{prefix:?}");
         }
     }
 

@@ -204,7 +204,7 @@ impl Leadership {
     /// Writes `data` into the record, where observers see it. Renews the lease as well: one PUT.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorKind::InvalidConfig) if the record would become too long: nothing was
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the record would become too long: nothing was
     /// sent. [`LeadershipLost`](ErrorKind::LeadershipLost) if the leadership ended before the write
     /// was answered; it may have taken effect. [`NoRuntime`](ErrorKind::NoRuntime) outside of a
     /// Tokio runtime with timers: nothing was sent.
@@ -244,7 +244,7 @@ impl Leadership {
     /// comes only when it looks: [`refresh`](crate::Election::refresh) it.
     ///
     /// # Errors
-    /// Those of [`resign`](Leadership::resign), and [`InvalidConfig`](ErrorKind::InvalidConfig) for
+    /// Those of [`resign`](Leadership::resign), and [`InvalidInput`](ErrorKind::InvalidInput) for
     /// a name that no candidate can have: then nothing was sent, and the leadership is dropped.
     pub async fn resign_to(self, successor: impl Into<String>) -> Result<(), Error> {
         let successor = successor.into();

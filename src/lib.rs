@@ -201,7 +201,7 @@ pub use clock::{Clock, SystemClock};
 pub use compactor::{Compactor, CompactorBuilder, Report};
 pub use election::{CampaignOutcome, Election, ElectionBuilder};
 pub use entropy::{Entropy, SystemEntropy};
-pub use epoch::{Epoch, ParseEpochError};
+pub use epoch::Epoch;
 pub use error::{Error, ErrorKind};
 pub use layout::Layout;
 pub use leader::{CampaignEvent, Leader, Observation, Snapshot, SnapshotState};

@@ -61,7 +61,7 @@ mod table;
 mod tests;
 
 pub use access::Access;
-pub use path::{ParsePathError, Path};
+pub use path::Path;
 
 use claim::{Cell as _, Claim, State};
 

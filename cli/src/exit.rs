@@ -50,7 +50,7 @@ impl From<StoreError> for Failure {
 /// The exit code for an error of the library.
 pub fn code_of(kind: ErrorKind) -> u8 {
     match kind {
-        ErrorKind::InvalidConfig | ErrorKind::NoRuntime => USAGE,
+        ErrorKind::InvalidInput | ErrorKind::NoRuntime => USAGE,
         ErrorKind::AccessDenied => ACCESS_DENIED,
         ErrorKind::NoSuchStore | ErrorKind::Unavailable => UNAVAILABLE,
         ErrorKind::LeadershipLost => LEASE_LOST,

@@ -37,7 +37,7 @@ impl Operator {
             let why = format!("{epoch} is the last epoch: nothing could be counted above it");
             return Err(Error::new(ErrorKind::EpochsExhausted, why));
         }
-        let invalid = |why| Err(Error::new(ErrorKind::InvalidConfig, why));
+        let invalid = |why| Err(Error::new(ErrorKind::InvalidInput, why));
         if wait > MAX_WAIT {
             return invalid(format!("successors are to wait {wait:?}; at most {MAX_WAIT:?}"));
         }

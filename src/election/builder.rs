@@ -198,7 +198,7 @@ impl ElectionBuilder {
     /// The election.
     ///
     /// # Errors
-    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig), with the numbers. Nothing is sent.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput), with the numbers. Nothing is sent.
     pub fn build(self) -> Result<Election, Error> {
         let keys = Keys::new(&self.prefix)?;
         let config = Arc::new(Config::new(self.settings)?);

@@ -44,7 +44,7 @@ fn below(prefix: &str) -> String {
 /// - [`ErrorKind::Unavailable`], [`ErrorKind::AccessDenied`], [`ErrorKind::NoSuchStore`]: a listing
 ///   failed.
 /// - [`ErrorKind::UnsafeStore`]: the listing is out of order.
-/// - [`ErrorKind::InvalidConfig`]: the prefix cannot be one.
+/// - [`ErrorKind::InvalidInput`]: the prefix cannot be one.
 pub async fn newest_generation(
     store: Arc<dyn Store>,
     prefix: &str,

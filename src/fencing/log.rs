@@ -162,7 +162,7 @@ impl FencedLog {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidConfig`] if the prefix cannot be one.
+    /// [`ErrorKind::InvalidInput`] if the prefix cannot be one.
     pub fn new(store: Arc<dyn Store>, prefix: impl AsRef<str>) -> Result<FencedLog, Error> {
         let keys = LogKeys(Keys::new(prefix.as_ref())?.prefix().into());
         Ok(FencedLog { calls: Calls::new(store), keys, known: Arc::default() })

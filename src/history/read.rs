@@ -65,7 +65,7 @@ impl Reader {
     /// A reader of the election at `prefix`; `app` and `app/` are the same.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidConfig`] if the prefix cannot be one.
+    /// [`ErrorKind::InvalidInput`] if the prefix cannot be one.
     pub fn new(store: Arc<dyn Store>, prefix: &str) -> Result<Reader, Error> {
         let keys = Keys::new(prefix)?;
         Ok(Reader { store, keys, layout: Layout::default(), limit: DEFAULT_LIMIT, since: None })

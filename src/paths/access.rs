@@ -16,7 +16,7 @@ use super::path::Path;
 /// # let (a, b, c) = (Path::new("/a")?, Path::new("/b")?, Path::new("/c")?);
 /// let merge = Access::new().read([&a, &b]).write([&c]);
 /// let rename = Access::to_rename(&a, &b); // the same as Access::new().write([&a, &b])
-/// # Ok::<(), tenure::paths::ParsePathError>(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "an access is only locked by `PathLocks::lock`"]

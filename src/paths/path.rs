@@ -6,6 +6,8 @@ use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::error::{Error, ErrorKind};
+
 /// The path of a pseudo-folder: `/`, `/a`, `/a/b`.
 ///
 /// It starts with a slash, does not end with one, and no component is empty, `.` or `..`, so that
@@ -23,7 +25,7 @@ use std::sync::Arc;
 /// assert_eq!(folder.key(), "photos/2024");
 /// assert_eq!(folder.join("may")?.parent(), Some(folder));
 /// assert!(Path::new("photos").is_err() && Path::new("/photos/").is_err());
-/// # Ok::<(), tenure::paths::ParsePathError>(())
+/// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct Path {
@@ -32,44 +34,19 @@ pub struct Path {
     len: usize,
 }
 
-/// Why a text is not a [`Path`]. Nothing is corrected silently, as two spellings of a folder would
-/// be two locks.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ParsePathError {
-    /// It does not start with a slash. Keys of objects do not: put one in front.
-    #[error("a path starts with a slash, and {0:?} does not")]
-    NotAbsolute(String),
-    /// It ends with a slash, or has two in a row. An object of such a key is covered by the path
-    /// above it.
-    #[error("{0:?} has an empty component; a path has no slash at its end, nor two in a row")]
-    EmptyComponent(String),
-    /// A component is `.` or `..`, which an object store takes literally and people do not.
-    #[error("{0:?} has a component that is `.` or `..`")]
-    DotComponent(String),
-    /// Its key is longer than [`Path::MAX_KEY_BYTES`]; it has so many bytes.
-    #[error(
-        "a key has at most {most} bytes, as on S3, and this one has {0}",
-        most = Path::MAX_KEY_BYTES
-    )]
-    TooLong(usize),
-    /// What was to be joined is not one component.
-    #[error("{0:?} has a slash, so it is not one component of a path")]
-    SlashInComponent(String),
-}
-
 impl Path {
     /// The most bytes of a [`key`](Path::key): as many as S3 takes. A lock costs time and room for
     /// each component, so this bounds both.
     pub const MAX_KEY_BYTES: usize = 1_024;
 
-    /// The path that is written so.
+    /// The path that is written so. Nothing is corrected silently, as two spellings of a folder
+    /// would be two locks.
     ///
     /// # Errors
-    /// [`ParsePathError`] says what is wrong with the text.
-    pub fn new(text: &str) -> Result<Path, ParsePathError> {
+    /// [`ErrorKind::InvalidInput`], with what is wrong with the text.
+    pub fn new(text: &str) -> Result<Path, Error> {
         let Some(key) = text.strip_prefix('/') else {
-            return Err(ParsePathError::NotAbsolute(text.to_owned()));
+            return invalid(format!("a path starts with a slash, and {text:?} does not"));
         };
         check_length(key)?;
         if !key.is_empty() {
@@ -114,10 +91,11 @@ impl Path {
     /// The path of this component inside this folder.
     ///
     /// # Errors
-    /// [`ParsePathError`] if it is empty, `.` or `..`, or has a slash.
-    pub fn join(&self, component: &str) -> Result<Path, ParsePathError> {
+    /// [`ErrorKind::InvalidInput`] if it is empty, `.` or `..`, or has a slash.
+    pub fn join(&self, component: &str) -> Result<Path, Error> {
         if component.contains('/') {
-            return Err(ParsePathError::SlashInComponent(component.to_owned()));
+            let why = "has a slash, so it is not one component of a path";
+            return invalid(format!("{component:?} {why}"));
         }
         let slash = if self.len > 1 { "/" } else { "" };
         let text = format!("{self}{slash}{component}");
@@ -132,17 +110,26 @@ impl Path {
     }
 }
 
-fn check_length(key: &str) -> Result<(), ParsePathError> {
-    if key.len() > Path::MAX_KEY_BYTES {
-        return Err(ParsePathError::TooLong(key.len()));
+fn invalid<T>(why: String) -> Result<T, Error> {
+    Err(Error::new(ErrorKind::InvalidInput, why))
+}
+
+fn check_length(key: &str) -> Result<(), Error> {
+    let (most, length) = (Path::MAX_KEY_BYTES, key.len());
+    if length > most {
+        return invalid(format!(
+            "a key has at most {most} bytes, as on S3, and this one has {length}"
+        ));
     }
     Ok(())
 }
 
-fn check(component: &str, text: &str) -> Result<(), ParsePathError> {
+fn check(component: &str, text: &str) -> Result<(), Error> {
     match component {
-        "" => Err(ParsePathError::EmptyComponent(text.to_owned())),
-        "." | ".." => Err(ParsePathError::DotComponent(text.to_owned())),
+        "" => invalid(format!(
+            "{text:?} has an empty component; a path has no slash at its end, nor two in a row"
+        )),
+        "." | ".." => invalid(format!("{text:?} has a component that is `.` or `..`")),
         _ => Ok(()),
     }
 }
@@ -192,17 +179,17 @@ impl fmt::Debug for Path {
 }
 
 impl FromStr for Path {
-    type Err = ParsePathError;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Path, ParsePathError> {
+    fn from_str(text: &str) -> Result<Path, Error> {
         Path::new(text)
     }
 }
 
 impl TryFrom<&str> for Path {
-    type Error = ParsePathError;
+    type Error = Error;
 
-    fn try_from(text: &str) -> Result<Path, ParsePathError> {
+    fn try_from(text: &str) -> Result<Path, Error> {
         Path::new(text)
     }
 }
@@ -220,6 +207,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::escape::plain;
     use crate::test_support::cases;
 
     #[test]
@@ -227,17 +215,23 @@ mod tests {
         for text in ["/", "/a", "/a/b", "/a b/ä", "/...", "/.a", "/a\0", "/~"] {
             assert_eq!(Path::new(text).unwrap().as_str(), text);
         }
-        let why = |text| Path::new(text).unwrap_err();
+        let why = |text| {
+            let error = Path::new(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            error.to_string()
+        };
         for text in ["", "a", "a/b", " /a", "s3://b/a"] {
-            assert_eq!(why(text), ParsePathError::NotAbsolute(text.into()));
+            assert_eq!(why(text), format!("a path starts with a slash, and {text:?} does not"));
         }
-        for text in ["//", "/a/", "//a", "/a//b", "/./"] {
-            assert!(!matches!(why(text), ParsePathError::NotAbsolute(_)), "{text}");
+        for text in ["//", "/a/", "//a", "/a//b"] {
+            let empty = "has an empty component; a path has no slash at its end, nor two in a row";
+            assert_eq!(why(text), format!("{text:?} {empty}"));
         }
-        for text in ["/.", "/..", "/a/../b", "/a/./b", "/a/.."] {
-            assert_eq!(why(text), ParsePathError::DotComponent(text.into()));
+        for text in ["/.", "/..", "/a/../b", "/a/./b", "/a/..", "/./"] {
+            assert_eq!(why(text), format!("{text:?} has a component that is `.` or `..`"));
         }
-        assert!(why("/a//b").to_string().starts_with("\"/a//b\" has an empty component"));
+        let joined = Path::root().join("a/b").unwrap_err().to_string();
+        assert_eq!(joined, "\"a/b\" has a slash, so it is not one component of a path");
     }
 
     /// 40 KB took 1.4 s and 100 KB 9 s, while all other locks waited.
@@ -246,12 +240,15 @@ mod tests {
         let longest = Path::new(&"/a".repeat(Path::MAX_KEY_BYTES / 2)).unwrap();
         assert_eq!(longest.key().len(), 1_023);
         assert_eq!(longest.ancestors().count(), 512);
-        let longer = |path: Result<Path, ParsePathError>| path.unwrap_err();
-        assert_eq!(longer(longest.join("b")), ParsePathError::TooLong(1_025));
-        assert_eq!(longer(Path::new(&"/a".repeat(20_000))), ParsePathError::TooLong(39_999));
+        let is_longer = |path: Result<Path, Error>, bytes| {
+            let why = format!("a key has at most 1024 bytes, as on S3, and this one has {bytes}");
+            assert_eq!(path.unwrap_err().to_string(), why);
+        };
+        is_longer(longest.join("b"), 1_025);
+        is_longer(Path::new(&"/a".repeat(20_000)), 39_999);
         let key = "k".repeat(1_024);
         assert_eq!(Path::root().join(&key).unwrap().key(), key);
-        assert_eq!(longer(Path::root().join(&(key + "k"))), ParsePathError::TooLong(1_025));
+        is_longer(Path::root().join(&(key + "k")), 1_025);
     }
 
     #[test]
@@ -309,7 +306,7 @@ mod tests {
             match Path::new(&text) {
                 Ok(path) => prop_assert_eq!(path.as_str(), text),
                 Err(why) => {
-                    let quoted = format!("{text:?}");
+                    let quoted = plain(&format!("{text:?}"));
                     prop_assert!(why.to_string().contains(&quoted));
                 }
             }

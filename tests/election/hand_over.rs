@@ -97,7 +97,7 @@ async fn a_name_that_nobody_can_have_is_refused_before_anything_is_sent() {
     let a = world.leader("a").await;
     world.store.take_log();
     let error = a.resign_to("c\n").await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert_eq!(world.store.take_log(), []);
 }
 

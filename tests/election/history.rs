@@ -265,6 +265,6 @@ async fn a_store_that_fails_is_an_error_and_hangs_nobody() {
     }
     assert_eq!(
         Reader::new(Arc::new(world.store.clone()), "/").unwrap_err().kind(),
-        ErrorKind::InvalidConfig
+        ErrorKind::InvalidInput
     );
 }

@@ -358,7 +358,7 @@ async fn data_is_in_the_record_from_the_start() {
     let leader = election.leader().await.unwrap().unwrap();
     assert_eq!((leader.epoch, leader.data), (lead.epoch(), json!({ "url": "http://a" })));
     let kind = world.node("a").data("x".repeat(60_000)).build().unwrap_err().kind();
-    assert_eq!(kind, ErrorKind::InvalidConfig);
+    assert_eq!(kind, ErrorKind::InvalidInput);
 }
 
 #[tokio::test(start_paused = true)]

@@ -228,7 +228,7 @@ async fn a_candidate_of_the_other_layout_is_refused() {
     };
     world.election(1).campaign().await.unwrap().resign().await.unwrap();
     let error = other().campaign().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.to_string().contains(KEY), "{error}");
 
     let world = World::new();
@@ -236,7 +236,7 @@ async fn a_candidate_of_the_other_layout_is_refused() {
     let files = builder.process(process(&world.clock, 7)).build().unwrap();
     files.campaign().await.unwrap().resign().await.unwrap();
     let error = world.election(1).campaign().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.to_string().contains("app/lock-0000000001.json"), "{error}");
 }
 
@@ -244,5 +244,5 @@ async fn a_candidate_of_the_other_layout_is_refused() {
 async fn a_record_that_would_be_too_long_is_refused_before_anything_is_sent() {
     let world = World::new();
     let refused = world.builder(1).data("x".repeat(48_800)).build().unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::InvalidConfig);
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
 }

@@ -31,7 +31,7 @@ async fn too_much_data_is_refused_before_anything_is_sent() {
     let lead = world.leader("a").await;
     world.store.take_log();
     let error = lead.proclaim("x".repeat(49_000)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert_eq!(world.store.take_calls(), []);
     // The most that is accepted is read back by everybody.
     let most = (1..).map(|i| 49_000 - i * 16).find(|n| *n < 48_300).unwrap();

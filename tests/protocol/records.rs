@@ -229,7 +229,7 @@ async fn a_slash_at_the_end_of_the_prefix_makes_no_difference() {
     for prefix in ["/", "/app", "a//b", "a/../b", ".."] {
         let store = std::sync::Arc::new(World::new().store);
         let error = Election::builder(store, prefix).build().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{prefix:?}");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{prefix:?}");
     }
 }
 

@@ -24,7 +24,7 @@ fn failing(first: Vec<StoreErrorKind>) -> MockStore {
 fn settings_out_of_bounds_are_refused_with_the_numbers() {
     let refused = |builder: CompactorBuilder| {
         let error = builder.build().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
         error.to_string()
     };
     let builder = || Compactor::builder(memory(), "app");
@@ -286,7 +286,7 @@ async fn only_what_waiting_cures_is_tried_again() {
 async fn an_interval_of_nothing_is_refused() {
     let compactor = compactor(memory(), 1);
     let error = compactor.run_every(Duration::ZERO, std::future::pending()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }
 
 /// What is logged, gathered.

@@ -106,14 +106,14 @@ async fn nothing_is_restored_below_what_is_there_or_was_seen() {
         assert!(a.leader().await.unwrap().is_none());
         scene.store.inner().delete(vec![scene.key(3)]).await.unwrap();
         let error = a.restore(epoch(2), NO_WAIT).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
         let error = a.campaign().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NewestDeleted);
         restored(&a, 3).await;
         assert_eq!(elect(&a).await.epoch(), epoch(4));
         for (number, waits, kind) in [
             (Epoch::MAX, NO_WAIT, ErrorKind::EpochsExhausted),
-            (epoch(50), secs(24 * 3600 + 1), ErrorKind::InvalidConfig),
+            (epoch(50), secs(24 * 3600 + 1), ErrorKind::InvalidInput),
         ] {
             assert_eq!(a.restore(number, waits).await.unwrap_err().kind(), kind);
         }
