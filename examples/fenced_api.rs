@@ -22,7 +22,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use tenure::fencing::http::{FenceLayer, TokenLayer, stale};
+use tenure::fencing::http::{FenceLayer, TokenLayer};
 use tenure::fencing::{Gate, Stale};
 use tenure::{Election, Epoch, Leadership};
 use tower::{Layer as _, ServiceExt as _};
@@ -99,7 +99,7 @@ async fn write(
     let response = client.oneshot(request.body(Full::from(text))?).await?;
     let status = response.status();
     let body = response.into_body().collect().await?.to_bytes();
-    match (status, stale(&body)) {
+    match (status, Stale::from_problem(&body)) {
         (StatusCode::OK, _) => Ok(Ok(())),
         (StatusCode::PRECONDITION_FAILED, Some(stale)) => Ok(Err(stale)),
         _ => fail(format!("the service answers {status}: {}", String::from_utf8_lossy(&body))),

@@ -22,7 +22,7 @@
 //!
 //! | status | when |
 //! | --- | --- |
-//! | 412 | the token is stale: `offered` and `newest` tell both; see [`stale`] |
+//! | 412 | the token is stale: `offered` and `newest` tell both; [`Stale::from_problem`] reads them |
 //! | 428 | there is no token |
 //! | 403 | the token is above the [ceiling](FenceLayer::ceiling), or nobody was granted it |
 //! | 400 | the header is there but is no epoch, or is there more than once |
@@ -31,27 +31,21 @@
 //! | 500 | the service's runtime is shutting down: the request may have taken effect |
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http::HeaderName;
 use tower_layer::Layer;
-use tower_service::Service;
-use tracing::Instrument as _;
 
+#[cfg(doc)]
+use super::Stale;
 use super::{DurableGate, Gate};
 use crate::election::Election;
 use crate::epoch::Epoch;
 
 use problem::Problem;
+use service::{FenceService, TokenService};
 
 mod problem;
-
-pub use problem::stale;
-
-/// The header's name where no other is chosen: `Fencing-Token`.
-pub const FENCING_TOKEN: HeaderName = HeaderName::from_static("fencing-token");
+mod service;
 
 const IMPLAUSIBLE: &str = "a fencing token that nobody was granted is refused";
 
@@ -66,13 +60,6 @@ pub struct TokenLayer {
     header: HeaderName,
 }
 
-/// A client that sends the token; see [`TokenLayer`].
-#[derive(Debug, Clone)]
-pub struct TokenService<S> {
-    layer: TokenLayer,
-    inner: S,
-}
-
 /// Admits requests by their token; goes around the routes that write.
 ///
 /// A request is inside from its admission until its response is made, and a greater token waits
@@ -85,8 +72,9 @@ pub struct TokenService<S> {
 /// response. A request whose client goes before it is admitted does nothing. A panic of the inner
 /// service continues in the caller.
 ///
-/// The task needs a tokio runtime, and `Send + 'static` of the inner service, its future, its
-/// response and its error. It has the caller's [`tracing`] span, but not its task-local values.
+/// The task needs a tokio runtime, without which the future panics, and `Send + 'static` of the
+/// inner service, its future, its response and its error. It has the caller's [`tracing`] span, but
+/// not its task-local values.
 ///
 /// **What it does not guarantee.** Work that a handler spawns or defers, and the writing of a
 /// streamed body, is not inside. Neither is a call to a backend that the handler no longer waits
@@ -106,18 +94,14 @@ pub struct FenceLayer {
     header: HeaderName,
 }
 
-/// A service behind a gate; see [`FenceLayer`].
-#[derive(Debug, Clone)]
-pub struct FenceService<S> {
-    layer: Arc<FenceLayer>,
-    inner: S,
-}
-
 impl TokenLayer {
+    /// The header's name where no other is chosen, here and in [`FenceLayer`]: `Fencing-Token`.
+    pub const HEADER: HeaderName = HeaderName::from_static("fencing-token");
+
     /// Sends this token, as `Fencing-Token`.
     #[must_use]
     pub fn new(token: Epoch) -> TokenLayer {
-        TokenLayer { token, header: FENCING_TOKEN }
+        TokenLayer { token, header: Self::HEADER }
     }
 
     /// Another header.
@@ -136,33 +120,13 @@ impl<S> Layer<S> for TokenLayer {
     }
 }
 
-impl<S, B> Service<Request<B>> for TokenService<S>
-where
-    S: Service<Request<B>>,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, mut request: Request<B>) -> S::Future {
-        let token = request.extensions().get().copied().unwrap_or(self.layer.token);
-        // Replaces what is there: two tokens would be refused.
-        request.headers_mut().insert(self.layer.header.clone(), HeaderValue::from(token.get()));
-        self.inner.call(request)
-    }
-}
-
 impl FenceLayer {
     /// Admits by this gate what comes with a `Fencing-Token`. All services made by one layer share
     /// the gate.
     #[must_use]
     pub fn new(gate: Gate) -> FenceLayer {
         let (durable, election) = (None, None);
-        FenceLayer { gate, durable, election, ceiling: Epoch::MAX, header: FENCING_TOKEN }
+        FenceLayer { gate, durable, election, ceiling: Epoch::MAX, header: TokenLayer::HEADER }
     }
 
     /// Verifies each token above the greatest that the gate has seen: it is refused with 403 if it
@@ -234,81 +198,6 @@ impl<S> Layer<S> for FenceLayer {
 
     fn layer(&self, inner: S) -> FenceService<S> {
         FenceService { layer: Arc::new(self.clone()), inner }
-    }
-}
-
-impl<S, B, R> Service<Request<B>> for FenceService<S>
-where
-    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Send,
-    B: Send + 'static,
-    R: From<String> + Send + 'static,
-{
-    type Response = Response<R>;
-    type Error = S::Error;
-    type Future = BoxFuture<'static, Result<Response<R>, S::Error>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    /// # Panics
-    ///
-    /// The future panics outside a tokio runtime, and where the inner service panics.
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let layer = Arc::clone(&self.layer);
-        // The one that was polled ready is the one to be called.
-        let fresh = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, fresh);
-        async move {
-            let token = match token(request.headers(), &layer.header) {
-                Ok(token) => token,
-                Err(problem) => return Ok(problem.response()),
-            };
-            if let Err(problem) = layer.require_plausible(token).await {
-                return Ok(problem.response());
-            }
-            if let Some(durable) = &layer.durable
-                && let Err(error) = durable.admit(token).await
-            {
-                return Ok(Problem::of(&error).response());
-            }
-            let pass = match layer.gate.enter(token).await {
-                Ok(pass) => pass,
-                Err(stale) => return Ok(Problem::stale(stale).response()),
-            };
-            request.extensions_mut().insert(token);
-            // Nothing is awaited between the admission and the spawn, so a caller that drops this
-            // future has either not been admitted or has left a task that runs to its end.
-            let task = async move {
-                let response = inner.call(request).await;
-                drop(pass);
-                response
-            };
-            match tokio::spawn(task.in_current_span()).await {
-                Ok(response) => response,
-                Err(error) => match error.try_into_panic() {
-                    Ok(panic) => std::panic::resume_unwind(panic),
-                    // Nobody else aborts the task.
-                    Err(_) => Ok(Problem::shutting_down().response()),
-                },
-            }
-        }
-        .boxed()
-    }
-}
-
-fn token(headers: &HeaderMap, name: &HeaderName) -> Result<Epoch, Problem> {
-    let mut values = headers.get_all(name).iter();
-    let Some(value) = values.next() else {
-        return Err(Problem::no_token(name));
-    };
-    // Digits alone: the number's own parser takes a sign.
-    let digits = value.to_str().ok().filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
-    match digits.and_then(|digits| digits.parse().ok()).filter(|_| values.next().is_none()) {
-        Some(token) => Ok(token),
-        None => Err(Problem::bad_token(name)),
     }
 }
 

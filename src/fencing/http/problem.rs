@@ -10,14 +10,17 @@ use crate::fencing::{FencingError, Stale};
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// The refusal that a response with status 412 tells of; `None` if its body is none of ours.
-///
-/// It is final: stop, and campaign anew.
-#[must_use]
-pub fn stale(body: &[u8]) -> Option<Stale> {
-    let problem: Problem = serde_json::from_slice(body).ok()?;
-    let (Some(offered), Some(newest)) = (problem.offered, problem.newest) else { return None };
-    (problem.kind == STALE && offered < newest).then_some(Stale { offered, newest })
+impl Stale {
+    /// The refusal that the body of a response with status 412 tells of; `None` if the body is no
+    /// such problem of a [`FenceLayer`](super::FenceLayer).
+    ///
+    /// It is final: stop, and campaign anew.
+    #[must_use]
+    pub fn from_problem(body: &[u8]) -> Option<Stale> {
+        let problem: Problem = serde_json::from_slice(body).ok()?;
+        let (offered, newest) = (problem.offered?, problem.newest?);
+        (problem.kind == STALE && offered < newest).then_some(Stale { offered, newest })
+    }
 }
 
 const STALE: &str = "urn:tenure:stale-fencing-token";

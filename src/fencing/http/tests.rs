@@ -1,11 +1,16 @@
 use std::convert::Infallible;
 use std::sync::Mutex;
+use std::task::{Context, Poll};
 
+use futures::FutureExt as _;
 use futures::channel::oneshot;
+use futures::future::BoxFuture;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use tower::{ServiceExt as _, service_fn};
+use tower_service::Service;
 
+use super::service::token;
 use super::*;
 use crate::fencing::Stale;
 use crate::mutex::unpoisoned;
@@ -49,7 +54,7 @@ impl Resource {
 fn with(tokens: &[&str]) -> Request<()> {
     let mut request = Request::builder().method(Method::PUT);
     for token in tokens {
-        request = request.header(FENCING_TOKEN, *token);
+        request = request.header(TokenLayer::HEADER, *token);
     }
     request.body(()).unwrap()
 }
@@ -67,7 +72,10 @@ async fn a_stale_token_is_answered_with_412_and_both_tokens() {
     let refused = put(&layer, &resource, &["4"]).await;
     assert_eq!(refused.status(), StatusCode::PRECONDITION_FAILED);
     assert_eq!(refused.headers()[CONTENT_TYPE], "application/problem+json");
-    assert_eq!(stale(refused.body().as_bytes()), Some(Stale { offered: e(4), newest: e(5) }));
+    assert_eq!(
+        Stale::from_problem(refused.body().as_bytes()),
+        Some(Stale { offered: e(4), newest: e(5) })
+    );
     let body: serde_json::Value = serde_json::from_str(refused.body()).unwrap();
     let expected = serde_json::json!({
         "type": "urn:tenure:stale-fencing-token",
@@ -90,7 +98,7 @@ async fn what_is_no_token_never_reaches_the_service() {
     for bad in many {
         let answer = put(&layer, &resource, &[bad]).await;
         assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "{bad:?}");
-        assert_eq!(stale(answer.body().as_bytes()), None);
+        assert_eq!(Stale::from_problem(answer.body().as_bytes()), None);
     }
     let twice = put(&layer, &resource, &["8", "8"]).await;
     assert_eq!(twice.status(), StatusCode::BAD_REQUEST);
@@ -171,7 +179,7 @@ impl Service<Request<()>> for Careless {
     }
 
     fn call(&mut self, mut request: Request<()>) -> Self::Future {
-        let token = token(request.headers(), &FENCING_TOKEN).unwrap();
+        let token = token(request.headers(), &TokenLayer::HEADER).unwrap();
         self.gate.admit(token).unwrap();
         request.extensions_mut().insert(token);
         self.inner.call(request)
@@ -266,7 +274,10 @@ async fn a_durable_gate_outlives_the_service() {
     };
     assert_eq!(put(&service(), &resource, &["5"]).await.status(), StatusCode::OK);
     let refused = put(&service(), &resource, &["4"]).await;
-    assert_eq!(stale(refused.body().as_bytes()), Some(Stale { offered: e(4), newest: e(5) }));
+    assert_eq!(
+        Stale::from_problem(refused.body().as_bytes()),
+        Some(Stale { offered: e(4), newest: e(5) })
+    );
     assert_eq!(resource.written(), [5]);
 }
 
@@ -344,11 +355,11 @@ async fn sent(layer: TokenLayer, request: Request<()>) -> HeaderMap {
 #[tokio::test]
 async fn the_client_sends_its_token_once() {
     let headers = sent(TokenLayer::new(e(7)), with(&["3"])).await;
-    assert_eq!(headers.get_all(FENCING_TOKEN).iter().collect::<Vec<_>>(), ["7"]);
+    assert_eq!(headers.get_all(TokenLayer::HEADER).iter().collect::<Vec<_>>(), ["7"]);
 
     let mut request = with(&[]);
     request.extensions_mut().insert(e(9));
-    assert_eq!(sent(TokenLayer::new(e(7)), request).await[FENCING_TOKEN], "9");
+    assert_eq!(sent(TokenLayer::new(e(7)), request).await[TokenLayer::HEADER], "9");
 }
 
 #[tokio::test]
@@ -356,7 +367,7 @@ async fn the_header_has_the_name_that_was_chosen() {
     let name = HeaderName::from_static("x-epoch");
     let headers = sent(TokenLayer::new(e(7)).header(name.clone()), with(&[])).await;
     assert_eq!(headers["x-epoch"], "7");
-    assert!(!headers.contains_key(FENCING_TOKEN));
+    assert!(!headers.contains_key(TokenLayer::HEADER));
 
     let layer = FenceLayer::new(Gate::new()).header(name);
     let mut request = with(&["1"]);
@@ -375,7 +386,7 @@ fn a_body_that_is_none_of_ours_tells_of_no_stale_token() {
         r#"{"type":"about:blank","title":"","status":412,"detail":"","offered":1,"newest":2}"#,
         r#"{"type":"urn:tenure:stale-fencing-token","title":"","status":412,"detail":"","offered":2,"newest":2}"#,
     ] {
-        assert_eq!(stale(body.as_bytes()), None, "{body}");
+        assert_eq!(Stale::from_problem(body.as_bytes()), None, "{body}");
     }
 }
 

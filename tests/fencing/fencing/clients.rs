@@ -9,7 +9,7 @@ use http::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tenure::fencing::Gate;
-use tenure::fencing::http::{FENCING_TOKEN, FenceLayer};
+use tenure::fencing::http::{FenceLayer, TokenLayer};
 use tenure::store::MemoryStore;
 use tenure::{Election, Epoch, Layout};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -97,7 +97,7 @@ async fn status(layer: &FenceLayer, token: u64) -> StatusCode {
     let inner = service_fn(|_: Request<()>| async {
         Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     });
-    let request = Request::put("/").header(FENCING_TOKEN, token).body(()).unwrap();
+    let request = Request::put("/").header(TokenLayer::HEADER, token).body(()).unwrap();
     layer.layer(inner).oneshot(request).await.unwrap().status()
 }
 
