@@ -8,7 +8,7 @@
 //! | a service that receives tokens | [`Gate`], in memory; [`DurableGate`], which outlives it |
 //! | one object on a store | [`FencedObject`] |
 //! | a log or a manifest on a store | [`FencedLog`] |
-//! | many objects on a store | [`epoch_key`]: keys that contain the epoch |
+//! | many objects on a store | [`Generations`]: keys that contain the epoch |
 //!
 //! Each works with any [`Epoch`], not only with one of a live [`Leadership`](crate::Leadership),
 //! and asks of the store what elections ask of it. A refused token is a [`Stale`] value, and final:
@@ -37,7 +37,7 @@ mod tests;
 
 pub use durable_gate::{DurableGate, GateState};
 pub use gate::{Gate, GatePermit};
-pub use generation::{epoch_key, newest_generation};
+pub use generation::Generations;
 pub use log::{FencedLog, LogEntry, LogWriter};
 pub use object::{Contents, FencedObject, ObjectWriter};
 

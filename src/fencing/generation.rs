@@ -10,62 +10,84 @@ use crate::protocol::find::{After, Listing, Progress, Search};
 use crate::store::{Page, Store, StoreError, check_order};
 use crate::timer::require_timers;
 
-/// Where the writer of this epoch keeps its objects: `<prefix>/epoch-%010d/`. Append their names.
+/// A folder of objects with one generation an epoch, each under keys of its own. Clones are the same
+/// folder.
 ///
 /// ```
-/// # use tenure::{Epoch, fencing::epoch_key};
-/// let key = epoch_key("orders", Epoch::FIRST) + "part-1";
+/// # use std::sync::Arc;
+/// # use tenure::{Epoch, fencing::Generations, store::{MemoryStore, Store}};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = Arc::new(MemoryStore::new());
+/// let orders = Generations::new(store.clone(), "orders")?;
+/// let key = orders.key(Epoch::FIRST) + "part-1";
 /// assert_eq!(key, "orders/epoch-0000000001/part-1");
+/// store.create(&key, "…".into()).await?;
+/// assert_eq!(orders.newest().await?, Some(Epoch::FIRST));
+/// # Ok(())
+/// # }
 /// ```
 ///
 /// **What it guarantees.** A leader of the past writes, with plain PUTs even, where nobody reads
-/// any more: readers go to [`newest_generation`].
+/// any more: readers go to the [`newest`](Generations::newest) generation.
 ///
 /// **What it does not.** The old leader's writes succeed; it does not learn that it is old, and
 /// what it wrote must be deleted some day. A generation is the newest from its first object on:
 /// write the others first, or tell readers by a last object that it is whole. What is to be kept of
 /// the generation before is copied by its successor, which may miss what the old leader writes
 /// later.
-#[must_use]
-pub fn epoch_key(prefix: &str, epoch: Epoch) -> String {
-    format!("{}{:010}/", below(prefix), epoch.get())
+#[derive(Debug, Clone)]
+pub struct Generations {
+    calls: Calls,
+    /// What the keys of all generations start with.
+    prefix: Arc<str>,
 }
 
-fn below(prefix: &str) -> String {
-    let slash = if prefix.is_empty() || prefix.ends_with('/') { "" } else { "/" };
-    format!("{prefix}{slash}epoch-")
-}
+impl Generations {
+    /// The generations under this prefix; `app/data` and `app/data/` are the same. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if the prefix cannot be one.
+    pub fn new(store: Arc<dyn Store>, prefix: impl AsRef<str>) -> Result<Generations, Error> {
+        let prefix = format!("{}epoch-", Keys::new(prefix.as_ref())?.prefix()).into();
+        Ok(Generations { calls: Calls::new(store), prefix })
+    }
 
-/// The greatest epoch that has objects at its [`epoch_key`]; `None` if there is none. 1 LIST where
-/// there are few objects; tens at a million. A request that fails is not tried again.
-///
-/// # Errors
-///
-/// - [`ErrorKind::Unavailable`], [`ErrorKind::AccessDenied`], [`ErrorKind::NoSuchStore`]: a listing
-///   failed.
-/// - [`ErrorKind::UnsafeStore`]: the listing is out of order.
-/// - [`ErrorKind::InvalidInput`]: the prefix cannot be one.
-pub async fn newest_generation(
-    store: Arc<dyn Store>,
-    prefix: &str,
-) -> Result<Option<Epoch>, Error> {
-    require_timers()?;
-    Keys::new(prefix)?;
-    let prefix = below(prefix);
-    let calls = Calls::new(store);
-    let mut search = Search::new(None);
-    loop {
-        let start = start(&prefix, search.next_page());
-        let page = calls.list(&prefix, &start).await;
-        let listing = page.and_then(|page| listing_of(&prefix, &start, &page));
-        let listing = listing
-            .map_err(|error| calls.failure(&format!("listing {prefix} after {start:?}"), error))?;
-        match search.handle(listing) {
-            Progress::More => {}
-            Progress::Newest(newest) => return Ok(newest),
-            Progress::KnownIsGone(epoch) => {
-                let why = format!("the generation {epoch} is gone");
-                return Err(calls.error(ErrorKind::NewestDeleted, &why));
+    /// Where the writer of this epoch keeps its objects: `<prefix>/epoch-%010d/`. Append their
+    /// names. No request.
+    #[must_use]
+    pub fn key(&self, epoch: Epoch) -> String {
+        format!("{}{:010}/", self.prefix, epoch.get())
+    }
+
+    /// The greatest epoch that has objects at its [`key`](Generations::key); `None` if there is
+    /// none. 1 LIST where there are few objects; tens at a million. A request that fails is not
+    /// tried again.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::Unavailable`], [`ErrorKind::AccessDenied`], [`ErrorKind::NoSuchStore`]: a
+    ///   listing failed.
+    /// - [`ErrorKind::UnsafeStore`]: the listing is out of order.
+    pub async fn newest(&self) -> Result<Option<Epoch>, Error> {
+        require_timers()?;
+        let prefix: &str = &self.prefix;
+        let mut search = Search::new(None);
+        loop {
+            let start = start(prefix, search.next_page());
+            let page = self.calls.list(prefix, &start).await;
+            let listing = page.and_then(|page| listing_of(prefix, &start, &page));
+            let listing = listing.map_err(|error| {
+                self.calls.failure(&format!("listing {prefix} after {start:?}"), error)
+            })?;
+            match search.handle(listing) {
+                Progress::More => {}
+                Progress::Newest(newest) => return Ok(newest),
+                Progress::KnownIsGone(epoch) => {
+                    let why = format!("the generation {epoch} is gone");
+                    return Err(self.calls.error(ErrorKind::NewestDeleted, &why));
+                }
             }
         }
     }

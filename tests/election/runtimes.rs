@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::executor::block_on;
 use tenure::fencing::{
-    DurableGate, FencedLog, FencedObject, FencingError, GateState, LogWriter, ObjectWriter,
-    newest_generation,
+    DurableGate, FencedLog, FencedObject, FencingError, GateState, Generations, LogWriter,
+    ObjectWriter,
 };
 use tenure::history::Reader;
 use tenure::store::{MemoryStore, Store};
@@ -46,6 +46,7 @@ async fn every_call(store: &Arc<dyn Store>, opened: &mut Opened) -> Vec<Error> {
     let log = FencedLog::new(store.clone(), "log").unwrap();
     let object = FencedObject::new(store.clone(), "object");
     let gate = DurableGate::new(store.clone(), "gate");
+    let generations = Generations::new(store.clone(), "folders/").unwrap();
     let reader = Reader::new(store.clone(), "app/leader").unwrap();
     let [first, second, third] = [(); 3].map(|()| opened.led.pop().unwrap());
     vec![
@@ -67,7 +68,7 @@ async fn every_call(store: &Arc<dyn Store>, opened: &mut Opened) -> Vec<Error> {
         gate.newest().await.expect_err("no runtime"),
         gate.inspect().await.expect_err("no runtime"),
         opened.gate.reset(Epoch::FIRST).await.expect_err("no runtime"),
-        newest_generation(store.clone(), "folders/").await.expect_err("no runtime"),
+        generations.newest().await.expect_err("no runtime"),
         reader.read().await.expect_err("no runtime"),
         reader.read_with(|_, _| {}).await.expect_err("no runtime"),
         election.newest_epoch().await.expect_err("no runtime"),

@@ -13,9 +13,7 @@ use std::sync::Arc;
 
 use futures::TryStreamExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tenure::fencing::{
-    DurableGate, FencedLog, FencedObject, FencingError, Stale, epoch_key, newest_generation,
-};
+use tenure::fencing::{DurableGate, FencedLog, FencedObject, FencingError, Generations, Stale};
 use tenure::store::{GetOutcome, MemoryStore, Store};
 use tenure::{Epoch, Process};
 use tenure_testkit::time::{TestClock, secs};
@@ -152,10 +150,11 @@ async fn gate(store: Arc<dyn Store>) {
 }
 
 async fn generations(store: Arc<dyn Store>) {
-    let newest = async || newest_generation(Arc::clone(&store), "fenced/data").await.unwrap();
+    let generations = Generations::new(Arc::clone(&store), "fenced/data").unwrap();
+    let newest = async || generations.newest().await.unwrap();
     assert_eq!(newest().await, None);
     for (epoch, name) in [(1, "a"), (3, "a"), (3, "b/c"), (12, "a"), (2, "zombie")] {
-        let key = epoch_key("fenced/data", e(epoch)) + name;
+        let key = generations.key(e(epoch)) + name;
         store.create(&key, "x".into()).await.unwrap();
     }
     let foreign = ["epoch-99", "epoch-00000000130", "epoch-0000000014.bak/x", "epoch-x", "z"];
@@ -172,7 +171,8 @@ fn the_keys_of_a_generation_lie_under_the_prefix() {
         ("data/", "data/epoch-0000000007/"),
         ("", "epoch-0000000007/"),
     ] {
-        assert_eq!(epoch_key(prefix, e(7)), key);
+        let generations = Generations::new(Arc::new(MemoryStore::new()), prefix).unwrap();
+        assert_eq!(generations.key(e(7)), key);
     }
 }
 
@@ -182,16 +182,16 @@ async fn the_newest_generation_is_found_behind_pages_of_an_older_one() {
     use tenure_testkit::fault_store::FaultStore;
 
     let faults = FaultStore::new(Arc::new(MemoryStore::new()));
+    let generations = Generations::new(Arc::new(faults.clone()), "data").unwrap();
     let create = async |key: String| faults.create(&key, "x".into()).await.unwrap();
     for number in 0..2_500 {
-        create(format!("{}{number:04}", epoch_key("data", e(1)))).await;
+        create(format!("{}{number:04}", generations.key(e(1)))).await;
     }
-    create(epoch_key("data", e(2)) + "a").await;
+    create(generations.key(e(2)) + "a").await;
     // The folder of an epoch, as some tools make it, is no object of it.
-    create(epoch_key("data", e(3))).await;
+    create(generations.key(e(3))).await;
     faults.take_calls();
-    let newest = newest_generation(Arc::new(faults.clone()), "data").await.unwrap();
-    assert_eq!(newest, Some(e(2)));
+    assert_eq!(generations.newest().await.unwrap(), Some(e(2)));
     let lists = faults.take_calls().len();
     assert!(lists <= 3, "{lists} LISTs");
 }

@@ -321,8 +321,8 @@ async fn elections_and_compactors_take_no_notice_of_a_probes_keys() {
         let report = compactor.min_age(Duration::ZERO).build().expect("settings").run_once().await;
         let epochs = u64::from(layout == tenure::Layout::EpochFiles);
         assert_eq!(report.expect("it compacts").deleted, epochs);
-        let generation = fencing::newest_generation(Arc::clone(&store), prefix).await;
-        assert_eq!(generation.expect("a listing"), None);
+        let generation = fencing::Generations::new(Arc::clone(&store), prefix).expect("a prefix");
+        assert_eq!(generation.newest().await.expect("a listing"), None);
         assert_eq!(keys().await, before, "all of them are still there");
     }
 }

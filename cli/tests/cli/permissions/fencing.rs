@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tenure::Epoch;
-use tenure::fencing::{FencedLog, FencedObject, newest_generation};
+use tenure::fencing::{FencedLog, FencedObject, Generations};
 use tenure::store::{S3Store, Store as _};
 
 use super::policy::Policy;
@@ -61,6 +61,7 @@ async fn folders_of_generations_need_listing_only() {
     let server = S3Server::start().await;
     server.put_raw("data/epoch-0000000007/part", "");
     let lists = policy(OBJECT).only("s3:ListBucket");
-    let newest = newest_generation(store(&server, "reader", &[&lists]), "data").await.unwrap();
+    let generations = Generations::new(store(&server, "reader", &[&lists]), "data").unwrap();
+    let newest = generations.newest().await.unwrap();
     assert_eq!(newest.map(Epoch::get), Some(7));
 }
