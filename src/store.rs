@@ -38,15 +38,15 @@ pub use any::AnyObjectStore;
 #[cfg(unix)]
 pub use dir::DirStore;
 #[cfg(feature = "dynamodb")]
-pub use dynamodb::{DynamoStore, TableState};
+pub use dynamodb::DynamoStore;
 pub use memory::MemoryStore;
 pub(crate) use order::{check_ascending, check_order, out_of_order};
 pub use outcome::{DeleteOutcome, Entry, GetOutcome, Object, Page, PutOutcome};
 #[cfg(feature = "s3")]
+pub use s3::S3Store;
+#[cfg(feature = "s3")]
 #[doc(hidden)]
 pub use s3::{BucketSettings, LifecycleRule, Versioning};
-#[cfg(feature = "s3")]
-pub use s3::{S3Encryption, S3Store};
 #[cfg(any(feature = "s3", feature = "dynamodb"))]
 use within::timed;
 pub(crate) use within::within;

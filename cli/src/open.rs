@@ -104,22 +104,15 @@ type Built = Option<Result<Arc<dyn Store>, StoreError>>;
 #[cfg(feature = "s3")]
 async fn s3(bucket: &str, options: &S3Options) -> Built {
     let mut store = tenure::store::S3Store::from_env(bucket).await;
-    if let Some(sse) = &options.sse {
-        store = store.with_encryption(encryption(sse));
-    }
+    store = match options.sse.clone() {
+        None => store,
+        Some(Sse::S3Managed) => store.with_s3_managed_keys(),
+        Some(Sse::Kms { key, bucket_key }) => store.with_kms_key(key, bucket_key),
+    };
     if let Some(owner) = &options.expected_bucket_owner {
         store = store.with_expected_bucket_owner(owner);
     }
     Some(Ok(Arc::new(store)))
-}
-
-#[cfg(feature = "s3")]
-fn encryption(sse: &Sse) -> tenure::store::S3Encryption {
-    use tenure::store::S3Encryption;
-    match sse.clone() {
-        Sse::S3Managed => S3Encryption::S3Managed,
-        Sse::Kms { key, bucket_key } => S3Encryption::Kms { key, bucket_key },
-    }
 }
 
 #[cfg(not(feature = "s3"))]

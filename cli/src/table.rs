@@ -44,14 +44,14 @@ pub async fn table(args: TableArgs) -> Result<u8, Failure> {
 async fn create(_: &StoreUrl, _: &Service, table: &str) -> Result<u8, Failure> {
     use std::time::Duration;
 
-    use tenure::store::{DynamoStore, TableState};
+    use tenure::store::DynamoStore;
 
     use super::print::print;
 
     let store = DynamoStore::from_env(table).await;
     let mut made = false;
     // A table takes some seconds; a signal ends the command.
-    while store.create_table().await? != TableState::Ready {
+    while !store.create_table().await? {
         made = true;
         super::timer::pause(Duration::from_millis(500)).await;
     }

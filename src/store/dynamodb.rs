@@ -20,8 +20,6 @@ use super::aws::{CallInterceptor, Session};
 use super::{DeleteOutcome, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
 use crate::entropy::{Entropy, SystemEntropy};
 
-pub use self::table::TableState;
-
 mod date;
 mod delete;
 mod failure;

@@ -31,7 +31,7 @@ mod settings;
 #[doc(hidden)]
 pub use settings::{BucketSettings, LifecycleRule, Versioning};
 
-pub use self::encryption::S3Encryption;
+use self::encryption::Encryption;
 
 /// How many empty pages of one listing are read past. A versioned bucket answers such pages where
 /// many keys in a row were deleted, up to 1,000 a page.
@@ -55,7 +55,7 @@ pub struct S3Store {
     bucket: String,
     session: Session,
     owner: Option<String>,
-    encryption: Option<S3Encryption>,
+    encryption: Encryption,
     unquoted: AtomicBool,
 }
 
@@ -71,7 +71,7 @@ impl S3Store {
             bucket: bucket.into(),
             session: Session::default(),
             owner: None,
-            encryption: None,
+            encryption: Encryption::default(),
             unquoted: AtomicBool::new(false),
         }
     }
@@ -99,14 +99,6 @@ impl S3Store {
     #[must_use]
     pub fn with_expected_bucket_owner(mut self, account: impl Into<String>) -> S3Store {
         self.owner = Some(account.into());
-        self
-    }
-
-    /// Asks S3 to encrypt what is written so, whatever the bucket's default. Reading needs no such
-    /// setting, and members of one election may differ in it.
-    #[must_use]
-    pub fn with_encryption(mut self, encryption: S3Encryption) -> S3Store {
-        self.encryption = Some(encryption);
         self
     }
 
@@ -163,7 +155,7 @@ impl S3Store {
         if asked.key.ends_with(".json") {
             put = put.content_type("application/json");
         }
-        put = S3Encryption::on(self.encryption.as_ref(), put);
+        put = self.encryption.on(put);
         // Sent again by the SDK, a write that took effect would be answered by a refusal.
         let once = aws_sdk_s3::config::Builder::new().retry_config(RetryConfig::disabled());
         let seen = CallInterceptor::default();

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tenure::store::{
     DeleteOutcome, Determinacy, DynamoStore, ETag, GetOutcome, PutOutcome, Store, StoreErrorKind,
-    TableState,
 };
 use tenure_testkit::dynamo_server::*;
 use tenure_testkit::outcomes::{done, expect, found};

@@ -17,26 +17,17 @@ use crate::store::{StoreError, StoreErrorKind};
 pub(super) const EXPECTED: &str = "the table needs the partition key `prefix` and the sort key \
                                    `name`, both strings; `tenure table create` makes such a one";
 
-/// How far a table has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TableState {
-    /// It can be used.
-    Ready,
-    /// It is being made: ask again in a second or so.
-    Creating,
-}
-
 impl DynamoStore {
     /// Makes the table, paid by the request, unless it is there already; then its keys are checked.
+    /// Returns whether it can be used already.
     ///
-    /// Call it again while it answers [`TableState::Creating`], which takes some seconds. Any
-    /// number of processes may call it at once. One or two requests, which need
+    /// While it is being made, which takes some seconds, this returns `false`: call it again in a
+    /// second or so. Any number of processes may call it at once. One or two requests, which need
     /// `dynamodb:DescribeTable` and `dynamodb:CreateTable`.
-    pub async fn create_table(&self) -> Result<TableState, StoreError> {
+    pub async fn create_table(&self) -> Result<bool, StoreError> {
         match self.describe_table().await {
             Err(error) if error.kind() == StoreErrorKind::NoSuchStore => {}
-            table => return self.judge(&table?),
+            table => return self.is_ready(&table?),
         }
         let asked = Asked::new(self, Verb::CreateTable, "");
         let call = self
@@ -48,11 +39,9 @@ impl DynamoStore {
             .set_key_schema(Some(keys(asked)?));
         let seen = CallInterceptor::default();
         match call.customize().interceptor(seen.clone()).send().await {
-            Ok(_) => Ok(TableState::Creating),
+            Ok(_) => Ok(false),
             // Somebody else makes it, too, or it is being deleted: the next call sees.
-            Err(error) if code(&error) == Some("ResourceInUseException") => {
-                Ok(TableState::Creating)
-            }
+            Err(error) if code(&error) == Some("ResourceInUseException") => Ok(false),
             Err(error) => Err(asked.failed(&error, &seen)),
         }
     }
@@ -62,9 +51,9 @@ impl DynamoStore {
     pub(super) async fn look_at_table(&self) -> Result<(), StoreError> {
         let look = || async {
             match self.describe_table().await {
-                Ok(table) => match self.judge(&table)? {
-                    TableState::Ready => Ok(()),
-                    TableState::Creating => Err(Asked::new(self, Verb::Describe, "")
+                Ok(table) => match self.is_ready(&table)? {
+                    true => Ok(()),
+                    false => Err(Asked::new(self, Verb::Describe, "")
                         .transient("it is still being made, or is being deleted")),
                 },
                 Err(error) if error.kind() == StoreErrorKind::AccessDenied => {
@@ -88,8 +77,9 @@ impl DynamoStore {
         output.table.ok_or_else(|| asked.unsupported("it answered without a table"))
     }
 
-    /// Refuses a table whose keys do not fit, and one that is copied to other regions later.
-    fn judge(&self, table: &TableDescription) -> Result<TableState, StoreError> {
+    /// Whether the table can be used already. Refuses one whose keys do not fit, and one that is
+    /// copied to other regions later.
+    fn is_ready(&self, table: &TableDescription) -> Result<bool, StoreError> {
         let asked = Asked::new(self, Verb::Describe, "");
         let found = describe_keys(table);
         if found != [(PREFIX, "HASH", "S"), (NAME, "RANGE", "S")] {
@@ -103,10 +93,7 @@ impl DynamoStore {
                  region, or multi-Region strong consistency",
             ));
         }
-        Ok(match table.table_status {
-            Some(TableStatus::Creating | TableStatus::Deleting) => TableState::Creating,
-            _ => TableState::Ready,
-        })
+        Ok(!matches!(table.table_status, Some(TableStatus::Creating | TableStatus::Deleting)))
     }
 }
 

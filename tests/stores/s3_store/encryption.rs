@@ -1,6 +1,6 @@
 //! How it is encrypted, and whose bucket it is.
 
-use tenure::store::{S3Encryption, S3Store, Store, StoreErrorKind};
+use tenure::store::{S3Store, Store, StoreErrorKind};
 
 use super::{Determinacy, KEY, MAX, body, done, expect, found, start};
 use tenure_testkit::s3_server::*;
@@ -21,12 +21,9 @@ async fn every_call(store: &S3Store) {
 }
 
 /// What the writes say of the encryption; nothing else says anything of it, since S3 refuses that.
-async fn said_by_writes(encryption: Option<S3Encryption>) -> [Option<String>; 3] {
-    let (server, mut store) = start().await;
-    if let Some(encryption) = encryption {
-        store = store.with_encryption(encryption);
-    }
-    every_call(&store).await;
+async fn said_by_writes(with: impl FnOnce(S3Store) -> S3Store) -> [Option<String>; 3] {
+    let (server, store) = start().await;
+    every_call(&with(store)).await;
     let mut puts = Vec::new();
     for seen in server.requests() {
         let said = HEADERS.map(|name| Some(seen.headers.get(name)?.to_str().unwrap().to_owned()));
@@ -43,14 +40,13 @@ async fn said_by_writes(encryption: Option<S3Encryption>) -> [Option<String>; 3]
 #[tokio::test]
 async fn each_write_and_nothing_else_says_how_to_encrypt() {
     let some = |text: &str| Some(text.to_owned());
-    assert_eq!(said_by_writes(None).await, [None, None, None]);
-    let managed = said_by_writes(Some(S3Encryption::S3Managed)).await;
+    assert_eq!(said_by_writes(|store| store).await, [None, None, None]);
+    let managed = said_by_writes(S3Store::with_s3_managed_keys).await;
     assert_eq!(managed, [some("AES256"), None, None]);
-    let account_key = S3Encryption::Kms { key: None, bucket_key: None };
-    assert_eq!(said_by_writes(Some(account_key)).await, [some("aws:kms"), None, None]);
+    let account_key = said_by_writes(|store| store.with_kms_key(None, None)).await;
+    assert_eq!(account_key, [some("aws:kms"), None, None]);
     let key = "arn:aws:kms:us-east-1:111122223333:alias/leaders";
-    let own_key = S3Encryption::Kms { key: some(key), bucket_key: Some(true) };
-    let own_key = said_by_writes(Some(own_key)).await;
+    let own_key = said_by_writes(|store| store.with_kms_key(some(key), Some(true))).await;
     assert_eq!(own_key, [some("aws:kms"), some(key), some("true")]);
 }
 
