@@ -213,7 +213,6 @@ pub use protocol::message::Ended;
 #[doc(hidden)]
 pub use quantile::quantile;
 pub use store::Store;
-pub use tokio_util::sync::CancellationToken;
 
 #[cfg(all(doctest, feature = "s3"))]
 #[doc = include_str!("../README.md")]

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use tenure::{CancellationToken, Compactor, Error, ErrorKind, Report};
+use tenure::{Compactor, Error, ErrorKind, Report};
+use tokio_util::sync::CancellationToken;
 
 use super::common_args::{LayoutArg, StoreArg, duration, positive_duration};
 use super::exit::{self, Failure};

@@ -63,7 +63,7 @@ impl Cancellation {
         }
     }
 
-    /// A token for libraries that take one. It is cancelled by the task that renews the lease, or
+    /// A token of the crate `tokio-util`, for libraries that take one. It is cancelled by the task that renews the lease, or
     /// by any call here that notices first; to cancel it cancels nothing else.
     ///
     /// Unlike [`is_cancelled`](Cancellation::is_cancelled) it does not look at the lease: on a

@@ -11,7 +11,8 @@ use chrono::{DateTime, Utc};
 use tenure::store::{
     Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError, StoreErrorKind,
 };
-use tenure::{CancellationToken, Clock as _, Entropy as _, SystemClock, SystemEntropy};
+use tenure::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
+use tokio_util::sync::CancellationToken;
 
 use super::clock::Sighting;
 use crate::exit::Failure;

@@ -14,8 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use tenure::Election;
 use tenure::store::StoreErrorKind;
-use tenure::{CancellationToken, Election};
+use tokio_util::sync::CancellationToken;
 
 use self::advice::{Advice, Setting};
 use self::ask::{Asker, Check, Ends, RETRY_AFTER, failure};

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tenure::store::{ETag, StoreErrorKind};
-use tenure::{CancellationToken, Clock as _, SystemClock};
+use tenure::{Clock as _, SystemClock};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 pub use self::checker::Tally;
 use self::checker::{RaceOutcome, check};
