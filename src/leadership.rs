@@ -8,6 +8,7 @@ mod run;
 
 use std::any::Any;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -24,7 +25,6 @@ use crate::config::Config;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::escape::plain;
-use crate::moment::Moment;
 use crate::mutex::unpoisoned;
 use crate::protocol::message::Ended;
 use crate::timer::{require_timers, sleep};
@@ -32,8 +32,9 @@ use crate::timer::{require_timers, sleep};
 /// An epoch that was granted to this process, renewed in the background until it is lost or
 /// dropped.
 ///
-/// Ask [`check`](Leadership::check) right before each act and send the token along: a check and the
-/// act after it are never one step, so the guarded resource must refuse lower tokens.
+/// A leadership is the owner of its [`Lease`] and dereferences to it. Ask [`check`](Lease::check)
+/// right before each act and send the token along: a check and the act after it are never one step,
+/// so the guarded resource must refuse lower tokens.
 ///
 /// Dropping it stops the renewals and lets the lease lapse, as the work may still be running; with
 /// [`resign_on_drop`](crate::ElectionBuilder::resign_on_drop) it resigns in the background.
@@ -42,7 +43,7 @@ use crate::timer::{require_timers, sleep};
 /// While leading: one PUT every renew interval, and one GET every validity.
 #[must_use = "a leadership that is dropped is no longer renewed"]
 pub struct Leadership {
-    pub(crate) lead: Arc<Lead>,
+    lease: Lease,
     shared: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
     config: Arc<Config>,
     commands: mpsc::UnboundedSender<Command>,
@@ -118,7 +119,7 @@ impl Leadership {
         config: Arc<Config>,
         commands: mpsc::UnboundedSender<Command>,
     ) -> Leadership {
-        Leadership { lead, shared: Mutex::default(), config, commands }
+        Leadership { lease: Lease { lead }, shared: Mutex::default(), config, commands }
     }
 
     /// The value of this type that all tasks under this leadership share.
@@ -132,52 +133,10 @@ impl Leadership {
         new
     }
 
-    /// The epoch, which is the fencing token.
-    #[must_use]
-    pub fn epoch(&self) -> Epoch {
-        self.lead.epoch
-    }
-
-    /// The display name under which it was won.
-    #[must_use]
-    pub fn candidate(&self) -> &str {
-        &self.lead.candidate
-    }
-
-    /// The token, if the lease still runs. No request.
-    ///
-    /// # Errors
-    /// The reason of the loss, from the end of the lease on and for ever after: stop the work.
-    pub fn check(&self) -> Result<Epoch, Loss> {
-        self.lead.check()
-    }
-
-    /// As [`check`](Leadership::check), for those who only want the token.
-    #[must_use]
-    pub fn token(&self) -> Option<Epoch> {
-        self.check().ok()
-    }
-
-    /// What is left of the lease, by the clock that says the least; zero once lost. No request.
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        match self.check() {
-            Ok(_) => self.lead.remaining(),
-            Err(_) => Duration::ZERO,
-        }
-    }
-
-    /// When the lease ends unless it is renewed, on each clock of this machine: at whichever comes
-    /// first. No request.
-    #[must_use]
-    pub fn lease_end(&self) -> Moment {
-        self.lead.end()
-    }
-
-    /// A view of the lease, for those who only look at it. No request.
+    /// A view of the lease of its own, for tasks that only look at it. No request.
     #[must_use]
     pub fn lease(&self) -> Lease {
-        Lease(Arc::clone(&self.lead))
+        self.lease.clone()
     }
 
     /// Waits until the leadership is over, and says why. Cancel-safe.
@@ -220,7 +179,7 @@ impl Leadership {
     }
 
     /// Gives the epoch up, so that another candidate can be elected at once. Call it when the work
-    /// has ended: [`check`](Leadership::check) fails from this call on. One PUT.
+    /// has ended: [`check`](Lease::check) fails from this call on. One PUT.
     ///
     /// Others learn of it at their next poll; whoever campaigns again right away is elected before
     /// them.
@@ -281,6 +240,14 @@ impl Leadership {
             Some(answer) => answer,
             None => Err(over(doing, &self.lost().await).maybe()),
         }
+    }
+}
+
+impl Deref for Leadership {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
     }
 }
 

@@ -240,7 +240,7 @@ impl Health {
             return view;
         }
         let now = self.clock.now();
-        let term_at = self.margins.deadlines(lease.end()).term_at;
+        let term_at = self.margins.deadlines(lease.ends_at()).term_at;
         if now.until(term_at).is_zero() {
             view.state = "ending";
         }

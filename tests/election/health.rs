@@ -12,10 +12,10 @@ async fn a_view_of_the_lease_sees_renewals_and_the_end() {
     let lease = lead.lease();
     assert_eq!((lease.epoch(), lease.candidate()), (lead.epoch(), "a"));
     assert_eq!(lease.check().unwrap(), lead.epoch());
-    let first = lease.end();
+    let first = lease.ends_at();
     wait(secs(5)).await;
-    assert!(lease.end().boot > first.boot, "it was renewed");
-    assert_eq!((lease.end(), lease.remaining()), (lead.lease_end(), lead.remaining()));
+    assert!(lease.ends_at().boot > first.boot, "it was renewed");
+    assert_eq!((lease.ends_at(), lease.remaining()), (lead.ends_at(), lead.remaining()));
     lead.resign().await.unwrap();
     assert!(matches!(lease.check(), Err(Loss::Resigned)));
     assert!(lease.remaining().is_zero());

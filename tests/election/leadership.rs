@@ -27,7 +27,7 @@ async fn the_lease_ends_validity_after_the_last_renewal_was_sent() {
     let Some(LeadershipEvent::Renewed { remaining }) = events.next().await else { panic!() };
     let sent = millis(3_333);
     assert_eq!(remaining.as_millis(), 8_500);
-    let end = lead.lease_end().boot - start;
+    let end = lead.ends_at().boot - start;
     assert!(end >= sent + VALIDITY && end < sent + VALIDITY + millis(3), "{end:?}");
     let (took, loss) = timed(lead.lost()).await;
     assert!(matches!(loss, Loss::LeaseEnded { last_error: Some(_) }), "{loss}");
@@ -44,7 +44,7 @@ async fn a_renewal_that_landed_unheard_counts_from_its_own_sending() {
     wait(millis(6_000)).await;
     let log = way.take_calls();
     assert!(log.ends_with(&[Call::Replace, Call::Replace, Call::Get]), "{log:?}");
-    let end = lead.lease_end().boot - start;
+    let end = lead.ends_at().boot - start;
     assert!(end >= millis(13_333) && end < millis(13_340), "{end:?}");
 }
 
@@ -53,7 +53,7 @@ async fn never_a_token_at_or_after_the_end() {
     let world = World::new();
     let (lead, way, clock) = leader_behind(&world).await;
     way.always(Fault::Hang);
-    let end = lead.lease_end();
+    let end = lead.ends_at();
     loop {
         let over = clock.now().boot >= end.boot;
         assert_eq!(lead.check().is_err(), over);
@@ -133,7 +133,7 @@ async fn a_machine_that_is_never_paused_ignores_its_wall_clock() {
     assert!(lead.check().is_ok());
     wait(secs(60)).await;
     assert!(lead.check().is_ok(), "it goes on");
-    assert_eq!(lead.lease_end().wall, Duration::MAX, "never by that clock");
+    assert_eq!(lead.ends_at().wall, Duration::MAX, "never by that clock");
     world.clock.suspend(VALIDITY);
     assert!(matches!(lead.check().unwrap_err(), Loss::Suspended { .. }));
 }

@@ -198,7 +198,7 @@ async fn run_cancels_the_work_before_the_lease_ends_and_reports_the_loss() {
         let lead = world.leader("a").await;
         wait(secs(20)).await;
         world.store.always(fault);
-        let end = lead.lease_end().boot;
+        let end = lead.ends_at().boot;
         let clock = world.clock.clone();
         let outcome = lead
             .run(|_, cancelled| async move {

@@ -58,7 +58,7 @@ async fn they_wait_for_us_and_go_on_counting() {
         wait(millis(500)).await;
     }
     // Dropped without a word: its last lease runs out for them no earlier than for us.
-    let end = leadership.lease_end();
+    let end = leadership.ends_at();
     drop(leadership);
     wait(millis(1)).await;
     let held = loop {

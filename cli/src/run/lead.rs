@@ -114,7 +114,7 @@ async fn start(job: &Job, leadership: &Leadership, signals: &mut Signals) -> Sta
     let [name, store] = &job.environment;
     let epoch = ("TENURE_EPOCH", leadership.epoch().to_string());
     let environment = [epoch, name.clone(), store.clone()];
-    let deadlines = job.margins.deadlines(leadership.lease_end());
+    let deadlines = job.margins.deadlines(leadership.ends_at());
     // Dropping the start leaves nothing that runs.
     tokio::select! {
         biased;
@@ -153,7 +153,7 @@ impl<'a> Watch<'a, ()> {
         let events = leadership.events();
         let margins = job.margins;
         // What was renewed during the start has had no listener.
-        group.set_deadlines(margins.deadlines(leadership.lease_end()));
+        group.set_deadlines(margins.deadlines(leadership.ends_at()));
         Watch {
             margins,
             health: &job.health,
@@ -186,7 +186,7 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
     fn hear(&mut self, event: LeadershipEvent) {
         match event {
             LeadershipEvent::Renewed { .. } if !self.lost => {
-                self.group.set_deadlines(self.margins.deadlines(self.leadership.lease_end()));
+                self.group.set_deadlines(self.margins.deadlines(self.leadership.ends_at()));
                 if std::mem::take(&mut self.at_risk) {
                     info!(outcome = "renewed", "the lease is renewed again");
                 }
@@ -213,7 +213,7 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
         if let Loss::Sealed { ended: Ended::Deposed, .. } = loss {
             // The next leader waits for the end of the lease, so there is time for the grace.
             let Deadlines { term_at, .. } = Deadlines::long_past();
-            let Deadlines { kill_at, .. } = self.margins.deadlines(self.leadership.lease_end());
+            let Deadlines { kill_at, .. } = self.margins.deadlines(self.leadership.ends_at());
             self.group.set_deadlines(Deadlines { term_at, kill_at });
             warn!(outcome = loss.outcome(), "{}: CMD gets SIGTERM", loss_text(loss));
         } else {

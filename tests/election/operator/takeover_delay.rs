@@ -38,7 +38,7 @@ async fn regression_the_takeover_delay_counts_from_the_end_of_a_deposed_lease() 
             wait(secs(1)).await;
             // It is cut off, so it believes in its lease to its end.
             way.always(Fault::Hang);
-            let end = lead.lease_end().boot;
+            let end = lead.ends_at().boot;
             let deposed = scene.election("ann").depose(Depose::default()).await.unwrap();
             assert!(matches!(deposed, Deposed::Sealed { .. }), "{deposed:?}");
             assert_eq!(campaign.await.unwrap().epoch(), epoch(2));

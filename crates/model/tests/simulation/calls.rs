@@ -219,7 +219,7 @@ impl Candidate {
         let (token, left) = (leadership.token(), leadership.remaining());
         let consistent = token.is_none_or(|token| token == leadership.epoch())
             && token.is_some() != left.is_zero()
-            && leadership.lease_end() == leadership.lease().end()
+            && leadership.ends_at() == leadership.lease().ends_at()
             && leadership.candidate() == leadership.lease().candidate();
         if !consistent {
             self.world.fail("token", format!("{leadership:?}: {token:?}, {left:?} left"));
