@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use support::{Operation, Scheme};
+use tenure::Process;
 use tenure::paths::Path;
-use tenure::{Clock as _, SystemClock};
 use tokio::runtime::Builder;
 
 mod support;
@@ -50,7 +50,7 @@ fn folder(rng: &mut fastrand::Rng) -> Path {
 
 /// How long it takes until each task has had so many operations.
 async fn workload(scheme: Scheme, rounds: u64) -> Duration {
-    let start = SystemClock.now().boot;
+    let start = Process::system().now().boot;
     let tasks: Vec<_> = (0..TASKS as u64)
         .map(|seed| {
             let (scheme, mut rng) = (scheme.clone(), fastrand::Rng::with_seed(seed));
@@ -66,7 +66,7 @@ async fn workload(scheme: Scheme, rounds: u64) -> Duration {
     for task in tasks {
         task.await.expect("no task panics");
     }
-    SystemClock.now().boot - start
+    Process::system().now().boot - start
 }
 
 /// Operations a second by scheme, of all that was measured.

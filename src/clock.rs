@@ -15,7 +15,8 @@ use chrono::{DateTime, Utc};
 
 use crate::moment::{Moment, time_of_day};
 
-/// Reads the time. One per process; a simulation brings its own.
+/// Reads the time. A test or a simulation brings its own, by
+/// [`Process::with_clock`](crate::Process::with_clock).
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// Now.
     fn now(&self) -> Moment;
@@ -23,7 +24,7 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 
 /// The machine's clocks.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct SystemClock;
+pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Moment {

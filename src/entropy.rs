@@ -1,8 +1,11 @@
 //! The only place that draws random numbers.
 
 use std::fmt;
+use std::sync::Mutex;
 
-/// Draws random numbers. A simulation brings its own, seeded.
+use crate::mutex::unpoisoned;
+
+/// Draws random numbers.
 pub trait Entropy: fmt::Debug + Send + Sync + 'static {
     /// 128 bits that no other draw of any process repeats: what tells one write from every other.
     fn unique(&self) -> u128;
@@ -13,7 +16,7 @@ pub trait Entropy: fmt::Debug + Send + Sync + 'static {
 
 /// The operating system's random numbers.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct SystemEntropy;
+pub(crate) struct SystemEntropy;
 
 impl Entropy for SystemEntropy {
     #[allow(clippy::disallowed_methods, reason = "this is where randomness is drawn")]
@@ -26,5 +29,25 @@ impl Entropy for SystemEntropy {
 
     fn fraction(&self) -> f64 {
         fastrand::f64()
+    }
+}
+
+/// Random numbers from a seed: the same seed gives the same numbers.
+#[derive(Debug)]
+pub(crate) struct Seeded(Mutex<fastrand::Rng>);
+
+impl Seeded {
+    pub(crate) fn new(seed: u64) -> Seeded {
+        Seeded(Mutex::new(fastrand::Rng::with_seed(seed)))
+    }
+}
+
+impl Entropy for Seeded {
+    fn unique(&self) -> u128 {
+        unpoisoned(self.0.lock()).u128(..)
+    }
+
+    fn fraction(&self) -> f64 {
+        unpoisoned(self.0.lock()).f64()
     }
 }

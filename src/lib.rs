@@ -81,7 +81,7 @@
 //! ```
 //! use std::{sync::Arc, time::Duration};
 //! use tenure::store::MemoryStore;
-//! use tenure::{CampaignOutcome, Clock, Election, Moment, Process, SystemEntropy};
+//! use tenure::{CampaignOutcome, Clock, Election, Moment, Process};
 //!
 //! #[derive(Debug)]
 //! struct PausedClock(tokio::time::Instant);
@@ -102,7 +102,7 @@
 //!     let store = Arc::new(MemoryStore::new());
 //!     let clock = Arc::new(PausedClock(tokio::time::Instant::now()));
 //!     let node = |name: &str| {
-//!         let process = Process::new(clock.clone(), Arc::new(SystemEntropy));
+//!         let process = Process::system().with_clock(clock.clone());
 //!         Election::builder(store.clone(), "test").name(name).process(process).build()
 //!     };
 //!     let first = node("a")?.campaign().await?;
@@ -197,10 +197,12 @@ mod telemetry;
 mod test_support;
 mod timer;
 
-pub use clock::{Clock, SystemClock};
+pub use clock::Clock;
 pub use compactor::{Compactor, CompactorBuilder, Report};
 pub use election::{CampaignOutcome, Election, ElectionBuilder};
-pub use entropy::{Entropy, SystemEntropy};
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub use entropy::Entropy;
 pub use epoch::Epoch;
 pub use error::{Error, ErrorKind};
 pub use layout::Layout;

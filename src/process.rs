@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use crate::clock::{Clock, SystemClock};
-use crate::entropy::{Entropy, SystemEntropy};
+use crate::entropy::{Entropy, Seeded, SystemEntropy};
 use crate::moment::Moment;
 use crate::mutex::unpoisoned;
 use crate::protocol::message::Nonce;
@@ -18,8 +18,14 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where an election takes its time and its random numbers from, and where it runs its tasks.
 ///
-/// The default is the process itself; a simulation runs many processes in one and gives each its
-/// own. Clones are the same process.
+/// The default is the process itself, [`system`](Process::system). A test or a simulation runs many
+/// processes in one: another clock or seed makes another process. Clones are the same process.
+///
+/// ```
+/// # use tenure::Process;
+/// let process = Process::system().with_seed(7);
+/// assert!(process.now().boot <= Process::system().now().boot);
+/// ```
 #[derive(Debug, Clone)]
 pub struct Process {
     parts: Arc<Parts>,
@@ -41,12 +47,49 @@ struct Parts {
 struct Spawner(Arc<dyn Fn(Task) + Send + Sync>);
 
 impl Process {
-    /// A process with this clock and these random numbers.
+    /// The process that this code runs in: the machine's clocks, the operating system's random
+    /// numbers.
     #[must_use]
-    pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Process {
-        let spawner = Spawner(Arc::new(|task| drop(tokio::spawn(task))));
-        let (nonces, campaigned) = Default::default();
-        Process { parts: Arc::new(Parts { clock, entropy, nonces, campaigned, spawner }) }
+    pub fn system() -> Process {
+        static SYSTEM: LazyLock<Process> = LazyLock::new(|| {
+            let spawner = Spawner(Arc::new(|task| drop(tokio::spawn(task))));
+            let (nonces, campaigned) = Default::default();
+            let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
+            Process { parts: Arc::new(Parts { clock, entropy, nonces, campaigned, spawner }) }
+        });
+        SYSTEM.clone()
+    }
+
+    /// Another process, which reads the time from this clock.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Process {
+        self.another(|parts| parts.clock = clock)
+    }
+
+    /// Another process, which draws all its random numbers from this seed, so that a run can be
+    /// repeated: for simulations and tests alone.
+    ///
+    /// Give each process a seed of its own. Two processes with one seed draw the same nonces, so
+    /// each would take the other's writes for its own.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> Process {
+        self.another(|parts| parts.entropy = Arc::new(Seeded::new(seed)))
+    }
+
+    /// Another process, which draws its random numbers here. The simulation has all processes of a
+    /// run draw from the same dice, in the order of their timeline.
+    #[cfg(feature = "internals")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_entropy(self, entropy: Arc<dyn Entropy>) -> Process {
+        self.another(|parts| parts.entropy = entropy)
+    }
+
+    fn another(mut self, change: impl FnOnce(&mut Parts)) -> Process {
+        let parts = Arc::make_mut(&mut self.parts);
+        (parts.nonces, parts.campaigned) = Default::default();
+        change(parts);
+        self
     }
 
     /// The same process, whose background tasks (one for each leadership) are handed to `spawn`
@@ -57,19 +100,13 @@ impl Process {
         self
     }
 
-    /// The process that this code runs in.
-    #[must_use]
-    pub fn system() -> Process {
-        static SYSTEM: LazyLock<Process> =
-            LazyLock::new(|| Process::new(Arc::new(SystemClock), Arc::new(SystemEntropy)));
-        SYSTEM.clone()
-    }
-
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         (self.parts.spawner.0)(Box::pin(task));
     }
 
-    pub(crate) fn now(&self) -> Moment {
+    /// The time by its clock.
+    #[must_use]
+    pub fn now(&self) -> Moment {
         self.parts.clock.now()
     }
 
@@ -97,6 +134,12 @@ impl Process {
     /// A random part of `most`.
     pub(crate) fn jitter(&self, most: Duration) -> Duration {
         most.mul_f64(self.parts.entropy.fraction().clamp(0.0, 1.0))
+    }
+}
+
+impl Clock for Process {
+    fn now(&self) -> Moment {
+        self.now()
     }
 }
 

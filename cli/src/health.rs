@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use humantime::format_duration;
 use serde::Serialize;
-use tenure::{Clock, Election, Epoch, Leader, Lease, SystemClock};
+use tenure::{Clock, Election, Epoch, Leader, Lease, Process};
 
 use super::lock::lock;
 use super::margins::Margins;
@@ -95,7 +95,7 @@ impl Health {
         poll: Option<Duration>,
         margins: Margins,
     ) -> Health {
-        Health::by(Arc::new(SystemClock), candidate, validity, poll, margins)
+        Health::by(Arc::new(Process::system()), candidate, validity, poll, margins)
     }
 
     fn by(

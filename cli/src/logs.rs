@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal as _, Write};
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
-use tenure::{Clock as _, SystemClock};
+use tenure::Process;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -166,7 +166,7 @@ fn json_line(level: &'static str, fields: &Value) -> String {
 }
 
 fn time() -> impl fmt::Display {
-    SystemClock.now().time_of_day().format("%FT%TZ ")
+    Process::system().now().time_of_day().format("%FT%TZ ")
 }
 
 /// In the order of `tracing_subscriber`.
@@ -179,7 +179,7 @@ struct Line<'a> {
 }
 
 fn now() -> String {
-    SystemClock.now().time_of_day().format("%FT%T%.3fZ").to_string()
+    Process::system().now().time_of_day().format("%FT%T%.3fZ").to_string()
 }
 
 struct Utc;

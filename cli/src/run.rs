@@ -12,9 +12,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use nix::sys::signal::Signal;
 use tenure::store::{MemoryStore, Store};
-use tenure::{
-    CampaignEvent, Clock as _, Election, ElectionBuilder, Error, Leadership, SystemClock,
-};
+use tenure::{CampaignEvent, Election, ElectionBuilder, Error, Leadership, Process};
 use tracing::{Instrument as _, error_span, info, warn};
 
 use super::common_args::{StoreArg, default_name, duration, name, positive_duration};
@@ -244,7 +242,7 @@ struct Failing {
 
 impl Failing {
     fn say(&mut self, error: &Error) {
-        let now = SystemClock.now().boot;
+        let now = Process::system().now().boot;
         if self.said_at.is_none_or(|at| now.saturating_sub(at) >= SAY_AGAIN_AFTER) {
             self.said_at = Some(now);
             let why = plain(&error.to_string());

@@ -7,7 +7,7 @@ use humantime::format_duration;
 use nix::sys::signal::Signal;
 use serde::Serialize;
 use serde_json::Value;
-use tenure::{Clock as _, Election, Leader, Observation, SystemClock};
+use tenure::{Election, Leader, Observation, Process};
 
 use super::common_args::{StoreArg, positive_duration};
 use super::exit::{self, Failure};
@@ -100,7 +100,7 @@ impl Change {
             _ => ("unknown", None),
         };
         Change {
-            at: SystemClock.now().time_of_day().format("%FT%TZ").to_string(),
+            at: Process::system().now().time_of_day().format("%FT%TZ").to_string(),
             state,
             epoch: leader.map(|leader| leader.epoch.get()),
             candidate: leader.and_then(|leader| leader.candidate.clone()),

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure::Process;
 use tenure::store::Store;
-use tenure::{Clock as _, SystemClock};
 
 pub type Result<T> = std::result::Result<T, Failure>;
 
@@ -55,7 +55,7 @@ impl Place {
             return fail(format!("{url:?} is no address; it looks like s3://bucket/prefix"));
         };
         // A prefix is never used again once its objects are gone, so every run has its own.
-        let run = SystemClock.now().time_of_day().format("%Y%m%dT%H%M%S%.3fZ");
+        let run = Process::system().now().time_of_day().format("%Y%m%dT%H%M%S%.3fZ");
         let slash = if prefix.is_empty() { "" } else { "/" };
         Ok(Place {
             store: s3(bucket).await?,
@@ -112,12 +112,12 @@ pub struct Timeline {
 impl Timeline {
     pub fn start() -> Timeline {
         println!("\n    time  who       what");
-        Timeline { start: SystemClock.now().boot }
+        Timeline { start: Process::system().now().boot }
     }
 
     /// Since the start.
     pub fn now(self) -> Duration {
-        SystemClock.now().boot.saturating_sub(self.start)
+        Process::system().now().boot.saturating_sub(self.start)
     }
 
     pub fn say(self, who: &str, what: impl fmt::Display) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure::paths::{Access, PathLocks};
 use tenure::store::MemoryStore;
-use tenure::{Clock as _, Election, ErrorKind, LeadershipEvent, Loss, RunOutcome, SystemClock};
+use tenure::{Election, ErrorKind, LeadershipEvent, Loss, Process, RunOutcome};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{millis, secs, timed, wait, within};
 use tenure_testkit::world::{VALIDITY, World, elect};
@@ -16,8 +16,8 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Busy until this holds, and never yields: like the clients of SQLite or `std::fs`. Whether it
 /// held before the deadline.
 fn spin_until(mut holds: impl FnMut() -> bool) -> bool {
-    let end = SystemClock.now().boot + DEADLINE;
-    while SystemClock.now().boot < end {
+    let end = Process::system().now().boot + DEADLINE;
+    while Process::system().now().boot < end {
         if holds() {
             return true;
         }

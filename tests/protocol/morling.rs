@@ -191,13 +191,13 @@ async fn regression_a_peer_whose_touch_another_call_saw_is_not_sealed() {
 #[cfg(feature = "s3")]
 #[tokio::test]
 async fn the_two_take_turns_on_s3() {
-    use tenure::{Election, Store, SystemClock};
+    use tenure::{Election, Process, Store};
     use tenure_testkit::s3_server::{BUCKET, S3Server};
 
     let server = S3Server::start().await;
     let store: Arc<dyn Store> = Arc::new(server.store(BUCKET));
     let validity = secs(3);
-    let clock = Arc::new(SystemClock);
+    let clock = Arc::new(Process::system());
     let node = Node { store: Arc::clone(&store), prefix: "app/", validity, clock };
     let ours = Election::builder(store, "app").name("ours").validity(validity).build().unwrap();
     let mut file = node.try_lock().await.expect("nobody leads");

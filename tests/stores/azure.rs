@@ -11,7 +11,7 @@ use tenure_testkit::conformance::{self, Capabilities};
 /// are read as `AnyObjectStore::azure_from_env` reads them.
 fn container() -> (Arc<AnyObjectStore>, String) {
     let name = std::env::var("TENURE_TEST_AZURE_CONTAINER").expect("the container is named");
-    let unique = tenure::Entropy::unique(&tenure::SystemEntropy);
+    let unique = fastrand::u128(..);
     let store = AnyObjectStore::azure_from_env(name).expect("the settings are right");
     (Arc::new(store), format!("test-{unique:032x}/"))
 }

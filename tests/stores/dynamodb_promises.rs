@@ -9,10 +9,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tenure::{
-    Clock, Election, ElectionBuilder, Leadership, LeadershipEvent, Moment, Process, SystemClock,
-    SystemEntropy,
-};
+use tenure::{Clock, Election, ElectionBuilder, Leadership, LeadershipEvent, Moment, Process};
 use tenure_testkit::dynamo_server::*;
 
 const LEASE: Duration = Duration::from_secs(2);
@@ -27,7 +24,7 @@ enum Wrong {
 
 impl Clock for Wrong {
     fn now(&self) -> Moment {
-        let Moment { boot, raw, wall, .. } = SystemClock.now();
+        let Moment { boot, raw, wall, .. } = Process::system().now();
         match self {
             // Machines are started at other times, too.
             Wrong::Early => Moment::new(boot, raw, wall - YEARS),
@@ -47,7 +44,7 @@ async fn elected(builder: ElectionBuilder) -> Leadership {
 }
 
 fn now() -> Duration {
-    SystemClock.now().boot
+    Process::system().now().boot
 }
 
 #[allow(clippy::disallowed_methods, reason = "hosts take real time")]
@@ -64,7 +61,7 @@ fn record(server: &DynamoServer, lock: &str) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_dependence_on_clocks_the_version_is_the_heartbeat() {
     let server = DynamoServer::start();
-    let on = |clock: Wrong| Process::new(Arc::new(clock), Arc::new(SystemEntropy));
+    let on = |clock: Wrong| Process::system().with_clock(Arc::new(clock));
     let a = elected(host(&server, "locks/moe", "a").process(on(Wrong::Early))).await;
     let b = host(&server, "locks/moe", "b").process(on(Wrong::Late));
     let b = tokio::spawn(elected(b));
@@ -78,7 +75,7 @@ async fn no_dependence_on_clocks_the_version_is_the_heartbeat() {
     // What the store's date says, no machine of theirs has said.
     let item = server.item("locks", "moe/lock-0000000002.json").expect("it is there");
     let written = item["written"]["N"].as_str().and_then(|ms| ms.parse::<i64>().ok());
-    let truth = SystemClock.now().time_of_day().timestamp_millis();
+    let truth = Process::system().now().time_of_day().timestamp_millis();
     assert!(written.is_some_and(|written| (truth - written).abs() < 60_000));
 }
 

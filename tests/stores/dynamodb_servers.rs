@@ -18,7 +18,7 @@ async fn store() -> Arc<DynamoStore> {
     let endpoint = std::env::var("AWS_ENDPOINT_URL").expect("set by the scripts of servers");
     let config = config(&endpoint).http_client(own_http_client()).build();
     let client = aws_sdk_dynamodb::Client::from_conf(config);
-    let unique = tenure::Entropy::unique(&tenure::SystemEntropy);
+    let unique = fastrand::u128(..);
     let store = DynamoStore::new(client, format!("tenure-{unique:032x}"));
     for _ in 0..100 {
         if store.create_table().await.expect("a table") {

@@ -8,10 +8,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde_json::Value;
 use tenure::store::Store;
-use tenure::{
-    CampaignEvent, Clock as _, Election, ElectionBuilder, Leadership, Loss, Process, SystemClock,
-    SystemEntropy,
-};
+use tenure::{CampaignEvent, Election, ElectionBuilder, Leadership, Loss, Process};
 use tenure_testkit::gcs_server::*;
 use tenure_testkit::time::{millis, secs, timed, wait, within};
 use tenure_testkit::world::{elect, held};
@@ -24,7 +21,7 @@ fn node(server: &GcsServer, name: &str) -> ElectionBuilder {
     let store: Arc<dyn Store> = Arc::new(server.store());
     Election::builder(store, "app")
         .name(name)
-        .process(Process::new(Arc::new(SystemClock), Arc::new(SystemEntropy)))
+        .process(Process::system().with_seed(fastrand::u64(..)))
         .validity(VALIDITY)
         .poll_interval(millis(200))
 }
@@ -87,7 +84,7 @@ async fn it_aborts_well_before_the_ttl_in_the_object_is_over() {
     server.fault(Fault::CutBefore).on(Op::Put);
     let run = lead.run(|_, cancelled| async move {
         cancelled.cancelled().await;
-        SystemClock.now().wall
+        Process::system().now().wall
     });
     let aborted = run.await.into_value();
     let written = server.object(FIRST).unwrap().last_modified;

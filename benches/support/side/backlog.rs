@@ -7,7 +7,7 @@ use aws_sdk_s3::Client;
 use aws_sdk_s3::types::{Delete, ObjectIdentifier};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tenure::store::S3Store;
-use tenure::{Compactor, Election, SystemClock};
+use tenure::{Compactor, Election, Process};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
 
@@ -50,7 +50,7 @@ async fn find(client: &Client, prefix: &str) {
 async fn find_as_morling(raw: Raw, prefix: &str) {
     let (elected, _) = unbounded_channel();
     let settings = Settings::of(Duration::from_secs(30));
-    let clock = Arc::new(SystemClock);
+    let clock = Arc::new(Process::system());
     let me = Candidate { id: 0, requests: Arc::new(raw.clone()), clock, settings, elected };
     let lock = format!("{prefix}/lock-");
     let newest = morling::latest(&me, &lock).await.expect("listed").expect("there are epochs");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use tenure::{Clock as _, SystemClock};
+use tenure::Process;
 
 use super::report::{Section, claims};
 
@@ -24,7 +24,7 @@ pub fn write(path: &Path, sections: &[Section]) {
          docs/performance.md`, which writes this page; {}. Figures are counts, or ratios within this \
          one run. Everything over HTTP goes to the S3 server of the tests, in a process of its own on \
          the loopback.\n\n{}\n\n{}\n",
-        SystemClock.now().time_of_day().format("%Y-%m-%d"),
+        Process::system().now().time_of_day().format("%Y-%m-%d"),
         machine(),
         claims(sections).trim_end(),
         NOTES.trim_end(),

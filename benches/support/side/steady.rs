@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure::Process;
 use tenure::store::S3Store;
-use tenure::{Process, SystemClock};
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::counts::Counts;
@@ -53,7 +53,7 @@ async fn over_http(scheme: Scheme, measured: Duration) -> Counts {
     let place = Place {
         store: Arc::new(S3Store::new(server.client(), THE_BUCKET)),
         requests: Arc::new(Raw { client: server.client(), bucket: THE_BUCKET.to_owned() }),
-        clock: Arc::new(SystemClock),
+        clock: Arc::new(Process::system()),
         settings: Settings::of(VALIDITY / FASTER),
         elected,
     };

@@ -18,7 +18,7 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use rustix::io::Errno;
 use rustix::process::WaitOptions;
-use tenure::{Clock as _, SystemClock};
+use tenure::Process;
 
 use super::deadlines::{DeadlineTimer, Deadlines, Due, LOOK_AT_LEAST_EVERY};
 use super::descendants::{self, Living};
@@ -119,7 +119,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
 
     /// Starts CMD, unless its lease has ended already; false if nothing runs.
     fn start(&mut self, tenure: &Tenure, command: &[OsString]) -> bool {
-        if self.timer.due(SystemClock.now()) == Some(Due::Kill) {
+        if self.timer.due(Process::system().now()) == Some(Due::Kill) {
             self.report(Report::TooLate);
             self.report(Report::Gone);
             return false;
@@ -228,7 +228,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         if self.is_gone() {
             return LOOK_AT_LEAST_EVERY;
         }
-        let now = SystemClock.now();
+        let now = Process::system().now();
         match self.timer.due(now) {
             Some(Due::Kill) => return self.kill(),
             Some(Due::Term) => {
@@ -305,7 +305,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         if std::mem::replace(&mut self.hung_up, true) {
             return;
         }
-        let now = SystemClock.now();
+        let now = Process::system().now();
         self.timer.end_now(now);
         let left = format_duration(Duration::from_millis(
             u64::try_from(self.timer.until_kill(now).as_millis()).unwrap_or(u64::MAX),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use tenure::{Clock as _, SystemClock};
+use tenure::Process;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, error, warn};
 
@@ -161,7 +161,7 @@ impl Supervisor {
         if self.standby_lost && !self.guard.reports() {
             return self.kill_group();
         }
-        let now = SystemClock.now();
+        let now = Process::system().now();
         // SIGTERM is left to the guard: two of them mean "at once" to many a program. SIGKILL is
         // not, as somebody may have stopped the guard.
         self.timer.set(*self.deadlines.borrow());

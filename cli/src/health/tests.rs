@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use tenure::store::MemoryStore;
-use tenure::{Leadership, Moment, Process, SystemEntropy};
+use tenure::{Leadership, Moment, Process};
 
 use super::*;
 
@@ -38,7 +38,7 @@ impl Bench {
     fn new() -> Bench {
         let up = Duration::from_secs(1_000);
         let hand = Hand(Arc::new(Mutex::new(Moment::new(up, up, up))));
-        let process = Process::new(Arc::new(hand.clone()), Arc::new(SystemEntropy));
+        let process = Process::system().with_clock(Arc::new(hand.clone()));
         let store = Arc::new(MemoryStore::new());
         let election = Election::builder(store, "app").name("a").process(process).build();
         let margins = Margins::new(VALIDITY, None).expect("the default");

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use tenure::Process;
 use tenure::store::{
     Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError, StoreErrorKind,
 };
-use tenure::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
 use tokio_util::sync::CancellationToken;
 
 use super::clock::Sighting;
@@ -108,7 +108,7 @@ impl Asker {
     /// Asks this store about keys under the prefix, empty or ending in a slash. After `stop` only
     /// deletions are sent.
     pub fn new(store: Arc<dyn Store>, prefix: &str, stop: CancellationToken) -> Asker {
-        let nonce = SystemEntropy.unique() >> 64;
+        let nonce = fastrand::u64(..);
         // No slash after the nonce: an empty folder of a directory would remain.
         let start = format!("{prefix}probe-{nonce:016x}-");
         let (serial, account) = (AtomicU64::new(0), Mutex::default());
@@ -135,7 +135,7 @@ impl Asker {
 
     /// A body that was not written before.
     pub fn body(&self, what: &str) -> Bytes {
-        let nonce = SystemEntropy.unique();
+        let nonce = fastrand::u128(..);
         format!("{{\"tenure\":\"probe of the store\",\"{what}\":\"{nonce:032x}\"}}\n").into()
     }
 
@@ -148,7 +148,7 @@ impl Asker {
 
     /// A random number from 0 to 1.
     pub fn fraction(&self) -> f64 {
-        SystemEntropy.fraction()
+        fastrand::f64()
     }
 
     pub async fn create(&self, kind: Kind, key: &str, body: Bytes) -> Check<PutOutcome> {
@@ -196,7 +196,7 @@ impl Asker {
 
     pub async fn poll(&self, key: &str, unless: Option<&ETag>) -> Check<GetOutcome> {
         let call = self.store.get(key, unless.cloned(), MAX_BODY);
-        let sent = SystemClock.now().wall;
+        let sent = Process::system().now().wall;
         let outcome = self.ask(Kind::Read, Determinacy::Determinate, call).await?;
         if let GetOutcome::Found(object) = &outcome {
             self.saw(sent, object.served_at);
@@ -206,7 +206,7 @@ impl Asker {
 
     /// A page of the keys that start with this.
     pub async fn list(&self, prefix: &str, after: &str, limit: usize) -> Check<Page> {
-        let sent = SystemClock.now().wall;
+        let sent = Process::system().now().wall;
         let call = self.store.list(prefix, after, limit);
         let page = self.ask(Kind::List, Determinacy::Determinate, call).await?;
         self.saw(sent, page.served_at);
@@ -241,7 +241,7 @@ impl Asker {
     }
 
     fn saw(&self, sent: Duration, date: Option<DateTime<Utc>>) {
-        let received = SystemClock.now().wall;
+        let received = Process::system().now().wall;
         let sighting = date.and_then(|date| Sighting::new(sent, received, date));
         let mut account = self.account();
         if account.sightings.len() < SAMPLES {
@@ -268,7 +268,7 @@ impl Asker {
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Check<T> {
         *self.account().requests.entry(kind).or_default() += 1;
-        let sent = SystemClock.now().boot;
+        let sent = Process::system().now().boot;
         let outcome = tokio::select! {
             biased;
             outcome = call => outcome,
@@ -277,7 +277,7 @@ impl Asker {
                 Err(StoreError::new(StoreErrorKind::Transient, if_late, why))
             }
         };
-        let took = SystemClock.now().boot.saturating_sub(sent);
+        let took = Process::system().now().boot.saturating_sub(sent);
         let note = |account: &mut Account| {
             let times = account.took.entry(kind).or_default();
             if times.len() < SAMPLES {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tenure::Process;
 use tenure::store::{ETag, StoreErrorKind};
-use tenure::{Clock as _, SystemClock};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -144,10 +144,10 @@ impl Races {
         let mut len = longest;
         while len >= SHORTEST {
             let body = self.ask.long_body(len);
-            let sent = SystemClock.now().boot;
+            let sent = Process::system().now().boot;
             match self.ask.create(Kind::LongWrite, &self.ask.key("warm-up"), body).await {
                 Ok(_) => {
-                    self.took = SystemClock.now().boot.saturating_sub(sent);
+                    self.took = Process::system().now().boot.saturating_sub(sent);
                     self.long = Some(len);
                     if self.took <= PATIENCE {
                         break;
@@ -167,7 +167,7 @@ impl Races {
     /// Races until the bounds end it, or a fault is seen; what was raced is in the tallies then,
     /// also after an error.
     pub async fn run(&mut self, bounds: &Bounds) -> Check {
-        self.until = bounds.span.map(|span| SystemClock.now().boot.saturating_add(span));
+        self.until = bounds.span.map(|span| Process::system().now().boot.saturating_add(span));
         while self.may_start(self.replaces.rounds, bounds) && !self.any_broken() {
             let batch = bounds.batch(self.replaces.rounds);
             let create = self.create_batch(batch, bounds).await?;
@@ -181,7 +181,7 @@ impl Races {
     }
 
     fn may_start(&self, done: u32, bounds: &Bounds) -> bool {
-        let in_time = self.until.is_none_or(|until| SystemClock.now().boot < until);
+        let in_time = self.until.is_none_or(|until| Process::system().now().boot < until);
         bounds.rounds.is_none_or(|rounds| done < rounds)
             && (done < FEWEST || (in_time && !bounds.enough.is_cancelled()))
     }

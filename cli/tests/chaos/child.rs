@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tenure::Process;
 use tenure::store::{DirStore, GetOutcome, PutOutcome, S3Store, Store};
-use tenure::{Clock as _, SystemClock};
 
 pub const FOLDER: &str = "CHAOS_FOLDER";
 /// A directory, or `s3` for the bucket of the environment.
@@ -45,7 +45,8 @@ pub enum Line {
 }
 
 pub fn now_ns() -> u64 {
-    u64::try_from(SystemClock.now().boot.as_nanos()).expect("the machine is younger than that")
+    u64::try_from(Process::system().now().boot.as_nanos())
+        .expect("the machine is younger than that")
 }
 
 pub fn key(prefix: &str, number: u64) -> String {

@@ -82,7 +82,7 @@ mod azure {
         ];
         let mut env = Vec::from(names.map(var));
         env.push(("NO_PROXY", "127.0.0.1".to_owned()));
-        let unique = tenure::Entropy::unique(&tenure::SystemEntropy);
+        let unique = fastrand::u128(..);
         every_verb_works(&env, &format!("az://{}/cli-{unique:032x}", env[2].1));
     }
 }

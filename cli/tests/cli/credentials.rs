@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tenure::{Clock as _, SystemClock};
+use tenure::Process;
 use tenure_testkit::s3_server::*;
 
 mod roles;
@@ -82,7 +82,7 @@ impl Leader {
 
     /// The tokens that were used and have ended by now.
     fn ended(&self) -> usize {
-        let now = SystemClock.now().wall.as_secs();
+        let now = Process::system().now().wall.as_secs();
         let requests = self.server.requests();
         let tokens: BTreeSet<_> =
             requests.iter().filter_map(|seen| seen.headers.get("x-amz-security-token")).collect();

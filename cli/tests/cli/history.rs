@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use roxmltree::Document;
 use serde_json::{Value, json};
-use tenure::{Clock as _, SystemClock};
+use tenure::Process;
 
 use super::bench::{Bench, Said};
 
@@ -153,7 +153,7 @@ fn the_newest_few_are_enough_where_asked_for() {
 #[test]
 fn the_picture_is_xml_and_shows_the_story() {
     // The picture ends now, so long ago nothing could be told apart.
-    let start = SystemClock.now().time_of_day() - TimeDelta::seconds(510);
+    let start = Process::system().now().time_of_day() - TimeDelta::seconds(510);
     let bench = story(start);
     seal((&bench, start), 96, "<script>&\u{202e}", [410, 490, 500], ("resigned", "x"));
     let file = bench.path("history.svg");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tenure::{Clock as _, SystemClock};
+use tenure::Process;
 
 use super::bench::{Bench, spawn};
 use crate::command::{ended, with_deadline};
@@ -21,9 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Polls until the condition holds.
 #[allow(clippy::disallowed_methods, reason = "polls real processes")]
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let give_up_at = SystemClock.now().boot + PATIENCE;
+    let give_up_at = Process::system().now().boot + PATIENCE;
     while !holds() {
-        assert!(SystemClock.now().boot < give_up_at, "gave up waiting until {what}");
+        assert!(Process::system().now().boot < give_up_at, "gave up waiting until {what}");
         thread::sleep(Duration::from_millis(20));
     }
 }

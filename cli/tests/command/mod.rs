@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tenure::{Clock as _, Moment, SystemClock};
+use tenure::{Moment, Process};
 use tokio::signal::unix::{self, SignalKind};
 
 /// The command under test.
@@ -22,7 +22,7 @@ pub const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn now() -> Moment {
-    SystemClock.now()
+    Process::system().now()
 }
 
 pub fn later(by: Duration) -> Moment {

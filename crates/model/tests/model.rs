@@ -30,12 +30,12 @@ mod world;
 
 use setting::{AMONG_ALL, Budget, LAWFUL, Morling, SOMETIMES, Setting};
 use stateright::{Checker, Model};
-use tenure::{Clock, SystemClock};
+use tenure::Process;
 use world::Game;
 
 /// Explores all of it and requires what the setting asks for.
 fn explore(setting: Setting) {
-    let clock = SystemClock;
+    let clock = Process::system();
     let start = clock.now().boot;
     let name = setting.name;
     let checker = Game { setting }.checker().threads(2).spawn_dfs().join();

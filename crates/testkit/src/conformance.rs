@@ -22,7 +22,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use tenure::SystemClock;
+use tenure::Process;
 use tenure::store::{GetOutcome, PutOutcome, Store};
 
 use check::{Check, expect_eq};
@@ -358,7 +358,7 @@ async fn dates_what_was_written(check: Check<'_>) {
         ("LastModified in a listing", page.entries.first().and_then(|entry| entry.last_modified)),
         ("Date of a listing", page.served_at),
     ];
-    let now = tenure::Clock::now(&SystemClock).time_of_day();
+    let now = Process::system().now().time_of_day();
     for (what, date) in dates {
         match date {
             Some(date) if is_recent(date, now) => {}

@@ -40,7 +40,7 @@ pub fn bucket() -> String {
 
 /// A part of the bucket that nobody else uses.
 pub fn prefix(name: &str) -> String {
-    let unique = tenure::Entropy::unique(&tenure::SystemEntropy);
+    let unique = fastrand::u128(..);
     format!("{name}-{unique:032x}/")
 }
 

@@ -27,7 +27,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure::{Clock, Entropy, Moment, Process};
+use tenure::{Clock, Moment, Process};
 use tokio::time::Instant;
 
 /// 2026-11-20T00:00:00Z, where every wall clock starts.
@@ -117,31 +117,10 @@ impl Clock for TestClock {
     }
 }
 
-/// Random numbers from a seed, in place of the operating system's.
-#[derive(Debug)]
-pub struct Seeded(Mutex<fastrand::Rng>);
-
-impl Seeded {
-    /// The same seed gives the same numbers.
-    pub fn new(seed: u64) -> Seeded {
-        Seeded(Mutex::new(fastrand::Rng::with_seed(seed)))
-    }
-}
-
-impl Entropy for Seeded {
-    fn unique(&self) -> u128 {
-        self.0.lock().unwrap().u128(..)
-    }
-
-    fn fraction(&self) -> f64 {
-        self.0.lock().unwrap().f64()
-    }
-}
-
 /// A process on this machine, with random numbers from this seed: what
 /// [`ElectionBuilder::process`](tenure::ElectionBuilder::process) takes.
 pub fn process(clock: &TestClock, seed: u64) -> Process {
-    Process::new(Arc::new(clock.clone()), Arc::new(Seeded::new(seed)))
+    Process::system().with_clock(Arc::new(clock.clone())).with_seed(seed)
 }
 
 /// So many milliseconds.

@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use tenure::{Clock as _, SystemClock};
+use tenure::Process;
 
 use super::{PATIENCE, built};
 use tenure_testkit::s3_server::{Fault, Op, S3Server, Seen};
@@ -23,11 +23,11 @@ struct Program(Child);
 impl Program {
     /// Waits until this holds; the program must not end before.
     fn until(&mut self, what: &str, mut holds: impl FnMut() -> bool) {
-        let end = SystemClock.now().boot + PATIENCE;
+        let end = Process::system().now().boot + PATIENCE;
         while !holds() {
             let ended = self.0.try_wait().expect("a child can be asked");
             assert!(ended.is_none(), "it ended ({ended:?}) while waiting until {what}");
-            assert!(SystemClock.now().boot < end, "not within {PATIENCE:?}: {what}");
+            assert!(Process::system().now().boot < end, "not within {PATIENCE:?}: {what}");
             pause();
         }
     }

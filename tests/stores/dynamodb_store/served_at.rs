@@ -1,7 +1,7 @@
 //! The date of an answer.
 
 use chrono::DurationRound as _;
-use tenure::{Clock as _, SystemClock};
+use tenure::Process;
 
 use super::*;
 
@@ -13,10 +13,10 @@ async fn regression_the_date_of_an_answer_is_its_own_in_whole_seconds() {
     done(store.create(KEY, body("one")).await);
     let second = chrono::Duration::seconds(1);
     for _ in 0..20 {
-        let sent = SystemClock.now().time_of_day();
+        let sent = Process::system().now().time_of_day();
         let object = found(store.get(KEY, None, MAX).await).served_at.expect("a date");
         let page = store.list("app/", "", 9).await.unwrap().served_at.expect("a date");
-        let received = SystemClock.now().time_of_day();
+        let received = Process::system().now().time_of_day();
         for date in [object, page] {
             assert_eq!(date.duration_trunc(second), Ok(date), "in whole seconds");
             assert!(date <= received && sent < date + second, "{sent} {date} {received}");

@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use tenure::Process;
 use tenure::store::{
     DeleteOutcome, ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store, StoreError,
 };
-use tenure::{Clock, SystemClock};
 
 /// Lines of a key and its new body; none where the key was deleted.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ struct Line {
 }
 
 fn now() -> DateTime<Utc> {
-    SystemClock.now().time_of_day()
+    Process::system().now().time_of_day()
 }
 
 impl Ledger {

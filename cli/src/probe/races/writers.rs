@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tenure::Process;
 use tenure::store::{ETag, PutOutcome, StoreError};
-use tenure::{Clock as _, SystemClock};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -43,11 +43,11 @@ pub(super) async fn write_all(
         let (ask, barrier, release) = (Arc::clone(ask), Arc::clone(&barrier), Arc::clone(&release));
         tasks.spawn(async move {
             barrier.wait().await;
-            let release = *release.get_or_init(|| SystemClock.now().boot + AHEAD);
+            let release = *release.get_or_init(|| Process::system().now().boot + AHEAD);
             wait_until(release + writer.delay).await;
-            let sent = SystemClock.now().boot;
+            let sent = Process::system().now().boot;
             let told = writer.write(&ask).await;
-            (number, told, SystemClock.now().boot.saturating_sub(sent))
+            (number, told, Process::system().now().boot.saturating_sub(sent))
         });
     }
     let mut all = tasks.join_all().await;
@@ -62,7 +62,7 @@ pub(super) async fn write_all(
 
 /// To the microsecond: a timer wakes a task up to a millisecond late, and not all tasks at once.
 async fn wait_until(at: Duration) {
-    let left = || at.saturating_sub(SystemClock.now().boot);
+    let left = || at.saturating_sub(Process::system().now().boot);
     if let Some(nap) = nap(left()) {
         pause(nap).await;
     }

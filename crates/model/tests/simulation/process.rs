@@ -84,7 +84,8 @@ pub fn spawn(
 
 fn process(world: &Arc<World>, who: Who) -> Process {
     let clock = Arc::clone(&world.state().members[who.0].clock);
-    let process = Process::new(clock, Arc::new(SimEntropy(Arc::clone(world))));
+    let process =
+        Process::system().with_clock(clock).with_entropy(Arc::new(SimEntropy(Arc::clone(world))));
     let world = Arc::clone(world);
     // The library spawns nothing but those who lead.
     process.with_spawner(move |task| spawn(&world, who, 1, LEADS.scope((), task)))

@@ -25,8 +25,8 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use percent_encoding::percent_decode_str;
+use tenure::Process;
 use tenure::store::AnyObjectStore;
-use tenure::{Clock as _, SystemClock};
 
 mod storage;
 
@@ -276,7 +276,7 @@ fn answer(outcome: Outcome, head: bool) -> Answer {
         answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(len));
         *answer.body_mut() = Bytes::new();
     }
-    let now = std::time::SystemTime::UNIX_EPOCH + SystemClock.now().wall;
+    let now = std::time::SystemTime::UNIX_EPOCH + Process::system().now().wall;
     let date = HeaderValue::from_str(&http_date(now)).expect("a date is ASCII");
     answer.headers_mut().insert(DATE, date);
     boxed(answer)

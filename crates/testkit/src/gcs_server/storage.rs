@@ -11,7 +11,7 @@ use http::header::{CACHE_CONTROL, ETAG, IF_MATCH, IF_NONE_MATCH, LAST_MODIFIED};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Response};
 use md5::Digest as _;
-use tenure::{Clock as _, SystemClock};
+use tenure::Process;
 
 /// An object, as the server keeps it.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ impl State {
 
     /// Writes without a precondition.
     pub fn write(&mut self, key: &str, body: Bytes, cache_control: Option<String>) -> Stored {
-        let now = SystemClock.now().wall;
+        let now = Process::system().now().wall;
         let micros = u64::try_from(now.as_micros()).expect("this is not the year 500,000");
         // Of Google's, too, only the order means anything.
         self.generation = micros.max(self.generation + 1);

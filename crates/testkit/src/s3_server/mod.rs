@@ -28,8 +28,8 @@ use s3s::auth::{S3Auth, SecretKey};
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{S3Result, s3_error};
+use tenure::Process;
 use tenure::store::S3Store;
-use tenure::{Clock as _, SystemClock};
 
 mod serve;
 mod storage;
@@ -313,7 +313,7 @@ impl Users {
         let token = seen.headers.get("x-amz-security-token").and_then(|it| it.to_str().ok());
         let until = token.and_then(|token| token.strip_prefix("until-"));
         let until = until.and_then(|until| until.split('-').next()?.parse::<f64>().ok());
-        until.is_some_and(|until| until < SystemClock.now().wall.as_secs_f64())
+        until.is_some_and(|until| until < Process::system().now().wall.as_secs_f64())
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, User>> {

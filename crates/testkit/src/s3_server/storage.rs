@@ -11,7 +11,7 @@ use md5::Digest as _;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto::*;
 use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
-use tenure::{Clock as _, SystemClock};
+use tenure::Process;
 
 /// The account that owns every bucket.
 pub const OWNER: &str = "111122223333";
@@ -87,7 +87,8 @@ impl Storage {
 impl State {
     /// The server's clock, in whole seconds.
     pub fn now(&self) -> SystemTime {
-        let now = SystemClock.now().wall.as_secs().saturating_add_signed(self.quirks.clock_skew);
+        let now =
+            Process::system().now().wall.as_secs().saturating_add_signed(self.quirks.clock_skew);
         SystemTime::UNIX_EPOCH + Duration::from_secs(now)
     }
 
@@ -364,7 +365,7 @@ fn etag(body: &[u8]) -> String {
 }
 
 fn opaque_etag() -> String {
-    format!("\"{:032x}\"", tenure::Entropy::unique(&tenure::SystemEntropy))
+    format!("\"{:032x}\"", fastrand::u128(..))
 }
 
 fn encoded(key: &str) -> String {

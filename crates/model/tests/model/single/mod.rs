@@ -9,7 +9,7 @@ mod world;
 
 use checks::LAWFUL;
 use stateright::{Checker, Model};
-use tenure::{Clock, SystemClock};
+use tenure::Process;
 use world::Game;
 
 use crate::bound;
@@ -66,7 +66,7 @@ impl Setting {
 
 /// Explores all of it and requires what the setting asks for.
 fn explore(setting: Setting) {
-    let clock = SystemClock;
+    let clock = Process::system();
     let start = clock.now().boot;
     let name = setting.name;
     let checker = Game { setting }.checker().threads(2).spawn_dfs().join();
