@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use tenure::{CampaignEvent, Election, Epoch, LeadershipEvent, Loss};
-use tenure_drawing::{Drawing, Interval, Mark};
+use tenure_history::drawing::{Drawing, Interval, Mark};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 

@@ -42,7 +42,7 @@ impl Leader {
             epoch,
             candidate: record.candidate.clone(),
             validity: record.validity(),
-            expires_at: record.expires_at.filter(|_| !record.expired).and_then(time_of_day),
+            expires_at: record.lasts_until(),
             heartbeat: record.heartbeat,
             elected_at: record.elected_at,
             renewed_at: record.renewed_at,
@@ -55,12 +55,6 @@ impl Leader {
     pub fn name(&self) -> &str {
         self.candidate.as_deref().unwrap_or("-")
     }
-}
-
-/// Nothing past the dates that there are.
-pub(crate) fn time_of_day(seconds: f64) -> Option<DateTime<Utc>> {
-    // Casts of floats saturate, and such dates do not exist.
-    DateTime::from_timestamp_millis((seconds * 1e3) as i64)
 }
 
 impl fmt::Display for Leader {

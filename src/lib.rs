@@ -126,8 +126,8 @@
 //! - [`Leadership`] gives the token as long as the lease runs, says why it ended ([`Loss`]), and
 //!   resigns.
 //! - [`fencing`] has guards that refuse the tokens of former leaders.
-//! - [`Compactor`] deletes superseded epoch objects; [`history`] reads what is left of them,
-//!   and the command `tenure history` draws it.
+//! - [`Compactor`] deletes superseded epoch objects; the command `tenure history`, or the package
+//!   `tenure-history`, tells who led when from what is left of them.
 //! - [`store`] has the stores, and the trait for others.
 //! - [`paths`] has locks on pseudo-folders for the tasks of the leader's process.
 //!
@@ -168,12 +168,11 @@ mod driver;
 mod election;
 mod entropy;
 mod epoch;
+mod epoch_objects;
 mod error;
-#[doc(hidden)]
-pub mod escape;
+mod escape;
 mod etag;
 pub mod fencing;
-pub mod history;
 mod keys;
 mod layout;
 mod leader;
@@ -212,9 +211,17 @@ pub use moment::Moment;
 pub use operator::{Depose, Deposed, Restored};
 pub use process::Process;
 pub use protocol::message::Ended;
-#[doc(hidden)]
-pub use quantile::quantile;
 pub use store::Store;
+
+/// What tenure's own packages need beyond the API. They depend on this very version (`=`), as it
+/// may change with any other.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::epoch_objects::{EpochObject, EpochObjects};
+    pub use crate::escape::plain;
+    pub use crate::quantile::quantile;
+    pub use crate::record::Record;
+}
 
 #[cfg(all(doctest, feature = "s3"))]
 #[doc = include_str!("../README.md")]

@@ -1,8 +1,7 @@
 //! Quantiles of what was measured.
 
 /// The least of these values, in ascending order, that is no less than this share of them; `None`
-/// if there are none. Not part of the API.
-#[doc(hidden)]
+/// if there are none.
 #[must_use]
 pub fn quantile<T: Copy>(ascending: &[T], share: f64) -> Option<T> {
     let rank = (ascending.len() as f64 * share).ceil() as usize;

@@ -28,9 +28,10 @@ pub(crate) const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 /// The body of an object, as read or to be written. Its JSON begins with what its layout alone has:
 /// [`Head`], or that of the [single object](lock).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Record {
+#[allow(missing_docs, reason = "docs/protocol.md describes the fields")]
+pub struct Record {
     #[serde(skip)]
-    pub(crate) expired: bool,
+    pub expired: bool,
     /// Only of the single object, which has it in place of `expired`.
     #[serde(skip)]
     pub(crate) expires_at: Option<f64>,
@@ -39,21 +40,21 @@ pub(crate) struct Record {
     #[serde(default = "first_format")]
     pub(crate) format: u64,
     #[serde(default)]
-    pub(crate) candidate: Option<String>,
+    pub candidate: Option<String>,
     #[serde(default)]
     pub(crate) nonce: Option<Nonce>,
     #[serde(default)]
-    pub(crate) heartbeat: u64,
+    pub heartbeat: u64,
     #[serde(default, deserialize_with = "for_people")]
-    pub(crate) elected_at: Option<DateTime<Utc>>,
+    pub elected_at: Option<DateTime<Utc>>,
     #[serde(default, deserialize_with = "for_people")]
-    pub(crate) renewed_at: Option<DateTime<Utc>>,
+    pub renewed_at: Option<DateTime<Utc>>,
     #[serde(default, deserialize_with = "for_people")]
-    pub(crate) sealed_at: Option<DateTime<Utc>>,
+    pub sealed_at: Option<DateTime<Utc>>,
     #[serde(default)]
-    pub(crate) sealed_by: Option<String>,
+    pub sealed_by: Option<String>,
     #[serde(default)]
-    pub(crate) ended: Option<Ended>,
+    pub ended: Option<Ended>,
     /// Whom the leader that resigned wants to be next, by name.
     #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
     pub(crate) successor: Option<String>,
@@ -69,7 +70,7 @@ struct Head {
 
 /// Why a body is not a record. Such an epoch is never treated as free.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
-pub(crate) enum BadRecord {
+pub enum BadRecord {
     #[error("its body is empty")]
     Empty,
     #[error("its body has {0} bytes; a record has at most {MAX_READ_BYTES}")]
@@ -102,7 +103,7 @@ impl Record {
     }
 
     /// Reads the body of an epoch object. `Err` names what is wrong, without the body itself.
-    pub(crate) fn parse(body: &[u8]) -> Result<Record, BadRecord> {
+    pub fn parse(body: &[u8]) -> Result<Record, BadRecord> {
         let text = checked_text(body)?;
         let Head { expired } = fields(text)?;
         Ok(Record { expired, ..fields(text)? })
@@ -175,11 +176,18 @@ impl Record {
     }
 
     /// How long its lease lasts without a sign of life; `None` means that it never lapses.
-    pub(crate) fn validity(&self) -> Option<Duration> {
+    pub fn validity(&self) -> Option<Duration> {
         match self.validity_ms {
             Validity::Millis(ms) if ms <= MAX_VALIDITY_MS => Some(Duration::from_millis(ms)),
             _ => None,
         }
+    }
+
+    /// Until when its lease lasts by its writer's wall clock: in a single object that is not released.
+    pub fn lasts_until(&self) -> Option<DateTime<Utc>> {
+        let seconds = self.expires_at.filter(|_| !self.expired)?;
+        // Casts of floats saturate, and dates past those that there are do not exist.
+        DateTime::from_timestamp_millis((seconds * 1e3) as i64)
     }
 
     /// What the protocol needs to know of it.

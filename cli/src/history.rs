@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::history::{End, History, Reader};
+use tenure_history::{End, History, Reader};
 
 use super::common_args::{StoreArg, positive_duration};
 use super::exit::{self, Failure};

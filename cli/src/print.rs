@@ -91,7 +91,7 @@ pub fn millis(duration: Duration) -> u64 {
 /// Text of others, such as the name of a candidate: control characters would let it rewrite the
 /// terminal or pass for lines of its own, and those that turn the direction of writing let one name
 /// pass for another.
-pub use tenure::escape::plain;
+pub use tenure::internals::plain;
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,6 @@ mod examples;
 mod hand_over;
 mod health;
 mod hedged_renewals;
-mod history;
 mod knobs;
 mod leadership;
 mod metrics;

@@ -10,9 +10,9 @@ use tenure::fencing::{
     DurableGate, FencedLog, FencedObject, FencingError, GateState, Generations, LogWriter,
     ObjectWriter,
 };
-use tenure::history::Reader;
 use tenure::store::{MemoryStore, Store};
 use tenure::{Compactor, Depose, Election, Epoch, Error, ErrorKind, Leadership};
+use tenure_history::Reader;
 
 use tenure_testkit::fault_store::FaultStore;
 

@@ -89,7 +89,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 /// The smallest value that this share does not exceed.
 pub fn quantile(values: &mut [f64], share: f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
-    tenure::quantile(values, share).expect("something was measured")
+    tenure::internals::quantile(values, share).expect("something was measured")
 }
 
 /// With separators for thousands.

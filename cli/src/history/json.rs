@@ -2,11 +2,13 @@
 //! is not known is null. What was recorded, and what is worked out from it, have fields of their
 //! own.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::Serialize;
-use tenure::history::{EpochRange, Extent, Gap, History, LeadershipSpan, TimeEstimate};
+use tenure::Epoch;
+use tenure_history::{Extent, Gap, History, LeadershipSpan, TimeEstimate};
 
 use crate::print::millis;
 
@@ -115,7 +117,7 @@ impl<'a> Line<'a> {
 impl Summary {
     pub fn of(history: &History) -> Summary {
         let totals = history.totals();
-        let pair = |hole: &EpochRange| [hole.first.get(), hole.last.get()];
+        let pair = |hole: &RangeInclusive<Epoch>| [hole.start().get(), hole.end().get()];
         Summary {
             kind: "summary",
             epochs: history.spans.len(),

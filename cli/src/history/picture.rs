@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use tenure::history::{End, Gap, History, LeadershipSpan};
-use tenure_drawing::{Band, BandKind, Drawing, Interval, Mark, short};
+use tenure_history::drawing::{Band, BandKind, Drawing, Interval, Mark, short};
+use tenure_history::{End, Gap, History, LeadershipSpan};
 
 /// The timeline under this heading: a lane per candidate, an interval per epoch, how each ended,
 /// and the times without a leader.

@@ -1,11 +1,12 @@
 //! The table for people.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use humantime::format_duration;
-use tenure::Layout;
-use tenure::history::{End, EpochRange, Extent, Gap, History, LeadershipSpan, TimeEstimate};
+use tenure::{Epoch, Layout};
+use tenure_history::{End, Extent, Gap, History, LeadershipSpan, TimeEstimate};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::print::{millis, plain};
@@ -138,13 +139,13 @@ fn summary(history: &History, lines: &mut Vec<String>) {
     line("requests", history.requests.to_string());
 }
 
-fn holes(holes: &[EpochRange]) -> String {
-    let each = holes.iter().take(SHOWN_HOLES).map(|hole| match hole.first == hole.last {
-        true => format!("epoch {}", hole.first),
-        false => format!("epochs {} to {}", hole.first, hole.last),
+fn holes(holes: &[RangeInclusive<Epoch>]) -> String {
+    let each = holes.iter().take(SHOWN_HOLES).map(|hole| match hole.start() == hole.end() {
+        true => format!("epoch {}", hole.start()),
+        false => format!("epochs {} to {}", hole.start(), hole.end()),
     });
     let each = each.collect::<Vec<_>>().join(", ");
-    let are = if holes.len() == 1 && holes[0].first == holes[0].last { "is" } else { "are" };
+    let are = if holes.len() == 1 && holes[0].start() == holes[0].end() { "is" } else { "are" };
     match holes.len().saturating_sub(SHOWN_HOLES) {
         0 => format!("{each} {are} not there: compacted, or skipped by a restore"),
         more => format!(

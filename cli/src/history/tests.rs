@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 use tenure::Clock as _;
 use tenure::store::{MemoryStore, Store as _};
-use tenure_drawing::{BandKind, Mark};
+use tenure_history::drawing::{BandKind, Mark};
 use tenure_testkit::time::{TestClock, wait};
 
 use super::*;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tenure::quantile;
+use tenure::internals::quantile;
 
 use super::ask::{Account, Kind};
 use super::clock::Skew;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use tenure::quantile;
+use tenure::internals::quantile;
 
 use super::advice::{self, Advice, Setting};
 use super::ask::{Account, Kind};

@@ -103,14 +103,14 @@ fn check(words: &[String]) -> Result<(), String> {
 }
 
 /// The folders of the packages that a command without `-p` is about.
-const DEFAULT_MEMBERS: &[&str] = &["", "cli/"];
+const DEFAULT_MEMBERS: &[&str] = &["", "cli/", "crates/history/"];
 
 /// The folder of a member of the workspace.
 fn member(package: &str) -> Result<&'static [&'static str], String> {
     match package {
         "tenure" => Ok(&[""]),
         "tenure-cli" => Ok(&["cli/"]),
-        "tenure-drawing" => Ok(&["crates/drawing/"]),
+        "tenure-history" => Ok(&["crates/history/"]),
         "tenure-model" => Ok(&["crates/model/"]),
         "tenure-testkit" => Ok(&["crates/testkit/"]),
         other => Err(format!("no package {other:?}")),
@@ -166,7 +166,7 @@ fn matches(filter: &str, places: &[String]) -> Result<(), String> {
 /// every name of a list in a macro.
 fn names() -> Vec<(String, String)> {
     let mut files = Vec::new();
-    for package in ["", "cli/", "crates/drawing/", "crates/model/", "crates/testkit/"] {
+    for package in ["", "cli/", "crates/history/", "crates/model/", "crates/testkit/"] {
         for folder in ["src", "tests"].map(|folder| format!("{package}{folder}")) {
             if root().join(&folder).is_dir() {
                 sources(Path::new(&folder), &mut files);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::history::Reader;
 use tenure::{Depose, Deposed, Epoch, ErrorKind, Restored};
+use tenure_history::Reader;
 
 use super::policy::Policy;
 use super::{ANY, CANDIDATE, LAYOUTS, OBSERVER, elect, election, place, store};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use roxmltree::Document;
-use tenure_drawing::{BandKind, Interval};
+use tenure_history::drawing::{BandKind, Interval};
 
 use crate::sim::picture::save;
 use crate::sim::plan::{Broken, Plan};

@@ -30,7 +30,7 @@ use calm::{Recovery, calm, end_faults};
 use faults::{Slot, inject, kill, slew};
 use plan::{Broken, Plan};
 use tenure::Layout;
-use tenure_drawing::Drawing;
+use tenure_history::drawing::Drawing;
 use world::{Counts, Violation, World, now};
 
 /// What a run came to.

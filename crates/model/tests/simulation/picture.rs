@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tenure_drawing::{Drawing, Interval, Mark, Note};
+use tenure_history::drawing::{Drawing, Interval, Mark, Note};
 
 use super::Outcome;
 use super::checkers::Lead;

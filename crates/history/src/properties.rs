@@ -3,10 +3,10 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use serde_json::json;
+use tenure::internals::Record;
 
 use super::build::{Found, holes, spans};
 use super::*;
-use crate::record::Record;
 
 const VALIDITY_MS: i64 = 10_000;
 

@@ -1,12 +1,12 @@
 //! From objects to spans: what each record and the store's dates say of begin and end.
 
+use std::ops::RangeInclusive;
+
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Dated, End, EpochRange, LeadershipSpan, TimeEstimate};
-use crate::epoch::Epoch;
-use crate::leader::time_of_day;
-use crate::protocol::message::Ended;
-use crate::record::Record;
+use super::{Dated, End, LeadershipSpan, TimeEstimate};
+use tenure::internals::Record;
+use tenure::{Ended, Epoch};
 
 /// Longer names are cut: a foreign record may have one of 64 KiB, and thousands are kept.
 const LONGEST_NAME: usize = 1_024;
@@ -38,10 +38,10 @@ pub(super) fn spans(found: Vec<Found>, now: DateTime<Utc>) -> Vec<LeadershipSpan
 }
 
 /// The epochs between those found, and those before the first: they have no object.
-pub(super) fn holes(first: Option<Epoch>, found: &[Epoch]) -> Vec<EpochRange> {
+pub(super) fn holes(first: Option<Epoch>, found: &[Epoch]) -> Vec<RangeInclusive<Epoch>> {
     let between = |below: u64, above: Epoch| {
         let (first, last) = (Epoch::new(below + 1)?, Epoch::new(above.get().checked_sub(1)?)?);
-        (first <= last).then_some(EpochRange { first, last })
+        (first <= last).then_some(first..=last)
     };
     let before = first.and_then(|first| between(0, first));
     let later = found.windows(2).filter_map(|two| between(two[0].get(), two[1]));
@@ -111,7 +111,7 @@ fn end(record: &Record, newest: bool) -> End {
         (true, Some(Ended::Lapsed)) if by_itself && record.heartbeat <= 2 => End::GivenUp,
         (true, Some(Ended::Lapsed)) => End::Lapsed,
         (true, Some(Ended::Deposed)) => End::Deposed,
-        (true, Some(Ended::Unknown) | None) => End::Sealed,
+        (true, _) => End::Sealed,
     }
 }
 
@@ -140,8 +140,7 @@ fn until(record: &Record, end: End, times: &Times, from: &TimeEstimate) -> TimeE
             TimeEstimate::between(at, sign.or(from.earliest), latest)
         }
         End::Held | End::Superseded => {
-            let lease_end =
-                |written| after_validity(written).or(record.expires_at.and_then(time_of_day));
+            let lease_end = |written| after_validity(written).or(record.lasts_until());
             let at = lease_end(written.map(|date| date.at));
             let latest = lease_end(written.map(Dated::latest));
             let earliest = written.map(|date| date.at);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tenure::history::{End, History, Reader};
 use tenure::{Clock as _, Compactor, ErrorKind, Layout};
+use tenure_history::{End, History, Reader};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::morling::Node;
 use tenure_testkit::time::{TestClock, millis, secs, wait};
@@ -159,7 +159,7 @@ async fn what_the_compactor_has_deleted_is_a_hole_at_the_begin() {
     let compactor = Compactor::builder(store, "app").keep_epochs(4).min_age(Duration::ZERO);
     compactor.build().unwrap().run_once().await.unwrap();
     let history = read(&world).await;
-    let holes: Vec<_> = history.holes.iter().map(|h| (h.first.get(), h.last.get())).collect();
+    let holes: Vec<_> = history.holes.iter().map(|h| (h.start().get(), h.end().get())).collect();
     assert_eq!((holes, history.spans.len()), (vec![(1, 8)], 4));
     assert_eq!(history.totals().unknown.at_most, Duration::ZERO);
 }
@@ -229,7 +229,7 @@ async fn an_epoch_that_is_compacted_meanwhile_is_a_hole() {
     world.delete(&name(2)).await;
     let history = read.await.unwrap().unwrap();
     assert_eq!(history.spans.len(), 2);
-    assert_eq!(history.holes.iter().map(|hole| hole.first.get()).collect::<Vec<_>>(), [2]);
+    assert_eq!(history.holes.iter().map(|hole| hole.start().get()).collect::<Vec<_>>(), [2]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,7 +246,7 @@ async fn a_single_object_tells_of_one_epoch() {
     assert_eq!(world.store.take_calls(), [Call::Get]);
     assert_eq!(ends(&history), [(3, "a", End::Resigned)]);
     assert_eq!(
-        history.holes.iter().map(|h| (h.first.get(), h.last.get())).collect::<Vec<_>>(),
+        history.holes.iter().map(|h| (h.start().get(), h.end().get())).collect::<Vec<_>>(),
         [(1, 2)]
     );
     world.put("lock.json", "{}").await;

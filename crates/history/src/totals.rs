@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use tenure::Epoch;
+
 use super::{End, History, LeadershipSpan};
-use crate::epoch::Epoch;
 
 /// A duration, and how well it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -146,8 +147,8 @@ impl History {
     }
 
     fn misses(&self, after: Epoch, before: Epoch) -> bool {
-        let starts = self.holes.partition_point(|hole| hole.first < after);
-        self.holes.get(starts).is_some_and(|hole| hole.first < before)
+        let starts = self.holes.partition_point(|hole| *hole.start() < after);
+        self.holes.get(starts).is_some_and(|hole| *hole.start() < before)
     }
 
     /// From the end of the last leader until now.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::escape::plain;
+use tenure::internals::plain;
 
 /// Plain text, escaped for XML's content and attributes.
 pub(super) fn escaped(text: &str) -> String {

@@ -14,8 +14,15 @@
 //! Many stores date in whole seconds. Bounds include that: a store's date is the begin of the
 //! second, millisecond or other decimal part of a second in which the write happened. Coarser dates
 //! than whole seconds are not recognised.
+//!
+//! [`drawing`] draws such timelines.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+// Clocks move between two looks, so the difference of two of their readings has no sign.
+#![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
 mod build;
+pub mod drawing;
 #[cfg(test)]
 mod properties;
 mod read;
@@ -23,12 +30,11 @@ mod read;
 mod tests;
 mod totals;
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-
-use crate::epoch::Epoch;
-use crate::layout::Layout;
+use tenure::{Epoch, Layout};
 
 pub use read::Reader;
 pub use totals::{Extent, Gap, Totals};
@@ -44,7 +50,7 @@ pub struct History {
     pub spans: Vec<LeadershipSpan>,
     /// Epochs that have no object, in ascending order: compacted away, or overwritten in a single
     /// object. Those among the epochs that were left out are not told.
-    pub holes: Vec<EpochRange>,
+    pub holes: Vec<RangeInclusive<Epoch>>,
     /// How many older epochs are there, but were not asked for.
     pub left_out: u64,
     /// The store's clock in the end; that of this machine where the store has none.
@@ -53,16 +59,6 @@ pub struct History {
     pub now_within: Duration,
     /// How many requests it took.
     pub requests: u64,
-}
-
-/// Epochs that have no object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EpochRange {
-    /// The first of them.
-    pub first: Epoch,
-    /// The last of them.
-    pub last: Epoch,
 }
 
 /// One epoch, by its object.
@@ -255,19 +251,5 @@ impl LeadershipSpan {
     /// Whether somebody led under it, as far as its object tells.
     fn is_of_a_leader(&self) -> bool {
         !matches!(self.end, End::GivenUp | End::Restored | End::Unreadable)
-    }
-}
-
-impl EpochRange {
-    /// How many epochs are missing.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        self.last.get() - self.first.get() + 1
-    }
-
-    /// Never: a hole has at least one epoch.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        false
     }
 }

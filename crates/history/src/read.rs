@@ -1,0 +1,210 @@
+//! Reads the epoch objects.
+
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use futures::StreamExt as _;
+use futures::stream;
+use tenure::internals::EpochObjects;
+use tenure::{Clock as _, Epoch, Error, Layout, Store, SystemClock};
+
+use super::build::{Found, holes, spans};
+use super::{Dated, History};
+
+/// GETs on their way at once; each may bring 64 KiB.
+const AT_ONCE: usize = 16;
+const DEFAULT_LIMIT: usize = 1_000;
+const MAX_LIMIT: usize = 100_000;
+
+/// Reads the [`History`] of one election. It needs to list and to read the prefix, and writes
+/// nothing.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::store::MemoryStore;
+/// # use tenure_history::Reader;
+/// # async fn example() -> Result<(), tenure::Error> {
+/// let history = Reader::new(Arc::new(MemoryStore::new()), "app")?.limit(100).read().await?;
+/// println!("nobody led for about {:?}", history.totals().nobody.about);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a reader does nothing until it reads"]
+pub struct Reader {
+    objects: EpochObjects,
+    layout: Layout,
+    limit: usize,
+    since: Option<Duration>,
+}
+
+/// What listing all epochs came to: the newest few, each with its age, and how many there are.
+#[derive(Default)]
+struct Listing {
+    first: Option<Epoch>,
+    newest: VecDeque<(Epoch, Option<Duration>)>,
+    left_out: u64,
+    now: Option<DateTime<Utc>>,
+    requests: u64,
+}
+
+impl Reader {
+    /// A reader of the election at `prefix`; `app` and `app/` are the same.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](tenure::ErrorKind::InvalidConfig) if the prefix cannot be one.
+    pub fn new(store: Arc<dyn Store>, prefix: &str) -> Result<Reader, Error> {
+        let objects = EpochObjects::new(store, prefix)?;
+        Ok(Reader { objects, layout: Layout::default(), limit: DEFAULT_LIMIT, since: None })
+    }
+
+    /// How the election lies in its store: by default in epoch files.
+    pub fn layout(mut self, layout: Layout) -> Reader {
+        self.layout = layout;
+        self
+    }
+
+    /// How many of the newest epochs are read at most: 1 to 100,000, default 1,000. Each is
+    /// remembered, with some 300 bytes and its names.
+    pub fn limit(mut self, limit: usize) -> Reader {
+        self.limit = limit.clamp(1, MAX_LIMIT);
+        self
+    }
+
+    /// Leaves out epochs that were last written longer ago than this by the store's clock, so ended
+    /// before. The newest is always read.
+    pub fn since(mut self, since: Duration) -> Reader {
+        self.since = Some(since);
+        self
+    }
+
+    /// Lists all epochs and reads the newest.
+    ///
+    /// Costs 1 LIST for every 1,000 keys listed (at least 1) and 1 GET for each epoch read; on a
+    /// [single object](Layout::SingleObject) 1 GET. At most 16 GETs are under way at once.
+    ///
+    /// # Errors
+    /// - [`Unavailable`](tenure::ErrorKind::Unavailable): a request failed, or took over 30 s.
+    /// - [`UnsafeStore`](tenure::ErrorKind::UnsafeStore): the listing is out of order.
+    /// - [`AccessDenied`](tenure::ErrorKind::AccessDenied),
+    ///   [`NoSuchStore`](tenure::ErrorKind::NoSuchStore): correct the permissions or the address.
+    /// - [`CorruptRecord`](tenure::ErrorKind::CorruptRecord),
+    ///   [`RecordTooNew`](tenure::ErrorKind::RecordTooNew): the single object cannot be read. An
+    ///   epoch object that cannot is told in its span.
+    /// - [`NoRuntime`](tenure::ErrorKind::NoRuntime): call it in a Tokio runtime with timers.
+    ///   Nothing was sent.
+    pub async fn read(&self) -> Result<History, Error> {
+        self.read_with(|_, _| {}).await
+    }
+
+    /// The same; after each object, says how many of how many are read.
+    ///
+    /// # Errors
+    /// Those of [`read`](Reader::read).
+    pub async fn read_with(&self, told: impl FnMut(u64, u64)) -> Result<History, Error> {
+        match self.layout {
+            Layout::SingleObject => self.single().await,
+            _ => self.epoch_files(told).await,
+        }
+    }
+
+    async fn epoch_files(&self, mut told: impl FnMut(u64, u64)) -> Result<History, Error> {
+        let Listing { first, newest, left_out, now, mut requests } = self.list().await?;
+        let count = newest.len() as u64;
+        let listed_at = now.unwrap_or_else(wall_clock);
+        let mut reads = stream::iter(newest)
+            .map(|(epoch, age)| self.object(epoch, age, listed_at))
+            .buffered(AT_ONCE);
+        let (mut found, mut now, mut done) = (Vec::new(), now, 0);
+        while let Some(read) = reads.next().await {
+            let (object, served_at) = read?;
+            done += 1;
+            now = now.max(served_at);
+            found.extend(object);
+            told(done, count);
+        }
+        drop(reads);
+        requests += done;
+        let now = now_by(now);
+        let epochs: Vec<Epoch> = found.iter().map(|found| found.epoch).collect();
+        let holes = holes(first, &epochs);
+        Ok(self.history(found, holes, left_out, now, requests))
+    }
+
+    async fn list(&self) -> Result<Listing, Error> {
+        let mut listing = Listing::default();
+        let remember = |epoch, age| {
+            listing.first.get_or_insert(epoch);
+            listing.newest.push_back((epoch, age));
+            if listing.newest.len() > self.limit {
+                listing.newest.pop_front();
+                listing.left_out += 1;
+            }
+        };
+        (listing.now, listing.requests) = self.objects.list(remember).await?;
+        self.leave_out_the_old(&mut listing);
+        Ok(listing)
+    }
+
+    fn leave_out_the_old(&self, listing: &mut Listing) {
+        let Some(since) = self.since else { return };
+        while let [(_, age), _, ..] = listing.newest.make_contiguous()
+            && age.is_some_and(|age| age > since)
+        {
+            listing.newest.pop_front();
+            listing.left_out += 1;
+        }
+    }
+
+    /// An epoch object; none if it was compacted since it was listed.
+    async fn object(
+        &self,
+        epoch: Epoch,
+        age: Option<Duration>,
+        listed_at: DateTime<Utc>,
+    ) -> Result<(Option<Found>, Option<DateTime<Utc>>), Error> {
+        let Some(object) = self.objects.read(Some(epoch)).await? else { return Ok((None, None)) };
+        let age = age.and_then(|age| TimeDelta::from_std(age).ok());
+        let listed = age.and_then(|age| listed_at.checked_sub_signed(age));
+        let written = object.last_modified.or(listed).map(Dated::by_a_store);
+        Ok((Some(Found { epoch, written, body: object.record }), object.served_at))
+    }
+
+    async fn single(&self) -> Result<History, Error> {
+        let object = self.objects.read(None).await?;
+        let served_at = object.as_ref().and_then(|object| object.served_at);
+        let found = object.into_iter().map(|object| Found {
+            epoch: object.epoch,
+            written: object.last_modified.map(Dated::by_a_store),
+            body: object.record,
+        });
+        let found: Vec<Found> = found.collect();
+        let holes = holes(found.first().map(|found| found.epoch), &[]);
+        Ok(self.history(found, holes, 0, now_by(served_at), 1))
+    }
+
+    fn history(
+        &self,
+        found: Vec<Found>,
+        holes: Vec<RangeInclusive<Epoch>>,
+        left_out: u64,
+        now: Dated,
+        requests: u64,
+    ) -> History {
+        let spans = spans(found, now.at);
+        let now_within = now.within.to_std().unwrap_or_default();
+        History { layout: self.layout, spans, holes, left_out, now: now.at, now_within, requests }
+    }
+}
+
+/// The store's clock, or this machine's where the store has none.
+fn now_by(served_at: Option<DateTime<Utc>>) -> Dated {
+    served_at.map_or_else(|| Dated::exactly(wall_clock()), Dated::by_a_store)
+}
+
+fn wall_clock() -> DateTime<Utc> {
+    SystemClock.now().time_of_day()
+}

@@ -1,0 +1,108 @@
+//! The epoch objects of an election, listed and read by one that takes no part in it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use crate::epoch::Epoch;
+use crate::error::{Error, ErrorKind};
+use crate::keys::Keys;
+use crate::layout::Layout;
+use crate::listing::{EpochsOfPage, key_of};
+use crate::protocol::find::After;
+use crate::record::{BadRecord, MAX_READ_BYTES, Record};
+use crate::store::{Determinacy, GetOutcome, Store, StoreError, within};
+use crate::timer::require_timers;
+
+const PAGE_KEYS: usize = 1_000;
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The epoch objects of the election at one prefix.
+#[derive(Debug, Clone)]
+pub struct EpochObjects {
+    store: Arc<dyn Store>,
+    keys: Keys,
+}
+
+/// An epoch object, as it was read.
+#[derive(Debug)]
+pub struct EpochObject {
+    /// The epoch that it holds.
+    pub epoch: Epoch,
+    /// When it was last written, by the store's clock.
+    pub last_modified: Option<DateTime<Utc>>,
+    /// When it was read, by the same clock.
+    pub served_at: Option<DateTime<Utc>>,
+    /// What it says, or why it cannot be read.
+    pub record: Result<Record, String>,
+}
+
+impl EpochObjects {
+    /// `app` and `app/` are the same prefix.
+    pub fn new(store: Arc<dyn Store>, prefix: &str) -> Result<EpochObjects, Error> {
+        Ok(EpochObjects { store, keys: Keys::new(prefix)? })
+    }
+
+    /// Lists them all, in ascending order, each with its age. Returns the store's clock, and how
+    /// many requests it took.
+    pub async fn list(
+        &self,
+        mut each: impl FnMut(Epoch, Option<Duration>),
+    ) -> Result<(Option<DateTime<Utc>>, u64), Error> {
+        require_timers()?;
+        let (mut now, mut requests) = (None, 0);
+        let mut next = Some(After::Number(0));
+        while let Some(after) = next {
+            let start = key_of(&self.keys, &after);
+            requests += 1;
+            let page = self.store.list(self.keys.lock_prefix(), &start, PAGE_KEYS);
+            let page =
+                within(REQUEST_TIMEOUT, Determinacy::Determinate, page).await.and_then(|page| {
+                    now = now.max(page.served_at);
+                    EpochsOfPage::of(&self.keys, &after, &page)
+                });
+            let page = page.map_err(|error| {
+                self.failure(&format!("listing the epochs after {start:?}"), error)
+            })?;
+            page.epochs.iter().for_each(|listed| each(listed.epoch, listed.age));
+            next = page.rest;
+        }
+        Ok((now, requests))
+    }
+
+    /// Reads the object of this epoch, or the single object (`None`), which must be readable.
+    pub async fn read(&self, epoch: Option<Epoch>) -> Result<Option<EpochObject>, Error> {
+        require_timers()?;
+        let key = epoch.map_or_else(|| self.keys.lock(), |epoch| self.keys.epoch(epoch));
+        let get = self.store.get(&key, None, MAX_READ_BYTES);
+        let got = within(REQUEST_TIMEOUT, Determinacy::Determinate, get).await;
+        let got = got.map_err(|error| self.failure(&format!("reading {key}"), error))?;
+        let (decoded, last_modified, served_at) = match got {
+            GetOutcome::Found(object) => {
+                let decoded = Record::decode(epoch, &object.body);
+                (decoded, object.last_modified, object.served_at)
+            }
+            GetOutcome::TooLarge { len, .. } => (Err(BadRecord::TooLarge(len)), None, None),
+            GetOutcome::NotFound | GetOutcome::NotModified => return Ok(None),
+        };
+        let (epoch, record) = match (decoded, epoch) {
+            (Ok((epoch, record)), _) => (epoch, Ok(record)),
+            (Err(why), Some(epoch)) => (epoch, Err(why.to_string())),
+            (Err(why), None) => return Err(self.unreadable(&key, &why)),
+        };
+        Ok(Some(EpochObject { epoch, last_modified, served_at, record }))
+    }
+
+    fn unreadable(&self, key: &str, why: &BadRecord) -> Error {
+        let (kind, remedy) = match why {
+            BadRecord::TooNew(_) => (ErrorKind::RecordTooNew, String::new()),
+            _ => (ErrorKind::CorruptRecord, format!("; {}", Layout::SingleObject.repair())),
+        };
+        Error::new(kind, format!("{key} in {}: {why}{remedy}", self.store.describe()))
+    }
+
+    fn failure(&self, doing: &str, error: StoreError) -> Error {
+        Error::from_store(doing, &self.store.describe(), error)
+    }
+}
