@@ -59,6 +59,24 @@ pub enum ErrorKind {
     NoRuntime,
 }
 
+impl ErrorKind {
+    /// Every kind, for the tests of the documentation.
+    #[doc(hidden)]
+    pub const ALL: [ErrorKind; 11] = [
+        ErrorKind::InvalidInput,
+        ErrorKind::AccessDenied,
+        ErrorKind::NoSuchStore,
+        ErrorKind::UnsafeStore,
+        ErrorKind::CorruptRecord,
+        ErrorKind::RecordTooNew,
+        ErrorKind::EpochsExhausted,
+        ErrorKind::NewestDeleted,
+        ErrorKind::Unavailable,
+        ErrorKind::LeadershipLost,
+        ErrorKind::NoRuntime,
+    ];
+}
+
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         let message = plain(&message.into());
@@ -138,6 +156,25 @@ impl StdError for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_kinds_are_all() {
+        let place = |kind| match kind {
+            ErrorKind::InvalidInput => 0,
+            ErrorKind::AccessDenied => 1,
+            ErrorKind::NoSuchStore => 2,
+            ErrorKind::UnsafeStore => 3,
+            ErrorKind::CorruptRecord => 4,
+            ErrorKind::RecordTooNew => 5,
+            ErrorKind::EpochsExhausted => 6,
+            ErrorKind::NewestDeleted => 7,
+            ErrorKind::Unavailable => 8,
+            ErrorKind::LeadershipLost => 9,
+            // A new kind has an arm here and a place in `ALL`.
+            ErrorKind::NoRuntime => 10,
+        };
+        assert!(ErrorKind::ALL.iter().enumerate().all(|(at, kind)| place(*kind) == at));
+    }
 
     /// "listing the epochs in s3://b at http://…: listing "app/lock-" in s3://b at http://…: 403".
     #[test]

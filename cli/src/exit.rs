@@ -18,6 +18,9 @@ pub const LEASE_LOST: u8 = 75;
 /// The store denied access.
 pub const ACCESS_DENIED: u8 = 77;
 
+/// All of them: each has its row in docs/what-can-go-wrong.md.
+pub const CODES: [u8; 7] = [USAGE, UNAVAILABLE, UNSAFE, OS, REFUSED, LEASE_LOST, ACCESS_DENIED];
+
 /// Why the command ends, in one line that says what to do.
 #[derive(Debug)]
 pub struct Failure {
@@ -27,6 +30,7 @@ pub struct Failure {
 
 impl Failure {
     pub fn new(code: u8, why: impl Into<String>) -> Failure {
+        debug_assert!(CODES.contains(&code) || (126..=127).contains(&code), "no row for {code}");
         Failure { code, why: why.into() }
     }
 

@@ -9,7 +9,8 @@ mod common_args;
 mod compact;
 mod cost;
 mod depose;
-mod exit;
+#[doc(hidden)]
+pub mod exit;
 #[doc(hidden)]
 pub mod group;
 mod health;
