@@ -41,7 +41,7 @@ pub use dir::DirStore;
 pub use dynamodb::DynamoStore;
 pub use memory::MemoryStore;
 pub(crate) use order::{check_ascending, check_order, out_of_order};
-pub use outcome::{DeleteOutcome, Entry, GetOutcome, Object, Page, PutOutcome};
+pub use outcome::{Entry, GetOutcome, Object, Page, PutOutcome};
 #[cfg(feature = "s3")]
 pub use s3::S3Store;
 #[cfg(feature = "s3")]
@@ -125,7 +125,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Deletes up to 1,000 keys; a missing key counts as deleted. One request where the store has
     /// such a call.
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError>;
+    ///
+    /// Returns the keys that could not be deleted, each with the store's reason; all others are
+    /// gone, as the store says. Nothing that an election promises rests on it, and the next run of
+    /// a compactor lists what is there.
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError>;
 
     /// What this store is, for messages and logs: a URL without secrets.
     fn describe(&self) -> String;

@@ -16,7 +16,7 @@ use crate::listing::{EpochsOfPage, key_of};
 use crate::protocol::compaction::{Body, Compaction, Listed, OutOfOrder};
 use crate::protocol::find::After;
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
-use crate::store::{DeleteOutcome, Determinacy, GetOutcome, StoreError, out_of_order, within};
+use crate::store::{Determinacy, GetOutcome, StoreError, out_of_order, within};
 
 /// Keys asked of one LIST and given to one DELETE: the most that S3 takes.
 const PAGE_KEYS: usize = 1_000;
@@ -35,7 +35,7 @@ pub(super) struct Run<'a> {
 /// A deletion that was answered.
 struct Deletion {
     batch: Vec<Listed>,
-    outcome: Result<DeleteOutcome, StoreError>,
+    outcome: Result<Vec<(String, String)>, StoreError>,
 }
 
 impl<'a> Run<'a> {
@@ -250,7 +250,7 @@ impl<'a> Run<'a> {
     }
 
     fn count(&mut self, Deletion { batch, outcome }: Deletion) -> Result<(), Error> {
-        let DeleteOutcome { deleted, failed } = outcome.map_err(|error| {
+        let failed = outcome.map_err(|error| {
             let doing = format!("deleting {} superseded epochs", batch.len());
             self.failure(&doing, error)
         })?;
@@ -259,8 +259,8 @@ impl<'a> Run<'a> {
         let size = batch.len();
         let mut gone = batch;
         gone.retain(|listed| !left.contains(&listed.epoch));
-        // A store that accounts for fewer keys than it was given has not deleted the others.
-        gone.truncate(deleted);
+        // A store may name a key that it has not deleted otherwise than it was asked.
+        gone.truncate(size.saturating_sub(failed.len()));
         self.compactor.meter.deleted(gone.len());
         self.report.deleted += gone.len() as u64;
         self.report.bytes += gone.iter().map(|listed| listed.size).sum::<u64>();

@@ -15,8 +15,8 @@ use crate::epoch::Epoch;
 use crate::moment::Moment;
 use crate::store::MemoryStore;
 use crate::store::{
-    DeleteOutcome, Determinacy, ETag, Entry, GetOutcome, MockStore, Object, Page, PutOutcome,
-    StoreError, StoreErrorKind,
+    Determinacy, ETag, Entry, GetOutcome, MockStore, Object, Page, PutOutcome, StoreError,
+    StoreErrorKind,
 };
 
 mod faults;
@@ -125,7 +125,7 @@ impl Store for Watched {
         self.inner.list(prefix, after, limit).await
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         self.requests.fetch_add(1, Ordering::SeqCst);
         let now_deleting = self.deleting.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_deleting.fetch_max(now_deleting, Ordering::SeqCst);
@@ -136,7 +136,7 @@ impl Store for Watched {
         pause(self.delete_takes / 3).await;
         self.delete_checked(second).await;
         pause(self.delete_takes / 3).await;
-        Ok(DeleteOutcome { deleted: keys.len(), failed: Vec::new() })
+        Ok(Vec::new())
     }
 
     async fn get(

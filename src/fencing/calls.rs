@@ -10,8 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::process::Process;
 use crate::protocol::message::Nonce;
 use crate::store::{
-    DeleteOutcome, Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError,
-    StoreErrorKind,
+    Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError, StoreErrorKind,
 };
 use crate::timer::{bounded, sleep};
 
@@ -172,7 +171,10 @@ impl Calls {
         self.bounded(Determinacy::Determinate, self.store.list(prefix, after, 1_000)).await
     }
 
-    pub(super) async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    pub(super) async fn delete(
+        &self,
+        keys: Vec<String>,
+    ) -> Result<Vec<(String, String)>, StoreError> {
         self.bounded(Determinacy::Indeterminate, self.store.delete(keys)).await
     }
 

@@ -18,8 +18,8 @@ use object_store::{
 use super::asked::{Asked, Verb};
 use super::redact::{printable, without_secrets};
 use super::{
-    DeleteOutcome, Determinacy, ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store,
-    StoreError, StoreErrorKind,
+    Determinacy, ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store, StoreError,
+    StoreErrorKind,
 };
 use crate::entropy::{Entropy as _, SystemEntropy};
 
@@ -280,7 +280,7 @@ impl Store for AnyObjectStore {
         self.put(self.asked(Verb::Replace, key), body, mode).await
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         delete::all(self, keys).await
     }
 

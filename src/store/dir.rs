@@ -11,8 +11,7 @@ use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
 use super::{
-    DeleteOutcome, Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError,
-    StoreErrorKind,
+    Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError, StoreErrorKind,
 };
 use crate::clock;
 use failure::failed;
@@ -185,7 +184,7 @@ impl Store for DirStore {
         self.blocking(move |root| write::put(Folder::root(root)?, &key, &body, &condition)).await
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         keys.iter().try_for_each(|key| key::check(key))?;
         self.blocking(move |root| delete::delete(root, &keys)).await
     }

@@ -17,7 +17,7 @@ use self::failure::code;
 use self::key::Place;
 use super::asked::{Asked, Verb};
 use super::aws::{CallInterceptor, Session};
-use super::{DeleteOutcome, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
+use super::{ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
 use crate::entropy::{Entropy, SystemEntropy};
 
 mod date;
@@ -244,7 +244,7 @@ impl Store for DynamoStore {
     }
 
     /// One `BatchWriteItem` for each 25 keys, several at a time.
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         self.delete_all(keys).await
     }
 

@@ -9,10 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
-use super::{
-    DeleteOutcome, ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store, StoreError,
-    content_etag,
-};
+use super::{ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store, StoreError, content_etag};
 use crate::clock::{Clock, SystemClock};
 use crate::mutex::unpoisoned;
 
@@ -138,12 +135,12 @@ impl Store for MemoryStore {
         }
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         let mut objects = self.objects();
         for key in &keys {
             objects.remove(key);
         }
-        Ok(DeleteOutcome { deleted: keys.len(), failed: Vec::new() })
+        Ok(Vec::new())
     }
 
     fn describe(&self) -> String {

@@ -130,22 +130,3 @@ pub enum PutOutcome {
     /// `replace` on a key that does not exist. Nothing was written.
     NotFound,
 }
-
-/// The answer to [`Store::delete`](super::Store::delete).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct DeleteOutcome {
-    /// How many of the keys are gone, as the store says: nothing that an election promises rests on
-    /// it, and the next run of a compactor lists what is there.
-    pub deleted: usize,
-    /// The keys that could not be deleted, each with the store's reason.
-    pub failed: Vec<(String, String)>,
-}
-
-impl DeleteOutcome {
-    /// So many keys are gone, and these could not be deleted.
-    #[must_use]
-    pub fn new(deleted: usize, failed: Vec<(String, String)>) -> DeleteOutcome {
-        DeleteOutcome { deleted, failed }
-    }
-}

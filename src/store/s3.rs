@@ -19,8 +19,8 @@ use super::asked::{Asked, Verb};
 use super::aws::failure::answered;
 use super::aws::{CallInterceptor, Session, causes};
 use super::{
-    DeleteOutcome, Determinacy, ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store,
-    StoreError, StoreErrorKind,
+    Determinacy, ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store, StoreError,
+    StoreErrorKind,
 };
 
 mod client;
@@ -300,10 +300,10 @@ impl Store for S3Store {
     }
 
     /// One request. A key that could not be deleted comes back with S3's reason.
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         self.check_bucket()?;
         if keys.is_empty() {
-            return Ok(DeleteOutcome::default());
+            return Ok(Vec::new());
         }
         let asked = Asked::new(self, Verb::Delete, "");
         let objects = keys.iter().map(|key| ObjectIdentifier::builder().key(key).build());
@@ -324,7 +324,7 @@ impl Store for S3Store {
         self.session.heard();
         let failed: Vec<_> =
             output.errors.unwrap_or_default().iter().map(failure::of_key).collect();
-        Ok(DeleteOutcome { deleted: keys.len().saturating_sub(failed.len()), failed })
+        Ok(failed)
     }
 
     fn describe(&self) -> String {

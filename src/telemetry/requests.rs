@@ -12,9 +12,7 @@ use futures::future::BoxFuture;
 use super::on::Meter;
 use crate::moment::Moment;
 use crate::process::Process;
-use crate::store::{
-    DeleteOutcome, Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError,
-};
+use crate::store::{Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
 
 /// What a role asks of a store, and what it may be answered.
 #[derive(Debug, Clone, Copy)]
@@ -101,7 +99,7 @@ impl Counted {
         self.send("replace", self.inner.replace(key, body, etag))
     }
 
-    pub(crate) fn delete(&self, keys: Vec<String>) -> Sending<'_, DeleteOutcome> {
+    pub(crate) fn delete(&self, keys: Vec<String>) -> Sending<'_, Vec<(String, String)>> {
         self.send("delete", self.inner.delete(keys))
     }
 
@@ -247,7 +245,7 @@ impl Answer for PutOutcome {
     }
 }
 
-impl Answer for DeleteOutcome {
+impl Answer for Vec<(String, String)> {
     fn outcome(&self) -> Option<&'static str> {
         Some("done")
     }

@@ -6,9 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use mockall::{Sequence, mock};
-use tenure::store::{
-    DeleteOutcome, ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError,
-};
+use tenure::store::{ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError};
 use tenure::{CampaignOutcome, Election, ElectionBuilder, Leadership, Process};
 use tenure_testkit::time::{TestClock, process, secs, wait};
 
@@ -34,7 +32,7 @@ mock! {
             body: Bytes,
             etag: ETag,
         ) -> Result<PutOutcome, StoreError>;
-        async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError>;
+        async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError>;
         async fn list_last(
             &self,
             prefix: &str,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tenure::store::MemoryStore;
-use tenure::store::{DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
+use tenure::store::{ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
 use tenure_testkit::conformance::{self, Capabilities};
 use tenure_testkit::layer::{Layer, Layered};
 
@@ -241,9 +241,9 @@ impl Layer for Broken {
         }
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         match self.fault {
-            Fault::DeleteDoesNothing => Ok(DeleteOutcome::new(keys.len(), Vec::new())),
+            Fault::DeleteDoesNothing => Ok(Vec::new()),
             _ => self.inner.delete(keys).await,
         }
     }

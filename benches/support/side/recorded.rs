@@ -4,9 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tenure::store::{
-    DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, S3Store, Store, StoreError,
-};
+use tenure::store::{ETag, GetOutcome, Page, PutOutcome, S3Store, Store, StoreError};
 use tokio::time::Instant;
 
 /// Clones share what is remembered.
@@ -64,7 +62,7 @@ impl Store for Recorded {
         self.store.replace(key, body, etag).await
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         self.note("delete");
         self.store.delete(keys).await
     }

@@ -6,9 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{DateTime, SubsecRound as _, Utc};
-use tenure::store::{
-    DeleteOutcome, ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError,
-};
+use tenure::store::{ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError};
 use tokio::time::Instant;
 
 use super::counts::Counts;
@@ -140,7 +138,7 @@ impl Store for Bucket {
         self.write(self.objects.replace(key, body, etag)).await
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         self.request(|counts| counts.delete += 1, self.objects.delete(keys)).await
     }
 

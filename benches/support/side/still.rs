@@ -2,9 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tenure::store::{
-    DeleteOutcome, ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store, StoreError,
-};
+use tenure::store::{ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
 
 #[derive(Debug)]
 pub struct Still {
@@ -38,8 +36,8 @@ impl Store for Still {
         Ok(PutOutcome::Done { etag: Some(self.etag.clone()) })
     }
 
-    async fn delete(&self, _: Vec<String>) -> Result<DeleteOutcome, StoreError> {
-        Ok(DeleteOutcome::default())
+    async fn delete(&self, _: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+        Ok(Vec::new())
     }
 
     fn describe(&self) -> String {

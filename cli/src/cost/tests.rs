@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
-use tenure::store::{
-    DeleteOutcome, ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError,
-};
+use tenure::store::{ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError};
 use tenure::{Clock as _, Compactor, Election};
 use tenure_testkit::time::{TestClock, process, secs, wait};
 
@@ -75,7 +73,7 @@ impl Store for Counting {
         self.memory.replace(key, body, etag).await
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         self.count(3, 1);
         self.count(4, keys.len() as u64);
         self.memory.delete(keys).await

@@ -216,7 +216,7 @@ impl Asker {
     pub async fn delete(&self, keys: &[String]) -> Check {
         let call = self.store.delete(keys.to_vec());
         let outcome = self.ask(Kind::Delete, Determinacy::Indeterminate, call).await?;
-        match outcome.failed.first() {
+        match outcome.first() {
             None => Ok(()),
             Some((key, why)) => {
                 let (kind, why) = (StoreErrorKind::AccessDenied, format!("deleting {key}: {why}"));

@@ -2,9 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tenure::store::{
-    DeleteOutcome, ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError,
-};
+use tenure::store::{ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError};
 use tenure::{Compactor, fencing};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore, overwrite};
 
@@ -242,9 +240,9 @@ impl Store for Broken {
         Ok(PutOutcome::Done { etag: Some(overwrite(&self.inner, key, body).await) })
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         if self.breaks == Breaks::Undead {
-            return Ok(DeleteOutcome::new(keys.len(), Vec::new()));
+            return Ok(Vec::new());
         }
         self.inner.delete(keys).await
     }

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use tenure::store::{
-    DeleteOutcome, Determinacy, ETag, GetOutcome, Page, PutOutcome, S3Store, Store, StoreError,
+    Determinacy, ETag, GetOutcome, Page, PutOutcome, S3Store, Store, StoreError,
     StoreErrorKind,
 };
 
@@ -150,7 +150,7 @@ impl Store for Gateways {
         .await
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         self.call(|gateway| {
             let keys = keys.clone();
             Box::pin(async move { gateway.delete(keys).await })

@@ -23,8 +23,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tenure::store::{
-    DeleteOutcome, Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError,
-    StoreErrorKind,
+    Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError, StoreErrorKind,
 };
 
 use super::time::wait;
@@ -348,10 +347,10 @@ impl Store for FaultStore {
         self.put(Put { key: key.to_owned(), body, etag: Some(etag) }, fault).await
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         let fault = self.next(Call::Delete, &keys.join(","));
         if fault == Some(Fault::Claim) {
-            return Ok(DeleteOutcome::new(keys.len(), Vec::new()));
+            return Ok(Vec::new());
         }
         around(fault, self.inner.delete(keys)).await
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tenure::store::{DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
+use tenure::store::{ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
 
 use super::fault_store::Call;
 
@@ -89,7 +89,7 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
     }
 
     /// [`Store::delete`]
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         self.inner().delete(keys).await
     }
 
@@ -149,7 +149,7 @@ impl<L: Layer> Store for Layered<L> {
         self.0.replace(key, body, etag).await
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         self.0.before(Call::Delete).await;
         self.0.delete(keys).await
     }

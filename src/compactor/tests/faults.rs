@@ -66,7 +66,7 @@ impl Store for FromTheStart {
         unreachable!("a compactor writes nothing")
     }
 
-    async fn delete(&self, _: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    async fn delete(&self, _: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         unreachable!("nothing is deleted from an unsafe store")
     }
 
@@ -135,10 +135,9 @@ fn keeping(epochs: u64) -> MockStore {
         let served_at = Some(DateTime::UNIX_EPOCH + 2 * HOUR);
         Ok(Page { entries: listed.map(entry).collect(), truncated: false, served_at })
     });
-    store.expect_delete().returning(|keys| {
-        let failed = keys.into_iter().map(|key| (key, "held".to_owned())).collect();
-        Ok(DeleteOutcome { deleted: 0, failed })
-    });
+    store
+        .expect_delete()
+        .returning(|keys| Ok(keys.into_iter().map(|key| (key, "held".to_owned())).collect()));
     store
 }
 

@@ -87,18 +87,13 @@ impl FencedLog {
         while let Some(after) = next.take() {
             let (keys, rest) = self.doomed(sweep, &after).await?;
             next = rest;
-            let count = keys.len();
-            if count == 0 {
+            if keys.is_empty() {
                 continue;
             }
-            let outcome = self.calls.delete(keys).await;
-            let outcome = outcome.map_err(|error| self.failure("deleting", error))?;
-            if let Some((key, why)) = outcome.failed.first() {
+            let failed = self.calls.delete(keys).await;
+            let failed = failed.map_err(|error| self.failure("deleting", error))?;
+            if let Some((key, why)) = failed.first() {
                 return Err(self.undeleted(&format!("{key} was not deleted: {why}")));
-            }
-            if outcome.deleted < count {
-                let why = format!("the store has deleted {} of {count} objects", outcome.deleted);
-                return Err(self.undeleted(&why));
             }
         }
         next = Some(start);

@@ -9,8 +9,8 @@ use object_store::path::Path;
 
 use super::AnyObjectStore;
 use super::failure::missing_key;
+use crate::store::StoreError;
 use crate::store::asked::Verb;
-use crate::store::{DeleteOutcome, StoreError};
 
 /// How many keys go into one call: four calls for the 1,000 of a compactor. Azure takes 256 in one
 /// request; clients without such a request send ten at a time for each call.
@@ -26,23 +26,22 @@ struct Deleted {
 pub(super) async fn all(
     store: &AnyObjectStore,
     keys: Vec<String>,
-) -> Result<DeleteOutcome, StoreError> {
+) -> Result<Vec<(String, String)>, StoreError> {
     let asked = store.asked(Verb::Delete, "");
     let paths = keys.iter().map(|key| store.path(asked, key)).collect::<Result<Vec<_>, _>>()?;
     let calls = paths.chunks(AT_ONCE).map(|paths| some(store, paths.to_vec()));
     let calls = join_all(calls).await;
-    let mut outcome = DeleteOutcome::default();
+    let mut failed = Vec::new();
     for (keys, call) in keys.chunks(AT_ONCE).zip(&calls) {
         let left = keys.iter().filter(|key| !call.gone.contains(*key));
         let reason = call.error.as_ref().map(|error| asked.failed(error).to_string());
         let reason = reason.unwrap_or_else(|| "the store did not say what became of it".to_owned());
-        outcome.failed.extend(left.map(|key| (key.clone(), reason.clone())));
+        failed.extend(left.map(|key| (key.clone(), reason.clone())));
     }
-    outcome.deleted = keys.len() - outcome.failed.len();
     match calls.iter().find_map(|call| call.error.as_ref()) {
         // Nothing is known of any key: the whole request failed.
-        Some(error) if outcome.deleted == 0 => Err(asked.failed(error)),
-        _ => Ok(outcome),
+        Some(error) if failed.len() == keys.len() => Err(asked.failed(error)),
+        _ => Ok(failed),
     }
 }
 

@@ -7,47 +7,45 @@ use super::folder::{Folder, Named, Root, Way, work_folder};
 use super::key;
 use super::lock::Locked;
 use super::unsynced;
-use crate::store::{DeleteOutcome, StoreError};
+use crate::store::StoreError;
 
-/// Deletes these objects; what is missing counts as deleted.
-pub(super) fn delete(root: &Root, keys: &[String]) -> Result<DeleteOutcome, StoreError> {
+/// Deletes these objects; what is missing counts as deleted. Returns what could not be deleted, with
+/// the reasons.
+pub(super) fn delete(root: &Root, keys: &[String]) -> Result<Vec<(String, String)>, StoreError> {
     let mut folders = BTreeMap::<&str, Vec<&String>>::new();
     for key in keys {
         folders.entry(key::split(key).0).or_default().push(key);
     }
-    let mut outcome = DeleteOutcome::default();
-    for (path, keys) in folders {
-        if let Err(error) = delete_in(root, path, &keys, &mut outcome) {
+    let mut failed = Vec::new();
+    for (number, (path, keys)) in folders.into_iter().enumerate() {
+        match delete_in(root, path, &keys) {
+            Ok(kept) => failed.extend(kept),
+            Err(error) if number == 0 => return Err(error),
             // What earlier folders answered is still true.
-            if outcome == DeleteOutcome::default() {
-                return Err(error);
+            Err(error) => {
+                let reason = error.to_string();
+                failed.extend(keys.into_iter().map(|key| (key.clone(), reason.clone())));
             }
-            let reason = error.to_string();
-            outcome.failed.extend(keys.into_iter().map(|key| (key.clone(), reason.clone())));
         }
     }
-    Ok(outcome)
+    Ok(failed)
 }
 
 fn delete_in(
     root: &Root,
     path: &str,
     keys: &[&String],
-    outcome: &mut DeleteOutcome,
-) -> Result<(), StoreError> {
+) -> Result<Vec<(String, String)>, StoreError> {
     let Some(way) = Way::find(Folder::root(root)?, path)? else {
-        outcome.deleted += keys.len();
-        return Ok(());
+        return Ok(Vec::new());
     };
     // Between the check and the rename of a replace, a delete would be undone.
     let work = work_folder(way.root())?;
     let locked = Locked::alone(&work)?;
-    let mut deleted = 0;
     let mut failed = Vec::new();
     for &key in keys {
-        match remove(way.folder(), key::split(key).1) {
-            Ok(()) => deleted += 1,
-            Err(error) => failed.push((key.clone(), error.to_string())),
+        if let Err(error) = remove(way.folder(), key::split(key).1) {
+            failed.push((key.clone(), error.to_string()));
         }
     }
     way.sync()?;
@@ -57,9 +55,7 @@ fn delete_in(
         }
     }
     drop(locked);
-    outcome.deleted += deleted;
-    outcome.failed.append(&mut failed);
-    Ok(())
+    Ok(failed)
 }
 
 fn remove(folder: &Folder, name: &str) -> Result<(), StoreError> {

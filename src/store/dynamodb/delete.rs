@@ -9,9 +9,9 @@ use super::DynamoStore;
 use super::date::StoreDate;
 use super::item;
 use super::key::Place;
+use crate::store::StoreError;
 use crate::store::asked::{Asked, Verb};
 use crate::store::aws::CallInterceptor;
-use crate::store::{DeleteOutcome, StoreError};
 
 /// As many as a `BatchWriteItem` takes.
 const BATCH: usize = 25;
@@ -22,9 +22,12 @@ const ATTEMPTS: usize = 3;
 
 impl DynamoStore {
     /// Deletes these keys. A key that stays comes back with the reason.
-    pub(super) async fn delete_all(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    pub(super) async fn delete_all(
+        &self,
+        keys: Vec<String>,
+    ) -> Result<Vec<(String, String)>, StoreError> {
         if keys.is_empty() {
-            return Ok(DeleteOutcome::default());
+            return Ok(Vec::new());
         }
         // One request must not name a key twice.
         let unique: BTreeSet<&str> = keys.iter().map(String::as_str).collect();
@@ -37,7 +40,7 @@ impl DynamoStore {
         let reason = "DynamoDB left it out: too many requests at once";
         let failed: Vec<_> =
             left.into_iter().flatten().map(|key| (key, reason.to_owned())).collect();
-        Ok(DeleteOutcome { deleted: keys.len().saturating_sub(failed.len()), failed })
+        Ok(failed)
     }
 
     /// The keys of the batch that are left.

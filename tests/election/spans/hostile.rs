@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use serde_json::json;
 use tenure::fencing::{DurableGate, FencedLog, FencedObject};
-use tenure::store::{DeleteOutcome, ETag, GetOutcome, Page, PutOutcome, StoreError};
+use tenure::store::{ETag, GetOutcome, Page, PutOutcome, StoreError};
 use tenure::{Depose, Election, Epoch, Layout, Store};
 use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::world::{elected, held, name};
@@ -60,9 +60,8 @@ impl Layer for Hostile {
         Hostile::words(self.0.replace(key, body, etag).await)
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
-        let failed = keys.into_iter().map(|key| (key, EVIL.to_owned())).collect();
-        Ok(DeleteOutcome::new(0, failed))
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+        Ok(keys.into_iter().map(|key| (key, EVIL.to_owned())).collect())
     }
 
     fn describe(&self) -> String {

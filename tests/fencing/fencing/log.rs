@@ -7,9 +7,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tenure::fencing::LogEntry;
-use tenure::store::{
-    DeleteOutcome, Determinacy, ETag, Entry, Page, PutOutcome, StoreError, StoreErrorKind,
-};
+use tenure::store::{Determinacy, ETag, Entry, Page, PutOutcome, StoreError, StoreErrorKind};
 
 use super::*;
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
@@ -243,13 +241,13 @@ impl Layer for Chaos {
         Ok(outcome)
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         // One after the other, as a store may.
         for key in &keys {
             self.pause().await;
             self.inner.delete(vec![key.clone()]).await?;
         }
-        Ok(DeleteOutcome::new(keys.len(), Vec::new()))
+        Ok(Vec::new())
     }
 }
 

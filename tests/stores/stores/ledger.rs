@@ -7,9 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use tenure::Process;
-use tenure::store::{
-    DeleteOutcome, ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store, StoreError,
-};
+use tenure::store::{ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
 
 /// Lines of a key and its new body; none where the key was deleted.
 #[derive(Debug, Default)]
@@ -102,11 +100,10 @@ impl Store for Ledger {
         Ok(self.write_if(key, body, Some(etag)))
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
-        let deleted = keys.len();
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         let lines = keys.into_iter().map(|key| Line { key, body: None, written: now() });
         self.lines().extend(lines);
-        Ok(DeleteOutcome::new(deleted, Vec::new()))
+        Ok(Vec::new())
     }
 
     fn describe(&self) -> String {

@@ -10,8 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tenure::Store;
 use tenure::store::{
-    DeleteOutcome, Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, StoreError,
-    StoreErrorKind,
+    Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, StoreError, StoreErrorKind,
 };
 use tokio::sync::oneshot;
 
@@ -251,15 +250,6 @@ impl Carrier {
                 state = world.state();
             }
         }
-        let reply = match (reply, &self.request) {
-            (Reply::Deleted(mut outcome), Request::Delete { keys }) => {
-                let deleted = outcome.deleted.min(keys.len());
-                outcome.failed =
-                    keys[deleted..].iter().map(|k| (k.clone(), "busy".into())).collect();
-                Reply::Deleted(outcome)
-            }
-            (reply, _) => reply,
-        };
         Carried { reply, step: state.book.step, newest: state.bucket.newest() }
     }
 }
@@ -315,9 +305,11 @@ impl Store for SimStore {
         }
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<DeleteOutcome, StoreError> {
-        match self.call(Request::Delete { keys }).await? {
-            Reply::Deleted(outcome) => Ok(outcome),
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+        match self.call(Request::Delete { keys: keys.clone() }).await? {
+            Reply::Deleted(deleted) => {
+                Ok(keys.into_iter().skip(deleted).map(|key| (key, "busy".to_owned())).collect())
+            }
             reply => wrong(&reply),
         }
     }

@@ -63,6 +63,6 @@ pub fn brief(request: &Request, reply: &Reply) -> String {
         Reply::Put(PutOutcome::Done { .. }) => "done".to_owned(),
         Reply::Put(PutOutcome::PreconditionFailed) => "412".to_owned(),
         Reply::Put(_) => "404".to_owned(),
-        Reply::Deleted(outcome) => format!("{} deleted", outcome.deleted),
+        Reply::Deleted(deleted) => format!("{deleted} deleted"),
     }
 }
