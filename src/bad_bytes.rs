@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::Epoch;
 use crate::protocol::candidate::{Candidate, Input, Rules};
 use crate::protocol::find::Listing;
-use crate::protocol::message::{Answer, Ended, Request, Sighting, Step};
+use crate::protocol::message::{Answer, EpochEnd, Request, Sighting, Step};
 use crate::record::{BadRecord, MAX_READ_BYTES, MAX_WRITTEN_BYTES, Record};
 use crate::store::content_etag;
 
@@ -45,7 +45,7 @@ pub fn record(body: &[u8]) {
     if let Some((ended, heartbeat)) = seal_of(&record) {
         check_seal(&record, ended, heartbeat);
     }
-    check_seal(&record, Ended::Deposed, record.heartbeat.saturating_add(1));
+    check_seal(&record, EpochEnd::Deposed, record.heartbeat.saturating_add(1));
 }
 
 /// Messages reach logs: none may quote the body, so all of them but their numbers are known here.
@@ -78,7 +78,7 @@ fn check_message(why: &BadRecord) {
 }
 
 /// The seal that a candidate writes over this record once its lease has lapsed.
-fn seal_of(record: &Record) -> Option<(Ended, u64)> {
+fn seal_of(record: &Record) -> Option<(EpochEnd, u64)> {
     let rules = Rules { observer: false, verify_renewals: false, takeover_delay: false };
     let mut candidate = Candidate::new(rules, None);
     let newest = Listing { epochs: Some((Epoch::FIRST, Epoch::FIRST)), rest: None };
@@ -101,7 +101,7 @@ fn seal_of(record: &Record) -> Option<(Ended, u64)> {
     }
 }
 
-fn check_seal(record: &Record, ended: Ended, heartbeat: u64) {
+fn check_seal(record: &Record, ended: EpochEnd, heartbeat: u64) {
     let name = "n".repeat(LONGEST_NAME);
     let sealed = record.sealed(ended, heartbeat, &name, DateTime::<Utc>::MAX_UTC);
     let body = sealed.to_bytes();

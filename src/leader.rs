@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::escape::plain;
-use crate::protocol::message::Ended;
+use crate::protocol::message::EpochEnd;
 use crate::record::Record;
 
 /// Who holds an epoch, by its record. All times of day are the writer's and for people only.
@@ -88,7 +88,7 @@ pub enum SnapshotState {
         /// Whose it was.
         leader: Leader,
         /// How it ended.
-        ended: Ended,
+        ended: EpochEnd,
         /// Who sealed it.
         sealed_by: Option<String>,
     },

@@ -26,7 +26,7 @@ use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::escape::plain;
 use crate::mutex::unpoisoned;
-use crate::protocol::message::Ended;
+use crate::protocol::message::EpochEnd;
 use crate::timer::{require_timers, sleep};
 
 /// An epoch that was granted to this process, renewed in the background until it is lost or
@@ -50,6 +50,9 @@ pub struct Leadership {
 }
 
 /// Why a leadership ended. Final: another campaign gives another epoch.
+///
+/// The epoch may outlast it, until a peer or an operator seals it: how the epoch ended is an
+/// [`EpochEnd`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Loss {
@@ -63,7 +66,7 @@ pub enum Loss {
         /// Who, by the name in the record.
         by: Option<String>,
         /// The word that the record gives.
-        ended: Ended,
+        ended: EpochEnd,
     },
     /// The lease ran out before it could be renewed.
     LeaseEnded {

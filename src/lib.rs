@@ -210,7 +210,7 @@ pub use leadership::{Cancellation, Leadership, LeadershipEvent, Lease, Loss, Run
 pub use moment::Moment;
 pub use operator::{Depose, Deposed, Restored};
 pub use process::Process;
-pub use protocol::message::Ended;
+pub use protocol::message::EpochEnd;
 pub use store::Store;
 
 /// What tenure's own packages need beyond the API. They depend on this very version (`=`), as it

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::epoch::Epoch;
 use crate::leader::Leader;
 use crate::protocol::depose::Order;
-use crate::protocol::message::Ended;
+use crate::protocol::message::EpochEnd;
 
 /// How [`Election::depose`](crate::Election::depose) is meant. The default: whoever leads now, who
 /// may be alive.
@@ -57,7 +57,7 @@ pub enum Deposed {
         /// Who held it.
         leader: Leader,
         /// How it ended.
-        ended: Ended,
+        ended: EpochEnd,
     },
     /// The newest epoch is not the one that was meant, but this.
     NotCurrent(Leader),

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::epoch::Epoch;
 use crate::layout::Layout;
-use crate::protocol::message::{Ended, Nonce, Seen};
+use crate::protocol::message::{EpochEnd, Nonce, Seen};
 
 /// Bodies longer than this are corrupt.
 pub(crate) const MAX_READ_BYTES: usize = 64 * 1024;
@@ -54,7 +54,7 @@ pub struct Record {
     #[serde(default)]
     pub sealed_by: Option<String>,
     #[serde(default)]
-    pub ended: Option<Ended>,
+    pub ended: Option<EpochEnd>,
     /// Whom the leader that resigned wants to be next, by name.
     #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
     pub(crate) successor: Option<String>,
@@ -150,7 +150,7 @@ impl Record {
     /// The same record, ended: without `data` and whatever fields this version does not know.
     pub(crate) fn sealed(
         &self,
-        ended: Ended,
+        ended: EpochEnd,
         heartbeat: u64,
         by: &str,
         at: DateTime<Utc>,
@@ -172,7 +172,7 @@ impl Record {
 
     /// Whether a restoring holds this epoch: nobody leads in it, and it is not to be succeeded yet.
     pub(crate) fn is_held(&self) -> bool {
-        !self.expired && self.ended == Some(Ended::Restored)
+        !self.expired && self.ended == Some(EpochEnd::Restored)
     }
 
     /// How long its lease lasts without a sign of life; `None` means that it never lapses.
@@ -192,7 +192,7 @@ impl Record {
 
     /// What the protocol needs to know of it.
     pub(crate) fn seen(&self) -> Seen {
-        let ended = self.expired.then(|| self.ended.unwrap_or(Ended::Unknown));
+        let ended = self.expired.then(|| self.ended.unwrap_or(EpochEnd::Unknown));
         Seen { nonce: self.nonce, heartbeat: self.heartbeat, ended, reclaimable: false }
     }
 }
@@ -255,32 +255,34 @@ impl<'de> Deserialize<'de> for Nonce {
     }
 }
 
-impl Serialize for Ended {
+impl Serialize for EpochEnd {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Ended {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Ended, D::Error> {
+impl<'de> Deserialize<'de> for EpochEnd {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<EpochEnd, D::Error> {
         Ok(match Value::deserialize(deserializer)?.as_str() {
-            Some("resigned") => Ended::Resigned,
-            Some("lapsed") => Ended::Lapsed,
-            Some("deposed") => Ended::Deposed,
-            Some("restored") => Ended::Restored,
-            _ => Ended::Unknown,
+            Some("resigned") => EpochEnd::Resigned,
+            Some("lapsed") => EpochEnd::Lapsed,
+            Some("deposed") => EpochEnd::Deposed,
+            Some("restored") => EpochEnd::Restored,
+            _ => EpochEnd::Unknown,
         })
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for EpochEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Ended::Resigned => "resigned",
-            Ended::Lapsed => "lapsed",
-            Ended::Deposed => "deposed",
-            Ended::Restored => "restored",
-            Ended::Unknown => "unknown",
+            EpochEnd::Resigned => "resigned",
+            EpochEnd::Lapsed => "lapsed",
+            EpochEnd::Deposed => "deposed",
+            EpochEnd::Restored => "restored",
+            EpochEnd::Superseded => "superseded",
+            EpochEnd::GivenUp => "given_up",
+            EpochEnd::Unknown => "unknown",
         })
     }
 }
@@ -362,7 +364,7 @@ mod tests {
         );
         let record = parse(r#"{"expired": true}"#).unwrap();
         assert_eq!(record.validity(), None);
-        assert_eq!(record.seen().ended, Some(Ended::Unknown));
+        assert_eq!(record.seen().ended, Some(EpochEnd::Unknown));
     }
 
     #[test]
@@ -413,6 +415,14 @@ mod tests {
     }
 
     #[test]
+    fn an_end_that_no_writer_writes_is_unknown() {
+        for word in ["superseded", "given_up", "later"] {
+            let record = parse(&format!(r#"{{"expired":true,"ended":"{word}"}}"#)).unwrap();
+            assert_eq!(record.seen().ended, Some(EpochEnd::Unknown), "{word}");
+        }
+    }
+
+    #[test]
     fn a_nonce_is_32_hexadecimal_digits() {
         let nonce = |text: &str| {
             let record = parse(&format!(r#"{{"expired":false,"nonce":"{text}"}}"#));
@@ -447,7 +457,7 @@ mod tests {
         let name = "ä".repeat(32_700);
         let record = parse(&format!(r#"{{"expired":false,"candidate":"{name}"}}"#)).unwrap();
         let by = "n".repeat(256);
-        let sealed = record.sealed(Ended::Lapsed, u64::MAX, &by, DateTime::<Utc>::MAX_UTC);
+        let sealed = record.sealed(EpochEnd::Lapsed, u64::MAX, &by, DateTime::<Utc>::MAX_UTC);
         assert!(sealed.to_bytes().len() <= MAX_WRITTEN_BYTES);
         assert_eq!(sealed.candidate.unwrap(), "ä".repeat(MAX_SEALED_NAME / 2));
     }
@@ -486,7 +496,7 @@ mod tests {
                 "heartbeat":4,"elected_at":"soon","successor":"c","data":{{"x":1}},"later":true}}"#
         );
         let record = parse(&body).unwrap();
-        let sealed = record.sealed(Ended::Lapsed, 5, "b", DateTime::<Utc>::UNIX_EPOCH);
+        let sealed = record.sealed(EpochEnd::Lapsed, 5, "b", DateTime::<Utc>::UNIX_EPOCH);
         let read = Record::parse(&sealed.to_bytes()).unwrap();
         assert_eq!(read, sealed);
         assert_eq!(read.candidate.as_deref(), Some("a"));
@@ -494,7 +504,7 @@ mod tests {
         assert_eq!(read.sealed_at, Some(DateTime::<Utc>::UNIX_EPOCH));
         // Only the leader itself names a successor, when it resigns.
         assert_eq!(read.successor, None);
-        let ended = Some(Ended::Lapsed);
+        let ended = Some(EpochEnd::Lapsed);
         assert_eq!(
             read.seen(),
             Seen { nonce: Some(nonce), heartbeat: 5, ended, reclaimable: false }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use humantime::format_duration;
 use serde::Serialize;
-use tenure::{Depose, Deposed, Election, Ended, Epoch, Leader};
+use tenure::{Depose, Deposed, Election, Epoch, EpochEnd, Leader};
 
 use super::common_args::{LayoutArg, StoreArg, default_name, name};
 use super::exit::{self, Failure};
@@ -38,7 +38,7 @@ struct DeposeReport {
     outcome: &'static str,
     epoch: u64,
     candidate: Option<String>,
-    ended: Ended,
+    ended: EpochEnd,
     /// How long a successor waits at most; null if nothing was sealed.
     wait_ms: Option<u64>,
 }
@@ -55,7 +55,7 @@ pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
         Deposed::Sealed { leader, wait } => {
             let line =
                 format!("deposed {} from epoch {}; {}", holder(&leader), leader.epoch, then(wait));
-            let ended = if args.force { Ended::Lapsed } else { Ended::Deposed };
+            let ended = if args.force { EpochEnd::Lapsed } else { EpochEnd::Deposed };
             (line, DeposeReport::of("deposed", &leader, ended, Some(wait)))
         }
         Deposed::Already { leader, ended } => {
@@ -136,7 +136,7 @@ impl DeposeReport {
     fn of(
         outcome: &'static str,
         leader: &Leader,
-        ended: Ended,
+        ended: EpochEnd,
         wait: Option<Duration>,
     ) -> DeposeReport {
         DeposeReport {

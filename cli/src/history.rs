@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_history::{End, History, Reader};
+use tenure::EpochEnd;
+use tenure_history::{History, LeadershipSpan, Reader};
 
 use super::common_args::{StoreArg, positive_duration};
 use super::exit::{self, Failure};
@@ -82,7 +83,7 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
 
 /// Where no object can be read, a table of them would look as if something were known.
 fn nothing_can_be_said(history: &History) -> Option<Failure> {
-    if !history.spans.iter().all(|span| span.end == End::Unreadable) {
+    if !history.spans.iter().all(|span| span.unreadable.is_some()) {
         return None;
     }
     let last = history.spans.last()?;
@@ -95,4 +96,14 @@ fn draw(file: &Path, svg: &str) -> Result<(), Failure> {
     std::fs::write(file, svg).map_err(|error| {
         Failure::new(exit::OS, format!("cannot write {}: {error}", file.display()))
     })
+}
+
+/// How an epoch ended or stands, in a word.
+fn end_word(span: &LeadershipSpan) -> String {
+    match span.end {
+        None if span.unreadable.is_some() => "unreadable".to_owned(),
+        None => "held".to_owned(),
+        Some(EpochEnd::Unknown) => "sealed".to_owned(),
+        Some(end) => end.to_string(),
+    }
 }

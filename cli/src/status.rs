@@ -6,7 +6,7 @@ use std::time::Duration;
 use humantime::format_duration;
 use serde::Serialize;
 use serde_json::Value;
-use tenure::{Election, Ended, Leader, Snapshot, SnapshotState};
+use tenure::{Election, EpochEnd, Leader, Snapshot, SnapshotState};
 
 use super::common_args::StoreArg;
 use super::exit::Failure;
@@ -50,7 +50,7 @@ struct Status {
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
     heartbeat: Option<u64>,
-    ended: Option<Ended>,
+    ended: Option<EpochEnd>,
     lapsed: bool,
     age_ms: Option<u64>,
     data: Value,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{LONGEST_NAME, check_message};
 use crate::layout::Layout;
-use crate::protocol::message::Ended;
+use crate::protocol::message::EpochEnd;
 use crate::record::{MAX_WRITTEN_BYTES, Record};
 
 /// It is a lock with a token or a typed error; only an `expires_at` of zero frees it; whatever is
@@ -25,7 +25,7 @@ pub fn lock(body: &[u8]) {
     }
     let heartbeat = record.heartbeat.saturating_add(1);
     let name = "n".repeat(LONGEST_NAME);
-    let ended = record.sealed(Ended::Deposed, heartbeat, &name, DateTime::<Utc>::MAX_UTC);
+    let ended = record.sealed(EpochEnd::Deposed, heartbeat, &name, DateTime::<Utc>::MAX_UTC);
     let written = ended.encode(Layout::SingleObject, token, Duration::MAX);
     assert!(written.len() <= MAX_WRITTEN_BYTES, "{} bytes, which nobody reads", written.len());
     let (read_token, read) = Record::decode(None, &written).expect("what has ended is a lock");

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{lock, record as check};
 use crate::epoch::Epoch;
 use crate::layout::Layout;
-use crate::protocol::message::{Ended, Nonce};
+use crate::protocol::message::{EpochEnd, Nonce};
 use crate::record::{FORMAT, MAX_READ_BYTES, Record, Validity};
 use crate::test_support::cases;
 
@@ -44,8 +44,8 @@ fn any_time() -> impl Strategy<Value = Option<DateTime<Utc>>> {
     prop::option::of(time.prop_filter_map("a time", |(s, n)| Utc.timestamp_opt(s, n).single()))
 }
 
-fn any_ended() -> impl Strategy<Value = Option<Ended>> {
-    let words = [Ended::Resigned, Ended::Lapsed, Ended::Deposed, Ended::Unknown];
+fn any_ended() -> impl Strategy<Value = Option<EpochEnd>> {
+    let words = [EpochEnd::Resigned, EpochEnd::Lapsed, EpochEnd::Deposed, EpochEnd::Unknown];
     prop::option::of(prop::sample::select(words.to_vec()))
 }
 

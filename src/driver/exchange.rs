@@ -11,7 +11,7 @@ use crate::epoch::Epoch;
 use crate::listing::{EpochsOfPage, key_of};
 use crate::moment::Moment;
 use crate::protocol::find::After;
-use crate::protocol::message::{Answer, Ended, Nonce, Request, Sighting, Write};
+use crate::protocol::message::{Answer, EpochEnd, Nonce, Request, Sighting, Write};
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError};
 
@@ -142,7 +142,7 @@ impl Driver {
         epoch: Epoch,
         nonce: Option<Nonce>,
         heartbeat: u64,
-        ended: Ended,
+        ended: EpochEnd,
     ) -> Option<Bytes> {
         let now = self.now().time_of_day();
         let own = nonce.filter(|nonce| self.cx.process.has_sent(*nonce));
@@ -152,7 +152,7 @@ impl Driver {
             _ => return None,
         };
         let mut record = record.sealed(ended, heartbeat, &self.cx.config.name, now);
-        if ended == Ended::Resigned {
+        if ended == EpochEnd::Resigned {
             record.successor = self.own.successor.clone();
         }
         Some(self.encode(epoch, &record))

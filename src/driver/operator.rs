@@ -19,7 +19,7 @@ use crate::leader::Leader;
 use crate::operator::Deposed;
 use crate::protocol::candidate::Input;
 use crate::protocol::depose::{Order, Verdict};
-use crate::protocol::message::{Ended, Request, Step, Wait};
+use crate::protocol::message::{EpochEnd, Request, Step, Wait};
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::{Determinacy, ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind};
 use crate::timer::{answer_within, sleep};
@@ -191,7 +191,7 @@ impl Operator {
 
     fn deposed(&self, epoch: Epoch, seal: &Record) -> Deposed {
         let wait = match seal.ended {
-            Some(Ended::Deposed) => seal.validity().map(|v| self.cx.config.drift.stretch(v)),
+            Some(EpochEnd::Deposed) => seal.validity().map(|v| self.cx.config.drift.stretch(v)),
             _ => None,
         };
         let leader = Leader::new(epoch, seal);

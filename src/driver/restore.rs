@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
 use crate::leader::Leader;
 use crate::operator::Restored;
-use crate::protocol::message::Ended;
+use crate::protocol::message::EpochEnd;
 use crate::record::{Record, Validity};
 
 mod sweep;
@@ -184,7 +184,7 @@ impl Operator {
         // A validity is positive.
         record.validity_ms = Validity::Millis(millis(wait).max(1));
         let at = self.cx.process.now().time_of_day();
-        record.sealed(Ended::Restored, 2, &self.cx.config.name, at)
+        record.sealed(EpochEnd::Restored, 2, &self.cx.config.name, at)
     }
 
     fn tell_restored(&self, epoch: Epoch, wait: Duration) -> Restored {
@@ -286,7 +286,7 @@ fn millis(wait: Duration) -> u64 {
 fn exists(now: &Standing, epoch: Epoch, asked: Duration) -> Restored {
     let blank = Record::blank();
     let record = now.record.as_ref().unwrap_or(&blank);
-    if record.seen().ended == Some(Ended::Restored) {
+    if record.seen().ended == Some(EpochEnd::Restored) {
         // Candidates may be on their way already, so it is too late to have them wait longer.
         let wait = record.validity().unwrap_or_default();
         if wait < asked {

@@ -12,7 +12,7 @@ use state::{State, Suspect};
 use super::find::{Listing, Progress, Search, SuccessorSearch, SuccessorStatus};
 use super::leader::{Held, Leading, Next};
 use super::message::{
-    Answer, Ended, Failure, Lost, Nonce, Request, Seen, Sighting, Step, Wait, Write,
+    Answer, EpochEnd, Failure, Lost, Nonce, Request, Seen, Sighting, Step, Wait, Write,
 };
 use crate::epoch::Epoch;
 use crate::layout::Layout;
@@ -78,7 +78,7 @@ impl Candidate {
                 etag: sighting.etag.clone(),
                 nonce: sighting.seen.nonce,
                 heartbeat: sighting.seen.heartbeat.saturating_add(1),
-                ended: Ended::Lapsed,
+                ended: EpochEnd::Lapsed,
             },
             State::Create { epoch, tried } => Request::Create {
                 epoch: *epoch,
@@ -263,7 +263,7 @@ impl Candidate {
             Some(_) if self.rules.observer => State::NoLeader,
             None if reclaimable => State::Seal { sighting },
             None => State::Follow { sighting },
-            Some(Ended::Resigned) => self.succeed(Some(epoch)),
+            Some(EpochEnd::Resigned) => self.succeed(Some(epoch)),
             Some(_) if sighting.seen.is_waited_for() => State::Deposed { epoch },
             Some(_) => self.take_over(epoch),
         }

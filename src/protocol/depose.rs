@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::message::{Ended, Seen};
+use super::message::{EpochEnd, Seen};
 use crate::epoch::Epoch;
 
 /// What the operator wants.
@@ -21,9 +21,9 @@ pub struct Order {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// Overwrite it with its sealed record, `If-Match`.
-    Seal { heartbeat: u64, ended: Ended },
+    Seal { heartbeat: u64, ended: EpochEnd },
     /// It is sealed, and nothing is left to do.
-    Sealed(Ended),
+    Sealed(EpochEnd),
     /// It is another epoch than the one that the order is about.
     NotCurrent,
     /// The record does not say for how long its holder may believe in it, so successors would wait
@@ -37,7 +37,7 @@ impl Order {
         if self.only.is_some_and(|only| only != epoch) {
             return Verdict::NotCurrent;
         }
-        let ended = if self.force { Ended::Lapsed } else { Ended::Deposed };
+        let ended = if self.force { EpochEnd::Lapsed } else { EpochEnd::Deposed };
         let Some(seen) = seen else {
             let seal = Verdict::Seal { heartbeat: 1, ended };
             return if self.force { seal } else { Verdict::NeedsForce };
@@ -67,7 +67,7 @@ mod tests {
         Epoch::new(number).unwrap()
     }
 
-    fn seen(nonce: u128, ended: Option<Ended>) -> Seen {
+    fn seen(nonce: u128, ended: Option<EpochEnd>) -> Seen {
         let nonce = (nonce != 0).then(|| Nonce::from_bits(nonce));
         Seen { nonce, heartbeat: 4, ended, reclaimable: false }
     }
@@ -79,11 +79,11 @@ mod tests {
     #[test]
     fn a_held_epoch_is_sealed_one_heartbeat_on() {
         let seal = |ended| Verdict::Seal { heartbeat: 5, ended };
-        assert_eq!(decide(PLAIN, seen(7, None), VALIDITY), seal(Ended::Deposed));
-        assert_eq!(decide(FORCE, seen(7, None), VALIDITY), seal(Ended::Lapsed));
+        assert_eq!(decide(PLAIN, seen(7, None), VALIDITY), seal(EpochEnd::Deposed));
+        assert_eq!(decide(FORCE, seen(7, None), VALIDITY), seal(EpochEnd::Lapsed));
         let mut last = seen(7, None);
         last.heartbeat = u64::MAX;
-        let seal = Verdict::Seal { heartbeat: u64::MAX, ended: Ended::Deposed };
+        let seal = Verdict::Seal { heartbeat: u64::MAX, ended: EpochEnd::Deposed };
         assert_eq!(decide(PLAIN, last, VALIDITY), seal);
     }
 
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_waited_for_needs_force() {
-        let seal = |heartbeat| Verdict::Seal { heartbeat, ended: Ended::Lapsed };
+        let seal = |heartbeat| Verdict::Seal { heartbeat, ended: EpochEnd::Lapsed };
         for (nonce, validity) in [(7, None), (0, VALIDITY), (0, None)] {
             assert_eq!(decide(PLAIN, seen(nonce, None), validity), Verdict::NeedsForce);
             assert_eq!(decide(FORCE, seen(nonce, None), validity), seal(5));
@@ -112,14 +112,14 @@ mod tests {
     /// With force the wait after a seal is called off, too; without, a seal is left as it is.
     #[test]
     fn a_sealed_epoch_is_sealed_again_only_to_end_a_wait() {
-        let words = [Ended::Resigned, Ended::Lapsed, Ended::Deposed, Ended::Unknown];
+        let words = [EpochEnd::Resigned, EpochEnd::Lapsed, EpochEnd::Deposed, EpochEnd::Unknown];
         for ended in words {
             for nonce in [0, 7] {
                 let seen = seen(nonce, Some(ended));
                 assert_eq!(decide(PLAIN, seen, VALIDITY), Verdict::Sealed(ended));
                 let expected = match ended {
-                    Ended::Deposed | Ended::Unknown if nonce != 0 => {
-                        Verdict::Seal { heartbeat: 5, ended: Ended::Lapsed }
+                    EpochEnd::Deposed | EpochEnd::Unknown if nonce != 0 => {
+                        Verdict::Seal { heartbeat: 5, ended: EpochEnd::Lapsed }
                     }
                     _ => Verdict::Sealed(ended),
                 };

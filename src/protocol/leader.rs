@@ -5,7 +5,7 @@
 
 use super::candidate::{Event, Input, Rules};
 use super::find::{After, SuccessorSearch, SuccessorStatus};
-use super::message::{Answer, Ended, Lost, Nonce, Request, Sighting, Step, Wait, Write};
+use super::message::{Answer, EpochEnd, Lost, Nonce, Request, Sighting, Step, Wait, Write};
 use crate::epoch::Epoch;
 use crate::etag::ETag;
 use crate::layout::Layout;
@@ -31,14 +31,14 @@ impl Held {
         }
     }
 
-    fn seal(&self, heartbeat: u64, ended: Ended) -> Request {
+    fn seal(&self, heartbeat: u64, ended: EpochEnd) -> Request {
         let (epoch, etag, nonce) = (self.epoch, self.etag.clone(), Some(self.nonce));
         Request::Seal { epoch, etag, nonce, heartbeat, ended }
     }
 
     /// Ends an epoch that was not granted, or not used.
     pub(super) fn give_up(&self) -> Request {
-        self.seal(self.sent + 1, Ended::Lapsed)
+        self.seal(self.sent + 1, EpochEnd::Lapsed)
     }
 }
 
@@ -91,7 +91,7 @@ impl Leading {
             Doing::Idle => return Step::Wait(Wait::Lead),
             Doing::Retry => return Step::Wait(Wait::Retry),
             Doing::Renew => held.renew(),
-            Doing::Resign => held.seal(held.sent, Ended::Resigned),
+            Doing::Resign => held.seal(held.sent, EpochEnd::Resigned),
             Doing::ReadBack => {
                 let epoch = (layout == Layout::EpochFiles).then_some(held.epoch);
                 Request::Get { epoch, unless: None }
@@ -169,7 +169,7 @@ impl Leading {
         }
         let heartbeat = now.seen.heartbeat;
         match now.seen.ended {
-            Some(Ended::Resigned) if self.resigning => return Next::Lost(Lost::Resigned),
+            Some(EpochEnd::Resigned) if self.resigning => return Next::Lost(Lost::Resigned),
             Some(ended) => return Next::Lost(Lost::Sealed(ended)),
             // The refusal had no reason that shows, so the same again may do.
             None if now.etag == held.etag => return self.now(Doing::Retry),

@@ -244,7 +244,7 @@ mod properties;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::message::{Ended, Seen};
+    use crate::protocol::message::{EpochEnd, Seen};
 
     const VALIDITY: Duration = Duration::from_secs(10);
     const HOUR: Duration = Duration::from_secs(3_600);
@@ -256,7 +256,7 @@ mod tests {
         Moment { boot, raw: boot + HOUR, wall }
     }
 
-    fn sighting(epoch: u64, nonce: u128, etag: &str, ended: Option<Ended>) -> Sighting {
+    fn sighting(epoch: u64, nonce: u128, etag: &str, ended: Option<EpochEnd>) -> Sighting {
         let nonce = (nonce != 0).then(|| Nonce::from_bits(nonce));
         let heartbeat = if ended.is_some() { 2 } else { 1 };
         let seen = Seen { nonce, heartbeat, ended, reclaimable: false };
@@ -305,11 +305,11 @@ mod tests {
     fn a_deposition_restarts_the_timer_once() {
         let mut timer = None;
         observe(&mut timer, &sighting(1, 7, "a", None), at(0));
-        observe(&mut timer, &sighting(1, 7, "s", Some(Ended::Deposed)), at(4));
+        observe(&mut timer, &sighting(1, 7, "s", Some(EpochEnd::Deposed)), at(4));
         assert_eq!(lapses_in(&timer, 4), Some(6));
         assert_eq!(timer.as_ref().unwrap().takeover_in(VALIDITY, at(5)), Duration::from_secs(9));
         // Never seen unsealed.
-        observe(&mut timer, &sighting(2, 7, "s", Some(Ended::Deposed)), at(20));
+        observe(&mut timer, &sighting(2, 7, "s", Some(EpochEnd::Deposed)), at(20));
         assert_eq!(lapses_in(&timer, 20), Some(10));
     }
 
@@ -319,7 +319,7 @@ mod tests {
     fn regression_a_deposed_lease_counts_from_a_renewal_that_nobody_saw() {
         let mut timer = None;
         observe(&mut timer, &sighting(1, 7, "a", None), at(0));
-        let mut deposed = sighting(1, 7, "s", Some(Ended::Deposed));
+        let mut deposed = sighting(1, 7, "s", Some(EpochEnd::Deposed));
         deposed.seen.heartbeat = 3;
         for now in [at(4), at(5)] {
             observe(&mut timer, &deposed, now);
@@ -327,7 +327,7 @@ mod tests {
         }
         // Sealed by hand, with the heartbeat left as it was: nothing is known.
         observe(&mut timer, &sighting(2, 7, "a", None), at(20));
-        deposed = sighting(2, 7, "s", Some(Ended::Unknown));
+        deposed = sighting(2, 7, "s", Some(EpochEnd::Unknown));
         deposed.seen.heartbeat = 1;
         observe(&mut timer, &deposed, at(24));
         assert_eq!(lapses_in(&timer, 24), Some(10));

@@ -27,19 +27,30 @@ impl fmt::Debug for Nonce {
     }
 }
 
-/// How a sealed epoch ended, by the word in its record.
+/// How an epoch ended.
+///
+/// A sealed record says one of the first four. [`Superseded`](EpochEnd::Superseded) and
+/// [`GivenUp`](EpochEnd::GivenUp) are not in any record: the package `tenure-history` concludes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Ended {
+pub enum EpochEnd {
     /// Its leader resigned.
     Resigned,
-    /// A peer saw no sign of life for the whole validity.
+    /// A peer saw no sign of life for the whole validity, and sealed it.
     Lapsed,
-    /// An operator deposed its leader.
+    /// An operator deposed its leader, which learns of it at its next renewal, or when its lease
+    /// ends.
     Deposed,
     /// An operator made the epoch, so that counting goes on above it. Nobody was granted it.
     Restored,
-    /// The record does not say, or says a word that this version does not know.
+    /// It was never sealed, and there is a greater one: made by a peer that does not seal.
+    Superseded,
+    /// Its own candidate sealed it as lapsed before any renewal: most likely it was never granted,
+    /// or the grant came too late to be used. A process that is told that its name is unique and is
+    /// restarted at once leaves the same.
+    GivenUp,
+    /// It is sealed, and the record does not say how it ended, or in a word that this version does
+    /// not know.
     Unknown,
 }
 
@@ -50,7 +61,7 @@ pub struct Seen {
     pub nonce: Option<Nonce>,
     pub heartbeat: u64,
     /// `Some` once sealed.
-    pub ended: Option<Ended>,
+    pub ended: Option<EpochEnd>,
     /// Written by a process of this candidate's unique name that no longer lives.
     pub reclaimable: bool,
 }
@@ -59,7 +70,7 @@ impl Seen {
     /// Whether somebody else sealed it, so that its holder may not know yet: then a successor waits
     /// until the holder's lease must be over (section 4b).
     pub fn is_waited_for(&self) -> bool {
-        let resigned_or_lapsed = matches!(self.ended, Some(Ended::Resigned | Ended::Lapsed));
+        let resigned_or_lapsed = matches!(self.ended, Some(EpochEnd::Resigned | EpochEnd::Lapsed));
         self.nonce.is_some() && self.ended.is_some() && !resigned_or_lapsed
     }
 }
@@ -104,7 +115,7 @@ pub enum Request {
     /// Overwrite an epoch object of this campaign, `If-Match`.
     Renew { epoch: Epoch, etag: ETag, write: Write },
     /// Overwrite an epoch object with its sealed record, `If-Match`.
-    Seal { epoch: Epoch, etag: ETag, nonce: Option<Nonce>, heartbeat: u64, ended: Ended },
+    Seal { epoch: Epoch, etag: ETag, nonce: Option<Nonce>, heartbeat: u64, ended: EpochEnd },
     /// Overwrite the single object with the next epoch, `If-Match`.
     Take { epoch: Epoch, etag: ETag, write: Write },
 }
@@ -179,7 +190,7 @@ pub enum Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lost {
     /// The epoch object was sealed by somebody else.
-    Sealed(Ended),
+    Sealed(EpochEnd),
     /// A greater epoch exists.
     Superseded(Epoch),
     /// The epoch object is gone.

@@ -10,7 +10,7 @@ pub mod expiry;
 use super::candidate::{Event, Input, Rules};
 use super::leader::{self, Held, Leading};
 use super::message::{
-    Answer, Ended, Failure, Lost, Nonce, Request, Seen, Sighting, Step, Wait, Write,
+    Answer, EpochEnd, Failure, Lost, Nonce, Request, Seen, Sighting, Step, Wait, Write,
 };
 use crate::epoch::Epoch;
 use crate::etag::ETag;
@@ -261,10 +261,10 @@ impl Candidate {
             Some(_) if self.rules.observer => State::NoLeader,
             None if reclaimable => take(&sighting),
             None => State::Follow { sighting },
-            Some(Ended::Resigned) => take(&sighting),
+            Some(EpochEnd::Resigned) => take(&sighting),
             Some(_) if sighting.seen.is_waited_for() => State::Deposed { sighting },
             // Of the post's two fields it is not known to have been a deposition.
-            Some(ended) if ended != Ended::Lapsed => take(&sighting),
+            Some(ended) if ended != EpochEnd::Lapsed => take(&sighting),
             Some(_) => self.take_over(sighting),
         }
     }

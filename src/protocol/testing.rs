@@ -2,7 +2,7 @@
 
 use super::candidate::{Candidate, Event, Input, Rules};
 use super::find::{After, Listing};
-use super::message::{Answer, Ended, Nonce, Request, Seen, Sighting, Step, Wait, Write};
+use super::message::{Answer, EpochEnd, Nonce, Request, Seen, Sighting, Step, Wait, Write};
 use crate::epoch::Epoch;
 use crate::etag::ETag;
 
@@ -40,14 +40,14 @@ pub(super) fn held(nonce: u128, heartbeat: u64, etag: &str) -> Answer {
     found(etag, seen, false)
 }
 
-pub(super) fn sealed(nonce: u128, ended: Ended) -> Answer {
+pub(super) fn sealed(nonce: u128, ended: EpochEnd) -> Answer {
     let seen = Seen { nonce: Some(n(nonce)), heartbeat: 9, ended: Some(ended), reclaimable: false };
     found("sealed", seen, false)
 }
 
 /// Morling's two fields.
 pub(super) fn foreign(etag: &str, expired: bool, touched: bool) -> Answer {
-    let ended = expired.then_some(Ended::Unknown);
+    let ended = expired.then_some(EpochEnd::Unknown);
     let seen = Seen { nonce: None, heartbeat: 0, ended, reclaimable: false };
     found(etag, seen, touched)
 }
@@ -81,7 +81,7 @@ impl Play {
     pub(super) fn creating() -> Play {
         let mut play = Play::following();
         play.input(Input::Lapsed);
-        play.seals(1, "a", Ended::Lapsed, done("s"));
+        play.seals(1, "a", EpochEnd::Lapsed, done("s"));
         play.nonce(1);
         play
     }
@@ -151,7 +151,7 @@ impl Play {
 
     /// Seals, whatever the heartbeat.
     #[track_caller]
-    pub(super) fn seals(&mut self, epoch: u64, etag: &str, ended: Ended, answer: Answer) {
+    pub(super) fn seals(&mut self, epoch: u64, etag: &str, ended: EpochEnd, answer: Answer) {
         match self.machine.step() {
             Step::Request(Request::Seal {
                 epoch: sealed, etag: condition, ended: word, ..

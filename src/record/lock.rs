@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{BadRecord, Record, checked_text, fields, where_not_what};
 use crate::epoch::Epoch;
-use crate::protocol::message::Ended;
+use crate::protocol::message::EpochEnd;
 
 /// What the body of the single object has in front.
 #[derive(Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub(super) fn parse(body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
     } else {
         // Only the post's two fields, or the others are not its writer's. In the post nobody but
         // the holder releases a lock.
-        Record { ended: expired.then_some(Ended::Resigned), ..Record::blank() }
+        Record { ended: expired.then_some(EpochEnd::Resigned), ..Record::blank() }
     };
     Ok((token, Record { expired, expires_at: Some(head.expires_at), ..record }))
 }
@@ -103,7 +103,7 @@ mod tests {
         // "Starting at zero."
         assert_eq!(parse(r#"{"expires_at": 1, "token": 0}"#).unwrap().0.get(), 0);
         let released = parse(r#"{"expires_at": 0, "token": 7}"#).unwrap();
-        assert_eq!(released.1.seen().ended, Some(Ended::Resigned));
+        assert_eq!(released.1.seen().ended, Some(EpochEnd::Resigned));
         assert_eq!(released.0.get(), 7);
         let in_the_past = parse(r#"{"expires_at": -1, "token": 7}"#).unwrap();
         assert_eq!(in_the_past.1.seen().ended, None, "not released, only long over");
@@ -123,12 +123,12 @@ mod tests {
     #[test]
     fn a_release_sets_expires_at_to_zero_and_keeps_the_token() {
         let token = Epoch::new(9).unwrap();
-        let sealed = own().sealed(Ended::Resigned, 4, "a", DateTime::<Utc>::UNIX_EPOCH);
+        let sealed = own().sealed(EpochEnd::Resigned, 4, "a", DateTime::<Utc>::UNIX_EPOCH);
         let body = bytes(token, &sealed);
         let json: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!((json["expires_at"].as_f64(), &json["token"]), (Some(0.0), &9.into()));
         let (_, record) = super::parse(&body).unwrap();
-        assert_eq!(record.seen().ended, Some(Ended::Resigned));
+        assert_eq!(record.seen().ended, Some(EpochEnd::Resigned));
         assert_eq!(record.heartbeat, 4);
     }
 
@@ -146,7 +146,7 @@ mod tests {
         let body = bytes(Epoch::FIRST, &own());
         let mut json: Value = serde_json::from_slice(&body).unwrap();
         json["expires_at"] = 0.into();
-        assert_eq!(parse(&json.to_string()).unwrap().1.seen().ended, Some(Ended::Unknown));
+        assert_eq!(parse(&json.to_string()).unwrap().1.seen().ended, Some(EpochEnd::Unknown));
     }
 
     #[test]

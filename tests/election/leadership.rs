@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use tenure::{Clock as _, Ended, ErrorKind, Leadership, LeadershipEvent, Loss};
+use tenure::{Clock as _, EpochEnd, ErrorKind, Leadership, LeadershipEvent, Loss};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{TestClock, millis, secs, timed, wait, within};
 use tenure_testkit::world::{VALIDITY, World, elect, held, ready};
@@ -274,9 +274,11 @@ async fn a_short_suspension_is_survived() {
 
 #[tokio::test(start_paused = true)]
 async fn a_seal_is_told_with_who_and_how() {
-    for (word, ended) in
-        [("lapsed", Ended::Lapsed), ("deposed", Ended::Deposed), ("later word", Ended::Unknown)]
-    {
+    for (word, ended) in [
+        ("lapsed", EpochEnd::Lapsed),
+        ("deposed", EpochEnd::Deposed),
+        ("later word", EpochEnd::Unknown),
+    ] {
         let world = World::new();
         let lead = world.leader("a").await;
         world.seal(1, word).await;

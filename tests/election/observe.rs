@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
-use tenure::{Ended, Error, ErrorKind, Observation, SnapshotState};
+use tenure::{EpochEnd, Error, ErrorKind, Observation, SnapshotState};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, secs, timed, wait, within};
 use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, name, ready};
@@ -257,7 +257,7 @@ async fn a_snapshot_shows_each_state() {
     else {
         panic!()
     };
-    assert_eq!((leader.name(), ended, sealed_by.as_deref()), ("a", Ended::Deposed, Some("x")));
+    assert_eq!((leader.name(), ended, sealed_by.as_deref()), ("a", EpochEnd::Deposed, Some("x")));
     assert_eq!(o.leader().await.unwrap(), None);
 }
 

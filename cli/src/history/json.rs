@@ -10,6 +10,7 @@ use serde::Serialize;
 use tenure::Epoch;
 use tenure_history::{Extent, Gap, History, LeadershipSpan, TimeEstimate};
 
+use super::end_word;
 use crate::print::millis;
 
 #[derive(Debug, Serialize)]
@@ -17,7 +18,7 @@ pub struct Line<'a> {
     kind: &'static str,
     epoch: u64,
     candidate: Option<&'a str>,
-    end: &'static str,
+    end: String,
     lapsed: bool,
     sealed_by: Option<&'a str>,
     from: Bounds,
@@ -93,7 +94,7 @@ impl<'a> Line<'a> {
             kind: "epoch",
             epoch: span.epoch.get(),
             candidate: span.candidate.as_deref(),
-            end: span.end.name(),
+            end: end_word(span),
             lapsed: span.lapsed,
             sealed_by: span.sealed_by.as_deref(),
             from: Bounds::of(&span.from),

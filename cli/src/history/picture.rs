@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use tenure::EpochEnd;
 use tenure_history::drawing::{Band, BandKind, Drawing, Interval, Mark, short};
-use tenure_history::{End, Gap, History, LeadershipSpan};
+use tenure_history::{Gap, History, LeadershipSpan};
+
+use super::end_word;
 
 /// The timeline under this heading: a lane per candidate, an interval per epoch, how each ended,
 /// and the times without a leader.
@@ -47,29 +50,33 @@ fn interval(
     let from = span.from.at.or(span.written_at)?;
     // Solid as far as there was a sign of life; the rest of its lease is in doubt.
     let perhaps = span.until.at.unwrap_or(now).max(from);
-    let sure = match span.end {
-        End::Lapsed | End::Superseded => span.until.earliest.unwrap_or(from).clamp(from, perhaps),
-        End::Held if span.lapsed => span.until.earliest.unwrap_or(from).clamp(from, perhaps),
-        End::Unreadable => from,
-        _ => perhaps,
+    let in_doubt = matches!(span.end, Some(EpochEnd::Lapsed | EpochEnd::Superseded)) || span.lapsed;
+    let sure = if span.unreadable.is_some() {
+        from
+    } else if in_doubt {
+        span.until.earliest.unwrap_or(from).clamp(from, perhaps)
+    } else {
+        perhaps
     };
     let end = match span.end {
-        End::Held if !span.lapsed => Mark::GoesOn,
-        End::Held | End::Lapsed => Mark::Lapsed,
-        End::Resigned => Mark::Resigned,
-        End::Deposed => Mark::Deposed,
-        End::GivenUp => Mark::GivenUp,
-        End::Restored => Mark::Restored,
-        End::Superseded => Mark::Superseded,
-        _ => Mark::Unknown,
+        None if span.unreadable.is_some() => Mark::Unknown,
+        None if !span.lapsed => Mark::GoesOn,
+        None | Some(EpochEnd::Lapsed) => Mark::Lapsed,
+        Some(EpochEnd::Resigned) => Mark::Resigned,
+        Some(EpochEnd::Deposed) => Mark::Deposed,
+        Some(EpochEnd::GivenUp) => Mark::GivenUp,
+        Some(EpochEnd::Restored) => Mark::Restored,
+        Some(EpochEnd::Superseded) => Mark::Superseded,
+        Some(_) => Mark::Unknown,
     };
     let lane = if span.unreadable.is_some() { "(unreadable)" } else { span.name() };
     let mut interval = Interval::new(lane, span.epoch.to_string(), at(from), at(sure), end);
     // Of one that was given up or cannot be read, the moment is all that is known.
-    if !matches!(span.end, End::GivenUp | End::Restored | End::Unreadable) {
-        interval.perhaps_until = at(perhaps);
-    } else {
+    if span.unreadable.is_some() || matches!(span.end, Some(EpochEnd::GivenUp | EpochEnd::Restored))
+    {
         (interval.until, interval.perhaps_until) = (interval.from, interval.from);
+    } else {
+        interval.perhaps_until = at(perhaps);
     }
     if span.elected_at.is_none() {
         let latest = span.written_at.unwrap_or(from).clamp(from, perhaps);
@@ -85,7 +92,7 @@ fn tip(span: &LeadershipSpan, from: DateTime<Utc>, now: DateTime<Utc>) -> String
         let about = if span.until.is_exact() { "for" } else { "for about" };
         tip += &format!(", {about} {}", short(led));
     }
-    tip += &format!(", {}", span.end.name().replace('_', " "));
+    tip += &format!(", {}", end_word(span).replace('_', " "));
     if let Some(by) = span.sealed_by.as_deref().filter(|by| Some(*by) != span.candidate.as_deref())
     {
         tip += &format!(" by {by}");

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use humantime::format_duration;
-use tenure::{Epoch, Layout};
-use tenure_history::{End, Extent, Gap, History, LeadershipSpan, TimeEstimate};
+use tenure::{Epoch, EpochEnd, Layout};
+use tenure_history::{Extent, Gap, History, LeadershipSpan, TimeEstimate};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::print::{millis, plain};
@@ -45,9 +45,7 @@ fn rows(history: &History, lines: &mut Vec<String>) {
         let gap = wide - name.width();
         let led = match span.led(history.now) {
             None => "-".to_owned(),
-            Some(led) if span.until.is_exact() || (span.end == End::Held && !span.lapsed) => {
-                brief(led)
-            }
+            Some(led) if span.until.is_exact() || (span.is_held() && !span.lapsed) => brief(led),
             Some(led) => format!("~{}", brief(led)),
         };
         lines.push(format!(
@@ -90,21 +88,20 @@ fn when(when: &TimeEstimate, unknown: bool) -> String {
 fn end(span: &LeadershipSpan) -> String {
     let by = match span.sealed_by.as_deref() {
         Some(by) if Some(by) != span.candidate.as_deref() => format!(" by {}", shown(by)),
-        Some(_) if span.end == End::Lapsed => " by itself".to_owned(),
+        Some(_) if span.end == Some(EpochEnd::Lapsed) => " by itself".to_owned(),
         _ => String::new(),
     };
     match span.end {
-        End::Held if span.lapsed => "held, but lapsed".to_owned(),
-        End::Held => "leads".to_owned(),
-        End::Lapsed => format!("lapsed; sealed{by}"),
-        End::GivenUp => "given up before it led".to_owned(),
-        End::Superseded => "superseded without a seal".to_owned(),
-        End::Sealed => format!("sealed{by}, no reason given"),
-        End::Unreadable => {
-            format!("unreadable: {}", plain(span.unreadable.as_deref().unwrap_or_default()))
-        }
-        End::Resigned | End::Deposed | End::Restored => format!("{}{by}", span.end.name()),
-        _ => span.end.name().to_owned(),
+        None => match &span.unreadable {
+            Some(why) => format!("unreadable: {}", plain(why)),
+            None if span.lapsed => "held, but lapsed".to_owned(),
+            None => "leads".to_owned(),
+        },
+        Some(EpochEnd::Lapsed) => format!("lapsed; sealed{by}"),
+        Some(EpochEnd::GivenUp) => "given up before it led".to_owned(),
+        Some(EpochEnd::Superseded) => "superseded without a seal".to_owned(),
+        Some(EpochEnd::Unknown) => format!("sealed{by}, no reason given"),
+        Some(end) => format!("{end}{by}"),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use nix::sys::signal::Signal;
-use tenure::{Ended, Leadership, LeadershipEvent, Loss};
+use tenure::{EpochEnd, Leadership, LeadershipEvent, Loss};
 use tracing::{info, warn};
 
 use crate::exit::{self, Failure};
@@ -210,7 +210,7 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
     fn lose(&mut self, loss: &Loss) {
         self.lost = true;
         self.health.ending(self.leadership.lease());
-        if let Loss::Sealed { ended: Ended::Deposed, .. } = loss {
+        if let Loss::Sealed { ended: EpochEnd::Deposed, .. } = loss {
             // The next leader waits for the end of the lease, so there is time for the grace.
             let Deadlines { term_at, .. } = Deadlines::long_past();
             let Deadlines { kill_at, .. } = self.margins.deadlines(self.leadership.ends_at());

@@ -4,9 +4,9 @@ use std::ops::RangeInclusive;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Dated, End, LeadershipSpan, TimeEstimate};
+use super::{Dated, LeadershipSpan, TimeEstimate};
 use tenure::internals::Record;
-use tenure::{Ended, Epoch};
+use tenure::{Epoch, EpochEnd};
 
 /// Longer names are cut: a foreign record may have one of 64 KiB, and thousands are kept.
 const LONGEST_NAME: usize = 1_024;
@@ -22,13 +22,14 @@ pub(super) struct Found {
 
 /// The spans of objects in ascending order, the newest epoch among them as the last.
 pub(super) fn spans(found: Vec<Found>, now: DateTime<Utc>) -> Vec<LeadershipSpan> {
+    use EpochEnd::{Deposed, Lapsed, Resigned, Restored};
     let mut spans: Vec<LeadershipSpan> = Vec::with_capacity(found.len());
     let newest = found.len().saturating_sub(1);
     // The last seal before: nobody creates an epoch before the one below it is sealed.
     let mut sealed = None;
     for (number, found) in found.into_iter().enumerate() {
         let span = span(found, sealed, number == newest, now);
-        if matches!(span.end, End::Resigned | End::Lapsed | End::Deposed | End::Restored) {
+        if matches!(span.end, Some(Resigned | Lapsed | Deposed | Restored)) {
             sealed = span.written_at.max(sealed);
         }
         spans.push(span);
@@ -60,7 +61,7 @@ fn span(
         candidate: None,
         from: TimeEstimate::default(),
         until: TimeEstimate::default(),
-        end: End::Unreadable,
+        end: None,
         lapsed: false,
         sealed_by: None,
         validity: None,
@@ -86,7 +87,7 @@ fn span(
     let begin = times.elected.or(sealed).or(written_at);
     span.from = TimeEstimate::between(begin, sealed, times.latest_begin.or(written_by));
     span.until = until(&record, span.end, &times, &span.from);
-    if span.end == End::Held {
+    if span.is_held() {
         span.lapsed = span.until.latest.is_some_and(|latest| latest < now);
         span.until.at = span.until.at.filter(|_| span.lapsed);
     }
@@ -99,23 +100,27 @@ fn span(
     span
 }
 
-fn end(record: &Record, newest: bool) -> End {
+fn end(record: &Record, newest: bool) -> Option<EpochEnd> {
     let by_itself = record.candidate.is_some() && record.candidate == record.sealed_by;
     match (record.expired, record.ended) {
         // Also while it is held and not yet sealed.
-        (_, Some(Ended::Restored)) => End::Restored,
-        (false, _) if newest => End::Held,
-        (false, _) => End::Superseded,
-        (true, Some(Ended::Resigned)) => End::Resigned,
+        (_, Some(EpochEnd::Restored)) => Some(EpochEnd::Restored),
+        (false, _) if newest => None,
+        (false, _) => Some(EpochEnd::Superseded),
         // Its create and its seal are all that was ever written.
-        (true, Some(Ended::Lapsed)) if by_itself && record.heartbeat <= 2 => End::GivenUp,
-        (true, Some(Ended::Lapsed)) => End::Lapsed,
-        (true, Some(Ended::Deposed)) => End::Deposed,
-        (true, _) => End::Sealed,
+        (true, Some(EpochEnd::Lapsed)) if by_itself && record.heartbeat <= 2 => {
+            Some(EpochEnd::GivenUp)
+        }
+        (true, ended) => ended.or(Some(EpochEnd::Unknown)),
     }
 }
 
-fn until(record: &Record, end: End, times: &Times, from: &TimeEstimate) -> TimeEstimate {
+fn until(
+    record: &Record,
+    end: Option<EpochEnd>,
+    times: &Times,
+    from: &TimeEstimate,
+) -> TimeEstimate {
     let Times { renewed, written, .. } = *times;
     let sealed = written.or(record.sealed_at.map(Dated::exactly));
     let (sealed_from, sealed_by) = (sealed.map(|date| date.at), sealed.map(Dated::latest));
@@ -124,10 +129,7 @@ fn until(record: &Record, end: End, times: &Times, from: &TimeEstimate) -> TimeE
         at?.checked_add_signed(validity)
     };
     let until = match end {
-        End::Resigned | End::Deposed | End::Sealed | End::GivenUp | End::Restored => {
-            TimeEstimate::exactly(sealed)
-        }
-        End::Lapsed => {
+        Some(EpochEnd::Lapsed) => {
             // No later than its seal, whatever the clocks say.
             let no_later = |sign: DateTime<Utc>, seal: Option<DateTime<Utc>>| {
                 seal.map_or(sign, |seal| sign.min(seal))
@@ -139,14 +141,14 @@ fn until(record: &Record, end: End, times: &Times, from: &TimeEstimate) -> TimeE
             let latest = first_of(after_validity(last_sign), sealed_by);
             TimeEstimate::between(at, sign.or(from.earliest), latest)
         }
-        End::Held | End::Superseded => {
+        None | Some(EpochEnd::Superseded) => {
             let lease_end = |written| after_validity(written).or(record.lasts_until());
             let at = lease_end(written.map(|date| date.at));
             let latest = lease_end(written.map(Dated::latest));
             let earliest = written.map(|date| date.at);
             TimeEstimate::between(at, earliest, latest)
         }
-        End::Unreadable => TimeEstimate::default(),
+        Some(_) => TimeEstimate::exactly(sealed),
     };
     match (until.at, from.at) {
         // The clocks of a begin and of an end may disagree.
@@ -199,7 +201,7 @@ fn superseded_at_the_latest(spans: &mut [LeadershipSpan]) {
     for number in 1..spans.len() {
         let next = spans[number].from;
         let span = &mut spans[number - 1];
-        if span.end != End::Superseded {
+        if span.end != Some(EpochEnd::Superseded) {
             continue;
         }
         let latest = [span.until.latest, next.latest].into_iter().flatten().min();

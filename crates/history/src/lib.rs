@@ -34,7 +34,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tenure::{Epoch, Layout};
+use tenure::{Epoch, EpochEnd, Layout};
 
 pub use read::Reader;
 pub use totals::{Extent, Gap, Totals};
@@ -73,9 +73,9 @@ pub struct LeadershipSpan {
     pub from: TimeEstimate,
     /// Until when it led. No [`at`](TimeEstimate::at) while it leads.
     pub until: TimeEstimate,
-    /// How it ended.
-    pub end: End,
-    /// Only of one that is [`Held`](End::Held): by the store's clock its lease is over.
+    /// How it ended; `None` if it has not, or if it cannot be read.
+    pub end: Option<EpochEnd>,
+    /// Only of one that is [held](LeadershipSpan::is_held): by the store's clock its lease is over.
     pub lapsed: bool,
     /// Who sealed it, if it is sealed and says so.
     pub sealed_by: Option<String>,
@@ -107,33 +107,6 @@ pub struct TimeEstimate {
     pub latest: Option<DateTime<Utc>>,
     /// The store dated this very moment.
     exact: bool,
-}
-
-/// How an epoch ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum End {
-    /// It has not: it is the newest, and not sealed. See [`LeadershipSpan::lapsed`].
-    Held,
-    /// Its leader resigned.
-    Resigned,
-    /// Its lease ran out, and somebody sealed it.
-    Lapsed,
-    /// An operator deposed its leader. That learned of it at its next renewal, or when its lease
-    /// ended.
-    Deposed,
-    /// Its own candidate sealed it as lapsed before any renewal: most likely it was never granted,
-    /// or the grant came too late to be used. A process that is told that its name is unique and is
-    /// restarted at once leaves the same.
-    GivenUp,
-    /// Nobody led it: an operator made it, so that counting goes on above it.
-    Restored,
-    /// It was never sealed, and there is a greater one: made by a peer that does not seal.
-    Superseded,
-    /// It is sealed, and the record does not say why.
-    Sealed,
-    /// The object cannot be read.
-    Unreadable,
 }
 
 impl TimeEstimate {
@@ -192,29 +165,17 @@ impl Dated {
     }
 }
 
-impl End {
-    /// The word for it, as the command prints it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            End::Held => "held",
-            End::Resigned => "resigned",
-            End::Lapsed => "lapsed",
-            End::Deposed => "deposed",
-            End::GivenUp => "given_up",
-            End::Restored => "restored",
-            End::Superseded => "superseded",
-            End::Sealed => "sealed",
-            End::Unreadable => "unreadable",
-        }
-    }
-}
-
 impl LeadershipSpan {
     /// The candidate's name, or a dash.
     #[must_use]
     pub fn name(&self) -> &str {
         self.candidate.as_deref().unwrap_or("-")
+    }
+
+    /// Whether it has not ended: it is the newest, and not sealed.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.end.is_none() && self.unreadable.is_none()
     }
 
     /// How long it led, by the best guesses; up to `now` if it still does. `None` if the begin is
@@ -250,6 +211,7 @@ impl LeadershipSpan {
 
     /// Whether somebody led under it, as far as its object tells.
     fn is_of_a_leader(&self) -> bool {
-        !matches!(self.end, End::GivenUp | End::Restored | End::Unreadable)
+        let led = !matches!(self.end, Some(EpochEnd::GivenUp | EpochEnd::Restored));
+        led && self.unreadable.is_none()
     }
 }

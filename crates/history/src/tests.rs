@@ -77,7 +77,7 @@ fn history(found: Vec<Found>, now: f64) -> History {
 fn a_resignation_is_dated_by_the_store() {
     let history = history(vec![resigned(1, 0.0, 50.0, 0.0)], 60.0);
     let span = &history.spans[0];
-    assert_eq!((span.end, span.name()), (End::Resigned, "a"));
+    assert_eq!((span.end, span.name()), (Some(EpochEnd::Resigned), "a"));
     assert_eq!(when(&span.until), [Some(50.0); 3]);
     assert!(span.until.is_exact() && !span.from.is_exact());
     assert_eq!(when(&span.from), [Some(0.0), None, Some(0.0)]);
@@ -108,7 +108,7 @@ fn a_begin_lies_between_the_seal_before_and_what_its_own_leader_needed() {
         let history = history(vec![resigned(1, 0.0, 10.0, 0.0), second], 100.0);
         let span = &history.spans[1];
         assert_eq!(when(&span.from), [Some(begin), Some(10.0), Some(55.0)], "{ahead}");
-        assert_eq!((span.end, when(&span.until)), (End::Deposed, [Some(85.0); 3]));
+        assert_eq!((span.end, when(&span.until)), (Some(EpochEnd::Deposed), [Some(85.0); 3]));
     }
 }
 
@@ -130,12 +130,12 @@ fn who_dies_led_until_its_last_renewal_at_least_and_its_lease_at_most() {
 fn who_leads_has_no_end_and_who_is_silent_may_have_lapsed() {
     let leads = history(vec![held(1, 0.0, 40.0)], 50.0);
     let span = &leads.spans[0];
-    assert_eq!((span.end, span.lapsed), (End::Held, false));
+    assert_eq!((span.is_held(), span.lapsed), (true, false));
     assert_eq!(when(&span.until), [None, Some(40.0), Some(70.0)]);
     assert_eq!((span.led(leads.now), leads.totals().nobody.at_most), (Some(secs(50.0)), secs(0.0)));
     let silent = history(vec![held(1, 0.0, 40.0)], 100.0);
     let span = &silent.spans[0];
-    assert_eq!((span.end, span.lapsed), (End::Held, true));
+    assert_eq!((span.is_held(), span.lapsed), (true, true));
     assert_eq!(when(&span.until), [Some(70.0), Some(40.0), Some(70.0)]);
     let nobody = silent.totals().nobody;
     assert_eq!(
@@ -152,7 +152,7 @@ fn what_was_restored_was_led_by_nobody() {
     });
     let history = history(vec![resigned(1, 0.0, 10.0, 0.0), object(9, 20.0, 0.0, times)], 30.0);
     let span = &history.spans[1];
-    assert_eq!((span.end, span.led(history.now)), (End::Restored, None));
+    assert_eq!((span.end, span.led(history.now)), (Some(EpochEnd::Restored), None));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn what_was_given_up_neither_leads_nor_ends_a_gap() {
     let given_up = object(2, 13.0, 0.0, times);
     let found = vec![resigned(1, 0.0, 10.0, 0.0), given_up, held(3, 20.0, 25.0)];
     let history = history(found, 30.0);
-    assert_eq!(history.spans[1].end, End::GivenUp);
+    assert_eq!(history.spans[1].end, Some(EpochEnd::GivenUp));
     assert_eq!(history.spans[1].led(history.now), None);
     let gaps = history.gaps();
     assert_eq!((gaps.len(), gaps[0].length.about), (1, secs(10.0)));
@@ -174,7 +174,7 @@ fn what_was_given_up_neither_leads_nor_ends_a_gap() {
         "expired": true, "ended": "lapsed", "sealed_by": "a",
     });
     let restarted = self::history(vec![object(1, 6.0, 0.0, times)], 7.0);
-    assert_eq!(restarted.spans[0].end, End::Lapsed);
+    assert_eq!(restarted.spans[0].end, Some(EpochEnd::Lapsed));
 }
 
 #[test]
@@ -189,8 +189,8 @@ fn peers_that_do_not_seal_are_superseded_and_say_little() {
         }
     };
     let history = history(vec![foreign(1, 5.0), foreign(2, 12.0), foreign(3, 40.0)], 41.0);
-    let ends: Vec<End> = history.spans.iter().map(|span| span.end).collect();
-    assert_eq!(ends, [End::Superseded, End::Superseded, End::Held]);
+    let ends: Vec<_> = history.spans.iter().map(|span| span.end).collect();
+    assert_eq!(ends, [Some(EpochEnd::Superseded), Some(EpochEnd::Superseded), None]);
     assert_eq!(when(&history.spans[0].until), [Some(12.0), Some(5.0), Some(12.0)]);
     assert_eq!(when(&history.spans[1].until), [Some(22.0), Some(12.0), Some(22.0)]);
     assert_eq!(history.spans[2].name(), "-");
@@ -198,7 +198,7 @@ fn peers_that_do_not_seal_are_superseded_and_say_little() {
     let mut found = vec![foreign(1, 5.0), foreign(2, 12.0)];
     found[0].body = Record::parse(b"{}").map_err(|why| why.to_string());
     let history = self::history(found, 13.0);
-    assert_eq!(history.spans[0].end, End::Unreadable);
+    assert_eq!((history.spans[0].end, history.spans[0].is_held()), (None, false));
     assert!(
         history.spans[0].unreadable.as_ref().is_some_and(|why| why.contains("a field is missing"))
     );

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use tenure::Epoch;
 
-use super::{End, History, LeadershipSpan};
+use super::{History, LeadershipSpan};
 
 /// A duration, and how well it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -130,7 +130,7 @@ impl History {
         // Since `before`, an epoch that cannot be read may have had a leader.
         let mut unreadable = false;
         for span in &self.spans {
-            unreadable |= span.end == End::Unreadable;
+            unreadable |= span.unreadable.is_some();
             if !span.is_of_a_leader() {
                 continue;
             }

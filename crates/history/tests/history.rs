@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tenure::{Clock as _, Compactor, ErrorKind, Layout};
-use tenure_history::{End, History, Reader};
+use tenure::{Clock as _, Compactor, EpochEnd, ErrorKind, Layout};
+use tenure_history::{History, Reader};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::morling::Node;
 use tenure_testkit::time::{TestClock, millis, secs, wait};
@@ -31,7 +31,7 @@ fn near(told: Option<DateTime<Utc>>, truth: DateTime<Utc>) {
     assert!((told - truth).abs() < TimeDelta::milliseconds(50), "{told} is not {truth}");
 }
 
-fn ends(history: &History) -> Vec<(u64, &str, End)> {
+fn ends(history: &History) -> Vec<(u64, &str, Option<EpochEnd>)> {
     history.spans.iter().map(|span| (span.epoch.get(), span.name(), span.end)).collect()
 }
 
@@ -53,7 +53,8 @@ async fn what_has_happened_is_told() {
     let c_began = now(&world);
     wait(secs(5)).await;
     let history = read(&world).await;
-    let expected = [(1, "a", End::Resigned), (2, "b", End::Lapsed), (3, "c", End::Held)];
+    let expected =
+        [(1, "a", Some(EpochEnd::Resigned)), (2, "b", Some(EpochEnd::Lapsed)), (3, "c", None)];
     assert_eq!(ends(&history), expected);
 
     let [first, second, third] = &history.spans[..] else { panic!() };
@@ -115,10 +116,10 @@ async fn a_deposition_and_a_seal_without_a_reason_are_told_apart() {
     drop(a);
     let _b = world.leader("b").await;
     let history = read(&world).await;
-    assert_eq!(history.spans[0].end, End::Deposed);
+    assert_eq!(history.spans[0].end, Some(EpochEnd::Deposed));
     near(history.spans[0].until.at, deposed);
     world.seal(2, "because").await;
-    assert_eq!(read(&world).await.spans[1].end, End::Sealed);
+    assert_eq!(read(&world).await.spans[1].end, Some(EpochEnd::Unknown));
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,10 +139,10 @@ async fn a_campaign_that_was_overtaken_leaves_an_epoch_that_was_given_up() {
     assert_eq!(epoch.get(), 4);
     let history = read(&world).await;
     let expected = [
-        (1, "a", End::Resigned),
-        (2, "slow", End::GivenUp),
-        (3, "fast", End::Resigned),
-        (4, "slow", End::Held),
+        (1, "a", Some(EpochEnd::Resigned)),
+        (2, "slow", Some(EpochEnd::GivenUp)),
+        (3, "fast", Some(EpochEnd::Resigned)),
+        (4, "slow", None),
     ];
     assert_eq!(ends(&history), expected);
     assert_eq!(history.gaps().iter().filter(|gap| gap.after.get() == 2).count(), 0);
@@ -179,9 +180,10 @@ async fn a_peer_of_the_post_and_bad_bytes_are_shown() {
     world.put(&name(7), vec![b'x'; 100_000]).await;
     let history = read(&world).await;
     let told = ends(&history);
-    assert_eq!(told[1], (2, "a", End::Resigned));
-    assert!(told[2..].iter().all(|(_, name, end)| (*name, *end) == ("-", End::Unreadable)));
-    assert!(matches!(told[0], (1, "-", End::Lapsed | End::Sealed)), "{told:?}");
+    assert_eq!(told[1], (2, "a", Some(EpochEnd::Resigned)));
+    assert!(told[2..].iter().all(|(_, name, end)| (*name, *end) == ("-", None)));
+    assert!(history.spans[2..].iter().all(|span| span.unreadable.is_some()));
+    assert!(matches!(told[0], (1, "-", Some(EpochEnd::Lapsed | EpochEnd::Unknown))), "{told:?}");
     let why = |epoch: usize| history.spans[epoch - 1].unreadable.clone().unwrap();
     assert_eq!(why(4), "its body is empty");
     assert!(why(6).contains("format 7") && why(7).contains("100000 bytes"));
@@ -244,7 +246,7 @@ async fn a_single_object_tells_of_one_epoch() {
     world.store.take_calls();
     let history = single().read().await.unwrap();
     assert_eq!(world.store.take_calls(), [Call::Get]);
-    assert_eq!(ends(&history), [(3, "a", End::Resigned)]);
+    assert_eq!(ends(&history), [(3, "a", Some(EpochEnd::Resigned))]);
     assert_eq!(
         history.holes.iter().map(|h| (h.start().get(), h.end().get())).collect::<Vec<_>>(),
         [(1, 2)]

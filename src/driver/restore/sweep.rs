@@ -15,7 +15,7 @@ use crate::listing::{EpochsOfPage, key_of};
 use crate::operator::{Deposed, Restored};
 use crate::protocol::depose::Order;
 use crate::protocol::find::After;
-use crate::protocol::message::Ended;
+use crate::protocol::message::EpochEnd;
 use crate::record::{MAX_VALIDITY_MS, Record};
 
 const PAGE_KEYS: usize = 1_000;
@@ -142,7 +142,7 @@ impl Operator {
         let mut hold = Record::blank();
         hold.nonce = Some(self.cx.process.nonce());
         hold.heartbeat = 1;
-        hold.ended = Some(Ended::Restored);
+        hold.ended = Some(EpochEnd::Restored);
         hold.elected_at = Some(self.cx.process.now().time_of_day());
         hold.data = json!({ ABOVE: above.map_or(0, Epoch::get), WAIT: millis(wait) });
         hold

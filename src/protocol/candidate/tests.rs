@@ -21,7 +21,7 @@ fn a_resigned_epoch_is_succeeded_at_once() {
     for rules in [CANDIDATE, Rules { takeover_delay: true, ..CANDIDATE }] {
         let mut play = Play::new(rules, None);
         play.lists(0, listed(&[4, 5]));
-        play.gets(5, sealed(7, Ended::Resigned));
+        play.gets(5, sealed(7, EpochEnd::Resigned));
         play.nonce(1);
         play.creates(6, 1, 1, done("c"));
         play.lists(6, listed(&[]));
@@ -34,7 +34,7 @@ fn a_takeover_delay_lies_between_a_lapse_and_the_create() {
     let rules = Rules { takeover_delay: true, ..CANDIDATE };
     let mut play = Play::new(rules, None);
     play.lists(0, listed(&[1]));
-    play.gets(1, sealed(7, Ended::Lapsed));
+    play.gets(1, sealed(7, EpochEnd::Lapsed));
     play.waits(Wait::Takeover);
     play.input(Input::TakeoverOver);
     play.nonce(1);
@@ -43,13 +43,13 @@ fn a_takeover_delay_lies_between_a_lapse_and_the_create() {
     play.lists(0, listed(&[1]));
     play.gets(1, held(7, 1, "a"));
     play.input(Input::Lapsed);
-    play.seals(1, "a", Ended::Lapsed, done("s"));
+    play.seals(1, "a", EpochEnd::Lapsed, done("s"));
     play.waits(Wait::Takeover);
 }
 
 #[test]
 fn a_deposed_epoch_is_waited_out_and_looked_at_meanwhile() {
-    for ended in [Ended::Deposed, Ended::Unknown] {
+    for ended in [EpochEnd::Deposed, EpochEnd::Unknown] {
         let mut play = Play::following();
         play.polls(1, "a", sealed(7, ended));
         play.waits(Wait::Deposed);
@@ -72,7 +72,7 @@ fn a_follower_polls_with_the_last_etag_and_seals_what_lapsed() {
     play.polls(1, "b", Answer::Unknown);
     play.pauses();
     play.input(Input::Lapsed);
-    play.seals(1, "b", Ended::Lapsed, done("s"));
+    play.seals(1, "b", EpochEnd::Lapsed, done("s"));
     assert_eq!(play.machine.step(), Step::Nonce);
 }
 
@@ -91,7 +91,7 @@ fn a_followed_epoch_that_is_gone_or_has_another_nonce_is_looked_for_anew() {
 fn a_refused_seal_is_read_again_and_a_renewed_lease_followed_on() {
     let mut play = Play::following();
     play.input(Input::Lapsed);
-    play.seals(1, "a", Ended::Lapsed, Answer::Refused);
+    play.seals(1, "a", EpochEnd::Lapsed, Answer::Refused);
     play.pauses();
     play.gets(1, held(7, 2, "b"));
     play.waits(Wait::Follow);
@@ -102,10 +102,10 @@ fn a_refused_seal_is_read_again_and_a_renewed_lease_followed_on() {
 fn a_seal_of_unknown_fate_is_neither_done_nor_refused() {
     let mut play = Play::following();
     play.input(Input::Lapsed);
-    play.seals(1, "a", Ended::Lapsed, Answer::Unknown);
+    play.seals(1, "a", EpochEnd::Lapsed, Answer::Unknown);
     play.pauses();
     let mut done = play.clone();
-    done.gets(1, sealed(7, Ended::Lapsed));
+    done.gets(1, sealed(7, EpochEnd::Lapsed));
     assert_eq!(done.machine.step(), Step::Nonce);
     play.gets(1, held(7, 1, "a"));
     play.waits(Wait::Follow);
@@ -115,7 +115,7 @@ fn a_seal_of_unknown_fate_is_neither_done_nor_refused() {
 fn a_seal_of_what_was_compacted_finds_the_newest_anew() {
     let mut play = Play::following();
     play.input(Input::Lapsed);
-    play.seals(1, "a", Ended::Lapsed, Answer::Missing);
+    play.seals(1, "a", EpochEnd::Lapsed, Answer::Missing);
     play.pauses();
     play.lists(0, listed(&[4]));
 }
@@ -159,7 +159,7 @@ fn somebody_elses_create_is_followed_whatever_its_name() {
     assert_eq!(play.machine.greatest(), Some(e(2)));
     play.waits(Wait::Follow);
     // What says nothing of whether it is the newest is no reason to follow it.
-    for answer in [foreign("x", false, false), sealed(1, Ended::Lapsed)] {
+    for answer in [foreign("x", false, false), sealed(1, EpochEnd::Lapsed)] {
         let mut play = Play::creating();
         play.creates(2, 1, 1, Answer::Refused);
         play.gets(2, answer);
@@ -185,7 +185,7 @@ fn a_compacted_epoch_created_again_is_not_granted() {
     play.creates(2, 1, 1, done("c"));
     play.lists(2, listed(&[4, 9]));
     assert_eq!(play.event, None);
-    play.seals(2, "c", Ended::Lapsed, Answer::Unknown);
+    play.seals(2, "c", EpochEnd::Lapsed, Answer::Unknown);
     play.lists(8, listed(&[9]));
     assert_eq!(play.machine.greatest(), Some(e(9)));
 }
@@ -200,7 +200,7 @@ fn a_confirmation_lists_past_foreign_keys_and_asks_again_when_unknown() {
     play.lists(2, Answer::Listed(Listing { epochs: None, rest: Some(backup.clone()) }));
     assert_eq!(play.event, None);
     play.asks(Request::List(backup), listed(&[3]));
-    play.seals(2, "c", Ended::Lapsed, done("s"));
+    play.seals(2, "c", EpochEnd::Lapsed, done("s"));
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn a_foreign_leader_is_polled_with_a_plain_get_and_looked_at_before_the_seal() {
     play.waits(Wait::Follow);
     play.input(Input::Lapsed);
     play.gets(1, foreign("m", false, false));
-    play.seals(1, "m", Ended::Lapsed, done("s"));
+    play.seals(1, "m", EpochEnd::Lapsed, done("s"));
     assert_eq!(play.machine.step(), Step::Nonce);
 }
 
@@ -233,7 +233,7 @@ fn an_expired_foreign_record_is_succeeded_at_once() {
 fn past_the_last_epoch_there_is_none() {
     let mut play = Play::new(CANDIDATE, None);
     play.lists(0, listed(&[Epoch::MAX.get()]));
-    play.gets(Epoch::MAX.get(), sealed(7, Ended::Resigned));
+    play.gets(Epoch::MAX.get(), sealed(7, EpochEnd::Resigned));
     assert_eq!(play.machine.step(), Step::Failed(Failure::Exhausted));
 }
 
@@ -266,7 +266,7 @@ fn a_denied_seal_of_an_own_epoch_does_not_end_the_campaign() {
     let mut play = Play::creating();
     play.creates(2, 1, 1, done("c"));
     play.lists(2, listed(&[3]));
-    play.seals(2, "c", Ended::Lapsed, Answer::Denied);
+    play.seals(2, "c", EpochEnd::Lapsed, Answer::Denied);
     play.lists(2, listed(&[3]));
     play.gets(3, held(9, 1, "x"));
     play.waits(Wait::Follow);
@@ -297,7 +297,7 @@ fn a_predecessor_of_a_unique_name_is_sealed_at_once() {
     play.lists(0, listed(&[3]));
     let seen = Seen { nonce: Some(n(7)), heartbeat: 4, ended: None, reclaimable: true };
     play.gets(3, found("p", seen, false));
-    play.seals(3, "p", Ended::Lapsed, done("s"));
+    play.seals(3, "p", EpochEnd::Lapsed, done("s"));
     // Always a new epoch, never the old one again.
     play.nonce(1);
     play.creates(4, 1, 1, done("c"));
@@ -316,7 +316,7 @@ fn an_observer_follows_and_never_writes() {
     // A successor that did not seal shows in a listing only.
     play.input(Input::Lapsed);
     play.lists(0, listed(&[1, 2]));
-    play.gets(2, sealed(8, Ended::Deposed));
+    play.gets(2, sealed(8, EpochEnd::Deposed));
     play.waits(Wait::NoLeader);
 }
 

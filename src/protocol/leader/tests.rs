@@ -69,7 +69,7 @@ fn a_refusal_of_unknown_reason_is_tried_again_after_a_pause() {
 
 #[test]
 fn a_seal_by_anybody_is_a_loss_with_its_word() {
-    for ended in [Ended::Lapsed, Ended::Deposed, Ended::Unknown, Ended::Resigned] {
+    for ended in [EpochEnd::Lapsed, EpochEnd::Deposed, EpochEnd::Unknown, EpochEnd::Resigned] {
         let mut play = in_doubt();
         play.pauses();
         play.renews("c", 3, Answer::Refused);
@@ -92,7 +92,7 @@ fn an_object_that_is_gone_is_a_loss() {
 
     let mut resigning = Play::leading();
     resigning.input(Input::Resign);
-    resigning.seals(2, "c", Ended::Resigned, Answer::Missing);
+    resigning.seals(2, "c", EpochEnd::Resigned, Answer::Missing);
     assert_eq!(resigning.event, lost(Lost::Vanished));
 }
 
@@ -111,7 +111,7 @@ fn the_leader_of_the_last_epoch_does_not_look_for_a_successor() {
     let last = Epoch::MAX.get();
     let mut play = Play::new(CANDIDATE, None);
     play.lists(0, listed(&[last - 1]));
-    play.gets(last - 1, sealed(7, Ended::Resigned));
+    play.gets(last - 1, sealed(7, EpochEnd::Resigned));
     play.nonce(1);
     play.creates(last, 1, 1, done("c"));
     play.lists(last, listed(&[]));
@@ -161,7 +161,7 @@ fn the_end_of_the_lease_is_final_whatever_is_under_way() {
 fn a_resignation_seals_and_is_over() {
     let mut play = Play::leading();
     play.input(Input::Resign);
-    play.seals(2, "c", Ended::Resigned, done("s"));
+    play.seals(2, "c", EpochEnd::Resigned, done("s"));
     assert_eq!(play.event, lost(Lost::Resigned));
 }
 
@@ -169,9 +169,9 @@ fn a_resignation_seals_and_is_over() {
 fn a_resignation_that_lost_to_an_own_renewal_seals_that_one() {
     let mut play = in_doubt();
     play.input(Input::Resign);
-    play.seals(2, "c", Ended::Resigned, Answer::Refused);
+    play.seals(2, "c", EpochEnd::Resigned, Answer::Refused);
     play.gets(2, held(1, 2, "landed"));
-    play.seals(2, "landed", Ended::Resigned, done("s"));
+    play.seals(2, "landed", EpochEnd::Resigned, done("s"));
     assert_eq!(play.event, lost(Lost::Resigned));
 }
 
@@ -179,14 +179,14 @@ fn a_resignation_that_lost_to_an_own_renewal_seals_that_one() {
 fn a_resignation_of_unknown_fate_is_read_back() {
     let mut play = Play::leading();
     play.input(Input::Resign);
-    play.seals(2, "c", Ended::Resigned, Answer::Unknown);
+    play.seals(2, "c", EpochEnd::Resigned, Answer::Unknown);
     play.pauses();
-    play.seals(2, "c", Ended::Resigned, Answer::Refused);
+    play.seals(2, "c", EpochEnd::Resigned, Answer::Refused);
     let mut sealed_by_me = play.clone();
-    sealed_by_me.gets(2, sealed(1, Ended::Resigned));
+    sealed_by_me.gets(2, sealed(1, EpochEnd::Resigned));
     assert_eq!(sealed_by_me.event, lost(Lost::Resigned));
-    play.gets(2, sealed(1, Ended::Deposed));
-    assert_eq!(play.event, lost(Lost::Sealed(Ended::Deposed)));
+    play.gets(2, sealed(1, EpochEnd::Deposed));
+    assert_eq!(play.event, lost(Lost::Sealed(EpochEnd::Deposed)));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_resignation_waits_for_the_request_under_way() {
     play.renews("c", 2, done("d"));
     // The driver tells it again as long as it leads.
     play.input(Input::Resign);
-    play.seals(2, "d", Ended::Resigned, done("s"));
+    play.seals(2, "d", EpochEnd::Resigned, done("s"));
 }
 
 /// The refusal has no reason that shows: without a pause this is a loop of two requests.
@@ -205,16 +205,16 @@ fn a_resignation_waits_for_the_request_under_way() {
 fn regression_a_resignation_refused_for_no_reason_does_not_spin() {
     let mut play = Play::leading();
     play.input(Input::Resign);
-    play.seals(2, "c", Ended::Resigned, Answer::Refused);
+    play.seals(2, "c", EpochEnd::Resigned, Answer::Refused);
     play.gets(2, held(1, 1, "c"));
     play.pauses();
-    play.seals(2, "c", Ended::Resigned, done("s"));
+    play.seals(2, "c", EpochEnd::Resigned, done("s"));
     assert_eq!(play.event, lost(Lost::Resigned));
 }
 
 #[test]
 fn a_look_at_the_next_epoch_finds_a_peer_that_does_not_seal() {
-    for answer in [foreign("m", false, false), sealed(9, Ended::Lapsed), Answer::Unreadable] {
+    for answer in [foreign("m", false, false), sealed(9, EpochEnd::Lapsed), Answer::Unreadable] {
         let mut play = Play::leading();
         play.input(Input::LookDue);
         play.gets(3, answer);
@@ -254,9 +254,9 @@ fn a_verified_renewal_counts_only_after_a_listing() {
 fn a_grant_that_comes_too_late_to_use_is_sealed() {
     let mut play = Play::leading();
     play.input(Input::Abandon);
-    play.seals(2, "c", Ended::Lapsed, done("s"));
+    play.seals(2, "c", EpochEnd::Lapsed, done("s"));
     play.lists(1, listed(&[2]));
-    play.gets(2, sealed(1, Ended::Lapsed));
+    play.gets(2, sealed(1, EpochEnd::Lapsed));
     play.nonce(5);
     play.creates(3, 5, 1, done("x"));
 }
@@ -268,7 +268,7 @@ fn regression_abandoning_while_a_renewal_is_under_way() {
     let mut play = Play::leading();
     play.input(Input::RenewDue);
     play.input(Input::Abandon);
-    play.seals(2, "c", Ended::Lapsed, Answer::Refused);
+    play.seals(2, "c", EpochEnd::Lapsed, Answer::Refused);
     play.lists(1, listed(&[2]));
     play.gets(2, held(1, 2, "landed"));
     play.waits(Wait::Follow);

@@ -9,7 +9,7 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{RngAlgorithm, TestError, TestRng, TestRunner};
 
 use super::*;
-use crate::protocol::message::{Ended, Seen};
+use crate::protocol::message::{EpochEnd, Seen};
 use crate::test_support::cases;
 
 const PPM: u128 = 1_000_000;
@@ -77,7 +77,7 @@ proptest! {
         prop_assert_eq!(lease.end(), Some(sent.plus(validity)));
         prop_assert!(lease.renewal_in(delay, now) <= delay);
         let mut timer = None;
-        for (received, ended) in [(now, None), (later, Some(Ended::Deposed))] {
+        for (received, ended) in [(now, None), (later, Some(EpochEnd::Deposed))] {
             let sighting = sighting(1, ended);
             let store_age = dated.then_some(StoreAge { age, margin });
             let reading = Reading {
@@ -95,7 +95,7 @@ proptest! {
     }
 }
 
-fn sighting(heartbeat: u64, ended: Option<Ended>) -> Sighting {
+fn sighting(heartbeat: u64, ended: Option<EpochEnd>) -> Sighting {
     let seen = Seen { nonce: Some(Nonce::from_bits(7)), heartbeat, ended, reclaimable: false };
     let etag = ETag::new(format!("{heartbeat} {ended:?}"));
     Sighting { epoch: Epoch::FIRST, etag, seen }
@@ -263,7 +263,7 @@ impl Story {
             (now, last_sent) = (answered, sent);
             if let Some((_, pause)) = self.deposed.filter(|(after, _)| *after == index) {
                 let at = applied + self.nanos(pause) + 1;
-                let seal = sighting(heartbeat + 1, Some(Ended::Deposed));
+                let seal = sighting(heartbeat + 1, Some(EpochEnd::Deposed));
                 history.insert(at, Written { sent: at, answered: at, sighting: seal });
                 break;
             }

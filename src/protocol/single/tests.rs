@@ -15,7 +15,7 @@ fn n(bits: u128) -> Nonce {
 }
 
 /// The object, written by nonce `nonce`; 0 is a peer with the post's fields only.
-fn lock(epoch: u64, nonce: u128, heartbeat: u64, etag: &str, ended: Option<Ended>) -> Answer {
+fn lock(epoch: u64, nonce: u128, heartbeat: u64, etag: &str, ended: Option<EpochEnd>) -> Answer {
     let nonce = (nonce != 0).then(|| n(nonce));
     let seen = Seen { nonce, heartbeat, ended, reclaimable: false };
     let sighting = Sighting { epoch: e(epoch), etag: ETag::new(etag), seen };
@@ -27,7 +27,7 @@ fn held(epoch: u64, nonce: u128, heartbeat: u64, etag: &str) -> Answer {
 }
 
 fn released(epoch: u64, etag: &str) -> Answer {
-    lock(epoch, 9, 3, etag, Some(Ended::Resigned))
+    lock(epoch, 9, 3, etag, Some(EpochEnd::Resigned))
 }
 
 fn done(etag: &str) -> Answer {
@@ -107,7 +107,7 @@ impl Play {
     }
 
     #[track_caller]
-    fn seals(&mut self, etag: &str, heartbeat: u64, ended: Ended, answer: Answer) {
+    fn seals(&mut self, etag: &str, heartbeat: u64, ended: EpochEnd, answer: Answer) {
         let (etag, nonce) = (ETag::new(etag), Some(n(1)));
         self.asks(Request::Seal { epoch: e(5), etag, nonce, heartbeat, ended }, answer);
     }
@@ -145,7 +145,7 @@ fn a_released_lock_is_taken_at_once_with_the_next_token() {
 #[test]
 fn a_released_lock_of_the_post_is_taken_at_once_even_with_token_zero() {
     let mut play = Play::new(CANDIDATE, None);
-    play.looks(lock(0, 0, 0, "r", Some(Ended::Resigned)));
+    play.looks(lock(0, 0, 0, "r", Some(EpochEnd::Resigned)));
     play.takes(1, "r", 1, 1, done("c"));
     assert_eq!(play.event, Some(Event::Granted { epoch: e(1), heartbeat: 1 }));
 }
@@ -209,7 +209,7 @@ fn an_own_takeover_that_was_ended_meanwhile_is_not_led() {
     play.input(Input::Lapsed);
     play.takes(5, "a", 1, 1, Answer::Unknown);
     play.pauses();
-    play.looks(lock(5, 1, 2, "s", Some(Ended::Deposed)));
+    play.looks(lock(5, 1, 2, "s", Some(EpochEnd::Deposed)));
     assert_eq!(play.event, None);
     play.waits(Wait::Deposed);
     play.input(Input::Lapsed);
@@ -256,7 +256,9 @@ fn unanswered_creates_do_not_pile_up() {
 
 #[test]
 fn a_deposed_holder_is_waited_for_and_a_lapsed_one_is_not() {
-    for (word, waits) in [(Ended::Deposed, true), (Ended::Unknown, true), (Ended::Lapsed, false)] {
+    for (word, waits) in
+        [(EpochEnd::Deposed, true), (EpochEnd::Unknown, true), (EpochEnd::Lapsed, false)]
+    {
         let mut play = Play::new(CANDIDATE, None);
         play.looks(lock(4, 9, 3, "s", Some(word)));
         if waits {
@@ -273,7 +275,7 @@ fn a_deposed_holder_is_waited_for_and_a_lapsed_one_is_not() {
 fn the_takeover_delay_comes_after_a_seal_by_another_word_than_the_holders() {
     let rules = Rules { takeover_delay: true, ..CANDIDATE };
     let mut play = Play::new(rules, None);
-    play.looks(lock(4, 9, 3, "s", Some(Ended::Lapsed)));
+    play.looks(lock(4, 9, 3, "s", Some(EpochEnd::Lapsed)));
     play.waits(Wait::Takeover);
     play.input(Input::TakeoverOver);
     play.takes(5, "s", 1, 1, done("c"));
@@ -282,7 +284,7 @@ fn the_takeover_delay_comes_after_a_seal_by_another_word_than_the_holders() {
     play.takes(5, "r", 1, 1, done("c"));
     // A peer of the post that let go.
     let mut play = Play::new(rules, None);
-    play.looks(lock(4, 0, 0, "r", Some(Ended::Unknown)));
+    play.looks(lock(4, 0, 0, "r", Some(EpochEnd::Unknown)));
     play.takes(5, "r", 1, 1, done("c"));
 }
 

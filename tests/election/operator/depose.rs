@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure::{Depose, Deposed, Ended, ErrorKind, Layout, Loss};
+use tenure::{Depose, Deposed, EpochEnd, ErrorKind, Layout, Loss};
 
 use super::scene::{LAYOUTS, Scene, epoch, is_sealed};
 use tenure_testkit::fault_store::{Call, Fault};
@@ -46,7 +46,7 @@ async fn seals_the_current_epoch_and_keeps_the_rest() {
             wait(secs(4)).await;
             let lost = a.check().unwrap_err();
             let Loss::Sealed { by, ended } = lost else { panic!("{lost:?}") };
-            assert_eq!((by.as_deref(), ended), (Some("ann"), Ended::Deposed));
+            assert_eq!((by.as_deref(), ended), (Some("ann"), EpochEnd::Deposed));
         }
     }
 }
@@ -112,7 +112,7 @@ async fn force_ends_the_wait_after_a_deposition() {
         assert!(!follow.is_finished());
         let sealed = scene.record(1).await;
         let again = ann.depose(Depose::default()).await.unwrap();
-        assert!(matches!(again, Deposed::Already { ended: Ended::Deposed, .. }), "{again:?}");
+        assert!(matches!(again, Deposed::Already { ended: EpochEnd::Deposed, .. }), "{again:?}");
         assert_eq!(scene.record(1).await, sealed, "left as it is");
         let (took, _) = timed(async {
             ann.depose(force()).await.unwrap();
@@ -136,7 +136,7 @@ async fn a_sealed_or_missing_epoch_is_told_and_left_alone() {
         for how in [Depose::default(), force(), Depose::default().only(epoch(1))] {
             let deposed = ann.depose(how).await.unwrap();
             let Deposed::Already { leader, ended } = deposed else { panic!("{deposed:?}") };
-            assert_eq!((leader.name(), ended), ("a", Ended::Resigned));
+            assert_eq!((leader.name(), ended), ("a", EpochEnd::Resigned));
         }
         assert_eq!(scene.record(1).await, sealed);
     }
@@ -265,7 +265,7 @@ async fn what_stays_unknown_is_said_and_running_again_tells() {
             assert_eq!(is_sealed(&scene.record(1).await), sealed);
             scene.store.heal();
             let deposed = ann.depose(Depose::default()).await.unwrap();
-            let already = matches!(deposed, Deposed::Already { ended: Ended::Deposed, .. });
+            let already = matches!(deposed, Deposed::Already { ended: EpochEnd::Deposed, .. });
             assert_eq!(already, sealed, "{deposed:?}");
         }
     }

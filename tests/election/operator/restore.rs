@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tenure::{
-    Compactor, Depose, Deposed, Election, Ended, ErrorKind, Layout, Leadership, Restored,
+    Compactor, Depose, Deposed, Election, EpochEnd, ErrorKind, Layout, Leadership, Restored,
 };
 use tenure::{Epoch, SnapshotState, Store};
 
@@ -37,7 +37,7 @@ async fn counting_goes_on_above_it_without_a_wait() {
             let SnapshotState::Sealed { ended, .. } = ann.snapshot().await.unwrap().state else {
                 panic!("it is sealed")
             };
-            assert_eq!(ended, Ended::Restored);
+            assert_eq!(ended, EpochEnd::Restored);
             assert_eq!(restored(&ann, 41).await, Restored::Already(epoch(41)), "again");
             let (took, b) = timed(elect(&scene.election("b"))).await;
             assert_eq!(b.epoch(), epoch(42));

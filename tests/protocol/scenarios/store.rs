@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure::protocol::find::{After, Listing};
 use tenure::protocol::message::{Answer, Nonce, Request, Seen, Sighting};
 use tenure::store::ETag;
-use tenure::{Ended, Epoch};
+use tenure::{Epoch, EpochEnd};
 
 /// What an epoch object holds.
 #[derive(Debug, Clone)]
@@ -14,7 +14,7 @@ pub struct Body {
     /// `None` in Morling's records.
     pub nonce: Option<Nonce>,
     pub heartbeat: u64,
-    pub ended: Option<Ended>,
+    pub ended: Option<EpochEnd>,
     /// How often somebody changed it by hand and left the fields above as they were.
     pub edits: u32,
     pub readable: bool,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tenure::protocol::candidate::{Candidate, Event, Input, Rules};
 use tenure::protocol::message::{Answer, Nonce, Request, Sighting, Step};
-use tenure::{Ended, Epoch};
+use tenure::{Epoch, EpochEnd};
 
 use super::store::{Body, Reply, Store};
 use super::words::{self, Names};
@@ -241,13 +241,13 @@ impl World {
             }
             ["morling", "touches", number] => object(&mut self.store, number)?.touches += 1,
             ["morling", "expires", number] => {
-                object(&mut self.store, number)?.body.ended = Some(Ended::Unknown);
+                object(&mut self.store, number)?.body.ended = Some(EpochEnd::Unknown);
             }
             ["operator", "deposes", number] | ["operator", "forces", number] => {
                 let body = &mut object(&mut self.store, number)?.body;
                 body.heartbeat += 1;
                 body.ended =
-                    Some(if words[1] == "forces" { Ended::Lapsed } else { Ended::Deposed });
+                    Some(if words[1] == "forces" { EpochEnd::Lapsed } else { EpochEnd::Deposed });
             }
             ["operator", "gives", number, "the", "heartbeat", heartbeat] => {
                 let heartbeat = heartbeat.parse().map_err(|_| not_understood())?;

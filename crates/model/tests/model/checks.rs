@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use stateright::Property;
-use tenure::protocol::message::{Ended, Lost};
+use tenure::protocol::message::{EpochEnd, Lost};
 
 use super::setting::Setting;
 use super::store::{Body, NonceNumber, Number, Store, Wire, small};
@@ -102,7 +102,7 @@ impl History {
         let ended = body.and_then(Body::ended);
         let honest = match lost {
             Lost::LeaseEnded => true,
-            Lost::Resigned => is_own && ended == Some(Ended::Resigned),
+            Lost::Resigned => is_own && ended == Some(EpochEnd::Resigned),
             Lost::Sealed(word) => is_own && ended == Some(word),
             Lost::Superseded(by) => small(by.get()) > epoch && store.newest() >= small(by.get()),
             Lost::Vanished => body.is_none() && store.newest() > epoch,
@@ -118,7 +118,7 @@ impl History {
         let sealed = |word| past.sealed.contains(&(epoch, nonce, word));
         let honest = match lost {
             Lost::LeaseEnded => true,
-            Lost::Resigned => sealed(Ended::Resigned),
+            Lost::Resigned => sealed(EpochEnd::Resigned),
             Lost::Sealed(word) => sealed(word),
             Lost::Superseded(by) => {
                 small(by.get()) > epoch && past.created.contains(&small(by.get()))
@@ -146,7 +146,7 @@ struct Written {
     created: BTreeSet<Number>,
     deleted: BTreeSet<Number>,
     written: BTreeSet<(Number, NonceNumber, u8)>,
-    sealed: Vec<(Number, NonceNumber, Ended)>,
+    sealed: Vec<(Number, NonceNumber, EpochEnd)>,
     reached: BTreeSet<&'static str>,
 }
 
@@ -189,7 +189,7 @@ fn i6(world: &World) -> bool {
 
 /// Of a deposed epoch.
 fn deposition_succeeded(world: &World) -> bool {
-    let deposed = |body: Body| body.ended() == Some(Ended::Deposed);
+    let deposed = |body: Body| body.ended() == Some(EpochEnd::Deposed);
     world.history.granted().any(|grant| world.store.get(grant.epoch - 1).is_some_and(deposed))
 }
 
@@ -219,7 +219,7 @@ fn s1(world: &World) -> bool {
 
 /// A resigned epoch is succeeded; without waiting, as the resignation was the word that sealed it.
 fn s2(world: &World) -> bool {
-    let resigned = |body: Body| body.ended() == Some(Ended::Resigned);
+    let resigned = |body: Body| body.ended() == Some(EpochEnd::Resigned);
     world.history.granted().any(|grant| world.store.get(grant.epoch - 1).is_some_and(resigned))
 }
 

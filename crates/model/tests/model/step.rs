@@ -6,7 +6,7 @@ use tenure::Epoch;
 use tenure::protocol::candidate::{Event, Input};
 use tenure::protocol::depose::{Order, Verdict};
 use tenure::protocol::find::{After, Listing};
-use tenure::protocol::message::{Answer, Ended, Request, Sighting, Step};
+use tenure::protocol::message::{Answer, EpochEnd, Request, Sighting, Step};
 
 use super::others::WHOLE;
 use super::process::{Phase, Process};
@@ -129,7 +129,7 @@ impl Game {
     }
 
     fn write(&self, world: &mut World, wire: Wire, serving: Serving) -> Option<Answer> {
-        let resigns = wire.body().and_then(Body::ended) == Some(Ended::Resigned);
+        let resigns = wire.body().and_then(Body::ended) == Some(EpochEnd::Resigned);
         let wire = match (self.setting.broken, wire) {
             (Broken::ResignsByDeleting, Wire::Replace { epoch, .. }) if resigns => {
                 Wire::Delete { epoch }
@@ -212,7 +212,7 @@ impl Game {
                 self.date(world, who, after);
                 Some(Answer::Listed(Listing { epochs: None, rest: None }))
             }
-            (Broken::NoSeal, Request::Seal { ended: Ended::Lapsed, etag, .. }) => {
+            (Broken::NoSeal, Request::Seal { ended: EpochEnd::Lapsed, etag, .. }) => {
                 Some(Answer::Done { etag: etag.clone() })
             }
             _ => None,

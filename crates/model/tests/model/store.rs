@@ -6,7 +6,7 @@
 use tenure::protocol::find::{After, Listing};
 use tenure::protocol::message::{Answer, Nonce, Request, Seen, Sighting};
 use tenure::store::ETag;
-use tenure::{Ended, Epoch};
+use tenure::{Epoch, EpochEnd};
 
 /// One more than the greatest epoch that any setting creates.
 pub const SLOTS: usize = 26;
@@ -30,8 +30,8 @@ pub struct Body {
 /// Of an ETag: from here on all characters are visible.
 const FIRST_LETTER: u32 = '!' as u32;
 
-const WORDS: [Option<Ended>; 4] =
-    [None, Some(Ended::Resigned), Some(Ended::Lapsed), Some(Ended::Deposed)];
+const WORDS: [Option<EpochEnd>; 4] =
+    [None, Some(EpochEnd::Resigned), Some(EpochEnd::Lapsed), Some(EpochEnd::Deposed)];
 
 impl Body {
     pub const FOREIGN: Body = Body { nonce: 0, heartbeat: 0, word: 0 };
@@ -40,7 +40,7 @@ impl Body {
         Body { nonce, heartbeat: small(heartbeat), word: 0 }
     }
 
-    pub fn sealed(self, heartbeat: u64, ended: Ended) -> Body {
+    pub fn sealed(self, heartbeat: u64, ended: EpochEnd) -> Body {
         let word = WORDS.iter().position(|word| *word == Some(ended));
         let word = small(word.expect("a word that this model knows") as u64);
         Body { heartbeat: small(heartbeat), word, ..self }
@@ -50,7 +50,7 @@ impl Body {
         Body { nonce, ..self }
     }
 
-    pub fn ended(self) -> Option<Ended> {
+    pub fn ended(self) -> Option<EpochEnd> {
         WORDS[usize::from(self.word)]
     }
 

@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn regression_an_answer_that_nobody_awaits_changes_nothing() {
     let mut deposed = Play::following();
-    deposed.polls(1, "a", sealed(7, Ended::Deposed));
+    deposed.polls(1, "a", sealed(7, EpochEnd::Deposed));
     let mut failed = Play::following();
     failed.polls(1, "a", Answer::Unreadable);
     let mut over = Play::leading();
@@ -67,7 +67,7 @@ fn regression_a_seal_refused_for_no_reason_does_not_spin() {
     let seen = Seen { nonce: Some(n(7)), heartbeat: 4, ended: None, reclaimable: true };
     let found = found("p", seen, false);
     play.gets(3, found.clone());
-    play.seals(3, "p", Ended::Lapsed, Answer::Refused);
+    play.seals(3, "p", EpochEnd::Lapsed, Answer::Refused);
     play.pauses();
     play.gets(3, found);
 }
@@ -79,6 +79,6 @@ fn regression_the_greatest_heartbeat_is_sealed_too() {
     play.lists(0, listed(&[1]));
     play.gets(1, held(7, u64::MAX, "a"));
     play.input(Input::Lapsed);
-    play.seals(1, "a", Ended::Lapsed, done("s"));
+    play.seals(1, "a", EpochEnd::Lapsed, done("s"));
     assert_eq!(play.machine.step(), Step::Nonce);
 }

@@ -29,7 +29,8 @@ fn answer(request: &Request, rng: &mut fastrand::Rng) -> Answer {
         (Request::Get { .. }, 3) if rng.bool() => Answer::Unreadable,
         (Request::Get { epoch, .. }, _) => {
             let epoch = epoch.expect("of this layout");
-            let words = [Ended::Resigned, Ended::Lapsed, Ended::Deposed, Ended::Unknown];
+            let words =
+                [EpochEnd::Resigned, EpochEnd::Lapsed, EpochEnd::Deposed, EpochEnd::Unknown];
             let seen = Seen {
                 nonce: Some(n(rng.u128(0..4))).filter(|_| rng.bool()),
                 heartbeat: rng.u64(0..5),

@@ -18,11 +18,11 @@ fn a_renewal_whose_answer_was_lost_is_adopted() {
 
 #[test]
 fn a_refused_renewal_says_why() {
-    let by_another = lock(5, 1, 2, "s", Some(Ended::Deposed));
+    let by_another = lock(5, 1, 2, "s", Some(EpochEnd::Deposed));
     for (shown, lost) in [
         (held(6, 8, 1, "w"), Lost::Superseded(e(6))),
         (held(6, 0, 0, "w"), Lost::Superseded(e(6))),
-        (by_another, Lost::Sealed(Ended::Deposed)),
+        (by_another, Lost::Sealed(EpochEnd::Deposed)),
         (held(5, 8, 1, "w"), Lost::Tampered),
         (held(5, 0, 0, "w"), Lost::Tampered),
         (held(4, 1, 2, "w"), Lost::Tampered),
@@ -69,13 +69,13 @@ fn a_renewal_refused_for_no_reason_does_not_spin() {
 fn resigning_keeps_the_token() {
     let mut play = Play::leading();
     play.input(Input::Resign);
-    play.seals("c", 2, Ended::Resigned, Answer::Unknown);
+    play.seals("c", 2, EpochEnd::Resigned, Answer::Unknown);
     play.pauses();
-    play.seals("c", 3, Ended::Resigned, Answer::Refused);
-    play.looks(lock(5, 1, 2, "s", Some(Ended::Resigned)));
+    play.seals("c", 3, EpochEnd::Resigned, Answer::Refused);
+    play.looks(lock(5, 1, 2, "s", Some(EpochEnd::Resigned)));
     assert_eq!(play.event, Some(Event::Lost(Lost::Resigned)));
     play.machine.restart();
-    play.looks(lock(5, 1, 2, "s", Some(Ended::Resigned)));
+    play.looks(lock(5, 1, 2, "s", Some(EpochEnd::Resigned)));
     play.takes(6, "s", 2, 1, done("c"));
 }
 
@@ -86,10 +86,10 @@ fn a_resignation_that_lost_to_an_own_renewal_goes_on() {
     play.input(Input::RenewDue);
     play.renews("c", 2, Answer::Unknown);
     play.input(Input::Resign);
-    play.seals("c", 3, Ended::Resigned, Answer::Refused);
+    play.seals("c", 3, EpochEnd::Resigned, Answer::Refused);
     play.looks(held(5, 1, 2, "d"));
     assert_eq!(play.event, None, "the lease of a leader that resigns is not extended");
-    play.seals("d", 4, Ended::Resigned, done("r"));
+    play.seals("d", 4, EpochEnd::Resigned, done("r"));
     assert_eq!(play.event, Some(Event::Lost(Lost::Resigned)));
 }
 
@@ -98,7 +98,7 @@ fn a_grant_that_is_not_used_is_given_up() {
     let mut play = Play::leading();
     play.input(Input::RenewDue);
     play.input(Input::Abandon);
-    play.seals("c", 3, Ended::Lapsed, Answer::Unknown);
+    play.seals("c", 3, EpochEnd::Lapsed, Answer::Unknown);
     play.looks(held(5, 1, 1, "c"));
     play.waits(Wait::Follow);
 }

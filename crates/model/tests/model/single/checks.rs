@@ -2,7 +2,7 @@
 //! did.
 
 use stateright::Property;
-use tenure::protocol::message::{Ended, Lost};
+use tenure::protocol::message::{EpochEnd, Lost};
 
 use super::store::{Body, Store, Wire, small};
 use super::world::{Game, World};
@@ -49,7 +49,7 @@ impl History {
         // An acquisition: the token rises, by one, and nobody had it before.
         self.require("token", body.token == token + 1 && body.ended().is_none());
         self.require("I2", self.acquired.iter().all(|(before, _)| *before < body.token));
-        if before.and_then(Body::ended) == Some(Ended::Resigned) {
+        if before.and_then(Body::ended) == Some(EpochEnd::Resigned) {
             self.succeeded = true;
         }
         self.acquired.push(won);
@@ -78,7 +78,7 @@ impl History {
         let ended = body.and_then(Body::ended);
         let honest = match lost {
             Lost::LeaseEnded => true,
-            Lost::Resigned => is_own && ended == Some(Ended::Resigned),
+            Lost::Resigned => is_own && ended == Some(EpochEnd::Resigned),
             Lost::Sealed(word) => is_own && ended == Some(word),
             Lost::Superseded(by) => body.is_some_and(|it| it.token == small(by.get())),
             Lost::Vanished => body.is_none(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure::Epoch;
 use tenure::protocol::candidate::{Event, Input};
 use tenure::protocol::depose::{Order, Verdict};
-use tenure::protocol::message::{Answer, Ended, Request, Step};
+use tenure::protocol::message::{Answer, EpochEnd, Request, Step};
 
 use super::Broken;
 use super::process::Process;
@@ -83,7 +83,7 @@ impl Game {
             }
             Action::PeerReleases => {
                 let held = world.peer.holds.take()?;
-                world.peer_writes(Some(held), held.released(0, Ended::Resigned));
+                world.peer_writes(Some(held), held.released(0, EpochEnd::Resigned));
             }
         }
         Some(world)
@@ -124,7 +124,7 @@ impl Game {
             }
             _ => None,
         };
-        let resigns = wire.body().and_then(Body::ended) == Some(Ended::Resigned);
+        let resigns = wire.body().and_then(Body::ended) == Some(EpochEnd::Resigned);
         let wire = match (self.setting.broken, request, wire) {
             (Broken::NoIfMatch, Request::Take { .. }, Wire::Replace { body, .. }) => {
                 Wire::Blind { body }

@@ -4,7 +4,7 @@
 
 use tenure::protocol::message::{Answer, Nonce, Request, Seen, Sighting};
 use tenure::store::ETag;
-use tenure::{Ended, Epoch};
+use tenure::{Epoch, EpochEnd};
 
 /// The body of the object. Names are left out: all candidates have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,8 +18,8 @@ pub struct Body {
     pub word: u8,
 }
 
-const WORDS: [Option<Ended>; 4] =
-    [None, Some(Ended::Resigned), Some(Ended::Lapsed), Some(Ended::Deposed)];
+const WORDS: [Option<EpochEnd>; 4] =
+    [None, Some(EpochEnd::Resigned), Some(EpochEnd::Lapsed), Some(EpochEnd::Deposed)];
 
 /// Nonces per token; they are numbered, so that equal states look equal.
 pub const NONCES: u8 = 12;
@@ -42,11 +42,11 @@ impl Body {
         Body { token, nonce, heartbeat: small(heartbeat), word: 0 }
     }
 
-    pub fn ended(self) -> Option<Ended> {
+    pub fn ended(self) -> Option<EpochEnd> {
         WORDS[usize::from(self.word)]
     }
 
-    pub fn released(self, heartbeat: u64, ended: Ended) -> Body {
+    pub fn released(self, heartbeat: u64, ended: EpochEnd) -> Body {
         let word = WORDS.iter().position(|word| *word == Some(ended));
         let word = small(word.expect("a word that this model knows") as u64);
         Body { heartbeat: small(heartbeat), word, ..self }
