@@ -33,7 +33,7 @@ impl Clock for SystemClock {
 }
 
 /// The time of day by the machine's wall clock, for people and for stores that are on this machine.
-pub(crate) fn wall_clock() -> DateTime<Utc> {
+pub fn wall_clock() -> DateTime<Utc> {
     time_of_day(since_unix_epoch())
 }
 

@@ -3,6 +3,7 @@
 mod lead;
 mod lease;
 mod listeners;
+mod loss;
 mod pulse;
 mod run;
 
@@ -19,14 +20,12 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 pub(crate) use lead::{Command, Lead};
 pub use lease::Lease;
 pub(crate) use listeners::Listeners;
+pub use loss::Loss;
 pub use run::{Cancellation, RunOutcome};
 
 use crate::config::Config;
-use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::escape::plain;
 use crate::mutex::unpoisoned;
-use crate::protocol::message::EpochEnd;
 use crate::timer::{require_timers, sleep};
 
 /// An epoch that was granted to this process, renewed in the background until it is lost or
@@ -47,52 +46,6 @@ pub struct Leadership {
     shared: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
     config: Arc<Config>,
     commands: mpsc::UnboundedSender<Command>,
-}
-
-/// Why a leadership ended. Final: another campaign gives another epoch.
-///
-/// The epoch may outlast it, until a peer or an operator seals it: how the epoch ended is an
-/// [`EpochEnd`].
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Loss {
-    /// A greater epoch exists, made by a peer that did not seal this one.
-    Superseded {
-        /// The greater epoch.
-        by: Epoch,
-    },
-    /// Somebody sealed the epoch: a peer to whom this process looked dead, or an operator.
-    Sealed {
-        /// Who, by the name in the record.
-        by: Option<String>,
-        /// The word that the record gives.
-        ended: EpochEnd,
-    },
-    /// The lease ran out before it could be renewed.
-    LeaseEnded {
-        /// What went wrong last.
-        last_error: Option<Error>,
-    },
-    /// The process or its machine did not run for so long that the lease ran out.
-    Suspended {
-        /// How long nothing ran.
-        gap: Duration,
-    },
-    /// The wall clock moved so far ahead of the boot and raw clocks that the lease ran out by it
-    /// alone. The clock was set forward, or the virtual machine was paused: the two look alike, so
-    /// the lease is over.
-    /// [`machine_is_never_paused`](crate::ElectionBuilder::machine_is_never_paused) rules out the
-    /// second.
-    WallClockAhead {
-        /// How far ahead it moved since the lease was last extended.
-        by: Duration,
-    },
-    /// The epoch object is gone: somebody deleted it.
-    Vanished,
-    /// The epoch object holds something that this leader never wrote.
-    Tampered,
-    /// This process resigned, or dropped its leadership.
-    Resigned,
 }
 
 /// What happens to a leadership.
@@ -300,61 +253,3 @@ impl fmt::Debug for Leadership {
             .finish_non_exhaustive()
     }
 }
-
-impl Loss {
-    /// Whether the lease ended without anybody's doing.
-    pub(crate) fn is_by_the_clock(&self) -> bool {
-        matches!(
-            self,
-            Loss::LeaseEnded { .. } | Loss::Suspended { .. } | Loss::WallClockAhead { .. }
-        )
-    }
-
-    /// One stable word, for logs and metrics.
-    #[must_use]
-    pub fn outcome(&self) -> &'static str {
-        match self {
-            Loss::Superseded { .. } => "superseded",
-            Loss::Sealed { .. } => "sealed",
-            Loss::LeaseEnded { .. } => "lease_ended",
-            Loss::Suspended { .. } => "suspended",
-            Loss::WallClockAhead { .. } => "wall_clock_ahead",
-            Loss::Vanished => "vanished",
-            Loss::Tampered => "tampered",
-            Loss::Resigned => "resigned",
-        }
-    }
-}
-
-impl fmt::Display for Loss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Loss::Superseded { by } => write!(f, "superseded by epoch {by}"),
-            Loss::Sealed { by, ended } => {
-                let by = by.as_deref().map_or_else(|| "somebody".to_owned(), plain);
-                write!(f, "{by} sealed the epoch ({ended})")
-            }
-            Loss::LeaseEnded { last_error: None } => {
-                f.write_str("the lease ran out before it could be renewed")
-            }
-            Loss::LeaseEnded { last_error: Some(error) } => {
-                write!(f, "the lease ran out before it could be renewed: {error}")
-            }
-            Loss::Suspended { gap } => {
-                write!(f, "the process did not run for {gap:.1?}, and the lease ran out")
-            }
-            Loss::WallClockAhead { by } => {
-                write!(
-                    f,
-                    "the wall clock moved {by:.1?} ahead of the other clocks, and the lease ran out \
-                     by it: the clock was set forward, or the machine was paused"
-                )
-            }
-            Loss::Vanished => f.write_str("somebody deleted the epoch object"),
-            Loss::Tampered => f.write_str("the epoch object holds what this leader never wrote"),
-            Loss::Resigned => f.write_str("resigned"),
-        }
-    }
-}
-
-impl std::error::Error for Loss {}

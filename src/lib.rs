@@ -217,6 +217,7 @@ pub use store::Store;
 /// may change with any other.
 #[doc(hidden)]
 pub mod internals {
+    pub use crate::clock::wall_clock;
     pub use crate::epoch_objects::{EpochObject, EpochObjects};
     pub use crate::escape::plain;
     pub use crate::quantile::quantile;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt as _;
 use futures::stream;
-use tenure::internals::EpochObjects;
-use tenure::{Clock as _, Epoch, Error, Layout, Store, SystemClock};
+use tenure::internals::{EpochObjects, wall_clock};
+use tenure::{Epoch, Error, Layout, Store};
 
 use super::build::{Found, holes, spans};
 use super::{Dated, History};
@@ -203,8 +203,4 @@ impl Reader {
 /// The store's clock, or this machine's where the store has none.
 fn now_by(served_at: Option<DateTime<Utc>>) -> Dated {
     served_at.map_or_else(|| Dated::exactly(wall_clock()), Dated::by_a_store)
-}
-
-fn wall_clock() -> DateTime<Utc> {
-    SystemClock.now().time_of_day()
 }

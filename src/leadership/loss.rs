@@ -1,0 +1,149 @@
+//! Why a leadership ended.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::epoch::Epoch;
+use crate::error::Error;
+use crate::escape::plain;
+use crate::protocol::message::EpochEnd;
+
+/// Why a leadership ended. Final: another campaign gives another epoch.
+///
+/// The epoch may outlast it, until a peer or an operator seals it: how the epoch ended is an
+/// [`EpochEnd`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Loss {
+    /// A greater epoch exists, made by a peer that did not seal this one.
+    Superseded {
+        /// The greater epoch.
+        by: Epoch,
+    },
+    /// Somebody sealed the epoch: a peer to whom this process looked dead, or an operator.
+    Sealed {
+        /// Who, by the name in the record.
+        by: Option<String>,
+        /// The word that the record gives.
+        ended: EpochEnd,
+    },
+    /// The lease ran out before it could be renewed.
+    LeaseEnded {
+        /// What went wrong last.
+        last_error: Option<Error>,
+    },
+    /// The process or its machine did not run for so long that the lease ran out.
+    Suspended {
+        /// How long nothing ran.
+        gap: Duration,
+    },
+    /// The wall clock moved so far ahead of the boot and raw clocks that the lease ran out by it
+    /// alone. The clock was set forward, or the virtual machine was paused: the two look alike, so
+    /// the lease is over.
+    /// [`machine_is_never_paused`](crate::ElectionBuilder::machine_is_never_paused) rules out the
+    /// second.
+    WallClockAhead {
+        /// How far ahead it moved since the lease was last extended.
+        by: Duration,
+    },
+    /// The epoch object is gone: somebody deleted it.
+    Vanished,
+    /// The epoch object holds something that this leader never wrote.
+    Tampered,
+    /// This process resigned, or dropped its leadership.
+    Resigned,
+}
+
+impl Loss {
+    /// Whether the lease ended without anybody's doing.
+    pub(crate) fn is_by_the_clock(&self) -> bool {
+        matches!(
+            self,
+            Loss::LeaseEnded { .. } | Loss::Suspended { .. } | Loss::WallClockAhead { .. }
+        )
+    }
+
+    /// One stable word, for logs and metrics.
+    #[must_use]
+    pub fn outcome(&self) -> &'static str {
+        match self {
+            Loss::Superseded { .. } => "superseded",
+            Loss::Sealed { .. } => "sealed",
+            Loss::LeaseEnded { .. } => "lease_ended",
+            Loss::Suspended { .. } => "suspended",
+            Loss::WallClockAhead { .. } => "wall_clock_ahead",
+            Loss::Vanished => "vanished",
+            Loss::Tampered => "tampered",
+            Loss::Resigned => "resigned",
+        }
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Loss::Superseded { by } => write!(f, "superseded by epoch {by}"),
+            Loss::Sealed { by, ended } => {
+                let by = by.as_deref().map_or_else(|| "somebody".to_owned(), plain);
+                write!(f, "{by} sealed the epoch ({ended})")
+            }
+            Loss::LeaseEnded { last_error: None } => {
+                f.write_str("the lease ran out before it could be renewed")
+            }
+            Loss::LeaseEnded { last_error: Some(error) } => {
+                write!(f, "the lease ran out before it could be renewed: {error}")
+            }
+            Loss::Suspended { gap } => {
+                write!(f, "the process did not run for {gap:.1?}, and the lease ran out")
+            }
+            Loss::WallClockAhead { by } => {
+                write!(
+                    f,
+                    "the wall clock moved {by:.1?} ahead of the other clocks, and the lease ran out \
+                     by it: the clock was set forward, or the machine was paused"
+                )
+            }
+            Loss::Vanished => f.write_str("somebody deleted the epoch object"),
+            Loss::Tampered => f.write_str("the epoch object holds what this leader never wrote"),
+            Loss::Resigned => f.write_str("resigned"),
+        }
+    }
+}
+
+impl std::error::Error for Loss {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = include_str!("../../docs/what-can-go-wrong.md");
+
+    #[test]
+    fn every_loss_has_its_row_and_its_word() {
+        let losses = [
+            Loss::Superseded { by: Epoch::FIRST },
+            Loss::Sealed { by: None, ended: EpochEnd::Lapsed },
+            Loss::LeaseEnded { last_error: None },
+            Loss::Suspended { gap: Duration::ZERO },
+            Loss::WallClockAhead { by: Duration::ZERO },
+            Loss::Vanished,
+            Loss::Tampered,
+            Loss::Resigned,
+        ];
+        for loss in losses {
+            // A new loss has an arm here and a place above.
+            let name = match loss {
+                Loss::Superseded { .. } => "Superseded",
+                Loss::Sealed { .. } => "Sealed",
+                Loss::LeaseEnded { .. } => "LeaseEnded",
+                Loss::Suspended { .. } => "Suspended",
+                Loss::WallClockAhead { .. } => "WallClockAhead",
+                Loss::Vanished => "Vanished",
+                Loss::Tampered => "Tampered",
+                Loss::Resigned => "Resigned",
+            };
+            let row = format!("| `{name}` | `{}` |", loss.outcome());
+            assert!(PAGE.contains(&row), "{row}");
+        }
+    }
+}
