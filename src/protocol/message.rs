@@ -54,6 +54,20 @@ pub enum EpochEnd {
     Unknown,
 }
 
+impl fmt::Display for EpochEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EpochEnd::Resigned => "resigned",
+            EpochEnd::Lapsed => "lapsed",
+            EpochEnd::Deposed => "deposed",
+            EpochEnd::Restored => "restored",
+            EpochEnd::Superseded => "superseded",
+            EpochEnd::GivenUp => "given_up",
+            EpochEnd::Unknown => "unknown",
+        })
+    }
+}
+
 /// What the protocol needs to know of a record that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Seen {

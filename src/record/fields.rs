@@ -1,0 +1,96 @@
+//! How the fields of a record are read and written.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::protocol::message::{EpochEnd, Nonce};
+
+/// `validity_ms` as it stands in a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Validity {
+    /// There is none: the lease never lapses.
+    #[default]
+    Absent,
+    /// Whole numbers past what 64 bits hold are the greatest: such a lease never lapses either.
+    Millis(u64),
+}
+
+impl Validity {
+    pub(super) fn is_absent(&self) -> bool {
+        *self == Validity::Absent
+    }
+}
+
+impl Serialize for Validity {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Validity::Absent => serializer.serialize_none(),
+            Validity::Millis(ms) => serializer.serialize_u64(*ms),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Validity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Validity, D::Error> {
+        let invalid = || serde::de::Error::custom("validity_ms is not a positive whole number");
+        match Value::deserialize(deserializer)? {
+            Value::Null => Ok(Validity::Absent),
+            Value::Number(number) => match (number.as_u64(), number.as_f64()) {
+                (Some(ms), _) if ms > 0 => Ok(Validity::Millis(ms)),
+                // JSON's whole numbers have no bound; those past 64 bits arrive as floats.
+                (None, Some(ms)) if ms >= u64::MAX as f64 => Ok(Validity::Millis(u64::MAX)),
+                _ => Err(invalid()),
+            },
+            _ => Err(invalid()),
+        }
+    }
+}
+
+impl Serialize for Nonce {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Nonce {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Nonce, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let hex = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        match u128::from_str_radix(&text, 16) {
+            Ok(bits) if hex => Ok(Nonce::from_bits(bits)),
+            _ => Err(serde::de::Error::custom("nonce is not 32 hexadecimal digits")),
+        }
+    }
+}
+
+impl Serialize for EpochEnd {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for EpochEnd {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<EpochEnd, D::Error> {
+        Ok(match Value::deserialize(deserializer)?.as_str() {
+            Some("resigned") => EpochEnd::Resigned,
+            Some("lapsed") => EpochEnd::Lapsed,
+            Some("deposed") => EpochEnd::Deposed,
+            Some("restored") => EpochEnd::Restored,
+            _ => EpochEnd::Unknown,
+        })
+    }
+}
+
+/// Times of day in a record decide nothing, so an unreadable one is as good as none.
+pub(super) fn for_people<'de, D: Deserializer<'de>>(
+    d: D,
+) -> Result<Option<DateTime<Utc>>, D::Error> {
+    let value = Value::deserialize(d)?;
+    Ok(value.as_str().and_then(|text| text.parse().ok()))
+}
+
+/// Who is to be next is a wish, so one that cannot be read is none.
+pub(super) fn if_text<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
+    Ok(Value::deserialize(d)?.as_str().map(str::to_owned))
+}
