@@ -71,24 +71,7 @@ impl Driver {
             }
             let event = match self.machine.step() {
                 Step::Request(request) => {
-                    let left = self.own.remaining();
-                    let limit = self.own.patience(&request, left);
-                    let sent = self.now().boot;
-                    let within = pending.span_of(&request, || spans::renewal(&self.cx, lead.epoch));
-                    // A request that hangs must not keep the news of a risk back.
-                    let answer = tokio::select! {
-                        biased;
-                        answer = self.perform(&request, limit).instrument(within) => answer,
-                        () = lead.watch() => continue,
-                    };
-                    // What was given up for another attempt has had its pause.
-                    retry_at = self.own.given_up(&request, &answer, limit, sent);
-                    let had_its_time = retry_at.is_none().then_some(sent);
-                    lead.failed(self.requests.last_error.as_ref(), had_its_time);
-                    if lead.has_ended() {
-                        continue;
-                    }
-                    self.machine.handle(Input::Answer(answer))
+                    self.send(&request, &lead, &mut pending, &mut retry_at).await
                 }
                 Step::Wait(wait @ (Wait::Lead | Wait::Retry)) => {
                     let (due, input) = match wait {
@@ -130,6 +113,33 @@ impl Driver {
                 Some(Event::Granted { .. }) | None => {}
             }
         }
+    }
+
+    /// Sends a request of the machine. Notes when to send another if this one was given up for it.
+    async fn send(
+        &mut self,
+        request: &Request,
+        lead: &Lead,
+        pending: &mut Pending,
+        retry_at: &mut Option<Duration>,
+    ) -> Option<Event> {
+        let limit = self.own.patience(request, self.own.remaining());
+        let sent = self.now().boot;
+        let within = pending.span_of(request, || spans::renewal(&self.cx, lead.epoch));
+        // A request that hangs must not keep the news of a risk back.
+        let answer = tokio::select! {
+            biased;
+            answer = self.perform(request, limit).instrument(within) => answer,
+            () = lead.watch() => return None,
+        };
+        // What was given up for another attempt has had its pause.
+        *retry_at = self.own.given_up(request, &answer, limit, sent);
+        let had_its_time = retry_at.is_none().then_some(sent);
+        lead.failed(self.requests.last_error.as_ref(), had_its_time);
+        if lead.has_ended() {
+            return None;
+        }
+        self.machine.handle(Input::Answer(answer))
     }
 
     /// What is due next, and when on the boot clock.

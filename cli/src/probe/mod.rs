@@ -128,17 +128,7 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
         }
     };
     drop(progress);
-    let mut cleaning = pin!(asker.clean_up());
-    let left_behind = loop {
-        tokio::select! {
-            biased;
-            left = &mut cleaning => break left,
-            // The first signal waits for the cleaning, a second one does not.
-            by = signals.next() => if signal.replace(by).is_some() {
-                break vec![format!("{}…", asker.start())];
-            },
-        }
-    };
+    let left_behind = clean_up(&asker, &mut signals, &mut signal).await;
     if let Some(signal) = signal {
         return Ok(stopped(signal, &left_behind));
     }
@@ -165,6 +155,25 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     let report = Report::new(found, &asker.account());
     let _ = if args.json { print_json(&report)? } else { print(&report.for_people())? };
     Ok(report.exit_code())
+}
+
+/// Deletes what was written. Returns the keys that are left. The first signal waits for the
+/// cleaning, a second one does not.
+async fn clean_up(
+    asker: &Asker,
+    signals: &mut Signals,
+    signal: &mut Option<Signal>,
+) -> Vec<String> {
+    let mut cleaning = pin!(asker.clean_up());
+    loop {
+        tokio::select! {
+            biased;
+            left = &mut cleaning => return left,
+            by = signals.next() => if signal.replace(by).is_some() {
+                return vec![format!("{}…", asker.start())];
+            },
+        }
+    }
 }
 
 /// How often the progress is shown.
