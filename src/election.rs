@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::driver::{Context, Driver, Observer, Operator, Patience, Reached, spans};
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::leader::{CampaignEvent, Leader, Observation, Snapshot, SnapshotState};
+use crate::leader::{CampaignEvent, Leader, Observation, Snapshot};
 use crate::leadership::Leadership;
 use crate::operator::{Depose, Deposed, Restored};
 use crate::store::Store;
@@ -159,10 +159,8 @@ impl Election {
     /// # Errors
     /// Those of [`snapshot`](Election::snapshot).
     pub async fn leader(&self) -> Result<Option<Leader>, Error> {
-        Ok(match self.snapshot().await?.state {
-            SnapshotState::Held(leader) => Some(leader),
-            _ => None,
-        })
+        let snapshot = self.snapshot().await?;
+        Ok(snapshot.leader.filter(|_| snapshot.end.is_none()))
     }
 
     /// The newest epoch object as it stands, sealed ones included. LIST and GET; one GET on a

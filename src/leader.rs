@@ -67,33 +67,18 @@ impl fmt::Display for Leader {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// Held, sealed, or vacant.
-    pub state: SnapshotState,
+    /// Whose epoch it is, also once it has ended; `None` if there is no epoch.
+    pub leader: Option<Leader>,
+    /// How the epoch ended; `None` while it is held, that is, not sealed.
+    pub end: Option<EpochEnd>,
+    /// Who sealed it, by the name in the record.
+    pub sealed_by: Option<String>,
     /// By the store's clock, how long ago the record was last written; `None` where the store gives
     /// no dates.
     pub age: Option<Duration>,
-    /// Whether that is longer than its validity. The store's clock is not the leader's: only an
-    /// observer that has watched for the whole validity knows.
+    /// Whether it is held, and that is longer than its validity. The store's clock is not the
+    /// leader's: only an observer that has watched for the whole validity knows.
     pub lapsed: bool,
-}
-
-/// What the newest epoch object says.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum SnapshotState {
-    /// It is not sealed.
-    Held(Leader),
-    /// It is sealed.
-    Sealed {
-        /// Whose it was.
-        leader: Leader,
-        /// How it ended.
-        ended: EpochEnd,
-        /// Who sealed it.
-        sealed_by: Option<String>,
-    },
-    /// There is none.
-    NoLeader,
 }
 
 /// What an observer says of an election. Only changes are told.

@@ -205,7 +205,7 @@ pub use entropy::Entropy;
 pub use epoch::Epoch;
 pub use error::{Error, ErrorKind};
 pub use layout::Layout;
-pub use leader::{CampaignEvent, Leader, Observation, Snapshot, SnapshotState};
+pub use leader::{CampaignEvent, Leader, Observation, Snapshot};
 pub use leadership::{Cancellation, Leadership, LeadershipEvent, Lease, Loss, RunOutcome};
 pub use moment::Moment;
 pub use operator::{Depose, Deposed, Restored};

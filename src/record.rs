@@ -31,7 +31,7 @@ const MAX_SEALED_NAME: usize = 1_024;
 pub(crate) const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
 /// The body of an object, as read or to be written. Its JSON begins with what its layout alone has:
-/// [`Head`], or that of the [single object](lock).
+/// `Head`, or that of the single object, `lock::Head`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/protocol.md describes the fields")]
 pub struct Record {
@@ -188,7 +188,7 @@ impl Record {
         }
     }
 
-    /// Until when its lease lasts by its writer's wall clock: in a single object that is not released.
+    /// Until when its lease lasts by its writer's wall clock: in a single object, unless released.
     pub fn lasts_until(&self) -> Option<DateTime<Utc>> {
         let seconds = self.expires_at.filter(|_| !self.expired)?;
         // Casts of floats saturate, and dates past those that there are do not exist.

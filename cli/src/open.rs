@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::ValueEnum as _;
+use tenure::Election;
 use tenure::store::{DirStore, Store, StoreError};
-use tenure::{Election, SnapshotState};
 
 use super::common_args::LayoutArg;
 use super::exit::{self, Failure};
@@ -67,7 +67,7 @@ pub async fn refuse_other_layout(
     };
     let election = Election::builder(Arc::clone(store), prefix).layout(other.into()).build()?;
     match election.snapshot().await {
-        Ok(snapshot) if snapshot.state != SnapshotState::NoLeader => {
+        Ok(snapshot) if snapshot.leader.is_some() => {
             let name = other.to_possible_value().expect("no layout is hidden");
             let why =
                 format!("the election here lies in the other layout: --layout {}", name.get_name());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use humantime::format_duration;
 use serde::Serialize;
 use serde_json::Value;
-use tenure::{Election, EpochEnd, Leader, Snapshot, SnapshotState};
+use tenure::{Election, EpochEnd, Leader, Snapshot};
 
 use super::common_args::StoreArg;
 use super::exit::Failure;
@@ -30,7 +30,7 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     let layout = args.store.layout;
     let election = Election::builder(Arc::clone(&store), prefix.as_str()).layout(layout.into());
     let snapshot = election.build()?.snapshot().await?;
-    if snapshot.state == SnapshotState::NoLeader {
+    if snapshot.leader.is_none() {
         refuse_other_layout(&store, &prefix, layout).await?;
     }
     let status = Status::of(&snapshot);
@@ -58,20 +58,17 @@ struct Status {
 
 impl Status {
     fn of(snapshot: &Snapshot) -> Status {
-        let (state, leader, ended) = match &snapshot.state {
-            SnapshotState::Held(leader) => ("held", Some(leader), None),
-            SnapshotState::Sealed { leader, ended, .. } => ("sealed", Some(leader), Some(*ended)),
-            _ => ("vacant", None, None),
+        let Some(leader) = &snapshot.leader else {
+            return Status { state: "vacant", ..Status::default() };
         };
-        let Some(leader) = leader else { return Status { state, ..Status::default() } };
         Status {
-            state,
+            state: if snapshot.end.is_none() { "held" } else { "sealed" },
             epoch: Some(leader.epoch.get()),
             candidate: leader.candidate.clone(),
             validity_ms: leader.validity.map(millis),
             expires_at: leader.expires_at.map(|at| at.format("%FT%T%.3fZ").to_string()),
             heartbeat: Some(leader.heartbeat),
-            ended,
+            ended: snapshot.end,
             lapsed: snapshot.lapsed,
             age_ms: snapshot.age.map(millis),
             data: leader.data.clone(),
@@ -79,13 +76,14 @@ impl Status {
     }
 
     fn for_people(&self, snapshot: &Snapshot) -> String {
-        match &snapshot.state {
-            SnapshotState::Held(leader) => {
+        match (&snapshot.leader, snapshot.end) {
+            (None, _) => line("state", &styled(ATTENTION, "vacant: nobody has led yet")),
+            (Some(leader), None) => {
                 let state = if snapshot.lapsed { "held, but lapsed" } else { "held" };
                 lines(state, "leader", leader, snapshot.age)
             }
-            SnapshotState::Sealed { leader, ended, sealed_by } => {
-                let by = match sealed_by {
+            (Some(leader), Some(ended)) => {
+                let by = match &snapshot.sealed_by {
                     Some(by) if leader.candidate.as_ref() != Some(by) => {
                         format!(" by {}", plain(by))
                     }
@@ -94,7 +92,6 @@ impl Status {
                 let state = format!("sealed: {ended}{by}; nobody leads");
                 lines(&state, "last", leader, snapshot.age)
             }
-            _ => line("state", &styled(ATTENTION, "vacant: nobody has led yet")),
         }
     }
 }

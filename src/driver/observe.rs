@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Context, Driver};
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::leader::{Leader, Observation, Snapshot, SnapshotState};
+use crate::leader::{Leader, Observation, Snapshot};
 use crate::protocol::candidate::Input;
 use crate::protocol::message::{Answer, Request, Step, Wait};
 use crate::telemetry::Sight;
@@ -223,19 +223,16 @@ impl Driver {
 
     fn snapshot_of_last_read(&self) -> Snapshot {
         let Some((epoch, record)) = &self.followed.record else {
-            return Snapshot { state: SnapshotState::NoLeader, age: None, lapsed: false };
+            return Snapshot { leader: None, end: None, sealed_by: None, age: None, lapsed: false };
         };
-        let leader = Leader::new(*epoch, record);
         let age = self.followed.age;
-        let lapsed = !record.expired && age.zip(record.validity()).is_some_and(|(a, v)| a > v);
-        let state = match record.seen().ended {
-            None => SnapshotState::Held(leader),
-            Some(ended) => {
-                let sealed_by = record.sealed_by.clone();
-                SnapshotState::Sealed { leader, ended, sealed_by }
-            }
-        };
-        Snapshot { state, age, lapsed }
+        Snapshot {
+            leader: Some(Leader::new(*epoch, record)),
+            end: record.seen().ended,
+            sealed_by: record.sealed_by.clone().filter(|_| record.expired),
+            age,
+            lapsed: !record.expired && age.zip(record.validity()).is_some_and(|(a, v)| a > v),
+        }
     }
 }
 

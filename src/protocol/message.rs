@@ -29,8 +29,8 @@ impl fmt::Debug for Nonce {
 
 /// How an epoch ended.
 ///
-/// A sealed record says one of the first four. [`Superseded`](EpochEnd::Superseded) and
-/// [`GivenUp`](EpochEnd::GivenUp) are not in any record: the package `tenure-history` concludes them.
+/// A sealed record says one of the first four. No record says [`Superseded`](EpochEnd::Superseded)
+/// or [`GivenUp`](EpochEnd::GivenUp): the package `tenure-history` concludes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EpochEnd {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
-use tenure::{EpochEnd, Error, ErrorKind, Observation, SnapshotState};
+use tenure::{EpochEnd, Error, ErrorKind, Observation};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, secs, timed, wait, within};
 use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, name, ready};
@@ -239,25 +239,25 @@ async fn polling_an_observer_now_and_then_loses_nothing() {
 async fn a_snapshot_shows_each_state() {
     let world = World::new();
     let o = world.node("o").build().unwrap();
-    assert_eq!(o.snapshot().await.unwrap().state, SnapshotState::NoLeader);
+    let vacant = o.snapshot().await.unwrap();
+    assert_eq!((vacant.leader, vacant.end, vacant.sealed_by), (None, None, None));
     assert_eq!(o.leader().await.unwrap(), None);
     let a = world.leader("a").await;
     wait(secs(2)).await;
     let snapshot = o.snapshot().await.unwrap();
     assert_eq!((snapshot.age, snapshot.lapsed), (Some(secs(2)), false));
-    let SnapshotState::Held(leader) = snapshot.state else { panic!() };
+    assert_eq!((snapshot.end, snapshot.sealed_by), (None, None));
+    let leader = snapshot.leader.unwrap();
     assert_eq!((leader.name(), leader.epoch.get(), leader.heartbeat), ("a", 1, 1));
     assert_eq!(o.leader().await.unwrap().unwrap(), leader);
     drop(a);
     wait(secs(9)).await;
     let snapshot = o.snapshot().await.unwrap();
-    assert!(snapshot.lapsed && matches!(snapshot.state, SnapshotState::Held(_)));
+    assert!(snapshot.lapsed && snapshot.leader.is_some() && snapshot.end.is_none());
     world.seal(1, "deposed").await;
-    let SnapshotState::Sealed { leader, ended, sealed_by } = o.snapshot().await.unwrap().state
-    else {
-        panic!()
-    };
-    assert_eq!((leader.name(), ended, sealed_by.as_deref()), ("a", EpochEnd::Deposed, Some("x")));
+    let sealed = o.snapshot().await.unwrap();
+    assert_eq!((sealed.end, sealed.sealed_by.as_deref()), (Some(EpochEnd::Deposed), Some("x")));
+    assert_eq!((sealed.leader.unwrap().name(), sealed.lapsed), ("a", false));
     assert_eq!(o.leader().await.unwrap(), None);
 }
 

@@ -8,8 +8,8 @@ use futures::StreamExt as _;
 use serde_json::Value;
 use tenure::store::{GetOutcome, MemoryStore, PutOutcome, Store};
 use tenure::{
-    CampaignOutcome, Election, ElectionBuilder, ErrorKind, Layout, Leadership, Loss, Observation,
-    SnapshotState,
+    CampaignOutcome, Election, ElectionBuilder, EpochEnd, ErrorKind, Layout, Leadership, Loss,
+    Observation,
 };
 use tenure_testkit::time::{TestClock, millis, process, secs, timed, wait};
 
@@ -205,7 +205,7 @@ async fn observers_and_snapshots_see_who_leads() {
     let observing = world.election(3);
     let mut seen = observing.observe();
     assert_eq!(seen.next().await.unwrap().unwrap(), Observation::NoLeader);
-    assert!(matches!(observing.snapshot().await.unwrap().state, SnapshotState::NoLeader));
+    assert_eq!(observing.snapshot().await.unwrap().leader, None);
     let leader = world.builder(1).data("here").build().unwrap().campaign().await.unwrap();
     let Observation::Leader(shown) = seen.next().await.unwrap().unwrap() else {
         panic!("a leader");
@@ -214,9 +214,10 @@ async fn observers_and_snapshots_see_who_leads() {
     assert!(shown.expires_at.is_some());
     crash(leader).await;
     assert_eq!(seen.next().await.unwrap().unwrap(), Observation::NoLeader);
-    assert!(matches!(observing.snapshot().await.unwrap().state, SnapshotState::Held(_)));
+    let held = observing.snapshot().await.unwrap();
+    assert!(held.leader.is_some() && held.end.is_none(), "{held:?}");
     world.election(2).campaign().await.unwrap().resign().await.unwrap();
-    assert!(matches!(observing.snapshot().await.unwrap().state, SnapshotState::Sealed { .. }));
+    assert_eq!(observing.snapshot().await.unwrap().end, Some(EpochEnd::Resigned));
 }
 
 #[tokio::test(start_paused = true)]

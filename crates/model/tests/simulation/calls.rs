@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tenure::{
     CampaignEvent, CampaignOutcome, Depose, Deposed, Error, ErrorKind, Leader, Leadership, Lease,
-    Loss, Observation, SnapshotState,
+    Loss, Observation,
 };
 
 use super::application::Candidate;
@@ -87,11 +87,7 @@ impl Candidate {
         let election = &self.election;
         match call {
             Call::Leader => self.saw(election.leader().await?.as_ref()),
-            Call::Snapshot => match election.snapshot().await?.state {
-                SnapshotState::Held(leader) => self.saw(Some(&leader)),
-                SnapshotState::Sealed { leader, .. } => self.saw(Some(&leader)),
-                _ => {}
-            },
+            Call::Snapshot => self.saw(election.snapshot().await?.leader.as_ref()),
             Call::Refresh => election.refresh(),
             Call::Observe => {
                 let mut seen = election.observe();
