@@ -17,7 +17,8 @@ use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::leader::{CampaignEvent, Leader, Observation, Snapshot};
 use crate::leadership::Leadership;
-use crate::operator::{Depose, Deposed, Restored};
+use crate::operator::{Deposed, Restored};
+use crate::protocol::depose::Order;
 use crate::store::Store;
 use crate::timer::require_timers;
 
@@ -218,6 +219,9 @@ impl Election {
     /// for the end of its lease. A renewal that comes between is not overwritten: the seal is tried
     /// again, a few times. May be repeated: an epoch that is sealed is left as it is.
     ///
+    /// With `only` nothing happens unless this is still the newest epoch, so that nobody else is
+    /// deposed who was elected meanwhile.
+    ///
     /// Cost: LIST, GET and PUT; GET and PUT on a single object. A GET and a PUT more each time that
     /// somebody else was faster, or that the fate of the seal is unknown.
     ///
@@ -229,13 +233,30 @@ impl Election {
     ///   [`NoSuchStore`](crate::ErrorKind::NoSuchStore),
     ///   [`UnsafeStore`](crate::ErrorKind::UnsafeStore): correct what the message names.
     /// - [`RecordTooNew`](crate::ErrorKind::RecordTooNew): upgrade. Other records that cannot be
-    ///   read are sealed with [`force`](Depose::force).
+    ///   read are sealed with [`depose_dead`](Election::depose_dead).
     /// - [`CorruptRecord`](crate::ErrorKind::CorruptRecord), of a single object alone: with its
     ///   body its token is lost.
     /// - [`NoRuntime`](crate::ErrorKind::NoRuntime): call it in a Tokio runtime with timers.
-    pub async fn depose(&self, how: Depose) -> Result<Deposed, Error> {
+    pub async fn depose(&self, only: Option<Epoch>) -> Result<Deposed, Error> {
+        self.order(Order { only, force: false }).await
+    }
+
+    /// As [`depose`](Election::depose), where the caller asserts that the holder is dead: its
+    /// successor does not wait for its lease. If it lives after all, two believe that they lead, for
+    /// up to its validity; only the tokens tell them apart.
+    ///
+    /// It also seals an epoch whose record does not say for how long its holder may believe in it,
+    /// and ends the wait for an epoch that was deposed before.
+    ///
+    /// # Errors
+    /// Those of [`depose`](Election::depose).
+    pub async fn depose_dead(&self, only: Option<Epoch>) -> Result<Deposed, Error> {
+        self.order(Order { only, force: true }).await
+    }
+
+    async fn order(&self, order: Order) -> Result<Deposed, Error> {
         require_timers()?;
-        Operator::new(&self.cx).depose(how.order()).await
+        Operator::new(&self.cx).depose(order).await
     }
 
     /// Makes the counting go on above `epoch` after the epoch objects were lost: for operators.

@@ -29,7 +29,7 @@ impl Layout {
     pub(crate) fn repair(self) -> &'static str {
         match self {
             Layout::EpochFiles => {
-                "nobody is elected until it is repaired, or deposed with --force (Depose::force)"
+                "nobody is elected until it is repaired, or deposed with --force (Election::depose_dead)"
             }
             Layout::SingleObject => {
                 "its token is lost with its body, so it cannot be deposed; nobody is elected until \

@@ -208,7 +208,7 @@ pub use layout::Layout;
 pub use leader::{CampaignEvent, Leader, Observation, Snapshot};
 pub use leadership::{Cancellation, Leadership, LeadershipEvent, Lease, Loss, RunOutcome};
 pub use moment::Moment;
-pub use operator::{Depose, Deposed, Restored};
+pub use operator::{Deposed, Restored};
 pub use process::Process;
 pub use protocol::message::EpochEnd;
 pub use store::Store;

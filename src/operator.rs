@@ -4,38 +4,7 @@ use std::time::Duration;
 
 use crate::epoch::Epoch;
 use crate::leader::Leader;
-use crate::protocol::depose::Order;
 use crate::protocol::message::EpochEnd;
-
-/// How [`Election::depose`](crate::Election::depose) is meant. The default: whoever leads now, who
-/// may be alive.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[must_use]
-pub struct Depose {
-    only: Option<Epoch>,
-    force: bool,
-}
-
-impl Depose {
-    /// Only if this is still the newest epoch, so that nobody else is deposed who was elected
-    /// meanwhile.
-    pub fn only(mut self, epoch: Epoch) -> Depose {
-        self.only = Some(epoch);
-        self
-    }
-
-    /// Vouches that the holder is dead: its successor does not wait for its lease. If it lives
-    /// after all, two believe that they lead, for up to its validity; only the tokens tell them
-    /// apart.
-    pub fn force(mut self, force: bool) -> Depose {
-        self.force = force;
-        self
-    }
-
-    pub(crate) fn order(self) -> Order {
-        Order { only: self.only, force: self.force }
-    }
-}
 
 /// What [`Election::depose`](crate::Election::depose) came to. Only with `Sealed` has anything been
 /// written.
@@ -49,7 +18,7 @@ pub enum Deposed {
         leader: Leader,
         /// How long a successor waits, from when it first sees the seal: the holder's lease by its
         /// record, and the drift. It waits less if it has watched the holder. Nothing with
-        /// [`force`](Depose::force).
+        /// [`depose_dead`](crate::Election::depose_dead).
         wait: Duration,
     },
     /// It was sealed before; nothing was to be done.
@@ -63,7 +32,7 @@ pub enum Deposed {
     NotCurrent(Leader),
     /// The record does not say for how long its holder may believe in it: it is a foreign peer's,
     /// has no validity, or cannot be read. Once it is known to be dead, use
-    /// [`force`](Depose::force).
+    /// [`depose_dead`](crate::Election::depose_dead).
     NeedsForce(Leader),
     /// The newest epoch has no holder: a restoring that was not finished holds it, and an epoch
     /// below may have a leader. Run [`restore`](crate::Election::restore) with this epoch again.
@@ -104,8 +73,8 @@ pub enum Restored {
     /// [`restore`](crate::Election::restore) with this epoch, and with the wait that was asked for
     /// now.
     Held(Epoch),
-    /// An epoch below does not say for how long its holder may believe in it. Depose it with
-    /// [`force`](Depose::force) once it is known to be dead, and restore again.
+    /// An epoch below does not say for how long its holder may believe in it. Once it is known to be
+    /// dead, call [`depose_dead`](crate::Election::depose_dead), and restore again.
     NeedsForce(Leader),
     /// The single object cannot be read, so nobody knows for how long its holder may believe in it,
     /// and no wait was given. Give its validity; once it is known to be dead, any wait above 0.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use humantime::format_duration;
 use serde::Serialize;
-use tenure::{Depose, Deposed, Election, Epoch, EpochEnd, Leader};
+use tenure::{Deposed, Election, Epoch, EpochEnd, Leader};
 
 use super::common_args::{LayoutArg, StoreArg, default_name, name};
 use super::exit::{self, Failure};
@@ -49,8 +49,11 @@ pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
         .layout(args.store.layout.into())
         .name(args.name.unwrap_or_else(default_name))
         .build()?;
-    let how = args.epoch.map_or(Depose::default(), |epoch| Depose::default().only(epoch));
-    let deposed = election.depose(how.force(args.force)).await.map_err(unknown)?;
+    let deposed = match args.force {
+        true => election.depose_dead(args.epoch).await,
+        false => election.depose(args.epoch).await,
+    };
+    let deposed = deposed.map_err(unknown)?;
     let (line, report) = match deposed {
         Deposed::Sealed { leader, wait } => {
             let line =

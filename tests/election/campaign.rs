@@ -2,7 +2,7 @@
 
 use futures::StreamExt as _;
 use serde_json::json;
-use tenure::{CampaignEvent, Depose, ErrorKind, Layout, LeadershipEvent, Loss};
+use tenure::{CampaignEvent, ErrorKind, Layout, LeadershipEvent, Loss};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, secs, timed, wait, within};
 use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, elected, held, key, name, ready};
@@ -288,7 +288,7 @@ async fn a_grant_that_is_deposed_before_it_is_reported_is_none() {
     let campaign = tokio::spawn(async move { elect(&election).await });
     wait(secs(3)).await;
     let operator = world.node("operator").build().unwrap();
-    operator.depose(Depose::default().force(true)).await.unwrap();
+    operator.depose_dead(None).await.unwrap();
     let (took, lead) = timed(campaign).await;
     assert_eq!(lead.unwrap().epoch().get(), 2);
     assert_eq!(world.record(1).await["sealed_by"], "operator");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use serde_json::json;
-use tenure::{Depose, ElectionBuilder, ErrorKind, Layout, LeadershipEvent, Loss};
+use tenure::{ElectionBuilder, ErrorKind, Layout, LeadershipEvent, Loss};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{TestClock, millis, process, secs, timed, wait, within};
 use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, elected, held, ready};
@@ -254,7 +254,7 @@ async fn what_is_due_by_a_slewed_clock_waits_for_the_others() {
             way.always(Fault::Hang);
             if deposed {
                 let operator = world.node("operator").build().unwrap();
-                operator.depose(Depose::default()).await.unwrap();
+                operator.depose(None).await.unwrap();
             }
             assert_eq!(follow.await.unwrap().epoch().get(), 2);
             assert!(lead.check().is_err(), "seed {seed}, deposed {deposed}: both lead");

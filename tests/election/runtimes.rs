@@ -11,7 +11,7 @@ use tenure::fencing::{
     ObjectWriter,
 };
 use tenure::store::{MemoryStore, Store};
-use tenure::{Compactor, Depose, Election, Epoch, Error, ErrorKind, Leadership};
+use tenure::{Compactor, Election, Epoch, Error, ErrorKind, Leadership};
 use tenure_history::Reader;
 
 use tenure_testkit::fault_store::FaultStore;
@@ -76,7 +76,7 @@ async fn every_call(store: &Arc<dyn Store>, opened: &mut Opened) -> Vec<Error> {
         election.try_campaign().await.expect_err("no runtime"),
         election.leader().await.expect_err("no runtime"),
         election.snapshot().await.expect_err("no runtime"),
-        election.depose(Depose::default()).await.expect_err("no runtime"),
+        election.depose(None).await.expect_err("no runtime"),
         election.restore(Epoch::FIRST, Duration::ZERO).await.expect_err("no runtime"),
         election.observe().next().await.expect("an error").expect_err("no runtime"),
         first.proclaim("x").await.expect_err("no runtime"),

@@ -3,16 +3,12 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure::{Depose, Deposed, EpochEnd, ErrorKind, Layout, Loss};
+use tenure::{Deposed, EpochEnd, ErrorKind, Layout, Loss};
 
-use super::scene::{LAYOUTS, Scene, epoch, is_sealed};
+use super::scene::{LAYOUTS, Scene, depose, epoch, is_sealed};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, secs, timed, wait};
 use tenure_testkit::world::{VALIDITY, elect};
-
-fn force() -> Depose {
-    Depose::default().force(true)
-}
 
 /// What must hold of a seal, given the record before: the checker of the broken variants, too.
 fn wrong_seal(before: &Value, after: &Value, ended: &str) -> Option<String> {
@@ -36,7 +32,7 @@ async fn seals_the_current_epoch_and_keeps_the_rest() {
         for scene in [Scene::new(layout), Scene::in_a_directory(layout)] {
             let a = elect(&scene.node("a").data(json!({ "x": 1 })).build().unwrap()).await;
             let before = scene.record(1).await;
-            let deposed = scene.election("ann").depose(Depose::default()).await.unwrap();
+            let deposed = scene.election("ann").depose(None).await.unwrap();
             let Deposed::Sealed { leader, wait: waits } = deposed else { panic!("{deposed:?}") };
             assert_eq!((leader.name(), leader.epoch), ("a", epoch(1)));
             assert_eq!(waits, VALIDITY + VALIDITY / 100, "with the drift");
@@ -57,11 +53,11 @@ async fn what_it_costs() {
         (Layout::EpochFiles, &[Call::List, Call::Get, Call::Replace][..]),
         (Layout::SingleObject, &[Call::Get, Call::Replace][..]),
     ] {
-        for how in [Depose::default(), Depose::default().only(epoch(1))] {
+        for only in [None, Some(epoch(1))] {
             let scene = Scene::new(layout);
             let _a = scene.leader("a").await;
             scene.store.take_log();
-            scene.election("ann").depose(how).await.unwrap();
+            scene.election("ann").depose(only).await.unwrap();
             assert_eq!(scene.store.take_calls(), calls);
         }
     }
@@ -75,7 +71,7 @@ async fn the_successor_waits_for_the_lease_of_a_holder_that_is_cut_off() {
         let a = elect(&scene.behind(&way, "a").build().unwrap()).await;
         wait(secs(4)).await;
         way.always(Fault::Hang);
-        scene.election("ann").depose(Depose::default()).await.unwrap();
+        scene.election("ann").depose(None).await.unwrap();
         let (took, b) = timed(elect(&scene.election("b"))).await;
         assert!(a.check().is_err(), "{layout:?}: both lead");
         assert!(took >= VALIDITY && took < VALIDITY + secs(2), "{took:?}");
@@ -89,7 +85,7 @@ async fn with_force_the_successor_does_not_wait() {
         let scene = Scene::new(layout);
         drop(scene.leader("a").await);
         let before = scene.record(1).await;
-        let deposed = scene.election("ann").depose(force()).await.unwrap();
+        let deposed = scene.election("ann").depose_dead(None).await.unwrap();
         assert!(matches!(deposed, Deposed::Sealed { wait: Duration::ZERO, .. }), "{deposed:?}");
         assert_eq!(wrong_seal(&before, &scene.record(1).await, "lapsed"), None);
         let (took, b) = timed(elect(&scene.election("b"))).await;
@@ -107,15 +103,15 @@ async fn force_ends_the_wait_after_a_deposition() {
         let follow = tokio::spawn(async move { elect(&b).await });
         wait(millis(500)).await;
         let ann = scene.election("ann");
-        ann.depose(Depose::default()).await.unwrap();
+        ann.depose(None).await.unwrap();
         wait(secs(3)).await;
         assert!(!follow.is_finished());
         let sealed = scene.record(1).await;
-        let again = ann.depose(Depose::default()).await.unwrap();
+        let again = ann.depose(None).await.unwrap();
         assert!(matches!(again, Deposed::Already { ended: EpochEnd::Deposed, .. }), "{again:?}");
         assert_eq!(scene.record(1).await, sealed, "left as it is");
         let (took, _) = timed(async {
-            ann.depose(force()).await.unwrap();
+            ann.depose_dead(None).await.unwrap();
             assert_eq!(wrong_seal(&sealed, &scene.record(1).await, "lapsed"), None);
             follow.await.unwrap()
         })
@@ -129,12 +125,12 @@ async fn a_sealed_or_missing_epoch_is_told_and_left_alone() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let ann = scene.election("ann");
-        assert_eq!(ann.depose(Depose::default()).await.unwrap(), Deposed::NoLeader);
-        assert_eq!(ann.depose(force()).await.unwrap(), Deposed::NoLeader);
+        assert_eq!(ann.depose(None).await.unwrap(), Deposed::NoLeader);
+        assert_eq!(ann.depose_dead(None).await.unwrap(), Deposed::NoLeader);
         scene.leader("a").await.resign().await.unwrap();
         let sealed = scene.record(1).await;
-        for how in [Depose::default(), force(), Depose::default().only(epoch(1))] {
-            let deposed = ann.depose(how).await.unwrap();
+        for (dead, only) in [(false, None), (true, None), (false, Some(epoch(1)))] {
+            let deposed = depose(&ann, dead, only).await.unwrap();
             let Deposed::Already { leader, ended } = deposed else { panic!("{deposed:?}") };
             assert_eq!((leader.name(), ended), ("a", EpochEnd::Resigned));
         }
@@ -150,16 +146,15 @@ async fn only_the_epoch_that_was_meant() {
         let _b = scene.leader("b").await;
         let before = scene.record(2).await;
         for other in [1, 3] {
-            for how in [Depose::default(), force()] {
-                let how = how.only(epoch(other));
-                let deposed = scene.election("ann").depose(how).await.unwrap();
+            for dead in [false, true] {
+                let only = Some(epoch(other));
+                let deposed = depose(&scene.election("ann"), dead, only).await.unwrap();
                 let Deposed::NotCurrent(leader) = deposed else { panic!("{deposed:?}") };
                 assert_eq!((leader.name(), leader.epoch), ("b", epoch(2)));
             }
         }
         assert_eq!(scene.record(2).await, before);
-        let how = Depose::default().only(epoch(2));
-        let deposed = scene.election("ann").depose(how).await.unwrap();
+        let deposed = scene.election("ann").depose(Some(epoch(2))).await.unwrap();
         assert!(matches!(deposed, Deposed::Sealed { .. }), "{deposed:?}");
     }
 }
@@ -182,10 +177,10 @@ async fn a_record_that_does_not_say_how_long_needs_force() {
             let scene = Scene::new(layout);
             scene.put(1, body.as_str()).await;
             let before = scene.record(1).await;
-            let deposed = scene.election("ann").depose(Depose::default()).await.unwrap();
+            let deposed = scene.election("ann").depose(None).await.unwrap();
             assert!(matches!(deposed, Deposed::NeedsForce(_)), "{deposed:?}");
             assert_eq!(scene.record(1).await, before);
-            let deposed = scene.election("ann").depose(force()).await.unwrap();
+            let deposed = scene.election("ann").depose_dead(None).await.unwrap();
             assert!(matches!(deposed, Deposed::Sealed { .. }), "{deposed:?}");
             let (took, b) = timed(elect(&scene.election("b"))).await;
             assert!(took < secs(1) && b.epoch() == epoch(2), "{body}: {took:?}");
@@ -202,8 +197,8 @@ async fn a_later_format_is_left_alone_and_a_broken_single_object_has_no_token() 
     ] {
         let scene = Scene::new(layout);
         scene.put(1, body).await;
-        for how in [Depose::default(), force()] {
-            let error = scene.election("ann").depose(how).await.unwrap_err();
+        for dead in [false, true] {
+            let error = depose(&scene.election("ann"), dead, None).await.unwrap_err();
             assert_eq!(error.kind(), kind, "{error}");
             let remedy = "until it is repaired, or restored";
             let repairable = kind == ErrorKind::CorruptRecord;
@@ -236,7 +231,7 @@ async fn a_seal_whose_fate_is_unknown_is_read_back() {
                 drop(scene.leader("a").await);
                 let before = scene.record(1).await;
                 scene.store.on(Call::Replace).times(times).fault(fault);
-                let deposed = scene.election("ann").depose(Depose::default()).await.unwrap();
+                let deposed = scene.election("ann").depose(None).await.unwrap();
                 assert!(matches!(deposed, Deposed::Sealed { .. }), "{fault:?}: {deposed:?}");
                 let told = scene.record(1).await;
                 assert_eq!(wrong_seal(&before, &told, "deposed"), None, "{fault:?}");
@@ -259,12 +254,12 @@ async fn what_stays_unknown_is_said_and_running_again_tells() {
                 // Nor can it be read back.
                 scene.store.on(Call::Get).skip(1).always().fault(Fault::FailBefore);
             }
-            let error = ann.depose(Depose::default()).await.unwrap_err();
+            let error = ann.depose(None).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unavailable);
             assert!(error.may_have_happened(), "{error}");
             assert_eq!(is_sealed(&scene.record(1).await), sealed);
             scene.store.heal();
-            let deposed = ann.depose(Depose::default()).await.unwrap();
+            let deposed = ann.depose(None).await.unwrap();
             let already = matches!(deposed, Deposed::Already { ended: EpochEnd::Deposed, .. });
             assert_eq!(already, sealed, "{deposed:?}");
         }
@@ -284,7 +279,7 @@ async fn what_certainly_failed_is_an_error_that_says_so() {
             let scene = Scene::new(layout);
             drop(scene.leader("a").await);
             scene.store.on(call).always().fault(fault);
-            let error = scene.election("ann").depose(Depose::default()).await.unwrap_err();
+            let error = scene.election("ann").depose(None).await.unwrap_err();
             assert_eq!(error.kind(), kind, "{error}");
             assert!(!error.may_have_happened() && !is_sealed(&scene.record(1).await), "{error}");
             if fault == Fault::FailBefore {
@@ -308,7 +303,7 @@ async fn what_only_reads_is_tried_three_times() {
             let way = scene.another_way();
             way.on(call).times(failures).fault(Fault::FailBefore);
             let operator = scene.behind(&way, "ann").build().unwrap();
-            let (took, outcome) = timed(operator.depose(Depose::default())).await;
+            let (took, outcome) = timed(operator.depose(None)).await;
             assert!(took >= millis(300), "the pauses do not grow: {took:?}");
             let asked = way.take_calls().iter().filter(|asked| **asked == call).count();
             let what = format!("{layout:?}, {call:?} fails {failures} times: {outcome:?}");
@@ -321,7 +316,7 @@ async fn what_only_reads_is_tried_three_times() {
             let scene = Scene::new(layout);
             let _lead = scene.leader("a").await;
             scene.store.on(call).fault(Fault::Denied);
-            let error = scene.election("ann").depose(Depose::default()).await.unwrap_err();
+            let error = scene.election("ann").depose(None).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::AccessDenied, "not tried again");
         }
     }
@@ -337,7 +332,7 @@ async fn a_renewal_race_is_tried_again_a_few_times() {
             let slow = Fault::Slow(millis(200));
             scene.store.on(Call::Replace).times(renewals).fault(slow);
             let ann = scene.election("ann");
-            let deposing = tokio::spawn(async move { ann.depose(Depose::default()).await });
+            let deposing = tokio::spawn(async move { ann.depose(None).await });
             let mut before = scene.record(1).await;
             while !deposing.is_finished() {
                 let asked = scene.store.take_calls();
@@ -369,7 +364,7 @@ async fn a_successor_that_was_elected_meanwhile_is_spared() {
         let ann_way = scene.another_way();
         ann_way.on(Call::Replace).fault(Fault::Slow(secs(1)));
         let ann = scene.behind(&ann_way, "ann").build().unwrap();
-        let deposing = tokio::spawn(async move { ann.depose(Depose::default()).await });
+        let deposing = tokio::spawn(async move { ann.depose(None).await });
         wait(millis(100)).await;
         a.resign().await.unwrap();
         let b = scene.leader("b").await;

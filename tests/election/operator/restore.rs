@@ -4,13 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
-use tenure::{
-    Compactor, Depose, Deposed, Election, EpochEnd, ErrorKind, Layout, Leadership, Restored,
-};
+use tenure::{Compactor, Deposed, Election, EpochEnd, ErrorKind, Layout, Leadership, Restored};
 use tenure::{Epoch, Store};
 
 use super::rival::Interposed;
-use super::scene::{LAYOUTS, Scene, epoch, is_sealed};
+use super::scene::{LAYOUTS, Scene, depose, epoch, is_sealed};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, secs, timed, wait, within};
 use tenure_testkit::world::{VALIDITY, elect};
@@ -145,7 +143,7 @@ async fn a_deposition_below_is_still_waited_for() {
         let a = elect(&scene.behind(&way, "a").build().unwrap()).await;
         way.always(Fault::Hang);
         let ann = scene.election("ann");
-        ann.depose(Depose::default()).await.unwrap();
+        ann.depose(None).await.unwrap();
         restored(&ann, 41).await;
         let _b = elect(&scene.election("b")).await;
         assert!(a.check().is_err(), "{layout:?}: both lead");
@@ -164,7 +162,7 @@ async fn an_epoch_below_that_cannot_say_how_long_needs_force_first() {
         let ann = scene.election("ann");
         assert!(matches!(restored(&ann, 41).await, Restored::NeedsForce(_)));
         assert!(!scene.store.take_calls().contains(&Call::Create), "nothing was written");
-        let deposed = ann.depose(Depose::default().force(true)).await.unwrap();
+        let deposed = ann.depose_dead(None).await.unwrap();
         assert!(matches!(deposed, Deposed::Sealed { .. }));
         assert!(matches!(restored(&ann, 41).await, Restored::Sealed { .. }));
         assert_eq!(elect(&scene.election("b")).await.epoch(), epoch(42));
@@ -301,8 +299,8 @@ async fn regression_a_held_epoch_is_not_deposed_and_a_higher_restoring_finishes_
         assert!(killed.is_none());
         scene.store.heal();
         let ben = scene.election("ben");
-        for how in [Depose::default(), Depose::default().only(epoch(10))] {
-            assert_eq!(ben.depose(how.force(force)).await.unwrap(), Deposed::Held(epoch(10)));
+        for only in [None, Some(epoch(10))] {
+            assert_eq!(depose(&ben, force, only).await.unwrap(), Deposed::Held(epoch(10)));
         }
         assert!(!is_sealed(&scene.record(10).await), "nothing was written");
         a.check().expect("nor was she deposed");
@@ -327,14 +325,13 @@ async fn regression_force_reaches_an_epoch_below_a_held_one() {
     let ben = scene.election("ben");
     let now = restored(&ben, 20).await;
     assert!(matches!(now, Restored::NeedsForce(ref leader) if leader.epoch == epoch(2)), "{now:?}");
-    let none = ben.depose(Depose::default().only(epoch(3))).await.unwrap();
+    let none = ben.depose(Some(epoch(3))).await.unwrap();
     assert_eq!(none, Deposed::Held(epoch(20)), "there is no 3");
-    let force = Depose::default().only(epoch(2)).force(true);
-    let deposed = ben.depose(force).await.unwrap();
+    let deposed = ben.depose_dead(Some(epoch(2))).await.unwrap();
     assert!(matches!(deposed, Deposed::Sealed { .. }), "{deposed:?}");
     assert!(matches!(restored(&ben, 20).await, Restored::Sealed { .. }));
     assert_eq!(elect(&scene.election("b")).await.epoch(), epoch(21));
-    let other = ben.depose(Depose::default().only(epoch(2))).await.unwrap();
+    let other = ben.depose(Some(epoch(2))).await.unwrap();
     assert!(matches!(other, Deposed::NotCurrent(_)), "{other:?}");
 }
 

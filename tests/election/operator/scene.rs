@@ -5,13 +5,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tenure::store::{DirStore, GetOutcome, MemoryStore};
-use tenure::{Election, ElectionBuilder, Epoch, Layout, Leadership};
+use tenure::{Deposed, Election, ElectionBuilder, Epoch, Error, Layout, Leadership};
 
 use tenure_testkit::fault_store::{FaultStore, overwrite};
 use tenure_testkit::time::{TestClock, process};
 use tenure_testkit::world::{VALIDITY, elect};
 
 pub const LAYOUTS: [Layout; 2] = [Layout::EpochFiles, Layout::SingleObject];
+
+pub async fn depose(ann: &Election, dead: bool, only: Option<Epoch>) -> Result<Deposed, Error> {
+    match dead {
+        true => ann.depose_dead(only).await,
+        false => ann.depose(only).await,
+    }
+}
 
 pub struct Scene {
     pub store: FaultStore,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::{CampaignOutcome, Clock as _, Depose, Deposed, Election, Leadership, Restored};
+use tenure::{CampaignOutcome, Clock as _, Deposed, Election, Leadership, Restored};
 
 use super::scene::{LAYOUTS, Scene, epoch};
 use tenure_testkit::fault_store::Fault;
@@ -39,7 +39,7 @@ async fn regression_the_takeover_delay_counts_from_the_end_of_a_deposed_lease() 
             // It is cut off, so it believes in its lease to its end.
             way.always(Fault::Hang);
             let end = lead.ends_at().boot;
-            let deposed = scene.election("ann").depose(Depose::default()).await.unwrap();
+            let deposed = scene.election("ann").depose(None).await.unwrap();
             assert!(matches!(deposed, Deposed::Sealed { .. }), "{deposed:?}");
             assert_eq!(campaign.await.unwrap().epoch(), epoch(2));
             let waited = scene.clock.now().boot - end;
@@ -53,7 +53,7 @@ async fn it_counts_from_the_first_sight_of_the_seal_if_nobody_is_waited_for() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
         let _lead = scene.leader("a").await;
-        scene.election("ann").depose(Depose::default().force(true)).await.unwrap();
+        scene.election("ann").depose_dead(None).await.unwrap();
         let next = scene.node("b").takeover_delay(DELAY).build().unwrap();
         let (took, lead) = timed(elect(&next)).await;
         assert_eq!(lead.epoch(), epoch(2));

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
-use tenure::{Depose, Deposed, Election, Layout, Leadership, Restored, Store};
+use tenure::{Deposed, Election, Layout, Leadership, Restored, Store};
 
 use super::rival::Interposed;
-use super::scene::{Scene, epoch, is_sealed};
+use super::scene::{Scene, depose, epoch, is_sealed};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, process, secs, wait, within};
 use tenure_testkit::world::{VALIDITY, elect};
@@ -78,8 +78,8 @@ async fn regression_the_newest_held_epoch_is_the_one_to_finish() {
     let ann = scene.election("ann");
     assert_eq!(ann.restore(epoch(10), NO_WAIT).await.unwrap(), Restored::Held(epoch(20)));
     for force in [false, true] {
-        let how = Depose::default().only(epoch(10)).force(force);
-        assert_eq!(ann.depose(how).await.unwrap(), Deposed::Held(epoch(20)));
+        let deposed = depose(&ann, force, Some(epoch(10))).await.unwrap();
+        assert_eq!(deposed, Deposed::Held(epoch(20)));
     }
     assert!(within(secs(3_600), scene.election("b").campaign()).await.is_none());
     let now = ann.restore(epoch(20), NO_WAIT).await.unwrap();

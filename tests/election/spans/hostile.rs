@@ -11,7 +11,7 @@ use futures::StreamExt as _;
 use serde_json::json;
 use tenure::fencing::{DurableGate, FencedLog, FencedObject};
 use tenure::store::{ETag, GetOutcome, Page, PutOutcome, StoreError};
-use tenure::{Depose, Election, Epoch, Layout, Store};
+use tenure::{Election, Epoch, Layout, Store};
 use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::world::{elected, held, name};
 
@@ -124,7 +124,7 @@ impl Scene {
         self.shown.push(format!("{:?}", election.snapshot().await.unwrap()));
         self.shown.push(format!("{:?}", election.observe().next().await));
         campaign.abort();
-        let deposed = election.depose(Depose::default()).await.unwrap();
+        let deposed = election.depose(None).await.unwrap();
         self.shown.push(format!("{deposed:?}"));
         self.shown.push(format!("{:?}", election.snapshot().await.unwrap()));
     }
@@ -170,7 +170,7 @@ impl Scene {
         for body in [EVIL.to_owned(), json!({ "expired": EVIL }).to_string(), format!("{{{EVIL}")] {
             self.world.put(&name(1), body).await;
             self.fails(&election.try_campaign().await.expect_err("no record"));
-            let deposed = election.depose(Depose::default()).await;
+            let deposed = election.depose(None).await;
             self.shown.push(format!("{deposed:?}"));
         }
     }

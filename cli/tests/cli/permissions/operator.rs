@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::{Depose, Deposed, Epoch, ErrorKind, Restored};
+use tenure::{Deposed, Epoch, ErrorKind, Restored};
 use tenure_history::Reader;
 
 use super::policy::Policy;
@@ -19,13 +19,13 @@ async fn a_candidate_may_depose_and_restore_and_an_observer_may_read_the_history
     for layout in LAYOUTS {
         std::mem::forget(elect(candidate.clone(), "a", layout).await.unwrap());
         let may_not = election(observer.clone(), "o", layout).unwrap();
-        let denied = may_not.depose(Depose::default().force(true)).await.unwrap_err();
+        let denied = may_not.depose_dead(None).await.unwrap_err();
         assert_eq!(denied.kind(), ErrorKind::AccessDenied, "{denied}");
         let denied = may_not.restore(above, Duration::ZERO).await.unwrap_err();
         assert_eq!(denied.kind(), ErrorKind::AccessDenied, "{denied}");
 
         let ann = election(candidate.clone(), "ann", layout).unwrap();
-        let deposed = ann.depose(Depose::default().force(true)).await.unwrap();
+        let deposed = ann.depose_dead(None).await.unwrap();
         assert!(matches!(deposed, Deposed::Sealed { .. }), "{deposed:?}");
         let restored = ann.restore(above, Duration::ZERO).await.unwrap();
         assert!(matches!(restored, Restored::Sealed { .. }), "{restored:?}");

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use tenure::{
-    CampaignEvent, CampaignOutcome, Depose, Deposed, Error, ErrorKind, Leader, Leadership, Lease,
-    Loss, Observation,
+    CampaignEvent, CampaignOutcome, Deposed, Error, ErrorKind, Leader, Leadership, Lease, Loss,
+    Observation,
 };
 
 use super::application::Candidate;
@@ -145,7 +145,7 @@ impl Candidate {
     async fn depose(&self) -> Result<(), Error> {
         let Some(leader) = self.election.leader().await? else { return Ok(()) };
         // A foreign peer's record does not say for how long its holder may believe.
-        let deposed = self.election.depose(Depose::default().only(leader.epoch)).await;
+        let deposed = self.election.depose(Some(leader.epoch)).await;
         if let Ok(Deposed::Sealed { .. }) = deposed {
             self.world.count("deposed by a call");
         }

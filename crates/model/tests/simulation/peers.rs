@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tenure::store::{GetOutcome, PutOutcome};
-use tenure::{Depose, Deposed, Epoch, Layout, Restored, Store as _};
+use tenure::{Deposed, Epoch, Layout, Restored, Store as _};
 
 use super::bucket::{LOCK, PREFIX, epoch_of, key_of};
 use tenure_testkit::if_match::Node;
@@ -44,9 +44,13 @@ pub fn depose(world: &Arc<World>, operator: Who) {
         let epoch = record["token"].as_u64().unwrap_or(epoch);
         let dead = its_world.is_dead(epoch, record["nonce"].as_str());
         let Some(only) = Epoch::new(epoch) else { return };
-        let how = Depose::default().only(only).force(dead);
+        let operator = operators(store);
+        let deposed = match dead {
+            true => operator.depose_dead(Some(only)).await,
+            false => operator.depose(Some(only)).await,
+        };
         // An error leaves it unknown, and the operator does not care.
-        if let Ok(Deposed::Sealed { .. }) = operators(store).depose(how).await {
+        if let Ok(Deposed::Sealed { .. }) = deposed {
             its_world.count(if dead { "dead leaders deposed" } else { "depositions" });
         }
     });
