@@ -98,6 +98,11 @@ impl Attempts {
         }
     }
 
+    /// Whether one of them may have taken effect, for a refusal that ends them.
+    pub(super) fn determinacy(&self) -> Determinacy {
+        if self.unknown { Determinacy::Indeterminate } else { Determinacy::Determinate }
+    }
+
     /// The last failure, or why it was refused each time.
     pub(super) fn last_or(&mut self, refused: &str) -> StoreError {
         self.last.take().unwrap_or_else(|| StoreError::timed_out(refused))

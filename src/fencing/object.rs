@@ -221,12 +221,7 @@ impl FencedObject {
             let newest = found.line.epoch;
             if newest > token {
                 let stale = Stale { offered: token, newest };
-                let determinacy = if attempts.unknown {
-                    Determinacy::Indeterminate
-                } else {
-                    Determinacy::Determinate
-                };
-                return Err(FencingError::Stale { stale, determinacy });
+                return Err(FencingError::Stale { stale, determinacy: attempts.determinacy() });
             }
             if found.line.nonce == nonce {
                 let (etag, body) = (found.etag.clone(), found.body.clone());

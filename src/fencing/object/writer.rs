@@ -90,7 +90,7 @@ impl ObjectWriter {
                 Err(error) => return Err(self.give_up(nonce, error, attempts.unknown)),
             }
             match attempts.read(self.object.find().await.map_err(Error::maybe)?) {
-                Ok(Some(found)) => match self.read_back(found, nonce, attempts.unknown)? {
+                Ok(Some(found)) => match self.read_back(found, nonce, attempts.determinacy())? {
                     ReadBack::Written => return Ok(()),
                     ReadBack::NotYet => {}
                 },
@@ -127,7 +127,7 @@ impl ObjectWriter {
         &mut self,
         found: Option<Found>,
         nonce: Nonce,
-        unknown: bool,
+        determinacy: Determinacy,
     ) -> Result<ReadBack, FencingError> {
         let key = self.object.key.clone();
         let Some(found) = found else {
@@ -138,8 +138,6 @@ impl ObjectWriter {
             return Ok(ReadBack::NotYet);
         }
         let newest = found.line.epoch;
-        let determinacy =
-            if unknown { Determinacy::Indeterminate } else { Determinacy::Determinate };
         if newest > self.epoch {
             let stale = Stale { offered: self.epoch, newest };
             return Err(FencingError::Stale { stale, determinacy });
