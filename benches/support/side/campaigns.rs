@@ -8,6 +8,8 @@ use futures::StreamExt as _;
 use futures::future::join_all;
 use tenure::store::{ETag, GetOutcome, PutOutcome, S3Store};
 use tenure::{CampaignEvent, Election, Leadership};
+use tenure_testkit::fault_store::Call;
+use tenure_testkit::layer::Layered;
 use tokio::time::Instant;
 
 use super::Size;
@@ -45,7 +47,7 @@ impl Bench {
     }
 
     fn election(&self, store: &Recorded, prefix: &str, validity: Duration) -> Election {
-        Election::builder(Arc::new(store.clone()), prefix)
+        Election::builder(Arc::new(Layered(store.clone())), prefix)
             .validity(validity)
             .check_store(false)
             .build()
@@ -101,7 +103,7 @@ impl Bench {
             let end = Instant::now();
             drop(leadership);
             let sent = store.sent();
-            let seal = sent.iter().position(|(what, _)| *what == "replace").expect("a seal");
+            let seal = sent.iter().position(|(what, _)| *what == Call::Replace).expect("a seal");
             (sent.len() - seal, (end - sent[seal].1).as_secs_f64() * 1e3)
         }))
         .await;
@@ -225,7 +227,7 @@ pub async fn rush(size: &Size) -> Section {
     bench.server.counts();
     let ends = join_all((0..size.rush).map(|number| {
         let store = bench.store.another();
-        let election = Election::builder(Arc::new(store.clone()), "rush")
+        let election = Election::builder(Arc::new(Layered(store.clone())), "rush")
             .name(format!("candidate-{number}"))
             .validity(LONG)
             .check_store(false)

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt as _};
 use tenure::store::{GetOutcome, S3Store};
 use tenure::{Election, Observation};
+use tenure_testkit::layer::Layered;
 
 use super::Size;
 use super::measured::{cpu, in_a_process, resident, say, status};
@@ -42,7 +43,7 @@ pub async fn measured(words: &[String]) {
 
 async fn follow(store: Recorded, count: u64, poll: Duration, window: Duration) {
     let before = resident();
-    let shared: Arc<Recorded> = Arc::new(store.clone());
+    let shared = Arc::new(Layered(store.clone()));
     let followed = stream::iter(0..count).map(|number| {
         let election = Election::builder(shared.clone(), election(number))
             .name("follower")

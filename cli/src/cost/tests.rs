@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use futures::StreamExt as _;
-use tenure::store::{ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError};
+use tenure::store::{MemoryStore, Store, StoreError};
 use tenure::{Clock as _, Compactor, Election};
+use tenure_testkit::fault_store::Call;
+use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::time::{TestClock, process, secs, wait};
 
 use super::*;
@@ -47,40 +48,24 @@ impl Counting {
 }
 
 #[async_trait]
-impl Store for Counting {
-    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
-        self.count(1, 1);
-        self.memory.list(prefix, after, limit).await
+impl Layer for Counting {
+    fn inner(&self) -> &dyn Store {
+        &self.memory
     }
 
-    async fn get(
-        &self,
-        key: &str,
-        unless: Option<ETag>,
-        most: usize,
-    ) -> Result<GetOutcome, StoreError> {
-        self.count(2, 1);
-        self.memory.get(key, unless, most).await
-    }
-
-    async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
-        self.count(0, 1);
-        self.memory.create(key, body).await
-    }
-
-    async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
-        self.count(0, 1);
-        self.memory.replace(key, body, etag).await
+    async fn before(&self, call: Call) {
+        let kind = match call {
+            Call::Create | Call::Replace => 0,
+            Call::List => 1,
+            Call::Get => 2,
+            Call::Delete => 3,
+        };
+        self.count(kind, 1);
     }
 
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
-        self.count(3, 1);
         self.count(4, keys.len() as u64);
         self.memory.delete(keys).await
-    }
-
-    fn describe(&self) -> String {
-        "memory, counted".to_owned()
     }
 }
 
@@ -97,7 +82,7 @@ fn shape(layout: Layout) -> Shape {
 }
 
 fn election(store: &Counting, shape: &Shape, clock: &TestClock, seed: u64) -> Election {
-    Election::builder(Arc::new(store.clone()), "app")
+    Election::builder(Arc::new(Layered(store.clone())), "app")
         .layout(shape.layout)
         .validity(shape.validity)
         .poll_interval(shape.poll)
@@ -197,7 +182,7 @@ async fn the_compactor_sends_what_the_arithmetic_says() {
     let clock = TestClock::new();
     let store = Counting::default();
     let by = Counting { counts: Arc::default(), ..store.clone() };
-    let compactor = Compactor::builder(Arc::new(by.clone()), "app");
+    let compactor = Compactor::builder(Arc::new(Layered(by.clone())), "app");
     let compactor = compactor.keep_epochs(1).min_age(Duration::ZERO).build().expect("settings");
     let leader = election(&store, &shape, &clock, 1);
     leader.campaign().await.expect("elected").resign().await.expect("resigned");
