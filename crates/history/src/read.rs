@@ -55,7 +55,7 @@ impl Reader {
     /// A reader of the election at `prefix`; `app` and `app/` are the same.
     ///
     /// # Errors
-    /// [`InvalidConfig`](tenure::ErrorKind::InvalidConfig) if the prefix cannot be one.
+    /// [`InvalidInput`](tenure::ErrorKind::InvalidInput) if the prefix cannot be one.
     pub fn new(store: Arc<dyn Store>, prefix: &str) -> Result<Reader, Error> {
         let objects = EpochObjects::new(store, prefix)?;
         Ok(Reader { objects, layout: Layout::default(), limit: DEFAULT_LIMIT, since: None })
