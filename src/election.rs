@@ -1,4 +1,4 @@
-//! The front door: an election, its builder, campaigns and observers.
+//! The entry point: an election, its builder, campaigns and observers.
 
 mod builder;
 
@@ -24,15 +24,15 @@ use crate::timer::require_timers;
 
 pub use builder::ElectionBuilder;
 
-/// One contest for leadership, under one prefix of one store. Clones share what they know.
+/// One contest for leadership, under one prefix of one store. Clones share their state.
 ///
 /// # Runtime
 /// Campaigns, observers and the operator's calls need a Tokio runtime with timers
-/// (`#[tokio::main]`, or `enable_all` of `tokio::runtime::Builder`). They check it before their
-/// first request, and return [`NoRuntime`](crate::ErrorKind::NoRuntime) outside of one. (That
-/// timers are missing shows in a panic of Tokio's, which is caught; with `panic = "abort"` it ends
-/// the process, before the first request, too.) The task that renews a leadership runs on the
-/// runtime in which its campaign ended: keep that running as long as the leadership.
+/// (`#[tokio::main]`, or `enable_all` of `tokio::runtime::Builder`). They check this before their
+/// first request, and otherwise return [`NoRuntime`](crate::ErrorKind::NoRuntime). (Tokio panics
+/// where timers are missing. The check catches that panic; with `panic = "abort"` it ends the
+/// process, before the first request.) The task that renews a leadership runs on the runtime in
+/// which its campaign ended: keep that runtime running as long as the leadership.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -54,19 +54,19 @@ pub struct Election {
     config: Arc<Config>,
 }
 
-/// What [`Election::try_campaign`] came to.
+/// The outcome of [`Election::try_campaign`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CampaignOutcome {
     /// This process leads.
     Elected(Leadership),
-    /// Somebody else holds the newest epoch, or may still believe that it does.
+    /// Another candidate holds the newest epoch, or may still believe that it does.
     Held(Leader),
 }
 
 impl Election {
-    /// An election among all who use this prefix of this store. `app` and `app/` are the same; the
-    /// empty prefix is the root of the store.
+    /// The settings of an election among all candidates that use this prefix of this store. `app`
+    /// and `app/` are the same; the empty prefix is the root of the store.
     pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> ElectionBuilder {
         ElectionBuilder::new(store, prefix.into())
     }
@@ -74,18 +74,19 @@ impl Election {
     /// Waits until this process is elected.
     ///
     /// Cancel-safe: a campaign that is dropped leaves nothing that blocks others longer than one
-    /// validity. Transient errors of the store are waited out and told by
+    /// validity. It retries transient errors of the store, and reports them as
     /// [`events`](Election::events).
     ///
     /// Cost: LIST, PUT, LIST on an empty prefix, and a GET more on a sealed epoch; while following,
     /// one GET every poll interval. On a [single object](crate::Layout::SingleObject): GET, PUT,
     /// and a PUT to take over. The first campaign on a store adds 5 requests to check it.
     ///
-    /// It runs in a span `campaign`, and the leadership in a span `leadership` beside it: both are
-    /// below the span that this is first polled in, which is not over before they are.
+    /// The call runs in a span `campaign`, and the leadership in a sibling span `leadership`. The
+    /// parent of both is the span in which the call is first polled; it stays open until both have
+    /// closed.
     ///
     /// # Errors
-    /// Those that waiting does not mend: [`AccessDenied`](crate::ErrorKind::AccessDenied),
+    /// Those that retrying cannot fix: [`AccessDenied`](crate::ErrorKind::AccessDenied),
     /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore),
     /// [`UnsafeStore`](crate::ErrorKind::UnsafeStore),
     /// [`CorruptRecord`](crate::ErrorKind::CorruptRecord),
@@ -109,17 +110,17 @@ impl Election {
         campaign.instrument(spans::campaign(&self.cx.keys, &self.config)).await
     }
 
-    /// One attempt: elected, or somebody else holds the newest epoch. Costs what
-    /// [`campaign`](Election::campaign) costs, without the waiting.
+    /// Makes one attempt to be elected, without waiting while another candidate holds the newest
+    /// epoch. Costs what [`campaign`](Election::campaign) costs without the polls.
     ///
-    /// An unsealed epoch is `Held` until this `Election` has watched it for a whole validity
-    /// without a sign of life; what was seen is kept between calls, so a dead leader is not `Held`
-    /// for ever.
+    /// The outcome is `Held` until this `Election` has watched an unsealed epoch for a whole
+    /// validity without a renewal. It remembers what it saw between calls, so repeated calls take
+    /// over from a dead leader.
     ///
     /// # Errors
     /// Those of [`campaign`](Election::campaign), and
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) after three failures in a row: an epoch
-    /// object may have been created then, which lapses.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) after three failures in a row. The call may
+    /// have created an epoch object then, which lapses.
     pub async fn try_campaign(&self) -> Result<CampaignOutcome, Error> {
         let caller = Span::current();
         let campaign = async {
@@ -152,10 +153,11 @@ impl Election {
         leadership
     }
 
-    /// Who holds the newest epoch, if it is not sealed. LIST and GET; one GET on a single object.
+    /// Returns the holder of the newest epoch, or `None` if that is sealed. LIST and GET; one GET
+    /// on a single object.
     ///
-    /// It may not be confirmed yet, and it may have lapsed: only an observer that has watched for a
-    /// whole validity can tell ([`observe`](Election::observe)).
+    /// The holder may not be confirmed yet, and its lease may have lapsed: only an observer that
+    /// has watched for a whole validity can tell ([`observe`](Election::observe)).
     ///
     /// # Errors
     /// Those of [`snapshot`](Election::snapshot).
@@ -164,8 +166,7 @@ impl Election {
         Ok(snapshot.leader.filter(|_| snapshot.end.is_none()))
     }
 
-    /// The newest epoch object as it stands, sealed ones included. LIST and GET; one GET on a
-    /// single object.
+    /// Reads the newest epoch object, sealed or not. LIST and GET; one GET on a single object.
     ///
     /// # Errors
     /// Those of [`campaign`](Election::campaign), and
@@ -175,8 +176,8 @@ impl Election {
         Driver::observer(&self.cx).snapshot().await
     }
 
-    /// The greatest epoch that was ever created and is known of; `None` if there is none. LIST; one
-    /// GET on a single object.
+    /// Returns the greatest epoch in the store, or a greater one that this process has seen; `None`
+    /// if there is none. LIST; one GET on a single object.
     ///
     /// A token above it was never granted. An epoch object exists before its epoch is granted, so
     /// this is at least the token of each leader elected before the call.
@@ -188,12 +189,13 @@ impl Election {
         Driver::observer(&self.cx).newest_epoch().await
     }
 
-    /// Follows who leads, without campaigning: the state now, then each change.
+    /// Follows the leadership without campaigning. The stream yields the current state, then each
+    /// change.
     ///
-    /// While somebody leads: one GET every poll interval. While nobody does: one LIST and one GET.
-    /// While polls fail it keeps to the last leader until its lease has lapsed, then says
-    /// [`Unknown`](Observation::Unknown), which differs from [`NoLeader`](Observation::NoLeader).
-    /// An error that waiting does not mend is the last item.
+    /// Costs one GET every poll interval while there is a leader, and one LIST and one GET while
+    /// there is none. While polls fail, the stream stays at the last leader until its lease has
+    /// lapsed, then yields [`Unknown`](Observation::Unknown), which differs from
+    /// [`NoLeader`](Observation::NoLeader). An error that retrying cannot fix is the last item.
     pub fn observe(&self) -> impl Stream<Item = Result<Observation, Error>> + Send + Unpin + use<> {
         let observer = Observer::new(&self.cx);
         let stream = stream::unfold(observer, |mut observer| async {
@@ -203,50 +205,50 @@ impl Election {
         Box::pin(stream.fuse())
     }
 
-    /// Makes whoever follows through this `Election` (or a clone) look at the store now: a campaign
-    /// that waits, an observer. For an application that hears of a change by another way, such as
-    /// an event of the bucket or a call of its own. Calls are joined while a look is under way.
+    /// Wakes the pending campaigns and observers of this `Election` and its clones to poll now. For
+    /// an application that learns of a change in another way, such as a bucket notification. Calls
+    /// during such a poll are merged.
     ///
-    /// What was heard decides nothing: only what is then read does. At most one GET, or LIST and
-    /// GET, for each that follows.
+    /// This is only a hint: decisions use what the store returns. Costs at most one GET, or LIST
+    /// and GET, for each campaign or observer.
     pub fn refresh(&self) {
         self.cx.refresh();
     }
 
-    /// Seals the newest epoch, so that its holder loses it: for operators.
+    /// Seals the newest epoch, so that its holder loses the leadership: for operators.
     ///
-    /// The holder learns of it with its next renewal, and may lead until then; its successor waits
-    /// for the end of its lease. A renewal that comes between is not overwritten: the seal is tried
-    /// again, a few times. May be repeated: an epoch that is sealed is left as it is.
+    /// The holder learns of the seal at its next renewal, and may lead until then; its successor
+    /// waits for the end of the holder's lease. If the holder renews in between, the call tries the
+    /// seal again, a few times. The call may be repeated: it leaves a sealed epoch unchanged.
     ///
-    /// With `only` nothing happens unless this is still the newest epoch, so that nobody else is
-    /// deposed who was elected meanwhile.
+    /// With `only` the call changes nothing unless that is still the newest epoch, so that it does
+    /// not depose a leader that was elected meanwhile.
     ///
     /// Cost: LIST, GET and PUT; GET and PUT on a single object. A GET and a PUT more each time that
-    /// somebody else was faster, or that the fate of the seal is unknown.
+    /// another write came first, or that the outcome of the seal is unknown.
     ///
     /// # Errors
-    /// - [`Unavailable`](crate::ErrorKind::Unavailable): the store cannot be reached. Where
-    ///   [`may_have_happened`](Error::may_have_happened) says so, the seal may take effect yet; call
-    ///   it again, which tells.
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable): the store cannot be reached. If
+    ///   [`may_have_happened`](Error::may_have_happened), the seal may have taken effect or may
+    ///   still; call it again to learn the outcome.
     /// - [`AccessDenied`](crate::ErrorKind::AccessDenied),
     ///   [`NoSuchStore`](crate::ErrorKind::NoSuchStore),
     ///   [`UnsafeStore`](crate::ErrorKind::UnsafeStore): correct what the message names.
     /// - [`RecordTooNew`](crate::ErrorKind::RecordTooNew): upgrade. Other records that cannot be
     ///   read are sealed with [`depose_dead`](Election::depose_dead).
-    /// - [`CorruptRecord`](crate::ErrorKind::CorruptRecord), of a single object alone: with its
-    ///   body its token is lost.
+    /// - [`CorruptRecord`](crate::ErrorKind::CorruptRecord), on a single object only: its token
+    ///   cannot be read.
     /// - [`NoRuntime`](crate::ErrorKind::NoRuntime): call it in a Tokio runtime with timers.
     pub async fn depose(&self, only: Option<Epoch>) -> Result<Deposed, Error> {
         self.order(Order { only, force: false }).await
     }
 
-    /// As [`depose`](Election::depose), where the caller asserts that the holder is dead: its
-    /// successor does not wait for its lease. If it lives after all, two believe that they lead, for
-    /// up to its validity; only the tokens tell them apart.
+    /// As [`depose`](Election::depose), but the caller asserts that the holder is dead: its
+    /// successor does not wait for the end of its lease. If the holder is alive after all, two
+    /// processes believe that they lead, for up to its validity; only the tokens tell them apart.
     ///
-    /// It also seals an epoch whose record does not say for how long its holder may believe in it,
-    /// and ends the wait for an epoch that was deposed before.
+    /// It also seals an epoch whose record does not show how long its holder may believe that it
+    /// leads, and ends the wait for the lease of an epoch that was deposed before.
     ///
     /// # Errors
     /// Those of [`depose`](Election::depose).
@@ -259,33 +261,33 @@ impl Election {
         Operator::new(&self.cx).depose(order).await
     }
 
-    /// Makes the counting go on above `epoch` after the epoch objects were lost: for operators.
+    /// Makes the next leaders get epochs above `epoch`, after the epoch objects were lost: for
+    /// operators.
     ///
     /// `epoch` must be at least the greatest token that any guarded resource has seen, and the
-    /// greatest that any process remembers
-    /// ([`NewestDeleted`](crate::ErrorKind::NewestDeleted) names it): below, the next leaders'
-    /// tokens are refused, or repeat. Whoever leads in a lower epoch is deposed, and its successor
-    /// waits for the end of its lease. A leader of before the accident, whose epoch object is gone,
-    /// learns of it with its next renewal; `wait`, up to 24 h, is how long successors wait for it:
-    /// nothing, or its validity if it may still run. A single object that cannot be read does not
-    /// say how long its holder may believe, so there a `wait` above 0 is required. May be repeated.
-    /// Beside another operator's greater epoch the answer is about that one.
+    /// greatest that any process remembers ([`NewestDeleted`](crate::ErrorKind::NewestDeleted)
+    /// names it): otherwise the next leaders' tokens are refused, or repeat. The call deposes the
+    /// leader of a lower epoch, and its successor waits for the end of its lease. A leader whose
+    /// epoch object was lost learns of it at its next renewal. `wait`, up to 24 h, is how long
+    /// successors wait for such a leader: 0 if none runs, else its validity. A single object that
+    /// cannot be read does not show how long its holder may believe that it leads, so there a
+    /// `wait` above 0 is required. The call may be repeated. If another operator restores a greater
+    /// epoch, the outcome describes that one.
     ///
     /// Cost: LIST, PUT, GET, LIST, PUT on an empty prefix; a GET and, for each lower epoch that is
     /// left at its end, GET, GET, PUT more where there are some; GET and PUT on a single object.
     ///
     /// # Errors
-    /// Those of [`depose`](Election::depose). After one, or a crash in between, candidates may wait
-    /// until it is run again.
-    /// [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted) for [`Epoch::MAX`],
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a longer `wait` or an epoch below one
-    /// that this process has seen.
+    /// Those of [`depose`](Election::depose). After an error or a crash, candidates may wait until
+    /// the call is made again. [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted) for
+    /// [`Epoch::MAX`], [`InvalidInput`](crate::ErrorKind::InvalidInput) for a longer `wait` or an
+    /// epoch below one that this process has seen.
     pub async fn restore(&self, epoch: Epoch, wait: Duration) -> Result<Restored, Error> {
         require_timers()?;
         Operator::new(&self.cx).restore(epoch, wait).await
     }
 
-    /// What happens during campaigns from now on. A slow reader misses the oldest events.
+    /// The events of campaigns from now on. A slow reader misses the oldest events.
     pub fn events(&self) -> impl Stream<Item = CampaignEvent> + Send + Unpin + use<> {
         let stream = stream::unfold(self.cx.events.subscribe(), |mut events| async {
             loop {
@@ -299,12 +301,12 @@ impl Election {
         Box::pin(stream.fuse())
     }
 
-    /// How long ago the store last answered a request of this election, whether of a campaign, of a
-    /// leadership or of an observer; `None` if it never did. No request.
+    /// Returns how long ago the store last answered a request of this election, whether of a
+    /// campaign, a leadership or an observer; `None` if it never did. No request.
     ///
-    /// An answer is what something is known from, a refused condition too; a 5xx, a 409 or a
-    /// timeout is none. In a campaign or a leadership that goes well the time stays below the
-    /// longer of the poll (or its back-off) and the renew interval, and the time of one request.
+    /// A refused condition counts as an answer; a 5xx, a 409 and a timeout do not. While requests
+    /// succeed, the time stays below the longer of the poll interval (or its back-off) and the
+    /// renew interval, plus the time of one request.
     #[must_use]
     pub fn since_last_answer(&self) -> Option<Duration> {
         self.cx.since_last_answer()

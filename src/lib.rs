@@ -1,21 +1,21 @@
 //! Leader election on object storage: one writer, a bucket, and nothing else.
 //!
 //! Each leadership is an *epoch*: a new object under one key prefix, created on the condition that
-//! there is none yet. The newest epoch object says who leads, and its number, the [`Epoch`], is the
-//! *fencing token* that the leader sends with every write. There is no server to run.
+//! there is none yet. The newest epoch object names the leader. Its number, the [`Epoch`], is the *fencing
+//! token* that the leader sends with every write. There is no server to run.
 //!
 //! **For** stream processors, compactors, indexers and other single writers on a store with
-//! conditional writes: S3, Cloud Storage, Azure, DynamoDB, a directory. A dead leader is succeeded
-//! in about the [validity](ElectionBuilder::validity) of its lease, 30 s by default; after a
-//! resignation a follower takes over at its next poll.
+//! conditional writes: S3, Cloud Storage, Azure, DynamoDB, a directory. After a crash another
+//! candidate leads within about the [validity](ElectionBuilder::validity) of the lease, 30 s by
+//! default. After a resignation a follower takes over at its next poll.
 //!
 //! **Not for** takeovers within a second, nor for locks around single operations.
 //!
 //! # What it does not promise
 //!
 //! A leader that is paused between a check and a write may write after its lease has ended: no lock
-//! service can prevent that. So the guarded resource must refuse old tokens: it remembers the
-//! greatest that it has seen. [`fencing`] has guards for objects, logs, folders and services.
+//! service can prevent that. So the guarded resource must remember the greatest token that it has
+//! seen, and refuse lower ones. [`fencing`] has guards for objects, logs, folders and services.
 //!
 //! # Use
 //!
@@ -42,8 +42,8 @@
 //! # }
 //! ```
 //!
-//! A lost race is a value; an [`Error`] has a [kind](ErrorKind) that says what to do; a lost
-//! leadership says [why](Loss).
+//! A lost race is a value, not an error. An [`Error`] has a [kind](ErrorKind) that says what to do.
+//! A lost leadership has a [reason](Loss).
 //!
 //! # What it promises
 //!
@@ -53,12 +53,12 @@
 //!   machines' clocks differ by less than [`clock_drift_max`](ElectionBuilder::clock_drift_max), 1 %
 //!   by default. No machine compares its clock with another's.
 //! - A lease ends on time, also when the machine was suspended. No token is handed out at or after
-//!   its end.
+//!   the end of the lease.
 //!
-//! It asks strong consistency and atomic conditional writes of the store, and that nobody deletes
-//! the newest epoch object. The first campaign checks what can be checked. The protocol, its
-//! invariants and the reasons are in `docs/protocol.md`; the idea is Gunnar Morling's (*Leader
-//! Election With S3 Conditional Writes*, 2024).
+//! The store must have strong consistency and atomic conditional writes, and nobody may delete the
+//! newest epoch object. The first campaign checks what it can. The protocol, its invariants and the
+//! reasons are in `docs/protocol.md`; the idea is Gunnar Morling's (*Leader Election With S3
+//! Conditional Writes*, 2024).
 //!
 //! # What it costs
 //!
@@ -69,14 +69,14 @@
 //! | taking over from a dead leader that was followed | PUT, PUT, LIST |
 //! | the first campaign of a process | up to 4, and 5 to check the store |
 //!
-//! At the default validity and S3's list prices $1.33 a month for the leader and $0.21 for each
-//! follower. On a [single object](Layout::SingleObject) a takeover is one PUT.
+//! At the default validity and S3's list prices that is $1.33 a month for the leader and $0.21 for
+//! each follower. On a [single object](Layout::SingleObject) a takeover is one PUT.
 //!
 //! # Tests with paused time
 //!
-//! Leases go by the machine's clocks, which `start_paused` does not move: with them a test takes
-//! its real time, and its waits keep a core busy. A [`Clock`] over Tokio's time moves with it. Then
-//! waits cost nothing, and `tokio::time::advance` lets a lease end:
+//! Leases use the machine's clocks, which `start_paused` does not move: a test takes real time, and
+//! its waits keep a core busy. A [`Clock`] that reads Tokio's time moves with it. Then waits cost
+//! nothing, and `tokio::time::advance` lets a lease end:
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
@@ -119,15 +119,16 @@
 //!
 //! - [`Election`] campaigns ([`campaign`](Election::campaign),
 //!   [`try_campaign`](Election::try_campaign)) and follows ([`observe`](Election::observe),
-//!   [`leader`](Election::leader)); [`ElectionBuilder`] has every setting, with its bounds.
-//!   An operator seals the epoch of a leader that must go ([`depose`](Election::depose)), or has the
-//!   counting go on after an accident ([`restore`](Election::restore)). Candidates may go first or last
-//!   ([`priority_delay`](ElectionBuilder::priority_delay), [`resign_to`](Leadership::resign_to)).
-//! - [`Leadership`] gives the token as long as the lease runs, says why it ended ([`Loss`]), and
-//!   resigns.
+//!   [`leader`](Election::leader)); [`ElectionBuilder`] has every setting, with its bounds. An
+//!   operator can seal the epoch of a leader ([`depose`](Election::depose)), or continue the epochs
+//!   after their objects were lost ([`restore`](Election::restore)). Candidates may go first or
+//!   last ([`priority_delay`](ElectionBuilder::priority_delay),
+//!   [`resign_to`](Leadership::resign_to)).
+//! - [`Leadership`] returns the token as long as the lease runs, reports why it ended ([`Loss`]),
+//!   and resigns.
 //! - [`fencing`] has guards that refuse the tokens of former leaders.
 //! - [`Compactor`] deletes superseded epoch objects; the command `tenure history`, or the package
-//!   `tenure-history`, tells who led when from what is left of them.
+//!   `tenure-history`, shows who led when from those that are left.
 //! - [`store`] has the stores, and the trait for others.
 //! - [`paths`] has locks on pseudo-folders for the tasks of the leader's process.
 //!
@@ -143,9 +144,9 @@
 //! | `object-store` | `store::AnyObjectStore`: any store of the crate `object_store` 0.14 |
 //! | `gcs`, `azure` | the same, with clients for Google Cloud Storage and Azure Blob Storage |
 //! | `tower` | `fencing::http`: layers that send the token and refuse stale ones |
-//! | `metrics` | tells the recorder of the crate `metrics` what happens; `docs/observability.md` has the table |
+//! | `metrics` | reports to the recorder of the crate `metrics`; `docs/observability.md` has the table |
 //!
-//! Without any of them: memory, a local directory, and stores of your own.
+//! Without any of them there are memory, a local directory, and stores of your own.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
