@@ -3,10 +3,10 @@
 //! Three clocks are read together, as each sees what the others miss. `CLOCK_BOOTTIME` runs on
 //! while the machine is suspended, but a clock daemon may slew it: chrony by up to 8.3 %. No daemon
 //! slews `CLOCK_MONOTONIC_RAW`, which stands still in suspend; the time of suspension is what
-//! `CLOCK_BOOTTIME` is ahead of `CLOCK_MONOTONIC`, so it is added. The wall clock is stepped at
-//! will, but is the only one that may show that a host paused a virtual machine. A lease has ended
-//! when any of the three says so; an observer's timer has lapsed when boot and raw both say so
-//! (invariants I7 and I8).
+//! `CLOCK_BOOTTIME` is ahead of `CLOCK_MONOTONIC`, so it is added. The wall clock may be stepped at
+//! any time, but is the only one that may show that a host paused a virtual machine. A lease has
+//! ended when any of the three says so; an observer's timer has lapsed when boot and raw both say
+//! so (invariants I7 and I8).
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ use chrono::{DateTime, Utc};
 
 use crate::moment::{Moment, time_of_day};
 
-/// Reads the time. A test or a simulation brings its own, by
+/// Reads the time. Tests and simulations set their own with
 /// [`Process::with_clock`](crate::Process::with_clock).
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// Now.
@@ -80,7 +80,7 @@ fn read(clock: nix::time::ClockId) -> Duration {
         .into()
 }
 
-/// Elsewhere there is one monotonic clock here: on macOS `Instant` is not slewed.
+/// Other systems have one monotonic clock here: on macOS `Instant` is not slewed.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn raw() -> Duration {
     since_boot()

@@ -176,8 +176,8 @@ impl Election {
         Driver::observer(&self.cx).snapshot().await
     }
 
-    /// Returns the greatest epoch in the store, or a greater one that this process has seen; `None`
-    /// if there is none. LIST; one GET on a single object.
+    /// Returns the greatest epoch that is known to have been created; `None` if there is none.
+    /// LIST; one GET on a single object.
     ///
     /// A token above it was never granted. An epoch object exists before its epoch is granted, so
     /// this is at least the token of each leader elected before the call.

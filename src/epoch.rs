@@ -28,7 +28,7 @@ pub struct Epoch(u64);
 impl Epoch {
     /// The first epoch of an election.
     pub const FIRST: Epoch = Epoch(1);
-    /// The last epoch that ten digits can hold. Past it an election answers
+    /// The last epoch that ten digits can hold. Past it an election fails with
     /// [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted).
     pub const MAX: Epoch = Epoch(9_999_999_999);
 

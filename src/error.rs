@@ -1,4 +1,4 @@
-//! What can go wrong, by what the caller should do about it.
+//! Errors, by what the caller should do about them.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::escape::plain;
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
-/// An error of an election: a kind that tells what to do, and a message that tells what was seen.
+/// An error of an election: a kind that says what to do, and a message that says what happened.
 ///
-/// A lost race is never an error: it is a value
+/// A lost race is never an error but a value
 /// ([`CampaignOutcome::Held`](crate::CampaignOutcome::Held), [`Loss`](crate::Loss)).
 #[derive(Clone)]
 pub struct Error {
@@ -32,9 +32,10 @@ pub enum ErrorKind {
     NoSuchStore,
     /// The store does not keep the promises that the protocol needs. Do not use it for elections.
     UnsafeStore,
-    /// The body of an epoch object cannot be read as a record. It is never treated as free: look at
-    /// the named key, then depose it or restore it. Or an object of a fenced resource is none,
-    /// and is left as it is; or one of a fenced log is missing that was not trimmed.
+    /// The body of an epoch object cannot be read as a record. The epoch is never treated as free:
+    /// inspect the named key, then depose the epoch or restore the object. Or an object at a key of
+    /// a fenced resource is not one of its objects, and is left unchanged; or an object of a fenced
+    /// log is missing that was not trimmed.
     CorruptRecord,
     /// The record is of a later format than this version of tenure knows. Upgrade.
     RecordTooNew,
@@ -42,11 +43,12 @@ pub enum ErrorKind {
     /// tokens.
     EpochsExhausted,
     /// The newest epoch object that this process has seen is gone and no greater one exists:
-    /// somebody wiped the prefix or a lifecycle rule did. Counting must go on above the greatest
-    /// token ever handed out. Or what guarded a fenced resource is gone, and with it the guard.
+    /// somebody or a lifecycle rule deleted it. [`restore`](crate::Election::restore) above the
+    /// greatest token ever handed out. Or the object that guarded a fenced resource is gone, and
+    /// with it the guard.
     NewestDeleted,
-    /// The store cannot be reached or fails. The message says whether the request may have taken
-    /// effect. Waiting calls try again by themselves.
+    /// The store cannot be reached or fails. [`may_have_happened`](Error::may_have_happened) says
+    /// whether the request may have taken effect. Waiting calls retry by themselves.
     Unavailable,
     /// The leadership has ended, so the call was not carried out.
     LeadershipLost,
@@ -83,7 +85,7 @@ impl Error {
         Error { kind, determinacy: Determinacy::Determinate, message, source: None }
     }
 
-    /// A failed request on this store, with what was being tried in front of the store's words.
+    /// A failed request on this store: the operation, then the store's message.
     pub(crate) fn from_store(doing: &str, store: &str, error: StoreError) -> Error {
         Error {
             kind: error.kind().into(),
@@ -93,14 +95,14 @@ impl Error {
         }
     }
 
-    /// The same, where a write may have taken effect all the same.
+    /// The same, but a write may have taken effect.
     pub(crate) fn maybe(mut self) -> Error {
         self.determinacy = Determinacy::Indeterminate;
         self
     }
 
-    /// Whether the write that was asked for may have taken effect, or may yet. If not, nothing of
-    /// it happened.
+    /// Returns whether the requested write may have taken effect, or may still. If `false`, it did
+    /// not and will not.
     #[must_use]
     pub fn may_have_happened(&self) -> bool {
         self.determinacy == Determinacy::Indeterminate
@@ -125,7 +127,7 @@ impl From<StoreErrorKind> for ErrorKind {
     }
 }
 
-/// Most stores name themselves and the request; neither is told twice.
+/// Most stores name themselves and the request; the message repeats neither.
 fn in_context(doing: &str, store: &str, words: &str) -> String {
     let verb = doing.split(' ').next().unwrap_or_default();
     match (words.contains(store), words.starts_with(&format!("{verb} "))) {

@@ -12,19 +12,19 @@ use crate::escape::plain;
 use crate::protocol::message::EpochEnd;
 use crate::record::Record;
 
-/// Who holds an epoch, by its record. All times of day are the writer's and for people only.
+/// The holder of an epoch, by its record. All times of day are the writer's and for people only.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Leader {
     /// The epoch.
     pub epoch: Epoch,
-    /// The display name that the leader was given; none in a record of a foreign peer.
+    /// The display name of the leader; `None` in a record of a foreign peer.
     pub candidate: Option<String>,
-    /// How long its lease lasts without a renewal; `None` if it never lapses, or if the record says
-    /// no more than `expires_at`.
+    /// How long its lease lasts without a renewal; `None` if it never lapses, or if the record has
+    /// only `expires_at`.
     pub validity: Option<Duration>,
-    /// Until when its lease lasts by its own wall clock, where the record says so: in a
-    /// [single object](crate::Layout::SingleObject).
+    /// When its lease ends by its own wall clock, where the record has it: in a [single
+    /// object](crate::Layout::SingleObject).
     pub expires_at: Option<DateTime<Utc>>,
     /// The counter that every write of the record raises.
     pub heartbeat: u64,
@@ -32,7 +32,7 @@ pub struct Leader {
     pub elected_at: Option<DateTime<Utc>>,
     /// When it last renewed its lease.
     pub renewed_at: Option<DateTime<Utc>>,
-    /// What it proclaims, such as its address; null if nothing.
+    /// What the leader publishes, such as its address; null if nothing.
     pub data: Value,
 }
 
@@ -63,41 +63,42 @@ impl fmt::Display for Leader {
     }
 }
 
-/// The newest epoch object as it stands, whoever may still believe in it.
+/// The newest epoch object as read. A former leader may still believe that it leads.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// Whose epoch it is, also once it has ended; `None` if there is no epoch.
+    /// The holder of the epoch, also once it has ended; `None` if there is no epoch.
     pub leader: Option<Leader>,
-    /// How the epoch ended; `None` while it is held, that is, not sealed.
+    /// How the epoch ended; `None` while it is not sealed.
     pub end: Option<EpochEnd>,
-    /// Who sealed it, by the name in the record.
+    /// The name of the process that sealed it, from the record.
     pub sealed_by: Option<String>,
-    /// By the store's clock, how long ago the record was last written; `None` where the store gives
+    /// How long ago the record was last written, by the store's clock; `None` where the store gives
     /// no dates.
     pub age: Option<Duration>,
-    /// Whether it is held, and that is longer than its validity. The store's clock is not the
+    /// Whether the epoch is not sealed and `age` exceeds its validity. The store's clock is not the
     /// leader's: only an observer that has watched for the whole validity knows.
     pub lapsed: bool,
 }
 
-/// What an observer says of an election. Only changes are told.
+/// The state of an election as an observer sees it. [`observe`](crate::Election::observe) yields
+/// only changes.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Observation {
     /// This candidate holds the newest epoch. It may not be confirmed yet.
     Leader(Leader),
-    /// There is no epoch, or the newest is sealed, or its lease ran out unrenewed.
+    /// There is no epoch, or the newest is sealed, or its lease ran out without a renewal.
     NoLeader,
-    /// The store could not be asked for longer than the last leader's lease.
+    /// The store has not answered for longer than the last leader's lease.
     Unknown,
 }
 
-/// What happens during campaigns, for logs and metrics.
+/// An event of a campaign, for logs and metrics.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum CampaignEvent {
-    /// Somebody else holds the newest epoch; the candidate follows it.
+    /// Another candidate holds the newest epoch; this one follows it.
     Following(Leader),
     /// A request failed. The campaign goes on.
     StoreFailed(Error),

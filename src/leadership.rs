@@ -1,4 +1,4 @@
-//! Leadership: the lease that is kept, the token it gives, and how it is lost.
+//! Leadership: the lease and its renewal, the token, and the loss.
 
 mod lead;
 mod lease;
@@ -31,13 +31,13 @@ use crate::timer::{require_timers, sleep};
 /// An epoch that was granted to this process, renewed in the background until it is lost or
 /// dropped.
 ///
-/// A leadership is the owner of its [`Lease`] and dereferences to it. Ask [`check`](Lease::check)
-/// right before each act and send the token along: a check and the act after it are never one step,
+/// A leadership owns its [`Lease`] and dereferences to it. Call [`check`](Lease::check) right
+/// before each write and send the token with it. A check and the write after it are never one step,
 /// so the guarded resource must refuse lower tokens.
 ///
-/// Dropping it stops the renewals and lets the lease lapse, as the work may still be running; with
-/// [`resign_on_drop`](crate::ElectionBuilder::resign_on_drop) it resigns in the background.
-/// Dropping never blocks and never panics.
+/// Dropping a leadership stops the renewals and lets the lease lapse, as the work may still be
+/// running. With [`resign_on_drop`](crate::ElectionBuilder::resign_on_drop) it resigns in the
+/// background instead. Dropping never blocks and never panics.
 ///
 /// While leading: one PUT every renew interval, and one GET every validity.
 #[must_use = "a leadership that is dropped is no longer renewed"]
@@ -48,20 +48,20 @@ pub struct Leadership {
     commands: mpsc::UnboundedSender<Command>,
 }
 
-/// What happens to a leadership.
+/// An event of a leadership.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum LeadershipEvent {
     /// The lease was extended.
     Renewed {
-        /// What is left of it.
+        /// What is left of the lease.
         remaining: Duration,
     },
-    /// Renewals fail and less than a quarter of the validity is left: bring the work to an end.
+    /// Renewals fail and less than a quarter of the validity is left: stop the work.
     AtRisk {
         /// What is left of the lease.
         remaining: Duration,
-        /// What went wrong last.
+        /// The error of the last request, if it failed.
         last_error: Option<Error>,
     },
     /// The leadership is over.
@@ -78,7 +78,7 @@ impl Leadership {
         Leadership { lease: Lease { lead }, shared: Mutex::default(), config, commands }
     }
 
-    /// The value of this type that all tasks under this leadership share.
+    /// Returns the value of this type that all tasks under this leadership share.
     pub(crate) fn shared<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let mut shared = unpoisoned(self.shared.lock());
         if let Some(found) = shared.iter().find_map(|one| Arc::clone(one).downcast().ok()) {
@@ -89,13 +89,13 @@ impl Leadership {
         new
     }
 
-    /// A view of the lease of its own, for tasks that only look at it. No request.
+    /// Returns a handle to the lease, for tasks that only check it. No request.
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.lease.clone()
     }
 
-    /// Waits until the leadership is over, and says why. Cancel-safe.
+    /// Waits until the leadership is over, and returns the reason. Cancel-safe.
     ///
     /// # Panics
     /// Outside of a Tokio runtime with timers.
@@ -103,7 +103,7 @@ impl Leadership {
         self.lead.lost().await
     }
 
-    /// What happens from now on, up to the loss, which ends the stream. A slow reader misses the
+    /// The events from now on, up to the loss, which ends the stream. A slow reader misses the
     /// oldest events.
     pub fn events(&self) -> impl Stream<Item = LeadershipEvent> + Send + Unpin + use<> {
         let events = self.lead.events.subscribe();
@@ -112,11 +112,11 @@ impl Leadership {
             Some(loss) => Next::Loss(loss),
             None => Next::Of(events),
         };
-        // Fused: whoever selects over it may poll it again after its end.
+        // Fused: a `select!` may poll it again after its end.
         Box::pin(stream::unfold(next, next_event).fuse())
     }
 
-    /// Writes `data` into the record, where observers see it. Renews the lease as well: one PUT.
+    /// Writes `data` into the record, where observers read it. Also renews the lease. One PUT.
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) if the record would become too long: nothing was
@@ -129,34 +129,35 @@ impl Leadership {
         self.config.check_data(&data)?;
         self.check().map_err(|loss| over("proclaiming", &loss))?;
         let (reply, answer) = oneshot::channel();
-        // A closed channel means that the driver has stopped, which the answer then tells.
+        // A closed channel means that the driver has stopped: then no answer comes either.
         let _ = self.commands.send(Command::Proclaim { data, reply });
         self.answer("proclaiming", answer).await
     }
 
-    /// Gives the epoch up, so that another candidate can be elected at once. Call it when the work
-    /// has ended: [`check`](Lease::check) fails from this call on. One PUT.
+    /// Seals the epoch, so that another candidate can be elected at once. Call it when the work has
+    /// ended: [`check`](Lease::check) fails from this call on. One PUT.
     ///
-    /// Others learn of it at their next poll; whoever campaigns again right away is elected before
-    /// them.
+    /// Other candidates learn of it at their next poll; a process that campaigns again right away
+    /// is elected before them.
     ///
     /// # Errors
-    /// [`LeadershipLost`](ErrorKind::LeadershipLost) if it was lost before, and the store's error
-    /// if the seal could not be written before the end of the lease: then others wait for the
-    /// lapse. [`NoRuntime`](ErrorKind::NoRuntime) outside of a Tokio runtime with timers: the
-    /// leadership is dropped.
+    /// [`LeadershipLost`](ErrorKind::LeadershipLost) if the leadership was lost before, and the
+    /// store's error if the seal could not be written before the end of the lease: then other
+    /// candidates wait for the lapse. [`NoRuntime`](ErrorKind::NoRuntime) outside of a Tokio
+    /// runtime with timers: the leadership is dropped.
     pub async fn resign(self) -> Result<(), Error> {
         self.give_up(None).await
     }
 
-    /// As [`resign`](Leadership::resign), and asks all others to let the candidate with this name
-    /// go first: they wait one poll interval of their own after they have seen it. So a rolling
+    /// As [`resign`](Leadership::resign), but gives the candidate with this name precedence: all
+    /// others wait one poll interval of their own after they have seen the seal. So a rolling
     /// deployment hands over in one poll of the successor and two requests (on a single object,
     /// one).
     ///
-    /// It is a wish: if no candidate has the name, the others go ahead after that poll interval. Of
-    /// those that look at the lapse alone it is a sixth of their validity, and such a successor
-    /// comes only when it looks: [`refresh`](crate::Election::refresh) it.
+    /// This is a preference: if no candidate has the name, the others go ahead after that poll
+    /// interval. Candidates with `poll_interval(None)` wait a sixth of their validity. A successor
+    /// with that setting takes over only when it polls: call its
+    /// [`refresh`](crate::Election::refresh).
     ///
     /// # Errors
     /// Those of [`resign`](Leadership::resign), and [`InvalidInput`](ErrorKind::InvalidInput) for
@@ -176,8 +177,8 @@ impl Leadership {
         self.answer("resigning", answer).await
     }
 
-    /// The driver's answer. Waits no longer than the lease and one request: the driver's runtime
-    /// may be gone, or stand still.
+    /// Waits for the driver's answer, until the end of the lease and one request timeout at most:
+    /// the driver's runtime may be gone or blocked.
     async fn answer(
         &self,
         doing: &str,
@@ -208,7 +209,7 @@ impl Deref for Leadership {
 }
 
 impl Drop for Leadership {
-    /// Whoever looks at the lease sees its end at once, although the driver may be waiting for the
+    /// Every handle to the lease shows its end at once, although the driver may be waiting for the
     /// store.
     fn drop(&mut self) {
         self.lead.lose(Loss::Resigned);

@@ -13,7 +13,8 @@ pub struct Moment {
     /// Since the machine was started, suspension included, at the rate of its oscillator: no clock
     /// daemon changes it. A [`Clock`](crate::Clock) that has no such source repeats `boot`.
     pub raw: Duration,
-    /// Since the Unix epoch, by the wall clock. Decides nothing but that a lease has ended early.
+    /// Since the Unix epoch, by the wall clock. It can only end a lease early, and decides nothing
+    /// else.
     pub wall: Duration,
 }
 
@@ -46,12 +47,12 @@ impl Moment {
         Moment { boot: change(self.boot), raw: change(self.raw), wall: change(self.wall) }
     }
 
-    /// How long until `end`, by the clock that says the least. Zero once any of them has reached
-    /// it: so a lease ends.
+    /// Returns the time until `end`, by the clock on which the least is left: zero once any clock
+    /// has reached it. A lease ends by this rule.
     ///
-    /// Boot and wall clock are slewed alike, so what the wall clock has gained on the boot clock is
-    /// a step, or a pause that the boot clock does not show, nor does the raw one: it is taken off
-    /// what the raw clock says.
+    /// Boot and wall clock are slewed alike. So what the wall clock has gained on the boot clock is
+    /// a step, or a pause that neither the boot clock nor the raw clock shows: it is subtracted
+    /// from what is left on the raw clock.
     #[must_use]
     pub fn until(self, end: Moment) -> Duration {
         let boot = end.boot.saturating_sub(self.boot);
@@ -60,8 +61,8 @@ impl Moment {
         boot.min(raw).min(wall)
     }
 
-    /// How long ago `start` was, by the one of the boot and raw clocks that says the least: so a
-    /// lease lapses. The wall clock has no say, as it can be set to anything.
+    /// Returns the time since `start`, by the boot or the raw clock, whichever shows less. A lease
+    /// lapses by this rule. The wall clock does not count, as it can be set to anything.
     #[must_use]
     pub fn since(self, start: Moment) -> Duration {
         let boot = self.boot.saturating_sub(start.boot);

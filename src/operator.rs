@@ -1,4 +1,4 @@
-//! What operators do to an election by hand, and what came of it.
+//! The outcomes of the operator's calls on an election.
 
 use std::time::Duration;
 
@@ -6,77 +6,79 @@ use crate::epoch::Epoch;
 use crate::leader::Leader;
 use crate::protocol::message::EpochEnd;
 
-/// What [`Election::depose`](crate::Election::depose) came to. Only with `Sealed` has anything been
-/// written.
+/// The outcome of [`Election::depose`](crate::Election::depose). Only `Sealed` means that anything
+/// was written.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Deposed {
-    /// The epoch is sealed. Its holder learns of it with its next renewal
+    /// The epoch is sealed. Its holder learns of it at its next renewal
     /// ([`Loss::Sealed`](crate::Loss::Sealed)).
     Sealed {
         /// Who held it.
         leader: Leader,
-        /// How long a successor waits, from when it first sees the seal: the holder's lease by its
-        /// record, and the drift. It waits less if it has watched the holder. Nothing with
+        /// How long a successor waits, from when it first sees the seal: the validity in the
+        /// holder's record, plus the drift. It waits less if it has watched the holder. Zero with
         /// [`depose_dead`](crate::Election::depose_dead).
         wait: Duration,
     },
-    /// It was sealed before; nothing was to be done.
+    /// The epoch was sealed before; nothing was changed.
     Already {
         /// Who held it.
         leader: Leader,
         /// How it ended.
         ended: EpochEnd,
     },
-    /// The newest epoch is not the one that was meant, but this.
+    /// The newest epoch is not the one that was named, but this.
     NotCurrent(Leader),
-    /// The record does not say for how long its holder may believe in it: it is a foreign peer's,
-    /// has no validity, or cannot be read. Once it is known to be dead, use
+    /// The record does not show how long its holder may believe that it leads: it is a foreign
+    /// peer's, has no validity, or cannot be read. Once the holder is known to be dead, use
     /// [`depose_dead`](crate::Election::depose_dead).
     NeedsForce(Leader),
-    /// The newest epoch has no holder: a restoring that was not finished holds it, and an epoch
-    /// below may have a leader. Run [`restore`](crate::Election::restore) with this epoch again.
+    /// The newest epoch has no holder: an unfinished restore holds it, and an epoch below may have
+    /// a leader. Run [`restore`](crate::Election::restore) with this epoch again.
     Held(Epoch),
-    /// The holder renewed its lease each time before the seal came. Try again.
+    /// Each time the holder renewed its lease before the seal arrived. Try again.
     Renewed(Leader),
     /// There is no epoch.
     NoLeader,
 }
 
-/// What [`Election::restore`](crate::Election::restore) came to. Unless it is `Sealed`, candidates
-/// find the election as it was, or waiting for this to be run again.
+/// The outcome of [`Election::restore`](crate::Election::restore). Unless it is `Sealed`, the
+/// election is unchanged, or candidates wait until the call is made again.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Restored {
-    /// The epoch is there and sealed: the next leader gets a greater one.
+    /// The epoch exists and is sealed: the next leader gets a greater one.
     Sealed {
         /// The epoch.
         epoch: Epoch,
-        /// How long a successor waits, from when it first sees the seal: for what was asked for,
-        /// and for the leases of those who were deposed by this.
+        /// How long a successor waits, from when it first sees the seal: the longest of the `wait`
+        /// argument and the leases that this call ended.
         wait: Duration,
     },
-    /// It was restored before, and nobody has been elected since.
+    /// It was restored before, and no candidate has been elected since.
     Already(Epoch),
-    /// This epoch, or a greater one, was restored before or meanwhile, with a shorter wait than was
-    /// asked for now. Candidates may be on their way, so it is too late to change that wait.
-    /// Restore a greater epoch than this with the wait that was asked for.
+    /// This epoch, or a greater one, was restored before or meanwhile, with a shorter wait than the
+    /// `wait` argument. Candidates may already be waiting it out, so it is too late to change it.
+    /// Restore a greater epoch than this with the longer wait.
     WaitsLess {
         /// The newest epoch.
         epoch: Epoch,
         /// How long successors wait, from when they first see the seal.
         wait: Duration,
     },
-    /// There is an epoch as great or greater, so counting goes on above it already.
+    /// An epoch as great or greater exists, so the next leader gets a greater one already.
     Exists(Leader),
-    /// A restoring to this greater epoch was not finished, and nobody is elected until it is. Run
-    /// [`restore`](crate::Election::restore) with this epoch, and with the wait that was asked for
-    /// now.
+    /// A restore to this greater epoch is unfinished, and no candidate is elected until it is
+    /// finished. Run [`restore`](crate::Election::restore) with this epoch, and with the same
+    /// `wait` as now.
     Held(Epoch),
-    /// An epoch below does not say for how long its holder may believe in it. Once it is known to be
-    /// dead, call [`depose_dead`](crate::Election::depose_dead), and restore again.
+    /// The record of an epoch below does not show how long its holder may believe that it leads.
+    /// Once the holder is known to be dead, call [`depose_dead`](crate::Election::depose_dead), and
+    /// restore again.
     NeedsForce(Leader),
-    /// The single object cannot be read, so nobody knows for how long its holder may believe in it,
-    /// and no wait was given. Give its validity; once it is known to be dead, any wait above 0.
+    /// The single object cannot be read, so nobody knows how long its holder may believe that it
+    /// leads, and `wait` was 0. Pass the holder's validity; once the holder is known to be dead,
+    /// any wait above 0.
     NeedsWait,
 }

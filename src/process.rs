@@ -1,5 +1,5 @@
-//! What an election takes from the process it runs in: time, randomness, background tasks, and the
-//! nonces it has sent.
+//! What an election takes from the process that it runs in: time, randomness, background tasks, and
+//! the nonces it has sent.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -36,7 +36,7 @@ struct Parts {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     /// Nonces that this process has sent: an epoch object with one of them was not left by a
-    /// predecessor. 16 bytes for every create, kept for ever.
+    /// predecessor. 16 bytes for every create, kept until the process ends.
     nonces: Arc<Mutex<HashSet<Nonce>>>,
     /// The elections in which it has campaigned.
     campaigned: Arc<Mutex<HashSet<(String, String)>>>,
@@ -60,14 +60,14 @@ impl Process {
         SYSTEM.clone()
     }
 
-    /// Another process, which reads the time from this clock.
+    /// Returns another process, which reads the time from this clock.
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Process {
         self.another(|parts| parts.clock = clock)
     }
 
-    /// Another process, which draws all its random numbers from this seed, so that a run can be
-    /// repeated: for simulations and tests alone.
+    /// Returns another process, which draws all its random numbers from this seed, so that a run
+    /// can be repeated. Only for simulations and tests.
     ///
     /// Give each process a seed of its own. Two processes with one seed draw the same nonces, so
     /// each would take the other's writes for its own.
@@ -92,8 +92,8 @@ impl Process {
         self
     }
 
-    /// The same process, whose background tasks (one for each leadership) are handed to `spawn`
-    /// instead of to tokio: a simulation stops them together with the rest of the process.
+    /// Returns the same process, but passes its background tasks (one for each leadership) to
+    /// `spawn` instead of Tokio: a simulation stops them together with the rest of the process.
     #[must_use]
     pub fn with_spawner(mut self, spawn: impl Fn(Task) + Send + Sync + 'static) -> Process {
         Arc::make_mut(&mut self.parts).spawner = Spawner(Arc::new(spawn));
@@ -104,7 +104,7 @@ impl Process {
         (self.parts.spawner.0)(Box::pin(task));
     }
 
-    /// The time by its clock.
+    /// Reads the clocks of this process.
     #[must_use]
     pub fn now(&self) -> Moment {
         self.parts.clock.now()

@@ -1,5 +1,5 @@
-//! What the application and the driver of one leadership share: the end of the lease, and how it
-//! stands with it. Either side may be the first to notice an end.
+//! What the application and the driver of one leadership share: the end of the lease, and the
+//! status of the leadership. Either side may be the first to notice an end.
 
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::process::Process;
 use crate::telemetry::Leading;
 use crate::timer::{LOOK, pause};
 
-/// How it stands with a leadership. A loss is final.
+/// The status of a leadership. A loss is final.
 #[derive(Debug, Clone)]
 pub(crate) enum Status {
     Safe,
@@ -50,13 +50,13 @@ pub(crate) struct Lead {
     leading: Leading,
 }
 
-/// The lease, and with what its end would be explained.
+/// The lease, and what would explain its end.
 #[derive(Debug)]
 struct Held {
     end: Moment,
     pulse: Pulse,
     last_error: Option<Error>,
-    /// When the last request was sent, on the boot clock, that had its time and failed.
+    /// When the last request that failed despite its whole timeout was sent, on the boot clock.
     failed: Option<Duration>,
 }
 
@@ -77,7 +77,7 @@ impl Lead {
         Lead { epoch, candidate, validity, process, status, events, lease, work, leading }
     }
 
-    /// From when on a lease is at risk: a renewal and its retry have failed by then.
+    /// With how much left a lease is at risk: a renewal and its retry have failed by then.
     fn risk_margin(&self) -> Duration {
         self.validity / 4
     }
@@ -131,7 +131,7 @@ impl Lead {
         }
     }
 
-    /// Whether the lease has run out, or had when somebody looked: a clock set back since revives
+    /// Whether the lease has run out, now or at an earlier check: a clock that is set back revives
     /// nothing.
     pub(crate) fn has_ended(&self) -> bool {
         let ended =
@@ -139,7 +139,7 @@ impl Lead {
         self.remaining().is_zero() || ended(&self.status.borrow())
     }
 
-    /// Looks at the clocks, and tells what is to be told: a risk, or the end.
+    /// Reads the clocks, and reports a risk or the end.
     pub(crate) fn look(&self) {
         let now = self.process.now();
         self.held().pulse.beat(now);
@@ -225,8 +225,8 @@ impl Lead {
         Loss::LeaseEnded { last_error: held.last_error.clone() }
     }
 
-    /// What a request came to: no error takes the last one back. `sent` is when it was sent, on the
-    /// boot clock, if it was given up for nothing but the request timeout.
+    /// Notes the outcome of a request: `None` clears the last error. `sent` is when it was sent, on
+    /// the boot clock, if nothing but the request timeout ended it.
     pub(crate) fn failed(&self, error: Option<&Error>, sent: Option<Duration>) {
         let mut held = self.held();
         held.last_error = error.cloned();
@@ -249,7 +249,7 @@ impl Lead {
         }
     }
 
-    /// The lease goes on until `end`. A loss stays one: while resigning nobody is told.
+    /// Extends the lease until `end`. A loss stays a loss: while resigning no event is sent.
     pub(crate) fn extended(&self, end: Moment) {
         let pulse = Pulse::new(self.process.now());
         *self.held() = Held { end, pulse, last_error: None, failed: None };

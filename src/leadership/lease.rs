@@ -1,4 +1,4 @@
-//! A view of a lease.
+//! A handle to a lease.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,44 +8,46 @@ use super::{Lead, Loss};
 use crate::epoch::Epoch;
 use crate::moment::Moment;
 
-/// The lease of a [`Leadership`](super::Leadership), also for those who ask about it but do not
-/// hold it: the handlers of a service, a health check. Clones are cheap and see the same lease.
+/// A handle to the lease of a [`Leadership`](super::Leadership), for code that checks the lease but
+/// does not own the leadership: the handlers of a service, a health check. Clones are cheap and
+/// share the lease.
 ///
-/// It does not keep the leadership: once that is resigned, lost or dropped, [`check`](Lease::check)
-/// fails. Nothing here sends a request.
+/// It does not keep the leadership alive: once that is resigned, lost or dropped,
+/// [`check`](Lease::check) fails. No method sends a request.
 #[derive(Clone)]
 pub struct Lease {
     pub(crate) lead: Arc<Lead>,
 }
 
 impl Lease {
-    /// The epoch, which is the fencing token while [`check`](Lease::check) says so.
+    /// The epoch. It is a valid fencing token only while [`check`](Lease::check) succeeds.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.lead.epoch
     }
 
-    /// The display name under which it was won.
+    /// The display name of the candidate that was elected.
     #[must_use]
     pub fn candidate(&self) -> &str {
         &self.lead.candidate
     }
 
-    /// The token, if the lease still runs at this moment.
+    /// Returns the token if the lease still runs at this moment.
     ///
     /// # Errors
-    /// The reason of the loss, from the end of the lease on and for ever after: stop the work.
+    /// The reason of the loss, from the end of the lease on: stop the work. A loss is final.
     pub fn check(&self) -> Result<Epoch, Loss> {
         self.lead.check()
     }
 
-    /// As [`check`](Lease::check), for those who only want the token.
+    /// As [`check`](Lease::check), without the reason of a loss.
     #[must_use]
     pub fn token(&self) -> Option<Epoch> {
         self.check().ok()
     }
 
-    /// What is left of it, by the clock that says the least; zero once lost.
+    /// Returns how long the lease still lasts, by the clock on which the least is left; zero once
+    /// lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         match self.check() {
@@ -54,8 +56,8 @@ impl Lease {
         }
     }
 
-    /// When it ends unless it is renewed, on each clock of this machine: at whichever comes
-    /// first.
+    /// Returns when the lease ends unless it is renewed, on each clock of this machine: the first
+    /// to reach it counts.
     #[must_use]
     pub fn ends_at(&self) -> Moment {
         self.lead.end()

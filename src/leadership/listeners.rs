@@ -1,4 +1,4 @@
-//! Who listens to events.
+//! The subscribers of events.
 
 use std::sync::OnceLock;
 
@@ -7,8 +7,8 @@ use tokio::sync::broadcast;
 /// Events kept for a slow reader.
 const KEPT: usize = 64;
 
-/// The channel is made for the first who listens: its buffer takes some 10 KiB, and most
-/// elections have nobody who does.
+/// The channel is created for the first subscriber: its buffer takes some 10 KiB, and most
+/// elections have no subscriber.
 #[derive(Debug)]
 pub(crate) struct Listeners<T>(OnceLock<broadcast::Sender<T>>);
 
@@ -21,12 +21,12 @@ impl<T> Default for Listeners<T> {
 impl<T: Clone> Listeners<T> {
     pub(crate) fn tell(&self, event: T) {
         if let Some(sender) = self.0.get() {
-            // Who listened may have gone.
+            // All subscribers may be gone.
             let _ = sender.send(event);
         }
     }
 
-    /// What is told from now on.
+    /// The events from now on.
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<T> {
         self.0.get_or_init(|| broadcast::Sender::new(KEPT)).subscribe()
     }

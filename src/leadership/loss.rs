@@ -10,8 +10,8 @@ use crate::protocol::message::EpochEnd;
 
 /// Why a leadership ended. Final: another campaign gives another epoch.
 ///
-/// The epoch may outlast it, until a peer or an operator seals it: how the epoch ended is an
-/// [`EpochEnd`].
+/// The epoch may outlast the leadership, until a peer or an operator seals it: [`EpochEnd`] says
+/// how an epoch ended.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Loss {
@@ -20,33 +20,32 @@ pub enum Loss {
         /// The greater epoch.
         by: Epoch,
     },
-    /// Somebody sealed the epoch: a peer to whom this process looked dead, or an operator.
+    /// The epoch was sealed by a peer that considered this process dead, or by an operator.
     Sealed {
-        /// Who, by the name in the record.
+        /// The name of the peer or operator, from the record.
         by: Option<String>,
-        /// The word that the record gives.
+        /// How the epoch ended, from the record.
         ended: EpochEnd,
     },
     /// The lease ran out before it could be renewed.
     LeaseEnded {
-        /// What went wrong last.
+        /// The error of the last request, if it failed.
         last_error: Option<Error>,
     },
     /// The process or its machine did not run for so long that the lease ran out.
     Suspended {
-        /// How long nothing ran.
+        /// How long the process did not run.
         gap: Duration,
     },
-    /// The wall clock moved so far ahead of the boot and raw clocks that the lease ran out by it
-    /// alone. The clock was set forward, or the virtual machine was paused: the two look alike, so
-    /// the lease is over.
-    /// [`machine_is_never_paused`](crate::ElectionBuilder::machine_is_never_paused) rules out the
-    /// second.
+    /// The wall clock moved so far ahead of the boot and raw clocks that the lease ended by the
+    /// wall clock alone. Either the clock was set forward or the virtual machine was paused: the
+    /// two look alike. [`machine_is_never_paused`](crate::ElectionBuilder::machine_is_never_paused)
+    /// rules out the second.
     WallClockAhead {
         /// How far ahead it moved since the lease was last extended.
         by: Duration,
     },
-    /// The epoch object is gone: somebody deleted it.
+    /// The epoch object was deleted.
     Vanished,
     /// The epoch object holds something that this leader never wrote.
     Tampered,
@@ -55,7 +54,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Whether the lease ended without anybody's doing.
+    /// Whether the lease ended by time alone.
     pub(crate) fn is_by_the_clock(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Work that lasts as long as a leadership: how it is told to stop, and how it ended.
+//! Work that lasts as long as a leadership: its cancellation and its outcome.
 
 use std::fmt;
 use std::future::Future;
@@ -9,11 +9,10 @@ use tokio_util::sync::CancellationToken;
 use super::{Lead, Leadership, Loss};
 use crate::epoch::Epoch;
 
-/// Tells the work of [`Leadership::run`] when to stop: once the lease is at risk (less than a
-/// quarter of the validity is left) or lost. Final: a lease that is renewed after all does not take
-/// it back.
+/// Signals the work of [`Leadership::run`] to stop, once the lease is at risk (less than a quarter
+/// of the validity is left) or lost. Final: a later renewal does not take the signal back.
 ///
-/// Clones tell the same. Nothing here sends a request.
+/// Clones share the signal. No method sends a request.
 #[derive(Clone)]
 pub struct Cancellation {
     lead: Arc<Lead>,
@@ -25,10 +24,11 @@ pub struct Cancellation {
 #[must_use = "unless the work completed, it may have stopped before its end: campaign again"]
 #[non_exhaustive]
 pub enum RunOutcome<T> {
-    /// The work returned by itself, and its lease held to its end. Holds what the work returned.
+    /// The work returned without being cancelled, under a valid lease. Holds what the work
+    /// returned.
     Completed(T),
-    /// The work was cancelled, as the lease was at risk, and its lease held until it returned.
-    /// Holds what the work returned.
+    /// The work was cancelled, as the lease was at risk, and returned under a valid lease. Holds
+    /// what the work returned.
     Cancelled(T),
     /// The leadership was lost before the work returned.
     Lost {
@@ -40,8 +40,8 @@ pub enum RunOutcome<T> {
 }
 
 impl Cancellation {
-    /// Whether to stop. Looks at the lease itself, so it does not depend on any task: work that
-    /// never yields can ask it, also on a runtime with a single thread.
+    /// Returns whether to stop. Checks the lease itself, so it does not depend on any task: work
+    /// that never yields can call it, also on a runtime with a single thread.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         if !self.token.is_cancelled() {
@@ -50,8 +50,8 @@ impl Cancellation {
         self.token.is_cancelled()
     }
 
-    /// Waits until it is time to stop. Cancel-safe. Looks at the lease itself at least every
-    /// second, so it does not depend on the task that renews the lease.
+    /// Waits until it is time to stop. Cancel-safe. Checks the lease itself at least every second,
+    /// so it does not depend on the task that renews the lease.
     ///
     /// # Panics
     /// Outside of a Tokio runtime with timers.
@@ -63,10 +63,11 @@ impl Cancellation {
         }
     }
 
-    /// A token of the crate `tokio-util`, for libraries that take one. It is cancelled by the task that renews the lease, or
-    /// by any call here that notices first; to cancel it cancels nothing else.
+    /// A token of the crate `tokio-util`, for libraries that take one. The task that renews the
+    /// lease cancels it, or a call of these methods that notices first. Cancelling the token
+    /// cancels nothing else.
     ///
-    /// Unlike [`is_cancelled`](Cancellation::is_cancelled) it does not look at the lease: on a
+    /// Unlike [`is_cancelled`](Cancellation::is_cancelled) it does not check the lease: on a
     /// runtime with a single thread nothing cancels it while the work does not yield.
     #[must_use]
     pub fn token(&self) -> CancellationToken {
@@ -104,23 +105,23 @@ impl<T> RunOutcome<T> {
 }
 
 impl Leadership {
-    /// Does `work` while leading, then resigns.
+    /// Runs `work` while leading, then resigns.
     ///
     /// The work gets the token, and a [`Cancellation`] that says when to return: once the lease is
-    /// at risk (less than a quarter of the validity is left) or lost. The epoch is given up only
+    /// at risk (less than a quarter of the validity is left) or lost. The leadership resigns only
     /// once the work has returned. If the store fails then, the lease lapses. Dropping the future
     /// drops the work, then the leadership.
     ///
-    /// Work that was cancelled has stopped, but its job may not be done, as after a store that did
-    /// not answer for most of a validity: campaign again, unless the outcome is
+    /// Work that was cancelled has stopped but may not be finished, for example because the store
+    /// did not answer for most of a validity: campaign again, unless the outcome is
     /// [`Completed`](RunOutcome::Completed).
     ///
     /// # Work that blocks
     /// The lease is renewed by a task of the runtime. While `work` blocks its thread (`std::fs`, a
-    /// database's client without `async`), a runtime with several worker threads goes on renewing.
-    /// One with a single thread cannot: the lease is at risk three quarters of a validity after its
-    /// last renewal, [`is_cancelled`](Cancellation::is_cancelled) says so, and the work returns.
-    /// There use `tokio::task::spawn_blocking`.
+    /// database's client without `async`), a runtime with several worker threads keeps renewing. A
+    /// runtime with a single thread cannot: three quarters of a validity after the last renewal the
+    /// lease is at risk, and [`is_cancelled`](Cancellation::is_cancelled) returns `true`. There use
+    /// `tokio::task::spawn_blocking`.
     ///
     /// # Panics
     /// Outside of a Tokio runtime with timers.
