@@ -1,7 +1,7 @@
-//! Guards for what a leader writes: they refuse the tokens of leaders of the past.
+//! Guards for what a leader writes: they refuse the tokens of former leaders.
 //!
 //! A leader may be paused between its check and its write, and write after another was elected. No
-//! election can prevent that; the resource must. These are the means, by resource:
+//! election can prevent that; the resource must. The guards, by resource:
 //!
 //! | resource | guard |
 //! | --- | --- |
@@ -11,11 +11,11 @@
 //! | many objects on a store | [`Generations`]: keys that contain the epoch |
 //!
 //! Each works with any [`Epoch`], not only with one of a live [`Leadership`](crate::Leadership),
-//! and asks of the store what elections ask of it. A refused token is a [`Stale`] value, and final:
-//! no later call of its holder succeeds, so it stops.
+//! and requires of the store what elections require. A refused token is a [`Stale`] value, and
+//! final: no later call with that token succeeds, so its holder must stop.
 //!
-//! An epoch belongs to one grant, so to one process; what happens if several tasks write under one
-//! epoch all the same is said at each type.
+//! An epoch belongs to one grant, so to one process. Each type documents what happens if several
+//! tasks write under one epoch.
 
 use std::fmt;
 
@@ -52,7 +52,7 @@ pub struct Stale {
 }
 
 impl Stale {
-    /// For guards of your own: this token was offered, and a greater one was seen.
+    /// For guards of your own: a refusal of the token `offered`, as `newest` was seen.
     #[must_use]
     pub const fn new(offered: Epoch, newest: Epoch) -> Stale {
         Stale { offered, newest }
@@ -71,7 +71,7 @@ impl std::error::Error for Stale {}
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum FencingError {
-    /// A greater epoch has the resource: stop, for good.
+    /// A greater epoch has claimed the resource. Final: stop.
     ///
     /// [`Determinacy::Indeterminate`]: an attempt whose answer was lost may have been written
     /// before; the greater epoch has then seen it.
@@ -81,26 +81,26 @@ pub enum FencingError {
         /// Whether this call has written all the same.
         determinacy: Determinacy,
     },
-    /// A later writer of the same epoch has opened the resource: this one is closed, for good. Have
-    /// one writer an epoch, and share it.
+    /// A later writer of the same epoch has opened the resource. Final: this writer is closed. Use
+    /// one writer per epoch, and share it.
     Replaced {
         /// The epoch of both.
         epoch: Epoch,
         /// Whether this call has written all the same.
         determinacy: Determinacy,
     },
-    /// These entries of a log were trimmed: begin at the oldest there is, or with a snapshot.
+    /// The requested entries of a log were trimmed: start at the oldest entry, or with a snapshot.
     Trimmed {
         /// The number of the oldest entry that is left.
         oldest: u64,
     },
-    /// The store failed, or shows what it must not; the kind says what to do.
+    /// The store failed, or broke a promise; the kind says what to do.
     Failed(Error),
 }
 
 impl FencingError {
-    /// Whether the write that was asked for may have taken effect, or may yet. If not, nothing of
-    /// it happened.
+    /// Returns whether the requested write may have taken effect, or may still. If `false`, it did
+    /// not and will not.
     #[must_use]
     pub fn may_have_happened(&self) -> bool {
         match self {

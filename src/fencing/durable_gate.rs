@@ -1,4 +1,4 @@
-//! A gate that a restart does not make forget.
+//! A gate that remembers its token across restarts.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,9 +30,9 @@ pub use reset::GateState;
 /// call, none that is greater. So once any instance has admitted a token, no instance admits a
 /// lower one in a call that begins later.
 ///
-/// **What it does not.** Admission and what it admits to are two steps, as at
+/// **What it does not.** The admission and the action are two steps, as with
 /// [`Gate::admit`](super::Gate::admit): the service may be paused between them. Within one instance
-/// [`Gate::enter`](super::Gate::enter) makes them one; ask it after this gate. With
+/// [`Gate::enter`](super::Gate::enter) makes them one; call it after this gate. With
 /// [`sole_instance`](DurableGate::sole_instance) it does not know what other instances have seen.
 ///
 /// **Authenticate first.** The gate believes every token: one request with a token that nobody was
@@ -93,8 +93,9 @@ impl DurableGate {
         DurableGate { calls: Calls::new(store), key, sole: false, seen: Arc::default(), meter }
     }
 
-    /// Vouches that at any time one process alone uses this gate: a token that it has seen is then
-    /// admitted without a request. A restart must not overlap with the process before.
+    /// The caller asserts that only one process uses this gate at any time: the gate then admits a
+    /// token that it has seen without a request. A restart must not overlap with the previous
+    /// process.
     #[must_use]
     pub fn sole_instance(mut self) -> DurableGate {
         self.sole = true;
@@ -125,7 +126,7 @@ impl DurableGate {
     ///
     /// - [`FencingError::Stale`]: refuse the request, and tell its sender to stop.
     /// - [`FencingError::Failed`]: the store failed, several times; the token was not admitted.
-    ///   [`ErrorKind::CorruptRecord`]: there is another object at this key.
+    ///   [`ErrorKind::CorruptRecord`]: an object of another kind is at this key.
     ///   [`ErrorKind::NewestDeleted`]: the object is gone: [`reset`](GateState::reset) it to the
     ///   greatest token ever handed out. A failure is also logged as a warning and counted in
     ///   `tenure_gate_checks_total`.
@@ -180,11 +181,11 @@ impl DurableGate {
         Err(self.failed(last, &attempts))
     }
 
-    /// The greatest token seen by any instance. 1 GET.
+    /// Returns the greatest token seen by any instance. 1 GET.
     ///
     /// # Errors
     ///
-    /// Those of [`admit`](DurableGate::admit), the refusal apart.
+    /// Those of [`admit`](DurableGate::admit), except the refusal.
     pub async fn newest(&self) -> Result<Option<Epoch>, Error> {
         require_timers()?;
         let seen = self.look().await?.map_err(|error| self.reading(error))?;
@@ -271,7 +272,7 @@ impl DurableGate {
     }
 }
 
-/// Whether the same call may succeed later without anybody's help.
+/// Whether the same call may succeed later without a repair.
 pub(super) fn may_pass(error: &FencingError) -> bool {
     matches!(error, FencingError::Failed(error) if error.kind() == ErrorKind::Unavailable)
 }

@@ -23,19 +23,20 @@ use crate::mutex::unpoisoned;
 /// # Ok::<(), tenure::fencing::Stale>(())
 /// ```
 ///
-/// **What it guarantees.** Once a token was admitted, none lower is, by any clone. With
-/// [`act`](Gate::act) and [`enter`](Gate::enter), admission and what it admits to are one step:
-/// once something was done under a token, nothing is done under a lower one.
+/// **What it guarantees.** Once a token was admitted, no clone admits a lower one. With
+/// [`act`](Gate::act) and [`enter`](Gate::enter), the admission and the action are one step: once
+/// an action was done under a token, none is done under a lower one.
 ///
 /// **Authenticate first.** The gate believes every token: one request with a token that nobody was
 /// granted makes it refuse all leaders until the service restarts.
-/// [`Election::newest_epoch`](crate::Election::newest_epoch) tells which tokens there can be.
+/// [`Election::newest_epoch`](crate::Election::newest_epoch) returns the greatest token that can be
+/// real.
 ///
 /// **What it does not.** After [`admit`](Gate::admit) alone the service may be paused, and act
-/// under a token that is old by then. A service that is restarted forgets: use
-/// [`DurableGate`](super::DurableGate), or store the token beside the data, in one transaction with
-/// them, which is the best of all. Two instances of a service know nothing of each other. Tasks
-/// with one token are all admitted.
+/// under a token that is old by then. The gate forgets at a restart: use
+/// [`DurableGate`](super::DurableGate), or, best of all, store the token with the data, in one
+/// transaction. Two instances of a service know nothing of each other. Tasks with one token are all
+/// admitted.
 #[derive(Clone, Default)]
 pub struct Gate(Arc<Shared>);
 
@@ -48,11 +49,11 @@ struct Shared {
 #[derive(Default)]
 struct State {
     newest: Option<Epoch>,
-    /// How many passes each token has.
+    /// How many permits each token has.
     inside: BTreeMap<Epoch, usize>,
 }
 
-/// What [`Gate::enter`] gives: as long as it lives, nobody acts under a greater token.
+/// The result of [`Gate::enter`]: as long as it lives, no greater token is let in.
 #[must_use = "dropped at once, it guards nothing"]
 pub struct GatePermit {
     gate: Gate,
@@ -75,9 +76,9 @@ impl Gate {
         self.state().admit(token)
     }
 
-    /// Admits the token and acts, as one step: no other token is admitted meanwhile. Blocks those
-    /// who ask, so it is for short acts, which must not use the gate themselves. It does not wait
-    /// for passes: use either this or [`enter`](Gate::enter).
+    /// Admits the token and acts, as one step: no other token is admitted meanwhile. Other calls
+    /// block meanwhile, so `act` should be short. It must not use the gate itself. This call does
+    /// not wait for permits: use either this or [`enter`](Gate::enter).
     ///
     /// # Errors
     ///
@@ -88,15 +89,15 @@ impl Gate {
         Ok(act())
     }
 
-    /// Admits the token, and waits until everybody inside with a lower one has left. Act while the
-    /// pass lives.
+    /// Admits the token, and waits until all permits of lower tokens are dropped. Act while the
+    /// returned permit lives.
     ///
-    /// From the call on lower tokens are refused, also if it is dropped before it is ready. It
-    /// waits as long as they hold their passes, so bound what is done inside.
+    /// From the call on the gate refuses lower tokens, also if the future is dropped before it is
+    /// ready. It waits as long as they hold their permits, so limit the time spent inside.
     ///
     /// # Errors
     ///
-    /// [`Stale`]: at once, or once a greater token came while this one waited.
+    /// [`Stale`]: at once, or because a greater token arrived while this one waited.
     pub async fn enter(&self, token: Epoch) -> Result<GatePermit, Stale> {
         loop {
             let left = self.0.left.notified();

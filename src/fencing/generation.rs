@@ -28,14 +28,13 @@ use crate::timer::require_timers;
 /// # }
 /// ```
 ///
-/// **What it guarantees.** A leader of the past writes, with plain PUTs even, where nobody reads
-/// any more: readers go to the [`newest`](Generations::newest) generation.
+/// **What it guarantees.** A former leader writes, even with plain PUTs, where nobody reads any
+/// more: readers use the [`newest`](Generations::newest) generation.
 ///
-/// **What it does not.** The old leader's writes succeed; it does not learn that it is old, and
-/// what it wrote must be deleted some day. A generation is the newest from its first object on:
-/// write the others first, or tell readers by a last object that it is whole. What is to be kept of
-/// the generation before is copied by its successor, which may miss what the old leader writes
-/// later.
+/// **What it does not.** The old leader's writes succeed; it does not learn that it no longer
+/// leads, and its objects must be deleted some day. A generation counts as the newest from its
+/// first object on: let a last object tell readers that it is complete. The new leader must copy
+/// what it needs of the previous generation, and may miss what the old leader writes later.
 #[derive(Debug, Clone)]
 pub struct Generations {
     calls: Calls,
@@ -62,8 +61,8 @@ impl Generations {
     }
 
     /// The greatest epoch that has objects at its [`key`](Generations::key); `None` if there is
-    /// none. 1 LIST where there are few objects; tens at a million. A request that fails is not
-    /// tried again.
+    /// none. 1 LIST where there are few objects; tens at a million. A failed request is not
+    /// retried.
     ///
     /// # Errors
     ///

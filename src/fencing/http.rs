@@ -24,8 +24,8 @@
 //! | --- | --- |
 //! | 412 | the token is stale: `offered` and `newest` tell both; [`Stale::from_problem`] reads them |
 //! | 428 | there is no token |
-//! | 403 | the token is above the [ceiling](FenceLayer::ceiling), or nobody was granted it |
-//! | 400 | the header is there but is no epoch, or is there more than once |
+//! | 403 | the token is above the [ceiling](FenceLayer::ceiling), or was granted to nobody |
+//! | 400 | the header is not an epoch, or occurs more than once |
 //! | 503 | the store of the gate or of the election fails: nothing was done; retry after `Retry-After` |
 //! | 500 | the [`DurableGate`] is broken, see the service's log: nothing was done, a retry fails too |
 //! | 500 | the service's runtime is shutting down: the request may have taken effect |
@@ -51,26 +51,27 @@ const IMPLAUSIBLE: &str = "a fencing token that nobody was granted is refused";
 
 /// Sends the token with every request.
 ///
-/// It does not ask whether the lease still runs: the token belongs to what was begun under it, and
-/// to refuse it is the service's part. Make one for each leadership. A request whose extensions
-/// hold an [`Epoch`] is sent with that in place of the layer's.
+/// It does not check whether the lease still runs: refusing a stale token is the task of the
+/// service. Create one layer for each leadership. A request whose extensions hold an [`Epoch`] is
+/// sent with that instead of the layer's token.
 #[derive(Debug, Clone)]
 pub struct TokenLayer {
     token: Epoch,
     header: HeaderName,
 }
 
-/// Admits requests by their token; goes around the routes that write.
+/// Admits requests by their token. Put it around the routes that write.
 ///
-/// A request is inside from its admission until its response is made, and a greater token waits
-/// until all that came with a lower one have left ([`Gate::enter`]). So once a newer leader's
-/// request has been let in, nothing that an older one sent takes effect any more, in this process.
+/// A request is inside the gate from its admission until its response is made, and a request with a
+/// greater token waits until all with lower ones have left ([`Gate::enter`]). So once a newer
+/// leader's request was admitted, no request of an older leader takes effect any more in this
+/// process.
 ///
-/// **A client that disconnects.** HTTP servers such as hyper drop the handler of a client that has
-/// gone, while a call of that handler to its backend may be under way. So an admitted request runs
-/// in a task of its own, which holds the permit: it runs to its end although nobody waits for the
-/// response. A request whose client goes before it is admitted does nothing. A panic of the inner
-/// service continues in the caller.
+/// **A client that disconnects.** HTTP servers such as hyper drop the handler when its client
+/// disconnects, while a call of that handler to its backend may be under way. So an admitted
+/// request runs in a task of its own, which holds the permit: it runs to its end although nobody
+/// waits for the response. A request whose client disconnects before the admission has no effect. A
+/// panic of the inner service continues in the caller.
 ///
 /// The task needs a tokio runtime, without which the future panics, and `Send + 'static` of the
 /// inner service, its future, its response and its error. It has the caller's [`tracing`] span, but
@@ -121,8 +122,8 @@ impl<S> Layer<S> for TokenLayer {
 }
 
 impl FenceLayer {
-    /// Admits by this gate what comes with a `Fencing-Token`. All services made by one layer share
-    /// the gate.
+    /// Admits requests by their `Fencing-Token`, with this gate. All services made by one layer
+    /// share the gate.
     #[must_use]
     pub fn new(gate: Gate) -> FenceLayer {
         let (durable, election) = (None, None);
@@ -131,11 +132,11 @@ impl FenceLayer {
 
     /// Verifies each token above the greatest that the gate has seen: it is refused with 403 if it
     /// is above [`Election::newest_epoch`], so no sender can make the gate refuse the real leaders.
-    /// One LIST for each such request; one GET on a single object. Without an answer of the store
-    /// nothing is admitted.
+    /// One LIST for each such request; one GET on a single object. If the store does not answer, no
+    /// such request is admitted.
     ///
     /// The election must be the one whose epochs are the tokens. The service needs no candidate of
-    /// its own, and of the store only the permission to list (to read, on a single object).
+    /// its own, and only the permission to list (on a single object, to read).
     #[must_use]
     pub fn verify(mut self, election: Election) -> FenceLayer {
         self.election = Some(election);

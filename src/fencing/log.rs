@@ -48,24 +48,24 @@ pub use writer::LogWriter;
 /// ```
 ///
 /// **What it guarantees.**
-/// - Once [`open`](FencedLog::open) has returned, no writer of an older epoch, nor one of the same
-///   that opened before, appends anything more, however long it was paused and whatever was trimmed
-///   meanwhile. Epochs never go back along the log.
-/// - An append that was told to have succeeded is in the log at its number: below it and after it
-///   lies what its writer knew of, and nobody else's entry in between.
+/// - Once [`open`](FencedLog::open) has returned, no writer of an older epoch, nor an earlier
+///   writer of the same epoch, appends anything more, however long it was paused and whatever was
+///   trimmed meanwhile. Epochs never decrease along the log.
+/// - An append that returned `Ok` is in the log at its number. No entry of another writer lies
+///   between it and the newest entry that its writer knew of.
 /// - A reader sees each number either as it was first written or not at all.
 ///
-/// **What it does not.** What a reader sees may be old by the time it uses it. Trimming asks for no
-/// token: whoever trims must know that nobody needs those entries, whoever leads. Objects that are
-/// deleted by other means may be written again by a paused writer: use [`trim`](FencedLog::trim),
+/// **What it does not.** What a reader sees may be old by the time it uses it. Trimming needs no
+/// token: the caller must know that no leader, present or future, needs those entries. If objects
+/// are deleted by other means, a paused writer may write them again: use [`trim`](FencedLog::trim),
 /// and no lifecycle rules.
 ///
 /// **What it looks like.** `<prefix>/%020d`, from 1 on without gaps: a line of JSON, then the body
-/// as it is. A writer's first object is its claim, which is no entry, so entries' numbers have
-/// gaps. Where an older writer is busy, fences lie below the claim; they are no entries, either.
-/// `<prefix>/trim` says what was trimmed. Claims and the fences below them stay for ever, one
-/// object of 150 bytes for each call of `open` and for each fence: a paused writer that goes on
-/// runs into the one that followed its last entry.
+/// as it is. A writer's first object is its claim, which is not an entry, so entries' numbers have
+/// gaps. Where an older writer was busy, fences lie below the claim; they are not entries, either.
+/// `<prefix>/trim` says what was trimmed. Claims and the fences below them are never deleted, one
+/// object of 150 bytes for each call of `open` and for each fence: the one after its last entry
+/// stops a paused writer that continues.
 #[derive(Debug, Clone)]
 pub struct FencedLog {
     calls: Calls,
@@ -80,14 +80,14 @@ pub struct FencedLog {
 pub struct LogEntry {
     /// Its place in the log.
     pub number: u64,
-    /// Of its writer.
+    /// The epoch of its writer.
     pub epoch: Epoch,
     /// What was appended.
     pub body: Bytes,
 }
 
 impl LogEntry {
-    /// An entry as a reader gets it, for tests of code that reads a log.
+    /// Creates an entry, for tests of code that reads a log.
     pub fn new(number: u64, epoch: Epoch, body: impl Into<Bytes>) -> LogEntry {
         LogEntry { number, epoch, body: body.into() }
     }

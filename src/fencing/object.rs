@@ -24,7 +24,7 @@ mod writer;
 
 pub use writer::ObjectWriter;
 
-/// After so many refused tries older writers are asked to stop.
+/// After this many refused tries `open` writes the reservation.
 const RESERVE_AFTER: u32 = 2;
 /// So many tries may be refused. Each refusal is a write of somebody else, and an older writer
 /// makes at most `CHECK_EVERY` of them before it reads the reservation: this is enough for three of
@@ -51,25 +51,25 @@ const REFUSALS: u32 = 4 * CHECK_EVERY;
 /// # }
 /// ```
 ///
-/// **What it guarantees.** [`open`](FencedObject::open) claims the object: it writes what is there
-/// once more, under its own epoch. From then on no write of an older writer takes effect, whatever
-/// that writer has checked before and however late its request arrives; what `open` has found is
-/// all that older writers will ever have written. Each write of a writer is based on its last:
-/// nothing that others have written is overwritten unseen.
+/// **What it guarantees.** [`open`](FencedObject::open) claims the object: it writes the present
+/// body once more, under its own epoch. From then on no write of an older writer takes effect,
+/// whatever that writer has checked before and however late its request arrives. What `open` has
+/// read is all that older writers will ever have written. Each write depends on the writer's
+/// previous one: a writer never overwrites what it has not seen.
 ///
 /// Of several writers of one epoch the one that opened last can write; the others get
 /// [`FencingError::Replaced`].
 ///
-/// **What it does not.** A reader may be behind by the time it uses what it read. It guards against
-/// old leaders, not against somebody who writes or deletes the object by other means: what is no
-/// such object is refused and left as it is.
+/// **What it does not.** What a reader has read may be old by the time it uses it. The object is
+/// protected from old leaders, not from writes or deletions by other means. An object of another
+/// kind at the key is refused and left unchanged.
 ///
-/// **What it looks like.** One line of JSON, `{"tenure_object":1,"epoch":7,"nonce":"…",
-/// "written":true}`, then the body as it is, of any size that fits into memory and the store takes
-/// in one request. The line is in the body, not in the object's metadata: `If-Match` compares
-/// ETags, and on S3 those do not change with the metadata, so a claim there would stop nobody.
-/// `<key>.reservation` is there once an opening was outrun by a busy older writer: one line that
-/// names the greatest epoch that was. Deleting it does no harm.
+/// **What it looks like.** One line of JSON,
+/// `{"tenure_object":1,"epoch":7,"nonce":"…", "written":true}`, then the body as it is, of any size
+/// that fits into memory and the store takes in one request. The line is in the body, not in the
+/// object's metadata: `If-Match` compares ETags, and on S3 those do not change with the metadata,
+/// so a claim there would stop nobody. `<key>.reservation` exists once a busy older writer has
+/// delayed an `open`: one line with the greatest epoch that was delayed. Deleting it does no harm.
 #[derive(Debug, Clone)]
 pub struct FencedObject {
     calls: Calls,
@@ -81,14 +81,14 @@ pub struct FencedObject {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contents {
-    /// Who has claimed it last: the greatest epoch that has.
+    /// The epoch that claimed it last, which is the greatest that has.
     pub epoch: Epoch,
     /// What was written last; `None` if it was claimed but never written.
     pub body: Option<Bytes>,
 }
 
 impl Contents {
-    /// Contents as a reader gets them, for tests of code that reads an object.
+    /// Creates contents, for tests of code that reads an object.
     #[must_use]
     pub fn new(epoch: Epoch, body: Option<Bytes>) -> Contents {
         Contents { epoch, body }
@@ -152,12 +152,12 @@ impl FencedObject {
         self
     }
 
-    /// What it holds; `None` if nobody has ever opened it. For readers: it needs no token. 1 GET.
+    /// Reads the contents; `None` if it was never opened. For readers: it needs no token. 1 GET.
     ///
     /// # Errors
     ///
     /// - [`ErrorKind::Unavailable`], [`ErrorKind::AccessDenied`], [`ErrorKind::NoSuchStore`]: the
-    ///   request failed; it is not tried again here.
+    ///   request failed; this call does not retry it.
     /// - [`ErrorKind::CorruptRecord`], [`ErrorKind::RecordTooNew`]: there is another object at this
     ///   key, or one of a later version.
     pub async fn read(&self) -> Result<Option<Contents>, Error> {
@@ -180,8 +180,8 @@ impl FencedObject {
     ///
     /// - [`FencingError::Stale`]: a greater epoch has claimed or reserved it. Nothing was written.
     /// - [`FencingError::Failed`]: those of [`read`](FencedObject::read), after several attempts;
-    ///   [`ErrorKind::Unavailable`] also after 64 refusals, where others write without pause that do
-    ///   not respect the reservation. The object may have been claimed: open it again.
+    ///   [`ErrorKind::Unavailable`] also after 64 refusals, if others keep writing and do not
+    ///   respect the reservation. The object may have been claimed: open it again.
     ///   [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers; nothing was sent.
     pub async fn open(&self, token: Epoch) -> Result<ObjectWriter, FencingError> {
         require_timers()?;

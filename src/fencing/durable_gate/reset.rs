@@ -10,7 +10,7 @@ use crate::timer::require_timers;
 /// A gate that has seen a token that nobody was granted refuses all leaders, and one whose object
 /// was deleted admits no token in the instances that knew it. Repair both in this order:
 ///
-/// 1. Keep out the sender of the wrong token.
+/// 1. Block the sender of the wrong token.
 /// 2. [`inspect`](DurableGate::inspect) the gate.
 /// 3. Find the greatest token that was granted, with
 ///    [`Election::newest_epoch`](crate::Election::newest_epoch).

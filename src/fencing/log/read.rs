@@ -23,12 +23,12 @@ const BATCH: usize = 32;
 const AT_ONCE: usize = 8;
 
 impl FencedLog {
-    /// The newest entry; `None` if there is none. For readers: it needs no token.
+    /// Reads the newest entry; `None` if there is none. For readers: it needs no token.
     ///
     /// 1 LIST and 2 GET, 3 if the newest writer has not appended yet; some 25 LIST more at a
     /// million objects, unless this value has seen the end before. While a writer opens the log
-    /// beside a busy older one, or has failed to, 1 GET more for each number that it has fenced
-    /// off.
+    /// next to a busy older one, or after it failed to, 1 GET more for each number that it has
+    /// fenced off.
     ///
     /// # Errors
     ///
@@ -78,8 +78,8 @@ impl FencedLog {
         }
     }
 
-    /// The entries from this number on, in order, up to the end of the log as it is found. To
-    /// follow the log, read again from the number after the last one.
+    /// Reads the entries from this number on, in order, up to the present end of the log. To follow
+    /// the log, read again from the number after the last one.
     ///
     /// 1 LIST for every 1,000 objects, 1 GET for each, and 1 GET for every 32.
     ///

@@ -28,12 +28,12 @@ impl Line for TrimLine {
 }
 
 impl FencedLog {
-    /// Deletes the entries before this number, and tells the number of the oldest entry that may be
-    /// left. The newest entry stays, and so do all claims and the fences below them: 1 small
-    /// object for each call of [`open`](FencedLog::open), and a few more beside a busy writer.
+    /// Deletes the entries before this number, and returns the number of the oldest entry that may
+    /// be left. The newest entry stays, and so do all claims and the fences below them: 1 small
+    /// object for each call of [`open`](FencedLog::open), and a few more next to a busy writer.
     ///
-    /// It asks for no token. Any number may trim at once, and each may be killed at any point: what
-    /// is left over the next one deletes.
+    /// Trimming needs no token. Any number of callers may trim at once, and each may be killed at
+    /// any point: the next one deletes what is left.
     ///
     /// 1 GET, what [`latest`](FencedLog::latest) costs, 1 GET for each claim since the last trim,
     /// 2 PUT, 2 LIST and 1 DELETE for every 1,000 entries.

@@ -1,4 +1,4 @@
-//! Opening the log and appending to it: the state machine's questions, put to the store.
+//! Opening the log and appending to it: sends the state machine's requests to the store.
 
 use bytes::Bytes;
 
@@ -30,9 +30,9 @@ impl FencedLog {
     /// number of requests is bounded by its pace: 18 in all where it sends as many requests as this
     /// one, 38 where it sends four times as many (docs/protocol.md section 8).
     ///
-    /// Dropping the future is safe; the claim may still be made. If a busy older writer had made it
-    /// create a fence, that one may still come as well, and end the writer of the next opening as
-    /// [`Replaced`](FencingError::Replaced): open the log again.
+    /// Dropping the future is safe; the claim may still be made. If it created a fence because of a
+    /// busy older writer, that request may also arrive late, and end the writer of the next `open`
+    /// with [`Replaced`](FencingError::Replaced): open the log again.
     ///
     /// # Errors
     ///
@@ -60,15 +60,16 @@ impl LogWriter {
         self.machine.epoch()
     }
 
-    /// The number of the newest entry, own or found; `None` if there is none, or while the fate of
-    /// an append is unknown. No request.
+    /// The number of the newest entry that this writer appended or found; `None` if there is none,
+    /// or while the outcome of an append is unknown. No request.
     #[must_use]
     pub fn last(&self) -> Option<u64> {
         self.machine.standing().map(|standing| standing.last).filter(|last| *last > 0)
     }
 
-    /// The newest entry, own or found. 1 GET. Right after [`open`](FencedLog::open) it is what all
-    /// older writers have left; later, a newer writer may have appended since.
+    /// Reads the newest entry that this writer appended or found. 1 GET. Right after
+    /// [`open`](FencedLog::open) it is the last entry of all older writers; later, a newer writer
+    /// may have appended.
     ///
     /// # Errors
     ///
@@ -86,13 +87,16 @@ impl LogWriter {
     }
 
     /// Appends an entry, and returns its number. 1 PUT; if its answer is lost, 1 GET to read back,
-    /// and so on a few times. 1 PUT and 2 GET more for each fence of a lower epoch that it meets.
+    /// then further attempts, a few in all. 1 PUT and 2 GET more for each fence of a lower epoch
+    /// that it meets.
     ///
-    /// Dropping the future leaves its fate open, as an error that may have happened does.
+    /// Dropping the future leaves the outcome open, like an error with
+    /// [`may_have_happened`](FencingError::may_have_happened).
     ///
     /// # Errors
     ///
-    /// - [`FencingError::Stale`], [`FencingError::Replaced`]: the log is another's. Stop. 2 GET.
+    /// - [`FencingError::Stale`], [`FencingError::Replaced`]: another writer has claimed the log.
+    ///   Stop. 2 GET.
     /// - [`FencingError::Failed`]: a request failed, several times. Unless
     ///   [`may_have_happened`](FencingError::may_have_happened) nothing was appended. If it may
     ///   have, the next call *finishes this append first*: call [`settle`](LogWriter::settle) to
@@ -106,7 +110,8 @@ impl LogWriter {
         self.finish().await
     }
 
-    /// Finishes an append whose fate was left open: its number. `None` if there is none such.
+    /// Finishes an append whose outcome was left open, and returns its number; `None` if there is
+    /// no such append.
     ///
     /// # Errors
     ///

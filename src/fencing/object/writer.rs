@@ -48,26 +48,25 @@ impl ObjectWriter {
         self.epoch
     }
 
-    /// What the object holds, as this writer knows it: what it wrote last, or found; `None` if
-    /// nothing was ever written. No request.
+    /// The body as this writer last wrote or read it; `None` if none was ever written. No request.
     #[must_use]
     pub fn body(&self) -> Option<&Bytes> {
         self.body.as_ref()
     }
 
     /// Writes the object. 1 PUT, and 1 GET more at each 16th write; if the PUT's answer is lost, 1
-    /// GET to read back, and so on a few times.
+    /// GET to read back, then further attempts, a few in all.
     ///
     /// Dropping the future is safe; the write may still take effect until the next one has.
     ///
     /// # Errors
     ///
-    /// - [`FencingError::Stale`], [`FencingError::Replaced`]: it is another's. Stop.
+    /// - [`FencingError::Stale`], [`FencingError::Replaced`]: another writer has claimed it. Stop.
     /// - [`FencingError::Failed`]: the store failed, several times. Unless
     ///   [`may_have_happened`](FencingError::may_have_happened), nothing was written. Call it
     ///   again, with the same or another body: an earlier write can no longer take effect after a
-    ///   later one. [`ErrorKind::NewestDeleted`]: the object is gone, and what it guarded is not
-    ///   guarded any more. [`ErrorKind::UnsafeStore`]: it has gone back to an older epoch.
+    ///   later one. [`ErrorKind::NewestDeleted`]: the object is gone, and with it the guard.
+    ///   [`ErrorKind::UnsafeStore`]: it has gone back to an older epoch.
     ///   [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers; nothing was sent.
     pub async fn write(&mut self, body: impl Into<Bytes>) -> Result<(), FencingError> {
         require_timers()?;
