@@ -33,15 +33,15 @@ const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// enough. The newest is never deleted (invariant I3).
 ///
 /// Elections do not need it to be correct; without it the objects pile up and cost storage. Any
-/// number of compactors may run at once, beside any number of candidates, and a run may be dropped
-/// or killed at any point: what it has deleted was superseded, what is left the next run finds.
+/// number of compactors may run at once, next to any number of candidates, and a run may be dropped
+/// or killed at any point: what it has deleted was superseded, and the next run finds what is left.
 /// Keys that are not epoch objects are never deleted.
 ///
 /// It needs to list the prefix, and to read and delete the epoch objects, but not to write any. A
 /// run that has something to delete reads the newest epoch before each deletion of up to 1,000, for
 /// two reasons. An unfinished [`restore`](crate::Election::restore) may hold it; then the epochs
-/// below it stay, as one of them may have a leader. And nothing goes that is younger than the
-/// validity that it names.
+/// below it stay, as one of them may have a leader. And no object is deleted that is younger than
+/// the validity in its record.
 ///
 /// ```
 /// # use std::{sync::Arc, time::Duration};
@@ -67,7 +67,7 @@ pub struct Compactor {
 }
 
 impl Compactor {
-    /// A compactor of the election at `prefix`; `app` and `app/` are the same.
+    /// The settings of a compactor of the election at `prefix`; `app` and `app/` are the same.
     pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> CompactorBuilder {
         CompactorBuilder {
             store,
@@ -79,21 +79,23 @@ impl Compactor {
         }
     }
 
-    /// Lists the epochs once and deletes what may go.
+    /// Lists the epochs once and deletes those that are superseded, beyond the newest few, and old
+    /// enough.
     ///
     /// Costs 1 LIST, then 1 LIST for every 1,000 keys listed (at least 1), and 1 GET and 1 DELETE
     /// for every 1,000 epochs deleted. Remembers the epochs that it keeps and those of at most 5
     /// deletions.
     ///
-    /// Single epochs that the store did not delete are counted in [`Report::failed`], not an
-    /// error. Dropping the future is safe; deletions already sent may still take effect.
+    /// Single epochs that the store did not delete are not an error: they count in
+    /// [`Report::failed`]. Dropping the future is safe; deletions already sent may still take
+    /// effect.
     ///
     /// # Errors
     ///
     /// - [`ErrorKind::Unavailable`]: a request failed or was not answered in time. What was
     ///   deleted until then is gone; run it again.
-    /// - [`ErrorKind::UnsafeStore`]: the listing is out of order or shows keys that it must not;
-    ///   the message names them. Do not use this store for elections.
+    /// - [`ErrorKind::UnsafeStore`]: the listing is out of order or shows keys outside of the
+    ///   request; the message names them. Do not use this store for elections.
     /// - [`ErrorKind::CorruptRecord`], [`ErrorKind::RecordTooNew`]: the newest epoch cannot be
     ///   read, so nobody knows what it protects. Campaigns fail on it as well; the message names
     ///   it.
@@ -104,17 +106,17 @@ impl Compactor {
         self.run_until(future::pending(), |_| {}).await
     }
 
-    /// The same, until `stop` is ready, and telling `progress` how far it is: after each page of
-    /// the listing and each deletion, so once for some 1,000 epochs.
+    /// As [`run_once`](Self::run_once), but stops once `stop` is ready, and calls `progress` after
+    /// each page of the listing and each deletion, so about once for 1,000 epochs.
     ///
-    /// Once told to stop it sends nothing more, waits for the deletions that were sent, a request
-    /// timeout at most, and returns what was done with [`Report::interrupted`] set. The oldest go
-    /// first, so the next run goes on where this one stopped.
+    /// Once stopped, the run sends nothing more, waits for the deletions that were sent, for a
+    /// request timeout at most, and returns its report with [`Report::interrupted`] set. It deletes
+    /// the oldest first, so the next run continues where this one stopped.
     ///
     /// # Errors
     ///
-    /// Those of [`run_once`](Self::run_once). A deletion that fails once it was told to stop counts
-    /// in [`Report::failed`] instead; it may have taken effect.
+    /// Those of [`run_once`](Self::run_once). A deletion that fails after the stop counts in
+    /// [`Report::failed`] instead; it may have taken effect.
     pub async fn run_until(
         &self,
         stop: impl Future<Output = ()>,
@@ -125,17 +127,17 @@ impl Compactor {
         run::Run::new(self, progress).run(stop).instrument(span).await
     }
 
-    /// Runs now, and again `interval` after the end of each run, until `shutdown` is ready; a run
-    /// on its way is dropped then.
+    /// Runs now, and again `interval` after the end of each run, until `shutdown` is ready. A run
+    /// in progress is then dropped.
     ///
-    /// What each run did is told by a `tracing` event. Its cost is that of
+    /// Each run reports its result as a `tracing` event. Its cost is that of
     /// [`run_once`](Self::run_once).
     ///
     /// # Errors
     ///
-    /// Those of [`run_once`](Self::run_once) that trying again does not cure, at once; after
-    /// [`ErrorKind::Unavailable`] it tries again at the next interval.
-    /// [`ErrorKind::InvalidInput`] for an interval of 0.
+    /// Those of [`run_once`](Self::run_once) that retrying cannot fix, at once; after
+    /// [`ErrorKind::Unavailable`] it tries again at the next interval. [`ErrorKind::InvalidInput`]
+    /// for an interval of 0.
     pub async fn run_every(
         &self,
         interval: Duration,
@@ -165,7 +167,7 @@ impl Compactor {
     }
 }
 
-/// Sets up a [`Compactor`].
+/// Settings of a [`Compactor`].
 #[derive(Clone)]
 #[must_use]
 pub struct CompactorBuilder {
@@ -178,28 +180,28 @@ pub struct CompactorBuilder {
 }
 
 impl CompactorBuilder {
-    /// How many of the newest epochs stay as history, the current one included: 1 to 100,000,
+    /// How many of the newest epochs to keep as history, the current one included: 1 to 100,000,
     /// default 10. A run remembers 32 bytes for each.
     pub fn keep_epochs(mut self, keep_epochs: usize) -> Self {
         self.keep_epochs = keep_epochs;
         self
     }
 
-    /// How long ago, by the store's clock, an epoch object must have been written last to be
-    /// deleted: default 1 h.
+    /// The least age of an epoch object to be deleted: the time since its last write, by the
+    /// store's clock. Default: 1 h.
     ///
-    /// Where the newest epoch names a validity that is not shorter, it is 1 s more than that: a
-    /// leader renews at least once in its validity.
+    /// If the validity in the newest epoch is not shorter than this, the least age is that validity
+    /// plus 1 s: a leader renews at least once in its validity.
     ///
     /// At least 1 h keeps the timed promise where requests may arrive late or twice; less is for
-    /// tests. With 0 no age is asked for, whatever the validity, and even objects go of which the
-    /// store does not say when they were written; with more those stay.
+    /// tests. With 0 any age is enough, whatever the validity, and objects without a date are
+    /// deleted too; with more than 0 those stay.
     pub fn min_age(mut self, min_age: Duration) -> Self {
         self.min_age = min_age;
         self
     }
 
-    /// Whether only to list and count: default false.
+    /// Whether to only list and count, without deleting: default false.
     pub fn dry_run(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
         self
@@ -211,7 +213,7 @@ impl CompactorBuilder {
         self
     }
 
-    /// The compactor. Sends nothing.
+    /// Checks the settings and returns the compactor. Sends nothing.
     ///
     /// # Errors
     ///

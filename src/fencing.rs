@@ -73,12 +73,12 @@ impl std::error::Error for Stale {}
 pub enum FencingError {
     /// A greater epoch has claimed the resource. Final: stop.
     ///
-    /// [`Determinacy::Indeterminate`]: an attempt whose answer was lost may have been written
-    /// before; the greater epoch has then seen it.
+    /// With [`Determinacy::Indeterminate`] an attempt whose answer was lost may have written before
+    /// that; the greater epoch has then seen it.
     Stale {
         /// Both tokens.
         stale: Stale,
-        /// Whether this call has written all the same.
+        /// Whether this call may have written.
         determinacy: Determinacy,
     },
     /// A later writer of the same epoch has opened the resource. Final: this writer is closed. Use
@@ -86,7 +86,7 @@ pub enum FencingError {
     Replaced {
         /// The epoch of both.
         epoch: Epoch,
-        /// Whether this call has written all the same.
+        /// Whether this call may have written.
         determinacy: Determinacy,
     },
     /// The requested entries of a log were trimmed: start at the oldest entry, or with a snapshot.

@@ -1,19 +1,19 @@
-//! Reader/writer locks on pseudo-folders: so that renames, copies, deletions and reads of whole
+//! Reader/writer locks on pseudo-folders, so that renames, copies, deletions and reads of whole
 //! folders on an object store do not interleave.
 //!
 //! # What they do not do
 //!
-//! They exclude the tasks of **one process** from each other. Between processes it is leadership
-//! that excludes: let only the leader write, and make its locks with [`PathLocks::under`]. They do
-//! not undo half a rename if the process dies in the middle of it. And they lock nothing in the
-//! store: who does not ask, is not kept out.
+//! They exclude the tasks of **one process** from each other. Between processes only leadership
+//! excludes: let only the leader write, and create its locks with [`PathLocks::under`]. They do not
+//! undo half a rename if the process dies in the middle of it. They are advisory: they lock nothing
+//! in the store, and stop no code that does not take them.
 //!
 //! # What they do
 //!
 //! Any two operations run at the same time, unless one writes in the lineage (the path itself, its
-//! ancestors, its descendants) of what the other reads or writes. The idea, and the modes, are
-//! those of Michal Charemza's *S3 path/pseudo-folder locking*; docs/path-locks.md has them, the
-//! arguments, and where this differs.
+//! ancestors, its descendants) of what the other reads or writes. The idea and the modes are those
+//! of Michal Charemza's *S3 path/pseudo-folder locking*; docs/path-locks.md describes them, the
+//! arguments, and the differences.
 //!
 //! ```
 //! use tenure::paths::{Access, Path, PathLocks};
@@ -36,15 +36,15 @@
 //! **Fair.** A call waits only for conflicting calls that came before it, never for one that came
 //! after. So readers cannot starve a writer, nor writers a reader.
 //!
-//! **No deadlock**, for the same reason, as long as nobody who holds a guard waits for another: a
-//! task that locks `/a` and then `/a/b` waits for itself. Name everything in one [`Access`], or use
+//! **No deadlock**, for the same reason, as long as no task that holds a guard waits for another: a
+//! task that locks `/a` and then `/a/b` waits for itself. Name all paths in one [`Access`], or use
 //! [`try_lock`](PathLocks::try_lock) for the second.
 //!
-//! **Cost.** No request. One lock operation for each path named and for each of their ancestors,
+//! **Cost.** No request. One lock operation for each named path and for each of their ancestors,
 //! counted once (keys on S3 have at most 512 components), however many locks are held and however
-//! many objects are below: a hash lookup, and where somebody waits a search among those who wait at
-//! that path. A lock exists as long as somebody holds it or waits for it: 200 bytes or so, and the
-//! text of a path.
+//! many objects are below: a hash lookup, and a search among the calls that wait at that path, if
+//! any. A lock exists as long as a call holds it or waits for it: 200 bytes or so, and the text of
+//! a path.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -69,7 +69,7 @@ type LockTable = Mutex<State>;
 
 /// Reader/writer locks on paths. Clones share the locks: give one to each task.
 ///
-/// The [module](crate::paths) says what they promise and cost.
+/// The [module](crate::paths) documents their promises and cost.
 #[derive(Clone)]
 pub struct PathLocks {
     table: Arc<LockTable>,
@@ -78,8 +78,8 @@ pub struct PathLocks {
 
 /// Holds the locks of one call until it is dropped.
 ///
-/// In a long operation ask [`check`](PathGuard::check) before each write, and send the
-/// [`token`](PathGuard::token) along. Dropping it never blocks and never panics.
+/// In a long operation call [`check`](PathGuard::check) before each write, and send the
+/// [`token`](PathGuard::token) with it. Dropping the guard never blocks and never panics.
 #[must_use = "the paths are unlocked when the guard is dropped"]
 pub struct PathGuard {
     claim: Claim,
@@ -87,31 +87,31 @@ pub struct PathGuard {
 }
 
 impl PathLocks {
-    /// Locks that nobody has locked, without a leadership. They need no runtime, and `lock` never
-    /// fails. Others made by `new` know nothing of them.
+    /// Creates free locks without a leadership. They need no runtime, and `lock` never fails. Each
+    /// call creates independent locks.
     #[must_use]
     pub fn new() -> PathLocks {
         PathLocks { table: Arc::default(), lead: None }
     }
 
-    /// The locks of this leadership: whoever makes them from it, or clones them, shares them. They
-    /// can outlive the [`Leadership`], and then fail. To wait for one takes a Tokio runtime with
-    /// timers, as the lease is looked at every second.
+    /// Returns the locks of this leadership: all calls with it, and all clones, share them. They
+    /// can outlive the [`Leadership`], and then fail. Waiting for one needs a Tokio runtime with
+    /// timers, as it checks the lease every second.
     ///
-    /// The next leadership has others, all free. So before the process campaigns again its tasks
-    /// should have ended, as they have after [`Leadership::run`]; a task left over is only stopped
-    /// by its `check`, or by the guarded resource that refuses its token.
+    /// The next leadership has other locks, all free. So before the process campaigns again its
+    /// tasks should have ended, as they have after [`Leadership::run`]. Only its `check`, or the
+    /// guarded resource that refuses its token, stops a task that is left over.
     #[must_use]
     pub fn under(leadership: &Leadership) -> PathLocks {
         let lead = Some(Arc::clone(&leadership.lead));
         PathLocks { table: leadership.shared(), lead }
     }
 
-    /// Waits until nobody reads what this writes, nor writes what this reads or writes, then locks
-    /// it.
+    /// Waits until no other call reads what this one writes, nor writes what this one reads or
+    /// writes, then locks it.
     ///
-    /// Takes its place among those who wait when first polled. Cancel-safe: dropping the future
-    /// gives the place up. No request.
+    /// The call takes its place in the queue when first polled. Cancel-safe: dropping the future
+    /// gives up the place. No request.
     ///
     /// # Errors
     /// The reason of the loss, as soon as the leadership is lost, also while waiting: stop the
@@ -132,8 +132,8 @@ impl PathLocks {
         Ok(PathGuard { claim, lead: self.lead.clone() })
     }
 
-    /// Locks it if that needs no waiting, neither for those who hold something nor for those who
-    /// wait already; `None` otherwise, and then it has left no trace. No request.
+    /// Locks it if no earlier call that conflicts holds it or waits for it; otherwise returns
+    /// `None` and changes nothing. No request.
     ///
     /// # Errors
     /// The reason of the loss, once the leadership is lost: stop the work. None without a
@@ -144,7 +144,8 @@ impl PathLocks {
         Ok(claim.map(|claim| PathGuard { claim, lead: self.lead.clone() }))
     }
 
-    /// How many paths have a lock in memory, ancestors included: 0 when nobody holds one or waits.
+    /// Returns how many paths have a lock in memory, ancestors included: 0 when no call holds one
+    /// or waits.
     #[must_use]
     pub fn locked_paths(&self) -> usize {
         self.table.with(|state| state.table.locked_paths())
@@ -156,8 +157,8 @@ impl PathLocks {
 }
 
 impl PathGuard {
-    /// Whether the leadership under which this was locked goes on. Always so without one. No
-    /// request.
+    /// Checks that the leadership under which this was locked still runs. Always succeeds without
+    /// one. No request.
     ///
     /// # Errors
     /// The reason of the loss: stop, as another leader may be at work on the same folders.

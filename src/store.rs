@@ -1,8 +1,9 @@
-//! Where epoch objects live: a trait of five calls and an optional one, and the stores that
-//! implement it.
+//! The stores of epoch objects: a trait of five requests and an optional one, and its
+//! implementations.
 //!
-//! A refused condition is a value ([`PutOutcome::PreconditionFailed`]); a [`StoreError`] says what
-//! is known of a request that failed ([`Determinacy`]). Nothing here knows about elections.
+//! A refused condition is a value ([`PutOutcome::PreconditionFailed`]); a [`StoreError`] says
+//! whether a failed request may have taken effect ([`Determinacy`]). This module knows nothing
+//! about elections.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -71,29 +72,29 @@ pub(crate) fn content_hash_of(hasher: sha2::Sha256) -> String {
 
 /// What an object store must offer.
 ///
-/// The promises asked of an implementation: a write that was answered is seen by every read and
-/// listing that starts later; of any number of concurrent `create` calls for one key exactly one is
-/// [`PutOutcome::Done`], and so of concurrent `replace` calls with one ETag. An implementation
-/// never repeats a `create` or `replace` by itself: a repeated write would turn its own success
-/// into a refusal.
+/// An implementation must keep these promises. Every read and listing that starts after a write was
+/// answered sees that write. Of any number of concurrent `create` calls for one key exactly one is
+/// [`PutOutcome::Done`], and likewise of concurrent `replace` calls with one ETag. An
+/// implementation never repeats a `create` or `replace` by itself: a repeated write would turn its
+/// own success into a refusal.
 ///
-/// Callers bound each call with a timeout and drop it then; a dropped write may still take effect.
+/// Callers set a timeout on each call and then drop it; a dropped write may still take effect.
 #[cfg_attr(test, mockall::automock)]
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// The keys that start with `prefix` and are greater than `after`, in ascending order of their
-    /// bytes.
+    /// Lists the keys that start with `prefix` and are greater than `after`, in ascending order of
+    /// their bytes.
     ///
     /// A page may hold fewer keys than `limit` (1 to 1,000) without being the last: only
-    /// [`Page::truncated`] tells. One request.
+    /// [`Page::truncated`] says whether it is. One request.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError>;
 
-    /// The greatest keys that start with `prefix` and are greater than `after`, at most `limit` of
-    /// them, in ascending order all the same; `None` where the store cannot read a listing from its
-    /// end. At least one, if there is any.
+    /// Lists the greatest keys that start with `prefix` and are greater than `after`, at most
+    /// `limit` of them, also in ascending order; `None` if the store cannot read a listing from its
+    /// end. At least one key, if there is any.
     ///
-    /// [`Page::truncated`] tells whether smaller ones were left out. A store that offers it spares
-    /// a campaign the search through a long listing; nothing that an election promises rests on it.
+    /// [`Page::truncated`] says whether smaller keys were left out. A store that implements this
+    /// saves a campaign the search through a long listing; no promise of an election depends on it.
     /// One request, or none.
     async fn list_last(
         &self,
@@ -105,7 +106,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// The object at `key`; [`GetOutcome::NotModified`] without a body if its ETag is still
+    /// Reads the object at `key`; [`GetOutcome::NotModified`] without a body if its ETag is still
     /// `unless`.
     ///
     /// Bodies longer than `max_len` bytes are not read: [`GetOutcome::TooLarge`]. One request.
@@ -127,38 +128,39 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// such a call.
     ///
     /// Returns the keys that could not be deleted, each with the store's reason; all others are
-    /// gone, as the store says. Nothing that an election promises rests on it, and the next run of
-    /// a compactor lists what is there.
+    /// gone, according to the store. No promise of an election depends on this, and the next run of
+    /// a compactor lists what is left.
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError>;
 
-    /// What this store is, for messages and logs: a URL without secrets.
+    /// Describes this store, for messages and logs: a URL without secrets.
     fn describe(&self) -> String;
 
-    /// Whether one call of `create` or `replace` may be sent more than once, by a client that tries
-    /// again by itself. A refusal may then be the answer to a write that took effect before.
+    /// Whether a client that retries by itself may send one call of `create` or `replace` more than
+    /// once. A refusal may then be the answer to a write that took effect before.
     ///
-    /// A store of one's own should not; the answer is for clients that somebody else has made.
+    /// Your own implementation should not do this; the method is for clients made by others.
     fn may_send_twice(&self) -> bool {
         false
     }
 
-    /// Told by the check of the store that it compares ETags only without their quotes (Ceph 16
-    /// does). An implementation that can send them so does from now on, and answers true.
+    /// Called when the check of the store finds that it compares ETags only without their quotes
+    /// (as Ceph 16 does). An implementation that can send them without quotes does so from now on,
+    /// and returns true.
     fn send_unquoted_etags(&self) -> bool {
         false
     }
 }
 
-/// What is known of a request that failed.
+/// Whether a failed request may have taken effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Determinacy {
     /// It did not take effect and will not.
     Determinate,
-    /// It may have taken effect, or may yet.
+    /// It may have taken effect, or may still.
     Indeterminate,
 }
 
-/// What kind of failure a store met.
+/// The kind of a store's failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
@@ -167,15 +169,15 @@ pub enum StoreErrorKind {
     Transient,
     /// The credentials are refused or lack a permission.
     AccessDenied,
-    /// The bucket or directory is not there, or not in this region.
+    /// The bucket or directory does not exist, or not in this region.
     NoSuchStore,
-    /// The store cannot do what was asked (501, no conditional writes, an unordered listing).
+    /// The store does not support the request (501, no conditional writes, an unordered listing).
     Unsupported,
-    /// The request itself cannot be right: a key that the store does not allow, a missing setting.
+    /// The request itself is invalid: a key that the store does not allow, a missing setting.
     Invalid,
 }
 
-/// A request that failed: what is known, and the store's words.
+/// A failed request: whether it may have taken effect, and the store's message.
 #[derive(Clone)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -185,7 +187,7 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// A failure of this kind. The message says what was asked and what came back, without secrets
+    /// Creates an error of this kind. The message names the request and the answer, without secrets
     /// or bodies. Control characters, line ends and marks of direction in it are shown by their
     /// numbers.
     pub fn new(
@@ -203,13 +205,13 @@ impl StoreError {
         self
     }
 
-    /// The message, without what is known of the request.
+    /// The message, without the determinacy.
     #[cfg(unix)]
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// A request that was not answered in time, so it may have taken effect.
+    /// Creates an error for a request that was not answered in time, so it may have taken effect.
     pub(crate) fn timed_out(message: impl Into<String>) -> StoreError {
         StoreError::new(StoreErrorKind::Transient, Determinacy::Indeterminate, message)
     }

@@ -28,8 +28,8 @@ pub(crate) async fn sleep(process: &Process, duration: Duration) {
     }
 }
 
-/// What `future` comes to, or `None` once `limit` has passed by the process's clock. The future is
-/// dropped then; what it had sent may still take effect.
+/// Returns the output of `future`, or `None` once `limit` has passed by the process's clock. The
+/// future is then dropped; what it had sent may still take effect.
 pub(crate) async fn bounded<F: Future>(
     process: &Process,
     limit: Duration,

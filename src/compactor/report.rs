@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::epoch::Epoch;
 
-/// What one run of a [`Compactor`](crate::Compactor) did.
+/// The result of one run of a [`Compactor`](crate::Compactor).
 ///
 /// Of the `listed` epochs, each counts in exactly one of `deleted`, `kept` and `failed`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -14,15 +14,14 @@ use crate::epoch::Epoch;
 pub struct Report {
     /// Epoch objects that the listing showed; foreign keys do not count.
     pub listed: u64,
-    /// Epoch objects deleted by this run, or already gone when it came to them; in a dry run those
-    /// that would have been.
+    /// Epoch objects that this run deleted, or that were already gone when it tried; in a dry run
+    /// those that it would have deleted.
     pub deleted: u64,
-    /// Epoch objects left where they are: the newest ones, those too young, or all of them below
-    /// the last epoch or one that a restoring holds.
+    /// Epoch objects that were kept: the newest ones, those too young, or all below the last epoch
+    /// or below one that a restore holds.
     pub kept: u64,
-    /// How many of `kept` are superseded, but younger than `min_age_ms`, or of an age that the
-    /// store does not tell. 0 where the run was interrupted, or stopped at the last epoch or a held
-    /// one.
+    /// How many of `kept` are superseded, but younger than `min_age_ms`, or without a date. 0 if
+    /// the run was interrupted, or stopped at the last epoch or a held one.
     pub too_young: u64,
     /// Epoch objects that the store did not delete. The next run tries them again.
     pub failed: u64,
@@ -30,19 +29,21 @@ pub struct Report {
     pub bytes: u64,
     /// Requests sent, as the [`Store`](crate::store::Store) counts them.
     pub requests: u64,
-    /// The newest epoch seen, so far where it was interrupted; `None` where there is no epoch
-    /// object. With [`Epoch::MAX`] nothing is deleted, and the epochs below it are not listed.
+    /// The newest epoch seen, or seen so far if the run was interrupted; `None` if there is no
+    /// epoch object. With [`Epoch::MAX`] nothing is deleted, and the epochs below it are not
+    /// listed.
     pub newest: Option<Epoch>,
-    /// Whether a restoring that is not finished holds the newest epoch. The epochs below it stay
-    /// until it is: see [`Election::restore`](crate::Election::restore).
+    /// Whether an unfinished restore holds the newest epoch. The epochs below it stay until the
+    /// restore is finished: see [`Election::restore`](crate::Election::restore).
     pub held: bool,
-    /// The age in force, in milliseconds: `min_age`, or 1 s more than the longest validity that was
-    /// read.
+    /// The least age that this run applied, in milliseconds: `min_age`, or 1 s more than the
+    /// longest validity that it read.
     pub min_age_ms: u64,
-    /// Whether nothing was to be deleted.
+    /// Whether this was a dry run, which deletes nothing.
     pub dry_run: bool,
-    /// Whether it was told to stop before its end. What was not yet deleted counts as `kept`, and
-    /// epochs that were not yet listed do not count; the next run goes on with the oldest left.
+    /// Whether the run was stopped before its end. Epochs that were not yet deleted count as
+    /// `kept`, and epochs that were not yet listed do not count; the next run continues with the
+    /// oldest left.
     pub interrupted: bool,
     /// The key of the first of `failed`, with the store's reason.
     pub first_failure: Option<String>,

@@ -8,8 +8,8 @@ use super::path::Path;
 /// What an operation reads and writes: the argument of [`PathLocks::lock`](super::PathLocks::lock).
 ///
 /// A path stands for its whole folder, with all that is or could be below it. A path may be named
-/// several times, and for both: whatever is written may be read as well. Name all that an operation
-/// needs in one `Access`.
+/// several times, for reading and for writing: what an operation writes it may also read. Name all
+/// that an operation needs in one `Access`.
 ///
 /// ```
 /// # use tenure::paths::{Access, Path};
@@ -29,17 +29,17 @@ pub struct Access {
 pub(super) type Modes = Box<[(Path, Mode)]>;
 
 impl Access {
-    /// Of nothing, to be added to.
+    /// Creates an access to nothing; add paths to it.
     pub fn new() -> Access {
         Access::default()
     }
 
-    /// Reads these folders too.
+    /// Adds these folders for reading.
     pub fn read<P: Into<Path>>(self, paths: impl IntoIterator<Item = P>) -> Access {
         self.with(paths, Mode::Read, Mode::ReadAncestor)
     }
 
-    /// Writes these folders too: creates, changes or deletes something in them.
+    /// Adds these folders for writing: to create, change or delete something in them.
     pub fn write<P: Into<Path>>(self, paths: impl IntoIterator<Item = P>) -> Access {
         self.with(paths, Mode::Write, Mode::WriteAncestor)
     }

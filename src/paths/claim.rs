@@ -90,7 +90,7 @@ impl State {
 
 #[cfg(test)]
 impl<C: Cell> Claim<C> {
-    /// Broken: leaves the table, and wakes none of those whom that grants.
+    /// Broken: leaves the table, and wakes none of the calls that this grants.
     pub(super) fn leave_silently(self) {
         let claim = std::mem::ManuallyDrop::new(self);
         claim.cell.with(|state| state.table.leave(claim.ticket, &claim.modes));

@@ -28,7 +28,7 @@ impl Mode {
         Mode::Write,
     ];
 
-    /// Whether two calls may hold one path in these modes at the same time.
+    /// Returns whether two calls may hold one path in these modes at the same time.
     pub(super) fn is_compatible(self, other: Mode) -> bool {
         use Mode::{Read, ReadAncestor, Write, WriteAncestor};
         match (self, other) {
@@ -39,7 +39,7 @@ impl Mode {
         }
     }
 
-    /// The mode that keeps out whatever either of them keeps out, and nothing more.
+    /// Returns the mode that excludes whatever either of them excludes, and nothing more.
     pub(super) fn and(self, other: Mode) -> Mode {
         let (weaker, stronger) = (self.min(other), self.max(other));
         match (weaker, stronger) {

@@ -11,10 +11,9 @@ use crate::error::{Error, ErrorKind};
 /// The path of a pseudo-folder: `/`, `/a`, `/a/b`.
 ///
 /// It starts with a slash, does not end with one, and no component is empty, `.` or `..`, so that
-/// each folder has one path. It has at most [`MAX_KEY_BYTES`](Path::MAX_KEY_BYTES). Nothing else is
-/// asked of the components. As `/a/b` and `/a/b/c` may
-/// both be keys of objects, every path is a folder too: it stands for the object at
-/// [`key`](Path::key) and for all objects below.
+/// each folder has one path. It has at most [`MAX_KEY_BYTES`](Path::MAX_KEY_BYTES). There are no
+/// other rules for components. As `/a/b` and `/a/b/c` may both be keys of objects, every path is a
+/// folder too: it stands for the object at [`key`](Path::key) and for all objects below.
 ///
 /// Paths are ordered ancestors first, then by component: `/a`, `/a/b`, `/a!`. Cloning one, and
 /// taking its [`parent`](Path::parent), allocates nothing.
@@ -35,12 +34,12 @@ pub struct Path {
 }
 
 impl Path {
-    /// The most bytes of a [`key`](Path::key): as many as S3 takes. A lock costs time and room for
-    /// each component, so this bounds both.
+    /// The most bytes of a [`key`](Path::key), as on S3. A lock costs time and memory for each
+    /// component, so this bounds both.
     pub const MAX_KEY_BYTES: usize = 1_024;
 
-    /// The path that is written so. Nothing is corrected silently, as two spellings of a folder
-    /// would be two locks.
+    /// Parses a path. Nothing is corrected silently, as two spellings of a folder would be two
+    /// locks.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`], with what is wrong with the text.

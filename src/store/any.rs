@@ -1,4 +1,4 @@
-//! Any store that speaks the interface of the crate object_store.
+//! Any store with the interface of the crate object_store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,8 +34,8 @@ mod http;
 mod listing;
 mod tag;
 
-/// Any store behind the interface of the crate object_store 0.14, which users of SlateDB, Delta or
-/// DataFusion hold already: Cloud Storage, Azure, S3, memory, or one of your own.
+/// Any store with the interface of the crate object_store 0.14, which users of SlateDB, Delta or
+/// DataFusion already have: Cloud Storage, Azure, S3, memory, or your own.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -51,25 +51,25 @@ mod tag;
 /// # }
 /// ```
 ///
-/// **What is asked of it.** What [`Store`] asks: strong consistency, atomic `PutMode::Create` and
-/// `PutMode::Update`, and listings in the order of the keys. A listing out of order is an error,
-/// and the check before the first campaign shows whether conditions are honoured at all.
+/// **What it must promise.** What [`Store`] requires: strong consistency, atomic `PutMode::Create`
+/// and `PutMode::Update`, and listings in the order of the keys. A listing out of order is an
+/// error, and the check before the first campaign shows whether conditions are honoured at all.
 ///
 /// **Its own retries** may stay on, as in a client shared with others. Only the last attempt's
-/// answer is seen then, so every failed write counts as one that may have taken effect, a 403 or a
-/// refused connection included: candidates read back, and try again where they would give up
-/// otherwise. A write that took effect, was sent again and is then refused is recognised by its
-/// nonce. It costs a read. Keep the client's timeouts below the renewal interval all the same.
+/// answer is visible then, so every failed write counts as one that may have taken effect, a 403 or
+/// a refused connection included: candidates read back, and retry where they would otherwise give
+/// up. A write that took effect, was sent again and is then refused is recognised by its nonce, at
+/// the cost of a read. Even so, keep the client's timeouts below the renewal interval.
 ///
 /// **What it costs.** One request a call, with these exceptions: a deletion is one request for each
 /// key on Cloud Storage and for 250 keys elsewhere; a listing reads as many of the client's pages
 /// as it takes to fill one of up to 1,000 keys. On Cloud Storage an object may be written about
 /// once a second: keep the validity at 5 s or more.
 ///
-/// **The store's clock.** The answers' dates are lost in that interface, so the newest
-/// `last_modified` that was seen stands for it. It is never ahead of the store's clock: an object
-/// can seem younger than it is, never older. With nobody renewing, a compactor that runs alone
-/// keeps what was written within its `min_age` before the newest object.
+/// **The store's clock.** That interface does not show the dates of answers, so this store uses the
+/// newest `last_modified` that it has seen. It is never ahead of the store's clock: an object can
+/// seem younger than it is, never older. If no leader renews, a compactor that runs alone keeps
+/// what was written within its `min_age` before the newest object.
 ///
 /// **Keys** are those of object_store: no empty part, `.` or `..` between slashes. One foreign key
 /// of another kind in the folder of the election makes every listing fail.
@@ -90,10 +90,10 @@ pub struct AnyObjectStore {
 struct ServedAt(DateTime<Utc>);
 
 impl AnyObjectStore {
-    /// The elections of this store.
+    /// Wraps an object store for elections.
     ///
-    /// It is asked for a replacement that names no version. The clients of object_store refuse that
-    /// without a request, and those that cannot replace conditionally say so.
+    /// The call tries a replacement that names no version. The clients of object_store refuse that
+    /// without a request, and those that cannot replace conditionally report so.
     ///
     /// # Errors
     ///

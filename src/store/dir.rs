@@ -37,52 +37,53 @@ mod write;
 ///
 /// **What it promises.** Conditional writes are atomic between all threads and processes that use
 /// the directory. A process that is killed at any moment leaves every object whole and no lock
-/// held. Whatever was answered, a write, a refusal, an object that was read or listed, outlives a
-/// crash of the machine, as far as the disk keeps its word on `fsync`; also where an `fsync`
-/// failed. No ETag ever comes back.
+/// held. Every answer (a write, a refusal, an object that was read or listed) still holds after a
+/// crash of the machine, if the disk honours `fsync`; also where an `fsync` failed. No ETag is ever
+/// used twice.
 ///
 /// **What it cannot do.**
 /// - *Several machines.* The lock and the clock are those of one kernel. NFS, SMB and other network
-///   file systems are recognised on Linux and refused when the directory is opened; elsewhere, and
-///   behind FUSE or 9p, nothing warns you. Containers may share a directory of their host.
+///   file systems are recognised on Linux and refused when the directory is opened; on other
+///   systems, and behind FUSE or 9p, there is no warning. Containers may share a directory of their
+///   host.
 /// - *Changes by hand while processes run.* Reading is safe at any time. An object edited in place
-///   can be read half written; a newest object deleted by hand starts the epochs again; deleting
+///   can be read half written; deleting the newest object by hand starts the epochs again; deleting
 ///   `.tenure` lets two processes write at once for a moment.
 /// - *Any key.* Parts of `A-Z a-z 0-9 . _ -`, not `.`, `..` or `.tenure`, divided by slashes; and
 ///   `a` cannot be an object as long as `a/b` is. Symbolic links below the root are refused, never
 ///   followed. On a file system that ignores case, keys that differ in case alone are one object.
-/// - *Processes that stop inside a write.* It then holds the lock until it is continued or killed,
-///   and the others get transient errors after 2 s: nobody leads wrongly, but nobody new leads. The
-///   threads of one process wait for each other, up to 30 s.
-///   So only those who take part may open the lock: the user that made it, or the group
+/// - *Processes that stop inside a write.* Such a process holds the lock until it is continued or
+///   killed, and the others get transient errors after 2 s: there are never two leaders, but no new
+///   leader either. The threads of one process wait for each other, up to 30 s. So only
+///   participants may open the lock: the user that created it, or the group
 ///   ([`open_for_group`](DirStore::open_for_group)).
 ///
 /// **What it looks like.** The object `app/lock-0000000001.json` is the file of that path below the
 /// root: one line of JSON, `{"tenure_dir":1,"writes":N}`, that counts its writes, then the body. A
-/// file without that line, made by hand, is a body too. `.tenure` holds the lock, half-written
-/// files, and marks of what is not known to be on the disk; files of killed processes are removed
-/// an hour later, when the directory is opened.
+/// file without that line, made by hand, is also a body. `.tenure` holds the lock, half-written
+/// files, and marks of what is not known to be on the disk; opening the directory removes such
+/// files of killed processes after an hour.
 ///
 /// **What it costs.** A read: a handful of system calls; one that meets a write waits for its
 /// `fsync`. A write: a new file, two or three `fsync`, a rename; other writers wait meanwhile. A
 /// listing: a walk through the whole folder, while writers wait; a backlog of a million objects
-/// takes about a second a page, so compact before it grows so long.
-/// All calls need a Tokio runtime, on whose blocking threads they work; outside of one they send
-/// nothing and return [`StoreErrorKind::Invalid`]. A dropped call runs on to
-/// its end.
+/// takes about a second a page, so compact before it grows so long. All calls need a Tokio runtime,
+/// on whose blocking threads they work; outside of one they send nothing and return
+/// [`StoreErrorKind::Invalid`]. A dropped call still runs to its end.
 ///
 /// In a listing, [`Entry::size`](super::Entry::size) is the length of the file: up to 50 bytes more
-/// than the body, since looking into every file would be too dear.
+/// than the body, as reading every file would be too expensive.
 #[derive(Debug, Clone)]
 pub struct DirStore {
     root: Root,
 }
 
 impl DirStore {
-    /// The store in this directory, which is made if it is missing. A relative path counts from the
-    /// current directory, once; the root itself may be a symbolic link.
+    /// Opens the store in this directory, and creates the directory if it is missing. A relative
+    /// path is resolved once, against the current directory; the root itself may be a symbolic
+    /// link.
     ///
-    /// Blocks for some file operations.
+    /// Blocks during some file operations.
     ///
     /// # Errors
     ///

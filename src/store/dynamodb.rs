@@ -35,20 +35,20 @@ const ATTRIBUTES: usize = 256;
 
 /// A table of Amazon DynamoDB, or of a store that speaks its API.
 ///
-/// An object is an item. What stands before the first slash of its key is the partition key
-/// `prefix`, all that follows the sort key `name`: both strings. So the election `app/leader` lies
-/// in the partition `app`, and so do all other elections under `app/`. Keys and listings without a
-/// slash are refused: give each election a prefix. [`create_table`](DynamoStore::create_table)
-/// makes such a table, and the first request of a store value looks whether the table is one.
+/// An object is an item. The part of its key before the first slash is the partition key `prefix`,
+/// the rest is the sort key `name`: both strings. So the election `app/leader` lies in the
+/// partition `app`, and so do all other elections under `app/`. Keys and listings without a slash
+/// are refused: give each election a prefix. [`create_table`](DynamoStore::create_table) creates
+/// such a table, and the first request of a store value checks that the table is one.
 ///
-/// Reads are strongly consistent. Each call is one request, but for these: the first looks at the
-/// table, too; a replacement that is refused without a reason reads once; a deletion is a request
-/// for each 25 keys. Reads and deletions that fail are sent again as the client's retry
+/// Reads are strongly consistent. Each call is one request, with these exceptions: the first also
+/// describes the table; a replacement that is refused without a reason reads once; a deletion is a
+/// request for each 25 keys. Reads and deletions that fail are sent again as the client's retry
 /// configuration says. Conditional writes are never sent again, whatever that configuration says.
 ///
 /// There is no timeout on a whole call: the caller bounds it. Items have no date of their own, so
-/// each write notes the time by DynamoDB's clock as this process last heard it. Bodies of more than
-/// about 400 KiB are refused.
+/// each write stores the time by DynamoDB's clock as this process last received it. Bodies of more
+/// than about 400 KiB are refused.
 ///
 /// The credentials need `dynamodb:GetItem`, `dynamodb:PutItem`, `dynamodb:Query` and
 /// `dynamodb:DescribeTable`, and a compactor `dynamodb:BatchWriteItem`.
@@ -64,7 +64,7 @@ pub struct DynamoStore {
 impl DynamoStore {
     /// The table of this name or ARN, through a ready client.
     ///
-    /// The client's settings hold, except that its retries are off for conditional writes.
+    /// The client's settings apply, except that its retries are off for conditional writes.
     pub fn new(client: Client, table: impl Into<String>) -> DynamoStore {
         DynamoStore {
             client,
@@ -81,7 +81,7 @@ impl DynamoStore {
     ///
     /// With a custom endpoint the region is `us-east-1` unless set. No request to the table. A
     /// missing region or missing credentials show in the first call. All stores of a process that
-    /// were made so share one pool of connections.
+    /// this method created share one pool of connections.
     pub async fn from_env(table: impl Into<String>) -> DynamoStore {
         let (config, session) = Session::from_env("DynamoDB").await;
         DynamoStore { session, ..DynamoStore::new(Client::new(&config), table) }

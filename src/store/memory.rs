@@ -37,7 +37,7 @@ impl MemoryStore {
         MemoryStore::with_clock(Arc::new(SystemClock))
     }
 
-    /// An empty store that takes its dates from this clock.
+    /// Creates an empty store that takes its dates from this clock.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> MemoryStore {
         MemoryStore { objects: Arc::default(), clock }

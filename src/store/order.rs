@@ -9,8 +9,8 @@ pub(crate) fn check_order<'a>(
     page: &'a Page,
 ) -> Result<&'a str, StoreError> {
     if page.truncated && page.entries.is_empty() {
-        // Asking again from the same key may well bring the same answer for ever. It says nothing
-        // untrue, so it does not make the store unsafe.
+        // The same request may get the same answer each time. The answer is not wrong, so it does
+        // not make the store unsafe.
         let why = format!("the listing after {start:?} says that more follows, but shows none");
         return Err(StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why));
     }

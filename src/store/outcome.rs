@@ -1,5 +1,5 @@
-//! What a store answers. Stores of your own build these with their constructors: fields may be
-//! added.
+//! The answers of a store. Your own stores must build these with their constructors, as fields may
+//! be added.
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -12,14 +12,14 @@ use super::ETag;
 pub struct Page {
     /// In ascending order of their keys' bytes.
     pub entries: Vec<Entry>,
-    /// Whether more keys may follow. A short page says nothing.
+    /// Whether more keys may follow. A short page alone does not mean that it is the last.
     pub truncated: bool,
-    /// The store's clock when it answered, where it says so.
+    /// The store's clock when it answered, if known.
     pub served_at: Option<DateTime<Utc>>,
 }
 
 impl Page {
-    /// A page whose store tells no date.
+    /// Creates a page of a store that gives no dates.
     #[must_use]
     pub fn new(entries: Vec<Entry>, truncated: bool) -> Page {
         Page { entries, truncated, served_at: None }
@@ -46,7 +46,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// A key whose store tells no date.
+    /// Creates a key of a store that gives no dates.
     pub fn new(key: impl Into<String>, size: u64) -> Entry {
         Entry { key: key.into(), size, last_modified: None }
     }
@@ -69,12 +69,12 @@ pub struct Object {
     pub etag: ETag,
     /// When it was last written, by the store's clock.
     pub last_modified: Option<DateTime<Utc>>,
-    /// The store's clock when it answered, where it says so.
+    /// The store's clock when it answered, if known.
     pub served_at: Option<DateTime<Utc>>,
 }
 
 impl Object {
-    /// An object whose store tells no dates.
+    /// Creates an object of a store that gives no dates.
     #[must_use]
     pub fn new(body: Bytes, etag: ETag) -> Object {
         Object { body, etag, last_modified: None, served_at: None }
@@ -118,8 +118,8 @@ pub enum GetOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PutOutcome {
-    /// Written. Without an ETag the caller cannot know which write it was, and treats it as
-    /// unknown.
+    /// Written. Without an ETag the caller cannot know which write it was, and treats the outcome
+    /// as unknown.
     Done {
         /// The entity tag of what was written.
         etag: Option<ETag>,

@@ -62,9 +62,9 @@ pub struct S3Store {
 impl S3Store {
     /// The bucket of this name, or access point of this alias or ARN, through a ready client.
     ///
-    /// The client's settings hold, addressing style and checksums included, except that its retries
-    /// are off for conditional writes. An endpoint with a path must end in a slash: the SDK puts
-    /// the bucket's name right behind it.
+    /// The client's settings apply, addressing style and checksums included, except that its
+    /// retries are off for conditional writes. An endpoint with a path must end in a slash: the SDK
+    /// appends the bucket's name directly.
     pub fn new(client: Client, bucket: impl Into<String>) -> S3Store {
         S3Store {
             client,
@@ -86,15 +86,16 @@ impl S3Store {
     /// otherwise.
     ///
     /// No request to the bucket. A missing region or missing credentials show in the first call.
-    /// All stores of a process that were made so share one pool of connections. Credentials are
-    /// fetched anew ahead of their end, on a task of their own, and once S3 calls them expired.
+    /// All stores of a process that this method created share one pool of connections. A background
+    /// task refreshes credentials before they expire; they are also refreshed once S3 reports them
+    /// as expired.
     pub async fn from_env(bucket: impl Into<String>) -> S3Store {
         let (client, session) = client::from_env().await;
         S3Store { session, ..S3Store::new(client, bucket) }
     }
 
-    /// Has S3 refuse every request unless the bucket belongs to this account (12 digits): guards
-    /// against a bucket that was deleted and created again by somebody else. Another owner is
+    /// Makes S3 refuse every request unless the bucket belongs to this account (12 digits), in case
+    /// the bucket was deleted and another account created it again. Another owner is
     /// `AccessDenied`, with this account in the message.
     #[must_use]
     pub fn with_expected_bucket_owner(mut self, account: impl Into<String>) -> S3Store {
@@ -102,8 +103,8 @@ impl S3Store {
         self
     }
 
-    /// Sends ETags without their quotes from the start, for a store that compares them only so
-    /// (Ceph up to 16). The check of the store finds that out by itself.
+    /// Sends ETags without their quotes from the start, for a store that compares them only without
+    /// quotes (Ceph up to 16). The check of the store detects this by itself.
     #[must_use]
     pub fn with_unquoted_etags(self) -> S3Store {
         self.unquoted.store(true, Ordering::SeqCst);

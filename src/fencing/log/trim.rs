@@ -41,8 +41,8 @@ impl FencedLog {
     /// # Errors
     ///
     /// [`FencingError::Failed`]: a request failed, several times, or the store did not delete some
-    /// entries, or still lists one after it was deleted. Readers may find them trimmed all the
-    /// same. Trim again. [`ErrorKind::CorruptRecord`]: an object is none of the log's, or one is
+    /// entries, or still lists one after it was deleted. Readers may nevertheless find them
+    /// trimmed. Trim again. [`ErrorKind::CorruptRecord`]: an object is none of the log's, or one is
     /// missing that was not trimmed.
     pub async fn trim(&self, before: u64) -> Result<u64, FencingError> {
         require_timers()?;

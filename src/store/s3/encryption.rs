@@ -17,8 +17,8 @@ pub(super) struct Encryption {
 /// Reading needs no such setting, and members of one election may differ in it. Keys that the
 /// client brings along (SSE-C) are not supported: every reader would have to send them.
 impl S3Store {
-    /// Has S3 encrypt what is written so with keys that S3 keeps (SSE-S3), whatever the bucket's
-    /// default. Needs no permission.
+    /// Makes S3 encrypt each write with keys that S3 keeps (SSE-S3), whatever the bucket's default.
+    /// Needs no permission.
     #[must_use]
     pub fn with_s3_managed_keys(mut self) -> S3Store {
         let algorithm = Some(ServerSideEncryption::Aes256);
@@ -26,15 +26,15 @@ impl S3Store {
         self
     }
 
-    /// Has S3 encrypt what is written so with a key in AWS KMS (SSE-KMS), whatever the bucket's
-    /// default. A writer needs `kms:GenerateDataKey` on the key, and a reader `kms:Decrypt`; a
-    /// candidate does both, a compactor neither.
+    /// Makes S3 encrypt each write with a key in AWS KMS (SSE-KMS), whatever the bucket's default.
+    /// A writer needs `kms:GenerateDataKey` on the key, and a reader `kms:Decrypt`; a candidate
+    /// does both, a compactor neither.
     ///
     /// `key` is the key's ID or ARN, or the ARN of an alias; `None` is the account's `aws/s3`. A
     /// key of another account needs an ARN.
     ///
-    /// `bucket_key`: whether S3 keeps a key of the bucket for a while, so that not every request is
-    /// one to KMS, too; `None` is the bucket's default. Without it a leader at the default validity
+    /// `bucket_key`: whether S3 caches a bucket key for a while, so that not every request causes
+    /// one to KMS; `None` is the bucket's default. Without it a leader at the default validity
     /// makes some 260,000 requests to KMS a month.
     #[must_use]
     pub fn with_kms_key(mut self, key: Option<String>, bucket_key: Option<bool>) -> S3Store {

@@ -9,8 +9,8 @@ use super::{
     Asked, CallInterceptor, Determinacy, S3Store, StoreError, StoreErrorKind, Verb, answered,
 };
 
-/// What a bucket is set to. Each part is asked for by a request of its own, and whoever may not ask
-/// gets the error for that part alone.
+/// The settings of a bucket. Each part is read by a request of its own; a missing permission is an
+/// error of that part alone.
 #[doc(hidden)]
 #[derive(Debug, Clone)]
 pub struct BucketSettings {
@@ -36,7 +36,7 @@ pub enum Versioning {
 #[doc(hidden)]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LifecycleRule {
-    /// Its name, or nothing.
+    /// Its name; empty if it has none.
     pub id: String,
     /// Only keys that start with this.
     pub prefix: String,
@@ -55,7 +55,7 @@ pub struct LifecycleRule {
 }
 
 impl S3Store {
-    /// What the bucket is set to. Two requests.
+    /// Reads the settings of the bucket. Two requests.
     #[doc(hidden)]
     pub async fn bucket_settings(&self) -> BucketSettings {
         BucketSettings { versioning: self.versioning().await, lifecycle: self.lifecycle().await }
