@@ -59,7 +59,7 @@ pub struct Interval {
     pub lane: String,
     /// What the interval is called, such as the number of its epoch.
     pub label: String,
-    /// When it led for certain, or as good as: solid.
+    /// When it led, for certain or almost: solid.
     pub from: Duration,
     /// The end of that.
     pub until: Duration,
@@ -69,11 +69,11 @@ pub struct Interval {
     pub perhaps_until: Duration,
     /// How it ended.
     pub end: Mark,
-    /// What a pointer that rests on it is told.
+    /// The tooltip.
     pub tip: String,
 }
 
-/// How an interval ended: a shape of its own each, so that none is told by its colour alone.
+/// How an interval ended. Each has a shape of its own, so that none depends on its colour alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Mark {
@@ -81,7 +81,7 @@ pub enum Mark {
     GoesOn,
     /// The leader resigned.
     Resigned,
-    /// The lease ran out, and somebody sealed the epoch.
+    /// The lease ran out, and another candidate sealed the epoch.
     Lapsed,
     /// An operator deposed the leader.
     Deposed,
@@ -93,13 +93,13 @@ pub enum Mark {
     Superseded,
     /// Its own candidate sealed it before it was of use.
     GivenUp,
-    /// Nobody led it: an operator had the counting go on above it.
+    /// Nobody led it: an operator restored the election above it.
     Restored,
     /// It is not known.
     Unknown,
 }
 
-/// A time that is told across all lanes.
+/// A period that is shown across all lanes.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Band {
@@ -109,7 +109,7 @@ pub struct Band {
     pub from: Duration,
     /// Its end.
     pub until: Duration,
-    /// What a pointer that rests on it is told.
+    /// The tooltip.
     pub tip: String,
 }
 
@@ -141,8 +141,8 @@ impl Drawing {
         Drawing { title: title.into(), ..Drawing::default() }
     }
 
-    /// Adds a band wherever, between the first and the last moment of the solid intervals, nobody
-    /// or more than one of them led.
+    /// Adds a band for each period between the first and the last moment of the solid intervals in
+    /// which nobody, or more than one candidate, led.
     pub fn find_bands(&mut self) {
         self.bands.extend(bands::found(&self.intervals));
     }
@@ -156,7 +156,7 @@ impl Drawing {
 }
 
 impl Band {
-    /// A time about which this is said. What a pointer that rests on it shows stays empty.
+    /// Creates a band of this kind. Its tooltip is empty.
     #[must_use]
     pub fn new(kind: BandKind, from: Duration, until: Duration) -> Band {
         Band { kind, from, until, tip: String::new() }
@@ -171,7 +171,7 @@ impl Note {
 }
 
 impl Interval {
-    /// An interval of which nothing is in doubt.
+    /// Creates an interval without any uncertainty.
     pub fn new(
         lane: impl Into<String>,
         label: impl Into<String>,
@@ -184,7 +184,7 @@ impl Interval {
         Interval { lane, label, from, until, perhaps_from: from, perhaps_until: until, end, tip }
     }
 
-    /// The same, with what a pointer that rests on it is told.
+    /// The same, with a tooltip.
     #[must_use]
     pub fn tip(mut self, tip: impl Into<String>) -> Interval {
         self.tip = tip.into();

@@ -4,12 +4,14 @@
 //! The store keeps what was written last: when that was, by its own clock, and the record with the
 //! times that its writers noted, each by a clock of its own. So the end of a sealed epoch is known
 //! ([`TimeEstimate::is_exact`]), unless its leader died: then it led at least until its last
-//! renewal, and at most until its lease ended. Begins are worked out from the leader's own clock,
-//! and lie between the seal of the epoch before and the last write. Nothing here decides anything.
+//! renewal, and at most until its lease ended. Begins are estimated from the leader's own clock,
+//! and lie between the seal of the epoch before and the last write. A history is for people only:
+//! no election depends on it.
 //!
-//! Where the leader wrote last, the two times show how far its clock was off: that is taken off.
-//! Where somebody else sealed, nothing shows it: the bounds then hold only if the leader's clock
-//! agreed with the store's, and no bound holds for a clock that was stepped during the epoch.
+//! If the leader wrote last, the two times show the error of its clock, which is subtracted. If
+//! another process sealed the epoch, that error is unknown: the bounds then hold only if the
+//! leader's clock agreed with the store's. No bound holds for a clock that was stepped during the
+//! epoch.
 //!
 //! Many stores date in whole seconds. Bounds include that: a store's date is the begin of the
 //! second, millisecond or other decimal part of a second in which the write happened. Coarser dates
@@ -39,25 +41,25 @@ use tenure::{Epoch, EpochEnd, Layout};
 pub use read::Reader;
 pub use totals::{Extent, Gap, Totals};
 
-/// What the epoch objects of an election tell.
+/// The history of an election, from its epoch objects.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct History {
-    /// How the election lies in its store. A [single object](Layout::SingleObject) keeps no
-    /// history: it tells of one epoch only.
+    /// How the election is stored. A [single object](Layout::SingleObject) keeps no history: it
+    /// shows only one epoch.
     pub layout: Layout,
     /// The epochs that were read, in ascending order.
     pub spans: Vec<LeadershipSpan>,
     /// Epochs that have no object, in ascending order: compacted away, or overwritten in a single
-    /// object. Those among the epochs that were left out are not told.
+    /// object. Gaps among the epochs that were left out do not show.
     pub holes: Vec<RangeInclusive<Epoch>>,
-    /// How many older epochs are there, but were not asked for.
+    /// How many older epochs exist, but were not requested.
     pub left_out: u64,
-    /// The store's clock in the end; that of this machine where the store has none.
+    /// The store's clock at the end of the reading; this machine's clock if the store has none.
     pub now: DateTime<Utc>,
     /// By how much it may have been later than `now`: the resolution of that clock.
     pub now_within: Duration,
-    /// How many requests it took.
+    /// How many requests the reading took.
     pub requests: u64,
 }
 
@@ -71,11 +73,11 @@ pub struct LeadershipSpan {
     pub candidate: Option<String>,
     /// When its leader began.
     pub from: TimeEstimate,
-    /// Until when it led. No [`at`](TimeEstimate::at) while it leads.
+    /// When its leader ended. No [`at`](TimeEstimate::at) while it leads.
     pub until: TimeEstimate,
     /// How it ended; `None` if it has not, or if it cannot be read.
     pub end: Option<EpochEnd>,
-    /// Only of one that is [held](LeadershipSpan::is_held): by the store's clock its lease is over.
+    /// Whether it is [held](LeadershipSpan::is_held), but its lease is over by the store's clock.
     pub lapsed: bool,
     /// Who sealed it, if it is sealed and says so.
     pub sealed_by: Option<String>,
@@ -87,11 +89,11 @@ pub struct LeadershipSpan {
     pub elected_at: Option<DateTime<Utc>>,
     /// As recorded, by the leader's clock: when it last renewed.
     pub renewed_at: Option<DateTime<Utc>>,
-    /// As recorded, by the clock of whoever sealed it.
+    /// As recorded, by the clock of the process that sealed it.
     pub sealed_at: Option<DateTime<Utc>>,
     /// When the object was last written, by the store's clock.
     pub written_at: Option<DateTime<Utc>>,
-    /// Why the object cannot be read; of such an epoch nothing else is known.
+    /// Why the object cannot be read; nothing else is known about such an epoch.
     pub unreadable: Option<String>,
 }
 
@@ -124,7 +126,7 @@ impl TimeEstimate {
     }
 
     /// The best guess between its bounds, as far as there are any. Bounds that contradict each
-    /// other come from clocks that do, and are no bounds.
+    /// other come from clocks that disagree, and are dropped.
     fn between(
         at: Option<DateTime<Utc>>,
         earliest: Option<DateTime<Utc>>,
@@ -189,7 +191,7 @@ impl LeadershipSpan {
         Some((until - self.from.at?).to_std().unwrap_or_default())
     }
 
-    /// It led no less than this, whatever the resolution of the store's dates. `None` as for
+    /// The least time it led, whatever the resolution of the store's dates. `None` as for
     /// [`led`](LeadershipSpan::led).
     #[must_use]
     pub fn led_at_least(&self, history: &History) -> Option<Duration> {
@@ -199,7 +201,7 @@ impl LeadershipSpan {
         Some(led.and_then(|led| led.to_std().ok()).unwrap_or_default())
     }
 
-    /// It led no more than this, whatever the resolution of the store's dates. `None` as for
+    /// The most time it led, whatever the resolution of the store's dates. `None` as for
     /// [`led`](LeadershipSpan::led), and if it may have begun at any time.
     #[must_use]
     pub fn led_at_most(&self, history: &History) -> Option<Duration> {
@@ -209,7 +211,7 @@ impl LeadershipSpan {
         Some((until - self.from.earliest?).to_std().unwrap_or_default())
     }
 
-    /// Whether somebody led under it, as far as its object tells.
+    /// Whether the epoch had a leader, as far as its object shows.
     fn is_of_a_leader(&self) -> bool {
         let led = !matches!(self.end, Some(EpochEnd::GivenUp | EpochEnd::Restored));
         led && self.unreadable.is_none()

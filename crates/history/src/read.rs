@@ -41,7 +41,7 @@ pub struct Reader {
     since: Option<Duration>,
 }
 
-/// What listing all epochs came to: the newest few, each with its age, and how many there are.
+/// The result of listing all epochs: the newest few, each with its age, and how many there are.
 #[derive(Default)]
 struct Listing {
     first: Option<Epoch>,
@@ -55,13 +55,13 @@ impl Reader {
     /// A reader of the election at `prefix`; `app` and `app/` are the same.
     ///
     /// # Errors
-    /// [`InvalidInput`](tenure::ErrorKind::InvalidInput) if the prefix cannot be one.
+    /// [`InvalidInput`](tenure::ErrorKind::InvalidInput) if the prefix is invalid.
     pub fn new(store: Arc<dyn Store>, prefix: &str) -> Result<Reader, Error> {
         let objects = EpochObjects::new(store, prefix)?;
         Ok(Reader { objects, layout: Layout::default(), limit: DEFAULT_LIMIT, since: None })
     }
 
-    /// How the election lies in its store: by default in epoch files.
+    /// How the election is stored: by default in epoch files.
     pub fn layout(mut self, layout: Layout) -> Reader {
         self.layout = layout;
         self
@@ -74,8 +74,8 @@ impl Reader {
         self
     }
 
-    /// Leaves out epochs that were last written longer ago than this by the store's clock, so ended
-    /// before. The newest is always read.
+    /// Leaves out epochs that were last written longer ago than this by the store's clock. The
+    /// newest is always read.
     pub fn since(mut self, since: Duration) -> Reader {
         self.since = Some(since);
         self
@@ -93,14 +93,14 @@ impl Reader {
     ///   [`NoSuchStore`](tenure::ErrorKind::NoSuchStore): correct the permissions or the address.
     /// - [`CorruptRecord`](tenure::ErrorKind::CorruptRecord),
     ///   [`RecordTooNew`](tenure::ErrorKind::RecordTooNew): the single object cannot be read. An
-    ///   epoch object that cannot is told in its span.
+    ///   epoch object that cannot be read is reported in its span.
     /// - [`NoRuntime`](tenure::ErrorKind::NoRuntime): call it in a Tokio runtime with timers.
     ///   Nothing was sent.
     pub async fn read(&self) -> Result<History, Error> {
         self.read_with(|_, _| {}).await
     }
 
-    /// The same; after each object, says how many of how many are read.
+    /// As [`read`](Reader::read), but after each object reports how many of how many are read.
     ///
     /// # Errors
     /// Those of [`read`](Reader::read).
@@ -159,7 +159,7 @@ impl Reader {
         }
     }
 
-    /// An epoch object; none if it was compacted since it was listed.
+    /// Reads an epoch object; `None` if it was compacted since it was listed.
     async fn object(
         &self,
         epoch: Epoch,

@@ -36,17 +36,17 @@ pub struct Gap {
     pub length: Extent,
 }
 
-/// What all epochs come to.
+/// The totals over all epochs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Totals {
     /// From the first begin that is known until now, or until the last lease ends.
     pub time: Duration,
-    /// How much of it nobody led.
+    /// How much of it had no leader.
     pub nobody: Extent,
     /// How much of it is not known: epochs in it are compacted or cannot be read.
     pub unknown: Extent,
-    /// How much of it somebody led: the rest.
+    /// How much of it had a leader: the rest.
     pub led: Extent,
     /// The longest time without a leader.
     pub longest_gap: Option<Gap>,
@@ -61,7 +61,7 @@ impl Extent {
 }
 
 impl Totals {
-    /// Which part of the time that is known nobody led, 0 to 1; `None` if none is known.
+    /// The fraction of the known time without a leader, 0 to 1; `None` if none is known.
     #[must_use]
     pub fn nobody_share(&self) -> Option<f64> {
         let known = self.time.saturating_sub(self.unknown.about);
@@ -90,7 +90,7 @@ impl History {
         self.between().into_iter().filter(|one| !one.known).map(|one| one.gap).collect()
     }
 
-    /// What all epochs come to.
+    /// The totals over all epochs.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();

@@ -8,7 +8,7 @@
 //!
 //! # Panics
 //!
-//! A check that fails panics with its own name and with what it saw.
+//! A check that fails panics with its name and with what it saw.
 
 mod check;
 mod listings;
@@ -89,8 +89,8 @@ pub fn race_rounds() -> usize {
 
 /// Runs the whole suite on a store that offers everything.
 ///
-/// Nobody else may use the prefix, which is empty or ends in a slash, and no object may exist under
-/// it. Use a runtime with several threads, so that the races are races.
+/// The prefix must be empty or end in a slash. Nothing else may use it, and no object may exist
+/// under it. Use a runtime with several threads, so that the races are real.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -138,8 +138,8 @@ pub async fn report(
     results
 }
 
-/// Runs only the races, for this many rounds each. A store of which a check and a write are two
-/// steps may pass all other checks.
+/// Runs only the races, for this many rounds each. A store that checks a condition and writes in
+/// two steps may pass all other checks.
 ///
 /// # Panics
 ///

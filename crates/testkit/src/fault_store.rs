@@ -49,12 +49,12 @@ pub enum Call {
 /// is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Fails with a transient error that says that nothing happened, and nothing did.
+    /// Has no effect, and fails with a transient error that says so.
     FailBefore,
     /// Takes effect, and fails with a transient error that does not say so.
     FailAfter,
-    /// Fails as with status 409, somebody else was writing. Nothing happened, but the error does
-    /// not say so.
+    /// Has no effect, and fails as with status 409, a concurrent write. The error does not say that
+    /// nothing happened.
     Conflict,
     /// Has no effect and never returns.
     Hang,
@@ -107,7 +107,7 @@ struct Shared {
     log: Vec<(Call, String)>,
 }
 
-/// A [`Store`] that sends each call on to another one, unless a fault was ordered for it. The
+/// A [`Store`] that passes each call on to another one, unless a fault was ordered for it. The
 /// [module](self) has an example. Clones share the objects, the faults and the record of calls.
 #[derive(Debug, Clone)]
 pub struct FaultStore {
@@ -147,7 +147,7 @@ impl FaultStore {
         self.shared.lock().unwrap().rules.push(rule);
     }
 
-    /// Removes all faults. What is on its way, or hangs, stays so.
+    /// Removes all faults. Calls that are under way, or hang, are not affected.
     pub fn heal(&self) {
         self.shared.lock().unwrap().rules.clear();
     }
@@ -253,7 +253,7 @@ impl Put {
     }
 }
 
-/// Writes an object whatever is there, which a [`Store`] has no call for. Returns its ETag.
+/// Writes an object unconditionally, which a [`Store`] has no call for. Returns its ETag.
 ///
 /// # Panics
 ///

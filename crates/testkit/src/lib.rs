@@ -77,7 +77,7 @@ pub mod layer;
 pub mod s3_server;
 pub mod time;
 
-/// What only tenure's own tests use. No promise is made about it, so it may lack docs.
+/// Used only by tenure's own tests. Its API is not stable, so it may lack docs.
 macro_rules! internal {
     ($($(#[$condition:meta])* $module:ident),* $(,)?) => {$(
         $(#[$condition])*
