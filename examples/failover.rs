@@ -61,7 +61,7 @@ async fn main() -> Result<()> {
         if let What::Resigned = what {
             alive.remove(name);
         }
-        // Everybody has seen this leader, and it has shown that it lives: on with the story.
+        // Everybody has seen this leader, and it has shown that it lives: go on.
         if !terms.settled(alive.len()) {
             continue;
         }
@@ -91,7 +91,7 @@ struct Candidate {
     resign: Arc<Notify>,
 }
 
-/// Campaigns and leads until it is told to resign.
+/// Campaigns and leads until it is asked to resign.
 async fn candidate(election: Election, resign: Arc<Notify>, voice: Voice) {
     if let Err(error) = take_part(&election, &resign, &voice).await {
         voice.say(What::Failed(error));
@@ -147,7 +147,7 @@ struct Voice {
 
 impl Voice {
     fn say(&self, what: What) {
-        // Nobody listens any more once the story is over.
+        // Nobody listens any more once the run is over.
         let _ = self.sender.send((self.name, what));
     }
 }

@@ -1,5 +1,5 @@
-//! An HTTP service that only the leader may write to. It never hears of leases: the token that
-//! comes with each request is enough to refuse a leader of the past.
+//! An HTTP service that only the leader may write to. It knows nothing of leases: the token in each
+//! request is enough to refuse a former leader.
 //!
 //! ```text
 //! cargo run --features tower --example fenced_api                          # the election in a directory
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The service is axum with a [`FenceLayer`] around the route that writes; the clients are hyper
-//! with a [`TokenLayer`]. Both layers are plain tower, so whatever speaks tower can use them.
+//! with a [`TokenLayer`]. Both layers are plain tower, so any tower service can use them.
 //!
 //! Look for anna's late request: it comes after ben's first one, and is answered with 412.
 
@@ -46,7 +46,7 @@ async fn main() -> Result<()> {
     write(service, anna.epoch(), "anna's first").await?.expect("nobody is newer");
     timeline.say("anna", "PUT /board: 200");
 
-    // A check and the request after it are never one step: here anna's process stands still between
+    // A check and the request after it are never one step: here anna's process is paused between
     // them, and her lease lapses.
     let token = anna.check()?;
     drop(anna);

@@ -1,5 +1,5 @@
-//! A ledger in a database that several processes can write, and only the leader should. The token
-//! goes with every transaction, so one that a deposed leader still has in hand changes nothing.
+//! A ledger in a database that several processes can write, and only the leader should. Every
+//! transaction carries the token, so a late transaction of a deposed leader changes nothing.
 //!
 //! ```text
 //! cargo run --example fenced_sqlite                          # the election in a directory
@@ -41,7 +41,7 @@ async fn main() -> Result<()> {
     annas.transfer(anna.epoch(), "rent", -700)?.expect("nobody is newer");
     timeline.say("anna", "books the rent: -700");
 
-    // A check and the write after it are never one step: here anna's process stands still between
+    // A check and the write after it are never one step: here anna's process is paused between
     // them, and her lease lapses.
     let token = anna.check()?;
     drop(anna);
@@ -49,7 +49,7 @@ async fn main() -> Result<()> {
 
     let ben = elect(&place, "ben").await?;
     timeline.say("ben", format_args!("leads epoch {}", ben.epoch()));
-    // A new leader writes the fence before it reads: what it reads then cannot change under it.
+    // A new leader writes the fence before it reads: then no old leader can change what it reads.
     let balance = bens.take_over(ben.epoch())?.expect("ben is the newest");
     timeline.say("ben", format_args!("takes the ledger over at {balance}"));
 
@@ -126,7 +126,7 @@ impl Ledger {
         token: Epoch,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<OrStale<T>> {
-        // Immediate: whoever else is writing is waited for here, and not after a read.
+        // Immediate: waits for other writers here, and not after a read.
         let transaction =
             self.database.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let raise =

@@ -43,7 +43,7 @@ async fn main() -> Result<()> {
         timeline.say("anna", format_args!("adds {file}: manifest {number}"));
     }
 
-    // A check and the write after it are never one step: here anna's process stands still between
+    // A check and the write after it are never one step: here anna's process is paused between
     // them, and her lease lapses.
     assert!(anna.check().is_ok());
     drop(anna);
@@ -121,8 +121,8 @@ struct Database {
 }
 
 impl Database {
-    /// Takes over from the writer before: whatever that has not written by now it will not write
-    /// any more, so what is read now is the state to build on.
+    /// Takes over from the previous writer, which cannot write any more: what is read now is the
+    /// state to build on.
     async fn open(log: &FencedLog, epoch: Epoch) -> Result<Database> {
         let mut log = log.open(epoch).await?;
         let manifest = match log.latest().await? {
@@ -132,7 +132,7 @@ impl Database {
         Ok(Database { log, manifest })
     }
 
-    /// Adds a file, and tells the number of the manifest that lists it.
+    /// Adds a file, and returns the number of the manifest that lists it.
     async fn add(&mut self, file: &str) -> std::result::Result<u64, FencingError> {
         let mut manifest = self.manifest.clone();
         manifest.files.push(file.to_owned());

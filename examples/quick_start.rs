@@ -1,11 +1,11 @@
-//! The program of docs/quick-start.md, but for a shorter validity and batches that exist.
+//! The program of docs/quick-start.md, with a shorter validity and with batches.
 //!
 //! ```text
 //! cargo run --example quick_start    # on the bucket my-bucket, settings as for the AWS CLI
 //! ```
 //!
-//! It goes on until it is stopped. Cut it off from the store for some seconds: it stops writing,
-//! and campaigns again.
+//! It runs until it is stopped. Cut it off from the store for some seconds: it stops writing, and
+//! campaigns again.
 #![allow(clippy::disallowed_methods, reason = "a sleep stands for the time between batches")]
 
 use std::sync::Arc;

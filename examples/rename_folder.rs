@@ -6,9 +6,9 @@
 //! cargo run --example rename_folder -- s3://bucket/prefix    # on S3, settings as for the AWS CLI
 //! ```
 //!
-//! It does so twice: first as it comes, then with path locks under a leadership. Look for the zips
-//! that are torn: photos that are missing, or there twice. With the locks there are none, and as
-//! readers do not keep each other out they still zip at the same time.
+//! It does so twice: first without locks, then with path locks under a leadership. Look for the
+//! zips that are torn: photos that are missing, or occur twice. With the locks there are none, and
+//! as readers do not exclude each other they still zip at the same time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -172,7 +172,7 @@ impl Album {
         Ok(keys.map(str::to_owned).collect())
     }
 
-    /// `None` if somebody has deleted it since it was listed.
+    /// `None` if it was deleted since it was listed.
     async fn read(&self, key: &str) -> Result<Option<Bytes>> {
         match self.store.get(&format!("{}{key}", self.prefix), None, 1 << 20).await? {
             GetOutcome::Found(object) => Ok(Some(object.body)),

@@ -6,10 +6,10 @@
 //! cargo run --example stream_processor -- s3://bucket/prefix    # on S3, settings as for the AWS CLI
 //! ```
 //!
-//! Three workers own up to two of four partitions each. One of them crashes with a commit on its
-//! way, which arrives after somebody else has taken over. The offsets (here in memory, elsewhere a
-//! table of a database) remember the greatest epoch of each partition and refuse lower ones: that
-//! is all that fencing asks of a resource.
+//! Three workers own up to two of four partitions each. One of them crashes while a commit is on
+//! its way, which arrives after another worker has taken over. The offsets (here in memory,
+//! elsewhere a table of a database) remember the greatest epoch of each partition and refuse lower
+//! ones: fencing requires no more of a resource.
 //!
 //! Look for the late commit that is refused, and for the offsets in the last table: each owner goes
 //! on just where the one before had committed, so every record counts once.
@@ -235,7 +235,7 @@ impl Disaster {
     }
 }
 
-/// What a batch came to, and up to where: written together, so that each record counts once.
+/// The result of a batch and its end: written together, so that each record counts once.
 #[derive(Clone)]
 struct Commit {
     worker: &'static str,
@@ -247,7 +247,7 @@ struct Commit {
 }
 
 enum Refused {
-    /// The fence: somebody with a greater epoch has been here.
+    /// The fence: a worker with a greater epoch has committed.
     OldEpoch { seen: Epoch },
     /// A gap or an overlap. A fenced writer never gets here.
     WrongOffset { next: u64 },
@@ -292,8 +292,8 @@ impl Offsets {
         self.partitions.lock().expect("nobody panics with this lock held")
     }
 
-    /// A new owner shows its epoch before it reads where to go on. From here on nobody older can
-    /// move the offset that it has read.
+    /// A new owner shows its epoch before it reads where to continue. From here on no older owner
+    /// can move the offset that it has read.
     fn take_over(
         &self,
         worker: &'static str,
@@ -336,7 +336,7 @@ impl Offsets {
         self.partitions().iter().all(|partition| partition.next == RECORDS)
     }
 
-    /// Waits until somebody newer than this commit's writer owns its partition.
+    /// Waits until a newer worker than this commit's writer owns its partition.
     async fn taken_over(&self, commit: &Commit) {
         loop {
             let changed = self.changed.notified();

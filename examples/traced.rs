@@ -5,13 +5,13 @@
 //! cargo run --features tower --example traced -- s3://bucket/prefix    # the election on S3
 //! ```
 //!
-//! tenure tells `tracing` what it does, and knows nothing of OpenTelemetry: the application adds
-//! the layer of `tracing-opentelemetry`, and the spans `campaign`, `leadership`, `renewal` and
+//! tenure reports to `tracing` what it does, and knows nothing of OpenTelemetry: the application
+//! adds the layer of `tracing-opentelemetry`, and the spans `campaign`, `leadership`, `renewal` and
 //! `request` are part of its trace. What it sends to others carries the W3C trace context
 //! (`traceparent`) beside the fencing token. Here the spans stay in memory, and are printed as a
 //! tree; an exporter over OTLP takes the place of that one line.
 //!
-//! Requests to the store carry no `traceparent`: S3 makes nothing of it.
+//! Requests to the store carry no `traceparent`: S3 ignores it.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

@@ -11,14 +11,14 @@ use tokio::process::{Child, ChildStdout, Command};
 use crate::Result;
 use crate::place::Place;
 
-/// Longer than anything in the story takes, also on a busy machine.
+/// Longer than any step of the example takes, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Writer {
     pub name: &'static str,
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    /// The keys that it was told are safe.
+    /// The keys that it has reported as acknowledged.
     pub acked: Vec<String>,
 }
 

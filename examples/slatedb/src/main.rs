@@ -1,15 +1,15 @@
-//! Two processes and one SlateDB database. Whoever leads has it open; the leader is stopped with
-//! SIGSTOP past its lease, the other takes over, and the first, let go on, is fenced.
+//! Two processes and one SlateDB database. Only the leader has it open. The leader is stopped with
+//! SIGSTOP until after its lease, the other takes over, and the first is continued and fenced.
 //!
 //! ```text
 //! cargo run                        # on a temporary directory
 //! cargo run -- s3://bucket/prefix  # on S3, settings as for the AWS CLI
 //! ```
 //!
-//! The lease keeps two writers from opening the database in turns and fencing one another off. What
-//! keeps the data whole is SlateDB: whoever opens the database raises the writer's epoch in its
-//! manifest, and from then on every write of the writer before is refused. A lease alone could not
-//! do that: a process can stop between the check of its lease and its write.
+//! The lease keeps two writers from opening the database in turns and fencing one another off.
+//! SlateDB itself keeps the data whole: opening the database raises the writer's epoch in its
+//! manifest, and from then on every write of the previous writer is refused. A lease alone could
+//! not do that: a process can stop between the check of its lease and its write.
 
 mod child;
 mod place;

@@ -19,8 +19,8 @@ enum Stopped {
     Told,
 }
 
-/// Campaigns for ever, and writes while leading. Prints a line for each thing that happens, and
-/// `acked KEY` only once SlateDB has the key in the object store.
+/// Campaigns until it is stopped, and writes while leading. Prints a line for each thing that
+/// happens, and `acked KEY` only once SlateDB has the key in the object store.
 pub async fn write(place: &Place, name: &str, late_write: bool) -> Result<()> {
     let election = place.election(name).await?;
     let mut told = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
@@ -31,9 +31,9 @@ pub async fn write(place: &Place, name: &str, late_write: bool) -> Result<()> {
             _ = told.recv() => return Ok(()),
         };
         println!("leads {}", leadership.epoch());
-        // Opening fences whoever had the database before. A process that was stopped since it was
-        // elected would so fence its own successor, which then opens it again: no data is at
-        // risk, and the time that both lose is one more reason to look at the lease right after.
+        // Opening fences the previous writer. A process that was stopped since it was elected would
+        // so fence its own successor, which then opens the database again. No data is at risk, but
+        // both lose time: so check the lease right after.
         let db = open(place).await?;
         if let Err(loss) = leadership.check() {
             println!("lost {}", loss.outcome());
@@ -63,7 +63,7 @@ pub async fn write(place: &Place, name: &str, late_write: bool) -> Result<()> {
         println!("closed");
         match stopped {
             Stopped::Told => return Ok(leadership.resign().await?),
-            // The lease is held: somebody opened the database who does not lead.
+            // The lease is held: a process that does not lead opened the database.
             Stopped::Fenced if leadership.check().is_ok() => leadership.resign().await?,
             Stopped::Fenced | Stopped::Lost(_) => {}
         }
@@ -107,7 +107,7 @@ async fn put_keys(db: &Db, leadership: &Leadership) -> Result<Stopped> {
     }
 }
 
-/// The epoch is part of the key, so that the end of the story can tell who wrote what.
+/// The epoch is part of the key, so that the final check can tell who wrote what.
 fn key(epoch: Epoch, what: &str) -> String {
     format!("{:010}/{what}", epoch.get())
 }
