@@ -31,7 +31,7 @@ struct Checked {
 }
 
 /// Checks the store once for each store value of the process, if the election wants it checked.
-/// Passing failures are waited out and told, as those of the campaign are.
+/// Passing failures are retried and reported, as in a campaign.
 pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), Error> {
     if !cx.config.check_store {
         return Ok(());

@@ -25,7 +25,7 @@ const MAX_DRIFT: f64 = 0.5;
 const DEFAULT_DRIFT: f64 = 0.01;
 const MAX_NAME_BYTES: usize = 256;
 
-/// What the builder was told; what is `None` follows from the validity.
+/// The builder's settings; those that are `None` follow from the validity.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) layout: Layout,

@@ -58,7 +58,7 @@ pub(crate) struct Context {
     knowledge: Mutex<Knowledge>,
 }
 
-/// What an `Election` knows between calls, so that a dead leader is not held to be alive for ever.
+/// What an `Election` knows between calls, so that repeated calls recognise a dead leader.
 #[derive(Debug, Default)]
 struct Knowledge {
     greatest: Option<Epoch>,

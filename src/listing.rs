@@ -1,7 +1,7 @@
-//! A page of a listing, judged before anything rests on it (docs/protocol.md, section 6).
+//! A page of a listing, checked before anything depends on it (docs/protocol.md, section 6).
 //!
-//! Finding the newest epoch and compacting go by the same rules: keys in ascending order, all of
-//! them under the prefix and after the key asked for. A page that breaks one gives none of its
+//! Finding the newest epoch and compacting use the same rules: keys in ascending order, all of them
+//! under the prefix and after the requested key. A page that breaks a rule yields none of its
 //! epochs. Fenced logs and generations are listed by the same rules.
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) struct EpochsOfPage {
 }
 
 impl EpochsOfPage {
-    /// Judges the page that was asked for `after`.
+    /// Checks the page that was requested for the keys after `after`.
     pub(crate) fn of(keys: &Keys, after: &After, page: &Page) -> Result<EpochsOfPage, StoreError> {
         let start = key_of(keys, after);
         let last = check_order(keys.lock_prefix(), &start, page)?;

@@ -1,7 +1,7 @@
-//! What is counted and timed for whoever operates it; docs/observability.md has the whole table.
+//! The metrics for operators; docs/observability.md has the whole table.
 //!
-//! Told to the recorder of the crate `metrics` (feature `metrics`). Without the feature everything
-//! here is empty and compiles to nothing, so that the driver need not ask.
+//! Reports to the recorder of the crate `metrics` (feature `metrics`). Without the feature
+//! everything here is empty and compiles to nothing, so that the driver need not check for it.
 
 #[cfg(feature = "metrics")]
 mod describe;

@@ -73,7 +73,7 @@ impl<'a> Run<'a> {
         outcome.map(|()| self.report)
     }
 
-    /// Waits for the deletions that were sent, so that what is told to be deleted is all that is.
+    /// Waits for the deletions that were sent, so that the report counts all that were deleted.
     async fn settle(&mut self) {
         self.report.interrupted = true;
         while let Some(deletion) = self.in_flight.next().await {
@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
         let record = match outcome {
             GetOutcome::Found(object) => Record::parse(&object.body),
             GetOutcome::TooLarge { len, .. } => Err(BadRecord::TooLarge(len)),
-            // Nothing was asked for that it could be.
+            // The request named no ETag, so `NotModified` cannot occur.
             GetOutcome::NotFound | GetOutcome::NotModified => {
                 self.plan.handle_read(newest, Body::Gone);
                 return Ok(());

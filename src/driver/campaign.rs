@@ -262,7 +262,7 @@ impl Driver {
         self.machine.handle(input);
     }
 
-    /// Doubles with each poll that was made of this leader, where that is asked for.
+    /// Doubles with each poll of this leader if `poll_backoff` is set.
     fn poll_interval(&self) -> Duration {
         let Config { poll_interval, poll_backoff, .. } = *self.cx.config;
         let longest = poll_backoff.unwrap_or(poll_interval);
@@ -284,7 +284,7 @@ impl Driver {
         self.requests.answered.is_some_and(|at| lapsed(at) == Some(Duration::ZERO))
     }
 
-    /// Waits; true if somebody asked for a look before that was over.
+    /// Waits; true if a refresh was requested before that was over.
     pub(super) async fn sleep_unless_refreshed(&mut self, delay: Duration) -> bool {
         let Driver { cx, followed, .. } = self;
         tokio::select! {

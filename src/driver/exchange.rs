@@ -30,8 +30,8 @@ impl Driver {
         answer
     }
 
-    // Bodies are bytes before they are sent, as whoever waits for the answer would keep the record:
-    // a process may follow thousands of elections.
+    // Bodies are bytes before they are sent, as the waiting future would keep the record: a process
+    // may follow thousands of elections.
     async fn exchange(&mut self, request: &Request, limit: Duration) -> Answer {
         match request {
             Request::List(after) => self.list(after, limit).await,

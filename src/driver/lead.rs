@@ -1,4 +1,4 @@
-//! Leading: renews until told to stop, or until the leadership is lost.
+//! Leading: renews until the leadership resigns, is dropped or is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,7 +99,7 @@ impl Driver {
                     }
                     self.machine.handle(input)
                 }
-                // A leader's machine waits for nothing else; its lease ends all the same.
+                // A leader's machine waits for nothing else; its lease ends even so.
                 Step::Wait(_) | Step::Nonce | Step::Failed(_) => {
                     sleep(&self.cx.process, lead.until_look()).await;
                     None

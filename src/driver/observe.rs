@@ -39,7 +39,7 @@ impl Observer {
         }
     }
 
-    /// The next change. An error is the last that is told.
+    /// Returns the next change. An error is the last item.
     pub(crate) async fn next(&mut self) -> Option<Result<Observation, Error>> {
         loop {
             if std::mem::take(&mut self.ready) {

@@ -137,7 +137,7 @@ impl Operator {
                 Verdict::NotCurrent => return Ok(Deposed::NotCurrent(leader)),
                 Verdict::NeedsForce => return Ok(Deposed::NeedsForce(leader)),
             };
-            // Whoever has taken over meanwhile is not the one that was meant.
+            // A candidate that has taken over meanwhile must not be deposed.
             order.only = Some(now.epoch);
             let at = self.cx.process.now().time_of_day();
             let seal = record.sealed(ended, heartbeat, &self.cx.config.name, at);
@@ -360,7 +360,7 @@ impl Standing {
     }
 }
 
-/// What a write may have done is told before why it cannot be found out.
+/// Reports the write with an unknown outcome first, rather than the error of reading it back.
 fn instead(open: &Option<(ETag, Error)>, error: Error) -> Error {
     open.as_ref().map_or(error, |(_, unknown)| unknown.clone())
 }

@@ -15,7 +15,7 @@ const SHORTEST: Duration = Duration::from_millis(50);
 
 /// How long the last requests of one kind took that were answered.
 ///
-/// Memory is taken with the first: those who only follow never renew.
+/// Memory is taken with the first: processes that only follow never renew.
 #[derive(Debug, Clone, Default)]
 struct Times {
     took: Vec<Duration>,

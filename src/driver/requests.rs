@@ -12,7 +12,7 @@ use crate::store::{Determinacy, PutOutcome, StoreError, StoreErrorKind};
 use crate::timer::answer_within;
 
 /// Writes in a row that may be answered with success and without an ETag before the store counts as
-/// unfit. A lease that is led under is kept all the same, as long as reads show its renewals.
+/// unfit. A leader keeps its lease nevertheless, as long as reads show its renewals.
 const WRITES_WITHOUT_ETAG: u32 = 5;
 
 /// What is known of the requests so far.
@@ -84,7 +84,7 @@ impl Requests {
                 self.without_etag += 1;
                 let kind = match self.without_etag < WRITES_WITHOUT_ETAG {
                     true => StoreErrorKind::Transient,
-                    // No passing fault: a campaign would go on for ever.
+                    // Not a passing fault: a campaign would never end.
                     false => StoreErrorKind::Unsupported,
                 };
                 let why = "it answered with success and without an ETag; is it the store, or a \

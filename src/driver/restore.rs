@@ -1,9 +1,10 @@
 //! Restoring: after an accident counting goes on above an epoch that an operator names.
 //!
-//! With epoch objects, whoever campaigns beside it counts on from the newest epoch that is left. So
-//! the restored epoch is first *held*: an unsealed object that never lapses, which nobody succeeds,
-//! and beside which no lower epoch is confirmed any more. Then whoever holds a lower one is
-//! deposed. Only after that the held one is sealed, and successors wait for what was deposed.
+//! With epoch objects, a candidate that campaigns meanwhile continues above the newest epoch that
+//! is left. So the restored epoch is first *held*: an unsealed object that never lapses, which no
+//! candidate succeeds, and beside which no lower epoch is confirmed any more. Then holders of lower
+//! epochs are deposed. Only after that the held epoch is sealed, and successors wait for the leases
+//! of those that were deposed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,8 +177,8 @@ impl Operator {
         self.wrote("creating", &key, outcome)
     }
 
-    /// The nonce is another than that of the held epoch, so that the wait counts from the first
-    /// sight of this seal, whoever has watched that one.
+    /// The nonce differs from that of the held epoch, so that the wait counts from the first sight
+    /// of this seal, also for candidates that have watched the held epoch.
     fn restored(&self, wait: Duration) -> Record {
         let mut record = Record::blank();
         record.nonce = Some(self.cx.process.nonce());
@@ -271,7 +272,7 @@ impl Sent {
         seal.map(|(_, wait)| *wait)
     }
 
-    /// What a write may have done is told before why it cannot be found out.
+    /// Reports the write with an unknown outcome first, rather than the error of reading it back.
     fn instead(&self, error: Error) -> Error {
         self.open.clone().unwrap_or(error)
     }

@@ -224,7 +224,7 @@ impl DurableGate {
         }
     }
 
-    /// The object as it stands, if there is one; nothing if it still has this ETag.
+    /// Reads the object, if there is one; nothing if it still has this ETag.
     async fn find(
         &self,
         unless: Option<ETag>,

@@ -163,7 +163,7 @@ impl Drop for GatePermit {
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Also from within an act, which holds the lock: what cannot be told at once is left out.
+        // Also from within an act, which holds the lock: then the state is left out.
         let mut gate = f.debug_struct("Gate");
         if let Ok(state) = self.0.state.try_lock() {
             gate.field("newest", &state.newest);

@@ -69,8 +69,8 @@ impl Compaction {
             self.stopped = true;
             return Err(OutOfOrder { before, then: listed.epoch });
         }
-        // Only an accident or malice creates the last epoch. Whoever repairs that by removing it
-        // needs the epochs below it, so it supersedes nothing here.
+        // Only an accident or malice creates the last epoch. A repair that removes it needs the
+        // epochs below it, so it supersedes nothing here.
         self.stopped |= listed.epoch == Epoch::MAX;
         self.newest.push_back(listed);
         // One more than the newest, until that is read.

@@ -13,11 +13,11 @@ use crate::epoch::Epoch;
 pub struct Order {
     /// Only this epoch: nothing happens to another.
     pub only: Option<Epoch>,
-    /// The operator vouches that the holder is dead, so nobody need wait for its lease.
+    /// The operator asserts that the holder is dead, so no successor waits for its lease.
     pub force: bool,
 }
 
-/// What the order comes to.
+/// What the order requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// Overwrite it with its sealed record, `If-Match`.
@@ -26,8 +26,8 @@ pub enum Verdict {
     Sealed(EpochEnd),
     /// It is another epoch than the one that the order is about.
     NotCurrent,
-    /// The record does not say for how long its holder may believe in it, so successors would wait
-    /// for ever, or not at all.
+    /// The record does not show how long its holder may believe that it leads, so successors would
+    /// wait without end, or not at all.
     NeedsForce,
 }
 

@@ -1,7 +1,7 @@
 //! The part of either state machine that leads: renew, read back, look ahead, resign.
 //!
-//! On a single object there is nothing to list or to look out for: whoever supersedes this leader
-//! does so in the object that it renews.
+//! On a single object there is nothing to list or to look out for: a successor overwrites the
+//! object that this leader renews.
 
 use super::candidate::{Event, Input, Rules};
 use super::find::{After, SuccessorSearch, SuccessorStatus};

@@ -46,8 +46,8 @@ pub enum EpochEnd {
     /// It was never sealed, and there is a greater one: made by a peer that does not seal.
     Superseded,
     /// Its own candidate sealed it as lapsed before any renewal: most likely it was never granted,
-    /// or the grant came too late to be used. A process that is told that its name is unique and is
-    /// restarted at once leaves the same.
+    /// or the grant came too late to be used. A process that is configured with a unique name and
+    /// is restarted at once leaves the same.
     GivenUp,
     /// It is sealed, and the record does not say how it ended, or in a word that this version does
     /// not know.

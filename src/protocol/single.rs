@@ -244,7 +244,7 @@ impl Candidate {
     }
 
     /// The object is missing, or has an epoch below one that was seen: somebody deleted it. Epochs
-    /// never start again for whoever remembers.
+    /// never start again for a process that remembers.
     fn gone(&self, again: bool) -> State {
         match self.greatest {
             Some(epoch) if again => State::Failed(Failure::NewestDeleted(epoch)),

@@ -193,7 +193,7 @@ impl AnyObjectStore {
         mode: PutMode,
     ) -> Result<PutOutcome, StoreError> {
         let path = self.path(asked, asked.key)?;
-        // Cloud Storage lets caches keep what everybody may read, for an hour unless told.
+        // Cloud Storage lets caches keep public objects, for an hour by default.
         let mut attributes = Attributes::from_iter([(Attribute::CacheControl, "no-store")]);
         if asked.key.ends_with(".json") {
             attributes.insert(Attribute::ContentType, "application/json".into());

@@ -28,8 +28,7 @@ pub(super) const COMPACTIONS: [&str; 6] =
 /// Outcomes of `tenure_gate_checks_total`.
 pub(super) const GATE_CHECKS: [&str; 4] = ["admitted", "stale", "unavailable", "failed"];
 
-/// Tells the recorder what the names mean. A recorder keeps it, so it may be told any number of
-/// times.
+/// Describes the metrics to the recorder. It may be called any number of times.
 pub(super) fn describe() {
     elections();
     leases();

@@ -1,8 +1,8 @@
 //! Names with their labels, and those that are counted at each poll and renewal made once.
 //!
-//! A key owns its labels, so that making one takes allocations, several for each request. What is
-//! kept are keys, not counters: whoever installs a recorder late, or one that forgets what was
-//! idle, is asked for the counter each time.
+//! A key owns its labels, so that making one takes allocations, several for each request. The cache
+//! holds keys, not counters: it asks the recorder for the counter each time, as a recorder may be
+//! installed late, or forget idle counters.
 
 use std::sync::{Arc, OnceLock};
 

@@ -26,7 +26,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Sends nothing. Whoever installs a recorder does so before, to get the descriptions.
+    /// Sends nothing. A recorder must be installed before this call to get the descriptions.
     pub(crate) fn new(store: &dyn Store, keys: &Keys) -> Meter {
         describe();
         let election = place(store, keys.prefix().trim_end_matches('/'));
@@ -164,7 +164,7 @@ pub(super) fn place(store: &dyn Store, path: &str) -> String {
     format!("{store}{separator}{path}")
 }
 
-/// A leadership that counts as one. Its end is told once, by whoever notices it first.
+/// A leadership that counts as one. The first task that notices its end reports it, once.
 #[derive(Debug)]
 pub(crate) struct Leading {
     meter: Meter,

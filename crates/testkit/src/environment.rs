@@ -55,7 +55,7 @@ pub fn client(endpoint: &str) -> aws_sdk_s3::Client {
     aws_sdk_s3::Client::from_conf(s3_server::config(endpoint, &key, &secret).build())
 }
 
-/// The store as it is, not told of any quirk.
+/// The store without any setting for its quirks.
 pub fn plain_store() -> Arc<dyn Store> {
     Arc::new(S3Store::new(client(&endpoints()[0]), bucket()))
 }

@@ -120,7 +120,7 @@ async fn accept(listener: TcpListener, line: &Arc<Line>) {
                 _ = away.wait_for(|away| *away) => break,
             }
         }
-        // Requests that have come in take effect all the same, on tasks of their own.
+        // Requests that have arrived still take effect, on tasks of their own.
         drop((bound, connections));
         let _ = away.wait_for(|away| !*away).await;
     }

@@ -217,7 +217,7 @@ impl LogWriter {
                 .map(|(marker, _)| Answer::Floor(marker.floor)),
             Request::Create { number, header } => {
                 let bytes = envelope::wrap(&LogLine::of(&header), &self.body);
-                // Should this future be dropped now, the object may be written all the same.
+                // If this future is dropped now, the object may still be written.
                 self.unknown = true;
                 match log.calls.put(&log.keys.numbered(number), bytes, None).await {
                     Put::Done(_) => Ok(Answer::Created),

@@ -1,4 +1,4 @@
-//! What a candidate may be in, what it is told, and what that brings about.
+//! The states of a candidate, its inputs, and their effects.
 
 use crate::epoch::Epoch;
 use crate::protocol::find::{Search, SuccessorSearch};

@@ -2,8 +2,8 @@
 //!
 //! The SDK's own cache fetches in the course of a request. A request of a leader is given up after
 //! a fraction of its lease, and the fetching with it, so that a provider slower than that would
-//! never come to its end; and it keeps credentials that the service calls expired until they are so
-//! by this machine's clock.
+//! never finish; and it keeps credentials that the service calls expired until they expire by this
+//! machine's clock.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -161,7 +161,7 @@ impl Held {
         Held { credentials, fetched, until, taken: same.is_some_and(|before| before.taken) }
     }
 
-    /// When others are asked for, beside the requests.
+    /// When the background refresh begins.
     fn renewed_from(&self) -> Duration {
         let whole = self.until.saturating_sub(self.fetched);
         self.until.saturating_sub(AHEAD.min(whole / 4))

@@ -58,8 +58,9 @@ impl Session {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// The service calls the credentials expired. Whether to ask again makes sense, as it has taken
-    /// them before: others are fetched, or given by whoever made the client.
+    /// The service calls the credentials expired. Returns whether another attempt makes sense, as
+    /// the service has taken them before: then others are fetched here, or by the provider that the
+    /// client was made with.
     pub(in crate::store) fn expired(&self) -> bool {
         match &self.credentials {
             Some(credentials) => credentials.expired(),

@@ -31,7 +31,7 @@ pub(super) struct Content {
     pub(super) etag: ETag,
     /// The length of the body in bytes.
     pub(super) len: u64,
-    /// `None` if it is longer than the reader asked for.
+    /// `None` if it is longer than the reader's limit.
     pub(super) body: Option<Vec<u8>>,
 }
 

@@ -211,8 +211,8 @@ impl Folder {
         Ok(!there)
     }
 
-    /// Opens a file for locking, made if it is missing. Only those who take part may open it:
-    /// `flock` needs no more than an open file, and the lock stops all writers.
+    /// Opens a file for locking, made if it is missing. Only participants may open it: `flock`
+    /// needs no more than an open file, and the lock stops all writers.
     pub(super) fn lock_file(&self, name: &str) -> Result<File, StoreError> {
         let wanted = match self.access {
             Access::Owner => LOCK_OF_OWNER,

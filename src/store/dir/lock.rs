@@ -13,7 +13,7 @@ use crate::store::{Determinacy, StoreError, StoreErrorKind};
 const LOCK_FILE: &str = "lock";
 
 /// A process that was stopped while it held the lock keeps it until it is continued or killed.
-/// Waiting for ever would pile up threads.
+/// Waiting without end would pile up threads.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// For the other threads of this process, each of which takes a few syncs of the disk.
 const TURN_WAIT: Duration = Duration::from_secs(30);
@@ -185,7 +185,7 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Waits a moment for whoever holds the lock; an error after 2 s in all.
+    /// Waits a moment for the process that holds the lock; an error after 2 s in all.
     pub(super) fn pause(&mut self, work: &Folder) -> Result<(), StoreError> {
         if self.waited >= LOCK_WAIT {
             return Err(held(work, "another process", LOCK_WAIT));

@@ -3,9 +3,9 @@
 //! All processes see a rename at once, but it outlives a power loss only once its folder was
 //! synced. In between the object has a mark: an empty file in the work folder, named after its key.
 //! The writer makes the mark before the rename and removes it after the sync, and holds the lock
-//! all the while. So whoever finds a mark while holding the lock knows that its writer died or that
-//! a sync failed. A later sync that succeeds proves nothing then, as Linux may have forgotten what
-//! it could not write: the object is written once more, and synced.
+//! all the while. So a process that finds a mark while it holds the lock knows that its writer died
+//! or that a sync failed. A later sync that succeeds proves nothing then, as Linux may have
+//! forgotten what it could not write: the object is written once more, and synced.
 //!
 //! Marks themselves need no sync. What the disk shows after a power loss is on the disk.
 
@@ -45,7 +45,7 @@ impl Mark<'_> {
 
     /// Says that it is.
     pub(super) fn clear(self) {
-        // A mark that stays costs whoever reads the object next another write.
+        // A mark that stays costs the next reader of the object another write.
         let _ = self.work.remove(&self.name);
     }
 }
@@ -153,7 +153,7 @@ fn cannot_settle(way: &Way, key: &str, error: &StoreError) -> StoreError {
         path.display(),
         error.message()
     );
-    // Who may only read waits for those who write.
+    // A process that may only read waits for one that writes.
     let kind = match error.kind() {
         StoreErrorKind::AccessDenied => StoreErrorKind::Transient,
         kind => kind,

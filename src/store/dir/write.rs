@@ -16,7 +16,8 @@ use crate::store::{Determinacy, ETag, PutOutcome, StoreError};
 /// Leftovers of killed processes start with this.
 const DRAFT_PREFIX: &str = "tmp-";
 
-/// No write takes this long unless its process was stopped; it is then told that its file is gone.
+/// No write takes this long unless its process was stopped; the write then fails, as its file is
+/// gone.
 const LEFTOVER_AGE: chrono::TimeDelta = chrono::TimeDelta::hours(1);
 
 /// When a write is allowed.
@@ -66,8 +67,8 @@ pub(super) fn put(
         }
         return Err(error);
     }
-    // The lock is held until the mark is gone: whoever has the lock and finds a mark knows that
-    // nobody is about to remove it.
+    // The lock is held until the mark is gone: a process that has the lock and finds a mark knows
+    // that no other process is about to remove it.
     way.sync()?;
     mark.clear();
     drop(locked);

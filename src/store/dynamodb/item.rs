@@ -22,7 +22,7 @@ const SIZE: &str = "size";
 /// Milliseconds since the Unix epoch, by DynamoDB's clock as the writer last heard it.
 const WRITTEN: &str = "written";
 
-/// What a listing asks for. Capacity is used for the bodies all the same.
+/// The attributes that a listing requests. The bodies consume capacity nevertheless.
 pub(super) const LISTED: [&str; 3] = [NAME, SIZE, WRITTEN];
 
 pub(super) type Item = HashMap<String, AttributeValue>;

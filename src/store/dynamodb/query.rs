@@ -59,7 +59,7 @@ impl DynamoStore {
         let (output, served_at) = self.ask(prefix, place, Order::Descending, limit).await?;
         let items = output.items.unwrap_or_default();
         let all = items.iter().filter_map(|item| item::entry(place, item));
-        // DynamoDB is not told where to end, so a page may go beyond.
+        // The query has no end key, so a page may go beyond.
         let mut entries: Vec<_> = all.take_while(|entry| entry.key.as_str() > after).collect();
         let truncated = output.last_evaluated_key.is_some() && entries.len() == items.len();
         entries.reverse();

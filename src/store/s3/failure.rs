@@ -94,7 +94,7 @@ impl Service for S3Store {
         }
         let region = region(raw);
         let (kind, determinacy, mut advice) = asked.meaning(status, code, region.as_deref());
-        // S3 asks KMS in the name of whoever asks S3, and passes its refusal on as its own.
+        // S3 calls KMS with the caller's identity, and passes its refusal on as its own.
         if kind == StoreErrorKind::AccessDenied && why.contains("kms:") {
             advice = needs_of_the_key(asked.verb).to_owned();
         }

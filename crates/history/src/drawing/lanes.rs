@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Interval;
 
-/// More lanes are no longer told apart.
+/// More lanes cannot be distinguished.
 const MOST: usize = 50;
 
 /// A lane: its name, and what lies in it, in the order of time.
@@ -15,7 +15,8 @@ pub(super) struct Lane<'a> {
     pub(super) intervals: Vec<&'a Interval>,
 }
 
-/// A lane for each name, in the order of their first interval; those who led least share the last.
+/// A lane for each name, in the order of their first interval; the names that led least share the
+/// last.
 pub(super) fn lanes(intervals: &[Interval]) -> Vec<Lane<'_>> {
     let mut sorted: Vec<&Interval> = intervals.iter().collect();
     sorted.sort_by_key(|interval| (interval.perhaps_from, interval.from));

@@ -298,7 +298,7 @@ impl Users {
         self.lock().insert(access_key.to_owned(), user);
     }
 
-    /// Whether whoever signed the request is denied it.
+    /// Whether the user that signed the request is denied it.
     fn denies(&self, seen: &Seen) -> bool {
         let authorization = seen.headers.get("authorization").and_then(|it| it.to_str().ok());
         let authorization = authorization.unwrap_or_default();

@@ -40,7 +40,7 @@ pub struct Quirks {
     pub ignore_start_after: bool,
     /// Unsafe: listings come in descending order.
     pub descending: bool,
-    /// No page holds more keys than this, whatever was asked for.
+    /// No page holds more keys than this, whatever the request says.
     pub page_cap: Option<usize>,
     /// So many pages without any key come before the first real one of each listing.
     pub empty_pages: usize,
