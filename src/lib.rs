@@ -1,8 +1,8 @@
 //! Leader election on object storage: one writer, a bucket, and nothing else.
 //!
 //! Each leadership is an *epoch*: a new object under one key prefix, created on the condition that
-//! there is none yet. The newest epoch object names the leader. Its number, the [`Epoch`], is the *fencing
-//! token* that the leader sends with every write. There is no server to run.
+//! there is none yet. The newest epoch object names the leader. Its number, the [`Epoch`], is the
+//! *fencing token* that the leader sends with every write. There is no server to run.
 //!
 //! **For** stream processors, compactors, indexers and other single writers on a store with
 //! conditional writes: S3, Cloud Storage, Azure, DynamoDB, a directory. After a crash another
@@ -144,7 +144,7 @@
 //! | `object-store` | `store::AnyObjectStore`: any store of the crate `object_store` 0.14 |
 //! | `gcs`, `azure` | the same, with clients for Google Cloud Storage and Azure Blob Storage |
 //! | `tower` | `fencing::http`: layers that send the token and refuse stale ones |
-//! | `metrics` | reports to the recorder of the crate `metrics`; `docs/observability.md` has the table |
+//! | `metrics` | reports to the recorder of the crate `metrics`; table in `docs/observability.md` |
 //!
 //! Without any of them there are memory, a local directory, and stores of your own.
 #![cfg_attr(docsrs, feature(doc_cfg))]
