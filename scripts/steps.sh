@@ -8,12 +8,14 @@ declare -A pids=()
 begin() {
     local name=$1 log
     shift
+    [[ -z ${pids[$name]:-} ]] || { echo "two steps are called $name" >&2; exit 1; }
     log=$(log_of "$name")
     # In the background, also when nothing runs beside it: a function that is called in a condition
     # goes on after an error.
     (
         begun=$SECONDS
         "$@"
+        ran_some_test "$log"
         echo "$((SECONDS - begun)) s" >"$log.time"
     ) </dev/null >"$log" 2>&1 &
     pids[$name]=$!
@@ -27,6 +29,12 @@ begin_idle() {
 idle() {
     renice -n 19 $BASHPID >/dev/null
     "$@"
+}
+
+# A filter that names no test passes, too: fails if test programs ran and none of them had a test.
+ran_some_test() {
+    ! grep -q '^test result: ' "$1" || grep -qE '^test result: ok\. [1-9]' "$1" ||
+        { echo "error: no test has run"; return 1; }
 }
 
 log_of() { echo "$logs/${1//[^A-Za-z0-9]/-}.log"; }

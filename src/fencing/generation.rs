@@ -1,11 +1,13 @@
 //! Keys that contain the epoch.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::calls::Calls;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::keys::Keys;
+use crate::process::Process;
 use crate::protocol::find::{After, Listing, Progress, Search};
 use crate::store::{Page, Store, StoreError, check_order};
 use crate::timer::require_timers;
@@ -51,6 +53,20 @@ impl Generations {
     pub fn new(store: Arc<dyn Store>, prefix: impl AsRef<str>) -> Result<Generations, Error> {
         let prefix = format!("{}epoch-", Keys::new(prefix.as_ref())?.prefix()).into();
         Ok(Generations { calls: Calls::new(store), prefix })
+    }
+
+    /// How long a single request may take: default 30 s.
+    #[must_use]
+    pub fn request_timeout(mut self, request_timeout: Duration) -> Generations {
+        self.calls.request_timeout = request_timeout;
+        self
+    }
+
+    /// Where the clock comes from: default [`Process::system`].
+    #[must_use]
+    pub fn process(mut self, process: Process) -> Generations {
+        self.calls.process = process;
+        self
     }
 
     /// Where the writer of this epoch keeps its objects: `<prefix>/epoch-%010d/`. Append their

@@ -173,7 +173,7 @@ impl fmt::Display for Path {
 
 impl fmt::Debug for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Path({})", self.as_str())
+        write!(f, "Path({:?})", self.as_str())
     }
 }
 

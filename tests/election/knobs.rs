@@ -1,11 +1,13 @@
 //! Every setting of an election, by a test that fails when the setting does nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use serde_json::json;
-use tenure::{ElectionBuilder, ErrorKind, Layout, LeadershipEvent, Loss};
-use tenure_testkit::fault_store::{Call, Fault};
+use tenure::{Election, ElectionBuilder, ErrorKind, Layout, LeadershipEvent, Loss, Store};
+use tenure_testkit::fault_store::{Call, Fault, FaultStore};
+use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::time::{TestClock, millis, process, secs, timed, wait, within};
 use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, elected, held, ready};
 
@@ -19,6 +21,37 @@ async fn a_unique_name_takes_over_from_its_predecessor_at_once() {
     assert_eq!(after.epoch().get(), 2, "always a new epoch");
     assert!(took < millis(10), "{took:?}");
     assert_eq!(world.record(1).await["ended"], "lapsed");
+}
+
+/// A store under a name of its own.
+#[derive(Debug)]
+struct Named(FaultStore, &'static str);
+
+impl Layer for Named {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn describe(&self) -> String {
+        self.1.to_owned()
+    }
+}
+
+/// By the names of their stores these are two elections, so each campaign is the first.
+#[tokio::test(start_paused = true)]
+async fn a_unique_name_does_not_seal_an_epoch_of_its_own_process() {
+    for layout in [Layout::EpochFiles, Layout::SingleObject] {
+        let world = World::new();
+        let process = process(&TestClock::new(), 7);
+        let election = |place| {
+            let store = Arc::new(Layered(Named(world.another_way(), place)));
+            let election = Election::builder(store, "app").layout(layout).name("a");
+            election.name_is_unique(true).process(process.clone()).build().unwrap()
+        };
+        let first = elect(&election("s3://one")).await;
+        assert_eq!(held(election("s3://two").try_campaign().await.unwrap()).epoch, first.epoch());
+        assert!(first.check().is_ok());
+    }
 }
 
 #[tokio::test(start_paused = true)]

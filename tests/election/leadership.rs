@@ -157,6 +157,21 @@ async fn regression_a_loss_found_by_a_check_stops_the_renewals() {
     assert_eq!(elect(&world.node("b").build().unwrap()).await.epoch().get(), 2);
 }
 
+/// The answer and the end of the lease are seen in one look: the renewal would last for another 2 s.
+#[tokio::test(start_paused = true)]
+async fn an_answer_after_the_end_of_the_lease_does_not_revive_it() {
+    let world = World::new();
+    let (lead, way, clock) = leader_behind(&world).await;
+    way.on(Call::Replace).fault(Fault::Slow(millis(1_500)));
+    let mut events = lead.events();
+    wait(millis(4_830)).await;
+    clock.suspend(millis(6_500));
+    wait(millis(100)).await;
+    assert!(lead.check().is_err());
+    let told = ready(&mut events).await;
+    assert!(matches!(told[..], [LeadershipEvent::Lost(_)]), "{told:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_unreachable_store_is_told_with_its_last_error() {
     for (fault, words) in [

@@ -34,6 +34,28 @@ fn regression_a_step_of_ci_fails_with_each_of_its_commands() {
     assert!(said.contains("== Beside it: passed") && !said.contains("after the end"), "{said}");
 }
 
+#[test]
+fn a_step_whose_filter_names_no_test_fails_ci() {
+    let dir = tempfile::tempdir().unwrap();
+    let ends = |passed: &str| {
+        let script = format!(
+            ". scripts/steps.sh
+            none() {{ echo 'test result: ok. 0 passed; 0 failed'; }}
+            some() {{ none; echo 'test result: ok. {passed} passed; 0 failed'; }}
+            step None some"
+        );
+        bash(&script, dir.path()).output().unwrap().status.code()
+    };
+    assert_eq!((ends("0"), ends("10")), (Some(1), Some(0)));
+}
+
+#[test]
+fn two_steps_of_one_name_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = ". scripts/steps.sh; begin Twice false; begin Twice true; finish";
+    assert_eq!(bash(script, dir.path()).output().unwrap().status.code(), Some(1));
+}
+
 /// One removed the folder into which the other was installing.
 #[test]
 fn regression_two_installations_of_one_server_take_turns() {

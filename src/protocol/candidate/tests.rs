@@ -159,7 +159,9 @@ fn somebody_elses_create_is_followed_whatever_its_name() {
     assert_eq!(play.machine.greatest(), Some(e(2)));
     play.waits(Wait::Follow);
     // What says nothing of whether it is the newest is no reason to follow it.
-    for answer in [foreign("x", false, false), sealed(1, EpochEnd::Lapsed)] {
+    for answer in
+        [foreign("x", false, false), sealed(1, EpochEnd::Lapsed), sealed(7, EpochEnd::Lapsed)]
+    {
         let mut play = Play::creating();
         play.creates(2, 1, 1, Answer::Refused);
         play.gets(2, answer);

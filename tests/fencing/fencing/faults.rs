@@ -23,6 +23,14 @@ fn faulty() -> (FaultStore, Arc<dyn Store>) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_opening_that_was_not_answered_is_found_and_not_written_again() {
+    let (faults, store) = faulty();
+    faults.on(Call::Create).fault(Fault::FailAfter);
+    object_of(&store).open(e(1)).await.unwrap();
+    assert_eq!(faults.take_calls(), [Call::Get, Call::Create, Call::Get]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_fault_of_any_kind_is_survived() {
     for fault in PASSING {
         for call in [Call::Create, Call::Replace, Call::Get, Call::List] {
