@@ -51,7 +51,7 @@ finish() {
         else
             failed+=("$name")
         fi
-        unset "pids[$name]"
+        unset 'pids[$name]'
     done
     for name in "${failed[@]}"; do
         log=$(log_of "$name")

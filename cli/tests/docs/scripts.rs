@@ -21,7 +21,7 @@ fn regression_a_step_of_ci_fails_with_each_of_its_commands() {
     let script = ". scripts/steps.sh
         good() { echo 'test result: ok. 3 passed'; }
         bad() { echo 'error: seen'; false; true; }
-        step Before good
+        step Before\\'s good
         begin 'Beside it' good
         begin 'The bad one' bad
         finish
@@ -29,7 +29,7 @@ fn regression_a_step_of_ci_fails_with_each_of_its_commands() {
     let output = bash(script, dir.path()).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert_eq!(said.matches("test result: ok. 3 passed").count(), 2, "{said}");
+    assert_eq!(said.matches("test result: ok. 3 passed").count(), 2, "each once: {said}");
     assert!(said.contains("== The bad one: FAILED") && said.contains("error: seen"), "{said}");
     assert!(said.contains("== Beside it: passed") && !said.contains("after the end"), "{said}");
 }
