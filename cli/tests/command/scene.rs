@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use super::{TENURE, default_signals, eventually, now, pause, runs};
+use super::{TENURE, default_signals, eventually, now, pause, runs, state};
 
 /// A directory with a store in it, and the files of the commands beside it.
 pub struct Scene {
@@ -226,6 +226,17 @@ pub fn pid(number: u32) -> Pid {
 fn standbys(tenure: u32) -> impl Iterator<Item = u32> {
     let is_standby = |line: &[u8]| line.starts_with(b"tenure\0__standby\0");
     children(tenure).filter(move |(_, line)| is_standby(line)).map(|(number, _)| number)
+}
+
+/// Kills them, none of them with time to act on the death of another.
+pub fn kill_at_once(processes: [u32; 2]) {
+    for process in processes {
+        kill(pid(process), Signal::SIGSTOP).expect("it lives");
+        eventually("it is stopped", || state(process) == Some('T'));
+    }
+    for process in processes {
+        kill(pid(process), Signal::SIGKILL).expect("it is stopped");
+    }
 }
 
 /// The guard of this standby.

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 
+use crate::command::scene::kill_at_once;
 use crate::command::{TENURE, eventually, in_ms, number_in, runs, state};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -142,9 +143,7 @@ async fn when_guard_and_standby_are_killed_nobody_says_that_all_are_gone() {
     let child = number_in(&file);
     let guard = guard_of(number_in(&dir.path().join("pid.leader")));
     let standby = guard_of(guard);
-    for process in [standby, guard] {
-        kill(pid(process), Signal::SIGKILL).expect("it lives");
-    }
+    kill_at_once([guard, standby]);
     let (end, left) = group.gone().await;
     assert_eq!((end.exit_code(), end.stop, left), (137, Some(Stop::Unguarded), Left::Unknown));
     assert!(!runs(child), "the group is known");

@@ -7,6 +7,7 @@ mod gate;
 use std::fs;
 use std::time::Duration;
 
+use crate::command::scene::{guard_of, kill_at_once};
 use crate::command::{eventually, in_ms, now, number_in, runs, state};
 use bench::{COUNTING, ESCAPING, Guard, POLITE, STUBBORN, escaped, lines, reached};
 use nix::sys::signal::Signal;
@@ -295,7 +296,7 @@ fn regression_the_standby_ends_all_when_the_guard_dies() {
     let stubborn = ESCAPING.replace("ON_TERM", "");
     let mut standby = Guard::of("__standby", &stubborn, dir.path());
     let escaped = escaped(dir.path());
-    let guard = crate::command::scene::guard_of(standby.id()).expect("it runs");
+    let guard = guard_of(standby.id()).expect("it runs");
     bench::signal(guard, Signal::SIGKILL);
     standby.leaves();
     assert!(!runs(standby.command));
@@ -310,9 +311,8 @@ fn regression_the_command_dies_when_guard_and_standby_do() {
     let file = dir.path().join("pid");
     let standby = Guard::of("__standby", STUBBORN, &file);
     number_in(&file);
-    let guard = crate::command::scene::guard_of(standby.id()).expect("it runs");
-    standby.signal(Signal::SIGKILL);
-    bench::signal(guard, Signal::SIGKILL);
+    let guard = guard_of(standby.id()).expect("it runs");
+    kill_at_once([guard, standby.id()]);
     eventually("the command is dead", || !runs(standby.command));
     bench::signal(number_in(&file), Signal::SIGKILL);
 }

@@ -364,10 +364,7 @@ fn nothing_is_resigned_when_nobody_knows_what_is_left() {
     let scene = Scene::new();
     let mut a = scene.script("a", &[], STUBBORN);
     let child = scene.number("child");
-    let (standby, guard) = (a.standby(), a.guard());
-    for process in [standby, guard] {
-        kill(pid(process), Signal::SIGKILL).expect("it lives");
-    }
+    scene::kill_at_once([a.guard(), a.standby()]);
     assert_eq!(a.code(), 71, "{}", a.said());
     assert!(!runs(child));
     assert!(a.said().contains("epoch 1 is not resigned"), "{}", a.said());
