@@ -9,6 +9,7 @@ pub mod candidate;
 pub mod compaction;
 pub mod depose;
 pub mod find;
+pub mod group;
 mod leader;
 pub mod lease;
 pub mod log;

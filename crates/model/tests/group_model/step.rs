@@ -1,0 +1,431 @@
+//! What comes of an action.
+
+use std::sync::Arc;
+
+use tenure::protocol::candidate::Input;
+use tenure::protocol::group::coordinator;
+use tenure::protocol::group::participant::{Participant, Step};
+use tenure::protocol::group::plan::check;
+use tenure::protocol::group::reader::{self, News};
+use tenure::protocol::group::session::SessionRecord;
+use tenure::protocol::group::{Assignment, Release, Session, SessionId};
+use tenure::protocol::message::{Answer, Nonce, Request};
+
+use super::store::{End, Object, Wire};
+use super::store::Data;
+use super::world::{Action, Broken, Group, Serving, World};
+
+impl Group {
+    pub fn act(&self, world: &mut World, action: Action) {
+        match action {
+            Action::Lease(who, serving) => {
+                if world.processes[who].request().is_none() {
+                    world.processes[who].tell(Input::RenewDue);
+                }
+                self.lease(world, who, serving);
+            }
+            Action::Resign(who, serving) => {
+                world.processes[who].tell(Input::Resign);
+                self.lease(world, who, serving);
+            }
+            Action::Ask(who, serving) => self.ask(world, who, serving),
+            Action::Poll(who) => participant(world, who, Participant::poll),
+            Action::List(who) => participant(world, who, Participant::confirm),
+            Action::GoAhead(who) => {
+                let first = world.store.newest().is_none();
+                world.left.ahead = world.left.ahead.saturating_sub(u8::from(!first));
+                participant(world, who, Participant::go_ahead);
+            }
+            Action::Round(who) => {
+                let due = world.processes[who].due(&world.store.sessions);
+                participant(world, who, |it| it.round(due));
+            }
+            Action::Stopped(who, release) => {
+                let session = session_of(world, who);
+                world.processes[who].stop(release, self.broken == Broken::TakesBack);
+                world.ghost.stopped.insert((session, release));
+            }
+            Action::Lapsed(who, session) => self.lapsed(world, who, session),
+            Action::Waited(who, session) => participant(world, who, |it| it.waited(session)),
+            Action::LeaseEnds(who) => {
+                world.left.ends -= 1;
+                world.processes[who].tell(Input::LeaseEnded);
+            }
+            Action::Leave(who) => {
+                world.left.leaves -= 1;
+                world.processes[who].leaving = true;
+            }
+            Action::Crash(who) => {
+                world.left.crashes -= 1;
+                let id = world.processes[who].id.bits();
+                let id = if self.reuses_ids { id } else { id + 4 };
+                world.processes[who] = world.processes[who].again(SessionId::from_bits(id));
+            }
+            other => self.elsewhere(world, other),
+        }
+        self.settle(world);
+    }
+
+    /// What happens at the store alone.
+    fn elsewhere(&self, world: &mut World, action: Action) {
+        match action {
+            Action::Depose(id) => {
+                world.left.depositions -= 1;
+                let object = world.store.sessions.get_mut(&id).expect("it was there to depose");
+                *object = object.sealed(End::Deposed);
+            }
+            Action::Vanish(id) => {
+                world.left.vanish -= 1;
+                world.store.sessions.remove(&id);
+            }
+            Action::Sweep(id) => {
+                world.left.swept -= 1;
+                world.store.sessions.remove(&id);
+            }
+            Action::Compact(epoch) => {
+                world.left.compactions -= 1;
+                world.store.assignments.remove(&epoch);
+            }
+            Action::Arrives(which) => {
+                let wire = world.wires.remove(which);
+                self.write(world, wire);
+            }
+            _ => unreachable!("a process acts"),
+        }
+    }
+
+    /// Writes, and looks at what the write changed.
+    fn write(&self, world: &mut World, wire: Wire) -> bool {
+        let newest = world.store.newest().cloned();
+        let created = match &wire {
+            Wire::Assignment(it) if Some(it.epoch) > newest.as_ref().map(|it| it.epoch) => {
+                Some(Arc::clone(it))
+            }
+            _ => None,
+        };
+        if !world.store.write(wire) {
+            return false;
+        }
+        if let Some(after) = created {
+            world.ghost.greatest = world.ghost.greatest.max(Some(after.epoch));
+            if let Some(before) = newest {
+                self.changed(world, &before, &after);
+            }
+        }
+        true
+    }
+
+    fn changed(&self, world: &mut World, before: &Assignment, after: &Assignment) {
+        let may_leave = |session: Session, release: Release| {
+            let object = world.store.sessions.get(&session.id);
+            let object = object.filter(|it| it.nonce == session.nonce);
+            let runs = world.runs(session).is_some();
+            world.ghost.stopped.contains(&(session, release))
+                || match object.map(|it| it.ended) {
+                    Some(Some(End::Resigned | End::Lapsed)) => true,
+                    Some(Some(End::Deposed)) | None => !runs,
+                    Some(None) => false,
+                }
+        };
+        let verdict = check(before, after, may_leave);
+        let resigned = |session: Session| {
+            let object = world.store.sessions.get(&session.id);
+            object.is_some_and(|it| it.ended == Some(End::Resigned))
+        };
+        let mut seen = Vec::new();
+        for (now, then) in before.partitions.iter().zip(&after.partitions) {
+            let (from, to) = (now.owner, then.owner);
+            if from.is_some() && to.is_some() && from != to {
+                let stopped = now.token.is_some_and(|token| {
+                    let release = Release { partition: now.number, token };
+                    from.is_some_and(|from| world.ghost.stopped.contains(&(from, release)))
+                });
+                seen.extend(stopped.then_some("moved"));
+                seen.extend(from.is_some_and(resigned).then_some("GS2"));
+            }
+        }
+        world.ghost.seen.extend(seen.into_iter().filter(|it| self.sometimes.contains(it)));
+        if verdict.is_err() {
+            world.ghost.broken.insert("G4");
+        }
+    }
+
+    /// Serves the request of the lease.
+    fn lease(&self, world: &mut World, who: usize, serving: Serving) {
+        let process = &mut world.processes[who];
+        let Some(request) = process.request() else { return };
+        let wire = match request {
+            Request::Get { .. } => {
+                let answer = match world.store.sessions.get(&process.id) {
+                    Some(object) => {
+                        Answer::Found { sighting: object.sighting(), touched: false }
+                    }
+                    None => Answer::Missing,
+                };
+                return process.tell(Input::Answer(answer));
+            }
+            Request::Create { write, .. } => {
+                let data = (self.broken == Broken::JoinsByCreate).then(Data::default);
+                let object =
+                    Object { nonce: write.nonce, heartbeat: write.heartbeat, ended: None, data };
+                Wire::Session(process.id, None, object)
+            }
+            Request::Renew { etag, write, .. } => {
+                let data = Some(process.send(write.heartbeat));
+                let object =
+                    Object { nonce: write.nonce, heartbeat: write.heartbeat, ended: None, data };
+                Wire::Session(process.id, Some(etag), object)
+            }
+            Request::Seal { etag, nonce, heartbeat, .. } => {
+                let nonce = nonce.expect("every session has a nonce");
+                let object = Object { nonce, heartbeat, ended: Some(End::Resigned), data: None };
+                Wire::Session(process.id, Some(etag), object)
+            }
+            other => unreachable!("the machine of a session asks for {other:?}"),
+        };
+        let answer = self.serve_write(world, wire, serving);
+        let process = &mut world.processes[who];
+        let lost = answer == Answer::Unknown;
+        process.tell(Input::Answer(answer));
+        if lost && self.broken == Broken::TakesBack {
+            process.take_back();
+        }
+    }
+
+    fn serve_write(&self, world: &mut World, wire: Wire, serving: Serving) -> Answer {
+        match serving {
+            Serving::Lost => {
+                world.left.lost -= 1;
+                world.wires.push(wire);
+                Answer::Unknown
+            }
+            Serving::Once | Serving::Twice => {
+                if serving == Serving::Twice {
+                    world.left.twice -= 1;
+                    world.wires.push(wire.clone());
+                }
+                let etag = match &wire {
+                    Wire::Session(_, _, object) => object.etag(),
+                    Wire::Assignment(it) => tenure::store::ETag::new(it.nonce.to_string()),
+                };
+                match (self.write(world, wire.clone()), wire) {
+                    (true, _) => Answer::Done { etag },
+                    (false, Wire::Session(id, Some(_), _))
+                        if !world.store.sessions.contains_key(&id) =>
+                    {
+                        Answer::Missing
+                    }
+                    (false, _) => Answer::Refused,
+                }
+            }
+        }
+    }
+
+    /// Serves the request about an assignment or a session.
+    fn ask(&self, world: &mut World, who: usize, serving: Serving) {
+        let Some(participant) = &world.processes[who].participant else { return };
+        match participant.step() {
+            Step::Assignment(request) => self.ask_assignment(world, who, request, serving),
+            Step::Sessions(request) => {
+                let answer = self.ask_session(world, request);
+                let process = &mut world.processes[who];
+                let Some(participant) = &mut process.participant else { return };
+                participant.session(answer);
+                if participant.plans() {
+                    process.plan(self.partitions);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn ask_assignment(
+        &self,
+        world: &mut World,
+        who: usize,
+        request: reader::Request,
+        serving: Serving,
+    ) {
+        let answer = match request {
+            reader::Request::List(_) if self.broken == Broken::NoConfirm => {
+                let known = world.processes[who].participant.as_ref().and_then(|it| it.known());
+                let listing = world.store.list(&tenure::protocol::find::After::Number(0));
+                let epochs = listing.epochs.filter(|_| known.is_none());
+                reader::Answer::Listed(tenure::protocol::find::Listing { epochs, rest: None })
+            }
+            reader::Request::List(after) => reader::Answer::Listed(world.store.list(&after)),
+            reader::Request::Get(epoch) => match world.store.assignments.get(&epoch) {
+                Some(found) => reader::Answer::Found(Arc::clone(found)),
+                None => reader::Answer::Missing,
+            },
+            reader::Request::Create(assignment) => {
+                let assignment = self.distorted(world, assignment);
+                match self.serve_write(world, Wire::Assignment(assignment), serving) {
+                    Answer::Done { .. } => reader::Answer::Done,
+                    Answer::Unknown => reader::Answer::Unknown,
+                    _ => reader::Answer::Refused,
+                }
+            }
+        };
+        let process = &mut world.processes[who];
+        let Some(participant) = &mut process.participant else { return };
+        let (news, _) = participant.assignment(answer);
+        if news == Some(News::Confirmed)
+            && let Some(known) = participant.known().cloned()
+        {
+            self.confirmed(world, &known);
+        }
+    }
+
+    /// G1 and G2: what a LIST confirmed was granted from there on.
+    fn confirmed(&self, world: &mut World, assignment: &Assignment) {
+        let ghost = &mut world.ghost;
+        for partition in &assignment.partitions {
+            let (Some(owner), Some(token)) = (partition.owner, partition.token) else { continue };
+            let grant = (partition.number, token);
+            match ghost.granted.get(&grant) {
+                Some(before) if *before == owner => {}
+                Some(_) => {
+                    ghost.broken.insert("G1");
+                }
+                None => {
+                    let mut tokens = ghost.granted.keys().filter(|it| it.0 == partition.number);
+                    if tokens.any(|it| it.1 >= token) {
+                        ghost.broken.insert("G2");
+                    }
+                    ghost.granted.insert(grant, owner);
+                }
+            }
+        }
+    }
+
+    fn ask_session(&self, world: &mut World, request: coordinator::Request) -> coordinator::Answer {
+        match request {
+            coordinator::Request::List(_) => {
+                let sessions = world.store.sessions.iter();
+                let sessions = sessions.map(|(id, it)| (*id, Some(it.etag()))).collect();
+                coordinator::Answer::Listed { sessions, truncated: false }
+            }
+            coordinator::Request::Get(ids) => {
+                let id = *ids.first().expect("an empty set is not asked for");
+                match world.store.sessions.get(&id) {
+                    Some(object) => coordinator::Answer::Found(id, self.read(world, id, object)),
+                    None => coordinator::Answer::Missing(id),
+                }
+            }
+            coordinator::Request::Seal { .. } if self.broken == Broken::NoSeal => {
+                coordinator::Answer::Done
+            }
+            coordinator::Request::Seal { session, record } => {
+                let object = world.store.sessions.get(&session.id);
+                let same = object.filter(|it| it.etag() == record.etag);
+                let Some(sealed) = same.map(|it| it.sealed(End::Lapsed)) else {
+                    return coordinator::Answer::Refused;
+                };
+                world.store.sessions.insert(session.id, sealed);
+                coordinator::Answer::Done
+            }
+        }
+    }
+
+    /// What is read of a session's object.
+    fn read(&self, world: &World, id: SessionId, object: &Object) -> SessionRecord {
+        let mut record = object.record();
+        let newest = world.store.newest();
+        match (self.broken, &mut record.data) {
+            (Broken::AnyToken, Some(data)) => {
+                let releases = std::mem::take(&mut data.releases);
+                for (mut release, back_off) in releases {
+                    let partition = newest.and_then(|it| it.partition(release.partition));
+                    release.token = partition.and_then(|it| it.token).unwrap_or(release.token);
+                    data.releases.insert(release, back_off);
+                }
+            }
+            (Broken::ReleasesFirst, Some(data)) => {
+                // Whoever is to stop says at once that it has.
+                let owned = newest.into_iter().flat_map(|it| {
+                    let owned = it.owned_by(Session { id, nonce: object.nonce });
+                    owned.filter(|(partition, _)| it.is_revoked(*partition))
+                });
+                let released = owned.map(|(partition, token)| Release { partition, token });
+                data.releases.extend(released.map(|it| (it, Default::default())));
+            }
+            _ => {}
+        }
+        if self.broken == Broken::IdsAlone {
+            let named = newest.and_then(|it| it.session(id));
+            record.nonce = named.map_or(record.nonce, |it| it.nonce);
+        }
+        record
+    }
+
+    /// What a broken writer creates.
+    fn distorted(&self, world: &World, assignment: Arc<Assignment>) -> Arc<Assignment> {
+        let Some(newest) = world.store.newest() else { return assignment };
+        let mut other = Assignment::clone(&assignment);
+        match (self.broken, newest.epoch.next()) {
+            (Broken::SkipsNumber, Some(epoch)) if epoch > other.epoch => {
+                let granted = other.partitions.iter_mut().filter(|it| it.token == Some(other.epoch));
+                granted.for_each(|it| it.token = Some(epoch));
+                other.epoch = epoch;
+            }
+            (Broken::KeepsToken, _) => {
+                for (then, now) in other.partitions.iter_mut().zip(&newest.partitions) {
+                    then.token = now.token.or(then.token);
+                }
+            }
+            _ => return assignment,
+        }
+        Arc::new(other)
+    }
+
+    fn lapsed(&self, world: &mut World, who: usize, session: Session) {
+        participant(world, who, |it| {
+            let etag = it.sessions().record(session.id).map(|record| record.etag.clone());
+            if let Some(etag) = etag {
+                it.lapsed(session, etag);
+            }
+        });
+    }
+
+    /// Lets processes go on where nothing else can happen, and forgets what cannot matter.
+    fn settle(&self, world: &mut World) {
+        for process in &mut world.processes {
+            loop {
+                let nonce: Nonce;
+                let Some(participant) = &process.participant else { break };
+                match participant.step() {
+                    Step::Pause => nonce = Nonce::from_bits(0),
+                    Step::Nonce => nonce = process.draw(),
+                    Step::Failed(_) => {
+                        world.ghost.broken.insert("failed");
+                        break;
+                    }
+                    _ => break,
+                }
+                let Some(participant) = &mut process.participant else { break };
+                participant.resume();
+                participant.nonce(nonce);
+            }
+        }
+        let store = &world.store;
+        // An assignment comes back only where it was compacted.
+        let compacts = world.left.compactions > 0;
+        world.wires.retain(|wire| match wire {
+            Wire::Assignment(_) => compacts || store.accepts(wire),
+            Wire::Session(..) => true,
+        });
+        world.wires.dedup();
+    }
+}
+
+fn participant(world: &mut World, who: usize, with: impl FnOnce(&mut Participant)) {
+    if let Some(participant) = &mut world.processes[who].participant {
+        with(participant);
+    }
+}
+
+fn session_of(world: &World, who: usize) -> Session {
+    let participant = world.processes[who].participant.as_ref();
+    participant.expect("who owns something has joined").holdings().session()
+}

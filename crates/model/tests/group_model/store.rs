@@ -1,0 +1,131 @@
+//! The store of a group: its assignments, and the sessions' objects.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tenure::Epoch;
+use tenure::protocol::find::{After, Listing};
+use tenure::protocol::group::session::{SessionData, SessionRecord};
+use tenure::protocol::group::{Assignment, SessionId};
+use tenure::protocol::message::{EpochEnd, Nonce, Seen, Sighting};
+use tenure::store::ETag;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Store {
+    pub assignments: BTreeMap<Epoch, Arc<Assignment>>,
+    pub sessions: BTreeMap<SessionId, Object>,
+}
+
+/// A session's object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Object {
+    pub nonce: Nonce,
+    pub heartbeat: u64,
+    pub ended: Option<End>,
+    pub data: Option<Data>,
+}
+
+/// Those ends that a session's object can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum End {
+    Resigned,
+    Lapsed,
+    Deposed,
+}
+
+/// [`SessionData`] without what decides nothing here.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Data {
+    pub releases: Vec<tenure::protocol::group::Release>,
+    pub leaving: bool,
+    pub seen: Option<Epoch>,
+}
+
+/// A write that nobody waits for any more, and that may yet arrive.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Wire {
+    Assignment(Arc<Assignment>),
+    /// Over this tag, or where there is none.
+    Session(SessionId, Option<ETag>, Object),
+}
+
+impl Object {
+    pub fn etag(&self) -> ETag {
+        ETag::new(format!("{} {} {:?}", self.nonce, self.heartbeat, self.ended))
+    }
+
+    pub fn record(&self) -> SessionRecord {
+        SessionRecord {
+            nonce: self.nonce,
+            heartbeat: self.heartbeat,
+            etag: self.etag(),
+            ended: self.ended.map(End::word),
+            data: self.data.as_ref().map(|data| SessionData {
+                releases: data.releases.iter().map(|it| (*it, Default::default())).collect(),
+                looks: 0,
+                seen: data.seen,
+                leaving: data.leaving,
+            }),
+        }
+    }
+
+    pub fn sighting(&self) -> Sighting {
+        let (nonce, ended) = (Some(self.nonce), self.ended.map(End::word));
+        let seen = Seen { nonce, heartbeat: self.heartbeat, ended, reclaimable: false };
+        Sighting { epoch: Epoch::FIRST, etag: self.etag(), seen }
+    }
+
+    pub fn sealed(&self, ended: End) -> Object {
+        let (heartbeat, ended) = (self.heartbeat + 1, Some(ended));
+        Object { heartbeat, ended, data: None, ..self.clone() }
+    }
+}
+
+impl End {
+    pub fn word(self) -> EpochEnd {
+        match self {
+            End::Resigned => EpochEnd::Resigned,
+            End::Lapsed => EpochEnd::Lapsed,
+            End::Deposed => EpochEnd::Deposed,
+        }
+    }
+}
+
+impl Store {
+    pub fn newest(&self) -> Option<&Arc<Assignment>> {
+        self.assignments.last_key_value().map(|(_, newest)| newest)
+    }
+
+    pub fn list(&self, after: &After) -> Listing {
+        let After::Number(after) = after else { unreachable!("no page ends with a foreign key") };
+        let mut above = self.assignments.keys().filter(|epoch| epoch.get() > *after);
+        let least = above.next();
+        let greatest = above.next_back().or(least);
+        Listing { epochs: least.copied().zip(greatest.copied()), rest: None }
+    }
+
+    /// Whether this write would take effect now.
+    pub fn accepts(&self, wire: &Wire) -> bool {
+        match wire {
+            Wire::Assignment(assignment) => !self.assignments.contains_key(&assignment.epoch),
+            Wire::Session(id, tag, _) => {
+                self.sessions.get(id).map(Object::etag).as_ref() == tag.as_ref()
+            }
+        }
+    }
+
+    /// Writes it, if it may be. Says whether it was.
+    pub fn write(&mut self, wire: Wire) -> bool {
+        let accepts = self.accepts(&wire);
+        match wire {
+            _ if !accepts => {}
+            Wire::Assignment(assignment) => {
+                self.assignments.insert(assignment.epoch, assignment);
+            }
+            Wire::Session(id, _, object) => {
+                self.sessions.insert(id, object);
+            }
+        }
+        accepts
+    }
+}

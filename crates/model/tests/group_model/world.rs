@@ -1,0 +1,375 @@
+//! The state that the checker explores, and what may happen next.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stateright::{Model, Property};
+use tenure::Epoch;
+use tenure::protocol::group::participant::Step;
+use tenure::protocol::group::{PartitionNumber, Release, Session, SessionId, reader};
+use tenure::protocol::message::Request;
+
+use super::process::Process;
+use super::store::{End, Store, Wire};
+
+/// The model: a setting, to be explored whole.
+#[derive(Debug, Clone)]
+pub struct Group {
+    pub members: u8,
+    pub partitions: u8,
+    /// No assignment past this one is created.
+    pub last: u64,
+    pub budget: Budget,
+    /// A member that starts again takes the id that it had, once its object is gone.
+    pub reuses_ids: bool,
+    pub broken: Broken,
+    pub always: Vec<&'static str>,
+    pub sometimes: Vec<&'static str>,
+}
+
+/// How much may go wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Budget {
+    /// Writes whose answer is lost; they arrive at any time later, or never.
+    pub lost: u8,
+    /// Writes of which a copy arrives later.
+    pub twice: u8,
+    /// Leases that end although their member lives.
+    pub ends: u8,
+    pub crashes: u8,
+    pub leaves: u8,
+    pub depositions: u8,
+    /// Sessions that somebody deletes.
+    pub vanish: u8,
+    /// Assignments that are compacted.
+    pub compactions: u8,
+    /// Ended sessions that are compacted.
+    pub swept: u8,
+    /// Members that plan although another is named.
+    pub ahead: u8,
+}
+
+/// A rule that is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Broken {
+    Nothing,
+    /// Sessions are known by their ids alone.
+    IdsAlone,
+    /// The release of another token counts as the release of this one.
+    AnyToken,
+    /// A lapsed session is taken for ended without a seal.
+    NoSeal,
+    /// Nobody waits for the lease of a deposed session.
+    NoWaitForDeposed,
+    /// Nobody waits for the lease of a session that is gone.
+    NoWaitForGone,
+    /// A grant keeps the token.
+    KeepsToken,
+    /// What was made of v is created as v+2.
+    SkipsNumber,
+    /// The compactor deletes the newest assignment.
+    CompactsNewest,
+    /// An assignment counts without the LIST.
+    NoConfirm,
+    /// A release is written before the work has stopped.
+    ReleasesFirst,
+    /// A release whose write was not answered is taken back.
+    TakesBack,
+    /// A session counts as joined from its create on.
+    JoinsByCreate,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct World {
+    pub store: Store,
+    pub processes: Vec<Process>,
+    /// Writes that nobody waits for any more.
+    pub wires: Vec<Wire>,
+    pub left: Budget,
+    pub ghost: Ghost,
+}
+
+/// What no process knows.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Ghost {
+    /// To whom each token was granted, from the first LIST on that confirmed it.
+    pub granted: BTreeMap<(PartitionNumber, Epoch), Session>,
+    /// What was released, from the end of the work on.
+    pub stopped: BTreeSet<(Session, Release)>,
+    /// The greatest assignment that was ever created.
+    pub greatest: Option<Epoch>,
+    pub broken: BTreeSet<&'static str>,
+    pub seen: BTreeSet<&'static str>,
+}
+
+/// What may happen. Numbers are places in the state's lists.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// The request of its lease is carried out; renewed first, where it is idle.
+    Lease(usize, Serving),
+    Resign(usize, Serving),
+    /// The request of its part in the group.
+    Ask(usize, Serving),
+    Poll(usize),
+    List(usize),
+    Round(usize),
+    GoAhead(usize),
+    Stopped(usize, Release),
+    Lapsed(usize, Session),
+    Waited(usize, Session),
+    LeaseEnds(usize),
+    Leave(usize),
+    Crash(usize),
+    Depose(SessionId),
+    Vanish(SessionId),
+    Compact(Epoch),
+    Sweep(SessionId),
+    Arrives(usize),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Serving {
+    Once,
+    /// The answer is lost, and the write may arrive later.
+    Lost,
+    /// A copy may arrive later.
+    Twice,
+}
+
+impl Group {
+    fn serve(&self, world: &World, writes: bool, action: impl Fn(Serving) -> Action) -> Vec<Action> {
+        let mut all = vec![action(Serving::Once)];
+        if writes && world.left.lost > 0 {
+            all.push(action(Serving::Lost));
+        }
+        if writes && world.left.twice > 0 {
+            all.push(action(Serving::Twice));
+        }
+        all
+    }
+
+    fn lease_actions(&self, world: &World, who: usize, actions: &mut Vec<Action>) {
+        let process = &world.processes[who];
+        match process.request() {
+            Some(request) => {
+                let writes = !matches!(request, Request::Get { .. });
+                actions.extend(self.serve(world, writes, |it| Action::Lease(who, it)));
+            }
+            None if process.may_renew() && process.has_news() => {
+                actions.extend(self.serve(world, true, |it| Action::Lease(who, it)));
+            }
+            None if process.may_renew() && process.leaving => {
+                let holdings = process.participant.as_ref().map(|it| it.holdings());
+                if holdings.is_some_and(|it| it.owned().next().is_none()) {
+                    actions.extend(self.serve(world, true, |it| Action::Resign(who, it)));
+                }
+            }
+            None => {}
+        }
+        let runs = process.runs.is_some();
+        if runs && world.left.ends > 0 {
+            actions.push(Action::LeaseEnds(who));
+        }
+        if runs && world.left.leaves > 0 && !process.leaving {
+            actions.push(Action::Leave(who));
+        }
+        let free = !self.reuses_ids || !world.store.sessions.contains_key(&process.id);
+        if world.left.crashes > 0 && free && process.participant.is_some() {
+            actions.push(Action::Crash(who));
+        }
+    }
+
+    fn group_actions(&self, world: &World, who: usize, actions: &mut Vec<Action>) {
+        let process = &world.processes[who];
+        let Some(participant) = &process.participant else { return };
+        // One that has not said that it has joined does nothing yet.
+        if process.written.is_none() {
+            return;
+        }
+        for release in participant.holdings().owned() {
+            let revoked = participant.known().is_some_and(|it| it.is_revoked(release.partition));
+            if revoked || process.leaving {
+                actions.push(Action::Stopped(who, release));
+            }
+        }
+        match participant.step() {
+            Step::Assignment(reader::Request::Create(it)) if it.epoch.get() > self.last => {}
+            Step::Assignment(request) => {
+                let writes = matches!(request, reader::Request::Create(_));
+                actions.extend(self.serve(world, writes, |it| Action::Ask(who, it)));
+            }
+            Step::Sessions(_) => actions.extend(self.serve(world, false, |it| Action::Ask(who, it))),
+            Step::Idle => self.idle_actions(world, who, actions),
+            _ => {}
+        }
+    }
+
+    fn idle_actions(&self, world: &World, who: usize, actions: &mut Vec<Action>) {
+        let process = &world.processes[who];
+        let Some(participant) = &process.participant else { return };
+        let known = participant.known().map(|it| it.epoch);
+        let next = known.map_or(Some(Epoch::FIRST), Epoch::next);
+        let newest = world.store.newest().map(|it| it.epoch);
+        if next.is_some_and(|it| world.store.assignments.contains_key(&it)) {
+            actions.push(Action::Poll(who));
+        }
+        if newest > known {
+            actions.push(if known.is_some() { Action::List(who) } else { Action::Poll(who) });
+        }
+        if !participant.coordinates() {
+            if known.is_none() || world.left.ahead > 0 {
+                actions.push(Action::GoAhead(who));
+            }
+            return;
+        }
+        if process.has_to_look(&world.store.sessions) {
+            actions.push(Action::Round(who));
+        }
+        for member in participant.known().map_or(&[][..], |it| &it.members) {
+            actions.extend(self.time_actions(world, who, member.session));
+        }
+    }
+
+    /// What time alone brings about, where the clocks keep their promises.
+    fn time_actions(&self, world: &World, who: usize, session: Session) -> Option<Action> {
+        let participant = world.processes[who].participant.as_ref()?;
+        if participant.sessions().has_ended(session) {
+            return None;
+        }
+        let runs = world.runs(session);
+        let record = participant.sessions().record(session.id);
+        match record.filter(|it| it.nonce == session.nonce) {
+            Some(record) if record.ended.is_none() => {
+                let silent = runs.is_none_or(|from| from > record.heartbeat);
+                silent.then_some(Action::Lapsed(who, session))
+            }
+            Some(record) => {
+                let known = Some(record.ended) != Some(Some(End::Deposed.word()));
+                let may = known || runs.is_none() || self.broken == Broken::NoWaitForDeposed;
+                may.then_some(Action::Waited(who, session))
+            }
+            None => {
+                let object = world.store.sessions.get(&session.id);
+                let gone = object.is_none_or(|it| it.nonce != session.nonce);
+                let may = runs.is_none() || self.broken == Broken::NoWaitForGone;
+                (gone && may).then_some(Action::Waited(who, session))
+            }
+        }
+    }
+
+    fn other_actions(&self, world: &World, actions: &mut Vec<Action>) {
+        let wires = (0..world.wires.len()).filter(|it| world.store.accepts(&world.wires[*it]));
+        actions.extend(wires.map(Action::Arrives));
+        let newest = world.store.newest();
+        for (id, object) in &world.store.sessions {
+            if world.left.depositions > 0 && object.ended.is_none() {
+                actions.push(Action::Depose(*id));
+            }
+            if world.left.vanish > 0 && object.ended.is_none() {
+                actions.push(Action::Vanish(*id));
+            }
+            let named = newest.is_some_and(|it| it.session(*id).is_some());
+            if world.left.swept > 0 && object.ended.is_some() && !named {
+                actions.push(Action::Sweep(*id));
+            }
+        }
+        if world.left.compactions > 0 {
+            let all = world.store.assignments.keys().copied();
+            let may = |it: &Epoch| {
+                Some(*it) < newest.map(|it| it.epoch) || self.broken == Broken::CompactsNewest
+            };
+            actions.extend(all.filter(may).map(Action::Compact));
+        }
+    }
+}
+
+impl World {
+    /// The heartbeat from which the lease of this session counts, if it runs.
+    pub fn runs(&self, session: Session) -> Option<u64> {
+        let own = |it: &&Process| {
+            it.participant.as_ref().is_some_and(|it| it.holdings().session() == session)
+        };
+        self.processes.iter().find(own)?.runs
+    }
+
+    /// How many believe that they own this partition.
+    fn believers(&self, partition: PartitionNumber) -> usize {
+        let believes = |it: &&Process| {
+            let token = it.participant.as_ref().and_then(|it| it.holdings().token(partition));
+            token.is_some_and(|token| it.believes(Release { partition, token }))
+        };
+        self.processes.iter().filter(believes).count()
+    }
+
+    /// Every partition has an owner that believes in it, and the counts differ by at most one.
+    fn settled(&self, group: &Group) -> bool {
+        let owns = |it: &Process| {
+            let partitions = (0..u32::from(group.partitions)).map(PartitionNumber);
+            let token = |partition| Some((partition, it.participant.as_ref()?.holdings().token(partition)?));
+            let owned = partitions.filter_map(token);
+            owned.filter(|(partition, token)| it.believes(Release { partition: *partition, token: *token })).count()
+        };
+        let counts: Vec<_> = self.processes.iter().filter(|it| it.runs.is_some()).map(owns).collect();
+        let (least, most) = (counts.iter().min(), counts.iter().max());
+        counts.iter().sum::<usize>() == usize::from(group.partitions)
+            && least.zip(most).is_some_and(|(least, most)| most - least <= 1)
+    }
+}
+
+impl Model for Group {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World {
+            store: Store::default(),
+            processes: (1..=self.members).map(|id| Process::new(id, 0)).collect(),
+            wires: Vec::new(),
+            left: self.budget,
+            ghost: Ghost::default(),
+        }]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        for who in 0..world.processes.len() {
+            self.lease_actions(world, who, actions);
+            self.group_actions(world, who, actions);
+        }
+        self.other_actions(world, actions);
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        let mut next = world.clone();
+        self.act(&mut next, action);
+        (next != *world).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Group>> {
+        let always = [
+            Property::<Group>::always("G1", |_, it| !it.ghost.broken.contains("G1")),
+            Property::<Group>::always("G2", |_, it| !it.ghost.broken.contains("G2")),
+            Property::<Group>::always("G3", |_, it| {
+                it.store.newest().map(|newest| newest.epoch) == it.ghost.greatest
+            }),
+            Property::<Group>::always("G4", |_, it| !it.ghost.broken.contains("G4")),
+            Property::<Group>::always("G5", |group, it| {
+                (0..u32::from(group.partitions)).all(|p| it.believers(PartitionNumber(p)) <= 1)
+            }),
+            Property::<Group>::always("goes on", |_, it| !it.ghost.broken.contains("failed")),
+        ];
+        let sometimes = [
+            Property::<Group>::sometimes("GS1", |group, it| {
+                it.settled(group) && it.processes.iter().all(|it| it.runs.is_some())
+            }),
+            Property::<Group>::sometimes("GS1 after a loss", |group, it| {
+                it.settled(group) && it.processes.iter().any(|it| it.runs.is_none())
+            }),
+            Property::<Group>::sometimes("GS2", |_, it| it.ghost.seen.contains("GS2")),
+            Property::<Group>::sometimes("moved", |_, it| it.ghost.seen.contains("moved")),
+            Property::<Group>::sometimes("came back", |_, it| it.ghost.seen.contains("came back")),
+        ];
+        let mut all = Vec::from(always);
+        all.retain(|property| self.always.contains(&property.name));
+        all.extend(sometimes.into_iter().filter(|it| self.sometimes.contains(&it.name)));
+        all
+    }
+}

@@ -1,0 +1,210 @@
+//! The assignment: who owns what, whole.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::session::{Session, SessionId};
+use crate::epoch::Epoch;
+use crate::protocol::message::Nonce;
+
+/// The number of a partition in its group. It is never used again for another partition.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionNumber(pub u32);
+
+impl fmt::Display for PartitionNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for PartitionNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PartitionNumber({})", self.0)
+    }
+}
+
+/// One assignment. It is never overwritten: a change is the assignment with the next number.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Assignment {
+    /// Its number.
+    pub epoch: Epoch,
+    /// Fresh for each attempt to create it.
+    pub nonce: Nonce,
+    /// The member that plans. Advice: nothing rests on it.
+    pub coordinator: Option<Session>,
+    /// In the order in which they joined.
+    pub members: Vec<Member>,
+    /// In the order of their numbers.
+    pub partitions: Vec<Partition>,
+    /// The number of the next partition that is added.
+    pub next_number: PartitionNumber,
+}
+
+/// A member of the group.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Member {
+    pub session: Session,
+    /// For people, and so that a member that comes back is given the same partitions.
+    pub name: Arc<str>,
+    /// Of its lease. It is repeated here for when the session's object is gone.
+    pub validity: Duration,
+    /// How many shares of the partitions it takes; at least 1.
+    pub weight: u32,
+    /// JSON that the member says of itself, such as its address. Advice.
+    pub data: Option<Arc<str>>,
+}
+
+/// A partition and its owner.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Partition {
+    pub number: PartitionNumber,
+    pub name: Arc<str>,
+    pub owner: Option<Session>,
+    /// The assignment epoch that granted it last; `None` if it was never owned.
+    pub token: Option<Epoch>,
+    /// The member that is to own it next, if that is not its owner. Advice.
+    pub target: Option<Session>,
+    pub marks: Marks,
+}
+
+/// What operators said of a partition.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Marks {
+    /// Only a member of this name may own it.
+    pub pinned: Option<Arc<str>>,
+    /// No member of this name may own it.
+    pub barred: Option<Arc<str>>,
+    /// Nobody may own it for now.
+    pub paused: bool,
+    /// Nobody may own it any more; it will be removed.
+    pub retiring: bool,
+}
+
+impl Assignment {
+    /// The first of a group. It names its members and grants nothing.
+    pub fn first(nonce: Nonce, partitions: Vec<Arc<str>>) -> Assignment {
+        let partition = |(name, number)| Partition::new(PartitionNumber(number), name);
+        let partitions: Vec<_> = partitions.into_iter().zip(0..).map(partition).collect();
+        let next_number = PartitionNumber(u32::try_from(partitions.len()).unwrap_or(u32::MAX));
+        Assignment {
+            epoch: Epoch::FIRST,
+            nonce,
+            coordinator: None,
+            members: Vec::new(),
+            partitions,
+            next_number,
+        }
+    }
+
+    /// The member of this session. A session with another nonce is another member.
+    pub fn member(&self, session: Session) -> Option<&Member> {
+        self.members.iter().find(|member| member.session == session)
+    }
+
+    /// The session with this id, as this assignment names it.
+    pub fn session(&self, id: SessionId) -> Option<Session> {
+        self.members.iter().map(|member| member.session).find(|session| session.id == id)
+    }
+
+    pub fn partition(&self, number: PartitionNumber) -> Option<&Partition> {
+        let found = self.partitions.binary_search_by_key(&number, |partition| partition.number);
+        found.ok().map(|index| &self.partitions[index])
+    }
+
+    /// The partitions of this session, each with its token.
+    pub fn owned_by(&self, session: Session) -> impl Iterator<Item = (PartitionNumber, Epoch)> {
+        let owned = self.partitions.iter().filter(move |it| it.owner == Some(session));
+        owned.filter_map(|it| Some((it.number, it.token?)))
+    }
+
+    /// Whether its owner is to stop its work on a partition, and to release it.
+    pub fn is_revoked(&self, number: PartitionNumber) -> bool {
+        let Some(partition) = self.partition(number) else { return true };
+        let owner = partition.owner.and_then(|owner| self.member(owner));
+        partition.target.is_some() || owner.is_some_and(|it| !partition.marks.allow(&it.name))
+    }
+
+    /// Whether something is awaited of this member: that it releases what it is to give up.
+    pub fn awaits(&self, session: Session) -> bool {
+        let mut own = self.partitions.iter().filter(|it| it.owner == Some(session));
+        own.any(|it| self.is_revoked(it.number))
+    }
+
+    /// Which deputy of the coordinator this member is, from 0 on: the next three in the list.
+    pub fn deputy(&self, session: Session) -> Option<usize> {
+        let place = |of| self.members.iter().position(|member| Some(member.session) == of);
+        let own = place(Some(session))?;
+        let all = self.members.len();
+        let ahead = match place(self.coordinator) {
+            Some(coordinator) => (own + all - coordinator).checked_rem(all)?.checked_sub(1)?,
+            None => own,
+        };
+        (ahead < DEPUTIES).then_some(ahead)
+    }
+}
+
+const DEPUTIES: usize = 3;
+
+impl Member {
+    /// A member with nothing but a name, valid for half a minute.
+    pub fn new(session: Session, name: impl Into<Arc<str>>) -> Member {
+        let validity = Duration::from_secs(30);
+        Member { session, name: name.into(), validity, weight: 1, data: None }
+    }
+}
+
+impl Partition {
+    pub fn new(number: PartitionNumber, name: Arc<str>) -> Partition {
+        let marks = Marks::default();
+        Partition { number, name, owner: None, token: None, target: None, marks }
+    }
+}
+
+impl Marks {
+    /// Whether a member of this name may own the partition.
+    pub fn allow(&self, name: &str) -> bool {
+        !self.paused
+            && !self.retiring
+            && self.pinned.as_deref().is_none_or(|pinned| pinned == name)
+            && self.barred.as_deref() != Some(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(id: u128) -> Session {
+        Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id) }
+    }
+
+    #[test]
+    fn the_deputies_are_the_three_after_the_coordinator() {
+        let member = |id| Member::new(session(id), "m");
+        let mut assignment = Assignment::first(Nonce::from_bits(1), Vec::new());
+        assignment.members = (0..6).map(member).collect();
+        let deputies =
+            |it: &Assignment| (0..6).map(|id| it.deputy(session(id))).collect::<Vec<_>>();
+        let [one, two, three] = [Some(0), Some(1), Some(2)];
+        assert_eq!(deputies(&assignment), [one, two, three, None, None, None]);
+        assignment.coordinator = Some(session(4));
+        assert_eq!(deputies(&assignment), [two, three, None, None, None, one]);
+        // One that is no member any more.
+        assignment.coordinator = Some(session(9));
+        assert_eq!(deputies(&assignment), [one, two, three, None, None, None]);
+        assert_eq!(assignment.deputy(session(9)), None);
+    }
+
+    #[test]
+    fn a_session_with_another_nonce_is_another_member() {
+        let mut assignment = Assignment::first(Nonce::from_bits(1), vec!["p".into()]);
+        let (old, new) = (session(1), Session { nonce: Nonce::from_bits(2), ..session(1) });
+        assignment.members = vec![Member::new(old, "m")];
+        assignment.partitions[0].owner = Some(old);
+        assignment.partitions[0].token = Some(Epoch::FIRST);
+        assert!(assignment.member(new).is_none());
+        assert_eq!(assignment.owned_by(new).count(), 0);
+        assert_eq!(assignment.owned_by(old).count(), 1);
+    }
+}

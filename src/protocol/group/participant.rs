@@ -1,0 +1,185 @@
+//! One process of a group: its reader, what it owns, and its rounds if it coordinates.
+//!
+//! One request of the reader or one round is under way at a time, the reader's first.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::assignment::{Assignment, Member};
+use super::coordinator::{self, Coordinator};
+use super::holdings::{Change, Holdings};
+use super::plan::{Evidence, Planner};
+use super::reader::{self, News, Reader};
+use super::session::{Session, SessionId, SessionRecord};
+use crate::etag::ETag;
+use crate::protocol::message::{Failure, Nonce};
+
+/// A member of a group, as far as no time is concerned.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Participant {
+    reader: Reader,
+    holdings: Holdings,
+    coordinator: Coordinator,
+    /// It plans, although the newest assignment names another coordinator.
+    ahead: bool,
+    /// A round is complete: [`Participant::plan`].
+    plans: bool,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Step {
+    Assignment(reader::Request),
+    Sessions(coordinator::Request),
+    Nonce,
+    Pause,
+    Idle,
+    Failed(Failure),
+}
+
+impl Participant {
+    pub fn new(session: Session) -> Participant {
+        Participant {
+            reader: Reader::new(None),
+            holdings: Holdings::new(session),
+            coordinator: Coordinator::default(),
+            ahead: false,
+            plans: false,
+        }
+    }
+
+    pub fn known(&self) -> Option<&Arc<Assignment>> {
+        self.reader.known()
+    }
+
+    pub fn holdings(&self) -> &Holdings {
+        &self.holdings
+    }
+
+    pub fn holdings_mut(&mut self) -> &mut Holdings {
+        &mut self.holdings
+    }
+
+    pub fn sessions(&self) -> &Coordinator {
+        &self.coordinator
+    }
+
+    /// Whether it is named as the coordinator, or acts as one.
+    pub fn coordinates(&self) -> bool {
+        let own = Some(self.holdings.session());
+        self.ahead || self.known().is_some_and(|known| known.coordinator == own)
+    }
+
+    /// Whether a round is complete and [`Participant::plan`] is due.
+    pub fn plans(&self) -> bool {
+        self.plans
+    }
+
+    /// Looks for the next assignment.
+    pub fn poll(&mut self) {
+        self.reader.poll();
+    }
+
+    /// Lists what comes after the known assignment.
+    pub fn confirm(&mut self) {
+        self.reader.confirm();
+    }
+
+    /// Acts as the coordinator from here on: there is none, or it shows no sign of life.
+    pub fn go_ahead(&mut self) {
+        self.ahead = true;
+    }
+
+    /// Begins a round of reading sessions, those that are `due` among them.
+    pub fn round(&mut self, due: BTreeSet<SessionId>) {
+        self.plans = false;
+        self.coordinator.begin(due);
+    }
+
+    /// The timer of a session has run out under this tag.
+    pub fn lapsed(&mut self, session: Session, etag: ETag) {
+        self.coordinator.lapsed(session, etag);
+    }
+
+    /// The wait for a session that was deposed, or is gone, is over.
+    pub fn waited(&mut self, session: Session) {
+        self.coordinator.waited(session);
+    }
+
+    pub fn resume(&mut self) {
+        self.reader.resume();
+    }
+
+    pub fn nonce(&mut self, nonce: Nonce) {
+        self.reader.nonce(nonce);
+    }
+
+    pub fn step(&self) -> Step {
+        match self.reader.step() {
+            reader::Step::Request(request) => Step::Assignment(request),
+            reader::Step::Nonce => Step::Nonce,
+            reader::Step::Pause => Step::Pause,
+            reader::Step::Failed(failure) => Step::Failed(failure),
+            reader::Step::Idle => self.coordinator.request().map_or(Step::Idle, Step::Sessions),
+        }
+    }
+
+    /// Takes the answer about an assignment.
+    pub fn assignment(&mut self, answer: reader::Answer) -> (Option<News>, Vec<Change>) {
+        let news = self.reader.handle(answer);
+        let Some(known) = self.reader.known() else { return (news, Vec::new()) };
+        let changes = match news {
+            Some(News::Read) => {
+                self.plans = false;
+                // A greater assignment says who plans; whoever lost the race follows it.
+                self.ahead = false;
+                if known.coordinator != Some(self.holdings.session()) {
+                    self.coordinator.stop();
+                }
+                self.holdings.note(known, false)
+            }
+            Some(News::Confirmed) => self.holdings.note(known, true),
+            _ => Vec::new(),
+        };
+        if self.holdings.gains(known) {
+            self.reader.confirm();
+        }
+        (news, changes)
+    }
+
+    /// Takes an answer about a session.
+    pub fn session(&mut self, answer: coordinator::Answer) {
+        let known = self.reader.known().map(|known| &**known);
+        match self.coordinator.handle(known, answer) {
+            coordinator::Progress::RoundOver => self.plans = self.coordinates(),
+            coordinator::Progress::More | coordinator::Progress::Failed => {}
+        }
+    }
+
+    /// What a plan from the known assignment may rest on.
+    pub fn evidence(&self, join: impl Fn(SessionId, &SessionRecord) -> Member) -> Evidence {
+        self.coordinator.evidence(self.known().map(|known| &**known), join)
+    }
+
+    /// Plans, after a round: creates the next assignment if something is to change, and says whether
+    /// it does. `partitions` are those of a group without an assignment. Such a group gets none if a
+    /// session has seen one: somebody deleted it.
+    pub fn plan(
+        &mut self,
+        planner: &Planner<'_>,
+        evidence: &Evidence,
+        partitions: impl FnOnce() -> Vec<Arc<str>>,
+        nonce: Nonce,
+    ) -> Result<bool, Failure> {
+        self.plans = false;
+        if !self.coordinates() {
+            return Ok(false);
+        }
+        let next = match (self.known(), self.coordinator.greatest_seen()) {
+            (Some(known), _) => planner.next(known, evidence, nonce),
+            (None, Some(seen)) => return Err(Failure::NewestDeleted(seen)),
+            (None, None) => Some(planner.first(Assignment::first(nonce, partitions()), evidence)),
+        };
+        Ok(next.is_some_and(|next| self.reader.create(next)))
+    }
+}

@@ -1,0 +1,175 @@
+//! The next assignment, by rules R1 to R4 (docs/groups.md, section 3).
+//!
+//! This is the only place that makes an assignment of another. What it is given as evidence must
+//! have been read as [`Evidence`] says; then no rule can be broken here, whoever the writer is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::assignment::{Assignment, Member, Partition, PartitionNumber};
+use super::assignor::{Assignor, Seat, Share};
+use super::session::{Release, Session};
+use crate::epoch::Epoch;
+use crate::protocol::message::Nonce;
+
+/// What the writer has read of the sessions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Evidence {
+    /// These have ended (R1): read as resigned or lapsed; or deposed, or gone, and waited for.
+    pub ended: BTreeSet<Session>,
+    /// These were read in the owner's session.
+    pub released: BTreeSet<(Session, Release)>,
+    /// These were read as live, after the assignment that the plan starts from (R3).
+    pub joining: Vec<Member>,
+    /// These want no more partitions.
+    pub leaving: BTreeSet<Session>,
+    /// Whom not to give a partition for now, by name.
+    pub avoid: BTreeMap<PartitionNumber, Arc<str>>,
+    /// For whom a partition without owner is kept for now, by name.
+    pub kept: BTreeMap<PartitionNumber, Arc<str>>,
+}
+
+/// How the writer plans.
+#[derive(Debug, Clone, Copy)]
+pub struct Planner<'a> {
+    pub assignor: &'a dyn Assignor,
+    /// The session that is named as coordinator.
+    pub coordinator: Session,
+    /// Leaves owned partitions where they are: the writer's settings differ from the group's.
+    pub only_ownerless: bool,
+}
+
+impl Planner<'_> {
+    /// The assignment after `now`, with this nonce; `None` if there is nothing to change.
+    ///
+    /// Another coordinator alone is no reason to write, unless the one named has ended.
+    pub fn next(&self, now: &Assignment, evidence: &Evidence, nonce: Nonce) -> Option<Assignment> {
+        let epoch = now.epoch.next()?;
+        let mut next = Assignment { epoch, nonce, ..now.clone() };
+        for partition in &mut next.partitions {
+            if evidence.frees(partition) {
+                partition.owner = None;
+            }
+        }
+        let owns = |session| next.partitions.iter().any(|it| it.owner == Some(session));
+        let stays = |it: &Member| !evidence.ended.contains(&it.session) || owns(it.session);
+        next.members.retain(stays);
+        for joining in &evidence.joining {
+            // An id that is still named under another nonce must be removed first.
+            if next.session(joining.session.id).is_none() {
+                next.members.push(joining.clone());
+            }
+        }
+        self.place(now, &mut next, evidence);
+        let same = next.members == now.members && next.partitions == now.partitions;
+        let vacant = now.coordinator.is_none_or(|it| next.member(it).is_none());
+        if same && !vacant {
+            return None;
+        }
+        next.coordinator = Some(self.coordinator);
+        Some(next)
+    }
+
+    /// The first assignment of a group: it names its members, and grants nothing.
+    pub fn first(&self, mut first: Assignment, evidence: &Evidence) -> Assignment {
+        first.members.clone_from(&evidence.joining);
+        first.coordinator = Some(self.coordinator);
+        first
+    }
+
+    fn place(&self, now: &Assignment, next: &mut Assignment, evidence: &Evidence) {
+        let takes = |it: &&Member| {
+            !evidence.ended.contains(&it.session) && !evidence.leaving.contains(&it.session)
+        };
+        let members: Vec<Member> = next.members.iter().filter(takes).cloned().collect();
+        let seats: Vec<_> =
+            members.iter().map(|it| Seat { name: &it.name, weight: it.weight }).collect();
+        let place = |session| members.iter().position(|it| Some(it.session) == session);
+        let shares: Vec<Share<'_>> = next
+            .partitions
+            .iter()
+            .map(|it| Share {
+                holder: place(it.target).or_else(|| place(it.owner)),
+                marks: &it.marks,
+                avoid: evidence.avoid.get(&it.number).map(|name| &**name),
+                kept: evidence.kept.get(&it.number).map(|name| &**name),
+            })
+            .collect();
+        let placed = self.assignor.assign(&seats, &shares);
+        let epoch = next.epoch;
+        for (partition, seat) in next.partitions.iter_mut().zip(placed) {
+            let wanted = seat.and_then(|seat| members.get(seat)).map(|it| it.session);
+            let before = now.partition(partition.number).and_then(|it| it.owner);
+            self.settle(partition, before, wanted, epoch);
+        }
+    }
+
+    fn settle(
+        &self,
+        partition: &mut Partition,
+        before: Option<Session>,
+        wanted: Option<Session>,
+        epoch: Epoch,
+    ) {
+        match partition.owner {
+            Some(owner) if wanted == Some(owner) => partition.target = None,
+            // To nobody, if it is paused or its owner leaves and nobody else is there: it stays
+            // until its owner releases it.
+            Some(_) if !self.only_ownerless => partition.target = wanted,
+            Some(_) => {}
+            None => {
+                partition.target = None;
+                // Not from a member to the same one (R2): the next assignment may.
+                if wanted.is_some() && wanted != before {
+                    partition.owner = wanted;
+                    partition.token = Some(epoch);
+                }
+            }
+        }
+    }
+}
+
+impl Evidence {
+    /// R1: its owner has released this very token, or has ended.
+    fn frees(&self, partition: &Partition) -> bool {
+        let (Some(owner), Some(token)) = (partition.owner, partition.token) else { return false };
+        let release = Release { partition: partition.number, token };
+        self.ended.contains(&owner) || self.released.contains(&(owner, release))
+    }
+}
+
+/// Checks a change of the assignment by R1 to R3, given what is true of the sessions. A test calls
+/// it with what it knows, which no process does.
+pub fn check(
+    before: &Assignment,
+    after: &Assignment,
+    may_leave: impl Fn(Session, Release) -> bool,
+) -> Result<(), String> {
+    for then in &after.partitions {
+        let now = before.partition(then.number);
+        let (owner, token) = now.map_or((None, None), |it| (it.owner, it.token));
+        if then.owner == owner && then.token == token {
+            continue;
+        }
+        if let (Some(owner), Some(token)) = (owner, token) {
+            let release = Release { partition: then.number, token };
+            if !may_leave(owner, release) {
+                return Err(format!("{release:?} left {owner:?} against R1"));
+            }
+        }
+        let granted = then.owner.is_some() && then.token == Some(after.epoch);
+        let dropped = then.owner.is_none() && then.token == token;
+        if !granted && !dropped || then.owner == owner {
+            return Err(format!("{:?} was changed against R2", then.number));
+        }
+        if then.owner.is_some_and(|owner| after.member(owner).is_none()) {
+            return Err(format!("{:?} was given to no member", then.number));
+        }
+    }
+    for gone in &before.partitions {
+        if gone.owner.is_some() && after.partition(gone.number).is_none() {
+            return Err(format!("{:?} was removed from its owner", gone.number));
+        }
+    }
+    Ok(())
+}
