@@ -59,3 +59,108 @@ fn calm() {
     let sometimes = vec!["GS1"];
     explore("calm", Group { sometimes, ..group(2, 2, 3, Budget::default()) });
 }
+
+#[test]
+fn writes_lost_and_late() {
+    let budget = Budget { lost: 1, ..Budget::default() };
+    let sometimes = vec!["GS1"];
+    explore("writes lost and late", Group { sometimes, ..group(2, 2, 3, budget) });
+}
+
+#[test]
+fn leases_end() {
+    let budget = Budget { ends: 1, ahead: 1, ..Budget::default() };
+    let sometimes = vec!["GS1", "GS1 after a loss"];
+    explore("leases end", Group { sometimes, ..group(2, 1, 4, budget) });
+}
+
+#[test]
+fn leaves() {
+    let budget = Budget { leaves: 1, ahead: 1, ..Budget::default() };
+    let sometimes = vec!["GS1", "GS2", "moved"];
+    explore("leaves", Group { sometimes, ..group(2, 1, 4, budget) });
+}
+
+#[test]
+fn compaction() {
+    let budget = Budget { compactions: 1, lost: 1, ..Budget::default() };
+    explore("compaction", group(2, 1, 4, budget));
+}
+
+#[test]
+fn depositions() {
+    let budget = Budget { depositions: 1, ahead: 1, ..Budget::default() };
+    let sometimes = vec!["GS1 after a loss"];
+    explore("depositions", Group { sometimes, ..group(2, 1, 4, budget) });
+}
+#[test]
+fn vanish() {
+    let budget = Budget { vanish: 1, ahead: 1, ..Budget::default() };
+    let sometimes = vec!["GS1 after a loss"];
+    explore("vanish", Group { sometimes, ..group(2, 1, 4, budget) });
+}
+#[test]
+fn crash() {
+    let budget = Budget { crashes: 1, ahead: 1, swept: 1, ..Budget::default() };
+    explore("crash", Group { reuses_ids: true, ..group(2, 1, 4, budget) });
+}
+
+fn broken(broken: Broken, group: Group, invariant: &'static str) {
+    caught(Group { broken, ..group }, invariant);
+}
+
+#[test]
+fn broken_any_token() {
+    let budget = Budget { gives: 1, ..Budget::default() };
+    broken(Broken::AnyToken, group(1, 1, 6, budget), "G4");
+}
+#[test]
+fn broken_no_seal() {
+    let budget = Budget { ahead: 1, ..Budget::default() };
+    broken(Broken::NoSeal, group(2, 1, 4, Budget { ends: 1, ..budget }), "G4");
+}
+#[test]
+fn broken_no_wait_for_deposed() {
+    let budget = Budget { depositions: 1, ahead: 1, ..Budget::default() };
+    broken(Broken::NoWaitForDeposed, group(2, 1, 4, budget), "G5");
+}
+#[test]
+fn broken_no_wait_for_gone() {
+    let budget = Budget { vanish: 1, ahead: 1, ..Budget::default() };
+    broken(Broken::NoWaitForGone, group(2, 1, 4, budget), "G5");
+}
+#[test]
+fn broken_keeps_token() {
+    let budget = Budget { leaves: 1, ahead: 1, ..Budget::default() };
+    broken(Broken::KeepsToken, group(2, 1, 4, budget), "G1");
+}
+#[test]
+fn broken_skips_number() {
+    let budget = Budget { ends: 1, ahead: 1, ..Budget::default() };
+    broken(Broken::SkipsNumber, group(2, 1, 5, budget), "G4");
+}
+#[test]
+fn broken_compacts_newest() {
+    let budget = Budget { compactions: 1, ..Budget::default() };
+    broken(Broken::CompactsNewest, group(2, 1, 4, budget), "G3");
+}
+#[test]
+fn broken_no_confirm() {
+    let budget = Budget { compactions: 1, lost: 1, ahead: 1, ends: 1, ..Budget::default() };
+    broken(Broken::NoConfirm, group(2, 1, 5, budget), "G1");
+}
+#[test]
+fn broken_releases_first() {
+    let budget = Budget { ahead: 1, ..Budget::default() };
+    broken(Broken::ReleasesFirst, group(2, 2, 5, budget), "G5");
+}
+#[test]
+fn broken_takes_back() {
+    let budget = Budget { lost: 1, ahead: 1, leaves: 1, ..Budget::default() };
+    broken(Broken::TakesBack, group(2, 1, 5, budget), "G5");
+}
+#[test]
+fn broken_ids_alone() {
+    let budget = Budget { crashes: 1, ahead: 1, vanish: 1, ..Budget::default() };
+    broken(Broken::IdsAlone, Group { reuses_ids: true, ..group(2, 1, 5, budget) }, "G1");
+}

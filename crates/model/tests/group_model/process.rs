@@ -27,6 +27,10 @@ pub struct Process {
     sent: Vec<Nonce>,
     /// The heartbeat from which its lease counts, as long as that runs.
     pub runs: Option<u64>,
+    /// The nonce of its session, from the grant on.
+    pub nonce: Option<Nonce>,
+    /// It takes sessions for the same that have the same id, as a broken one does.
+    pub ids_alone: bool,
     /// From the grant of its session on.
     pub participant: Option<Participant>,
     /// What its session says, as far as it knows.
@@ -47,6 +51,8 @@ impl Process {
             drawn,
             sent: Vec::new(),
             runs: None,
+            nonce: None,
+            ids_alone: false,
             participant: None,
             written: None,
             wrote: Vec::new(),
@@ -62,7 +68,7 @@ impl Process {
     /// The one after this, with the same id or with another.
     pub fn again(&self, id: SessionId) -> Process {
         let mut next = Process::new(0, self.drawn);
-        next.id = id;
+        (next.id, next.ids_alone) = (id, self.ids_alone);
         next.crashed = true;
         next
     }
@@ -97,6 +103,8 @@ impl Process {
                 let attempt = usize::try_from(heartbeat).expect("attempts are few") - 1;
                 let nonce = self.sent[attempt];
                 self.runs = Some(heartbeat);
+                self.nonce = Some(nonce);
+                let nonce = if self.ids_alone { Nonce::from_bits(0) } else { nonce };
                 self.participant = Some(Participant::new(Session { id: self.id, nonce }));
             }
             Some(Event::Extended { heartbeat }) => {
@@ -166,11 +174,18 @@ impl Process {
         self.runs.is_some() && self.participant.as_ref().and_then(owns) == Some(release.token)
     }
 
-    /// A round has ended: plans.
-    pub fn plan(&mut self, partitions: u8) {
+    /// A round has ended: plans. `any_token`: takes the release of any token for that of the newest.
+    pub fn plan(&mut self, partitions: u8, any_token: bool) {
         let nonce = self.draw();
         let Some(participant) = &mut self.participant else { return };
-        let (planner, evidence) = (planner(participant), participant.evidence(join));
+        let (planner, mut evidence) = (planner(participant), participant.evidence(join));
+        if let Some(known) = participant.known().filter(|_| any_token) {
+            let token = |it: &Release| known.partition(it.partition).and_then(|it| it.token);
+            let newest = |(session, it): (Session, Release)| {
+                (session, Release { token: token(&it).unwrap_or(it.token), ..it })
+            };
+            evidence.released = evidence.released.into_iter().map(newest).collect();
+        }
         let names = || (0..partitions).map(|it| it.to_string().into()).collect();
         let planned = participant.plan(&planner, &evidence, names, nonce);
         // Without one, the nonce was not used.

@@ -41,6 +41,10 @@ impl Group {
                 participant(world, who, |it| it.round(due));
             }
             Action::Stopped(who, release) => {
+                let process = &world.processes[who];
+                let known = process.participant.as_ref().and_then(|it| it.known());
+                let revoked = known.is_some_and(|it| it.is_revoked(release.partition));
+                world.left.gives -= u8::from(!revoked && !process.leaving);
                 let session = session_of(world, who);
                 world.processes[who].stop(release, self.broken == Broken::TakesBack);
                 world.ghost.stopped.insert((session, release));
@@ -64,6 +68,9 @@ impl Group {
             other => self.elsewhere(world, other),
         }
         self.settle(world);
+        if self.broken == Broken::IdsAlone {
+            world.note_beliefs();
+        }
     }
 
     /// What happens at the store alone.
@@ -232,7 +239,7 @@ impl Group {
                 let Some(participant) = &mut process.participant else { return };
                 participant.session(answer);
                 if participant.plans() {
-                    process.plan(self.partitions);
+                    process.plan(self.partitions, self.broken == Broken::AnyToken);
                 }
             }
             _ => {}
@@ -333,14 +340,6 @@ impl Group {
         let mut record = object.record();
         let newest = world.store.newest();
         match (self.broken, &mut record.data) {
-            (Broken::AnyToken, Some(data)) => {
-                let releases = std::mem::take(&mut data.releases);
-                for (mut release, back_off) in releases {
-                    let partition = newest.and_then(|it| it.partition(release.partition));
-                    release.token = partition.and_then(|it| it.token).unwrap_or(release.token);
-                    data.releases.insert(release, back_off);
-                }
-            }
             (Broken::ReleasesFirst, Some(data)) => {
                 // Whoever is to stop says at once that it has.
                 let owned = newest.into_iter().flat_map(|it| {
@@ -353,8 +352,7 @@ impl Group {
             _ => {}
         }
         if self.broken == Broken::IdsAlone {
-            let named = newest.and_then(|it| it.session(id));
-            record.nonce = named.map_or(record.nonce, |it| it.nonce);
+            record.nonce = Nonce::from_bits(0);
         }
         record
     }

@@ -6,7 +6,7 @@ use stateright::{Model, Property};
 use tenure::Epoch;
 use tenure::protocol::group::participant::Step;
 use tenure::protocol::group::{PartitionNumber, Release, Session, SessionId, reader};
-use tenure::protocol::message::Request;
+use tenure::protocol::message::{Nonce, Request};
 
 use super::process::Process;
 use super::store::{End, Store, Wire};
@@ -37,6 +37,8 @@ pub struct Budget {
     pub ends: u8,
     pub crashes: u8,
     pub leaves: u8,
+    /// Partitions that their owner gives up although nobody wants them.
+    pub gives: u8,
     pub depositions: u8,
     /// Sessions that somebody deletes.
     pub vanish: u8,
@@ -93,6 +95,8 @@ pub struct World {
 pub struct Ghost {
     /// To whom each token was granted, from the first LIST on that confirmed it.
     pub granted: BTreeMap<(PartitionNumber, Epoch), Session>,
+    /// The session that has believed first in each token; only kept where sessions are confused.
+    pub believed: BTreeMap<Release, Nonce>,
     /// What was released, from the end of the work on.
     pub stopped: BTreeSet<(Session, Release)>,
     /// The greatest assignment that was ever created.
@@ -136,6 +140,13 @@ pub enum Serving {
 }
 
 impl Group {
+    fn process(&self, id: u8) -> Process {
+        let ids_alone = self.broken == Broken::IdsAlone;
+        let mut process = Process::new(id, 0);
+        process.ids_alone = ids_alone;
+        process
+    }
+
     fn serve(&self, world: &World, writes: bool, action: impl Fn(Serving) -> Action) -> Vec<Action> {
         let mut all = vec![action(Serving::Once)];
         if writes && world.left.lost > 0 {
@@ -187,7 +198,7 @@ impl Group {
         }
         for release in participant.holdings().owned() {
             let revoked = participant.known().is_some_and(|it| it.is_revoked(release.partition));
-            if revoked || process.leaving {
+            if revoked || process.leaving || world.left.gives > 0 {
                 actions.push(Action::Stopped(who, release));
             }
         }
@@ -221,7 +232,8 @@ impl Group {
             }
             return;
         }
-        if process.has_to_look(&world.store.sessions) {
+        // A broken one may be told something by what it knows already.
+        if self.broken != Broken::Nothing || process.has_to_look(&world.store.sessions) {
             actions.push(Action::Round(who));
         }
         for member in participant.known().map_or(&[][..], |it| &it.members) {
@@ -291,6 +303,20 @@ impl World {
         self.processes.iter().find(own)?.runs
     }
 
+    /// G1, where sessions are confused: each token is one session's.
+    pub fn note_beliefs(&mut self) {
+        for process in &self.processes {
+            let (Some(participant), Some(nonce)) = (&process.participant, process.nonce) else {
+                continue;
+            };
+            for release in participant.holdings().owned().filter(|it| process.believes(*it)) {
+                if *self.ghost.believed.entry(release).or_insert(nonce) != nonce {
+                    self.ghost.broken.insert("G1");
+                }
+            }
+        }
+    }
+
     /// How many believe that they own this partition.
     fn believers(&self, partition: PartitionNumber) -> usize {
         let believes = |it: &&Process| {
@@ -322,7 +348,7 @@ impl Model for Group {
     fn init_states(&self) -> Vec<World> {
         vec![World {
             store: Store::default(),
-            processes: (1..=self.members).map(|id| Process::new(id, 0)).collect(),
+            processes: (1..=self.members).map(|id| self.process(id)).collect(),
             wires: Vec::new(),
             left: self.budget,
             ghost: Ghost::default(),
