@@ -10,7 +10,7 @@ use crate::etag::ETag;
 pub struct Nonce(u128);
 
 impl Nonce {
-    pub fn from_bits(bits: u128) -> Nonce {
+    pub const fn from_bits(bits: u128) -> Nonce {
         Nonce(bits)
     }
 }

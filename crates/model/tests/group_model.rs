@@ -54,55 +54,101 @@ fn caught(group: Group, invariant: &'static str) {
     }
 }
 
+/// One thing more of it where `TENURE_MODEL=large`.
+fn more(usual: u8, large: u8) -> u8 {
+    if std::env::var("TENURE_MODEL").is_ok_and(|bound| bound == "large") { large } else { usual }
+}
+
+const CALM: Budget = Budget {
+    lost: 0,
+    twice: 0,
+    ends: 0,
+    crashes: 0,
+    leaves: 0,
+    gives: 0,
+    depositions: 0,
+    vanish: 0,
+    compactions: 0,
+    swept: 0,
+    ahead: 0,
+    operations: 0,
+};
+
 #[test]
-fn calm() {
-    let sometimes = vec!["GS1"];
-    explore("calm", Group { sometimes, ..group(2, 2, 3, Budget::default()) });
+fn requests_lost_late_and_twice() {
+    let budget = Budget { lost: 1, twice: 1, ahead: more(0, 1), ..CALM };
+    let group = group(2, 2, 3, budget);
+    explore("requests lost, late and twice", Group { sometimes: vec!["GS1"], ..group });
 }
 
 #[test]
-fn writes_lost_and_late() {
-    let budget = Budget { lost: 1, ..Budget::default() };
-    let sometimes = vec!["GS1"];
-    explore("writes lost and late", Group { sometimes, ..group(2, 2, 3, budget) });
-}
-
-#[test]
-fn leases_end() {
-    let budget = Budget { ends: 1, ahead: 1, ..Budget::default() };
+fn leases_that_end_and_two_coordinators() {
+    let budget = Budget { ends: 1, ahead: 1, lost: more(0, 1), ..CALM };
     let sometimes = vec!["GS1", "GS1 after a loss"];
-    explore("leases end", Group { sometimes, ..group(2, 1, 4, budget) });
+    explore("leases that end", Group { sometimes, ..group(2, 2, 4, budget) });
 }
 
 #[test]
-fn leaves() {
-    let budget = Budget { leaves: 1, ahead: 1, ..Budget::default() };
+fn a_member_that_leaves() {
+    let budget = Budget { leaves: 1, ahead: 1, lost: more(0, 1), ..CALM };
     let sometimes = vec!["GS1", "GS2", "moved"];
-    explore("leaves", Group { sometimes, ..group(2, 1, 4, budget) });
+    explore("a member that leaves", Group { sometimes, ..group(2, 1, 4, budget) });
 }
 
 #[test]
-fn compaction() {
-    let budget = Budget { compactions: 1, lost: 1, ..Budget::default() };
-    explore("compaction", group(2, 1, 4, budget));
+fn a_partition_that_is_given_up() {
+    let budget = Budget { gives: 2, lost: more(0, 1), ahead: more(0, 1), ..CALM };
+    let sometimes = vec!["GS1"];
+    explore("a partition that is given up", Group { sometimes, ..group(2, 1, 6, budget) });
+}
+
+#[test]
+fn a_compactor_and_zombies() {
+    let budget = Budget { compactions: 1, lost: 1, ends: 1, ahead: more(0, 1), ..CALM };
+    let last = u64::from(more(4, 5));
+    explore("a compactor and zombies", group(2, 1, last, budget));
 }
 
 #[test]
 fn depositions() {
-    let budget = Budget { depositions: 1, ahead: 1, ..Budget::default() };
+    let budget = Budget { depositions: 1, ahead: 1, lost: 1, ..CALM };
     let sometimes = vec!["GS1 after a loss"];
     explore("depositions", Group { sometimes, ..group(2, 1, 4, budget) });
 }
+
 #[test]
-fn vanish() {
-    let budget = Budget { vanish: 1, ahead: 1, ..Budget::default() };
+fn sessions_that_vanish() {
+    let budget = Budget { vanish: 1, ahead: 1, lost: 1, ..CALM };
     let sometimes = vec!["GS1 after a loss"];
-    explore("vanish", Group { sometimes, ..group(2, 1, 4, budget) });
+    explore("sessions that vanish", Group { sometimes, ..group(2, 1, 4, budget) });
 }
+
 #[test]
-fn crash() {
-    let budget = Budget { crashes: 1, ahead: 1, swept: 1, ..Budget::default() };
-    explore("crash", Group { reuses_ids: true, ..group(2, 1, 4, budget) });
+fn members_that_start_again_with_their_ids() {
+    let budget = Budget { crashes: 1, ahead: 1, swept: 1, vanish: 1, lost: more(0, 1), ..CALM };
+    let group = group(2, 1, 5, budget);
+    explore("members that start again", Group { reuses_ids: true, ..group });
+}
+
+#[test]
+fn operators() {
+    let budget = Budget { operations: 2, lost: more(0, 1), ahead: more(0, 1), ..CALM };
+    explore("operators", group(2, 1, 5, budget));
+}
+
+/// Creates that come late bring no session back that was compacted.
+#[test]
+fn sessions_that_are_compacted() {
+    let budget = Budget { leaves: 1, swept: 1, twice: 1, ahead: more(0, 1), ..CALM };
+    let always = [ALWAYS, &["R3"]].concat();
+    explore("sessions that are compacted", Group { always, ..group(2, 1, 5, budget) });
+}
+
+#[test]
+fn three_members() {
+    let budget = Budget { ends: more(0, 1), ahead: more(0, 1), ..CALM };
+    let sometimes = vec!["GS1"];
+    explore("three members", Group { sometimes, ..group(3, 1, 3, budget) });
 }
 
 fn broken(broken: Broken, group: Group, invariant: &'static str) {
@@ -111,56 +157,62 @@ fn broken(broken: Broken, group: Group, invariant: &'static str) {
 
 #[test]
 fn broken_any_token() {
-    let budget = Budget { gives: 1, ..Budget::default() };
+    let budget = Budget { gives: 1, ..CALM };
     broken(Broken::AnyToken, group(1, 1, 6, budget), "G4");
 }
 #[test]
 fn broken_no_seal() {
-    let budget = Budget { ahead: 1, ..Budget::default() };
+    let budget = Budget { ahead: 1, ..CALM };
     broken(Broken::NoSeal, group(2, 1, 4, Budget { ends: 1, ..budget }), "G4");
 }
 #[test]
 fn broken_no_wait_for_deposed() {
-    let budget = Budget { depositions: 1, ahead: 1, ..Budget::default() };
+    let budget = Budget { depositions: 1, ahead: 1, ..CALM };
     broken(Broken::NoWaitForDeposed, group(2, 1, 4, budget), "G5");
 }
 #[test]
 fn broken_no_wait_for_gone() {
-    let budget = Budget { vanish: 1, ahead: 1, ..Budget::default() };
+    let budget = Budget { vanish: 1, ahead: 1, ..CALM };
     broken(Broken::NoWaitForGone, group(2, 1, 4, budget), "G5");
 }
 #[test]
 fn broken_keeps_token() {
-    let budget = Budget { leaves: 1, ahead: 1, ..Budget::default() };
+    let budget = Budget { leaves: 1, ahead: 1, ..CALM };
     broken(Broken::KeepsToken, group(2, 1, 4, budget), "G1");
 }
 #[test]
 fn broken_skips_number() {
-    let budget = Budget { ends: 1, ahead: 1, ..Budget::default() };
+    let budget = Budget { ends: 1, ahead: 1, ..CALM };
     broken(Broken::SkipsNumber, group(2, 1, 5, budget), "G4");
 }
 #[test]
 fn broken_compacts_newest() {
-    let budget = Budget { compactions: 1, ..Budget::default() };
+    let budget = Budget { compactions: 1, ..CALM };
     broken(Broken::CompactsNewest, group(2, 1, 4, budget), "G3");
 }
 #[test]
 fn broken_no_confirm() {
-    let budget = Budget { compactions: 1, lost: 1, ahead: 1, ends: 1, ..Budget::default() };
+    let budget = Budget { compactions: 1, lost: 1, ahead: 1, ends: 1, ..CALM };
     broken(Broken::NoConfirm, group(2, 1, 5, budget), "G1");
 }
 #[test]
 fn broken_releases_first() {
-    let budget = Budget { ahead: 1, ..Budget::default() };
+    let budget = Budget { ahead: 1, ..CALM };
     broken(Broken::ReleasesFirst, group(2, 2, 5, budget), "G5");
 }
 #[test]
 fn broken_takes_back() {
-    let budget = Budget { lost: 1, ahead: 1, leaves: 1, ..Budget::default() };
+    let budget = Budget { lost: 1, ahead: 1, leaves: 1, ..CALM };
     broken(Broken::TakesBack, group(2, 1, 5, budget), "G5");
 }
 #[test]
 fn broken_ids_alone() {
-    let budget = Budget { crashes: 1, ahead: 1, vanish: 1, ..Budget::default() };
+    let budget = Budget { crashes: 1, ahead: 1, vanish: 1, ..CALM };
     broken(Broken::IdsAlone, Group { reuses_ids: true, ..group(2, 1, 5, budget) }, "G1");
+}
+
+#[test]
+fn broken_joins_by_create() {
+    let budget = Budget { leaves: 1, swept: 1, twice: 1, ..CALM };
+    broken(Broken::JoinsByCreate, group(2, 1, 5, budget), "R3");
 }

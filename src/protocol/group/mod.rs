@@ -10,6 +10,7 @@ pub mod assignment;
 pub mod assignor;
 pub mod coordinator;
 pub mod holdings;
+pub mod operation;
 pub mod participant;
 pub mod plan;
 pub mod reader;

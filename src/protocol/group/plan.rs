@@ -51,6 +51,8 @@ impl Planner<'_> {
                 partition.owner = None;
             }
         }
+        // What an operator retires is removed once nobody owns it.
+        next.partitions.retain(|it| !(it.marks.retiring && it.owner.is_none()));
         let owns = |session| next.partitions.iter().any(|it| it.owner == Some(session));
         let stays = |it: &Member| !evidence.ended.contains(&it.session) || owns(it.session);
         next.members.retain(stays);
@@ -166,9 +168,11 @@ pub fn check(
             return Err(format!("{:?} was given to no member", then.number));
         }
     }
-    for gone in &before.partitions {
-        if gone.owner.is_some() && after.partition(gone.number).is_none() {
-            return Err(format!("{:?} was removed from its owner", gone.number));
+    for gone in before.partitions.iter().filter(|it| after.partition(it.number).is_none()) {
+        let release = gone.token.map(|token| Release { partition: gone.number, token });
+        let left = gone.owner.zip(release).is_none_or(|(owner, it)| may_leave(owner, it));
+        if !(left && gone.marks.retiring) {
+            return Err(format!("{:?} was removed against R4", gone.number));
         }
     }
     Ok(())

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tenure::protocol::candidate::Input;
 use tenure::protocol::group::coordinator;
+use tenure::protocol::group::operation::Operation;
 use tenure::protocol::group::participant::{Participant, Step};
 use tenure::protocol::group::plan::check;
 use tenure::protocol::group::reader::{self, News};
@@ -71,6 +72,9 @@ impl Group {
         if self.broken == Broken::IdsAlone {
             world.note_beliefs();
         }
+        if self.always.contains(&"R3") {
+            world.note_ends();
+        }
     }
 
     /// What happens at the store alone.
@@ -93,11 +97,31 @@ impl Group {
                 world.left.compactions -= 1;
                 world.store.assignments.remove(&epoch);
             }
+            Action::OperatorReads => {
+                world.left.operations -= 1;
+                world.operator = world.store.newest().cloned();
+            }
+            Action::OperatorWrites(mark, serving) => {
+                let first = world.operator.as_ref().and_then(|it| it.partitions.first());
+                let numbers = first.map(|it| it.number).into_iter().collect();
+                self.operate(world, &Operation::Mark(numbers, mark), serving);
+            }
+            Action::OperatorAdds => {
+                self.operate(world, &Operation::Add(vec!["new".into()]), Serving::Once);
+            }
             Action::Arrives(which) => {
                 let wire = world.wires.remove(which);
                 self.write(world, wire);
             }
             _ => unreachable!("a process acts"),
+        }
+    }
+
+    fn operate(&self, world: &mut World, operation: &Operation, serving: Serving) {
+        let Some(read) = world.operator.take() else { return };
+        let nonce = Nonce::from_bits(1_000 + u128::from(world.left.operations));
+        if let Ok(Some(next)) = operation.apply(&read, nonce) {
+            self.serve_write(world, Wire::Assignment(Arc::new(next)), serving);
         }
     }
 
@@ -135,6 +159,11 @@ impl Group {
                 }
         };
         let verdict = check(before, after, may_leave);
+        let added = after.members.iter().filter(|it| before.member(it.session).is_none());
+        let mut ends = added.filter_map(|it| world.ghost.ended.get(&it.session));
+        if ends.any(|newest| *newest < Some(before.epoch)) {
+            world.ghost.broken.insert("R3");
+        }
         let resigned = |session: Session| {
             let object = world.store.sessions.get(&session.id);
             object.is_some_and(|it| it.ended == Some(End::Resigned))

@@ -1,11 +1,14 @@
 //! The state that the checker explores, and what may happen next.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use stateright::{Model, Property};
 use tenure::Epoch;
 use tenure::protocol::group::participant::Step;
-use tenure::protocol::group::{PartitionNumber, Release, Session, SessionId, reader};
+use tenure::protocol::group::{
+    Assignment, PartitionNumber, Release, Session, SessionId, operation, reader,
+};
 use tenure::protocol::message::{Nonce, Request};
 
 use super::process::Process;
@@ -48,6 +51,8 @@ pub struct Budget {
     pub swept: u8,
     /// Members that plan although another is named.
     pub ahead: u8,
+    /// Changes that an operator makes.
+    pub operations: u8,
 }
 
 /// A rule that is left out.
@@ -87,6 +92,8 @@ pub struct World {
     /// Writes that nobody waits for any more.
     pub wires: Vec<Wire>,
     pub left: Budget,
+    /// The newest assignment as an operator has read it.
+    pub operator: Option<Arc<Assignment>>,
     pub ghost: Ghost,
 }
 
@@ -99,6 +106,8 @@ pub struct Ghost {
     pub believed: BTreeMap<Release, Nonce>,
     /// What was released, from the end of the work on.
     pub stopped: BTreeSet<(Session, Release)>,
+    /// The sessions that have ended, with the newest assignment of then; only kept for R3.
+    pub ended: BTreeMap<Session, Option<Epoch>>,
     /// The greatest assignment that was ever created.
     pub greatest: Option<Epoch>,
     pub broken: BTreeSet<&'static str>,
@@ -128,6 +137,9 @@ pub enum Action {
     Compact(Epoch),
     Sweep(SessionId),
     Arrives(usize),
+    OperatorReads,
+    OperatorWrites(operation::Mark, Serving),
+    OperatorAdds,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -268,6 +280,21 @@ impl Group {
         }
     }
 
+    fn operator_actions(&self, world: &World, actions: &mut Vec<Action>) {
+        match (&world.operator, world.store.newest()) {
+            (None, Some(_)) if world.left.operations > 0 => actions.push(Action::OperatorReads),
+            (Some(read), _) if read.epoch.get() < self.last => {
+                let paused = read.partitions.first().is_some_and(|it| it.marks.paused);
+                for mark in [operation::Mark::Paused(!paused), operation::Mark::Retiring] {
+                    let writes = |it| Action::OperatorWrites(mark.clone(), it);
+                    actions.extend(self.serve(world, true, writes));
+                }
+                actions.push(Action::OperatorAdds);
+            }
+            _ => {}
+        }
+    }
+
     fn other_actions(&self, world: &World, actions: &mut Vec<Action>) {
         let wires = (0..world.wires.len()).filter(|it| world.store.accepts(&world.wires[*it]));
         actions.extend(wires.map(Action::Arrives));
@@ -317,6 +344,14 @@ impl World {
         }
     }
 
+    /// R3: a session that had ended before an assignment was created is not added to it.
+    pub fn note_ends(&mut self) {
+        for (id, object) in self.store.sessions.iter().filter(|(_, it)| it.ended.is_some()) {
+            let session = Session { id: *id, nonce: object.nonce };
+            self.ghost.ended.entry(session).or_insert(self.ghost.greatest);
+        }
+    }
+
     /// How many believe that they own this partition.
     fn believers(&self, partition: PartitionNumber) -> usize {
         let believes = |it: &&Process| {
@@ -351,6 +386,7 @@ impl Model for Group {
             processes: (1..=self.members).map(|id| self.process(id)).collect(),
             wires: Vec::new(),
             left: self.budget,
+            operator: None,
             ghost: Ghost::default(),
         }]
     }
@@ -360,6 +396,7 @@ impl Model for Group {
             self.lease_actions(world, who, actions);
             self.group_actions(world, who, actions);
         }
+        self.operator_actions(world, actions);
         self.other_actions(world, actions);
     }
 
@@ -380,6 +417,7 @@ impl Model for Group {
             Property::<Group>::always("G5", |group, it| {
                 (0..u32::from(group.partitions)).all(|p| it.believers(PartitionNumber(p)) <= 1)
             }),
+            Property::<Group>::always("R3", |_, it| !it.ghost.broken.contains("R3")),
             Property::<Group>::always("goes on", |_, it| !it.ghost.broken.contains("failed")),
         ];
         let sometimes = [
@@ -391,7 +429,6 @@ impl Model for Group {
             }),
             Property::<Group>::sometimes("GS2", |_, it| it.ghost.seen.contains("GS2")),
             Property::<Group>::sometimes("moved", |_, it| it.ghost.seen.contains("moved")),
-            Property::<Group>::sometimes("came back", |_, it| it.ghost.seen.contains("came back")),
         ];
         let mut all = Vec::from(always);
         all.retain(|property| self.always.contains(&property.name));

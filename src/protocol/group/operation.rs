@@ -1,0 +1,134 @@
+//! What operators change (R4): partitions are added and retired, and marks are set.
+//!
+//! An operation is applied to the newest assignment as it was read, and creates the next one. It
+//! grants nothing, takes nothing from an owner, and keeps the coordinator.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::assignment::{Assignment, Marks, Partition, PartitionNumber};
+use crate::protocol::message::Nonce;
+
+/// An operator's change.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Adds partitions with these names, without owners.
+    Add(Vec<Arc<str>>),
+    /// Sets a mark of these partitions, or takes it away.
+    Mark(Vec<PartitionNumber>, Mark),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Mark {
+    /// Only a member of this name may own it; `None`: any member.
+    Pinned(Option<Arc<str>>),
+    /// No member of this name may own it; `None`: any member.
+    Barred(Option<Arc<str>>),
+    /// Nobody may own it for now.
+    Paused(bool),
+    /// Its owner gives it up, and then it is removed. This cannot be taken back.
+    Retiring,
+}
+
+/// Why an operation is refused; nothing is written.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// Two partitions would have this name.
+    NameTaken(Arc<str>),
+    /// There is no partition with this number.
+    NoSuchPartition(PartitionNumber),
+    /// No number is left.
+    Exhausted,
+}
+
+impl Operation {
+    /// The assignment after `now`; `None` if nothing would change.
+    pub fn apply(&self, now: &Assignment, nonce: Nonce) -> Result<Option<Assignment>, Refusal> {
+        let epoch = now.epoch.next().ok_or(Refusal::Exhausted)?;
+        let mut next = Assignment { epoch, nonce, ..now.clone() };
+        match self {
+            Operation::Add(names) => add(&mut next, names)?,
+            Operation::Mark(numbers, mark) => {
+                for number in numbers {
+                    let found = next.partitions.iter_mut().find(|it| it.number == *number);
+                    mark.set(&mut found.ok_or(Refusal::NoSuchPartition(*number))?.marks);
+                }
+            }
+        }
+        Ok((next.partitions != now.partitions).then_some(next))
+    }
+}
+
+fn add(next: &mut Assignment, names: &[Arc<str>]) -> Result<(), Refusal> {
+    let mut taken: BTreeSet<_> = next.partitions.iter().map(|it| Arc::clone(&it.name)).collect();
+    for name in names {
+        if !taken.insert(Arc::clone(name)) {
+            return Err(Refusal::NameTaken(Arc::clone(name)));
+        }
+        let number = next.next_number;
+        next.next_number = PartitionNumber(number.0.checked_add(1).ok_or(Refusal::Exhausted)?);
+        next.partitions.push(Partition::new(number, Arc::clone(name)));
+    }
+    Ok(())
+}
+
+impl Mark {
+    fn set(&self, marks: &mut Marks) {
+        match self {
+            Mark::Pinned(name) => marks.pinned.clone_from(name),
+            Mark::Barred(name) => marks.barred.clone_from(name),
+            Mark::Paused(paused) => marks.paused = *paused,
+            Mark::Retiring => marks.retiring = true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::epoch::Epoch;
+
+    const NONCE: Nonce = Nonce::from_bits(2);
+
+    fn two() -> Assignment {
+        Assignment::first(Nonce::from_bits(1), vec!["a".into(), "b".into()])
+    }
+
+    fn numbers(it: &Assignment) -> Vec<u32> {
+        it.partitions.iter().map(|it| it.number.0).collect()
+    }
+
+    #[test]
+    fn a_number_is_never_used_again() {
+        let mut gone = two();
+        gone.partitions.pop();
+        let next = Operation::Add(vec!["b".into(), "c".into()]).apply(&gone, NONCE);
+        let next = next.unwrap().unwrap();
+        assert_eq!((numbers(&next), next.epoch), (vec![0, 2, 3], Epoch::new(2).unwrap()));
+        gone.next_number = PartitionNumber(u32::MAX);
+        let full = Operation::Add(vec!["c".into()]).apply(&gone, NONCE);
+        assert_eq!(full, Err(Refusal::Exhausted));
+    }
+
+    #[test]
+    fn two_partitions_never_have_one_name() {
+        for names in [vec!["a"], vec!["c", "c"]] {
+            let last = *names.last().unwrap();
+            let names = names.into_iter().map(Arc::from).collect();
+            let refused = Operation::Add(names).apply(&two(), NONCE);
+            assert_eq!(refused, Err(Refusal::NameTaken(last.into())));
+        }
+    }
+
+    #[test]
+    fn an_operation_that_changes_nothing_writes_nothing() {
+        let first = [PartitionNumber(0)];
+        let pause = |paused| Operation::Mark(first.to_vec(), Mark::Paused(paused));
+        assert_eq!(pause(false).apply(&two(), NONCE), Ok(None));
+        let paused = pause(true).apply(&two(), NONCE).unwrap().unwrap();
+        assert!(paused.partitions[0].marks.paused && !paused.partitions[1].marks.paused);
+        let none = Operation::Mark(vec![PartitionNumber(7)], Mark::Retiring);
+        let refused = none.apply(&two(), NONCE);
+        assert_eq!(refused, Err(Refusal::NoSuchPartition(PartitionNumber(7))));
+    }
+}
