@@ -65,10 +65,14 @@ impl Planner<'_> {
         self.place(now, &mut next, evidence);
         let same = next.members == now.members && next.partitions == now.partitions;
         let vacant = now.coordinator.is_none_or(|it| next.member(it).is_none());
-        if same && !vacant {
+        // One that is no member cannot be named, so this would never end.
+        let named = next.member(self.coordinator).is_some();
+        if same && !(vacant && named) {
             return None;
         }
-        next.coordinator = Some(self.coordinator);
+        if named {
+            next.coordinator = Some(self.coordinator);
+        }
         Some(next)
     }
 

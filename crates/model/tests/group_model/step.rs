@@ -72,7 +72,7 @@ impl Group {
         if self.broken == Broken::IdsAlone {
             world.note_beliefs();
         }
-        if self.always.contains(&"R3") {
+        if self.budget.swept > 0 {
             world.note_ends();
         }
     }
@@ -152,6 +152,7 @@ impl Group {
             let object = object.filter(|it| it.nonce == session.nonce);
             let runs = world.runs(session).is_some();
             world.ghost.stopped.contains(&(session, release))
+                || world.ghost.ended.contains_key(&session)
                 || match object.map(|it| it.ended) {
                     Some(Some(End::Resigned | End::Lapsed)) => true,
                     Some(Some(End::Deposed)) | None => !runs,

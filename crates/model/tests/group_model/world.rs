@@ -12,7 +12,7 @@ use tenure::protocol::group::{
 use tenure::protocol::message::{Nonce, Request};
 
 use super::process::Process;
-use super::store::{End, Store, Wire};
+use super::store::{End, Object, Store, Wire};
 
 /// The model: a setting, to be explored whole.
 #[derive(Debug, Clone)]
@@ -106,7 +106,8 @@ pub struct Ghost {
     pub believed: BTreeMap<Release, Nonce>,
     /// What was released, from the end of the work on.
     pub stopped: BTreeSet<(Session, Release)>,
-    /// The sessions that have ended, with the newest assignment of then; only kept for R3.
+    /// The sessions that have ended, with the newest assignment of then; only kept where they
+    /// are compacted.
     pub ended: BTreeMap<Session, Option<Epoch>>,
     /// The greatest assignment that was ever created.
     pub greatest: Option<Epoch>,
@@ -346,7 +347,8 @@ impl World {
 
     /// R3: a session that had ended before an assignment was created is not added to it.
     pub fn note_ends(&mut self) {
-        for (id, object) in self.store.sessions.iter().filter(|(_, it)| it.ended.is_some()) {
+        let ends = |it: &Object| matches!(it.ended, Some(End::Resigned | End::Lapsed));
+        for (id, object) in self.store.sessions.iter().filter(|(_, it)| ends(it)) {
             let session = Session { id: *id, nonce: object.nonce };
             self.ghost.ended.entry(session).or_insert(self.ghost.greatest);
         }
