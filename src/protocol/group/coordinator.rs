@@ -68,7 +68,10 @@ pub enum Request {
 pub enum Answer {
     /// Sessions in the order of their ids, with their tags where the store lists them, and whether
     /// more may follow.
-    Listed { sessions: Vec<(SessionId, Option<ETag>)>, truncated: bool },
+    Listed {
+        sessions: Vec<(SessionId, Option<ETag>)>,
+        truncated: bool,
+    },
     Found(SessionId, SessionRecord),
     /// No session under this id; or what is there is none.
     Missing(SessionId),
@@ -251,7 +254,9 @@ impl Coordinator {
     fn seal(&mut self, lapsed: Session, etag: &ETag) -> Progress {
         match self.facts.get(&lapsed.id) {
             Some(Fact { record, .. })
-                if record.etag == *etag && record.nonce == lapsed.nonce && record.ended.is_none() =>
+                if record.etag == *etag
+                    && record.nonce == lapsed.nonce
+                    && record.ended.is_none() =>
             {
                 self.task = Task::Seal { lapsed, record: record.clone() };
                 Progress::More

@@ -50,10 +50,9 @@ impl Holdings {
     }
 
     pub fn owned(&self) -> impl Iterator<Item = Release> {
-        self.owned.iter().map(|(partition, owned)| Release {
-            partition: *partition,
-            token: owned.token,
-        })
+        self.owned
+            .iter()
+            .map(|(partition, owned)| Release { partition: *partition, token: owned.token })
     }
 
     /// What it has released and no assignment shows as moved yet, oldest first.

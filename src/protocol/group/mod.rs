@@ -10,11 +10,13 @@ pub mod assignment;
 pub mod assignor;
 pub mod coordinator;
 pub mod holdings;
+pub mod looks;
 pub mod operation;
 pub mod participant;
 pub mod plan;
 pub mod reader;
 pub mod session;
+pub mod standby;
 
 pub use assignment::{Assignment, Member, Partition, PartitionNumber};
 pub use session::{Release, Session, SessionId};

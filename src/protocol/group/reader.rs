@@ -26,16 +26,26 @@ pub struct Reader {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum State {
     /// LIST for the newest. `gone`: a known one did not show; look once more.
-    Find { search: Search, gone: bool },
+    Find {
+        search: Search,
+        gone: bool,
+    },
     /// GET one that a listing showed.
-    Read { epoch: Epoch },
+    Read {
+        epoch: Epoch,
+    },
     /// GET the one after the known one.
     Poll,
     /// LIST: is the known one the newest?
-    Confirm { beyond: SuccessorSearch },
+    Confirm {
+        beyond: SuccessorSearch,
+    },
     Create(Draft),
     /// GET what lies where the draft was to be. `refused`: something did.
-    ReadBack { draft: Draft, refused: bool },
+    ReadBack {
+        draft: Draft,
+        refused: bool,
+    },
     /// A fresh nonce for the next attempt.
     NeedNonce(Draft),
     Idle,

@@ -12,8 +12,8 @@ use tenure::protocol::group::session::SessionRecord;
 use tenure::protocol::group::{Assignment, Release, Session, SessionId};
 use tenure::protocol::message::{Answer, Nonce, Request};
 
-use super::store::{End, Object, Wire};
 use super::store::Data;
+use super::store::{End, Object, Wire};
 use super::world::{Action, Broken, Group, Serving, World};
 
 impl Group {
@@ -194,9 +194,7 @@ impl Group {
         let wire = match request {
             Request::Get { .. } => {
                 let answer = match world.store.sessions.get(&process.id) {
-                    Some(object) => {
-                        Answer::Found { sighting: object.sighting(), touched: false }
-                    }
+                    Some(object) => Answer::Found { sighting: object.sighting(), touched: false },
                     None => Answer::Missing,
                 };
                 return process.tell(Input::Answer(answer));
@@ -393,7 +391,8 @@ impl Group {
         let mut other = Assignment::clone(&assignment);
         match (self.broken, newest.epoch.next()) {
             (Broken::SkipsNumber, Some(epoch)) if epoch > other.epoch => {
-                let granted = other.partitions.iter_mut().filter(|it| it.token == Some(other.epoch));
+                let granted =
+                    other.partitions.iter_mut().filter(|it| it.token == Some(other.epoch));
                 granted.for_each(|it| it.token = Some(epoch));
                 other.epoch = epoch;
             }

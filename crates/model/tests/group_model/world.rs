@@ -160,7 +160,12 @@ impl Group {
         process
     }
 
-    fn serve(&self, world: &World, writes: bool, action: impl Fn(Serving) -> Action) -> Vec<Action> {
+    fn serve(
+        &self,
+        world: &World,
+        writes: bool,
+        action: impl Fn(Serving) -> Action,
+    ) -> Vec<Action> {
         let mut all = vec![action(Serving::Once)];
         if writes && world.left.lost > 0 {
             all.push(action(Serving::Lost));
@@ -221,7 +226,9 @@ impl Group {
                 let writes = matches!(request, reader::Request::Create(_));
                 actions.extend(self.serve(world, writes, |it| Action::Ask(who, it)));
             }
-            Step::Sessions(_) => actions.extend(self.serve(world, false, |it| Action::Ask(who, it))),
+            Step::Sessions(_) => {
+                actions.extend(self.serve(world, false, |it| Action::Ask(who, it)))
+            }
             Step::Idle => self.idle_actions(world, who, actions),
             _ => {}
         }
@@ -367,11 +374,18 @@ impl World {
     fn settled(&self, group: &Group) -> bool {
         let owns = |it: &Process| {
             let partitions = (0..u32::from(group.partitions)).map(PartitionNumber);
-            let token = |partition| Some((partition, it.participant.as_ref()?.holdings().token(partition)?));
+            let token = |partition| {
+                Some((partition, it.participant.as_ref()?.holdings().token(partition)?))
+            };
             let owned = partitions.filter_map(token);
-            owned.filter(|(partition, token)| it.believes(Release { partition: *partition, token: *token })).count()
+            owned
+                .filter(|(partition, token)| {
+                    it.believes(Release { partition: *partition, token: *token })
+                })
+                .count()
         };
-        let counts: Vec<_> = self.processes.iter().filter(|it| it.runs.is_some()).map(owns).collect();
+        let counts: Vec<_> =
+            self.processes.iter().filter(|it| it.runs.is_some()).map(owns).collect();
         let (least, most) = (counts.iter().min(), counts.iter().max());
         counts.iter().sum::<usize>() == usize::from(group.partitions)
             && least.zip(most).is_some_and(|(least, most)| most - least <= 1)
