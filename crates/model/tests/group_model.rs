@@ -155,64 +155,86 @@ fn broken(broken: Broken, group: Group, invariant: &'static str) {
     caught(Group { broken, ..group }, invariant);
 }
 
+/// A release of a former ownership takes a partition from its owner of now.
 #[test]
-fn broken_any_token() {
+fn broken_release_of_any_token() {
     let budget = Budget { gives: 1, ..CALM };
     broken(Broken::AnyToken, group(1, 1, 6, budget), "G4");
 }
+
+/// Its holder may renew it after that.
 #[test]
-fn broken_no_seal() {
+fn broken_lapse_without_a_seal() {
     let budget = Budget { ahead: 1, ..CALM };
     broken(Broken::NoSeal, group(2, 1, 4, Budget { ends: 1, ..budget }), "G4");
 }
+
+/// A deposed member may not know it yet.
 #[test]
-fn broken_no_wait_for_deposed() {
+fn broken_deposition_that_nobody_waits_for() {
     let budget = Budget { depositions: 1, ahead: 1, ..CALM };
     broken(Broken::NoWaitForDeposed, group(2, 1, 4, budget), "G5");
 }
+
+/// Nor may one whose session somebody deleted.
 #[test]
-fn broken_no_wait_for_gone() {
+fn broken_vanished_session_that_nobody_waits_for() {
     let budget = Budget { vanish: 1, ahead: 1, ..CALM };
     broken(Broken::NoWaitForGone, group(2, 1, 4, budget), "G5");
 }
+
+/// The next owner has the token of the last.
 #[test]
-fn broken_keeps_token() {
+fn broken_grant_that_keeps_the_token() {
     let budget = Budget { leaves: 1, ahead: 1, ..CALM };
     broken(Broken::KeepsToken, group(2, 1, 4, budget), "G1");
 }
+
+/// What was decided in between is lost.
 #[test]
-fn broken_skips_number() {
+fn broken_assignment_made_of_the_one_before_the_last() {
     let budget = Budget { ends: 1, ahead: 1, ..CALM };
     broken(Broken::SkipsNumber, group(2, 1, 5, budget), "G4");
 }
+
+/// The numbers would start again.
 #[test]
-fn broken_compacts_newest() {
+fn broken_compactor_that_deletes_the_newest() {
     let budget = Budget { compactions: 1, ..CALM };
     broken(Broken::CompactsNewest, group(2, 1, 4, budget), "G3");
 }
+
+/// A writer that was paused creates a number that was compacted.
 #[test]
-fn broken_no_confirm() {
+fn broken_assignment_that_counts_without_a_list() {
     let budget = Budget { compactions: 1, lost: 1, ahead: 1, ends: 1, ..CALM };
     broken(Broken::NoConfirm, group(2, 1, 5, budget), "G1");
 }
+
+/// The next owner begins beside the last.
 #[test]
-fn broken_releases_first() {
+fn broken_release_before_the_work_has_stopped() {
     let budget = Budget { ahead: 1, ..CALM };
     broken(Broken::ReleasesFirst, group(2, 2, 5, budget), "G5");
 }
+
+/// The write that nobody answered may have taken effect.
 #[test]
-fn broken_takes_back() {
+fn broken_release_that_is_taken_back() {
     let budget = Budget { lost: 1, ahead: 1, leaves: 1, ..CALM };
     broken(Broken::TakesBack, group(2, 1, 5, budget), "G5");
 }
+
+/// One that starts again with its id takes what the one before owned for its own.
 #[test]
-fn broken_ids_alone() {
+fn broken_sessions_known_by_their_ids_alone() {
     let budget = Budget { crashes: 1, ahead: 1, vanish: 1, ..CALM };
     broken(Broken::IdsAlone, Group { reuses_ids: true, ..group(2, 1, 5, budget) }, "G1");
 }
 
+/// A create that comes late brings back a session that was compacted.
 #[test]
-fn broken_joins_by_create() {
+fn broken_session_that_joins_by_its_create() {
     let budget = Budget { leaves: 1, swept: 1, twice: 1, ..CALM };
     broken(Broken::JoinsByCreate, group(2, 1, 5, budget), "R3");
 }
