@@ -174,6 +174,9 @@ mod error;
 mod escape;
 mod etag;
 pub mod fencing;
+#[cfg(any(test, feature = "internals"))]
+#[doc(hidden)]
+pub mod group;
 mod keys;
 mod layout;
 mod leader;

@@ -21,6 +21,13 @@ impl SessionId {
     pub const fn bits(self) -> u128 {
         self.0
     }
+
+    /// Reads what [`Display`](fmt::Display) writes, and nothing else.
+    pub fn parse(text: &str) -> Option<SessionId> {
+        let digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let hex = text.len() == 32 && text.bytes().all(digit);
+        u128::from_str_radix(text, 16).ok().filter(|_| hex).map(SessionId)
+    }
 }
 
 impl fmt::Display for SessionId {
