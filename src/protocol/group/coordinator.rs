@@ -304,3 +304,6 @@ impl Coordinator {
         self.ended.retain(|session| named(&session.id));
     }
 }
+
+#[cfg(test)]
+mod tests;

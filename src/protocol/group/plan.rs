@@ -181,3 +181,6 @@ pub fn check(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

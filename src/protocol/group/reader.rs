@@ -308,3 +308,6 @@ impl State {
 fn unreadable(epoch: Epoch) -> State {
     State::Failed(Failure::Unreadable(epoch))
 }
+
+#[cfg(test)]
+mod tests;
