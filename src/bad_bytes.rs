@@ -11,10 +11,12 @@ use crate::protocol::message::{Answer, EpochEnd, Request, Sighting, Step};
 use crate::record::{BadRecord, MAX_READ_BYTES, MAX_WRITTEN_BYTES, Record};
 use crate::store::content_etag;
 
+mod assignment;
 mod listings;
 mod lock;
 mod reader;
 
+pub use assignment::assignment;
 pub use listings::listing;
 pub use lock::lock;
 

@@ -28,3 +28,8 @@ fn records() {
 fn listings() {
     replay("listing", tenure::bad_bytes::listing);
 }
+
+#[test]
+fn assignments() {
+    replay("assignment", tenure::bad_bytes::assignment);
+}
