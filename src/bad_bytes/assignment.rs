@@ -45,11 +45,8 @@ fn assert_kept(read: Option<&Value>, written: &[u8]) {
 
 /// Messages reach logs: none may quote the body.
 fn check_message(why: &BadAssignment) {
-    const STARTS: [&str; 3] = [
-        "its body has ",
-        "it has format ",
-        "its body is not an assignment: ",
-    ];
+    const STARTS: [&str; 3] =
+        ["its body has ", "it has format ", "its body is not an assignment: "];
     let message = why.to_string();
     assert!(STARTS.iter().any(|start| message.starts_with(start)), "{message}");
     assert!(message.len() < 200 && message.is_ascii(), "it quotes the body: {message}");

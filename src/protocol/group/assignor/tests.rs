@@ -1,0 +1,177 @@
+use std::sync::Arc;
+
+use super::*;
+
+static FREE: Marks = Marks { pinned: None, barred: None, paused: false, retiring: false };
+
+fn seats(weights: &[u32]) -> Vec<Seat<'static>> {
+    const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let seat = |(name, weight): (&&'static str, &u32)| Seat { name, weight: *weight };
+    NAMES.iter().zip(weights).map(seat).collect()
+}
+
+fn free(holder: Option<usize>) -> Share<'static> {
+    Share { holder, marks: &FREE, avoid: None, kept: None }
+}
+
+fn shares(holders: &[Option<usize>]) -> Vec<Share<'static>> {
+    holders.iter().copied().map(free).collect()
+}
+
+fn assign(weights: &[u32], holders: &[Option<usize>]) -> Vec<Option<usize>> {
+    StickyAssignor.assign(&seats(weights), &shares(holders))
+}
+
+fn counts(seats: usize, placed: &[Option<usize>]) -> Vec<usize> {
+    (0..seats).map(|seat| placed.iter().filter(|it| **it == Some(seat)).count()).collect()
+}
+
+/// Shares that have a holder and go to another seat.
+fn moves(holders: &[Option<usize>], placed: &[Option<usize>]) -> usize {
+    holders.iter().zip(placed).filter(|(from, to)| from.is_some() && from != to).count()
+}
+
+/// The least that any plan moves whose counts are within one of their part.
+fn fewest(weights: &[u32], holders: &[Option<usize>]) -> usize {
+    let held = counts(weights.len(), holders);
+    let total = holders.len();
+    let all: u32 = weights.iter().sum();
+    let mut best = usize::MAX;
+    let mut plans = vec![Vec::new()];
+    for weight in weights {
+        let floor = total * *weight as usize / all as usize;
+        let exact = total * *weight as usize % all as usize == 0;
+        let ceiling = if exact { floor } else { floor + 1 };
+        plans = plans
+            .into_iter()
+            .flat_map(|plan: Vec<usize>| {
+                [floor, ceiling].map(|count| [plan.clone(), vec![count]].concat())
+            })
+            .collect();
+    }
+    for plan in plans.iter().filter(|plan| plan.iter().sum::<usize>() == total) {
+        let kept: usize = plan.iter().zip(&held).map(|(count, held)| count.min(held)).sum();
+        best = best.min(held.iter().sum::<usize>() - kept);
+    }
+    best
+}
+
+/// A drawn group: weights, and who holds what.
+fn drawn(rng: &mut fastrand::Rng, weighted: bool) -> (Vec<u32>, Vec<Option<usize>>) {
+    let weight = |rng: &mut fastrand::Rng| if weighted { rng.u32(1..6) } else { 1 };
+    let weights: Vec<u32> = (0..rng.usize(1..6)).map(|_| weight(rng)).collect();
+    let holder = |rng: &mut fastrand::Rng| {
+        let seat = rng.usize(0..=weights.len());
+        (seat < weights.len()).then_some(seat)
+    };
+    let holders = (0..rng.usize(0..16)).map(|_| holder(rng)).collect();
+    (weights, holders)
+}
+
+#[test]
+fn without_marks_it_is_balanced_and_moves_the_fewest() {
+    let mut rng = fastrand::Rng::with_seed(7);
+    for round in 0..4_000 {
+        let (weights, holders) = drawn(&mut rng, round % 2 == 0);
+        let placed = assign(&weights, &holders);
+        assert!(placed.iter().all(Option::is_some));
+        let all: u32 = weights.iter().sum();
+        for (count, weight) in counts(weights.len(), &placed).into_iter().zip(&weights) {
+            // Within one of count / total = weight / all.
+            let (have, want) = (count * all as usize, holders.len() * *weight as usize);
+            assert!(have.abs_diff(want) < all as usize, "{weights:?} {holders:?}: {placed:?}");
+        }
+        let moved = moves(&holders, &placed);
+        assert_eq!(moved, fewest(&weights, &holders), "{weights:?} {holders:?}: {placed:?}");
+        assert_eq!(assign(&weights, &placed), placed, "again, it is the same");
+    }
+}
+
+/// What the properties above find: each is broken by one of these.
+#[test]
+fn broken_assignors_are_found() {
+    let holders = [Some(0), Some(0), Some(0), None, Some(1)];
+    let fine = assign(&[1, 1], &holders);
+    let unbalanced: Vec<_> = holders.iter().map(|it| it.or(Some(0))).collect();
+    let restless: Vec<_> = (0..5).map(|share| Some(share % 2)).collect();
+    assert!(counts(2, &fine)[0].abs_diff(counts(2, &fine)[1]) <= 1);
+    assert!(counts(2, &unbalanced)[0].abs_diff(counts(2, &unbalanced)[1]) > 1);
+    assert_eq!(moves(&holders, &fine), fewest(&[1, 1], &holders));
+    assert!(moves(&holders, &restless) > fewest(&[1, 1], &holders));
+}
+
+#[test]
+fn a_join_moves_its_part_and_a_leave_moves_only_the_leavers() {
+    let mut rng = fastrand::Rng::with_seed(3);
+    for _ in 0..2_000 {
+        let (members, partitions) = (rng.usize(1..7), rng.usize(0..40));
+        let before = assign(&vec![1; members], &vec![None; partitions]);
+        let joined = assign(&vec![1; members + 1], &before);
+        assert!(moves(&before, &joined) <= partitions.div_ceil(members + 1));
+        let gone = rng.usize(0..=members);
+        let without = |seat: &Option<usize>| match *seat {
+            Some(seat) if seat > gone => Some(seat - 1),
+            Some(seat) if seat < gone => Some(seat),
+            _ => None,
+        };
+        let left: Vec<_> = joined.iter().map(without).collect();
+        assert_eq!(moves(&left, &assign(&vec![1; members], &left)), 0);
+    }
+}
+
+#[test]
+fn marks_are_respected_and_nothing_stays_without_a_seat_that_may_have_it() {
+    let mut rng = fastrand::Rng::with_seed(11);
+    let names = [None, Some("a"), Some("b"), Some("c"), Some("z")];
+    for _ in 0..4_000 {
+        let (weights, holders) = drawn(&mut rng, true);
+        let marks: Vec<Marks> = holders
+            .iter()
+            .map(|_| {
+                let mut name =
+                    |odds| if rng.u8(0..odds) == 0 { rng.choice(names).flatten() } else { None };
+                let (pinned, barred) = (name(4).map(Arc::from), name(4).map(Arc::from));
+                Marks { pinned, barred, paused: rng.u8(0..9) == 0, retiring: rng.u8(0..9) == 0 }
+            })
+            .collect();
+        let mut name = || if rng.u8(0..4) == 0 { rng.choice(names).flatten() } else { None };
+        let mut shares: Vec<Share<'_>> = holders
+            .iter()
+            .zip(&marks)
+            .map(|(holder, marks)| Share { holder: *holder, marks, avoid: name(), kept: name() })
+            .collect();
+        let seats = seats(&weights);
+        let placed = StickyAssignor.assign(&seats, &shares);
+        for (share, place) in shares.iter().zip(&placed) {
+            match place {
+                Some(seat) => assert!(share.allows(&seats[*seat])),
+                None => assert!(!seats.iter().any(|seat| share.allows(seat)), "{share:?}"),
+            }
+        }
+        for (share, place) in shares.iter_mut().zip(&placed) {
+            share.holder = *place;
+        }
+        assert_eq!(StickyAssignor.assign(&seats, &shares), placed, "again, it is the same");
+    }
+}
+
+/// Pinned shares count, so the others fill up the other seats.
+#[test]
+fn what_is_marked_counts_in_the_balance() {
+    let pinned = Marks { pinned: Some("a".into()), ..FREE.clone() };
+    let share = |marks| Share { holder: None, marks, avoid: None, kept: None };
+    let all: Vec<_> = [&pinned; 4].into_iter().chain([&FREE; 5]).map(share).collect();
+    let placed = StickyAssignor.assign(&seats(&[1, 1, 1]), &all);
+    assert_eq!(counts(3, &placed), [4, 3, 2]);
+    // All are barred from one that is to be drained: the others share them.
+    let barred = Marks { barred: Some("a".into()), ..FREE.clone() };
+    let held = Share { holder: Some(1), ..share(&barred) };
+    let placed = StickyAssignor.assign(&seats(&[1, 1, 1]), &[held; 6]);
+    assert_eq!(counts(3, &placed), [0, 3, 3]);
+}
+
+#[test]
+fn nobody_and_nothing_are_no_trouble() {
+    assert_eq!(assign(&[], &[None, None]), [None, None]);
+    assert_eq!(assign(&[1, 2], &[]), []);
+}
