@@ -28,6 +28,37 @@ impl ETag {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether two tags of one object name the same version, where at least one is from a listing.
+    ///
+    /// Listings write tags in other ways than reads do. Azure leaves out the quotes, and so do some
+    /// servers of S3. Where a version has two names (`"tag"|version`, as on Cloud Storage),
+    /// listings show the first alone; a second name is compared only if both tags have one.
+    ///
+    /// ```
+    /// # use tenure::store::ETag;
+    /// let read = ETag::new("\"5d41\"|17");
+    /// assert!(read.names_the_same(&ETag::new("5d41")));
+    /// assert!(!read.names_the_same(&ETag::new("\"5d41\"|18")));
+    /// ```
+    ///
+    /// For comparisons only: a condition needs the tag that a read or a write returned.
+    #[must_use]
+    pub fn names_the_same(&self, other: &ETag) -> bool {
+        let ((tag, version), (other_tag, other_version)) = (self.names(), other.names());
+        let both = version.is_some() && other_version.is_some();
+        tag == other_tag && (!both || version == other_version)
+    }
+
+    /// The tag without its quotes, and the second name, if there is one.
+    fn names(&self) -> (&str, Option<&str>) {
+        let text = self.as_str();
+        match text.strip_prefix('"').and_then(|text| text.split_once('"')) {
+            Some((tag, "")) => (tag, None),
+            Some((tag, rest)) if rest.starts_with('|') => (tag, Some(&rest[1..])),
+            _ => text.split_once('|').map_or((text, None), |(tag, version)| (tag, Some(version))),
+        }
+    }
 }
 
 impl fmt::Debug for ETag {
@@ -39,5 +70,51 @@ impl fmt::Debug for ETag {
 impl fmt::Display for ETag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn same(one: &str, other: &str) -> bool {
+        let (one, other) = (ETag::new(one), ETag::new(other));
+        assert_eq!(one.names_the_same(&other), other.names_the_same(&one), "{one} {other}");
+        assert!(one.names_the_same(&one) && other.names_the_same(&other));
+        one.names_the_same(&other)
+    }
+
+    #[test]
+    fn a_listed_tag_names_the_version_that_is_read() {
+        assert!(same("\"abc\"", "\"abc\""));
+        assert!(same("abc", "\"abc\""), "Azure, some servers of S3");
+        assert!(same("W/\"abc\"", "abc"), "behind a proxy that compresses");
+        assert!(same("\"abc\"", "\"abc\"|17"), "Cloud Storage");
+        assert!(same("0x8D", "\"0x8D\"|2026"), "Azure with versions");
+        assert!(same("abc", "abc|17"));
+        assert!(same("W/\"abc\"|17", "\"abc\"|17"));
+        assert!(same("\"a|b\"", "\"a|b\"|17"), "a bar within the quotes is part of the tag");
+        assert!(same("\"a\\|b\"", "\"a\\|b\"|17"));
+    }
+
+    #[test]
+    fn other_versions_are_told_apart() {
+        for (one, other) in [
+            ("\"abc\"", "\"abd\""),
+            ("abc", "ab"),
+            ("\"abc\"", "\"ABC\""),
+            ("\"abc\"|17", "\"abc\"|18"),
+            ("\"abc\"|17", "\"abd\"|17"),
+            ("|17", "|18"),
+            ("17", "\"abc\"|17"),
+            ("\"a|b\"", "\"a|c\""),
+            ("\"a|b\"", "\"a\""),
+            // None of these is a tag.
+            ("\"abc", "\"abc\""),
+            ("\"abc\"x", "\"abc\""),
+            ("W/abc", "abc"),
+        ] {
+            assert!(!same(one, other), "{one} {other}");
+        }
     }
 }

@@ -86,7 +86,7 @@ mod tests {
     use crate::store::StoreErrorKind;
 
     fn page(names: &[&str], truncated: bool) -> Page {
-        let entry = |name: &&str| Entry { key: format!("a/{name}"), size: 1, last_modified: None };
+        let entry = |name: &&str| Entry::new(format!("a/{name}"), 1);
         Page { entries: names.iter().map(entry).collect(), truncated, served_at: None }
     }
 

@@ -54,10 +54,9 @@ impl Shelf {
         let now = DateTime::UNIX_EPOCH + TimeDelta::days(365_000);
         let start = key_of(&self.keys, after);
         let mut later = self.objects.iter().filter(|(key, _)| **key > start);
-        let entry = |(key, age): (&String, &Option<u32>)| Entry {
-            key: key.clone(),
-            size: 1,
-            last_modified: age.map(|age| now - TimeDelta::seconds(age.into())),
+        let entry = |(key, age): (&String, &Option<u32>)| {
+            let written = age.map(|age| now - TimeDelta::seconds(age.into()));
+            Entry::new(key, 1).with_last_modified(written)
         };
         let entries = later.by_ref().take(size).map(entry).collect();
         Page { entries, truncated: later.next().is_some(), served_at: Some(now) }
@@ -188,8 +187,7 @@ fn of_any_kind(mut reader: Reader<'_>, known: Option<Epoch>, mut plan: Compactio
         if flags & 1 == 0 {
             names.sort_unstable();
         }
-        let entry = |key| Entry { key, size: 1, last_modified: None };
-        let entries = names.into_iter().map(entry).collect();
+        let entries = names.into_iter().map(|key| Entry::new(key, 1)).collect();
         let page = Page { entries, truncated: flags & 2 == 0, served_at: None };
         if searching {
             let asked = search.next_page().clone();

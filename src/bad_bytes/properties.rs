@@ -110,7 +110,7 @@ proptest! {
         prop_assert!(check_page(&shelf.keys, &after, &page).is_some(), "in order");
         prop_assume!(!page.entries.is_empty());
         let (at, with) = (at.index(page.entries.len()), with.index(page.entries.len()));
-        let entry = |key: String| Entry { key, size: 1, last_modified: None };
+        let entry = |key: String| Entry::new(key, 1);
         match breakage {
             0 => {
                 prop_assume!(at != with);
@@ -145,7 +145,7 @@ proptest! {
         if sorted {
             names.sort_unstable();
         }
-        let entries = names.into_iter().map(|key| Entry { key, size: 1, last_modified: None });
+        let entries = names.into_iter().map(|key| Entry::new(key, 1));
         let page = Page { entries: entries.collect(), truncated, served_at: None };
         let keys = Keys::new("app").expect("a plain word");
         check_page(&keys, &After::Number(after.get() - 1), &page);

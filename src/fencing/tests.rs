@@ -76,8 +76,7 @@ async fn a_store_that_lists_out_of_order_is_refused() {
     store.expect_describe().return_const("a store".to_owned());
     store.expect_may_send_twice().return_const(false);
     store.expect_list().times(1).returning(|prefix, after, _| {
-        let entry =
-            |key: &str| crate::store::Entry { key: key.to_owned(), size: 1, last_modified: None };
+        let entry = |key: &str| crate::store::Entry::new(key, 1);
         assert_eq!((prefix, after), ("log/", "log/00000000000000000000"));
         let entries = vec![entry("log/00000000000000000002"), entry("log/00000000000000000001")];
         Ok(Page { entries, truncated: false, served_at: None })

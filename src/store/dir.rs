@@ -72,7 +72,8 @@ mod write;
 /// [`StoreErrorKind::Invalid`]. A dropped call still runs to its end.
 ///
 /// In a listing, [`Entry::size`](super::Entry::size) is the length of the file: up to 50 bytes more
-/// than the body, as reading every file would be too expensive.
+/// than the body, and there is no [`Entry::etag`](super::Entry::etag), as the tag is a hash of the
+/// body: reading every file would be too expensive.
 #[derive(Debug, Clone)]
 pub struct DirStore {
     root: Root,

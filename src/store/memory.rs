@@ -70,6 +70,7 @@ impl Store for MemoryStore {
                 key: key.clone(),
                 size: stored.body.len() as u64,
                 last_modified: Some(stored.last_modified),
+                etag: Some(stored.etag.clone()),
             });
         let entries = found.by_ref().take(limit).collect();
         let truncated = found.next().is_some();

@@ -43,18 +43,28 @@ pub struct Entry {
     pub size: u64,
     /// When it was last written, by the store's clock.
     pub last_modified: Option<DateTime<Utc>>,
+    /// Which version the listing shows, if the store lists that. To be compared by
+    /// [`ETag::names_the_same`] alone: a condition needs the tag of a read or a write.
+    pub etag: Option<ETag>,
 }
 
 impl Entry {
-    /// Creates a key of a store that gives no dates.
+    /// Creates a key of a store that lists neither dates nor tags.
     pub fn new(key: impl Into<String>, size: u64) -> Entry {
-        Entry { key: key.into(), size, last_modified: None }
+        Entry { key: key.into(), size, last_modified: None, etag: None }
     }
 
     /// The same, last written then.
     #[must_use]
     pub fn with_last_modified(mut self, date: impl Into<Option<DateTime<Utc>>>) -> Entry {
         self.last_modified = date.into();
+        self
+    }
+
+    /// The same, in the version that has this tag.
+    #[must_use]
+    pub fn with_etag(mut self, etag: impl Into<Option<ETag>>) -> Entry {
+        self.etag = etag.into();
         self
     }
 }

@@ -353,6 +353,7 @@ fn entries(output: ListObjectsV2Output) -> Vec<Entry> {
             key: if encoded { decode(&key) } else { key },
             size: object.size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0),
             last_modified: object.last_modified.and_then(utc),
+            etag: object.e_tag.filter(|tag| !tag.trim_matches('"').is_empty()).map(ETag::new),
         })
         .collect()
 }

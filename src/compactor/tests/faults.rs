@@ -131,7 +131,7 @@ fn keeping(epochs: u64) -> MockStore {
     store.expect_describe().returning(|| "keeps all".to_owned());
     store.expect_list().returning(move |_, after, _| {
         let listed = locks(1..=epochs).into_iter().filter(|key| key.as_str() > after);
-        let entry = |key| Entry { key, size: 10, last_modified: Some(DateTime::UNIX_EPOCH) };
+        let entry = |key| Entry::new(key, 10).with_last_modified(DateTime::UNIX_EPOCH);
         let served_at = Some(DateTime::UNIX_EPOCH + 2 * HOUR);
         Ok(Page { entries: listed.map(entry).collect(), truncated: false, served_at })
     });

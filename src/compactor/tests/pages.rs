@@ -3,7 +3,7 @@
 use super::*;
 
 fn entry(key: &str) -> Entry {
-    Entry { key: key.to_owned(), size: 7, last_modified: Some(DateTime::UNIX_EPOCH) }
+    Entry::new(key, 7).with_last_modified(DateTime::UNIX_EPOCH)
 }
 
 fn page(keys: &[&str], truncated: bool) -> Page {

@@ -5,7 +5,7 @@ use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
-use super::{AnyObjectStore, ServedAt};
+use super::{AnyObjectStore, ServedAt, tag};
 use crate::store::asked::Asked;
 use crate::store::{Entry, Page, StoreError, out_of_order};
 
@@ -54,7 +54,8 @@ impl<'a> Gathered<'a> {
             return Ok(Place::More);
         }
         let last_modified = Some(meta.last_modified);
-        self.entries.push(Entry { key, size: meta.size, last_modified });
+        let etag = tag::encode(meta.e_tag.as_deref(), meta.version.as_deref());
+        self.entries.push(Entry { key, size: meta.size, last_modified, etag });
         Ok(Place::Taken)
     }
 }

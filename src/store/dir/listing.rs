@@ -121,7 +121,8 @@ impl Keys<'_> {
             }
             match folder.look_up(&name)? {
                 Some(Named::Object { size, last_modified }) if wants => {
-                    self.kept.insert(key.clone(), Entry { key, size, last_modified });
+                    let entry = Entry::new(key.clone(), size).with_last_modified(last_modified);
+                    self.kept.insert(key, entry);
                     if self.kept.len() > self.room {
                         self.kept.pop_last();
                     }
@@ -156,10 +157,7 @@ mod tests {
     use super::*;
 
     fn page<'a>(prefix: &'a str, after: &'a str, kept: &[&str]) -> Keys<'a> {
-        let entry = |key: &&str| {
-            let entry = Entry { key: (*key).to_owned(), size: 0, last_modified: None };
-            ((*key).to_owned(), entry)
-        };
+        let entry = |key: &&str| ((*key).to_owned(), Entry::new(*key, 0));
         Keys { prefix, after, room: 2, kept: kept.iter().map(entry).collect(), alone: false }
     }
 

@@ -22,8 +22,8 @@ const SIZE: &str = "size";
 /// Milliseconds since the Unix epoch, by DynamoDB's clock as the writer last heard it.
 const WRITTEN: &str = "written";
 
-/// The attributes that a listing requests. The bodies consume capacity nevertheless.
-pub(super) const LISTED: [&str; 3] = [NAME, SIZE, WRITTEN];
+/// The attributes that a listing requests. It consumes capacity, and pages end, by the whole items.
+pub(super) const LISTED: [&str; 4] = [NAME, SIZE, WRITTEN, VERSION];
 
 pub(super) type Item = HashMap<String, AttributeValue>;
 
@@ -78,7 +78,8 @@ pub(super) fn written(item: &Item) -> Option<DateTime<Utc>> {
 pub(super) fn entry(place: Place<'_>, item: &Item) -> Option<Entry> {
     let sort = item.get(NAME)?.as_s().ok()?;
     let size = number(item, SIZE).and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
-    Some(Entry { key: place.key(sort), size, last_modified: written(item) })
+    let entry = Entry::new(place.key(sort), size);
+    Some(entry.with_last_modified(written(item)).with_etag(version(item)))
 }
 
 fn number(item: &Item, name: &str) -> Option<i64> {

@@ -156,7 +156,8 @@ impl Bucket {
             .take_while(|(key, _)| key.starts_with(prefix))
             .map(|(key, stored)| {
                 let size = stored.bytes.len() as u64;
-                Entry::new(key, size).with_last_modified(date(stored.modified))
+                let entry = Entry::new(key, size).with_last_modified(date(stored.modified));
+                entry.with_etag(stored.etag.clone())
             });
         let entries = found.by_ref().take(limit).collect();
         Page::new(entries, found.next().is_some()).with_served_at(date(at))
