@@ -11,6 +11,7 @@ use tenure_testkit::layer::{Layer, Layered};
 
 /// The store of docs/adding-a-store.md.
 mod ledger;
+mod listed_etags;
 
 macro_rules! stores {
     ($($name:ident: $store:expr;)+) => {$(
@@ -250,8 +251,8 @@ impl Layer for Broken {
 }
 
 /// Runs the suite and expects that this check, and none before it, fails.
-async fn fails(fault: Fault, check: &str) {
-    let store = Arc::new(Layered(Broken { inner: MemoryStore::new(), fault }));
+async fn fails(store: impl Store, fault: impl std::fmt::Debug, check: &str) {
+    let store = Arc::new(store);
     // A short race may end well by chance, so the number of rounds is not the caller's here.
     let can = Capabilities { race_rounds: 200, ..Capabilities::default() };
     let suite = tokio::spawn(async move { conformance::run_with(store, "", &can).await });
@@ -287,7 +288,8 @@ macro_rules! broken {
     ($($test:ident: $fault:ident is noticed by $check:literal;)+) => {$(
         #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
         async fn $test() {
-            fails(Fault::$fault, $check).await;
+            let (inner, fault) = (MemoryStore::new(), Fault::$fault);
+            fails(Layered(Broken { inner, fault }), fault, $check).await;
         }
     )+};
 }

@@ -74,7 +74,7 @@ impl Capabilities {
 }
 
 /// How many checks there are for a store that dates its objects.
-pub const CHECKS: usize = 18;
+pub const CHECKS: usize = 19;
 
 /// How many rounds a race has by default: 50, or the number in the environment variable
 /// `TENURE_RACE_ROUNDS`.
@@ -170,6 +170,7 @@ fn checks<'a>(
         ("list-after", listings::starts_after(of("list-after")).boxed()),
         ("list-pages", listings::pages(of("list-pages")).boxed()),
         ("list-last", listings::lists_the_last(of("list-last")).boxed()),
+        ("list-etags", listings::lists_the_etags(of("list-etags")).boxed()),
         ("delete", deletes(of("delete")).boxed()),
         ("delete-create", starts_anew_after_a_delete(of("delete-create"), can).boxed()),
     ];

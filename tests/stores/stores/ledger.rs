@@ -61,13 +61,14 @@ fn last(lines: &[Line], key: &str) -> Option<(ETag, Line)> {
 impl Store for Ledger {
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         let lines = self.lines();
-        let latest: BTreeMap<_, _> = lines.iter().map(|line| (line.key.as_str(), line)).collect();
+        let latest: BTreeMap<_, _> =
+            lines.iter().enumerate().map(|(at, line)| (line.key.as_str(), (at, line))).collect();
         let mut found = latest
             .into_iter()
             .filter(|(key, _)| key.starts_with(prefix) && *key > after)
-            .filter_map(|(key, line)| {
-                let size = line.body.as_ref()?.len() as u64;
-                Some(Entry::new(key, size).with_last_modified(line.written))
+            .filter_map(|(key, (at, line))| {
+                let entry = Entry::new(key, line.body.as_ref()?.len() as u64);
+                Some(entry.with_last_modified(line.written).with_etag(number(at)))
             });
         let entries = found.by_ref().take(limit).collect();
         let truncated = found.next().is_some();

@@ -1,5 +1,7 @@
 //! What a listing shows, in which order, and where it starts and ends.
 
+use tenure::store::{ETag, Entry};
+
 use super::Capabilities;
 use super::check::{Check, expect_eq};
 
@@ -131,7 +133,67 @@ pub(super) async fn lists_the_last(check: Check<'_>) {
     check.shows_last("", 1, &names[5..6], true).await;
 }
 
+/// Only of a store that lists any.
+pub(super) async fn lists_the_etags(check: Check<'_>) {
+    let names = (1..=5).map(|i| format!("lock-{i:010}.json")).collect::<Vec<_>>();
+    let mut etags = Vec::new();
+    for name in &names {
+        etags.push(check.created(name, name.clone()).await);
+    }
+    let entries = check.list_from("lock-", "", 1_000).await;
+    if entries.iter().all(|entry| entry.etag.is_none()) {
+        return;
+    }
+    let mut seen = check.shows_etags(&etags).await.into_iter().enumerate().collect::<Vec<_>>();
+    for (round, at) in [0, 2, 0, 4, 1].into_iter().enumerate() {
+        let (name, body) = (&names[at], format!("{round}"));
+        if round == 3 {
+            check.delete(&[name]).await;
+            etags[at] = check.created(name, body).await;
+        } else {
+            let outcome = check.replace(name, body, &etags[at]).await;
+            etags[at] = check.done(outcome, "a replace with the ETag that the last write answered");
+        }
+        let listed = check.shows_etags(&etags).await.swap_remove(at);
+        if seen.iter().any(|(of, old)| *of == at && old.names_the_same(&listed)) {
+            check.fail(format_args!("{listed} is listed again, with another body"));
+        }
+        seen.push((at, listed));
+    }
+}
+
 impl Check<'_> {
+    /// Every listing shows the versions that have these tags, which are those of reads. Returns the
+    /// tags as they are listed.
+    async fn shows_etags(&self, etags: &[ETag]) -> Vec<ETag> {
+        let mut listed = Vec::new();
+        for limit in [1, 2, 1_000] {
+            let entries = self.list_from("lock-", "", limit).await;
+            listed = self.name_the_same(&entries, etags, &format!("pages of {limit}"));
+            match self.store.list_last(&self.key("lock-"), "", limit).await {
+                Ok(Some(page)) => {
+                    let last = etags.len().saturating_sub(page.entries.len());
+                    self.name_the_same(&page.entries, &etags[last..], &format!("the last {limit}"));
+                }
+                Ok(None) => {}
+                Err(error) => self.fail(format_args!("the last {limit}: {error:?}")),
+            }
+        }
+        listed
+    }
+
+    fn name_the_same(&self, entries: &[Entry], etags: &[ETag], what: &str) -> Vec<ETag> {
+        expect_eq!(self, entries.len(), etags.len(), "{what}");
+        let same = |(entry, etag): (&Entry, &ETag)| match &entry.etag {
+            Some(listed) if listed.names_the_same(etag) => listed.clone(),
+            other => self.fail(format_args!(
+                "{what} show {} with the ETag {other:?}, and reads and writes with {etag:?}",
+                entry.key
+            )),
+        };
+        entries.iter().zip(etags).map(same).collect()
+    }
+
     /// The keys of the page, and whether smaller ones were left out; `None` if it is not offered.
     async fn list_last(
         &self,
