@@ -87,6 +87,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// A page may hold fewer keys than `limit` (1 to 1,000) without being the last: only
     /// [`Page::truncated`] says whether it is. One request.
+    ///
+    /// An entry may have the ETag of the version that it shows ([`Entry::etag`]). A store lists the
+    /// tags of all that it wrote, here and in [`list_last`](Store::list_last), or of none; then a
+    /// [`get`](Store::get) shows whether an object has changed. A listed tag only says what to
+    /// read: no promise depends on it.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError>;
 
     /// Lists the greatest keys that start with `prefix` and are greater than `after`, at most

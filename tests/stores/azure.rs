@@ -39,6 +39,18 @@ async fn the_suite_holds() {
     conformance::run_with(store, &prefix, &can()).await;
 }
 
+#[tokio::test]
+#[ignore = "scripts/azurite.sh -- cargo test --features azure --test stores azure -- --ignored"]
+async fn listed_etags_name_the_versions_that_writes_return() {
+    let (store, prefix) = container();
+    let outcome = store.create(&format!("{prefix}a"), "one".into()).await.expect("created");
+    let PutOutcome::Done { etag: Some(written) } = outcome else { panic!("{outcome:?}") };
+    let page = store.list(&prefix, "", 9).await.expect("listed");
+    let listed = page.entries[0].etag.as_ref().expect("a tag");
+    println!("written {written}, listed {listed}");
+    assert!(listed.names_the_same(&written), "written {written}, listed {listed}");
+}
+
 /// Azure answers 409 here, and on a `create` with this code that is a refusal.
 #[tokio::test]
 #[ignore = "scripts/azurite.sh -- cargo test --features azure --test stores azure -- --ignored"]

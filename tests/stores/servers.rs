@@ -86,7 +86,7 @@ async fn what_the_server_does() {
     println!("create race: {}", race(&store, Race::Create, can.race_rounds).await);
     println!("replace race: {}", race(&store, Race::Replace, can.race_rounds).await);
     println!("conditional delete: {}", conditional_delete().await);
-    println!("dates: {}", dates(&store).await);
+    println!("dates and ETags: {}", dates_and_etags(&store).await);
     let prefix = environment::prefix("suite");
     for (name, result) in conformance::report(store, &prefix, &can).await {
         let result = result.map_or_else(|words| format!("FAILS: {words}"), |()| "holds".to_owned());
@@ -174,7 +174,7 @@ async fn conditional_delete() -> String {
     format!("with a wrong ETag answered {answer}, the object is {left}")
 }
 
-async fn dates(store: &Arc<dyn Store>) -> String {
+async fn dates_and_etags(store: &Arc<dyn Store>) -> String {
     let prefix = environment::prefix("dates");
     let key = format!("{prefix}a");
     let written = store.create(&key, "x".into()).await;
@@ -182,10 +182,15 @@ async fn dates(store: &Arc<dyn Store>) -> String {
     let (Ok(GetOutcome::Found(object)), Ok(page)) = (object, page) else {
         return format!("no object: {written:?}");
     };
-    let listed = page.entries.first().and_then(|entry| entry.last_modified);
+    let listed = page.entries.first();
     format!(
-        "object {:?}, Date {:?}; in a listing {listed:?}, Date {:?}",
-        object.last_modified, object.served_at, page.served_at
+        "object {:?}, {}, Date {:?}; in a listing {:?}, {:?}, Date {:?}",
+        object.last_modified,
+        object.etag,
+        object.served_at,
+        listed.and_then(|entry| entry.last_modified),
+        listed.and_then(|entry| entry.etag.as_ref()),
+        page.served_at
     )
 }
 
