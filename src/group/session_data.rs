@@ -141,8 +141,7 @@ mod tests {
         let (value, count) = encode(&releases, &data(&[]), &Value::Null, 4_000);
         assert!(value.to_string().len() <= 4_000 && count > 100, "{count}");
         let (read, _) = decode(&value).unwrap();
-        let first: Vec<_> = releases[..count].iter().copied().collect();
-        assert_eq!(read.releases, first.into_iter().collect());
+        assert_eq!(read.releases, releases[..count].iter().copied().collect());
         // A range takes no more than one partition.
         let releases: Vec<_> = (0..5_000).map(|number| release(number, 5, 0)).collect();
         assert_eq!(encode(&releases, &data(&[]), &Value::Null, 100).1, 5_000);

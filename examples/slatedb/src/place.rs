@@ -9,7 +9,7 @@ use slatedb::object_store::ObjectStore;
 use slatedb::object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 use slatedb::object_store::local::LocalFileSystem;
 use tenure::Election;
-use tenure::store::{DirStore, S3Store, Store};
+use tenure::store::{AnyObjectStore, DirStore, Store};
 
 use crate::Result;
 
@@ -41,8 +41,10 @@ impl Place {
     pub async fn election(&self, name: &str) -> Result<Election> {
         let (store, prefix): (Arc<dyn Store>, String) = match self {
             Place::Dir(path) => (Arc::new(DirStore::open(path.join("leader"))?), String::new()),
-            Place::S3 { bucket, prefix } => {
-                (Arc::new(S3Store::from_env(bucket).await), format!("{prefix}/leader"))
+            // SlateDB's client serves the election, too.
+            Place::S3 { prefix, .. } => {
+                let (store, _) = self.database()?;
+                (Arc::new(AnyObjectStore::new(store).await?), format!("{prefix}/leader"))
             }
         };
         // A lease of some seconds, so that a takeover is worth watching.

@@ -214,7 +214,7 @@ impl Coordinator {
         tag: Option<&ETag>,
     ) -> bool {
         let Some(Fact { record, after }) = self.facts.get(&id) else { return true };
-        let changed = tag.is_some_and(|tag| *tag != record.etag);
+        let changed = tag.is_some_and(|tag| !tag.names_the_same(&record.etag));
         let named = known.and_then(|known| known.session(id));
         let Some(session) = named else {
             // Not a member yet: it must be read after the assignment that it is added to (R3).
@@ -254,7 +254,7 @@ impl Coordinator {
     fn seal(&mut self, lapsed: Session, etag: &ETag) -> Progress {
         match self.facts.get(&lapsed.id) {
             Some(Fact { record, .. })
-                if record.etag == *etag
+                if record.etag.names_the_same(etag)
                     && record.nonce == lapsed.nonce
                     && record.ended.is_none() =>
             {

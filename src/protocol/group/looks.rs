@@ -148,7 +148,7 @@ impl Look {
     fn shows(&mut self, tag: &ETag, when: When) {
         self.missing = None;
         match &self.tag {
-            Some((known, _)) if known == tag => {}
+            Some((known, _)) if known.names_the_same(tag) => {}
             Some((_, since)) => {
                 self.early = when.received.since(*since) < self.validity / EARLY;
                 self.tag = Some((tag.clone(), when.received));
