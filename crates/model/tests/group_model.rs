@@ -1,6 +1,10 @@
 //! The machines of partition groups as shipped, explored exhaustively within bounds
 //! (docs/verification.md). `TENURE_MODEL=large` explores farther.
 
+#[path = "group_model/broken.rs"]
+mod broken;
+#[path = "group_model/checks.rs"]
+mod checks;
 #[path = "group_model/process.rs"]
 mod process;
 #[path = "group_model/step.rs"]

@@ -45,9 +45,9 @@ impl Share<'_> {
 /// takes one that moves the fewest.
 ///
 /// Shares that the same seats may have are placed together, those that the fewest seats may have
-/// first. Each such group fills its seats up to one level, over what they have of the groups before;
-/// a seat that lies above the level already takes nothing. So marks can put more on a seat than its
-/// part, and nothing else can.
+/// first. Each such group fills its seats up to one level, over what they have of the groups
+/// before; a seat that lies above the level already takes nothing. So marks can put more on a seat
+/// than its part, and nothing else can.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StickyAssignor;
 
@@ -128,8 +128,10 @@ fn quotas(
         quotas[*seat] = part(total, seats[*seat].weight, weight) - loads[*seat];
     }
     let left = count - level.iter().map(|seat| quotas[*seat]).sum::<usize>();
-    let is_rounded = |seat: &usize| total as u128 * u128::from(seats[*seat].weight) % weight > 0;
-    level.retain(is_rounded);
+    level.retain(|seat| {
+        let share = total as u128 * u128::from(seats[*seat].weight);
+        !share.is_multiple_of(weight)
+    });
     level.sort_by_key(|seat| (Reverse(held[*seat].saturating_sub(quotas[*seat])), *seat));
     level.iter().take(left).for_each(|seat| quotas[*seat] += 1);
     quotas

@@ -1,7 +1,8 @@
 //! Reading the sessions: what a plan rests on.
 //!
-//! A *round* lists the sessions and reads those of which something new must be known. That a session
-//! has lapsed, or that a wait is over, are inputs: [`looks`](super::looks) has the arithmetic.
+//! A *round* lists the sessions and reads those of which something new must be known. That a
+//! session has lapsed, or that a wait is over, are inputs: [`looks`](super::looks) has the
+//! arithmetic.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -106,8 +106,8 @@ impl Holdings {
         changes
     }
 
-    /// Gives up a partition, once the work on it has stopped: from here on it is not owned, whatever
-    /// becomes of the write that says so. False if it is not owned under this token.
+    /// Gives up a partition, once the work on it has stopped: from here on it is not owned,
+    /// whatever becomes of the write that says so. False if it is not owned under this token.
     pub fn release(&mut self, release: Release, back_off: Duration) -> bool {
         let owns = self.token(release.partition) == Some(release.token);
         if owns {

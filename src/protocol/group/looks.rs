@@ -42,8 +42,8 @@ struct Look {
     replaced: bool,
 }
 
-/// One look: when its request was sent, and when its whole answer had been received. Of a listing of
-/// several pages: the first request and the last answer.
+/// One look: when its request was sent, and when its whole answer had been received. Of a listing
+/// of several pages: the first request and the last answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct When {
     pub sent: Moment,
@@ -91,8 +91,8 @@ impl Looks {
         }
     }
 
-    /// A session was read, or nothing was found there. What has another nonce than `expected` counts
-    /// as gone.
+    /// A session was read, or nothing was found there. What has another nonce than `expected`
+    /// counts as gone.
     pub fn read(&mut self, session: Session, found: Option<&SessionRecord>, when: When) {
         let Some(look) = self.sessions.get_mut(&session.id) else { return };
         look.read = Some(when.sent);

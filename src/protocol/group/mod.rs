@@ -1,10 +1,11 @@
 //! Partition groups as pure values (docs/groups.md): who owns which partition, and who may say so.
 //!
-//! [`Assignment`] holds who owns what. [`plan`] makes the next one of it and of what was read of the
-//! sessions, and changes only what rules R1 to R4 allow. [`reader`] follows the newest assignment,
-//! and confirms what a process may act on. [`holdings`] is what one member owns. [`coordinator`]
-//! reads the sessions. [`looks`] and [`standby`] are the arithmetic of time, with the time as an
-//! argument; all else is timeless, so that a model checker can explore it under any clocks.
+//! [`Assignment`] holds who owns what. [`plan`] makes the next one of it and of what was read of
+//! the sessions, and changes only what rules R1 to R4 allow. [`reader`] follows the newest
+//! assignment, and confirms what a process may act on. [`holdings`] is what one member owns.
+//! [`coordinator`] reads the sessions. [`looks`] and [`standby`] are the arithmetic of time, with
+//! the time as an argument; all else is timeless, so that a model checker can explore it under any
+//! clocks.
 
 pub mod assignment;
 pub mod assignor;

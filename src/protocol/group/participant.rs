@@ -161,9 +161,9 @@ impl Participant {
         self.coordinator.evidence(self.known().map(|known| &**known), join)
     }
 
-    /// Plans, after a round: creates the next assignment if something is to change, and says whether
-    /// it does. `partitions` are those of a group without an assignment. Such a group gets none if a
-    /// session has seen one: somebody deleted it.
+    /// Plans, after a round: creates the next assignment if something is to change, and says
+    /// whether it does. `partitions` are those of a group without an assignment. Such a group gets
+    /// none if a session has seen one: somebody deleted it.
     pub fn plan(
         &mut self,
         planner: &Planner<'_>,

@@ -101,8 +101,8 @@ impl Standby {
         self.conclude(when);
     }
 
-    /// It has lapsed if its tag stands still for its validity, and is wedged if it does not look for
-    /// two.
+    /// It has lapsed if its tag stands still for its validity, and is wedged if it does not look
+    /// for two.
     fn conclude(&mut self, when: When) {
         let lapse = self.drift.stretch(self.validity);
         let stands = |since: &Moment, by| when.sent.since(*since) >= by;

@@ -1,5 +1,5 @@
-//! One member: the shipped machines of its session and of its part in the group, and the little that
-//! a driver adds.
+//! One member: the shipped machines of its session and of its part in the group, and the little
+//! that a driver adds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -174,7 +174,8 @@ impl Process {
         self.runs.is_some() && self.participant.as_ref().and_then(owns) == Some(release.token)
     }
 
-    /// A round has ended: plans. `any_token`: takes the release of any token for that of the newest.
+    /// A round has ended: plans. `any_token`: takes the release of any token for that of the
+    /// newest.
     pub fn plan(&mut self, partitions: u8, any_token: bool) {
         let nonce = self.draw();
         let Some(participant) = &mut self.participant else { return };

@@ -8,7 +8,6 @@ use tenure::protocol::group::operation::Operation;
 use tenure::protocol::group::participant::{Participant, Step};
 use tenure::protocol::group::plan::check;
 use tenure::protocol::group::reader::{self, News};
-use tenure::protocol::group::session::SessionRecord;
 use tenure::protocol::group::{Assignment, Release, Session, SessionId};
 use tenure::protocol::message::{Answer, Nonce, Request};
 
@@ -363,49 +362,6 @@ impl Group {
         }
     }
 
-    /// What is read of a session's object.
-    fn read(&self, world: &World, id: SessionId, object: &Object) -> SessionRecord {
-        let mut record = object.record();
-        let newest = world.store.newest();
-        match (self.broken, &mut record.data) {
-            (Broken::ReleasesFirst, Some(data)) => {
-                // Whoever is to stop says at once that it has.
-                let owned = newest.into_iter().flat_map(|it| {
-                    let owned = it.owned_by(Session { id, nonce: object.nonce });
-                    owned.filter(|(partition, _)| it.is_revoked(*partition))
-                });
-                let released = owned.map(|(partition, token)| Release { partition, token });
-                data.releases.extend(released.map(|it| (it, Default::default())));
-            }
-            _ => {}
-        }
-        if self.broken == Broken::IdsAlone {
-            record.nonce = Nonce::from_bits(0);
-        }
-        record
-    }
-
-    /// What a broken writer creates.
-    fn distorted(&self, world: &World, assignment: Arc<Assignment>) -> Arc<Assignment> {
-        let Some(newest) = world.store.newest() else { return assignment };
-        let mut other = Assignment::clone(&assignment);
-        match (self.broken, newest.epoch.next()) {
-            (Broken::SkipsNumber, Some(epoch)) if epoch > other.epoch => {
-                let granted =
-                    other.partitions.iter_mut().filter(|it| it.token == Some(other.epoch));
-                granted.for_each(|it| it.token = Some(epoch));
-                other.epoch = epoch;
-            }
-            (Broken::KeepsToken, _) => {
-                for (then, now) in other.partitions.iter_mut().zip(&newest.partitions) {
-                    then.token = now.token.or(then.token);
-                }
-            }
-            _ => return assignment,
-        }
-        Arc::new(other)
-    }
-
     fn lapsed(&self, world: &mut World, who: usize, session: Session) {
         participant(world, who, |it| {
             let etag = it.sessions().record(session.id).map(|record| record.etag.clone());
@@ -419,20 +375,18 @@ impl Group {
     fn settle(&self, world: &mut World) {
         for process in &mut world.processes {
             loop {
-                let nonce: Nonce;
-                let Some(participant) = &process.participant else { break };
-                match participant.step() {
-                    Step::Pause => nonce = Nonce::from_bits(0),
-                    Step::Nonce => nonce = process.draw(),
-                    Step::Failed(_) => {
+                let step = process.participant.as_ref().map(Participant::step);
+                let fresh = (step == Some(Step::Nonce)).then(|| process.draw());
+                let Some(participant) = &mut process.participant else { break };
+                match (step, fresh) {
+                    (_, Some(nonce)) => participant.nonce(nonce),
+                    (Some(Step::Pause), _) => participant.resume(),
+                    (Some(Step::Failed(_)), _) => {
                         world.ghost.broken.insert("failed");
                         break;
                     }
                     _ => break,
                 }
-                let Some(participant) = &mut process.participant else { break };
-                participant.resume();
-                participant.nonce(nonce);
             }
         }
         let store = &world.store;

@@ -360,36 +360,6 @@ impl World {
             self.ghost.ended.entry(session).or_insert(self.ghost.greatest);
         }
     }
-
-    /// How many believe that they own this partition.
-    fn believers(&self, partition: PartitionNumber) -> usize {
-        let believes = |it: &&Process| {
-            let token = it.participant.as_ref().and_then(|it| it.holdings().token(partition));
-            token.is_some_and(|token| it.believes(Release { partition, token }))
-        };
-        self.processes.iter().filter(believes).count()
-    }
-
-    /// Every partition has an owner that believes in it, and the counts differ by at most one.
-    fn settled(&self, group: &Group) -> bool {
-        let owns = |it: &Process| {
-            let partitions = (0..u32::from(group.partitions)).map(PartitionNumber);
-            let token = |partition| {
-                Some((partition, it.participant.as_ref()?.holdings().token(partition)?))
-            };
-            let owned = partitions.filter_map(token);
-            owned
-                .filter(|(partition, token)| {
-                    it.believes(Release { partition: *partition, token: *token })
-                })
-                .count()
-        };
-        let counts: Vec<_> =
-            self.processes.iter().filter(|it| it.runs.is_some()).map(owns).collect();
-        let (least, most) = (counts.iter().min(), counts.iter().max());
-        counts.iter().sum::<usize>() == usize::from(group.partitions)
-            && least.zip(most).is_some_and(|(least, most)| most - least <= 1)
-    }
 }
 
 impl Model for Group {
@@ -423,32 +393,6 @@ impl Model for Group {
     }
 
     fn properties(&self) -> Vec<Property<Group>> {
-        let always = [
-            Property::<Group>::always("G1", |_, it| !it.ghost.broken.contains("G1")),
-            Property::<Group>::always("G2", |_, it| !it.ghost.broken.contains("G2")),
-            Property::<Group>::always("G3", |_, it| {
-                it.store.newest().map(|newest| newest.epoch) == it.ghost.greatest
-            }),
-            Property::<Group>::always("G4", |_, it| !it.ghost.broken.contains("G4")),
-            Property::<Group>::always("G5", |group, it| {
-                (0..u32::from(group.partitions)).all(|p| it.believers(PartitionNumber(p)) <= 1)
-            }),
-            Property::<Group>::always("R3", |_, it| !it.ghost.broken.contains("R3")),
-            Property::<Group>::always("goes on", |_, it| !it.ghost.broken.contains("failed")),
-        ];
-        let sometimes = [
-            Property::<Group>::sometimes("GS1", |group, it| {
-                it.settled(group) && it.processes.iter().all(|it| it.runs.is_some())
-            }),
-            Property::<Group>::sometimes("GS1 after a loss", |group, it| {
-                it.settled(group) && it.processes.iter().any(|it| it.runs.is_none())
-            }),
-            Property::<Group>::sometimes("GS2", |_, it| it.ghost.seen.contains("GS2")),
-            Property::<Group>::sometimes("moved", |_, it| it.ghost.seen.contains("moved")),
-        ];
-        let mut all = Vec::from(always);
-        all.retain(|property| self.always.contains(&property.name));
-        all.extend(sometimes.into_iter().filter(|it| self.sometimes.contains(&it.name)));
-        all
+        self.checks()
     }
 }

@@ -39,9 +39,8 @@ fn fewest(weights: &[u32], holders: &[Option<usize>]) -> usize {
     let mut best = usize::MAX;
     let mut plans = vec![Vec::new()];
     for weight in weights {
-        let floor = total * *weight as usize / all as usize;
-        let exact = total * *weight as usize % all as usize == 0;
-        let ceiling = if exact { floor } else { floor + 1 };
+        let (part, all) = (total * *weight as usize, all as usize);
+        let (floor, ceiling) = (part / all, part.div_ceil(all));
         plans = plans
             .into_iter()
             .flat_map(|plan: Vec<usize>| {
