@@ -16,7 +16,7 @@ pub trait Assignor: fmt::Debug + Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seat<'a> {
     pub name: &'a str,
-    /// At least 1.
+    /// At least 1; 0 counts as 1.
     pub weight: u32,
 }
 
@@ -30,6 +30,12 @@ pub struct Share<'a> {
     pub avoid: Option<&'a str>,
     /// Only a seat of this name, for now.
     pub kept: Option<&'a str>,
+}
+
+impl Seat<'_> {
+    fn parts(&self) -> u128 {
+        u128::from(self.weight.max(1))
+    }
 }
 
 impl Share<'_> {
@@ -114,22 +120,22 @@ fn quotas(
     let mut level = able.to_vec();
     let (total, weight) = loop {
         let total = count + level.iter().map(|seat| loads[*seat]).sum::<usize>();
-        let weight = level.iter().map(|seat| u128::from(seats[*seat].weight)).sum();
+        let weight = level.iter().map(|seat| seats[*seat].parts()).sum();
         let before = level.len();
         // Without those, the level of all others is lower: what lies above it stays above it. The
         // least loaded lies never above it.
-        level.retain(|seat| loads[*seat] <= part(total, seats[*seat].weight, weight));
+        level.retain(|seat| loads[*seat] <= part(total, &seats[*seat], weight));
         if level.len() == before {
             break (total, weight);
         }
     };
     let mut quotas = vec![0; seats.len()];
     for seat in &level {
-        quotas[*seat] = part(total, seats[*seat].weight, weight) - loads[*seat];
+        quotas[*seat] = part(total, &seats[*seat], weight) - loads[*seat];
     }
     let left = count - level.iter().map(|seat| quotas[*seat]).sum::<usize>();
     level.retain(|seat| {
-        let share = total as u128 * u128::from(seats[*seat].weight);
+        let share = total as u128 * seats[*seat].parts();
         !share.is_multiple_of(weight)
     });
     level.sort_by_key(|seat| (Reverse(held[*seat].saturating_sub(quotas[*seat])), *seat));
@@ -138,8 +144,8 @@ fn quotas(
 }
 
 /// The part of `total` by weight, rounded down.
-fn part(total: usize, weight: u32, all: u128) -> usize {
-    let part = total as u128 * u128::from(weight) / all;
+fn part(total: usize, seat: &Seat<'_>, all: u128) -> usize {
+    let part = total as u128 * seat.parts() / all;
     usize::try_from(part).expect("a part is at most the whole")
 }
 

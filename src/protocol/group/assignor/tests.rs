@@ -173,4 +173,5 @@ fn what_is_marked_counts_in_the_balance() {
 fn nobody_and_nothing_are_no_trouble() {
     assert_eq!(assign(&[], &[None, None]), [None, None]);
     assert_eq!(assign(&[1, 2], &[]), []);
+    assert_eq!(counts(2, &assign(&[0, 0], &[None; 4])), [2, 2]);
 }
