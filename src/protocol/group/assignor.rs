@@ -1,7 +1,7 @@
 //! Who should own what: sticky and balanced.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt;
 
 use super::assignment::Marks;
@@ -33,121 +33,327 @@ pub struct Share<'a> {
 }
 
 impl Seat<'_> {
-    fn parts(&self) -> u128 {
-        u128::from(self.weight.max(1))
+    fn parts(&self) -> u64 {
+        u64::from(self.weight.max(1))
     }
 }
 
-impl Share<'_> {
+impl<'a> Share<'a> {
     /// Whether this seat may have it.
     pub fn allows(&self, seat: &Seat<'_>) -> bool {
         self.marks.allow(seat.name)
             && self.avoid != Some(seat.name)
             && self.kept.is_none_or(|kept| kept == seat.name)
     }
+
+    /// No seat of another name may have it.
+    fn named(&self) -> Option<&'a str> {
+        self.marks.pinned.as_deref().or(self.kept)
+    }
+
+    fn choice(&self) -> Choice {
+        if self.named().is_some() {
+            Choice::Named
+        } else if self.avoid.is_some() || self.marks.barred.is_some() {
+            Choice::Barred
+        } else {
+            Choice::Free
+        }
+    }
 }
 
-/// Counts differ by at most one, or are within one of their proportion by weight; of such plans it
-/// takes one that moves the fewest.
+/// How choosy a share is, the choosiest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Choice {
+    Named,
+    Barred,
+    Free,
+}
+
+/// Balances by weight, and moves few shares for that. Assigning its own plan again changes nothing.
 ///
-/// Shares that the same seats may have are placed together, those that the fewest seats may have
-/// first. Each such group fills its seats up to one level, over what they have of the groups
-/// before; a seat that lies above the level already takes nothing. So marks can put more on a seat
-/// than its part, and nothing else can.
+/// A seat's proportion is its part, by weight, of the shares that some seat may have, however they
+/// are marked. Without marks each count is the floor or the ceiling of the proportion; of all such
+/// plans it takes one that moves the fewest shares away from a holder.
+///
+/// Marks can make that impossible. Then as few shares as possible are beyond a ceiling or missing
+/// below a floor, and these are spread by weight: the sum of count² / weight is the least. With
+/// equal weights this is the least sum of squares, so also the least maximum and the greatest
+/// minimum. A share moves away from a holder that may have it only where that improves the balance;
+/// with marks this can be a share more than the fewest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StickyAssignor;
 
 impl Assignor for StickyAssignor {
     fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<Option<usize>> {
-        let mut placed = vec![None; shares.len()];
-        let mut loads = vec![0; seats.len()];
-        for (able, group) in groups(seats, shares) {
-            let mut held = vec![0; seats.len()];
-            for seat in group.iter().filter_map(|share| shares[*share].holder) {
-                held[seat] += 1;
+        let mut table = Table::new(seats, shares);
+        table.fill();
+        table.level();
+        table.placed()
+    }
+}
+
+/// What one more share means to a seat, by the number that it then has.
+///
+/// Balanced are the plans in which no chain of moves takes away a share of a higher rank than that of
+/// the one which it adds. As ranks rise with the count, such a plan is the best of all, not only
+/// among its neighbours (Harvey and others, "Semi-matchings for bipartite graphs and load balancing",
+/// 2006).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// Up to the floor of the proportion.
+    Due(PerWeight),
+    /// From the floor to the ceiling: all seats are equal here, so that nothing moves.
+    Spare,
+    /// Beyond the ceiling.
+    Excess(PerWeight),
+}
+
+/// By how much count² / weight grows: (2 × count − 1) / weight.
+#[derive(Debug, Clone, Copy)]
+struct PerWeight {
+    growth: u64,
+    parts: u64,
+}
+
+impl Ord for PerWeight {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let scaled = |it: &Self, by: &Self| u128::from(it.growth) * u128::from(by.parts);
+        scaled(self, other).cmp(&scaled(other, self))
+    }
+}
+
+impl PartialOrd for PerWeight {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for PerWeight {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for PerWeight {}
+
+/// A plan in the making.
+struct Table<'a> {
+    seats: &'a [Seat<'a>],
+    shares: &'a [Share<'a>],
+    by_name: BTreeMap<&'a str, Vec<usize>>,
+    /// Shares that some seat may have and none has yet, the choosiest first.
+    waiting: Vec<usize>,
+    /// The shares of each seat. Those that are best moved are last: new ones, then free ones.
+    held: Vec<Vec<usize>>,
+    /// Of each seat the floor and the ceiling of its proportion.
+    proportions: Vec<(u64, u64)>,
+    /// The seats by the rank of one more share, lowest first. Entries with a former rank stay until
+    /// they are met.
+    room: BinaryHeap<Reverse<(Rank, usize)>>,
+    /// No chain of moves leads from these seats to one with room.
+    closed: Vec<bool>,
+}
+
+impl<'a> Table<'a> {
+    /// Each share is at its holder, if that may have it.
+    fn new(seats: &'a [Seat<'a>], shares: &'a [Share<'a>]) -> Table<'a> {
+        let mut by_name = BTreeMap::<_, Vec<_>>::new();
+        for (index, seat) in seats.iter().enumerate() {
+            by_name.entry(seat.name).or_default().push(index);
+        }
+        let mut table = Table {
+            seats,
+            shares,
+            by_name,
+            waiting: Vec::new(),
+            held: vec![Vec::new(); seats.len()],
+            proportions: Vec::new(),
+            room: BinaryHeap::new(),
+            closed: vec![false; seats.len()],
+        };
+        let mut open: Vec<_> = (0..shares.len()).filter(|it| table.is_open(*it)).collect();
+        open.sort_by_key(|it| shares[*it].choice());
+        let all: u128 = seats.iter().map(|seat| u128::from(seat.parts())).sum();
+        let proportion = |seat: &Seat<'_>| {
+            let exact = open.len() as u128 * u128::from(seat.parts());
+            let whole = |part| u64::try_from(part).expect("a part is at most the whole");
+            (whole(exact / all), whole(exact.div_ceil(all)))
+        };
+        table.proportions = seats.iter().map(proportion).collect();
+        for share in open {
+            match shares[share].holder.filter(|it| table.allowed(share, *it)) {
+                Some(seat) => table.held[seat].push(share),
+                None => table.waiting.push(share),
             }
-            let quotas = quotas(seats, &able, &loads, &held, group.len());
-            let mut room = quotas.clone();
-            for share in &group {
-                placed[*share] = shares[*share].holder.filter(|seat| room[*seat] > 0);
-                if let Some(seat) = placed[*share] {
-                    room[seat] -= 1;
-                }
+        }
+        table.room = (0..seats.len()).map(|seat| Reverse((table.next_rank(seat), seat))).collect();
+        table
+    }
+
+    fn placed(&self) -> Vec<Option<usize>> {
+        let mut placed = vec![None; self.shares.len()];
+        for (seat, held) in self.held.iter().enumerate() {
+            for share in held {
+                placed[*share] = Some(seat);
             }
-            let mut open = able.iter().flat_map(|seat| std::iter::repeat_n(*seat, room[*seat]));
-            for share in group {
-                placed[share] = placed[share].or_else(|| open.next());
-            }
-            loads.iter_mut().zip(quotas).for_each(|(load, quota)| *load += quota);
         }
         placed
     }
-}
 
-/// The shares that the same seats may have, with these seats; the fewest seats first. Those that no
-/// seat may have are left out.
-fn groups(seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<(Vec<usize>, Vec<usize>)> {
-    let mut alike: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-    for (number, share) in shares.iter().enumerate() {
-        let Marks { pinned, barred, paused, retiring } = share.marks;
-        let marks = (pinned.as_deref(), barred.as_deref(), paused | retiring);
-        alike.entry((marks, share.avoid, share.kept)).or_default().push(number);
+    fn allowed(&self, share: usize, seat: usize) -> bool {
+        self.shares[share].allows(&self.seats[seat])
     }
-    let able = |group: &[usize]| -> Vec<usize> {
-        (0..seats.len()).filter(|seat| shares[group[0]].allows(&seats[*seat])).collect()
-    };
-    let mut groups: BTreeMap<(usize, Vec<usize>), Vec<usize>> = BTreeMap::new();
-    for group in alike.into_values() {
-        let able = able(&group);
-        groups.entry((able.len(), able)).or_default().extend(group);
-    }
-    let sorted = |((_, able), mut group): ((usize, Vec<usize>), Vec<usize>)| {
-        group.sort_unstable();
-        (able, group)
-    };
-    groups.into_iter().map(sorted).filter(|(able, _)| !able.is_empty()).collect()
-}
 
-/// How many of `count` shares each seat is to have on top of its load. Their sum is `count`. What
-/// rounding leaves goes to seats that hold more than their part: then that is not moved.
-fn quotas(
-    seats: &[Seat<'_>],
-    able: &[usize],
-    loads: &[usize],
-    held: &[usize],
-    count: usize,
-) -> Vec<usize> {
-    let mut level = able.to_vec();
-    let (total, weight) = loop {
-        let total = count + level.iter().map(|seat| loads[*seat]).sum::<usize>();
-        let weight = level.iter().map(|seat| seats[*seat].parts()).sum();
-        let before = level.len();
-        // Without those, the level of all others is lower: what lies above it stays above it. The
-        // least loaded lies never above it.
-        level.retain(|seat| loads[*seat] <= part(total, &seats[*seat], weight));
-        if level.len() == before {
-            break (total, weight);
+    /// Whether some seat may have it.
+    fn is_open(&self, share: usize) -> bool {
+        let Share { marks, .. } = self.shares[share];
+        let closed = marks.paused || marks.retiring;
+        !closed
+            && match self.namesakes(share) {
+                Some(seats) => seats.iter().any(|seat| self.allowed(share, *seat)),
+                None => (0..self.seats.len()).any(|seat| self.allowed(share, seat)),
+            }
+    }
+
+    /// The seats of the only name that may have it, if there is such a name.
+    fn namesakes(&self, share: usize) -> Option<&[usize]> {
+        let name = self.shares[share].named()?;
+        Some(self.by_name.get(name).map_or(&[][..], |seats| seats))
+    }
+
+    /// The rank of the newest share of a seat that has so many.
+    fn rank(&self, seat: usize, count: usize) -> Rank {
+        let count = count as u64;
+        let growth = (2 * count).saturating_sub(1);
+        let per_weight = PerWeight { growth, parts: self.seats[seat].parts() };
+        match self.proportions[seat] {
+            (floor, _) if count <= floor => Rank::Due(per_weight),
+            (_, ceiling) if count <= ceiling => Rank::Spare,
+            _ => Rank::Excess(per_weight),
         }
-    };
-    let mut quotas = vec![0; seats.len()];
-    for seat in &level {
-        quotas[*seat] = part(total, &seats[*seat], weight) - loads[*seat];
     }
-    let left = count - level.iter().map(|seat| quotas[*seat]).sum::<usize>();
-    level.retain(|seat| {
-        let share = total as u128 * seats[*seat].parts();
-        !share.is_multiple_of(weight)
-    });
-    level.sort_by_key(|seat| (Reverse(held[*seat].saturating_sub(quotas[*seat])), *seat));
-    level.iter().take(left).for_each(|seat| quotas[*seat] += 1);
-    quotas
+
+    fn next_rank(&self, seat: usize) -> Rank {
+        self.rank(seat, self.held[seat].len() + 1)
+    }
+
+    fn last_rank(&self, seat: usize) -> Rank {
+        self.rank(seat, self.held[seat].len())
+    }
+
+    /// The seat with the most room of those that may have this share.
+    fn roomiest(&mut self, share: usize) -> Option<usize> {
+        if let Some(seats) = self.namesakes(share) {
+            let allowed = seats.iter().copied().filter(|seat| self.allowed(share, *seat));
+            return allowed.min_by_key(|seat| self.next_rank(*seat));
+        }
+        let mut refused = Vec::new();
+        let found = loop {
+            let Some(Reverse((rank, seat))) = self.room.peek().copied() else { break None };
+            let current = rank == self.next_rank(seat);
+            if current && self.allowed(share, seat) {
+                break Some(seat);
+            }
+            let entry = self.room.pop();
+            refused.extend(entry.filter(|_| current));
+        };
+        self.room.extend(refused);
+        found
+    }
+
+    /// Gives each waiting share to the seat with the most room.
+    fn fill(&mut self) {
+        for share in std::mem::take(&mut self.waiting) {
+            let seat = self.roomiest(share).expect("some seat may have a share that waits");
+            self.put(share, seat);
+        }
+    }
+
+    fn put(&mut self, share: usize, seat: usize) {
+        self.held[seat].push(share);
+        self.room.push(Reverse((self.next_rank(seat), seat)));
+    }
+
+    /// Relieves the fullest seats until nothing improves.
+    ///
+    /// What a seat gives up is of the highest rank that is left, and later chains add only shares of
+    /// a lower one. That is why a seat that gave needs no new entry in `room`, and why closed seats
+    /// stay closed: a chain that led to one of them could not leave them, nor end there.
+    fn level(&mut self) {
+        let by_rank = |table: &Self, seat| (table.last_rank(seat), seat);
+        let mut full: BinaryHeap<_> = (0..self.seats.len()).map(|it| by_rank(self, it)).collect();
+        while let Some((rank, seat)) = full.pop() {
+            if self.closed[seat] {
+                continue;
+            }
+            let moved = self.shift(seat, rank).or_else(|| self.chain(seat, rank));
+            if let Some(to) = moved {
+                full.push(by_rank(self, seat));
+                full.push(by_rank(self, to));
+            }
+        }
+    }
+
+    /// Moves one share to a seat where its rank is lower than this; returns that seat.
+    fn shift(&mut self, from: usize, rank: Rank) -> Option<usize> {
+        for index in (0..self.held[from].len()).rev() {
+            let share = self.held[from][index];
+            let to = self.roomiest(share).filter(|to| self.next_rank(*to) < rank);
+            if let Some(to) = to {
+                self.held[from].remove(index);
+                self.put(share, to);
+                return Some(to);
+            }
+        }
+        None
+    }
+
+    /// Moves a share to a seat that gives another away, and so on, by the shortest way to a seat
+    /// where one more has a lower rank than this; returns that seat.
+    fn chain(&mut self, from: usize, rank: Rank) -> Option<usize> {
+        // The share that a seat would take, and from which seat.
+        let mut ways = vec![None; self.seats.len()];
+        let others = (0..self.seats.len()).filter(|seat| *seat != from && !self.closed[*seat]);
+        let mut unseen: Vec<_> = others.collect();
+        let mut seen = vec![from];
+        let mut next = 0;
+        while let Some(seat) = seen.get(next).copied() {
+            next += 1;
+            for share in self.held[seat].iter().rev().copied() {
+                if self.namesakes(share).is_some_and(|seats| seats.len() == 1) {
+                    continue;
+                }
+                let new = seen.len();
+                seen.extend(unseen.extract_if(.., |it| self.allowed(share, *it)));
+                for to in &seen[new..] {
+                    ways[*to] = Some((share, seat));
+                }
+                let end = seen[new..].iter().copied().find(|it| self.next_rank(*it) < rank);
+                if let Some(end) = end {
+                    self.follow(&ways, end);
+                    return Some(end);
+                }
+            }
+        }
+        for seat in seen {
+            self.closed[seat] = true;
+        }
+        None
+    }
+
+    /// Makes the moves of a chain, its last first.
+    fn follow(&mut self, ways: &[Option<(usize, usize)>], end: usize) {
+        let mut to = end;
+        while let Some((share, from)) = ways[to] {
+            self.held[from].retain(|it| *it != share);
+            self.put(share, to);
+            to = from;
+        }
+    }
 }
 
-/// The part of `total` by weight, rounded down.
-fn part(total: usize, seat: &Seat<'_>, all: u128) -> usize {
-    let part = total as u128 * seat.parts() / all;
-    usize::try_from(part).expect("a part is at most the whole")
-}
-
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;

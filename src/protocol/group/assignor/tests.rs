@@ -169,6 +169,40 @@ fn what_is_marked_counts_in_the_balance() {
     assert_eq!(counts(3, &placed), [0, 3, 3]);
 }
 
+/// What one seat has of the others' part, these lack in proportion to their weights.
+#[test]
+fn what_marks_take_is_missing_by_weight() {
+    let pinned = Marks { pinned: Some("c".into()), ..FREE.clone() };
+    let share = |marks| Share { holder: None, marks, avoid: None, kept: None };
+    let all: Vec<_> = [&pinned; 6].into_iter().chain([&FREE; 3]).map(share).collect();
+    let placed = StickyAssignor.assign(&seats(&[1, 4, 1]), &all);
+    assert_eq!(counts(3, &placed), [1, 2, 6]);
+}
+
+/// The one share that `a` may take is at `b`, which may have one of `c`.
+#[test]
+fn a_chain_of_moves_relieves_a_seat() {
+    let marks = |barred: &str| Marks { barred: Some(barred.into()), ..Marks::default() };
+    let (not_a, not_c) = (marks("a"), marks("c"));
+    let share = |marks, holder| Share { holder: Some(holder), marks, avoid: None, kept: None };
+    let all = [share(&not_c, 1), share(&not_a, 2), share(&not_a, 2)];
+    let placed = StickyAssignor.assign(&seats(&[1, 1, 1]), &all);
+    assert_eq!(placed, [Some(0), Some(2), Some(1)]);
+}
+
+/// The others are as full as before, so none of it moves.
+#[test]
+fn a_mark_that_changes_no_count_moves_nothing() {
+    let barred = Marks { barred: Some("c".into()), ..Marks::default() };
+    let share = |number: usize| {
+        let marks = if number < 4 { &barred } else { &FREE };
+        Share { holder: Some(number / 4), marks, avoid: None, kept: None }
+    };
+    let all: Vec<_> = (0..12).map(share).collect();
+    let holders: Vec<_> = all.iter().map(|share| share.holder).collect();
+    assert_eq!(StickyAssignor.assign(&seats(&[1, 1, 1]), &all), holders);
+}
+
 #[test]
 fn nobody_and_nothing_are_no_trouble() {
     assert_eq!(assign(&[], &[None, None]), [None, None]);

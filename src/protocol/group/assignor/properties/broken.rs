@@ -1,0 +1,158 @@
+//! Assignors that break the promises: each must be caught.
+
+use std::collections::HashMap;
+
+use proptest::test_runner::{RngAlgorithm, TestError, TestRng};
+
+use super::*;
+
+type Check = fn(&dyn Assignor, &Group) -> Result<(), TestCaseError>;
+
+/// Where an implementation can go wrong.
+#[derive(Debug, Clone, Copy)]
+enum Broken {
+    /// Holders keep as many as the ceiling, whatever the others then lack.
+    KeepsTheCeiling,
+    /// Plans without regard to the holders.
+    Afresh,
+    /// Takes the seats in the order of a hash map.
+    HashOrder,
+    /// Sees nothing but the marks of operators.
+    IgnoresAvoid,
+    /// Leaves a share without seat if its holder may not have it.
+    GivesUp,
+    /// Balances the shares without marks, and those with marks apart.
+    Apart,
+    /// Moves a share only if a seat with room may have this very one.
+    WithoutChains,
+    IgnoresWeights,
+    /// Moves on with each plan.
+    Rotates,
+}
+
+impl Assignor for Broken {
+    fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Plan {
+        let held = |holder: &dyn Fn(&Share<'_>) -> Option<usize>| -> Vec<_> {
+            shares.iter().map(|it| Share { holder: holder(it), ..*it }).collect()
+        };
+        match self {
+            Broken::KeepsTheCeiling => {
+                let most = shares.len().div_ceil(seats.len());
+                let mut table = Table::new(seats, shares);
+                for held in &mut table.held {
+                    table.waiting.extend(held.split_off(held.len().min(most)));
+                }
+                table.fill();
+                table.placed()
+            }
+            Broken::Afresh => StickyAssignor.assign(seats, &held(&|_| None)),
+            Broken::HashOrder => {
+                let order: HashMap<usize, ()> = (0..seats.len()).map(|it| (it, ())).collect();
+                let order: Vec<usize> = order.into_keys().collect();
+                let place = |seat| order.iter().position(|it| *it == seat);
+                let shuffled: Vec<_> = order.iter().map(|seat| seats[*seat]).collect();
+                let plan = StickyAssignor.assign(&shuffled, &held(&|it| place(it.holder?)));
+                plan.into_iter().map(|seat| Some(order[seat?])).collect()
+            }
+            Broken::IgnoresAvoid => {
+                let shares: Vec<_> = shares.iter().map(|it| Share { avoid: None, ..*it }).collect();
+                StickyAssignor.assign(seats, &shares)
+            }
+            Broken::GivesUp => {
+                let refused = |it: &Share<'_>| it.holder.is_some_and(|at| !it.allows(&seats[at]));
+                let plan = StickyAssignor.assign(seats, shares);
+                shares.iter().zip(plan).map(|(it, seat)| seat.filter(|_| !refused(it))).collect()
+            }
+            Broken::Apart => {
+                let closed = Marks { paused: true, ..Marks::default() };
+                let only = |wanted: bool| -> Plan {
+                    let mut part = shares.to_vec();
+                    let other = |it: &&mut Share<'_>| (it.choice() == Choice::Free) != wanted;
+                    part.iter_mut().filter(other).for_each(|it| it.marks = &closed);
+                    StickyAssignor.assign(seats, &part)
+                };
+                only(true).into_iter().zip(only(false)).map(|(one, other)| one.or(other)).collect()
+            }
+            Broken::WithoutChains => {
+                let mut table = Table::new(seats, shares);
+                table.fill();
+                let shift = |table: &mut Table<'_>| {
+                    (0..seats.len()).any(|seat| table.shift(seat, table.last_rank(seat)).is_some())
+                };
+                while shift(&mut table) {}
+                table.placed()
+            }
+            Broken::IgnoresWeights => {
+                let equal: Vec<_> = seats.iter().map(|it| Seat { weight: 1, ..*it }).collect();
+                StickyAssignor.assign(&equal, shares)
+            }
+            Broken::Rotates => {
+                let next = |it: &Share<'_>| Some((it.holder? + 1) % seats.len());
+                StickyAssignor.assign(seats, &held(&next))
+            }
+        }
+    }
+}
+
+fn is_caught(broken: Broken, kind: Kind, check: Check) {
+    // Shrinking would only take time.
+    let config = ProptestConfig { failure_persistence: None, max_shrink_iters: 0, ..cases(10_000) };
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let found = runner.run(&kind.draw(), |group| check(&broken, &group));
+    assert!(matches!(found, Err(TestError::Fail(..))), "{broken:?} was not caught: {found:?}");
+}
+
+#[test]
+fn broken_holders_that_keep_the_ceiling_are_not_balanced() {
+    is_caught(Broken::KeepsTheCeiling, LARGE, within_one);
+    is_caught(Broken::KeepsTheCeiling, SMALL, least_squares);
+}
+
+#[test]
+fn broken_without_weights_counts_are_out_of_proportion() {
+    is_caught(Broken::IgnoresWeights, LARGE.weighted(), within_one);
+    is_caught(Broken::IgnoresWeights, SMALL.weighted(), balanced);
+}
+
+#[test]
+fn broken_a_fresh_plan_moves_too_much() {
+    is_caught(Broken::Afresh, SMALL, fewest_moves);
+    is_caught(Broken::Afresh, SMALL.marked(), nothing_moves_in_vain);
+    is_caught(Broken::Afresh, LARGE, join);
+    is_caught(Broken::Afresh, LARGE, leave);
+    let (plans, most) = restless(&Broken::Afresh, 4_000);
+    assert!(plans > 20 && most > 1, "{plans} of 4000, by up to {most}");
+}
+
+#[test]
+fn broken_a_hash_map_gives_another_plan() {
+    is_caught(Broken::HashOrder, LARGE, deterministic);
+}
+
+#[test]
+fn broken_a_name_to_avoid_is_given_the_share() {
+    is_caught(Broken::IgnoresAvoid, SMALL.marked(), lawful);
+}
+
+#[test]
+fn broken_a_share_is_left_out_that_another_may_have() {
+    is_caught(Broken::GivesUp, SMALL.marked(), lawful);
+}
+
+#[test]
+fn broken_marked_shares_do_not_count() {
+    is_caught(Broken::Apart, SMALL.marked(), least_squares);
+    is_caught(Broken::Apart, SMALL.marked(), balanced);
+}
+
+#[test]
+fn broken_without_chains_counts_stay_apart() {
+    is_caught(Broken::WithoutChains, SMALL.marked(), least_squares);
+    is_caught(Broken::WithoutChains, SMALL.marked(), balanced);
+}
+
+#[test]
+fn broken_a_plan_that_rotates_does_not_stay() {
+    is_caught(Broken::Rotates, SMALL, stable);
+}
