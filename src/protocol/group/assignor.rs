@@ -95,10 +95,10 @@ impl Assignor for StickyAssignor {
 
 /// What one more share means to a seat, by the number that it then has.
 ///
-/// Balanced are the plans in which no chain of moves takes away a share of a higher rank than that of
-/// the one which it adds. As ranks rise with the count, such a plan is the best of all, not only
-/// among its neighbours (Harvey and others, "Semi-matchings for bipartite graphs and load balancing",
-/// 2006).
+/// Balanced are the plans in which no chain of moves takes away a share of a higher rank than that
+/// of the one which it adds. As ranks rise with the count, such a plan is the best of all, not only
+/// among its neighbours (Harvey and others, "Semi-matchings for bipartite graphs and load
+/// balancing", 2006).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     /// Up to the floor of the proportion.
@@ -277,9 +277,9 @@ impl<'a> Table<'a> {
 
     /// Relieves the fullest seats until nothing improves.
     ///
-    /// What a seat gives up is of the highest rank that is left, and later chains add only shares of
-    /// a lower one. That is why a seat that gave needs no new entry in `room`, and why closed seats
-    /// stay closed: a chain that led to one of them could not leave them, nor end there.
+    /// What a seat gives up is of the highest rank that is left, and later chains add only shares
+    /// of a lower one. That is why a seat that gave needs no new entry in `room`, and why closed
+    /// seats stay closed: a chain that led to one of them could not leave them, nor end there.
     fn level(&mut self) {
         let by_rank = |table: &Self, seat| (table.last_rank(seat), seat);
         let mut full: BinaryHeap<_> = (0..self.seats.len()).map(|it| by_rank(self, it)).collect();

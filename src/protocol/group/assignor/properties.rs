@@ -165,8 +165,8 @@ impl Group {
         parts.map(|parts| (parts / all, parts.div_ceil(all))).collect()
     }
 
-    /// How far these counts are from balance, as the docs of [`StickyAssignor`] put it: shares beyond
-    /// a ceiling or missing below a floor, and twelve times count² / weight of these.
+    /// How far these counts are from balance, as the docs of [`StickyAssignor`] put it: shares
+    /// beyond a ceiling or missing below a floor, and twelve times count² / weight of these.
     fn imbalance(&self, counts: &[usize]) -> (usize, usize) {
         let proportions = self.proportions(counts.iter().sum());
         let each = counts.iter().zip(proportions).zip(&self.seats);
@@ -306,7 +306,7 @@ fn leave(assignor: &dyn Assignor, group: &Group) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(cases(1_000))]
+    #![proptest_config(cases(300))]
 
     #[test]
     fn counts_are_within_one_of_the_proportion(
