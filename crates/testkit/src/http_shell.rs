@@ -2,7 +2,7 @@
 //! requests.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -23,7 +23,7 @@ pub type Answer = Response<BoxBody<Bytes, io::Error>>;
 type Respond = dyn Fn(Parts, Bytes) -> BoxFuture<'static, io::Result<Answer>> + Send + Sync;
 
 /// A server on a free port of the loopback interface. It stops when dropped, and every connection
-/// and late request with it.
+/// and late request with it: connections are refused from then on.
 pub struct Shell {
     address: SocketAddr,
     line: Arc<Line>,
@@ -80,6 +80,14 @@ impl Drop for Shell {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+        // A process that another thread starts holds the listening socket, too, until its program
+        // runs. Until then a connection is made, and cut.
+        for _ in 0..100_000 {
+            if TcpStream::connect(self.address).is_err() {
+                return;
+            }
+            std::thread::yield_now();
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Calls that fail: of what kind, and what is known of them.
 
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use aws_sdk_s3::Client;
@@ -438,4 +440,28 @@ async fn an_expired_session_passes_once_the_store_has_taken_it() {
     let (kind, no) = (StoreErrorKind::Transient, Determinacy::Determinate);
     expect(store.replace(KEY, body("two"), etag).await, kind, no, &["400 ExpiredToken"]);
     expect(store.get(KEY, None, MAX).await, kind, no, &["400 ExpiredToken"]);
+}
+
+/// A process that is being started holds the listening socket until its program runs.
+#[test]
+fn regression_a_server_that_was_dropped_takes_no_connection_while_processes_start() {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let _ = std::process::Command::new("/bin/true").status();
+                }
+            });
+        }
+        let taken = (0..300).filter(|_| {
+            let server = S3Server::start_blocking();
+            let endpoint = server.endpoint();
+            drop(server);
+            TcpStream::connect(endpoint.trim_start_matches("http://")).is_ok()
+        });
+        let taken = taken.count();
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(taken, 0, "servers that took a connection after their end");
+    });
 }
