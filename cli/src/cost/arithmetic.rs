@@ -1,6 +1,5 @@
 //! How many requests an election makes. `tests.rs` compares it with the requests of the driver.
 
-use std::ops::{Add, Mul};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -38,24 +37,37 @@ pub struct Requests {
     pub deleted_keys: f64,
 }
 
-/// What each role sends in a time.
+/// What each role sends in a time, or what that costs.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Roles {
-    pub leader: Requests,
+pub struct Roles<T> {
+    pub leader: T,
     /// One of the followers.
-    pub follower: Requests,
+    pub follower: T,
     /// One of the observers.
-    pub observer: Requests,
+    pub observer: T,
     /// All that the candidates send for the elections, beyond their roles.
-    pub elections: Requests,
-    pub compactor: Requests,
+    pub elections: T,
+    pub compactor: T,
     /// Everybody together.
-    pub all: Requests,
+    pub all: T,
+}
+
+impl<T> Roles<T> {
+    pub fn map<U>(self, to: impl Fn(T) -> U) -> Roles<U> {
+        Roles {
+            leader: to(self.leader),
+            follower: to(self.follower),
+            observer: to(self.observer),
+            elections: to(self.elections),
+            compactor: to(self.compactor),
+            all: to(self.all),
+        }
+    }
 }
 
 impl Shape {
     /// What is sent in so much time. A `poll` or a `validity` of nothing is the caller's error.
-    pub fn requests(&self, time: Duration) -> Roles {
+    pub fn requests(&self, time: Duration) -> Roles<Requests> {
         let seconds = time.as_secs_f64();
         let epoch_files = self.layout == Layout::EpochFiles;
         let per = |interval: Duration| seconds / interval.as_secs_f64();
@@ -67,15 +79,17 @@ impl Shape {
         };
         let follower = Requests { reads: per(self.poll), ..Requests::default() };
         let observer = follower;
-        let elections = self.election() * (self.elections_per_day * seconds / DAY.as_secs_f64());
+        let elections = self.elections_per_day * seconds / DAY.as_secs_f64();
+        let elections = Requests::default().plus(elections, self.election());
         let compactor = self.compactions(seconds);
         let followers = f64::from(self.candidates.saturating_sub(1));
         let lead = if self.candidates == 0 { 0.0 } else { 1.0 };
-        let all = leader * lead
-            + follower * followers
-            + observer * f64::from(self.observers)
-            + elections
-            + compactor;
+        let all = Requests::default()
+            .plus(lead, leader)
+            .plus(followers, follower)
+            .plus(f64::from(self.observers), observer)
+            .plus(1.0, elections)
+            .plus(1.0, compactor);
         Roles { leader, follower, observer, elections, compactor, all }
     }
 
@@ -126,32 +140,15 @@ impl Requests {
             + deletes * prices.delete)
             / 1e6
     }
-}
 
-impl Add for Requests {
-    type Output = Requests;
-
-    fn add(self, other: Requests) -> Requests {
+    /// These, and so many times the others.
+    pub fn plus(self, times: f64, others: Requests) -> Requests {
         Requests {
-            writes: self.writes + other.writes,
-            lists: self.lists + other.lists,
-            reads: self.reads + other.reads,
-            deletes: self.deletes + other.deletes,
-            deleted_keys: self.deleted_keys + other.deleted_keys,
-        }
-    }
-}
-
-impl Mul<f64> for Requests {
-    type Output = Requests;
-
-    fn mul(self, by: f64) -> Requests {
-        Requests {
-            writes: self.writes * by,
-            lists: self.lists * by,
-            reads: self.reads * by,
-            deletes: self.deletes * by,
-            deleted_keys: self.deleted_keys * by,
+            writes: self.writes + times * others.writes,
+            lists: self.lists + times * others.lists,
+            reads: self.reads + times * others.reads,
+            deletes: self.deletes + times * others.deletes,
+            deleted_keys: self.deleted_keys + times * others.deleted_keys,
         }
     }
 }

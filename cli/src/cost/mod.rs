@@ -104,7 +104,7 @@ struct Report {
     elections_per_day: f64,
     layout: &'static str,
     days: f64,
-    requests: Roles,
+    requests: Roles<Requests>,
     costs: Vec<Cost>,
 }
 
@@ -112,31 +112,16 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct Cost {
     prices: Prices,
-    leader: f64,
-    follower: f64,
-    observer: f64,
-    elections: f64,
-    compactor: f64,
-    all: f64,
-}
-
-impl Cost {
-    fn of(roles: &Roles, prices: Prices) -> Cost {
-        let of = |requests: &Requests| requests.cost(&prices);
-        Cost {
-            leader: of(&roles.leader),
-            follower: of(&roles.follower),
-            observer: of(&roles.observer),
-            elections: of(&roles.elections),
-            compactor: of(&roles.compactor),
-            all: of(&roles.all),
-            prices,
-        }
-    }
+    #[serde(flatten)]
+    of: Roles<f64>,
 }
 
 impl Report {
-    fn new(args: &CostArgs, requests: Roles, prices: Vec<Prices>) -> Report {
+    fn new(args: &CostArgs, requests: Roles<Requests>, prices: Vec<Prices>) -> Report {
+        let cost = |prices: Prices| {
+            let of = requests.map(|requests| requests.cost(&prices));
+            Cost { prices, of }
+        };
         Report {
             candidates: args.candidates,
             observers: args.observers,
@@ -149,7 +134,7 @@ impl Report {
             },
             days: DAYS,
             requests,
-            costs: prices.into_iter().map(|prices| Cost::of(&requests, prices)).collect(),
+            costs: prices.into_iter().map(cost).collect(),
         }
     }
 
@@ -182,7 +167,8 @@ impl Report {
             "\n{:<24} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
             "money a month", "leader", "follower", "observer", "elections", "compactor", "all"
         );
-        for Cost { prices, leader, follower, observer, elections, compactor, all } in &self.costs {
+        for Cost { prices, of } in &self.costs {
+            let Roles { leader, follower, observer, elections, compactor, all } = of;
             let name = format!("{}, {}", plain(&prices.name), plain(&prices.currency));
             let _ = writeln!(
                 text,

@@ -34,55 +34,9 @@ fn usd() -> String {
     "USD".to_owned()
 }
 
-fn list(
-    name: &'static str,
-    [write, list, read, delete]: [f64; 4],
-    date: &'static str,
-    source: &'static str,
-) -> Prices {
-    Prices {
-        name: name.to_owned(),
-        write,
-        list,
-        read,
-        delete,
-        delete_by_key: false,
-        currency: "USD".to_owned(),
-        date: date.to_owned(),
-        source: source.to_owned(),
-    }
-}
-
 /// As in docs/stores.md, without free tiers.
 pub fn built_in() -> Vec<Prices> {
-    let dynamo = list(
-        "DynamoDB",
-        [0.625, 0.125, 0.125, 0.625],
-        "November 2024; on demand, us-east-1, records under 1 KB",
-        "https://aws.amazon.com/dynamodb/pricing/on-demand/",
-    );
-    vec![
-        list("S3 Standard", [5.0, 5.0, 0.4, 0.0], "2025", "https://aws.amazon.com/s3/pricing/"),
-        list(
-            "S3 Express",
-            [1.13, 1.13, 0.03, 0.0],
-            "2025; refused, as it lists out of order: to compare",
-            "https://aws.amazon.com/s3/faqs/",
-        ),
-        list(
-            "Cloud Storage",
-            [5.0, 5.0, 0.4, 0.0],
-            "2025; Standard, one region",
-            "https://cloud.google.com/storage/pricing-examples",
-        ),
-        list(
-            "Azure Blob",
-            [5.5, 5.5, 0.44, 0.0],
-            "2026; sample prices, hot, LRS",
-            "https://learn.microsoft.com/azure/storage/blobs/blob-storage-estimate-costs",
-        ),
-        Prices { delete_by_key: true, ..dynamo },
-    ]
+    parse(include_str!("prices.json")).expect("a test reads the built-in price lists")
 }
 
 /// The list prices of the service at this place.
@@ -122,6 +76,11 @@ fn parse(text: &str) -> Result<Vec<Prices>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_built_in_lists_can_be_read() {
+        assert_eq!(built_in().len(), 5);
+    }
 
     #[test]
     fn one_list_or_several() {

@@ -165,7 +165,7 @@ async fn elections_send_no_more_than_the_arithmetic_says_and_not_much_less() {
         let took = clock.now().boot - before;
         let counted = store.take();
         candidates.iter().for_each(|candidate| candidate.abort());
-        let most = shape.election() * f64::from(TAKEOVERS);
+        let most = Requests::default().plus(f64::from(TAKEOVERS), shape.election());
         // All three follow until the lapse.
         let polls = shape.requests(took).follower.reads * 3.0;
         let least = f64::from(TAKEOVERS) * if layout == Layout::EpochFiles { 2.0 } else { 1.0 };
