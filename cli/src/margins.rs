@@ -1,6 +1,5 @@
 //! How long before the end of a lease the group of CMD gets SIGTERM and SIGKILL.
 
-use std::fmt;
 use std::time::Duration;
 
 use humantime::{FormattedDuration, format_duration};
@@ -19,29 +18,30 @@ pub struct Margins {
     pub kill_margin: Duration,
 }
 
-/// The settings leave no room for a renewal and its retry before the group gets SIGTERM.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoRoom {
-    validity: Duration,
-    renew_interval: Duration,
-    request_timeout: Duration,
-    margins: Margins,
-}
-
 impl Margins {
-    /// The margins for leases of this length; without a `grace`, a sixth of it.
-    pub fn new(validity: Duration, grace: Option<Duration>) -> Result<Margins, NoRoom> {
-        let margins = Margins {
-            grace: grace.unwrap_or(validity / 6),
-            kill_margin: SHORTEST_KILL_MARGIN.max(validity / 20),
-        };
-        let need = NoRoom {
-            validity,
-            renew_interval: validity / 3,
-            request_timeout: validity / 5,
-            margins,
-        };
-        if need.total() <= validity { Ok(margins) } else { Err(need) }
+    /// The margins for leases of this length; without a `grace`, a sixth of it. Refused if they
+    /// leave no room for a renewal and its retry before the group gets SIGTERM.
+    pub fn new(validity: Duration, grace: Option<Duration>) -> Result<Margins, String> {
+        let grace = grace.unwrap_or(validity / 6);
+        let kill_margin = SHORTEST_KILL_MARGIN.max(validity / 20);
+        let (renew_interval, request_timeout) = (validity / 3, validity / 5);
+        let total = [request_timeout, request_timeout, kill_margin, grace]
+            .iter()
+            .fold(renew_interval, |sum, part| sum.saturating_add(*part));
+        if total <= validity {
+            return Ok(Margins { grace, kill_margin });
+        }
+        Err(format!(
+            "a validity of {} leaves no room: {} until a renewal, 2 × {} for it and its retry, a \
+             grace of {} and {} between SIGKILL and the end of the lease make {}; use a longer \
+             --validity or a shorter --grace",
+            in_ms(validity),
+            in_ms(renew_interval),
+            in_ms(request_timeout),
+            in_ms(grace),
+            in_ms(kill_margin),
+            in_ms(total),
+        ))
     }
 
     /// When the group gets SIGTERM and SIGKILL, unless the lease is renewed.
@@ -50,33 +50,6 @@ impl Margins {
         Deadlines { term_at: kill_at.minus(self.grace), kill_at }
     }
 }
-
-impl NoRoom {
-    fn total(&self) -> Duration {
-        [self.request_timeout, self.request_timeout, self.margins.kill_margin, self.margins.grace]
-            .iter()
-            .fold(self.renew_interval, |sum, part| sum.saturating_add(*part))
-    }
-}
-
-impl fmt::Display for NoRoom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "a validity of {} leaves no room: {} until a renewal, 2 × {} for it and its retry, a \
-             grace of {} and {} between SIGKILL and the end of the lease make {}; use a longer \
-             --validity or a shorter --grace",
-            in_ms(self.validity),
-            in_ms(self.renew_interval),
-            in_ms(self.request_timeout),
-            in_ms(self.margins.grace),
-            in_ms(self.margins.kill_margin),
-            in_ms(self.total()),
-        )
-    }
-}
-
-impl std::error::Error for NoRoom {}
 
 /// Without the rest of a division: in whole milliseconds, cut.
 pub fn in_ms(duration: Duration) -> FormattedDuration {
@@ -125,7 +98,7 @@ mod tests {
 
     #[test]
     fn what_leaves_no_room_is_refused_with_the_numbers() {
-        let why = Margins::new(ms(1_000), None).map_err(|no_room| no_room.to_string());
+        let why = Margins::new(ms(1_000), None);
         let why = why.expect_err("1/3 + 2/5 + 1/6 of a second and 200 ms are more than a second");
         for part in ["validity of 1s", "2 × 200ms", "333ms", "grace of 166ms", "1s 99ms;"] {
             assert!(why.contains(part), "{part} is not in: {why}");

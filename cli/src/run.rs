@@ -119,7 +119,7 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     // All logs name the candidate.
     let span = error_span!("run", store = %args.store.store, candidate = name);
     let margins = Margins::new(args.validity, args.grace)
-        .map_err(|no_room| Failure::new(exit::USAGE, no_room.to_string()))?;
+        .map_err(|no_room| Failure::new(exit::USAGE, no_room))?;
     // A directory is made when it is opened, so the settings are checked beforehand.
     let unused = || Arc::new(MemoryStore::new());
     election(&args, &name, unused(), prefix(&args.store.store)).build()?;
