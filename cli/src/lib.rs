@@ -76,10 +76,7 @@ fn run_line() -> u8 {
         // These stay free of logs and a runtime: the guard must not fail for them.
         Verb::Standby(args) => guard(&args, group::run_standby),
         Verb::Guard(args) => guard(&args, group::run_guard),
-        Verb::Gate(gate) => {
-            let not_run = group::run_gate(gate.parent, &gate.command);
-            Err(Failure::new(not_run.exit_code, not_run.why))
-        }
+        Verb::Gate(gate) => Err(group::run_gate(gate.parent, &gate.command)),
         verb => {
             logs::start(verb.default_log_level());
             carry_out(verb)

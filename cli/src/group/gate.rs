@@ -7,6 +7,8 @@ use std::process::Command;
 
 use nix::sys::signal::SigSet;
 
+use crate::exit::Failure;
+
 /// As a shell has it.
 pub const NOT_FOUND: u8 = 127;
 pub const NOT_EXECUTABLE: u8 = 126;
@@ -20,27 +22,20 @@ pub struct GateArgs {
     pub command: Vec<OsString>,
 }
 
-/// Why CMD was not run, and what the process exits with.
-pub struct NotRun {
-    pub exit_code: u8,
-    pub why: String,
-}
-
 /// Becomes the command, which the kernel kills if the guard `parent` dies. Returns only if the
 /// command cannot be run.
-pub fn run(parent: i32, command: &[OsString]) -> NotRun {
+pub fn run(parent: i32, command: &[OsString]) -> Failure {
     // The guard has blocked all signals, and its children inherit that.
     let unblocked = SigSet::all().thread_unblock().map_err(io::Error::from);
     if let Err(error) = unblocked.and_then(|()| die_with(parent)) {
-        return NotRun { exit_code: NOT_EXECUTABLE, why: format!("CMD was not run: {error}") };
+        return Failure::new(NOT_EXECUTABLE, format!("CMD was not run: {error}"));
     }
     let Some((program, arguments)) = command.split_first() else {
-        return NotRun { exit_code: NOT_EXECUTABLE, why: "CMD is empty".to_owned() };
+        return Failure::new(NOT_EXECUTABLE, "CMD is empty");
     };
     let error = Command::new(program).args(arguments).exec();
-    let exit_code =
-        if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
-    NotRun { exit_code, why: format!("{}: {error}", program.to_string_lossy()) }
+    let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+    Failure::new(code, format!("{}: {error}", program.to_string_lossy()))
 }
 
 #[cfg(target_os = "linux")]
