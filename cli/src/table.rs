@@ -17,18 +17,11 @@ pub enum TableVerb {
     /// Create the table, billed per request, and wait until it can be used; an existing table is
     /// left as it is
     #[command(after_help = EXIT_CODES)]
-    Create(TableCreateArgs),
-}
-
-#[derive(Debug, clap::Args)]
-pub struct TableCreateArgs {
-    #[command(flatten)]
-    pub store: StoreArg,
+    Create(StoreArg),
 }
 
 pub async fn table(args: TableArgs) -> Result<u8, Failure> {
-    let TableVerb::Create(args) = args.verb;
-    let url = &args.store.store;
+    let TableVerb::Create(StoreArg { store: url, .. }) = &args.verb;
     match url.place() {
         Place::In { service, name, .. } if service.kind == Kind::DynamoDb => {
             create(url, service, name).await
