@@ -16,7 +16,7 @@ impl Signals {
     /// a shell that starts a background job, ask for that.
     pub fn listen(to: &[Signal]) -> Result<Signals, Failure> {
         let ignored = ignored();
-        let heard = to.iter().filter(|signal| !ignored.contains(**signal)).map(|signal| {
+        let heard = to.iter().filter(|signal| ignored & bit(**signal) == 0).map(|signal| {
             unix::signal(SignalKind::from_raw(*signal as i32)).map(|stream| (*signal, stream))
         });
         let heard = heard
@@ -44,18 +44,15 @@ pub fn exit_code(signal: Signal) -> u8 {
     u8::try_from(128 + signal as i32).unwrap_or(u8::MAX)
 }
 
-/// The signals that this process was started to ignore, as far as the system says.
-struct Ignored(u64);
-
-impl Ignored {
-    fn contains(&self, signal: Signal) -> bool {
-        self.0 & (1 << (signal as i32 - 1)) != 0
-    }
+/// The place of the signal in a mask of the kernel's.
+fn bit(signal: Signal) -> u64 {
+    1 << (signal as i32 - 1)
 }
 
-fn ignored() -> Ignored {
+/// The mask of the signals that this process was started to ignore, as far as the system says.
+fn ignored() -> u64 {
     // Asking the kernel directly would itself need unsafe code.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    Ignored(mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0))
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
