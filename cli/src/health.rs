@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use humantime::format_duration;
 use serde::Serialize;
-use tenure::{Clock, Election, Epoch, Leader, Lease, Process};
+use tenure::{Clock, Election, Epoch, Lease, Process};
 
 use super::lock::lock;
 use super::margins::Margins;
+use super::print::in_seconds;
 use super::serve::{self, Reply, Routes, Sites};
 use super::timer::pause;
 
@@ -56,8 +56,9 @@ struct State {
     phase: Phase,
 }
 
+/// How far this candidate is.
 #[derive(Debug, Clone)]
-enum Phase {
+pub enum Phase {
     Starting,
     /// Nobody is known to lead.
     Campaigning,
@@ -118,30 +119,7 @@ impl Health {
         lock(&self.state).election = Some(election.clone());
     }
 
-    pub fn campaigning(&self) {
-        self.enter(Phase::Campaigning);
-    }
-
-    pub fn following(&self, leader: &Leader) {
-        let Leader { candidate, epoch, .. } = leader;
-        self.enter(Phase::Following { leader: candidate.clone(), epoch: *epoch });
-    }
-
-    pub fn elected(&self, lease: Lease) {
-        self.enter(Phase::Elected(lease));
-    }
-
-    /// CMD runs.
-    pub fn leading(&self, lease: Lease) {
-        self.enter(Phase::Leading(lease));
-    }
-
-    /// CMD has ended, or gets SIGTERM.
-    pub fn ending(&self, lease: Lease) {
-        self.enter(Phase::Ending(lease));
-    }
-
-    fn enter(&self, phase: Phase) {
+    pub fn enter(&self, phase: Phase) {
         lock(&self.state).phase = phase;
     }
 
@@ -160,7 +138,7 @@ impl Health {
 
     fn routes(self: &Arc<Health>) -> Routes {
         let health = Arc::clone(self);
-        Box::new(move |path| match path {
+        Arc::new(move |path| match path {
             "/livez" => Some(health.livez()),
             "/readyz" => Some(health.readyz()),
             "/leader" => {
@@ -198,50 +176,32 @@ impl Health {
 
     fn view(&self) -> View {
         let State { election, phase } = lock(&self.state).clone();
+        let (state, leader, epoch, lease) = match phase {
+            Phase::Starting => ("starting", None, None, None),
+            Phase::Campaigning => ("campaigning", None, None, None),
+            Phase::Following { leader, epoch } => ("following", leader, Some(epoch), None),
+            Phase::Elected(lease) => ("elected", None, None, Some(lease)),
+            Phase::Leading(lease) => ("leading", None, None, Some(lease)),
+            Phase::Ending(lease) => ("ending", None, None, Some(lease)),
+        };
+        let answered = election.and_then(|election| election.since_last_answer());
         let mut view = View {
-            state: "starting",
+            state,
             this_candidate_leads: false,
             candidate: self.candidate.clone(),
-            leader: None,
-            epoch: None,
+            leader,
+            epoch: epoch.map(Epoch::get),
             lease_remaining_ms: None,
-            store_answered_ms_ago: election
-                .and_then(|election| election.since_last_answer())
-                .map(|ago| ago.as_millis()),
+            store_answered_ms_ago: answered.map(|ago| ago.as_millis()),
         };
-        let lease = match phase {
-            Phase::Starting => return view,
-            Phase::Campaigning => {
-                view.state = "campaigning";
-                return view;
-            }
-            Phase::Following { leader, epoch } => {
-                view.state = "following";
-                view.leader = leader;
-                view.epoch = Some(epoch.get());
-                return view;
-            }
-            Phase::Elected(lease) => {
-                view.state = "elected";
-                lease
-            }
-            Phase::Leading(lease) => {
-                view.state = "leading";
-                lease
-            }
-            Phase::Ending(lease) => {
-                view.state = "ending";
-                lease
-            }
-        };
+        let Some(lease) = lease else { return view };
         if lease.check().is_err() {
             // The main task has not seen it yet.
             view.state = "ending";
             return view;
         }
-        let now = self.clock.now();
         let term_at = self.margins.deadlines(lease.ends_at()).term_at;
-        if now.until(term_at).is_zero() {
+        if self.clock.now().until(term_at).is_zero() {
             view.state = "ending";
         }
         view.this_candidate_leads = view.state == "leading";
@@ -250,10 +210,6 @@ impl Health {
         view.lease_remaining_ms = Some(lease.remaining().as_millis());
         view
     }
-}
-
-fn in_seconds(duration: Duration) -> String {
-    format_duration(Duration::from_secs(duration.as_secs())).to_string()
 }
 
 #[cfg(test)]

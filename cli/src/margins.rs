@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use humantime::{FormattedDuration, format_duration};
 use tenure::Moment;
 
 use super::group::Deadlines;
+use super::print::in_ms;
 
 const SHORTEST_KILL_MARGIN: Duration = Duration::from_millis(200);
 
@@ -49,14 +49,6 @@ impl Margins {
         let kill_at = lease_end.minus(self.kill_margin);
         Deadlines { term_at: kill_at.minus(self.grace), kill_at }
     }
-}
-
-/// Without the rest of a division: in whole milliseconds, cut.
-pub fn in_ms(duration: Duration) -> FormattedDuration {
-    format_duration(
-        duration
-            .saturating_sub(Duration::from_nanos(u64::from(duration.subsec_nanos()) % 1_000_000)),
-    )
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `--metrics-addr`: what this process counts, as Prometheus reads it.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
@@ -47,7 +48,7 @@ impl MetricsArg {
                 body: handle.render(),
             })
         };
-        sites.add(address, "metrics", Box::new(routes));
+        sites.add(address, "metrics", Arc::new(routes));
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
+use humantime::{FormattedDuration, format_duration};
 use serde::Serialize;
 
 use super::exit::{self, Failure};
@@ -86,6 +87,17 @@ pub fn json_line(value: &impl Serialize) -> String {
 /// As fields of JSON have it.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Without the rest of a division: in whole milliseconds, cut.
+pub fn in_ms(duration: Duration) -> FormattedDuration {
+    let rest = Duration::from_nanos(u64::from(duration.subsec_nanos()) % 1_000_000);
+    format_duration(duration.saturating_sub(rest))
+}
+
+/// In whole seconds, cut.
+pub fn in_seconds(duration: Duration) -> FormattedDuration {
+    format_duration(Duration::from_secs(duration.as_secs()))
 }
 
 /// Text of others, such as the name of a candidate: control characters would let it rewrite the

@@ -5,6 +5,7 @@ mod lookup;
 
 use std::ffi::OsString;
 use std::io;
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use tracing::{Instrument as _, error_span, info, warn};
 use super::common_args::{StoreArg, default_name, duration, name, positive_duration};
 use super::exit::{self, Failure};
 use super::group::Tenure;
-use super::health::{Health, HealthArg};
+use super::health::{Health, HealthArg, Phase};
 use super::margins::Margins;
 use super::metrics::MetricsArg;
 use super::open::{Missing, Opened, open, prefix};
@@ -166,8 +167,8 @@ async fn run_as(
         let place = plain(&url.to_string());
         info!(outcome = "campaigning", "campaigning as {} in {place}", plain(name));
         let leadership = match campaign(&election, &mut signals, health).await? {
-            Campaign::Elected(leadership) => leadership,
-            Campaign::Signalled(signal) => return Ok(signals::exit_code(signal)),
+            ControlFlow::Continue(leadership) => leadership,
+            ControlFlow::Break(signal) => return Ok(signals::exit_code(signal)),
         };
         let span = error_span!("lead", epoch = leadership.epoch().get());
         match lead::lead(&job, leadership, &mut signals).instrument(span).await? {
@@ -201,30 +202,25 @@ pub fn own() -> io::Result<Tenure> {
     Ok(Tenure { binary: group::own_binary()?, options: logs::format().options() })
 }
 
-enum Campaign {
-    Elected(Leadership),
-    Signalled(Signal),
-}
-
 /// Waits until elected, or until a signal: then what was written lapses within a validity.
 async fn campaign(
     election: &Election,
     signals: &mut Signals,
     health: &Health,
-) -> Result<Campaign, Failure> {
-    health.campaigning();
+) -> Result<ControlFlow<Signal, Leadership>, Failure> {
+    health.enter(Phase::Campaigning);
     let mut events = election.events();
     let mut campaign = pin!(election.campaign());
     let mut failing = Failing::default();
     loop {
         tokio::select! {
             biased;
-            signal = signals.next() => return Ok(Campaign::Signalled(signal)),
-            elected = &mut campaign => return Ok(Campaign::Elected(elected?)),
+            signal = signals.next() => return Ok(ControlFlow::Break(signal)),
+            elected = &mut campaign => return Ok(ControlFlow::Continue(elected?)),
             Some(event) = events.next() => match event {
                 CampaignEvent::Following(leader) => {
-                    health.following(&leader);
                     let (name, epoch) = (plain(leader.name()), leader.epoch);
+                    health.enter(Phase::Following { leader: leader.candidate, epoch });
                     info!(outcome = "following", "waiting: {name} leads epoch {epoch}");
                 }
                 CampaignEvent::StoreFailed(error) => failing.say(&error),

@@ -60,7 +60,7 @@ impl Reply {
 
 /// Gives the reply for a path, without its query; `None` for a path that is not its own. It is
 /// called on the runtime's threads, so it must not wait for anything, nor lock for long.
-pub type Routes = Box<dyn Fn(&str) -> Option<Reply> + Send + Sync>;
+pub type Routes = Arc<dyn Fn(&str) -> Option<Reply> + Send + Sync>;
 
 /// A server that runs. Dropping it ends the server, and cuts what is open.
 #[derive(Debug)]
@@ -84,15 +84,12 @@ impl Drop for Serving {
 }
 
 /// Listens on `address` and answers there. Must be called within the runtime.
-pub fn start(
-    address: SocketAddr,
-    routes: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static,
-) -> io::Result<Serving> {
+pub fn start(address: SocketAddr, routes: Routes) -> io::Result<Serving> {
     let listener = StdListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
     let address = listener.local_addr()?;
-    let accepting = tokio::spawn(accept(listener, Arc::new(routes)));
+    let accepting = tokio::spawn(accept(listener, routes));
     Ok(Serving { address, accepting })
 }
 
@@ -128,10 +125,10 @@ impl Site {
     fn start(self) -> Result<Serving, Failure> {
         let Site { address, what, routes } = self;
         let what = what.join(" and ");
-        let serving = start(address, move |path| routes.iter().find_map(|routes| routes(path)))
-            .map_err(|error| {
-                Failure::new(exit::OS, format!("cannot serve {what} at {address}: {error}"))
-            })?;
+        let all: Routes = Arc::new(move |path| routes.iter().find_map(|routes| routes(path)));
+        let serving = start(address, all).map_err(|error| {
+            Failure::new(exit::OS, format!("cannot serve {what} at {address}: {error}"))
+        })?;
         info!("serving {what} at http://{}", serving.address());
         Ok(serving)
     }
@@ -145,10 +142,7 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-async fn accept<R>(listener: TcpListener, routes: Arc<R>)
-where
-    R: Fn(&str) -> Option<Reply> + Send + Sync + 'static,
-{
+async fn accept(listener: TcpListener, routes: Routes) {
     // Ends its tasks with itself.
     let mut tasks = JoinSet::new();
     // The oldest first.
@@ -166,7 +160,7 @@ where
         }
         let (routes, has_asked) = (Arc::clone(&routes), Arc::new(AtomicBool::new(false)));
         let asked = Arc::clone(&has_asked);
-        let task = tasks.spawn(async move { serve(stream, &*routes, &asked).await });
+        let task = tasks.spawn(async move { serve(stream, &routes, &asked).await });
         open.push(Connection { task, has_asked });
     }
 }
@@ -178,10 +172,7 @@ struct Connection {
 }
 
 /// One request, and its reply.
-async fn serve<R>(stream: TcpStream, routes: &R, has_asked: &AtomicBool)
-where
-    R: Fn(&str) -> Option<Reply>,
-{
+async fn serve(stream: TcpStream, routes: &Routes, has_asked: &AtomicBool) {
     let service = service_fn(async |request| {
         has_asked.store(true, Ordering::Relaxed);
         Ok::<_, Infallible>(answer(&request, routes))
@@ -199,10 +190,7 @@ where
     }
 }
 
-fn answer<R>(request: &Request<Incoming>, routes: &R) -> Response<String>
-where
-    R: Fn(&str) -> Option<Reply>,
-{
+fn answer(request: &Request<Incoming>, routes: &Routes) -> Response<String> {
     let known = [Method::GET, Method::HEAD].contains(request.method());
     let reply = match routes(request.uri().path()) {
         None => Reply::text(404, "not found"),

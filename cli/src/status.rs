@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use humantime::format_duration;
 use serde::Serialize;
 use serde_json::Value;
 use tenure::{Election, EpochEnd, Leader, Snapshot};
@@ -11,7 +10,8 @@ use tenure::{Election, EpochEnd, Leader, Snapshot};
 use super::common_args::StoreArg;
 use super::exit::Failure;
 use super::open::{Missing, Opened, open, refuse_other_layout};
-use super::print::{ATTENTION, FAINT, GOOD, NAME, millis, plain, print_json, print_styled, styled};
+use super::print::{ATTENTION, FAINT, GOOD, NAME, in_ms, in_seconds, millis, plain, print_json};
+use super::print::{print_styled, styled};
 
 #[derive(Debug, clap::Args)]
 pub struct StatusArgs {
@@ -143,10 +143,6 @@ fn data(data: &Value) -> String {
 
 /// A duration in as many digits as people need.
 fn short(duration: Duration) -> String {
-    let whole = if duration < Duration::from_secs(10) {
-        Duration::from_millis(millis(duration))
-    } else {
-        Duration::from_secs(duration.as_secs())
-    };
-    format_duration(whole).to_string()
+    let cut = if duration < Duration::from_secs(10) { in_ms } else { in_seconds };
+    cut(duration).to_string()
 }

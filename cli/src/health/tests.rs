@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use tenure::store::MemoryStore;
-use tenure::{Leadership, Moment, Process};
+use tenure::{Leader, Leadership, Moment, Process};
 
 use super::*;
 
@@ -81,24 +81,25 @@ async fn each_phase_has_its_answers() {
     bench.says("/readyz", 503, "starting");
     bench.leader(503, "starting");
 
-    bench.health.campaigning();
+    bench.health.enter(Phase::Campaigning);
     bench.says("/readyz", 503, "the store has not answered yet");
     let lead = bench.elected().await;
     bench.says("/readyz", 200, "campaigning");
     assert_eq!(bench.leader(503, "campaigning")["leader"], Value::Null);
 
     let leader = bench.election.leader().await.expect("it is read").expect("it is held");
-    bench.health.following(&leader);
+    let Leader { candidate, epoch, .. } = leader;
+    bench.health.enter(Phase::Following { leader: candidate, epoch });
     bench.says("/readyz", 200, "following");
     let view = bench.leader(503, "following");
     assert_eq!((&view["leader"], &view["epoch"]), (&"a".into(), &1.into()));
     assert_eq!(view["lease_remaining_ms"], Value::Null);
 
-    bench.health.elected(lead.lease());
+    bench.health.enter(Phase::Elected(lead.lease()));
     bench.says("/readyz", 200, "elected");
     bench.leader(503, "elected");
 
-    bench.health.leading(lead.lease());
+    bench.health.enter(Phase::Leading(lead.lease()));
     bench.says("/readyz", 200, "leading");
     bench.hand.boot(Duration::from_secs(2));
     let view = bench.leader(200, "leading");
@@ -106,7 +107,7 @@ async fn each_phase_has_its_answers() {
     assert_eq!(view["lease_remaining_ms"], 28_000);
     assert_eq!(view["store_answered_ms_ago"], 2_000);
 
-    bench.health.ending(lead.lease());
+    bench.health.enter(Phase::Ending(lead.lease()));
     bench.says("/readyz", 503, "ending");
     assert_eq!(bench.leader(503, "ending")["epoch"], 1);
     assert!((bench.routes)("/").is_none() && (bench.routes)("/leader/").is_none());
@@ -120,7 +121,7 @@ async fn the_lease_is_looked_at_in_the_moment_of_the_answer() {
     for forward in moves {
         let bench = Bench::new();
         let lead = bench.elected().await;
-        bench.health.leading(lead.lease());
+        bench.health.enter(Phase::Leading(lead.lease()));
         forward(&bench.hand, almost);
         bench.leader(200, "leading");
         // A sixth of the validity, and a twentieth: then CMD is told to end.
@@ -131,7 +132,7 @@ async fn the_lease_is_looked_at_in_the_moment_of_the_answer() {
     }
     let bench = Bench::new();
     let lead = bench.elected().await;
-    bench.health.leading(lead.lease());
+    bench.health.enter(Phase::Leading(lead.lease()));
     bench.leader(200, "leading");
     lead.resign().await.expect("it is led");
     bench.leader(503, "ending");
@@ -142,7 +143,7 @@ async fn the_lease_is_looked_at_in_the_moment_of_the_answer() {
 async fn a_store_that_is_silent_makes_it_unready_but_not_dead() {
     let bench = Bench::new();
     let lead = bench.elected().await;
-    bench.health.campaigning();
+    bench.health.enter(Phase::Campaigning);
     // A third of the validity, and two fifths.
     bench.hand.boot(Duration::from_secs(22));
     bench.says("/readyz", 200, "campaigning");

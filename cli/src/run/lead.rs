@@ -13,9 +13,9 @@ use tracing::{info, warn};
 
 use crate::exit::{self, Failure};
 use crate::group::{Deadlines, Group, Left, Stop, Tenure};
-use crate::health::Health;
-use crate::margins::{Margins, in_ms};
-use crate::print::plain;
+use crate::health::{Health, Phase};
+use crate::margins::Margins;
+use crate::print::{in_ms, plain};
 use crate::signals::{self, Signals};
 use crate::timer::pause;
 
@@ -56,27 +56,45 @@ pub async fn lead(
     signals: &mut Signals,
 ) -> Result<Outcome, Failure> {
     let epoch = leadership.epoch();
-    job.health.elected(leadership.lease());
+    job.health.enter(Phase::Elected(leadership.lease()));
     info!(outcome = "elected", "elected: epoch {epoch}; running {}", shown(&job.command));
-    let group = match start(job, &leadership, signals).await {
-        Started::Running(group) => group,
-        Started::Signalled(signal) => {
+    let [name, store] = job.environment.clone();
+    let environment = [("TENURE_EPOCH", epoch.to_string()), name, store];
+    let deadlines = job.margins.deadlines(leadership.ends_at());
+    // Dropping the start leaves nothing that runs.
+    let group = tokio::select! {
+        biased;
+        signal = signals.next() => {
             resign(job, leadership, signals).await;
             return Ok(Outcome::Done(signals::exit_code(signal)));
         }
-        Started::Lost(loss) => {
+        loss = leadership.lost() => {
             let why = format!("lost epoch {epoch} before CMD was started: {}", loss_text(&loss));
             return Ok(Outcome::Lost { why, asked_to_end: false });
         }
-        Started::Failed(failure) => {
-            resign(job, leadership, signals).await;
-            return Err(failure);
-        }
+        group = Group::start(&job.tenure, &job.command, &environment, deadlines) => match group {
+            Ok(group) => group,
+            Err(error) => {
+                resign(job, leadership, signals).await;
+                return Err(Failure::new(exit::OS, error.to_string()));
+            }
+        },
     };
-    let mut watch = Watch::over(job, &leadership, &group, signals);
-    job.health.leading(leadership.lease());
+    let mut watch = Watch {
+        job,
+        leadership: &leadership,
+        group: &group,
+        events: leadership.events(),
+        signals,
+        lost: false,
+        at_risk: false,
+        asked_to_end: false,
+    };
+    // What was renewed during the start has had no listener.
+    group.set_deadlines(job.margins.deadlines(leadership.ends_at()));
+    job.health.enter(Phase::Leading(leadership.lease()));
     let end = watch.until(group.wait()).await;
-    job.health.ending(leadership.lease());
+    job.health.enter(Phase::Ending(leadership.lease()));
     let at_the_end = leadership.check();
     let left = watch.end_the_rest().await;
     let asked_to_end = watch.asked_to_end;
@@ -103,34 +121,9 @@ pub async fn lead(
     Ok(Outcome::Lost { why, asked_to_end })
 }
 
-enum Started {
-    Running(Group),
-    Signalled(Signal),
-    Lost(Loss),
-    Failed(Failure),
-}
-
-async fn start(job: &Job, leadership: &Leadership, signals: &mut Signals) -> Started {
-    let [name, store] = &job.environment;
-    let epoch = ("TENURE_EPOCH", leadership.epoch().to_string());
-    let environment = [epoch, name.clone(), store.clone()];
-    let deadlines = job.margins.deadlines(leadership.ends_at());
-    // Dropping the start leaves nothing that runs.
-    tokio::select! {
-        biased;
-        signal = signals.next() => Started::Signalled(signal),
-        loss = leadership.lost() => Started::Lost(loss),
-        group = Group::start(&job.tenure, &job.command, &environment, deadlines) => match group {
-            Ok(group) => Started::Running(group),
-            Err(error) => Started::Failed(Failure::new(exit::OS, error.to_string())),
-        },
-    }
-}
-
 /// Watches over a group: passes on signals and new ends of the lease.
 struct Watch<'a, E> {
-    margins: Margins,
-    health: &'a Health,
+    job: &'a Job,
     leadership: &'a Leadership,
     group: &'a Group,
     events: E,
@@ -141,31 +134,6 @@ struct Watch<'a, E> {
     /// Whether `tenure` has been asked to end. Not by SIGHUP, which tells many a daemon to go on
     /// with new settings.
     asked_to_end: bool,
-}
-
-impl<'a> Watch<'a, ()> {
-    fn over(
-        job: &'a Job,
-        leadership: &'a Leadership,
-        group: &'a Group,
-        signals: &'a mut Signals,
-    ) -> Watch<'a, impl Stream<Item = LeadershipEvent> + Unpin + use<>> {
-        let events = leadership.events();
-        let margins = job.margins;
-        // What was renewed during the start has had no listener.
-        group.set_deadlines(margins.deadlines(leadership.ends_at()));
-        Watch {
-            margins,
-            health: &job.health,
-            leadership,
-            group,
-            events,
-            signals,
-            lost: false,
-            at_risk: false,
-            asked_to_end: false,
-        }
-    }
 }
 
 impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
@@ -186,14 +154,14 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
     fn hear(&mut self, event: LeadershipEvent) {
         match event {
             LeadershipEvent::Renewed { .. } if !self.lost => {
-                self.group.set_deadlines(self.margins.deadlines(self.leadership.ends_at()));
+                self.group.set_deadlines(self.job.margins.deadlines(self.leadership.ends_at()));
                 if std::mem::take(&mut self.at_risk) {
                     info!(outcome = "renewed", "the lease is renewed again");
                 }
             }
             LeadershipEvent::AtRisk { remaining, last_error } => {
                 self.at_risk = true;
-                let margins = self.margins.grace + self.margins.kill_margin;
+                let margins = self.job.margins.grace + self.job.margins.kill_margin;
                 let left = remaining.saturating_sub(margins).as_millis();
                 let error = last_error.map_or_else(String::new, |error| format!(": {error}"));
                 let error = plain(&error);
@@ -209,11 +177,11 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
     /// Ends the group as fast as the loss demands.
     fn lose(&mut self, loss: &Loss) {
         self.lost = true;
-        self.health.ending(self.leadership.lease());
+        self.job.health.enter(Phase::Ending(self.leadership.lease()));
         if let Loss::Sealed { ended: EpochEnd::Deposed, .. } = loss {
             // The next leader waits for the end of the lease, so there is time for the grace.
             let Deadlines { term_at, .. } = Deadlines::long_past();
-            let Deadlines { kill_at, .. } = self.margins.deadlines(self.leadership.ends_at());
+            let Deadlines { kill_at, .. } = self.job.margins.deadlines(self.leadership.ends_at());
             self.group.set_deadlines(Deadlines { term_at, kill_at });
             warn!(outcome = loss.outcome(), "{}: CMD gets SIGTERM", loss_text(loss));
         } else {
@@ -227,7 +195,7 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
         info!("{signal} is passed on to CMD");
         if signal != Signal::SIGHUP {
             self.asked_to_end = true;
-            self.health.ending(self.leadership.lease());
+            self.job.health.enter(Phase::Ending(self.leadership.lease()));
         }
     }
 
@@ -240,7 +208,7 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
         if !self.lost {
             info!("CMD has ended; the processes that it left behind get SIGTERM");
         }
-        let grace = self.margins.grace;
+        let grace = self.job.margins.grace;
         if let Some(left) = self.gone_within(grace).await {
             return left;
         }

@@ -21,7 +21,7 @@ fn hello(path: &str) -> Option<Reply> {
 }
 
 fn started() -> Serving {
-    start(any_port(), hello).expect("a free port")
+    start(any_port(), Arc::new(hello)).expect("a free port")
 }
 
 async fn open(serving: &Serving) -> TcpStream {
@@ -105,7 +105,7 @@ async fn whoever_does_not_finish_a_request_is_cut_off() {
 async fn whoever_does_not_read_the_reply_is_cut_off() {
     // More than the buffers of a connection hold.
     let big = |_: &str| Some(Reply::text(200, &"x".repeat(64 << 20)));
-    let serving = start(any_port(), big).expect("a free port");
+    let serving = start(any_port(), Arc::new(big)).expect("a free port");
     let mut stream = open(&serving).await;
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is taken");
     pause(2 * CONNECTION_LIMIT).await;
@@ -133,7 +133,7 @@ async fn regression_idle_connections_keep_nobody_waiting() {
 #[tokio::test]
 async fn an_idle_connection_goes_before_one_that_has_asked() {
     let big = |_: &str| Some(Reply::text(200, &"x".repeat(64 << 20)));
-    let serving = start(any_port(), big).expect("a free port");
+    let serving = start(any_port(), Arc::new(big)).expect("a free port");
     let mut slow = open(&serving).await;
     slow.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is taken");
     let mut first = [0; 1 << 10];
@@ -155,14 +155,14 @@ async fn dropping_it_ends_the_server_and_cuts_what_is_open() {
     drop(serving);
     assert_eq!(rest(open).await, "");
     assert!(TcpStream::connect(address).await.is_err());
-    drop(start(address, hello).expect("the port is free again"));
+    drop(start(address, Arc::new(hello)).expect("the port is free again"));
 }
 
 #[tokio::test]
 async fn an_address_in_use_is_a_clear_error() {
     let serving = started();
     let mut sites = Sites::default();
-    sites.add(serving.address(), "health", Box::new(hello));
+    sites.add(serving.address(), "health", Arc::new(hello));
     let failure = sites.start().map(|_| ()).expect_err("it is taken");
     assert_eq!(failure.code, exit::OS);
     let address = serving.address().to_string();
@@ -175,8 +175,8 @@ async fn an_address_in_use_is_a_clear_error() {
 async fn what_shares_an_address_shares_a_server() {
     let mut sites = Sites::default();
     let other = |path: &str| (path == "/other").then(|| Reply::text(200, "other"));
-    sites.add(any_port(), "health", Box::new(hello));
-    sites.add(any_port(), "metrics", Box::new(other));
+    sites.add(any_port(), "health", Arc::new(hello));
+    sites.add(any_port(), "metrics", Arc::new(other));
     let serving = sites.start().expect("a free port");
     let [both] = &serving[..] else { panic!("one server for both: {serving:?}") };
     assert!(get(both, "/hello").await.ends_with("hello\n"));
