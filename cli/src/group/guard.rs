@@ -8,24 +8,23 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
-use humantime::format_duration;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use rustix::io::Errno;
 use rustix::process::WaitOptions;
 use tenure::Process;
 
-use super::deadlines::{DeadlineTimer, Deadlines, Due, LOOK_AT_LEAST_EVERY};
+use super::deadlines::{DeadlineTimer, Due, LOOK_AT_LEAST_EVERY};
 use super::descendants::{self, Living};
 use super::id::GroupId;
 use super::ipc::{Order, Report};
 use super::pipes::Pipes;
 use super::process::{ADOPTS, KillPace, Tenure, adopt_orphans};
+use crate::print::in_ms;
 
 /// How often to look for new orphans while the descendants of CMD get SIGTERM. Nothing reports
 /// an adoption.
@@ -58,8 +57,21 @@ pub fn run(
     let Ok(Event::Order(Order::Watch(deadlines))) = received.recv() else { return Ok(()) };
     report(&reports, Report::Watching);
     let Ok(Event::Order(Order::Start)) = received.recv() else { return Ok(()) };
-    let timer = DeadlineTimer::new(deadlines);
-    let mut guard = Guard::new(timer, reports, say);
+    let mut guard = Guard {
+        timer: DeadlineTimer::new(deadlines),
+        reports,
+        say,
+        group: None,
+        terminated: HashSet::new(),
+        asked: false,
+        ending: false,
+        hung_up: false,
+        signals: Vec::new(),
+        signal_orders: 0,
+        killed: false,
+        pace: KillPace::default(),
+        childless: false,
+    };
     if guard.start(tenure, command) {
         reap_children(events.clone())?;
         guard.watch(&received);
@@ -99,24 +111,6 @@ struct Guard<S> {
 }
 
 impl<S: Fn(&'static str, &str)> Guard<S> {
-    fn new(timer: DeadlineTimer, reports: File, say: S) -> Guard<S> {
-        Guard {
-            timer,
-            reports,
-            say,
-            group: None,
-            terminated: HashSet::new(),
-            asked: false,
-            ending: false,
-            hung_up: false,
-            signals: Vec::new(),
-            signal_orders: 0,
-            killed: false,
-            pace: KillPace::default(),
-            childless: false,
-        }
-    }
-
     /// Starts CMD, unless its lease has ended already; false if nothing runs.
     fn start(&mut self, tenure: &Tenure, command: &[OsString]) -> bool {
         if self.timer.due(Process::system().now()) == Some(Due::Kill) {
@@ -124,14 +118,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             self.report(Report::Gone);
             return false;
         }
-        let gate = Command::new(&tenure.binary)
-            .arg0("tenure")
-            .args(["__gate", "--parent", &std::process::id().to_string()])
-            .args(tenure.options)
-            .arg("--")
-            .args(command)
-            .process_group(0)
-            .spawn();
+        let parent = ["--parent".to_owned(), std::process::id().to_string()];
+        let gate = tenure.command("__gate", &parent, command).process_group(0).spawn();
         let id = gate.and_then(|gate| {
             let id = i32::try_from(gate.id()).ok().and_then(GroupId::new);
             id.ok_or_else(|| io::Error::other("a process with an impossible number"))
@@ -180,7 +168,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
     /// Takes no longer than a moment, as any number may be handled before the next look.
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Order(Order::Lease(deadlines)) if !self.hung_up => self.set(deadlines),
+            Event::Order(Order::Lease(deadlines)) if !self.hung_up => self.timer.set(deadlines),
             Event::Order(Order::Signal(signal)) => {
                 self.signal_orders = self.signal_orders.saturating_add(1);
                 // The kernel merges what is pending, too.
@@ -213,10 +201,6 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
         let orders = std::mem::take(&mut self.signal_orders);
         self.report(Report::Signalled(orders));
-    }
-
-    fn set(&mut self, deadlines: Deadlines) {
-        self.timer.set(deadlines);
     }
 
     fn is_gone(&self) -> bool {
@@ -307,9 +291,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
         let now = Process::system().now();
         self.timer.end_now(now);
-        let left = format_duration(Duration::from_millis(
-            u64::try_from(self.timer.until_kill(now).as_millis()).unwrap_or(u64::MAX),
-        ));
+        let left = in_ms(self.timer.until_kill(now));
         self.look();
         if !self.killed {
             (self.say)(
@@ -353,13 +335,11 @@ fn reap_children(events: Sender<Event>) -> io::Result<()> {
                 Ok(Some((pid, status))) => {
                     Event::Reaped(Pid::from_raw(pid.as_raw_nonzero().get()), status.as_raw())
                 }
-                Err(Errno::CHILD) => {
-                    let _ = events.send(Event::Childless);
-                    return;
-                }
+                Err(Errno::CHILD) => Event::Childless,
                 Ok(None) | Err(_) => continue,
             };
-            if events.send(event).is_err() {
+            let is_last = matches!(event, Event::Childless);
+            if events.send(event).is_err() || is_last {
                 return;
             }
         }

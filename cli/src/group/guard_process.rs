@@ -1,7 +1,7 @@
 //! Guard and standby as `tenure` sees them: a child with a pipe in each direction.
 
 use std::ffi::OsString;
-use std::io::{self, PipeReader, PipeWriter};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::process::ExitStatus;
 
@@ -45,7 +45,15 @@ impl GuardProcess {
     ) -> io::Result<GuardProcess> {
         let (orders_in, orders) = io::pipe()?;
         let (reports, reports_out) = io::pipe()?;
-        let standby = spawn_standby(tenure, &orders_in, &reports_out, command, environment)?;
+        // Another thread that starts a process right now leaks these ends to it. Then the death of
+        // the guard is seen when the standby ends. Nobody else has the writing end of the orders.
+        inherit(&orders_in)?;
+        inherit(&reports_out)?;
+        let pipes = Pipes { orders: orders_in.as_raw_fd(), reports: reports_out.as_raw_fd() };
+        let standby = Command::from(tenure.command("__standby", &pipes.arguments(), command))
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .process_group(0)
+            .spawn()?;
         let reports = pipe::Receiver::from_owned_fd(OwnedFd::from(reports))?;
         Ok(GuardProcess {
             standby,
@@ -91,30 +99,6 @@ impl GuardProcess {
             else => std::future::pending().await,
         }
     }
-}
-
-fn spawn_standby(
-    tenure: &Tenure,
-    orders: &PipeReader,
-    reports: &PipeWriter,
-    command: &[OsString],
-    environment: &[(&str, String)],
-) -> io::Result<Child> {
-    let pipes = Pipes { orders: orders.as_raw_fd(), reports: reports.as_raw_fd() };
-    // Another thread that starts a process right now leaks these ends to it. Then the death of the
-    // guard is seen when the standby ends. Nobody else has the writing end of the orders.
-    inherit(orders)?;
-    inherit(reports)?;
-    Command::new(&tenure.binary)
-        .arg0("tenure")
-        .arg("__standby")
-        .args(pipes.arguments())
-        .args(tenure.options)
-        .arg("--")
-        .args(command)
-        .envs(environment.iter().map(|(name, value)| (name, value)))
-        .process_group(0)
-        .spawn()
 }
 
 fn inherit(file: impl AsFd) -> io::Result<()> {

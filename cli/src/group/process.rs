@@ -1,7 +1,10 @@
 //! What `tenure`, the standby and the guard share: their binary, orphans, the pace of SIGKILL.
 
+use std::ffi::OsString;
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 /// This command itself, as standby, guard and gate are started of it.
@@ -11,6 +14,15 @@ pub struct Tenure {
     pub binary: PathBuf,
     /// What they get besides their own arguments.
     pub options: &'static [&'static str],
+}
+
+impl Tenure {
+    /// This command as another of its processes, with CMD for it to run.
+    pub fn command(&self, verb: &str, arguments: &[String], cmd: &[OsString]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.arg0("tenure").arg(verb).args(arguments).args(self.options).arg("--").args(cmd);
+        command
+    }
 }
 
 /// The path by which this very binary can be started again, even if its file was replaced since:

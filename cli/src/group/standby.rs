@@ -2,8 +2,6 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
 use std::thread;
 
 use nix::errno::Errno;
@@ -29,14 +27,7 @@ pub fn run(
     // Only SIGKILL ends the standby. Blocked signals, unlike handlers, leave no moment open.
     SigSet::all().thread_block()?;
     adopt_orphans()?;
-    let guard = Command::new(&tenure.binary)
-        .arg0("tenure")
-        .arg("__guard")
-        .args(pipes.arguments())
-        .args(tenure.options)
-        .arg("--")
-        .args(command)
-        .spawn()?;
+    let guard = tenure.command("__guard", &pipes.arguments(), command).spawn()?;
     pipes.close()?;
     let guard = Pid::from_raw(i32::try_from(guard.id()).map_err(io::Error::other)?);
     loop {

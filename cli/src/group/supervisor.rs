@@ -18,6 +18,7 @@ use super::guard_process::{GuardProcess, Heard};
 use super::id::GroupId;
 use super::ipc::{Order, Report};
 use super::phase::{GroupEnd, Left, Phase, Stop};
+use crate::timer::pause;
 
 /// For how long no descendant must be seen alive until a guard that says nothing is not waited for.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
@@ -134,7 +135,7 @@ impl Supervisor {
 
     /// Waits for the next thing to happen, and handles it.
     async fn step(&mut self) {
-        let pause = self.look();
+        let next_look = self.look();
         tokio::select! {
             heard = self.guard.hear() => match heard {
                 Heard::Report(report) => {
@@ -152,7 +153,7 @@ impl Supervisor {
             }
             Some(order) = self.orders.recv() => self.pass_on(order).await,
             () = self.phase.closed() => self.abandoned = true,
-            () = sleep(pause) => {}
+            () = pause(next_look) => {}
         }
     }
 
@@ -175,7 +176,8 @@ impl Supervisor {
             self.see_no_life(now.boot);
         } else {
             self.lifeless_since = None;
-            if kill && descendants::kill_all(&living, self.group) && !self.guard_lost {
+            let killed = kill && descendants::kill_all(&living, self.group);
+            if killed && !self.guard_lost && !std::mem::replace(&mut self.killed, true) {
                 self.note_killed();
             }
         }
@@ -271,15 +273,7 @@ impl Supervisor {
                 self.stop = self.stop.or(Some(Stop::Terminated));
                 warn!(outcome = "terminated", "CMD got SIGTERM");
             }
-            Report::Killed => {
-                // If CMD has ended before, what it left behind was killed.
-                if self.status.is_none() {
-                    self.stop =
-                        Some(if self.standby_lost { Stop::Unguarded } else { Stop::Killed });
-                }
-                let what = if self.status.is_none() { "CMD" } else { "what CMD left behind" };
-                error!(outcome = "killed", "{what} was killed (SIGKILL)");
-            }
+            Report::Killed => self.note_killed(),
             Report::Ended(status) => {
                 let status = ExitStatus::from_raw(status);
                 debug!(%status, "CMD has ended");
@@ -290,13 +284,10 @@ impl Supervisor {
         }
     }
 
-    /// The guard has sent SIGKILL, or this process has.
+    /// The guard has sent SIGKILL, or this process has: to CMD, or to what it left behind.
     fn note_killed(&mut self) {
-        if std::mem::replace(&mut self.killed, true) {
-            return;
-        }
         let what = if self.status.is_none() {
-            self.stop = Some(Stop::Killed);
+            self.stop = Some(if self.standby_lost { Stop::Unguarded } else { Stop::Killed });
             "CMD"
         } else {
             "what CMD left behind"
@@ -320,7 +311,7 @@ impl Supervisor {
             // It ends so only when nothing is left. The reports may not have been read yet.
             tokio::select! {
                 () = self.read_last_reports() => {}
-                () = sleep(SILENT_AFTER) => {}
+                () = pause(SILENT_AFTER) => {}
             }
             if self.left.is_none() {
                 self.lose_guard("the guard");
@@ -349,9 +340,4 @@ impl Supervisor {
         }
         KILL_AGAIN_AFTER
     }
-}
-
-#[allow(clippy::disallowed_methods, reason = "the command is not simulated, and has no driver")]
-async fn sleep(pause: Duration) {
-    tokio::time::sleep(pause).await;
 }
