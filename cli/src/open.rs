@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum as _;
 use tenure::Election;
-use tenure::store::{DirStore, Store, StoreError};
+use tenure::store::{DirStore, Store};
 
 use super::common_args::LayoutArg;
 use super::exit::{self, Failure};
@@ -33,8 +33,9 @@ pub struct Opened {
 pub async fn open(url: &StoreUrl, missing: Missing) -> Result<Opened, Failure> {
     match url.place() {
         Place::Dir { path, group } => dir(path, *group, url, missing),
+        // In a table the prefix up to its first slash is the partition of the election.
         Place::In { service, prefix, .. }
-            if service.needs_prefix && matches!(&**prefix, "" | "/") =>
+            if service.kind == Kind::DynamoDb && matches!(&**prefix, "" | "/") =>
         {
             let table = url.to_string();
             let table = table.trim_end_matches('/');
@@ -42,14 +43,8 @@ pub async fn open(url: &StoreUrl, missing: Missing) -> Result<Opened, Failure> {
             Err(Failure::new(exit::USAGE, why))
         }
         Place::In { service, name, prefix, options } => {
-            let store = match service.kind {
-                Kind::S3 => s3(name, options).await,
-                Kind::CloudStorage => gcs(name),
-                Kind::Azure => azure(name),
-                Kind::DynamoDb => dynamodb(name).await,
-            };
-            let Some(store) = store else { return Err(not_built(url, service)) };
-            Ok(Opened { store: store?, prefix: prefix.clone() })
+            let store = remote(url, service, name, options).await?;
+            Ok(Opened { store, prefix: prefix.clone() })
         }
     }
 }
@@ -98,58 +93,38 @@ fn dir(path: &Path, group: bool, url: &StoreUrl, missing: Missing) -> Result<Ope
     Ok(Opened { store: Arc::new(store), prefix: String::new() })
 }
 
-/// A store, or `None` if this build has none of that service.
-type Built = Option<Result<Arc<dyn Store>, StoreError>>;
+#[allow(unreachable_patterns, unused_variables, reason = "a build may have all services or none")]
+async fn remote(
+    url: &StoreUrl,
+    service: &Service,
+    name: &str,
+    options: &S3Options,
+) -> Result<Arc<dyn Store>, Failure> {
+    match service.kind {
+        #[cfg(feature = "s3")]
+        Kind::S3 => Ok(Arc::new(s3(name, options).await)),
+        #[cfg(feature = "gcs")]
+        Kind::CloudStorage => Ok(Arc::new(tenure::store::AnyObjectStore::gcs_from_env(name)?)),
+        #[cfg(feature = "azure")]
+        Kind::Azure => Ok(Arc::new(tenure::store::AnyObjectStore::azure_from_env(name)?)),
+        #[cfg(feature = "dynamodb")]
+        Kind::DynamoDb => Ok(Arc::new(tenure::store::DynamoStore::from_env(name).await)),
+        _ => Err(not_built(url, service)),
+    }
+}
 
 #[cfg(feature = "s3")]
-async fn s3(bucket: &str, options: &S3Options) -> Built {
-    let mut store = tenure::store::S3Store::from_env(bucket).await;
-    store = match options.sse.clone() {
+async fn s3(bucket: &str, options: &S3Options) -> tenure::store::S3Store {
+    let store = tenure::store::S3Store::from_env(bucket).await;
+    let store = match options.sse.clone() {
         None => store,
         Some(Sse::S3Managed) => store.with_s3_managed_keys(),
         Some(Sse::Kms { key, bucket_key }) => store.with_kms_key(key, bucket_key),
     };
-    if let Some(owner) = &options.expected_bucket_owner {
-        store = store.with_expected_bucket_owner(owner);
+    match &options.expected_bucket_owner {
+        Some(owner) => store.with_expected_bucket_owner(owner),
+        None => store,
     }
-    Some(Ok(Arc::new(store)))
-}
-
-#[cfg(not(feature = "s3"))]
-async fn s3(_bucket: &str, _options: &S3Options) -> Built {
-    None
-}
-
-#[cfg(feature = "gcs")]
-fn gcs(bucket: &str) -> Built {
-    let store = tenure::store::AnyObjectStore::gcs_from_env(bucket);
-    Some(store.map(|store| Arc::new(store) as Arc<dyn Store>))
-}
-
-#[cfg(not(feature = "gcs"))]
-fn gcs(_bucket: &str) -> Built {
-    None
-}
-
-#[cfg(feature = "azure")]
-fn azure(container: &str) -> Built {
-    let store = tenure::store::AnyObjectStore::azure_from_env(container);
-    Some(store.map(|store| Arc::new(store) as Arc<dyn Store>))
-}
-
-#[cfg(not(feature = "azure"))]
-fn azure(_container: &str) -> Built {
-    None
-}
-
-#[cfg(feature = "dynamodb")]
-async fn dynamodb(table: &str) -> Built {
-    Some(Ok(Arc::new(tenure::store::DynamoStore::from_env(table).await)))
-}
-
-#[cfg(not(feature = "dynamodb"))]
-async fn dynamodb(_table: &str) -> Built {
-    None
 }
 
 /// This build has no store for the service.

@@ -44,8 +44,6 @@ pub struct Service {
     pub feature: &'static str,
     /// The name of its built-in price list.
     pub prices: &'static str,
-    /// Whether an election in it needs a prefix.
-    pub needs_prefix: bool,
     /// What the URL names first.
     pub what: &'static str,
     /// The variables whose names start so have the settings.
@@ -77,7 +75,6 @@ static SCHEMES: [Scheme; 5] = [
             name: "S3",
             feature: "s3",
             prices: "S3 Standard",
-            needs_prefix: false,
             what: "bucket",
             environment: "AWS",
             endpoint: "AWS_ENDPOINT_URL",
@@ -93,7 +90,6 @@ static SCHEMES: [Scheme; 5] = [
             name: "Cloud Storage",
             feature: "gcs",
             prices: "Cloud Storage",
-            needs_prefix: false,
             what: "bucket",
             environment: "GOOGLE",
             endpoint: "GOOGLE_BASE_URL",
@@ -109,7 +105,6 @@ static SCHEMES: [Scheme; 5] = [
             name: "Azure",
             feature: "azure",
             prices: "Azure Blob",
-            needs_prefix: false,
             what: "bucket",
             environment: "AZURE",
             endpoint: "AZURE_STORAGE_ENDPOINT",
@@ -125,8 +120,6 @@ static SCHEMES: [Scheme; 5] = [
             name: "DynamoDB",
             feature: "dynamodb",
             prices: "DynamoDB",
-            // Its part before the first slash is the partition of the election.
-            needs_prefix: true,
             what: "table",
             environment: "AWS",
             endpoint: "AWS_ENDPOINT_URL",
