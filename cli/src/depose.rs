@@ -54,24 +54,28 @@ pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
         false => election.depose(args.epoch).await,
     };
     let deposed = deposed.map_err(unknown)?;
-    let (line, report) = match deposed {
-        Deposed::Sealed { leader, wait } => {
-            let line =
-                format!("deposed {} from epoch {}; {}", holder(&leader), leader.epoch, then(wait));
-            let ended = if args.force { EpochEnd::Lapsed } else { EpochEnd::Deposed };
-            (line, DeposeReport::of("deposed", &leader, ended, Some(wait)))
-        }
-        Deposed::Already { leader, ended } => {
-            let line =
-                format!("epoch {} of {} is sealed already: {ended}", leader.epoch, holder(&leader));
-            (line, DeposeReport::of("already", &leader, ended, None))
-        }
+    let (leader, ended, wait) = match deposed {
+        Deposed::Sealed { leader, wait } if args.force => (leader, EpochEnd::Lapsed, Some(wait)),
+        Deposed::Sealed { leader, wait } => (leader, EpochEnd::Deposed, Some(wait)),
+        Deposed::Already { leader, ended } => (leader, ended, None),
         refused => {
             if refused == Deposed::NoLeader {
                 refuse_other_layout(&store, &prefix, args.store.layout).await?;
             }
             return Err(Failure::new(exit::REFUSED, why_not(&refused, args.store.layout)));
         }
+    };
+    let (epoch, holder) = (leader.epoch, holder(&leader));
+    let (outcome, line) = match wait {
+        Some(wait) => ("deposed", format!("deposed {holder} from epoch {epoch}; {}", then(wait))),
+        None => ("already", format!("epoch {epoch} of {holder} is sealed already: {ended}")),
+    };
+    let report = DeposeReport {
+        outcome,
+        epoch: epoch.get(),
+        candidate: leader.candidate,
+        ended,
+        wait_ms: wait.map(millis),
     };
     let _ = if args.json { print_json(&report)? } else { print(&line)? };
     Ok(0)
@@ -132,22 +136,5 @@ fn why_not(refused: &Deposed, layout: LayoutArg) -> String {
         ),
         _ if layout == LayoutArg::SingleObject => "there is no lock.json: nobody leads".to_owned(),
         _ => "there is no epoch: nobody leads".to_owned(),
-    }
-}
-
-impl DeposeReport {
-    fn of(
-        outcome: &'static str,
-        leader: &Leader,
-        ended: EpochEnd,
-        wait: Option<Duration>,
-    ) -> DeposeReport {
-        DeposeReport {
-            outcome,
-            epoch: leader.epoch.get(),
-            candidate: leader.candidate.clone(),
-            ended,
-            wait_ms: wait.map(millis),
-        }
     }
 }
