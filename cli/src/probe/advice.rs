@@ -29,13 +29,6 @@ pub struct Setting {
     pub value: String,
 }
 
-#[cfg(feature = "s3")]
-impl Setting {
-    pub fn new(name: &'static str, value: String) -> Setting {
-        Setting { name, value }
-    }
-}
-
 /// What this probe's own account asks for.
 pub fn all(account: &Account, skew: Option<Skew>, left_behind: &[String]) -> Vec<Advice> {
     let all = [

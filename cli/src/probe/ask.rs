@@ -62,6 +62,23 @@ pub enum Kind {
     Settings,
 }
 
+impl Kind {
+    /// Among the latencies, and among the counts of requests.
+    pub fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Kind::Create => ("create", "writes"),
+            Kind::Replace => ("replace", "writes"),
+            Kind::Read => ("read", "reads"),
+            Kind::List => ("list", "lists"),
+            Kind::Delete => ("delete", "deletes"),
+            Kind::CreateRace => ("create, 32 at once", "writes"),
+            Kind::ReplaceRace => ("replace, 32 at once", "writes"),
+            Kind::LongWrite => ("write, long", "writes"),
+            Kind::Settings => ("settings", "settings"),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Account {
     /// How many requests of each kind were sent.

@@ -26,9 +26,9 @@ fn check(settings: &BucketSettings, prefix: &str) -> (Vec<Setting>, Vec<Advice>)
         .map(|rules| rules.iter().filter(|rule| touches(rule, &lock)).collect::<Vec<_>>());
     let expires_noncurrent =
         rules.as_ref().is_ok_and(|rules| rules.iter().any(|rule| rule.expires_noncurrent));
-    lines.push(Setting::new(
-        "versioning",
-        match &settings.versioning {
+    lines.push(Setting {
+        name: "versioning",
+        value: match &settings.versioning {
             Ok(Versioning::Off) => "off".to_owned(),
             Ok(Versioning::On) if expires_noncurrent => "on, and old versions expire".to_owned(),
             Ok(Versioning::On) => {
@@ -38,17 +38,17 @@ fn check(settings: &BucketSettings, prefix: &str) -> (Vec<Setting>, Vec<Advice>)
             Ok(Versioning::Suspended) => "suspended; new writes leave no version".to_owned(),
             Err(error) => not_seen(error),
         },
-    ));
-    lines.push(Setting::new(
-        "lifecycle",
-        match &rules {
+    });
+    lines.push(Setting {
+        name: "lifecycle",
+        value: match &rules {
             Ok(rules) => {
                 advice.extend(rules.iter().flat_map(|rule| against(rule, &lock)));
                 describe(rules, &lock)
             }
             Err(error) => not_seen(error),
         },
-    ));
+    });
     (lines, advice)
 }
 

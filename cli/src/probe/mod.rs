@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use self::advice::{Advice, Setting};
 use self::ask::{Asker, Check, Ends, RETRY_AFTER, failure};
 use self::races::{Bounds, LONGEST, Races, Tally};
-use self::report::{Finding, Found, Kept, Report};
+use self::report::{Asked, Finding, Kept, Report};
 use super::common_args::{LayoutArg, StoreArg, positive_duration};
 use super::cost::prices;
 use super::exit::{self, Failure};
@@ -94,7 +94,12 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])?;
     let stop = CancellationToken::new();
     let asker = Arc::new(Asker::new(store, &normalised, stop.clone()));
-    let bounds = bounds(&args);
+    let bounds = Bounds {
+        rounds: (args.rounds > 0).then_some(args.rounds),
+        span: args.span,
+        enough: CancellationToken::new(),
+        longest: LONGEST,
+    };
     let mut probing = pin!(ask_all(&asker, &bounds, args.store.layout));
     let mut signal = None;
     let progress = match args.rounds {
@@ -132,7 +137,7 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     if let Some(signal) = signal {
         return Ok(stopped(signal, &left_behind));
     }
-    let Asked { promises, long_bytes, not_tried } = match outcome {
+    let asked = match outcome {
         Ok(asked) => asked,
         Err(Ends::Failed(error) | Ends::Unclear(error)) => {
             return Err(failed(&asker, error, &left_behind));
@@ -140,19 +145,8 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
         Err(Ends::Broken(what)) => return Err(Failure::new(exit::UNSAFE, what)),
         Err(Ends::Stopped) => unreachable!("nothing but a signal stops it"),
     };
-    let (settings, warnings) = settings(url.place(), &normalised, &asker).await;
-    let found = Found {
-        store: asker.store().describe(),
-        keys: asker.start().to_owned(),
-        promises,
-        long_bytes,
-        not_tried,
-        settings,
-        warnings,
-        left_behind,
-        prices: prices::of(url.place()),
-    };
-    let report = Report::new(found, &asker.account());
+    let settings = settings(url.place(), &normalised, &asker).await;
+    let report = Report::new(&asker, asked, settings, left_behind, prices::of(url.place()));
     let _ = if args.json { print_json(&report)? } else { print(&report.for_people())? };
     Ok(report.exit_code())
 }
@@ -179,27 +173,9 @@ async fn clean_up(
 /// How often the progress is shown.
 const LOOK: Duration = Duration::from_millis(200);
 
-fn bounds(args: &ProbeArgs) -> Bounds {
-    Bounds {
-        rounds: (args.rounds > 0).then_some(args.rounds),
-        span: args.span,
-        enough: CancellationToken::new(),
-        longest: LONGEST,
-    }
-}
-
 /// The requests of so many rounds, as the help has them.
 fn about(rounds: u32) -> u64 {
     190 + 70 * u64::from(rounds)
-}
-
-/// The results of all checks.
-#[derive(Debug, Default)]
-struct Asked {
-    promises: Vec<Finding>,
-    long_bytes: Option<usize>,
-    /// Why no promise was tried.
-    not_tried: Option<String>,
 }
 
 /// As the election takes it: empty, or with a slash at its end.
@@ -287,7 +263,7 @@ async fn ask_all(ask: &Arc<Asker>, bounds: &Bounds, layout: LayoutArg) -> Check<
     );
     let mut races = Races::prepare(ask, listings, bounds.longest).await?;
     let ends = races.run(bounds).await;
-    let long_bytes = races.long();
+    let long_bytes = races.long;
     findings.extend(raced(races, ends)?);
     Ok(Asked { promises: findings, long_bytes, not_tried: None })
 }

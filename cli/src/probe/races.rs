@@ -65,7 +65,8 @@ pub struct Bounds {
 pub struct Races {
     ask: Arc<Asker>,
     listings: bool,
-    long: Option<usize>,
+    /// The length of the long bodies, in bytes; `None` if the store takes none.
+    pub long: Option<usize>,
     /// How long a long write takes by itself. Short ones beside it make it slower, and themselves,
     /// too.
     took: Duration,
@@ -120,7 +121,6 @@ impl Races {
                 Err(ends) => return Err(ends),
             }
         }
-        let (creates, replaces) = (Tally::default(), Tally::default());
         let mut races = Races {
             ask: Arc::clone(ask),
             listings,
@@ -128,16 +128,11 @@ impl Races {
             took: Duration::ZERO,
             part: ask.fraction(),
             until: None,
-            creates,
-            replaces,
+            creates: Tally::default(),
+            replaces: Tally::default(),
         };
         races.measure_a_long_write(longest).await?;
         Ok(races)
-    }
-
-    /// The length of the long bodies, in bytes; `None` if the store takes none.
-    pub fn long(&self) -> Option<usize> {
-        self.long
     }
 
     async fn measure_a_long_write(&mut self, longest: usize) -> Check {

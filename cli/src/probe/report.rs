@@ -7,7 +7,7 @@ use serde::Serialize;
 use tenure::internals::quantile;
 
 use super::advice::{self, Advice, Setting};
-use super::ask::{Account, Kind};
+use super::ask::{Account, Asker};
 use super::clock::Skew;
 use super::races::{Tally, WRITERS};
 use crate::cost::prices::Prices;
@@ -96,25 +96,26 @@ pub struct Report {
     pub left_behind: Vec<String>,
 }
 
-/// What a report is made of.
-pub struct Found {
-    pub store: String,
-    pub keys: String,
+/// The results of all checks.
+#[derive(Debug, Default)]
+pub struct Asked {
     pub promises: Vec<Finding>,
     pub long_bytes: Option<usize>,
     /// Why no promise was tried: the store does not delete.
     pub not_tried: Option<String>,
-    pub settings: Vec<Setting>,
-    pub warnings: Vec<Advice>,
-    pub left_behind: Vec<String>,
-    pub prices: Option<Prices>,
 }
 
 impl Report {
-    pub fn new(found: Found, account: &Account) -> Report {
-        let Found { store, keys, promises, long_bytes, not_tried, .. } = found;
-        let Found { settings, left_behind, prices, .. } = found;
-        let mut warnings = found.warnings;
+    /// Of what `asker` has asked; with the settings of the bucket, and what they advise.
+    pub fn new(
+        asker: &Asker,
+        asked: Asked,
+        (settings, mut warnings): (Vec<Setting>, Vec<Advice>),
+        left_behind: Vec<String>,
+        prices: Option<Prices>,
+    ) -> Report {
+        let Asked { promises, long_bytes, not_tried } = asked;
+        let account = &*asker.account();
         let skew = Skew::of(&account.sightings);
         warnings.extend(advice::all(account, skew, &left_behind));
         let races = || promises.iter().filter_map(|one| one.race.as_ref());
@@ -133,19 +134,17 @@ impl Report {
             within_ms: ms(skew.within),
             answers: skew.answers,
         });
-        let latency = latencies(account);
-        let writers = WRITERS;
         Report {
             verdict,
             why,
-            store,
-            keys,
+            store: asker.store().describe(),
+            keys: asker.start().to_owned(),
             rounds,
-            writers,
+            writers: WRITERS,
             long_bytes,
             power: power(decided),
             promises,
-            latency,
+            latency: latencies(account),
             clock,
             settings,
             warnings,
@@ -322,18 +321,8 @@ fn no_fault_seen(races: u32) -> String {
 fn requests(account: &Account) -> BTreeMap<&'static str, u64> {
     let mut requests = BTreeMap::new();
     for (kind, count) in &account.requests {
-        let name = match kind {
-            Kind::Create
-            | Kind::Replace
-            | Kind::CreateRace
-            | Kind::ReplaceRace
-            | Kind::LongWrite => "writes",
-            Kind::Read => "reads",
-            Kind::List => "lists",
-            Kind::Delete => "deletes",
-            Kind::Settings => "settings",
-        };
-        *requests.entry(name).or_default() += count;
+        let (_, counted_as) = kind.names();
+        *requests.entry(counted_as).or_default() += count;
     }
     requests
 }
@@ -360,17 +349,7 @@ fn dollars(usd: f64) -> String {
 fn latencies(account: &Account) -> Vec<Latency> {
     let mut latencies = Vec::new();
     for (kind, took) in &account.took {
-        let request = match kind {
-            Kind::Create => "create",
-            Kind::Replace => "replace",
-            Kind::Read => "read",
-            Kind::List => "list",
-            Kind::Delete => "delete",
-            Kind::CreateRace => "create, 32 at once",
-            Kind::ReplaceRace => "replace, 32 at once",
-            Kind::LongWrite => "write, long",
-            Kind::Settings => continue,
-        };
+        let (request, _) = kind.names();
         let mut took = took.clone();
         took.sort();
         let ms = |part| {

@@ -26,18 +26,7 @@ async fn probed(store: Arc<dyn Store>, layout: LayoutArg) -> Probed {
     let asker = Arc::new(Asker::new(store, "app/", CancellationToken::new()));
     let asked = ask_all(&asker, &rounds(), layout).await.expect("it comes to its end");
     let left = asker.clean_up().await;
-    let found = Found {
-        store: asker.store().describe(),
-        keys: asker.start().to_owned(),
-        promises: asked.promises,
-        long_bytes: asked.long_bytes,
-        not_tried: asked.not_tried,
-        settings: Vec::new(),
-        warnings: Vec::new(),
-        left_behind: left.clone(),
-        prices: None,
-    };
-    let report = Report::new(found, &asker.account());
+    let report = Report::new(&asker, asked, Default::default(), left.clone(), None);
     Probed { report, left }
 }
 
