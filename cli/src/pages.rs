@@ -117,12 +117,9 @@ fn text(heading: &str, text: &str) -> String {
 
 /// Older formatters take anything but ASCII for Latin-1.
 fn ascii(roff: &str) -> String {
-    let mut plain = String::with_capacity(roff.len());
-    for character in roff.chars() {
-        match character {
-            character if character.is_ascii() => plain.push(character),
-            other => plain.push_str(&format!("\\[u{:04X}]", u32::from(other))),
-        }
-    }
-    plain
+    let plain = roff.chars().map(|character| match character {
+        character if character.is_ascii() => character.to_string(),
+        other => format!("\\[u{:04X}]", u32::from(other)),
+    });
+    plain.collect()
 }

@@ -17,11 +17,10 @@ const SHOWN_HOLES: usize = 5;
 const LONGEST_NAME: usize = 40;
 
 pub fn of(history: &History) -> String {
-    let mut lines = Vec::new();
     if history.spans.is_empty() {
-        lines.push("nobody has led yet".to_owned());
-        return lines.join("\n");
+        return "nobody has led yet".to_owned();
     }
+    let mut lines = Vec::new();
     rows(history, &mut lines);
     lines.push(String::new());
     summary(history, &mut lines);
@@ -29,7 +28,7 @@ pub fn of(history: &History) -> String {
 }
 
 fn rows(history: &History, lines: &mut Vec<String>) {
-    let names: Vec<String> = history.spans.iter().map(name).collect();
+    let names: Vec<String> = history.spans.iter().map(|span| shown(span.name())).collect();
     let wide = names.iter().map(|name| name.width()).max().unwrap_or(0).max(6);
     lines.push(format!(
         "{:>6}  {:<wide$}  {:<21}  {:<21}  {:<9}  end",
@@ -182,10 +181,6 @@ fn unit(duration: Duration) -> u64 {
         86_400..2_630_016 => 3_600_000,
         _ => 86_400_000,
     }
-}
-
-fn name(span: &LeadershipSpan) -> String {
-    shown(span.name())
 }
 
 fn shown(name: &str) -> String {
