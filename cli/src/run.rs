@@ -211,7 +211,7 @@ async fn campaign(
     health.enter(Phase::Campaigning);
     let mut events = election.events();
     let mut campaign = pin!(election.campaign());
-    let mut failing = Failing::default();
+    let mut said_at = None;
     loop {
         tokio::select! {
             biased;
@@ -223,26 +223,19 @@ async fn campaign(
                     health.enter(Phase::Following { leader: leader.candidate, epoch });
                     info!(outcome = "following", "waiting: {name} leads epoch {epoch}");
                 }
-                CampaignEvent::StoreFailed(error) => failing.say(&error),
+                CampaignEvent::StoreFailed(error) => warn_of(&error, &mut said_at),
                 _ => {}
             },
         }
     }
 }
 
-/// Keeps a store that fails for hours from filling the log.
-#[derive(Debug, Default)]
-struct Failing {
-    said_at: Option<Duration>,
-}
-
-impl Failing {
-    fn say(&mut self, error: &Error) {
-        let now = Process::system().now().boot;
-        if self.said_at.is_none_or(|at| now.saturating_sub(at) >= SAY_AGAIN_AFTER) {
-            self.said_at = Some(now);
-            let why = plain(&error.to_string());
-            warn!(outcome = "store_failed", "the store fails, trying again: {why}");
-        }
+/// Logs that the store fails, but not often: it may fail for hours.
+fn warn_of(error: &Error, said_at: &mut Option<Duration>) {
+    let now = Process::system().now().boot;
+    if said_at.is_none_or(|at| now.saturating_sub(at) >= SAY_AGAIN_AFTER) {
+        *said_at = Some(now);
+        let why = plain(&error.to_string());
+        warn!(outcome = "store_failed", "the store fails, trying again: {why}");
     }
 }

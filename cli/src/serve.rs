@@ -66,15 +66,9 @@ pub type Routes = Arc<dyn Fn(&str) -> Option<Reply> + Send + Sync>;
 #[derive(Debug)]
 #[must_use = "dropping it ends the server"]
 pub struct Serving {
-    address: SocketAddr,
-    accepting: JoinHandle<()>,
-}
-
-impl Serving {
     /// Where it listens: with the port that was chosen if port 0 was asked for.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
+    pub address: SocketAddr,
+    accepting: JoinHandle<()>,
 }
 
 impl Drop for Serving {
@@ -129,7 +123,7 @@ impl Site {
         let serving = start(address, all).map_err(|error| {
             Failure::new(exit::OS, format!("cannot serve {what} at {address}: {error}"))
         })?;
-        info!("serving {what} at http://{}", serving.address());
+        info!("serving {what} at http://{}", serving.address);
         Ok(serving)
     }
 }

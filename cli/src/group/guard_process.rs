@@ -21,7 +21,8 @@ pub struct GuardProcess {
     standby: Child,
     orders: pipe::Sender,
     reports: Lines<BufReader<pipe::Receiver>>,
-    reporting: bool,
+    /// Whether reports may still come.
+    pub reporting: bool,
     exited: bool,
 }
 
@@ -72,11 +73,6 @@ impl GuardProcess {
     /// Does not wait as long as few orders are unanswered: the pipe holds hundreds.
     pub async fn tell(&mut self, order: Order) -> io::Result<()> {
         self.orders.write_all(format!("{order}\n").as_bytes()).await
-    }
-
-    /// Whether reports may still come.
-    pub fn reports(&self) -> bool {
-        self.reporting
     }
 
     /// What is heard next. May be dropped at any time. After silence and exit it waits for ever.

@@ -159,7 +159,7 @@ impl Supervisor {
 
     /// Does what is due, and says when to look again.
     fn look(&mut self) -> Duration {
-        if self.standby_lost && !self.guard.reports() {
+        if self.standby_lost && !self.guard.reporting {
             return self.kill_group();
         }
         let now = Process::system().now();

@@ -163,11 +163,6 @@ impl Asker {
         body.into()
     }
 
-    /// A random number from 0 to 1.
-    pub fn fraction(&self) -> f64 {
-        fastrand::f64()
-    }
-
     pub async fn create(&self, kind: Kind, key: &str, body: Bytes) -> Check<PutOutcome> {
         self.account().keys.insert(key.to_owned());
         self.ask(kind, Determinacy::Indeterminate, self.store.create(key, body)).await

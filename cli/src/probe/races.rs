@@ -126,7 +126,7 @@ impl Races {
             listings,
             long: None,
             took: Duration::ZERO,
-            part: ask.fraction(),
+            part: fastrand::f64(),
             until: None,
             creates: Tally::default(),
             replaces: Tally::default(),

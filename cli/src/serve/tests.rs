@@ -25,7 +25,7 @@ fn started() -> Serving {
 }
 
 async fn open(serving: &Serving) -> TcpStream {
-    TcpStream::connect(serving.address()).await.expect("it listens")
+    TcpStream::connect(serving.address).await.expect("it listens")
 }
 
 /// What comes until the server closes the connection.
@@ -149,7 +149,7 @@ async fn an_idle_connection_goes_before_one_that_has_asked() {
 #[tokio::test]
 async fn dropping_it_ends_the_server_and_cuts_what_is_open() {
     let serving = started();
-    let address = serving.address();
+    let address = serving.address;
     let open = open(&serving).await;
     assert!(get(&serving, "/hello").await.ends_with("hello\n"), "the other was accepted before");
     drop(serving);
@@ -162,10 +162,10 @@ async fn dropping_it_ends_the_server_and_cuts_what_is_open() {
 async fn an_address_in_use_is_a_clear_error() {
     let serving = started();
     let mut sites = Sites::default();
-    sites.add(serving.address(), "health", Arc::new(hello));
+    sites.add(serving.address, "health", Arc::new(hello));
     let failure = sites.start().map(|_| ()).expect_err("it is taken");
     assert_eq!(failure.code, exit::OS);
-    let address = serving.address().to_string();
+    let address = serving.address.to_string();
     for part in ["cannot serve health at", &address, "in use"] {
         assert!(failure.why.contains(part), "{part} is not in {}", failure.why);
     }
