@@ -265,6 +265,7 @@ impl Config {
             sealed_by: None,
             ended: None,
             successor: None,
+            park_ms: None,
             data,
         }
     }

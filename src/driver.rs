@@ -22,8 +22,8 @@ use followed::Followed;
 pub(crate) use observe::Observer;
 pub(crate) use operator::Operator;
 use own_epoch::OwnEpoch;
-use refresh::Refresh;
-use requests::Requests;
+pub(crate) use refresh::Refresh;
+pub(crate) use requests::Requests;
 
 use crate::backoff::Backoff;
 use crate::config::Config;
@@ -38,7 +38,7 @@ use crate::process::Process;
 use crate::protocol::candidate::Rules;
 use crate::protocol::lease::LapseTimer;
 use crate::protocol::machine::Machine;
-use crate::protocol::message::Failure;
+use crate::protocol::message::{Failure, Nonce};
 use crate::record::BadRecord;
 use crate::store::Store;
 use crate::telemetry::{Counted, Meter};
@@ -54,7 +54,7 @@ pub(crate) struct Context {
     pub(crate) config: Arc<Config>,
     pub(crate) process: Process,
     pub(crate) events: Listeners<CampaignEvent>,
-    refresh: Refresh,
+    pub(crate) refresh: Refresh,
     knowledge: Mutex<Knowledge>,
 }
 
@@ -94,10 +94,21 @@ impl Context {
         process: Process,
     ) -> Context {
         let meter = Meter::new(&*store, &keys);
+        Context::session(store, keys, config, process, &meter)
+    }
+
+    /// That of the session of a group's member, which counts for the group.
+    pub(crate) fn session(
+        store: Arc<dyn Store>,
+        keys: Keys,
+        config: Arc<Config>,
+        process: Process,
+        meter: &Meter,
+    ) -> Context {
         Context {
             store: meter.counted(&store, &process),
             given: store,
-            meter,
+            meter: meter.clone(),
             keys,
             config,
             process,
@@ -160,6 +171,11 @@ impl Driver {
         let mut driver = Driver::new(cx, false);
         driver.followed.reclaim = cx.config.name_is_unique && first;
         driver
+    }
+
+    /// The nonce under which it leads; known of a single object alone.
+    pub(crate) fn nonce(&self) -> Option<Nonce> {
+        self.machine.nonce()
     }
 
     pub(crate) fn observer(cx: &Arc<Context>) -> Driver {

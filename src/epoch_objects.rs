@@ -56,7 +56,7 @@ impl EpochObjects {
         while let Some(after) = next {
             let start = key_of(&self.keys, &after);
             requests += 1;
-            let page = self.store.list(self.keys.lock_prefix(), &start, PAGE_KEYS);
+            let page = self.store.list(self.keys.epoch_prefix(), &start, PAGE_KEYS);
             let page =
                 within(REQUEST_TIMEOUT, Determinacy::Determinate, page).await.and_then(|page| {
                     now = now.max(page.served_at);

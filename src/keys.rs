@@ -13,12 +13,21 @@ const MAX_PREFIX_BYTES: usize = 900;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Keys {
     prefix: Arc<str>,
-    lock_prefix: Arc<str>,
+    epoch_prefix: Arc<str>,
 }
 
 impl Keys {
     /// `app` and `app/` name the same election; the empty prefix is the root of the store.
     pub(crate) fn new(prefix: &str) -> Result<Keys, Error> {
+        Keys::numbering(prefix, "lock-")
+    }
+
+    /// The keys of a group's assignments: those of epochs, but for their first word.
+    pub(crate) fn assignments(prefix: &str) -> Result<Keys, Error> {
+        Keys::numbering(prefix, "assignment-")
+    }
+
+    fn numbering(prefix: &str, stem: &str) -> Result<Keys, Error> {
         let trimmed = prefix.strip_suffix('/').unwrap_or(prefix);
         let invalid = |why: String| Err(Error::new(ErrorKind::InvalidInput, why));
         if prefix == "/" || trimmed.starts_with('/') {
@@ -37,7 +46,7 @@ impl Keys {
             return invalid(format!("the prefix {prefix:?} has an empty, `.` or `..` part"));
         }
         let prefix = if trimmed.is_empty() { String::new() } else { format!("{trimmed}/") };
-        Ok(Keys { lock_prefix: format!("{prefix}lock-").into(), prefix: prefix.into() })
+        Ok(Keys { epoch_prefix: format!("{prefix}{stem}").into(), prefix: prefix.into() })
     }
 
     /// The prefix, empty or with a slash at its end.
@@ -46,8 +55,8 @@ impl Keys {
     }
 
     /// What every epoch object's key starts with.
-    pub(crate) fn lock_prefix(&self) -> &str {
-        &self.lock_prefix
+    pub(crate) fn epoch_prefix(&self) -> &str {
+        &self.epoch_prefix
     }
 
     /// The key of the object that holds an epoch.
@@ -71,8 +80,8 @@ impl Keys {
     /// The key in the form of an epoch object's, for any number of up to ten digits: where a
     /// listing starts.
     pub(crate) fn numbered(&self, number: u64) -> String {
-        let mut key = String::with_capacity(self.lock_prefix.len() + 15);
-        key.push_str(&self.lock_prefix);
+        let mut key = String::with_capacity(self.epoch_prefix.len() + 15);
+        key.push_str(&self.epoch_prefix);
         // Writing to a String cannot fail.
         let _ = write!(key, "{number:010}.json");
         key
@@ -85,7 +94,7 @@ impl Keys {
 
     /// The epoch of a key; `None` for foreign keys, which are ignored and never deleted.
     pub(crate) fn parse(&self, key: &str) -> Option<Epoch> {
-        let digits = key.strip_prefix(&*self.lock_prefix)?.strip_suffix(".json")?;
+        let digits = key.strip_prefix(&*self.epoch_prefix)?.strip_suffix(".json")?;
         if digits.len() != 10 || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return None;
         }

@@ -78,6 +78,12 @@ impl Leadership {
         Leadership { lease: Lease { lead }, shared: Mutex::default(), config, commands }
     }
 
+    /// Passes a command to the driver, without waiting for what comes of it.
+    pub(crate) fn command(&self, command: Command) {
+        // A closed channel means that the driver has stopped: the lease ends.
+        let _ = self.commands.send(command);
+    }
+
     /// Returns the value of this type that all tasks under this leadership share.
     pub(crate) fn shared<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let mut shared = unpoisoned(self.shared.lock());
@@ -146,7 +152,7 @@ impl Leadership {
     /// candidates wait for the lapse. [`NoRuntime`](ErrorKind::NoRuntime) outside of a Tokio
     /// runtime with timers: the leadership is dropped.
     pub async fn resign(self) -> Result<(), Error> {
-        self.give_up(None).await
+        self.give_up(None, None).await
     }
 
     /// As [`resign`](Leadership::resign), but gives the candidate with this name precedence: all
@@ -165,15 +171,21 @@ impl Leadership {
     pub async fn resign_to(self, successor: impl Into<String>) -> Result<(), Error> {
         let successor = successor.into();
         Config::check_a_name(&successor)?;
-        self.give_up(Some(successor)).await
+        self.give_up(Some(successor), None).await
     }
 
-    async fn give_up(self, successor: Option<String>) -> Result<(), Error> {
+    /// As [`resign`](Leadership::resign), and asks that what it owned as a member of a group is kept
+    /// for its name for so long.
+    pub(crate) async fn resign_and_park(self, park: Option<Duration>) -> Result<(), Error> {
+        self.give_up(None, park).await
+    }
+
+    async fn give_up(self, successor: Option<String>, park: Option<Duration>) -> Result<(), Error> {
         require_timers()?;
         self.check().map_err(|loss| over("resigning", &loss))?;
         self.lead.lose(Loss::Resigned);
         let (reply, answer) = oneshot::channel();
-        let _ = self.commands.send(Command::Resign { successor, reply });
+        let _ = self.commands.send(Command::Resign { successor, park, reply });
         self.answer("resigning", answer).await
     }
 

@@ -27,7 +27,7 @@ impl EpochsOfPage {
     /// Checks the page that was requested for the keys after `after`.
     pub(crate) fn of(keys: &Keys, after: &After, page: &Page) -> Result<EpochsOfPage, StoreError> {
         let start = key_of(keys, after);
-        let last = check_order(keys.lock_prefix(), &start, page)?;
+        let last = check_order(keys.epoch_prefix(), &start, page)?;
         let epochs = epochs(keys, page);
         let ended = !page.truncated || last >= keys.epoch(Epoch::MAX).as_str();
         let rest = (!ended).then(|| match keys.parse(last) {
@@ -44,7 +44,7 @@ impl EpochsOfPage {
         after: &After,
         page: &Page,
     ) -> Result<Option<EpochsOfPage>, StoreError> {
-        check_ascending(keys.lock_prefix(), &key_of(keys, after), page)?;
+        check_ascending(keys.epoch_prefix(), &key_of(keys, after), page)?;
         let epochs = epochs(keys, page);
         // A greater epoch than those shown would have a greater key, and be shown.
         let told = !epochs.is_empty() || !page.truncated;
@@ -76,7 +76,10 @@ pub(crate) fn key_of(keys: &Keys, after: &After) -> String {
 }
 
 /// Both times are the store's. One in the future makes an object new, not old.
-fn age(served_at: Option<DateTime<Utc>>, modified: Option<DateTime<Utc>>) -> Option<Duration> {
+pub(crate) fn age(
+    served_at: Option<DateTime<Utc>>,
+    modified: Option<DateTime<Utc>>,
+) -> Option<Duration> {
     Some((served_at? - modified?).to_std().unwrap_or_default())
 }
 

@@ -63,6 +63,9 @@ pub struct Record {
     /// Whom the leader that resigned wants to be next, by name.
     #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
     pub(crate) successor: Option<String>,
+    /// For how long a member of a group that resigned wants its partitions kept for its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) park_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(crate) data: Value,
 }
@@ -103,6 +106,7 @@ impl Record {
             sealed_by: None,
             ended: None,
             successor: None,
+            park_ms: None,
             data: Value::Null,
         }
     }
@@ -170,6 +174,7 @@ impl Record {
             sealed_by: Some(by.to_owned()),
             ended: Some(ended),
             successor: None,
+            park_ms: None,
             data: Value::Null,
             ..self.clone()
         }

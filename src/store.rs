@@ -148,6 +148,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// The longest body that it takes, in bytes, if that is less than 4 MiB.
+    fn max_body_bytes(&self) -> Option<usize> {
+        None
+    }
+
     /// Called when the check of the store finds that it compares ETags only without their quotes
     /// (as Ceph 16 does). An implementation that can send them without quotes does so from now on,
     /// and returns true.

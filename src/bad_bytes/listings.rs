@@ -113,7 +113,7 @@ pub(super) fn check_page(keys: &Keys, after: &After, page: &Page) -> Option<Epoc
     let mut order = vec![&start];
     order.extend(page.entries.iter().map(|entry| &entry.key));
     let in_order = order.is_sorted_by(|before, then| before < then);
-    let within = page.entries.iter().all(|entry| entry.key.starts_with(keys.lock_prefix()));
+    let within = page.entries.iter().all(|entry| entry.key.starts_with(keys.epoch_prefix()));
     let endless = page.truncated && page.entries.is_empty();
     let judged = match EpochsOfPage::of(keys, after, page) {
         Err(why) => {
@@ -160,7 +160,7 @@ fn in_order(mut reader: Reader<'_>, known: Option<Epoch>, keep: NonZeroUsize, pl
     while !reader.is_empty() && shelf.objects.len() < 200 {
         let age = Some(u32::from(reader.byte())).filter(|age| *age < 200);
         let key = key(&mut reader, &shelf.keys);
-        if key.starts_with(shelf.keys.lock_prefix()) {
+        if key.starts_with(shelf.keys.epoch_prefix()) {
             shelf.objects.insert(key, age);
         }
     }
@@ -236,7 +236,7 @@ fn key(reader: &mut Reader<'_>, keys: &Keys) -> String {
     const TAILS: [&str; 6] = ["", ".bak", "/x", "1.json", "\u{7f}", "0"];
     let tail = match reader.byte() {
         0 => return reader.text(24),
-        1 => return format!("{}{}", keys.lock_prefix(), reader.text(24)),
+        1 => return format!("{}{}", keys.epoch_prefix(), reader.text(24)),
         choice @ 2..=64 => TAILS[usize::from(choice) % TAILS.len()],
         _ => "",
     };

@@ -79,12 +79,12 @@ impl Driver {
             // What is found so may be older than a listing from the start would show, which a
             // campaign does not mind; its confirmation is always such a listing.
             if from_the_end
-                && let Some(page) = store.list_last(keys.lock_prefix(), &start, LAST).await?
+                && let Some(page) = store.list_last(keys.epoch_prefix(), &start, LAST).await?
                 && let Some(page) = EpochsOfPage::of_last(&keys, after, &page)?
             {
                 return Ok(page);
             }
-            let page = store.list(keys.lock_prefix(), &start, PAGE).await?;
+            let page = store.list(keys.epoch_prefix(), &start, PAGE).await?;
             EpochsOfPage::of(&keys, after, &page)
         });
         let page = self.requests.send(limit, &mut call).await;
@@ -154,6 +154,8 @@ impl Driver {
         let mut record = record.sealed(ended, heartbeat, &self.cx.config.name, now);
         if ended == EpochEnd::Resigned {
             record.successor = self.own.successor.clone();
+            record.park_ms =
+                self.own.park.map(|park| park.as_millis().try_into().unwrap_or(u64::MAX));
         }
         Some(self.encode(epoch, &record))
     }

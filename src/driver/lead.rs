@@ -172,8 +172,9 @@ impl Driver {
                 self.own.data = data;
                 pending.proclaims.push((self.own.heartbeat + 1, reply));
             }
-            Some(Command::Resign { successor, reply }) => {
-                self.own.successor = successor;
+            Some(Command::Carry { data }) => self.own.data = data,
+            Some(Command::Resign { successor, park, reply }) => {
+                (self.own.successor, self.own.park) = (successor, park);
                 pending.resign = Some(reply);
                 self.machine.handle(Input::Resign);
             }

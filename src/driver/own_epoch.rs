@@ -25,6 +25,8 @@ pub(super) struct OwnEpoch {
     renewing_since: Option<Duration>,
     /// Whom to name as the successor when resigning.
     pub(super) successor: Option<String>,
+    /// For how long to ask that what it owned is kept for its name.
+    pub(super) park: Option<Duration>,
     /// How long the last renewals took.
     pub(super) recent: Recent,
     /// From the grant on: what is read then is no observation of somebody else's lease.
@@ -42,6 +44,7 @@ impl OwnEpoch {
             heartbeat: 0,
             renewing_since: None,
             successor: None,
+            park: None,
             recent: Recent::default(),
             leading: false,
         }

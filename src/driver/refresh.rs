@@ -8,24 +8,24 @@ use tokio::sync::Notify;
 /// A fraction of the size of a `watch` channel, of which a process that follows thousands of
 /// elections would have one each.
 #[derive(Debug, Default)]
-pub(super) struct Refresh {
+pub(crate) struct Refresh {
     count: AtomicU64,
     waiting: Notify,
 }
 
 impl Refresh {
-    pub(super) fn notify(&self) {
+    pub(crate) fn notify(&self) {
         self.count.fetch_add(1, Ordering::SeqCst);
         self.waiting.notify_waiters();
     }
 
     /// How often it has notified.
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::SeqCst)
     }
 
     /// Returns once it has notified since `heard`, at once if it already has.
-    pub(super) async fn after(&self, heard: &mut u64) {
+    pub(crate) async fn after(&self, heard: &mut u64) {
         loop {
             let mut notified = pin!(self.waiting.notified());
             // Listens before it looks, so that no notification falls between the two.

@@ -17,9 +17,9 @@ const WRITES_WITHOUT_ETAG: u32 = 5;
 
 /// What is known of the requests so far.
 #[derive(Debug)]
-pub(super) struct Requests {
+pub(crate) struct Requests {
     cx: Arc<Context>,
-    pub(super) last_error: Option<Error>,
+    pub(crate) last_error: Option<Error>,
     /// Requests that failed in a row.
     failures: u32,
     /// Writes in a row that were answered with success and without an ETag.
@@ -31,12 +31,12 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    pub(super) fn new(cx: &Arc<Context>) -> Requests {
+    pub(crate) fn new(cx: &Arc<Context>) -> Requests {
         let (cx, polled) = (Arc::clone(cx), cx.process.now().boot);
         Requests { cx, last_error: None, failures: 0, without_etag: 0, polled, answered: None }
     }
 
-    pub(super) async fn send<T>(
+    pub(crate) async fn send<T>(
         &mut self,
         limit: Duration,
         call: &mut (impl Future<Output = Result<T, StoreError>> + Unpin),
@@ -47,7 +47,7 @@ impl Requests {
     }
 
     /// Counts what a request came to.
-    pub(super) fn count(&mut self, answer: &Answer) {
+    pub(crate) fn count(&mut self, answer: &Answer) {
         self.failures = match answer {
             Answer::Unknown | Answer::Denied | Answer::Unsafe => self.failures + 1,
             _ => 0,
@@ -59,12 +59,12 @@ impl Requests {
         }
     }
 
-    pub(super) fn have_failed(&self, times: u32) -> bool {
+    pub(crate) fn have_failed(&self, times: u32) -> bool {
         self.failures >= times
     }
 
     /// A pause before the next attempt, of at most `cap`.
-    pub(super) fn retry_delay(&self, cap: Duration) -> Duration {
+    pub(crate) fn retry_delay(&self, cap: Duration) -> Duration {
         self.cx.retry_delay(self.failures, cap)
     }
 
@@ -99,7 +99,7 @@ impl Requests {
     }
 
     /// A request failed: remembers why. Returns what the machine may know of it.
-    pub(super) fn failed(&mut self, doing: &str, error: StoreError) -> Answer {
+    pub(crate) fn failed(&mut self, doing: &str, error: StoreError) -> Answer {
         let answer = match (error.kind(), error.determinacy()) {
             (StoreErrorKind::Unsupported, _) => Answer::Unsafe,
             (StoreErrorKind::Transient, _) | (_, Determinacy::Indeterminate) => Answer::Unknown,

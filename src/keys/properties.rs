@@ -22,7 +22,7 @@ proptest! {
         let keys = Keys::new(&prefix).unwrap();
         let key = keys.epoch(epoch);
         prop_assert_eq!(keys.parse(&key), Some(epoch));
-        prop_assert!(key.starts_with(keys.lock_prefix()) && key.starts_with(keys.prefix()));
+        prop_assert!(key.starts_with(keys.epoch_prefix()) && key.starts_with(keys.prefix()));
         prop_assert_eq!(keys.epoch(other).cmp(&key), other.cmp(&epoch));
         prop_assert_eq!(keys.numbered(epoch.get()), key);
     }

@@ -1,7 +1,7 @@
 //! What the application and the driver of one leadership share: the end of the lease, and the
 //! status of the leadership. Either side may be the first to notice an end.
 
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -31,8 +31,19 @@ pub(crate) enum Status {
 /// What the application asks of the driver.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Proclaim { data: Value, reply: oneshot::Sender<Result<(), Error>> },
-    Resign { successor: Option<String>, reply: oneshot::Sender<Result<(), Error>> },
+    Proclaim {
+        data: Value,
+        reply: oneshot::Sender<Result<(), Error>>,
+    },
+    /// As `Proclaim`, but with the next renewal.
+    Carry {
+        data: Value,
+    },
+    Resign {
+        successor: Option<String>,
+        park: Option<Duration>,
+        reply: oneshot::Sender<Result<(), Error>>,
+    },
 }
 
 /// What the driver and the application's [`Leadership`](crate::Leadership) share.
@@ -45,8 +56,9 @@ pub(crate) struct Lead {
     pub(crate) status: watch::Sender<Status>,
     pub(crate) events: Listeners<LeadershipEvent>,
     lease: Mutex<Held>,
-    /// Cancels the work that is done under this leadership, if there is any.
-    work: OnceLock<CancellationToken>,
+    /// Cancels the work that is done under this leadership. Work that begins after a risk is over
+    /// has another.
+    work: Mutex<CancellationToken>,
     leading: Leading,
 }
 
@@ -73,7 +85,7 @@ impl Lead {
         let pulse = Pulse::new(process.now());
         let lease = Mutex::new(Held { end, pulse, last_error: None, failed: None });
         let events = Listeners::default();
-        let work = OnceLock::new();
+        let work = Mutex::default();
         Lead { epoch, candidate, validity, process, status, events, lease, work, leading }
     }
 
@@ -163,7 +175,12 @@ impl Lead {
     /// The token of the work that begins: cancelled once the lease is at risk or lost, by whichever
     /// task notices first.
     pub(crate) fn begin_work(&self) -> CancellationToken {
-        let token = self.work.get_or_init(CancellationToken::new).clone();
+        let mut work = unpoisoned(self.work.lock());
+        if work.is_cancelled() {
+            *work = CancellationToken::new();
+        }
+        let token = work.clone();
+        drop(work);
         // A risk that was noticed before found no token to cancel.
         if !matches!(*self.status.borrow(), Status::Safe) {
             token.cancel();
@@ -172,9 +189,7 @@ impl Lead {
     }
 
     fn cancel_work(&self) {
-        if let Some(token) = self.work.get() {
-            token.cancel();
-        }
+        unpoisoned(self.work.lock()).cancel();
     }
 
     /// How long until the lease is at risk or ends, or the clocks are looked at again.

@@ -40,6 +40,11 @@ pub enum RunOutcome<T> {
 }
 
 impl Cancellation {
+    /// The signal of this token, which is a child of the lease's own.
+    pub(crate) fn of(lease: &super::Lease, token: CancellationToken) -> Cancellation {
+        Cancellation { lead: Arc::clone(&lease.lead), token }
+    }
+
     /// Returns whether to stop. Checks the lease itself, so it does not depend on any task: work
     /// that never yields can call it, also on a runtime with a single thread.
     #[must_use]

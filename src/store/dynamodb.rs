@@ -32,6 +32,8 @@ mod table;
 const MAX_ITEM: usize = 400 * 1_024;
 /// More than the attributes need besides the body and the key.
 const ATTRIBUTES: usize = 256;
+/// The longest key of an election or a group.
+const MAX_KEY: usize = 1_024;
 
 /// A table of Amazon DynamoDB, or of a store that speaks its API.
 ///
@@ -246,6 +248,10 @@ impl Store for DynamoStore {
     /// One `BatchWriteItem` for each 25 keys, several at a time.
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
         self.delete_all(keys).await
+    }
+
+    fn max_body_bytes(&self) -> Option<usize> {
+        Some(MAX_ITEM - ATTRIBUTES - MAX_KEY)
     }
 
     fn describe(&self) -> String {

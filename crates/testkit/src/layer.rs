@@ -103,6 +103,11 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
         self.inner().may_send_twice()
     }
 
+    /// [`Store::max_body_bytes`]
+    fn max_body_bytes(&self) -> Option<usize> {
+        self.inner().max_body_bytes()
+    }
+
     /// [`Store::send_unquoted_etags`]
     fn send_unquoted_etags(&self) -> bool {
         self.inner().send_unquoted_etags()
@@ -160,6 +165,10 @@ impl<L: Layer> Store for Layered<L> {
 
     fn may_send_twice(&self) -> bool {
         self.0.may_send_twice()
+    }
+
+    fn max_body_bytes(&self) -> Option<usize> {
+        self.0.max_body_bytes()
     }
 
     fn send_unquoted_etags(&self) -> bool {

@@ -55,7 +55,7 @@ impl Operator {
                 let (store, keys, after) = (Arc::clone(&store), keys.clone(), after.clone());
                 let list = async move {
                     let start = key_of(&keys, &after);
-                    let page = store.list(keys.lock_prefix(), &start, PAGE_KEYS).await?;
+                    let page = store.list(keys.epoch_prefix(), &start, PAGE_KEYS).await?;
                     EpochsOfPage::of(&keys, &after, &page)
                 };
                 list.boxed()
