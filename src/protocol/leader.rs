@@ -79,6 +79,10 @@ pub(super) enum Next {
 }
 
 impl Leading {
+    pub(super) fn nonce(&self) -> Nonce {
+        self.held.nonce
+    }
+
     /// A leader from its grant on.
     pub(super) fn granted(held: Held) -> (Leading, Event) {
         let granted = Event::Granted { epoch: held.epoch, heartbeat: held.heartbeat };

@@ -1,7 +1,7 @@
 //! The state machine of either layout: the driver, and whatever tests it, sees no other.
 
 use super::candidate::{Candidate, Event, Input, Rules};
-use super::message::{Sighting, Step};
+use super::message::{Nonce, Sighting, Step};
 use super::single;
 use crate::epoch::Epoch;
 use crate::layout::Layout;
@@ -35,6 +35,14 @@ impl Machine {
         match self {
             Machine::EpochFiles(machine) => machine.greatest(),
             Machine::SingleObject(machine) => machine.greatest(),
+        }
+    }
+
+    /// The nonce under which it leads; known of a single object alone.
+    pub fn nonce(&self) -> Option<Nonce> {
+        match self {
+            Machine::EpochFiles(_) => None,
+            Machine::SingleObject(machine) => machine.nonce(),
         }
     }
 

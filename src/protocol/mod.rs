@@ -9,8 +9,6 @@ pub mod candidate;
 pub mod compaction;
 pub mod depose;
 pub mod find;
-// Nothing of the API drives it yet.
-#[cfg(any(test, feature = "internals"))]
 pub mod group;
 mod leader;
 pub mod lease;

@@ -97,6 +97,14 @@ impl Candidate {
         self.greatest
     }
 
+    /// The nonce under which it leads.
+    pub fn nonce(&self) -> Option<Nonce> {
+        match &self.state {
+            State::Lead(leading) => Some(leading.nonce()),
+            _ => None,
+        }
+    }
+
     /// The object as it stands, while its holder is followed.
     pub fn followed(&self) -> Option<&Sighting> {
         match &self.state {

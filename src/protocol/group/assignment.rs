@@ -1,5 +1,6 @@
 //! The assignment: who owns what, whole.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,8 @@ pub struct Assignment {
     pub epoch: Epoch,
     /// Fresh for each attempt to create it.
     pub nonce: Nonce,
+    /// The name of the assignor by which the group is planned. Advice.
+    pub assignor: Arc<str>,
     /// The member that plans. Advice: nothing rests on it.
     pub coordinator: Option<Session>,
     /// In the order in which they joined.
@@ -65,6 +68,8 @@ pub struct Partition {
     pub token: Option<Epoch>,
     /// The member that is to own it next, if that is not its owner. Advice.
     pub target: Option<Session>,
+    /// The member that it is kept for, by name, and for how long; it has no owner then. Advice.
+    pub kept: Option<(Arc<str>, Duration)>,
     pub marks: Marks,
 }
 
@@ -90,11 +95,18 @@ impl Assignment {
         Assignment {
             epoch: Epoch::FIRST,
             nonce,
+            assignor: "".into(),
             coordinator: None,
             members: Vec::new(),
             partitions,
             next_number,
         }
+    }
+
+    /// Whether the two are the same but for their nonces, which each attempt to create one draws
+    /// anew.
+    pub fn same_but_for_the_nonce(&self, other: &Assignment) -> bool {
+        *self == Assignment { nonce: self.nonce, ..other.clone() }
     }
 
     /// The member of this session. A session with another nonce is another member.
@@ -121,14 +133,19 @@ impl Assignment {
     /// Whether its owner is to stop its work on a partition, and to release it.
     pub fn is_revoked(&self, number: PartitionNumber) -> bool {
         let Some(partition) = self.partition(number) else { return true };
-        let owner = partition.owner.and_then(|owner| self.member(owner));
-        partition.target.is_some() || owner.is_some_and(|it| !partition.marks.allow(&it.name))
+        // Most have no marks, and members are found by a search.
+        let marks = Some(&partition.marks).filter(|marks| **marks != Marks::default());
+        let forbidden = |marks: &Marks| {
+            let owner = partition.owner.and_then(|owner| self.member(owner));
+            owner.is_some_and(|it| !marks.allow(&it.name))
+        };
+        partition.target.is_some() || marks.is_some_and(forbidden)
     }
 
-    /// Whether something is awaited of this member: that it releases what it is to give up.
-    pub fn awaits(&self, session: Session) -> bool {
-        let mut own = self.partitions.iter().filter(|it| it.owner == Some(session));
-        own.any(|it| self.is_revoked(it.number))
+    /// The sessions that are to release something.
+    pub fn awaiting(&self) -> BTreeSet<SessionId> {
+        let revoked = self.partitions.iter().filter(|it| self.is_revoked(it.number));
+        revoked.filter_map(|it| it.owner).map(|owner| owner.id).collect()
     }
 
     /// Which deputy of the coordinator this member is, from 0 on: the next three in the list.
@@ -157,7 +174,7 @@ impl Member {
 impl Partition {
     pub fn new(number: PartitionNumber, name: Arc<str>) -> Partition {
         let marks = Marks::default();
-        Partition { number, name, owner: None, token: None, target: None, marks }
+        Partition { number, name, owner: None, token: None, target: None, kept: None, marks }
     }
 }
 

@@ -8,6 +8,10 @@ use super::assignment::Marks;
 
 /// Places partitions at members. A pure function: the same input gives the same plan.
 pub trait Assignor: fmt::Debug + Send + Sync + 'static {
+    /// Its name in the assignment: 1 to 256 bytes. A process whose assignor has another name than
+    /// the group's moves no partition that has an owner.
+    fn name(&self) -> &str;
+
     /// For each share the number of its seat, or `None` where no seat may have it.
     fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<Option<usize>>;
 }
@@ -15,6 +19,7 @@ pub trait Assignor: fmt::Debug + Send + Sync + 'static {
 /// A member that takes partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seat<'a> {
+    /// Its display name.
     pub name: &'a str,
     /// At least 1; 0 counts as 1.
     pub weight: u32,
@@ -25,6 +30,7 @@ pub struct Seat<'a> {
 pub struct Share<'a> {
     /// The seat that has it or is to have it next.
     pub holder: Option<usize>,
+    /// What operators said of it.
     pub marks: &'a Marks,
     /// No seat of this name, for now.
     pub avoid: Option<&'a str>,
@@ -85,6 +91,10 @@ enum Choice {
 pub struct StickyAssignor;
 
 impl Assignor for StickyAssignor {
+    fn name(&self) -> &str {
+        "sticky"
+    }
+
     fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<Option<usize>> {
         let mut table = Table::new(seats, shares);
         table.fill();

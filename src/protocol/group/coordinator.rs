@@ -19,6 +19,8 @@ pub struct Coordinator {
     facts: BTreeMap<SessionId, Fact>,
     /// These ended, for good.
     ended: BTreeSet<Session>,
+    /// Of these a release was awaited, and they have not said since that they know better.
+    awaited: BTreeSet<SessionId>,
     task: Task,
 }
 
@@ -114,9 +116,12 @@ impl Coordinator {
         self.ended.insert(session);
     }
 
-    /// Stops: somebody else coordinates.
+    /// Stops: somebody else coordinates. What was read is forgotten, so that all is read anew if
+    /// this process coordinates again; what has ended stays so.
     pub fn stop(&mut self) {
         self.task = Task::Idle;
+        self.facts.clear();
+        self.awaited.clear();
     }
 
     pub fn is_idle(&self) -> bool {
@@ -193,6 +198,9 @@ impl Coordinator {
         sessions: &[(SessionId, Option<ETag>)],
         truncated: bool,
     ) -> Progress {
+        if let Some(known) = known {
+            self.note_awaited(known);
+        }
         let wanted = |(id, tag): &&(SessionId, Option<ETag>)| {
             due.contains(id) || self.tells_something(known, *id, tag.as_ref())
         };
@@ -206,6 +214,16 @@ impl Coordinator {
         }
     }
 
+    /// A release that was awaited may have been written although it is awaited no more: until its
+    /// member has seen the assignment that took it back.
+    fn note_awaited(&mut self, known: &Assignment) {
+        let awaiting = known.awaiting();
+        let seen = |id: &SessionId| self.record(*id)?.data.as_ref()?.seen;
+        let settled = |id: &SessionId| !awaiting.contains(id) && seen(id) >= Some(known.epoch);
+        let before = self.awaited.iter().filter(|id| !settled(id)).copied();
+        self.awaited = before.chain(awaiting.iter().copied()).collect();
+    }
+
     /// Whether a session must be read: it is new, or something is awaited of it and its tag has
     /// changed. Without tags the driver says what is due.
     fn tells_something(
@@ -216,12 +234,11 @@ impl Coordinator {
     ) -> bool {
         let Some(Fact { record, after }) = self.facts.get(&id) else { return true };
         let changed = tag.is_some_and(|tag| !tag.names_the_same(&record.etag));
-        let named = known.and_then(|known| known.session(id));
-        let Some(session) = named else {
+        if known.and_then(|known| known.session(id)).is_none() {
             // Not a member yet: it must be read after the assignment that it is added to (R3).
             return changed || record.may_join() && *after < known.map(|known| known.epoch);
-        };
-        changed && known.is_some_and(|known| known.awaits(session))
+        }
+        changed && self.awaited.contains(&id)
     }
 
     fn read(&mut self, left: BTreeSet<SessionId>) -> Progress {
@@ -268,11 +285,11 @@ impl Coordinator {
     }
 
     /// What a plan from this assignment may rest on. `join` makes a member of a session that may be
-    /// added.
+    /// added, if that can be one.
     pub fn evidence(
         &self,
         known: Option<&Assignment>,
-        join: impl Fn(SessionId, &SessionRecord) -> Member,
+        join: impl Fn(SessionId, &SessionRecord) -> Option<Member>,
     ) -> Evidence {
         let mut evidence = Evidence::default();
         for member in known.map_or(&[][..], |known| &known.members) {
@@ -292,7 +309,7 @@ impl Coordinator {
             let fresh = fact.after >= known.map(|known| known.epoch) && fact.record.may_join();
             let new = known.is_none_or(|known| known.member(session).is_none());
             if fresh && new && !self.ended.contains(&session) {
-                evidence.joining.push(join(*id, &fact.record));
+                evidence.joining.extend(join(*id, &fact.record));
             }
         }
         evidence
@@ -303,6 +320,7 @@ impl Coordinator {
         let named = |id: &SessionId| listed.contains(id) || known.session(*id).is_some();
         self.facts.retain(|id, _| named(id));
         self.ended.retain(|session| named(&session.id));
+        self.awaited.retain(named);
     }
 }
 

@@ -110,6 +110,16 @@ impl Looks {
         look.early = false;
     }
 
+    /// What lies there is no session that this version can read, so it counts as gone.
+    pub fn foreign(&mut self, id: SessionId, when: When) {
+        if let Some(look) = self.sessions.get_mut(&id) {
+            look.read = Some(when.sent);
+            look.replaced = true;
+            look.misses(when);
+            look.early = false;
+        }
+    }
+
     /// The sessions to read now, beside those that a plan asks for: each once a validity, where its
     /// tag stands still for half of it, and where it changed too early to be a renewal's. All, if
     /// the store lists no tags.

@@ -44,18 +44,35 @@ pub enum Refusal {
 impl Operation {
     /// The assignment after `now`; `None` if nothing would change.
     pub fn apply(&self, now: &Assignment, nonce: Nonce) -> Result<Option<Assignment>, Refusal> {
+        Operation::apply_all(std::slice::from_ref(self), now, nonce)
+    }
+
+    /// The same, of several operations in one assignment.
+    pub fn apply_all(
+        all: &[Operation],
+        now: &Assignment,
+        nonce: Nonce,
+    ) -> Result<Option<Assignment>, Refusal> {
         let epoch = now.epoch.next().ok_or(Refusal::Exhausted)?;
         let mut next = Assignment { epoch, nonce, ..now.clone() };
+        for operation in all {
+            operation.change(&mut next)?;
+        }
+        Ok((next.partitions != now.partitions).then_some(next))
+    }
+
+    fn change(&self, next: &mut Assignment) -> Result<(), Refusal> {
         match self {
-            Operation::Add(names) => add(&mut next, names)?,
+            Operation::Add(names) => add(next, names)?,
             Operation::Mark(numbers, mark) => {
                 for number in numbers {
-                    let found = next.partitions.iter_mut().find(|it| it.number == *number);
-                    mark.set(&mut found.ok_or(Refusal::NoSuchPartition(*number))?.marks);
+                    let place = next.partitions.binary_search_by_key(number, |it| it.number);
+                    let place = place.map_err(|_| Refusal::NoSuchPartition(*number))?;
+                    mark.set(&mut next.partitions[place].marks);
                 }
             }
         }
-        Ok((next.partitions != now.partitions).then_some(next))
+        Ok(())
     }
 }
 

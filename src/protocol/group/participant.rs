@@ -110,6 +110,23 @@ impl Participant {
         self.reader.resume();
     }
 
+    /// Begins anew after a failure.
+    pub fn restart(&mut self) {
+        self.reader.restart();
+    }
+
+    /// Gives up an assignment that cannot be written; nothing was sent.
+    pub fn discard(&mut self) {
+        self.reader.discard();
+    }
+
+    /// Forgets the sessions that a complete listing did not show and no assignment names.
+    pub fn forget(&mut self, listed: &BTreeSet<SessionId>) {
+        if let Some(known) = self.reader.known() {
+            self.coordinator.forget(listed, known);
+        }
+    }
+
     pub fn nonce(&mut self, nonce: Nonce) {
         self.reader.nonce(nonce);
     }
@@ -157,7 +174,7 @@ impl Participant {
     }
 
     /// What a plan from the known assignment may rest on.
-    pub fn evidence(&self, join: impl Fn(SessionId, &SessionRecord) -> Member) -> Evidence {
+    pub fn evidence(&self, join: impl Fn(SessionId, &SessionRecord) -> Option<Member>) -> Evidence {
         self.coordinator.evidence(self.known().map(|known| &**known), join)
     }
 

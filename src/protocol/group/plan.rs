@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::assignment::{Assignment, Member, Partition, PartitionNumber};
 use super::assignor::{Assignor, Seat, Share};
@@ -25,8 +26,10 @@ pub struct Evidence {
     pub leaving: BTreeSet<Session>,
     /// Whom not to give a partition for now, by name.
     pub avoid: BTreeMap<PartitionNumber, Arc<str>>,
-    /// For whom a partition without owner is kept for now, by name.
-    pub kept: BTreeMap<PartitionNumber, Arc<str>>,
+    /// These ended, and ask that their partitions are kept for their names for so long.
+    pub parked: BTreeMap<Session, Duration>,
+    /// Of these the time is over for which they are kept.
+    pub kept_enough: BTreeSet<PartitionNumber>,
 }
 
 /// How the writer plans.
@@ -48,7 +51,12 @@ impl Planner<'_> {
         let mut next = Assignment { epoch, nonce, ..now.clone() };
         for partition in &mut next.partitions {
             if evidence.frees(partition) {
-                partition.owner = None;
+                let owner = partition.owner.take();
+                let parked = owner.and_then(|owner| evidence.parked.get(&owner));
+                let name = owner.and_then(|owner| now.member(owner)).map(|it| &it.name);
+                partition.kept = name.cloned().zip(parked.copied());
+            } else if evidence.kept_enough.contains(&partition.number) {
+                partition.kept = None;
             }
         }
         // What an operator retires is removed once nobody owns it.
@@ -80,6 +88,7 @@ impl Planner<'_> {
     pub fn first(&self, mut first: Assignment, evidence: &Evidence) -> Assignment {
         first.members.clone_from(&evidence.joining);
         first.coordinator = Some(self.coordinator);
+        first.assignor = self.assignor.name().into();
         first
     }
 
@@ -98,7 +107,7 @@ impl Planner<'_> {
                 holder: place(it.target).or_else(|| place(it.owner)),
                 marks: &it.marks,
                 avoid: evidence.avoid.get(&it.number).map(|name| &**name),
-                kept: evidence.kept.get(&it.number).map(|name| &**name),
+                kept: it.kept.as_ref().map(|(name, _)| &**name),
             })
             .collect();
         let placed = self.assignor.assign(&seats, &shares);
@@ -129,6 +138,7 @@ impl Planner<'_> {
                 if wanted.is_some() && wanted != before {
                     partition.owner = wanted;
                     partition.token = Some(epoch);
+                    partition.kept = None;
                 }
             }
         }

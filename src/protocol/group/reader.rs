@@ -182,6 +182,23 @@ impl Reader {
         fits
     }
 
+    /// Begins anew after a failure, which may have passed: permissions are corrected, an object
+    /// that could not be read is replaced. What is known stays so.
+    pub fn restart(&mut self) {
+        if let State::Failed(_) = self.state {
+            self.state = self.find(false);
+        }
+    }
+
+    /// Gives up an assignment that is still to be written, and can not be: nothing was sent.
+    pub fn discard(&mut self) {
+        if let State::Create(draft) = &self.state
+            && draft.nonces.len() == 1
+        {
+            self.state = State::Idle;
+        }
+    }
+
     /// Goes on after a pause.
     pub fn resume(&mut self) {
         if let State::Pause(state) = &mut self.state {

@@ -229,6 +229,6 @@ fn planner(participant: &Participant) -> Planner<'static> {
     Planner { assignor: &StickyAssignor, coordinator, only_ownerless: false }
 }
 
-fn join(id: SessionId, record: &SessionRecord) -> Member {
-    Member::new(Session { id, nonce: record.nonce }, id.bits().to_string())
+fn join(id: SessionId, record: &SessionRecord) -> Option<Member> {
+    Some(Member::new(Session { id, nonce: record.nonce }, id.bits().to_string()))
 }

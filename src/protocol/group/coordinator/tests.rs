@@ -40,8 +40,8 @@ fn known(number: u64) -> Assignment {
     it
 }
 
-fn join(id: SessionId, record: &SessionRecord) -> Member {
-    Member::new(Session { id, nonce: record.nonce }, "new")
+fn join(id: SessionId, record: &SessionRecord) -> Option<Member> {
+    Some(Member::new(Session { id, nonce: record.nonce }, "new"))
 }
 
 fn listing(sessions: &[(u128, u64)], truncated: bool) -> Answer {
@@ -241,4 +241,25 @@ fn what_is_neither_listed_nor_named_is_forgotten() {
     let kept = [1, 2, 3, 4].map(|bits| it.record(id(bits)).is_some());
     assert_eq!(kept, [true, true, true, false]);
     assert_eq!([1, 3, 4].map(|bits| it.has_ended(session(bits))), [true, true, false]);
+}
+
+/// A member that coordinated again took the others' sessions for what they had been.
+#[test]
+fn one_that_coordinates_again_reads_all_anew() {
+    let mut it = Coordinator::default();
+    let now = known(5);
+    round(&mut it, &now, &[(1, 2), (2, 2)]);
+    it.stop();
+    assert_eq!(round(&mut it, &now, &[(1, 2), (2, 2)]), [1, 2]);
+}
+
+/// Otherwise the release of a partition that is not to move any more is read only once a validity.
+#[test]
+fn a_release_is_read_also_if_the_revocation_was_taken_back() {
+    let mut it = Coordinator::default();
+    let mut moves = known(5);
+    moves.partitions[0].target = Some(session(2));
+    assert_eq!(round(&mut it, &moves, &[(1, 2), (2, 2)]), [1, 2]);
+    let back = known(6);
+    assert_eq!(round(&mut it, &back, &[(1, 3), (2, 2)]), [1]);
 }

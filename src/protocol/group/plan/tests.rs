@@ -158,11 +158,29 @@ fn marks_are_respected_and_a_retired_partition_is_removed_without_an_owner() {
 
 #[test]
 fn what_is_kept_or_avoided_is_not_given() {
-    let now = owned_by(&[0, 0], &[1, 2]);
-    let kept = [(PartitionNumber(0), "m9".into())].into();
+    let mut now = owned_by(&[0, 0], &[1, 2]);
+    now.partitions[0].kept = Some(("m9".into(), Duration::from_secs(60)));
     let avoid = [(PartitionNumber(1), "m1".into())].into();
-    let planned = next(&now, &Evidence { kept, avoid, ..Evidence::default() }).unwrap();
+    let planned = next(&now, &Evidence { avoid, ..Evidence::default() }).unwrap();
     assert_eq!(owners(&planned), [0, 2]);
+    assert_eq!(planned.partitions[0].kept, now.partitions[0].kept);
+    let kept_enough = [PartitionNumber(0)].into();
+    let planned = next(&planned, &Evidence { kept_enough, ..Evidence::default() }).unwrap();
+    assert_eq!((owners(&planned), &planned.partitions[0].kept), (vec![1, 2], &None));
+}
+
+#[test]
+fn what_a_member_owned_that_wants_to_come_back_is_kept_for_its_name() {
+    let now = owned_by(&[1, 2], &[1, 2]);
+    let time = Duration::from_secs(60);
+    let (ended, parked) = ([session(1)].into(), [(session(1), time)].into());
+    let planned = next(&now, &Evidence { ended, parked, ..Evidence::default() }).unwrap();
+    assert_eq!(owners(&planned), [0, 2]);
+    assert_eq!(planned.partitions[0].kept, Some(("m1".into(), time)));
+    let mut back = member(3);
+    back.name = "m1".into();
+    let joined = next(&planned, &Evidence { joining: vec![back], ..Evidence::default() }).unwrap();
+    assert_eq!((owners(&joined), &joined.partitions[0].kept), (vec![3, 2], &None));
 }
 
 #[test]

@@ -31,6 +31,10 @@ enum Broken {
 }
 
 impl Assignor for Broken {
+    fn name(&self) -> &str {
+        "broken"
+    }
+
     fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Plan {
         let held = |holder: &dyn Fn(&Share<'_>) -> Option<usize>| -> Vec<_> {
             shares.iter().map(|it| Share { holder: holder(it), ..*it }).collect()
