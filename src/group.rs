@@ -1,7 +1,143 @@
-//! Partition groups (docs/groups.md): the bytes of their objects.
+//! Partition groups: many partitions, shared by some members, at the price of one lease per member.
 //!
-//! What drives the machines of [`protocol::group`](crate::protocol::group) is not here yet, so this
-//! is compiled for tests alone.
+//! A *group* shares N partitions among M members through the store alone. Each partition has at
+//! most one owner, and each ownership a fencing token that only grows. An
+//! [election](crate::Election) per partition costs a PUT every 10 s for each partition; a group
+//! costs one for each *member*, however many partitions it owns.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! use tenure::{group::Group, store::MemoryStore};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), tenure::Error> {
+//! let store = Arc::new(MemoryStore::new()); // S3Store::from_env("my-bucket").await
+//! let group = Group::builder(store, "orders").name("worker-7").partitions(0..4).build()?;
+//! # let stop = group.clone();
+//!
+//! group
+//!     .run(async |partition| {
+//!         // Called for each partition that this member comes to own. Send the token with each
+//!         // write; return when revoked.
+//!         assert!(partition.token().get() > 1);
+//!         # stop.leave();
+//!         partition.revoked().cancelled().await;
+//!         Ok(())
+//!     })
+//!     .await?; // returns after `leave`: releases as work returns, then resigns
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How it works
+//!
+//! Each member keeps a *session*: one object with a lease, which only the member renews. The
+//! *assignment* is an object `assignment-%010d.json` that says who owns what; each change is the
+//! next one, created with `If-None-Match: *`. One of the members, the coordinator, reads the
+//! sessions and writes assignments; safety does not depend on there being only one. A partition
+//! leaves a member only if the member has released it or its session has ended. The protocol, its
+//! invariants and the reasons are in `docs/groups.md`.
+//!
+//! # What it promises
+//!
+//! - Each (partition, token) is granted to at most one session, and a partition's tokens only grow,
+//!   under any clocks, pauses, crashes, and lost, delayed or repeated requests.
+//! - At any moment at most one member believes that it owns a partition, as long as the rates of any
+//!   two machines' clocks differ by less than
+//!   [`clock_drift_max`](GroupBuilder::clock_drift_max).
+//! - What a living member owns stays with it until it releases it, however slow the store is.
+//!
+//! As under a leadership, a member that is paused between a check and a write may write after its
+//! lease has ended: the guarded resource must refuse lower tokens ([`fencing`](crate::fencing)).
+//!
+//! # What it costs
+//!
+//! | step | requests |
+//! | --- | --- |
+//! | a member | a PUT every third of the validity, a GET every sixth, a GET every validity |
+//! | the coordinator, beside that | a LIST every sixth of the validity, a GET of each session every validity |
+//! | its three deputies, beside that | a conditional GET every sixth of the validity |
+//! | the death of a member | 4, then at most 2 for each of the others |
 
+mod config;
+mod join;
+mod member;
+mod membership;
+mod memory;
+mod objects;
+mod operate;
+mod partition;
+mod run;
+mod session_record;
+mod shared;
+mod view;
+
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod assignment_record;
+#[cfg(not(feature = "internals"))]
+mod assignment_record;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod session_data;
+#[cfg(not(feature = "internals"))]
+mod session_data;
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+pub use config::GroupBuilder;
+pub use membership::{Membership, MembershipEvent};
+pub use partition::{Partition, PartitionLoss};
+pub use view::{GroupSnapshot, MemberSnapshot, PartitionSnapshot};
+
+pub(crate) use assignment_record::{
+    AssignmentRecord, BadAssignment, MAX_BYTES as MAX_ASSIGNMENT_BYTES,
+};
+pub(crate) use session_record::session_of;
+
+use crate::driver::{Context, Refresh};
+use crate::store::Store;
+use config::GroupConfig;
+
+pub use crate::protocol::group::assignment::{Marks, PartitionNumber};
+pub use crate::protocol::group::assignor::{Assignor, Seat, Share, StickyAssignor};
+
+/// A group of members that share partitions, as one of them, an observer or an operator.
+///
+/// Clones are the same member. Building one sends nothing.
+#[derive(Clone)]
+pub struct Group {
+    cx: Arc<Context>,
+    config: Arc<GroupConfig>,
+    /// Calls of [`Group::leave`].
+    leaves: Arc<Refresh>,
+    /// For how long the last of these asks that what it owns is kept.
+    park: Arc<Mutex<Option<Duration>>>,
+}
+
+impl Group {
+    /// The settings of a group among all processes that use this prefix of this store. `app` and
+    /// `app/` are the same; the empty prefix is the root of the store. An election may have the
+    /// same prefix.
+    pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> GroupBuilder {
+        GroupBuilder::new(store, prefix.into())
+    }
+
+    /// The display name of this member.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.cx.config.name
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group")
+            .field("store", &self.cx.store.describe())
+            .field("prefix", &self.cx.keys.prefix())
+            .field("name", &self.cx.config.name)
+            .finish_non_exhaustive()
+    }
+}

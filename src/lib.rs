@@ -124,6 +124,7 @@
 //!   after their objects were lost ([`restore`](Election::restore)). Candidates may go first or
 //!   last ([`priority_delay`](ElectionBuilder::priority_delay),
 //!   [`resign_to`](Leadership::resign_to)).
+//! - [`group`] shares many partitions among some members, at the price of one lease per member.
 //! - [`Leadership`] returns the token as long as the lease runs, reports why it ended ([`Loss`]),
 //!   and resigns.
 //! - [`fencing`] has guards that refuse the tokens of former leaders.
@@ -174,8 +175,6 @@ mod error;
 mod escape;
 mod etag;
 pub mod fencing;
-#[cfg(any(test, feature = "internals"))]
-#[doc(hidden)]
 pub mod group;
 mod keys;
 mod layout;
@@ -201,7 +200,7 @@ mod test_support;
 mod timer;
 
 pub use clock::Clock;
-pub use compactor::{Compactor, CompactorBuilder, Report};
+pub use compactor::{Compactor, CompactorBuilder, Report, SessionsReport};
 pub use election::{CampaignOutcome, Election, ElectionBuilder};
 #[cfg(feature = "internals")]
 #[doc(hidden)]
@@ -234,6 +233,9 @@ struct ReadmeExamples;
 #[cfg(all(doctest, feature = "s3"))]
 #[doc = include_str!("../docs/quick-start.md")]
 struct QuickStartExamples;
+#[cfg(all(doctest, feature = "s3"))]
+#[doc = include_str!("../docs/partitions.md")]
+struct PartitionsExamples;
 #[cfg(all(doctest, feature = "s3"))]
 #[doc = include_str!("../docs/kubernetes.md")]
 struct KubernetesExamples;

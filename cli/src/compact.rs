@@ -32,6 +32,10 @@ pub struct CompactArgs {
     /// bring back a deleted epoch
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     pub min_age: Duration,
+    /// Compact the partition group at the prefix in place of an election: superseded assignments,
+    /// and sessions that have ended
+    #[arg(long)]
+    pub group: bool,
     /// Print what would be deleted, and delete nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -65,20 +69,21 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
         .keep_epochs(usize::try_from(args.keep).unwrap_or(usize::MAX))
         .min_age(args.min_age)
         .dry_run(args.dry_run)
+        .group(args.group)
         .build()?;
     match args.every {
         Some(interval) => {
             tokio::select! {
                 biased;
                 _ = signals.next() => return Ok(0),
-                looked = refuse_other_layout(&store, &prefix, args.store.layout) => looked?,
+                looked = refuse_other_layout(&store, &prefix, args.store.layout), if !args.group => looked?,
             }
             again_and_again(&compactor, &mut signals, interval, args.json).await
         }
         None => {
             let (outcome, signal) = run_once(&compactor, &mut signals).await;
             let report = outcome?;
-            if report.newest.is_none() && signal.is_none() {
+            if report.newest.is_none() && signal.is_none() && !args.group {
                 refuse_other_layout(&store, &prefix, args.store.layout).await?;
             }
             let _ = tell(&report, args.json)?;
@@ -168,13 +173,17 @@ fn tell(report: &Report, json: bool) -> Result<Reader, Failure> {
 
 /// A run that left something behind is a failure.
 fn not_deleted(report: &Report) -> Option<Failure> {
-    if report.failed == 0 {
-        return None;
-    }
+    let sessions = report.sessions.map_or(0, |sessions| sessions.failed);
+    let failed = match (report.failed, sessions) {
+        (0, 0) => return None,
+        (epochs, 0) => format!("{epochs} epochs"),
+        (0, sessions) => format!("{sessions} sessions"),
+        (epochs, sessions) => format!("{epochs} epochs and {sessions} sessions"),
+    };
     let first = report.first_failure.as_deref().unwrap_or("the store gives no reason");
     let code =
         if first.contains(": AccessDenied") { exit::ACCESS_DENIED } else { exit::UNAVAILABLE };
-    let why = format!("{} epochs could not be deleted; first {first}", report.failed);
+    let why = format!("{failed} could not be deleted; first {first}");
     Some(Failure::new(code, why))
 }
 

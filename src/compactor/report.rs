@@ -47,6 +47,21 @@ pub struct Report {
     pub interrupted: bool,
     /// The key of the first of `failed`, with the store's reason.
     pub first_failure: Option<String>,
+    /// What became of the sessions; of a [group](crate::CompactorBuilder::group) alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<SessionsReport>,
+}
+
+/// What a compaction of a group did with the sessions of its members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
+pub struct SessionsReport {
+    /// Sessions that the listing showed.
+    pub listed: u64,
+    /// Sessions that this run deleted; in a dry run those that it would have deleted.
+    pub deleted: u64,
+    /// Sessions that the store did not delete. The next run tries them again.
+    pub failed: u64,
 }
 
 impl fmt::Display for Report {
@@ -79,6 +94,12 @@ impl fmt::Display for Report {
         if let Some(first) = &self.first_failure {
             write!(f, " (first: {first})")?;
         }
+        if let Some(SessionsReport { listed, deleted, failed }) = self.sessions {
+            write!(f, "; {would} {deleted} of {listed} sessions")?;
+            if failed > 0 {
+                write!(f, ", {failed} could not be deleted")?;
+            }
+        }
         write!(f, "; {requests} requests")?;
         if self.interrupted { write!(f, "; run it again to go on") } else { Ok(()) }
     }
@@ -105,6 +126,7 @@ mod tests {
             dry_run: false,
             interrupted: false,
             first_failure: Some("app/lock-0000000001.json: InternalError".to_owned()),
+            sessions: None,
         }
     }
 
@@ -128,6 +150,10 @@ mod tests {
             "{held}"
         );
         assert_eq!(Report::default().to_string(), "no epochs; 0 requests");
+        let sessions = Some(SessionsReport { listed: 9, deleted: 4, failed: 1 });
+        let group = Report { sessions, ..Report::default() };
+        let text = "no epochs; deleted 4 of 9 sessions, 1 could not be deleted; 0 requests";
+        assert_eq!(group.to_string(), text);
         let stopped = Report { failed: 0, first_failure: None, interrupted: true, ..report() };
         assert_eq!(
             stopped.to_string(),

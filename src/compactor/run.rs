@@ -19,14 +19,14 @@ use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::{Determinacy, GetOutcome, StoreError, out_of_order, within};
 
 /// Keys asked of one LIST and given to one DELETE: the most that S3 takes.
-const PAGE_KEYS: usize = 1_000;
+pub(super) const PAGE_KEYS: usize = 1_000;
 /// Deletions on their way at once; with the one being filled, 5,000 epochs are remembered.
 const MAX_IN_FLIGHT: usize = 4;
 
 pub(super) struct Run<'a> {
-    compactor: &'a Compactor,
-    plan: Compaction,
-    report: Report,
+    pub(super) compactor: &'a Compactor,
+    pub(super) plan: Compaction,
+    pub(super) report: Report,
     batch: Vec<Listed>,
     in_flight: FuturesUnordered<BoxFuture<'static, Deletion>>,
     progress: Box<dyn FnMut(&Report) + Send + 'a>,
@@ -56,7 +56,7 @@ impl<'a> Run<'a> {
     pub(super) async fn run(mut self, stop: impl Future<Output = ()>) -> Result<Report, Error> {
         let outcome = tokio::select! {
             biased;
-            outcome = self.compact() => Some(outcome),
+            outcome = self.compact_all() => Some(outcome),
             () = stop => None,
         };
         let outcome = match outcome {
@@ -85,12 +85,20 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn tell(&mut self) {
+    pub(super) fn tell(&mut self) {
         self.report.newest = self.plan.newest();
         self.report.held = self.plan.is_held();
         self.report.min_age_ms = self.plan.min_age().as_millis().try_into().unwrap_or(u64::MAX);
         self.report.kept = self.report.listed - self.report.deleted - self.report.failed;
         (self.progress)(&self.report);
+    }
+
+    async fn compact_all(&mut self) -> Result<(), Error> {
+        self.compact().await?;
+        if self.compactor.group {
+            self.compact_sessions().await?;
+        }
+        Ok(())
     }
 
     async fn compact(&mut self) -> Result<(), Error> {
@@ -147,7 +155,10 @@ impl<'a> Run<'a> {
     }
 
     /// The answer to a request, while the deletions go on.
-    async fn while_deleting<T>(&mut self, request: impl Future<Output = T>) -> Result<T, Error> {
+    pub(super) async fn while_deleting<T>(
+        &mut self,
+        request: impl Future<Output = T>,
+    ) -> Result<T, Error> {
         let mut request = pin!(request);
         loop {
             tokio::select! {
@@ -159,11 +170,11 @@ impl<'a> Run<'a> {
     }
 
     /// One page, while the deletions go on.
-    async fn list(&mut self, after: &After) -> Result<EpochsOfPage, Error> {
+    pub(super) async fn list(&mut self, after: &After) -> Result<EpochsOfPage, Error> {
         let Compactor { store, keys, request_timeout, .. } = self.compactor;
         let start = key_of(keys, after);
         self.report.requests += 1;
-        let request = store.list(keys.lock_prefix(), &start, PAGE_KEYS);
+        let request = store.list(keys.epoch_prefix(), &start, PAGE_KEYS);
         let page = self
             .while_deleting(within(*request_timeout, Determinacy::Determinate, request))
             .await?;
@@ -188,6 +199,11 @@ impl<'a> Run<'a> {
         let Some(newest) = self.plan.newest_unread() else { return Ok(()) };
         let Compactor { store, keys, request_timeout, .. } = self.compactor;
         let key = keys.epoch(newest);
+        if self.compactor.group {
+            // An assignment protects none below it, and says nothing of how old they must be.
+            self.plan.handle_read(newest, Body::Validity(None));
+            return Ok(());
+        }
         self.report.requests += 1;
         let request = store.get(&key, None, MAX_READ_BYTES);
         let outcome = self
@@ -275,7 +291,7 @@ impl<'a> Run<'a> {
     }
 
     /// Which permission is missing, the store says: it is another on each.
-    fn failure(&self, doing: &str, error: StoreError) -> Error {
+    pub(super) fn failure(&self, doing: &str, error: StoreError) -> Error {
         Error::from_store(doing, &self.compactor.store.describe(), error)
     }
 

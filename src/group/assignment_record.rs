@@ -52,6 +52,8 @@ struct Body {
     format: u64,
     epoch: Epoch,
     nonce: Nonce,
+    #[serde(default)]
+    assignor: Arc<str>,
     /// Places in `members`, here and below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     coordinator: Option<usize>,
@@ -88,6 +90,10 @@ struct PartitionFields {
     token: Option<Epoch>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kept_for: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kept_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pinned: Option<Arc<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,8 +134,12 @@ impl AssignmentRecord {
         if partitions.last().is_some_and(|last| last.number >= next_number) {
             return malformed("next_number was given to a partition");
         }
-        let nonce = body.nonce;
-        let assignment = Assignment { epoch, nonce, coordinator, members, partitions, next_number };
+        let (nonce, assignor) = (body.nonce, body.assignor);
+        if assignor.len() > MAX_NAME_BYTES {
+            return malformed("the assignor's name is too long");
+        }
+        let assignment =
+            Assignment { epoch, nonce, assignor, coordinator, members, partitions, next_number };
         Ok(AssignmentRecord { assignment, unknown })
     }
 
@@ -144,6 +154,7 @@ impl AssignmentRecord {
             format: FORMAT,
             epoch: assignment.epoch,
             nonce: assignment.nonce,
+            assignor: Arc::clone(&assignment.assignor),
             coordinator: place(assignment.coordinator),
             next_number: assignment.next_number.0,
             members: assignment.members.iter().map(|it| unknown.member(it)).collect(),
@@ -223,9 +234,11 @@ impl Body {
                 return malformed("a partition's token is not that of a grant");
             }
             let target = session_at(members, fields.target)?;
-            let PartitionFields { name, pinned, barred, paused, retiring, .. } = fields;
+            let PartitionFields { name, kept_for, kept_ms, .. } = fields;
+            let PartitionFields { pinned, barred, paused, retiring, .. } = fields;
             let marks = Marks { pinned, barred, paused, retiring };
-            partitions.push(Partition { number, name, owner, token, target, marks });
+            let kept = kept_for.zip(kept_ms.map(Duration::from_millis));
+            partitions.push(Partition { number, name, owner, token, target, kept, marks });
         }
         Ok(partitions)
     }
@@ -238,7 +251,7 @@ impl Unknown {
             id: session.id,
             nonce: session.nonce,
             name: Arc::clone(name),
-            validity_ms: u64::try_from(validity.as_millis()).unwrap_or(u64::MAX),
+            validity_ms: millis(*validity),
             weight: *weight,
             data: data.as_ref().and_then(|it| serde_json::from_str(it).ok()).unwrap_or_default(),
             unknown: self.members.get(&session.id).cloned().unwrap_or_default(),
@@ -254,6 +267,8 @@ impl Unknown {
             owner: None,
             token: partition.token,
             target: None,
+            kept_for: partition.kept.as_ref().map(|(name, _)| Arc::clone(name)),
+            kept_ms: partition.kept.as_ref().map(|(_, time)| millis(*time)),
             pinned,
             barred,
             paused,
@@ -288,6 +303,10 @@ fn session_at(members: &[Member], place: Option<usize>) -> Result<Option<Session
         Some(Some(member)) => Ok(Some(member.session)),
         Some(None) => malformed("it names a member that it does not list"),
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn one() -> u32 {

@@ -20,9 +20,18 @@ struct Fields {
     seen: Option<Epoch>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     leaving: bool,
-    /// What the member says of itself.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    weight: u32,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     member: Value,
+}
+
+/// What a member says of itself, for the assignment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Said {
+    /// At least 1.
+    pub weight: u32,
+    pub data: Value,
 }
 
 /// Partitions that were released under one token: the first and the last number of each range.
@@ -42,22 +51,29 @@ const MAX_RELEASES: usize = 1_000_000;
 pub fn encode(
     releases: &[(Release, Duration)],
     data: &SessionData,
-    member: &Value,
+    said: &Said,
     room: usize,
 ) -> (Value, usize) {
     let SessionData { looks, seen, leaving, .. } = *data;
     let fields = |count: usize| {
-        let (releases, member) = (ranges(&releases[..count]), member.clone());
-        serde_json::to_value(Fields { releases, looks, seen, leaving, member })
+        let (releases, member) = (ranges(&releases[..count]), said.data.clone());
+        let weight = said.weight;
+        serde_json::to_value(Fields { releases, looks, seen, leaving, weight, member })
             .expect("the data of a session has string keys")
     };
-    let fits = |count| fields(count).to_string().len() <= room;
+    let fits = |count| written(&fields(count)) <= room;
     let mut count = releases.len();
     // Fewer releases may take more bytes, where they are parts of one range: halving stays below.
     while count > 0 && !fits(count) {
         count /= 2;
     }
     (fields(count), count)
+}
+
+/// The bytes that a value takes in a record, which is written with a line for each of its parts.
+pub fn written(value: &Value) -> usize {
+    let text = format!("{value:#}");
+    text.len() + 2 * text.lines().count()
 }
 
 fn ranges(releases: &[(Release, Duration)]) -> Vec<Ranges> {
@@ -81,8 +97,8 @@ fn ranges(releases: &[(Release, Duration)]) -> Vec<Ranges> {
 }
 
 /// Reads the `data` of a session. `None`: a create, which has none, or what no member wrote.
-pub fn decode(data: &Value) -> Option<(SessionData, Value)> {
-    let Fields { releases, looks, seen, leaving, member } =
+pub fn decode(data: &Value) -> Option<(SessionData, Said)> {
+    let Fields { releases, looks, seen, leaving, weight, member } =
         Fields::deserialize(data).ok().filter(|_| data.is_object())?;
     let mut all = BTreeMap::new();
     for Ranges { token, back_off_ms, partitions } in releases {
@@ -96,16 +112,27 @@ pub fn decode(data: &Value) -> Option<(SessionData, Value)> {
             all.extend((first..=last).map(|number| (release(number), back_off)));
         }
     }
-    Some((SessionData { releases: all, looks, seen, leaving }, member))
+    let said = Said { weight: weight.max(1), data: member };
+    Some((SessionData { releases: all, looks, seen, leaving }, said))
 }
 
 fn is_zero(ms: &u64) -> bool {
     *ms == 0
 }
 
+fn one() -> u32 {
+    1
+}
+
+fn is_one(weight: &u32) -> bool {
+    *weight == 1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NOTHING: Said = Said { weight: 1, data: Value::Null };
 
     fn release(partition: u32, token: u64, back_off: u64) -> (Release, Duration) {
         let (partition, token) = (PartitionNumber(partition), Epoch::new(token).unwrap());
@@ -126,25 +153,25 @@ mod tests {
             release(9, 6, 0),
             release(7, 5, 250),
         ];
-        let member = serde_json::json!({ "addr": "10.0.0.7:80" });
-        let (value, count) = encode(&releases, &data(&releases), &member, 1_000);
+        let said = Said { weight: 3, data: serde_json::json!({ "addr": "10.0.0.7:80" }) };
+        let (value, count) = encode(&releases, &data(&releases), &said, 1_000);
         assert_eq!(count, 5);
         assert_eq!(value["releases"][0]["partitions"], serde_json::json!([[1, 3]]));
-        assert_eq!(decode(&value), Some((data(&releases), member)));
-        let (empty, _) = encode(&[], &SessionData::default(), &Value::Null, 1_000);
+        assert_eq!(decode(&value), Some((data(&releases), said)));
+        let (empty, _) = encode(&[], &SessionData::default(), &NOTHING, 1_000);
         assert_eq!(empty.to_string(), r#"{"looks":0}"#);
     }
 
     #[test]
     fn what_does_not_fit_waits_oldest_first() {
         let releases: Vec<_> = (0..5_000).map(|number| release(number * 2, 5, 0)).collect();
-        let (value, count) = encode(&releases, &data(&[]), &Value::Null, 4_000);
-        assert!(value.to_string().len() <= 4_000 && count > 100, "{count}");
+        let (value, count) = encode(&releases, &data(&[]), &NOTHING, 10_000);
+        assert!(written(&value) <= 10_000 && count > 100, "{count}");
         let (read, _) = decode(&value).unwrap();
         assert_eq!(read.releases, releases[..count].iter().copied().collect());
         // A range takes no more than one partition.
         let releases: Vec<_> = (0..5_000).map(|number| release(number, 5, 0)).collect();
-        assert_eq!(encode(&releases, &data(&[]), &Value::Null, 100).1, 5_000);
+        assert_eq!(encode(&releases, &data(&[]), &NOTHING, 300).1, 5_000);
     }
 
     #[test]

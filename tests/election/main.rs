@@ -5,6 +5,7 @@ mod campaign;
 mod cancel;
 mod costs;
 mod examples;
+mod groups;
 mod hand_over;
 mod health;
 mod hedged_renewals;

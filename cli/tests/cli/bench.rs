@@ -40,7 +40,13 @@ impl Bench {
 
     /// Writes an epoch object by hand.
     pub fn epoch(&self, epoch: u64, body: &str) {
-        let path = self.path("store").join(format!("lock-{epoch:010}.json"));
+        self.object(&format!("lock-{epoch:010}.json"), body);
+    }
+
+    /// Writes an object by hand.
+    pub fn object(&self, key: &str, body: &str) {
+        let path = self.path("store").join(key);
+        fs::create_dir_all(path.parent().expect("a file has a folder")).expect("a folder");
         // Nobody must see half of it.
         fs::write(self.path("aside"), body).expect("a file");
         fs::rename(self.path("aside"), path).expect("one file system");

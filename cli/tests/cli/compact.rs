@@ -29,6 +29,32 @@ fn compact_keeps_the_newest() {
     assert_eq!(bench.objects(), ["lock-0000000004.json", "lock-0000000005.json"]);
 }
 
+/// Two superseded assignments, and a session that has ended and is not named.
+#[test]
+fn a_group_is_compacted() {
+    let bench = Bench::new();
+    for epoch in 1..=3 {
+        let body = format!(
+            r#"{{"format":1,"epoch":{epoch},"nonce":"{epoch:032x}","next_number":0,
+               "members":[],"partitions":[]}}"#
+        );
+        bench.object(&format!("assignment-{epoch:010}.json"), &body);
+    }
+    bench.object(
+        "members/00000000000000000000000000000001/lock.json",
+        r#"{"expires_at":0.0,"token":1,"epoch":1,"validity_ms":30000,"candidate":"x",
+           "nonce":"00000000000000000000000000000001","ended":"resigned"}"#,
+    );
+    let said = bench.run("compact", &["--group", "--keep", "1", "--min-age", "0s"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    assert!(said.out.starts_with("deleted 2 of 3 epochs ("), "{said:?}");
+    assert!(said.out.contains("newest 3; deleted 1 of 1 sessions; "), "{said:?}");
+    assert!(bench.objects().contains(&"assignment-0000000003.json".to_owned()));
+    assert!(!bench.objects().contains(&"assignment-0000000002.json".to_owned()));
+    let again = bench.json("compact", &["--group", "--min-age", "0s", "--json"]);
+    assert_eq!((&again["deleted"], &again["sessions"]["listed"]), (&0.into(), &0.into()));
+}
+
 #[test]
 fn compact_keeps_what_is_young() {
     let bench = with_epochs(20);

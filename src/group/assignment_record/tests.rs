@@ -13,6 +13,7 @@ fn record(members: u128, partitions: u32) -> AssignmentRecord {
     let names = (0..partitions).map(|number| format!("orders-{number}").into()).collect();
     let mut assignment = Assignment::first(Nonce::from_bits(5), names);
     assignment.epoch = epoch(12_345);
+    assignment.assignor = "sticky".into();
     let member = |id| Member::new(session(id), format!("worker-{id}"));
     assignment.members = (0..members).map(member).collect();
     assignment.coordinator = assignment.members.first().map(|it| it.session);
@@ -49,8 +50,8 @@ fn what_is_written_is_read() {
 fn an_assignment_looks_like_this() {
     let body = String::from_utf8(record(1, 2).encode().unwrap()).unwrap();
     let expected = concat!(
-        r#"{"format":1,"epoch":12345,"nonce":"00000000000000000000000000000005","coordinator":0,"#,
-        r#""next_number":2,"members":[{"id":"00000000000000000000000000000000","#,
+        r#"{"format":1,"epoch":12345,"nonce":"00000000000000000000000000000005","#,
+        r#""assignor":"sticky","coordinator":0,"next_number":2,"members":[{"id":"00000000000000000000000000000000","#,
         r#""nonce":"000000000000000000000000000003e8","name":"worker-0","validity_ms":30000}],"#,
         r#""partitions":[{"name":"orders-0","owner":0,"token":12000},"#,
         r#"{"name":"orders-1","owner":0,"token":12000}]}"#,

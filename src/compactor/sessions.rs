@@ -1,0 +1,181 @@
+//! The sessions of a group's members: those that have ended, and that the newest assignment does
+//! not name.
+//!
+//! Deleting a session is never wrong: it has ended, for good. But a coordinator takes one that is
+//! named and gone for one that may live, and waits for its validity (docs/groups.md, R1). So the
+//! newest assignment is read after the sessions were.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt as _};
+
+use super::report::SessionsReport;
+use super::run::{PAGE_KEYS, Run};
+use crate::error::{Error, ErrorKind};
+use crate::escape::plain;
+use crate::group::{AssignmentRecord, BadAssignment, MAX_ASSIGNMENT_BYTES, session_of};
+use crate::listing::age;
+use crate::protocol::find::After;
+use crate::protocol::group::SessionId;
+use crate::record::{MAX_READ_BYTES, Record};
+use crate::store::{Determinacy, GetOutcome, StoreError, check_order, within};
+
+/// Sessions that are read side by side.
+const AT_ONCE: usize = 16;
+
+impl Run<'_> {
+    pub(super) async fn compact_sessions(&mut self) -> Result<(), Error> {
+        self.report.sessions = Some(SessionsReport::default());
+        // Without an assignment nobody can tell which sessions are members.
+        if self.plan.newest().is_none() {
+            return Ok(());
+        }
+        let prefix = format!("{}members/", self.compactor.keys.prefix());
+        let mut start = Some(prefix.clone());
+        while let Some(after) = start {
+            let (old, next) = self.list_sessions(&prefix, &after).await?;
+            let mut ended = self.ended(old).await?;
+            if !ended.is_empty() {
+                let named = self.named().await?;
+                ended.retain(|(id, _)| !named.contains(id));
+                self.delete_sessions(ended).await?;
+            }
+            self.tell();
+            start = next;
+        }
+        Ok(())
+    }
+
+    fn sessions(&mut self) -> &mut SessionsReport {
+        self.report.sessions.get_or_insert_default()
+    }
+
+    /// A page of sessions, those that are old enough; and where the next page starts.
+    async fn list_sessions(
+        &mut self,
+        prefix: &str,
+        after: &str,
+    ) -> Result<(Vec<(SessionId, String)>, Option<String>), Error> {
+        let store = Arc::clone(&self.compactor.store);
+        let limit = self.compactor.request_timeout;
+        self.report.requests += 1;
+        let request = store.list(prefix, after, PAGE_KEYS);
+        let page = within(limit, Determinacy::Determinate, request).await;
+        let checked = page.and_then(|page| {
+            let last = check_order(prefix, after, &page)?.to_owned();
+            Ok((page, last))
+        });
+        let (page, last) = checked.map_err(|error| self.failure("listing the sessions", error))?;
+        let mut old = Vec::new();
+        for entry in &page.entries {
+            let Some(id) = session_of(self.compactor.keys.prefix(), &entry.key) else { continue };
+            self.sessions().listed += 1;
+            // An unknown age is no age, as for epochs.
+            let age = age(page.served_at, entry.last_modified).unwrap_or_default();
+            if age >= self.compactor.min_age {
+                old.push((id, entry.key.clone()));
+            }
+        }
+        Ok((old, page.truncated.then_some(last)))
+    }
+
+    /// Those of these sessions that have ended.
+    async fn ended(
+        &mut self,
+        sessions: Vec<(SessionId, String)>,
+    ) -> Result<Vec<(SessionId, String)>, Error> {
+        self.report.requests += sessions.len() as u64;
+        let store = &self.compactor.store;
+        let limit = self.compactor.request_timeout;
+        let read = |(id, key): (SessionId, String)| async move {
+            let request = store.get(&key, None, MAX_READ_BYTES);
+            let outcome = within(limit, Determinacy::Determinate, request).await;
+            (id, key, outcome)
+        };
+        let reads: Vec<_> = sessions.into_iter().map(read).collect();
+        let mut reads = stream::iter(reads).buffer_unordered(AT_ONCE);
+        let mut ended = Vec::new();
+        while let Some((id, key, outcome)) = reads.next().await {
+            let outcome =
+                outcome.map_err(|error: StoreError| self.failure("reading a session", error))?;
+            // What is no record of this version stays.
+            if let GetOutcome::Found(object) = outcome
+                && let Ok((_, record)) = Record::decode(None, &object.body)
+                && record.expired
+            {
+                ended.push((id, key));
+            }
+        }
+        Ok(ended)
+    }
+
+    /// The sessions that the newest assignment names, as of now.
+    async fn named(&mut self) -> Result<BTreeSet<SessionId>, Error> {
+        let Some(mut newest) = self.plan.newest() else { return Ok(BTreeSet::new()) };
+        let keys = self.compactor.keys.clone();
+        let mut gone = None;
+        loop {
+            let mut next = Some(After::Number(newest.get()));
+            while let Some(after) = next {
+                let page = self.list(&after).await?;
+                newest = page.epochs.last().map_or(newest, |last| last.epoch.max(newest));
+                next = page.rest;
+            }
+            let (store, key) = (&self.compactor.store, keys.epoch(newest));
+            if gone == Some(newest) {
+                let at = store.describe();
+                let why =
+                    format!("{key} in {at} was the newest assignment, and somebody deleted it");
+                return Err(Error::new(ErrorKind::NewestDeleted, why));
+            }
+            self.report.requests += 1;
+            let request = store.get(&key, None, MAX_ASSIGNMENT_BYTES);
+            let limit = self.compactor.request_timeout;
+            let outcome = within(limit, Determinacy::Determinate, request).await;
+            let doing = "reading the newest assignment";
+            let read = match outcome.map_err(|error| self.failure(doing, error))? {
+                GetOutcome::Found(object) => AssignmentRecord::decode(newest, &object.body),
+                GetOutcome::TooLarge { len, .. } => {
+                    Err(BadAssignment::TooLarge(usize::try_from(len).unwrap_or(usize::MAX)))
+                }
+                // Superseded and compacted meanwhile: there is a greater one.
+                GetOutcome::NotFound | GetOutcome::NotModified => {
+                    gone = Some(newest);
+                    continue;
+                }
+            };
+            let record = read.map_err(|bad| {
+                let kind = match bad {
+                    BadAssignment::TooNew(_) => ErrorKind::RecordTooNew,
+                    _ => ErrorKind::CorruptRecord,
+                };
+                let at = store.describe();
+                Error::new(kind, format!("{key} in {at}: {bad}; no session is deleted"))
+            })?;
+            return Ok(record.assignment.members.iter().map(|it| it.session.id).collect());
+        }
+    }
+
+    async fn delete_sessions(&mut self, ended: Vec<(SessionId, String)>) -> Result<(), Error> {
+        let many = ended.len() as u64;
+        if many == 0 || self.compactor.dry_run {
+            self.sessions().deleted += many;
+            return Ok(());
+        }
+        self.report.requests += 1;
+        let (store, limit) = (&self.compactor.store, self.compactor.request_timeout);
+        let request = store.delete(ended.into_iter().map(|(_, key)| key).collect());
+        let outcome = within(limit, Determinacy::Indeterminate, request).await;
+        let left = outcome.map_err(|error| self.failure("deleting ended sessions", error))?;
+        let failed = (left.len() as u64).min(many);
+        let sessions = self.sessions();
+        sessions.deleted += many - failed;
+        sessions.failed += failed;
+        if self.report.first_failure.is_none() {
+            let first = left.into_iter().next();
+            self.report.first_failure = first.map(|(key, why)| plain(&format!("{key}: {why}")));
+        }
+        Ok(())
+    }
+}

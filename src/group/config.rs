@@ -1,0 +1,275 @@
+//! The settings of a group, one call each.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::Group;
+use super::assignment_record::{MAX_NAME_BYTES, MAX_VALIDITY};
+use super::objects::Objects;
+use super::session_data::Said;
+use super::session_record::session_key;
+use crate::config::{Config, Polling, Settings};
+use crate::driver::Context;
+use crate::error::{Error, ErrorKind};
+use crate::keys::Keys;
+use crate::layout::Layout;
+use crate::process::Process;
+use crate::protocol::group::assignor::{Assignor, StickyAssignor};
+use crate::protocol::group::{Assignment, SessionId};
+use crate::protocol::message::Nonce;
+use crate::store::Store;
+
+const DEFAULT_REBALANCE_DELAY: Duration = Duration::from_secs(1);
+const MAX_PARTITIONS: usize = 100_000;
+
+/// Settings of a [`Group`]. [`build`](GroupBuilder::build) checks that they fit together.
+#[must_use = "a builder does nothing until it is built"]
+pub struct GroupBuilder {
+    store: Arc<dyn Store>,
+    prefix: String,
+    settings: Settings,
+    process: Process,
+    partitions: Vec<Arc<str>>,
+    weight: u32,
+    rebalance_delay: Duration,
+    assignor: Arc<dyn Assignor>,
+}
+
+/// Settings that fit together.
+#[derive(Debug)]
+pub(super) struct GroupConfig {
+    /// Those of this member's session.
+    pub(super) session: Arc<Config>,
+    pub(super) partitions: Vec<Arc<str>>,
+    pub(super) said: Said,
+    pub(super) rebalance_delay: Duration,
+    pub(super) assignor: Arc<dyn Assignor>,
+}
+
+impl GroupConfig {
+    pub(super) fn validity(&self) -> Duration {
+        self.session.validity
+    }
+
+    /// Whether the group is planned by another assignor than this process has: then it moves no
+    /// partition that has an owner, as the two would move it to and fro.
+    pub(super) fn differs(&self, known: &Assignment) -> bool {
+        *known.assignor != *self.assignor.name()
+    }
+}
+
+impl GroupBuilder {
+    pub(super) fn new(store: Arc<dyn Store>, prefix: String) -> GroupBuilder {
+        GroupBuilder {
+            store,
+            prefix,
+            settings: Settings { layout: Layout::EpochFiles, ..Settings::default() },
+            process: Process::system(),
+            partitions: Vec::new(),
+            weight: 1,
+            rebalance_delay: DEFAULT_REBALANCE_DELAY,
+            assignor: Arc::new(StickyAssignor),
+        }
+    }
+
+    /// The display name of this member, 1 to 256 bytes. Give each process a name of its own that
+    /// outlasts a restart: partitions are pinned and kept by name. Default: the host's name and the
+    /// process id.
+    pub fn name(mut self, name: impl Into<String>) -> GroupBuilder {
+        self.settings.name = Some(name.into());
+        self
+    }
+
+    /// The caller asserts that no two living processes have this name. A process that joins then
+    /// ends the session of its predecessor at once instead of waiting for the lapse, and gets back
+    /// what that owned: that at most one member believes that it owns a partition depends on this
+    /// promise, too. One GET and one PUT more. Default: false.
+    pub fn name_is_unique(mut self, unique: bool) -> GroupBuilder {
+        self.settings.name_is_unique = unique;
+        self
+    }
+
+    /// The names of the partitions that the group is created with, such as `0..64`: at most 100,000
+    /// of 1 to 256 bytes each. All members give the same. A group that exists keeps its own:
+    /// [`resize`](Group::resize) changes them. Default: none.
+    pub fn partitions<I>(mut self, names: I) -> GroupBuilder
+    where
+        I: IntoIterator,
+        I::Item: ToString,
+    {
+        self.partitions = names.into_iter().map(|name| name.to_string().into()).collect();
+        self
+    }
+
+    /// What this member says of itself, for [`observe`](Group::observe), such as its address: any
+    /// JSON, at most some 44 KiB; it is repeated in each assignment. Default: nothing.
+    pub fn data(mut self, data: impl Into<Value>) -> GroupBuilder {
+        self.settings.data = data.into();
+        self
+    }
+
+    /// How many shares of the partitions this member takes; at least 1. Default: 1.
+    pub fn weight(mut self, weight: u32) -> GroupBuilder {
+        self.weight = weight;
+        self
+    }
+
+    /// How long the session of this member lasts without a renewal: 100 ms to 1 h, in whole
+    /// milliseconds. After a member dies, its partitions are owned by others after about this time.
+    /// Members of one group may differ. Default: 30 s.
+    pub fn validity(mut self, validity: Duration) -> GroupBuilder {
+        self.settings.validity = validity;
+        self
+    }
+
+    /// How often the session is renewed: one PUT each. As for
+    /// [elections](crate::ElectionBuilder::renew_interval). Default: validity / 3.
+    pub fn renew_interval(mut self, interval: Duration) -> GroupBuilder {
+        self.settings.renew_interval = Some(interval);
+        self
+    }
+
+    /// How often this member looks for a new assignment, and as the coordinator at the sessions:
+    /// one GET each, and one LIST more for the coordinator; 10 ms to the validity. Default: validity
+    /// / 6.
+    pub fn poll_interval(mut self, interval: Duration) -> GroupBuilder {
+        self.settings.polling = Polling::Every(interval);
+        self
+    }
+
+    /// How long a request may take in total: at least 10 ms; at most, and by default, validity / 5.
+    pub fn request_timeout(mut self, timeout: Duration) -> GroupBuilder {
+        self.settings.request_timeout = Some(timeout);
+        self
+    }
+
+    /// The greatest ratio by which the rates of any two machines' clocks may differ: 0 to 0.5.
+    /// Default: 0.01.
+    pub fn clock_drift_max(mut self, ratio: f64) -> GroupBuilder {
+        self.settings.clock_drift_max = ratio;
+        self
+    }
+
+    /// The caller asserts that the machine is never paused from outside: as for
+    /// [elections](crate::ElectionBuilder::machine_is_never_paused). Default: false.
+    pub fn machine_is_never_paused(mut self, never: bool) -> GroupBuilder {
+        self.settings.never_paused = never;
+        self
+    }
+
+    /// How long the coordinator gathers members that join, so that a rollout is one rebalance; at
+    /// most 1 h. A death is not waited for. Default: 1 s.
+    pub fn rebalance_delay(mut self, delay: Duration) -> GroupBuilder {
+        self.rebalance_delay = delay;
+        self
+    }
+
+    /// Places the partitions. All members give the same. Default: [`StickyAssignor`].
+    pub fn assignor(mut self, assignor: impl Assignor) -> GroupBuilder {
+        self.assignor = Arc::new(assignor);
+        self
+    }
+
+    /// Whether the first join checks that the store keeps the promises that the protocol needs: 5
+    /// requests, as for [elections](crate::ElectionBuilder::check_store). Default: true.
+    pub fn check_store(mut self, check: bool) -> GroupBuilder {
+        self.settings.check_store = check;
+        self
+    }
+
+    /// Where time and random numbers come from: for simulations and tests. Default:
+    /// [`Process::system`].
+    pub fn process(mut self, process: Process) -> GroupBuilder {
+        self.process = process;
+        self
+    }
+
+    /// Checks the settings and returns the group.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput), with the numbers. Nothing is sent.
+    pub fn build(self) -> Result<Group, Error> {
+        let keys = Keys::assignments(&self.prefix)?;
+        // The keys of sessions are longer than those of elections, for which prefixes are checked.
+        Keys::new(&session_key(keys.prefix(), SessionId::from_bits(0)))?;
+        if self.settings.validity > MAX_VALIDITY {
+            let validity = self.settings.validity;
+            return refuse(format!(
+                "a validity of {validity:?} is not possible: in a group it is at most \
+                 {MAX_VALIDITY:?}"
+            ));
+        }
+        if self.rebalance_delay > MAX_VALIDITY {
+            let delay = self.rebalance_delay;
+            return refuse(format!(
+                "a rebalance_delay of {delay:?} is not possible: it is at most {MAX_VALIDITY:?}"
+            ));
+        }
+        if self.weight == 0 {
+            return refuse("a weight of 0 is not possible: it is at least 1".to_owned());
+        }
+        check_partitions(&self.partitions)?;
+        let said = Said { weight: self.weight, data: self.settings.data.clone() };
+        let config = Arc::new(Config::new(Settings { data: Value::Null, ..self.settings })?);
+        let session = Config {
+            layout: Layout::SingleObject,
+            check_store: false,
+            data: Value::Null,
+            ..(*config).clone()
+        };
+        let full = super::session_data::encode(&[], &Default::default(), &said, 0).0;
+        session.check_data(&full)?;
+        let cx = Arc::new(Context::new(self.store, keys, config, self.process));
+        let first = Assignment::first(Nonce::from_bits(0), self.partitions.clone());
+        Objects::new(&cx).encode(&first)?;
+        let config = GroupConfig {
+            session: Arc::new(session),
+            partitions: self.partitions,
+            said,
+            rebalance_delay: self.rebalance_delay,
+            assignor: self.assignor,
+        };
+        Ok(Group { cx, config: Arc::new(config), leaves: Arc::default(), park: Arc::default() })
+    }
+}
+
+/// Refuses names that no partitions can have.
+pub(super) fn check_partitions(names: &[Arc<str>]) -> Result<(), Error> {
+    if names.len() > MAX_PARTITIONS {
+        let many = names.len();
+        return refuse(format!("{many} partitions are too many: at most {MAX_PARTITIONS}"));
+    }
+    let mut taken = BTreeSet::new();
+    for name in names {
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
+            return refuse(format!(
+                "the partition's name {name:?} must have 1 to {MAX_NAME_BYTES} bytes and no control \
+                 characters"
+            ));
+        }
+        if !taken.insert(name) {
+            return refuse(format!("two partitions have the name {name:?}"));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn refuse<T>(why: String) -> Result<T, Error> {
+    Err(Error::new(ErrorKind::InvalidInput, why))
+}
+
+// By hand, as what a member says of itself must not reach a log.
+impl fmt::Debug for GroupBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupBuilder")
+            .field("store", &self.store.describe())
+            .field("prefix", &self.prefix)
+            .field("name", &self.settings.name)
+            .field("partitions", &self.partitions.len())
+            .finish_non_exhaustive()
+    }
+}

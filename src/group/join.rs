@@ -1,0 +1,99 @@
+//! Joining: the session is created, written a second time, and kept from then on.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tracing::Span;
+
+use super::Group;
+use super::member::MemberTask;
+use super::membership::Membership;
+use super::session_data;
+use super::shared::Shared;
+use crate::check::check_store;
+use crate::driver::{Context, Driver, Patience, Reached};
+use crate::epoch::Epoch;
+use crate::error::{Error, ErrorKind};
+use crate::keys::Keys;
+use crate::protocol::group::session::SessionData;
+use crate::protocol::group::{Session, SessionId};
+use crate::timer::require_timers;
+
+impl Group {
+    /// Joins the group: from here on this process is a member, and partitions are granted to it as
+    /// [events](Membership::next). [`run`](Group::run) does all that is to be done with them.
+    ///
+    /// Cancel-safe: a join that is dropped leaves at most a session that lapses. Retries transient
+    /// errors of the store.
+    ///
+    /// Cost: GET, PUT, PUT, then LIST and GET to find the assignment; as a member, a PUT every renew
+    /// interval, a GET every poll interval, and a GET every validity. The first join on a store adds
+    /// 5 requests to check it.
+    ///
+    /// # Errors
+    /// Those of [`campaign`](crate::Election::campaign).
+    pub async fn join(&self) -> Result<Membership, Error> {
+        require_timers()?;
+        check_store(&self.cx, Patience::Wait).await?;
+        loop {
+            if let Some(joined) = self.try_join().await? {
+                return Ok(joined);
+            }
+        }
+    }
+
+    /// `None`: the session was lost before its second write.
+    async fn try_join(&self) -> Result<Option<Membership>, Error> {
+        let process = &self.cx.process;
+        let id = SessionId::from_bits(process.unique());
+        let keys = Keys::new(&format!("{}members/{id}", self.cx.keys.prefix()))?;
+        let (given, config) = (Arc::clone(&self.cx.given), Arc::clone(&self.config.session));
+        let cx = Context::session(given, keys, config, process.clone(), &self.cx.meter);
+        let mut driver = Driver::candidate(&Arc::new(cx));
+        // Nobody else has the id, so nobody is ever found to lead there.
+        loop {
+            match driver.campaign(Patience::Wait).await {
+                Ok(Reached::Elected) => break,
+                Ok(Reached::Held(_)) => {}
+                // It came so late that it was sealed as lapsed and compacted.
+                Err(error) if error.kind() == ErrorKind::NewestDeleted => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(nonce) = driver.nonce() else { return Ok(None) };
+        let leadership = driver.start_leading(&Span::current());
+        if leadership.epoch() != Epoch::FIRST {
+            // Its first epoch came too late and it took another, which others take for no session.
+            leadership.resign().await.or_else(lost)?;
+            return Ok(None);
+        }
+        let session = Session { id, nonce };
+        let said = self.config.said.clone();
+        // Only a session that was read with data is added to the members.
+        let (data, _) = session_data::encode(&[], &SessionData::default(), &said, 0);
+        if let Err(error) = leadership.proclaim(data).await {
+            tracing::warn!(group = self.cx.keys.prefix(), %error, "could not join; trying again");
+            return lost(error).map(|()| None);
+        }
+        let (sender, events) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared::new(&self.cx, session, leadership.lease(), said, sender));
+        let (alive, dropped) = mpsc::channel(1);
+        let member = MemberTask::new(&shared, &self.config);
+        process.spawn(member.run(leadership, dropped));
+        tracing::info!(
+            group = self.cx.keys.prefix(),
+            member = self.cx.config.name,
+            session = %id,
+            "joined the group"
+        );
+        Ok(Some(Membership { shared, events, _alive: alive }))
+    }
+}
+
+/// A session that is lost, or that nobody knows of, is left to lapse: another one is created.
+fn lost(error: Error) -> Result<(), Error> {
+    match error.kind() {
+        ErrorKind::LeadershipLost | ErrorKind::Unavailable => Ok(()),
+        _ => Err(error),
+    }
+}

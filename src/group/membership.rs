@@ -1,0 +1,114 @@
+//! One process's membership in a group.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, Stream};
+use tokio::sync::mpsc;
+
+use super::partition::Partition;
+use super::shared::Shared;
+use crate::error::Error;
+use crate::leadership::{Lease, Loss};
+use crate::protocol::group::PartitionNumber;
+
+/// What happens to a member. Each event comes once, in order, and none is left out.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum MembershipEvent {
+    /// This member owns a partition: begin the work on it.
+    Granted(Partition),
+    /// A partition is to move: stop the work on it, then [release](Partition::release) it.
+    Revoked {
+        /// The partition's name.
+        name: String,
+        /// The partition's number.
+        number: PartitionNumber,
+    },
+    /// A partition was taken away against the rules: see
+    /// [`PartitionLoss::Taken`](super::PartitionLoss::Taken).
+    Taken {
+        /// The partition's name.
+        name: String,
+        /// The partition's number.
+        number: PartitionNumber,
+    },
+    /// Renewals fail and less than a quarter of the validity is left: stop all work.
+    AtRisk {
+        /// What is left of the lease.
+        remaining: Duration,
+    },
+    /// A request failed in a way that more attempts may not change, or the assignment cannot be
+    /// read or written. The member keeps what it owns and tries again.
+    StoreFailed(Error),
+    /// The session is over, and with it all that the member owned. The last event.
+    Lost(Loss),
+}
+
+/// A process that has joined a group, until its session is over.
+///
+/// Dropping it stops the renewals and lets the session lapse, as work may still be running.
+#[must_use = "a membership that is dropped is no longer renewed"]
+pub struct Membership {
+    pub(super) shared: Arc<Shared>,
+    pub(super) events: mpsc::UnboundedReceiver<MembershipEvent>,
+    /// Closed when this is dropped: then the task of the member ends.
+    pub(super) _alive: mpsc::Sender<()>,
+}
+
+impl Membership {
+    /// Waits for the next event; `None` after [`Lost`](MembershipEvent::Lost). Cancel-safe.
+    pub async fn next(&mut self) -> Option<MembershipEvent> {
+        self.events.recv().await
+    }
+
+    /// The events as a stream, which keeps the membership.
+    pub fn into_stream(self) -> impl Stream<Item = MembershipEvent> + Send + Unpin {
+        Box::pin(stream::unfold(self, |mut membership| async {
+            let event = membership.next().await?;
+            Some((event, membership))
+        }))
+    }
+
+    /// The lease of this member's session. All partitions that it owns last as long.
+    #[must_use]
+    pub fn lease(&self) -> Lease {
+        self.shared.lease.clone()
+    }
+
+    /// The id of this member's session, as the assignment names it.
+    #[must_use]
+    pub fn session(&self) -> String {
+        self.shared.session.id.to_string()
+    }
+
+    /// Takes no more partitions, and revokes all that this member owns. Once they are released the
+    /// session is resigned, and [`Lost`](MembershipEvent::Lost) is the last event: read the events
+    /// until then. Two PUTs, beside those of the releases.
+    pub fn leave(&self) {
+        self.shared.leave(None);
+    }
+
+    /// As [`leave`](Membership::leave), but asks that all that this member owns is kept for its
+    /// name, for at most 1 h: nobody else owns it until then. For a restart, after which a member of
+    /// the same name gets it back. Nothing moves before the session is resigned.
+    pub fn leave_for(&self, delay: Duration) {
+        self.shared.leave(Some(delay));
+    }
+
+    /// Looks at the store now, for an application that learns of a change in another way. This is
+    /// only a hint. At most what a poll costs.
+    pub fn refresh(&self) {
+        self.shared.wake.notify_one();
+    }
+}
+
+impl fmt::Debug for Membership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Membership")
+            .field("session", &self.shared.session.id)
+            .field("lease", &self.shared.lease)
+            .finish_non_exhaustive()
+    }
+}

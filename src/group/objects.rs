@@ -1,0 +1,330 @@
+//! The requests of a group: from the machines' words to the store's calls, and back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream::{self, StreamExt as _};
+
+use super::assignment_record::{AssignmentRecord, BadAssignment, MAX_BYTES, Unknown};
+use super::session_record::{SessionBody, session_key, session_of};
+use crate::driver::{Context, Requests};
+use crate::epoch::Epoch;
+use crate::error::{Error, ErrorKind};
+use crate::etag::ETag;
+use crate::listing::{EpochsOfPage, key_of};
+use crate::protocol::find::After;
+use crate::protocol::group::looks::When;
+use crate::protocol::group::reader::{Answer, Request};
+use crate::protocol::group::{Assignment, SessionId};
+use crate::protocol::message::{self, Failure};
+use crate::record::MAX_READ_BYTES;
+use crate::store::{GetOutcome, Page, PutOutcome, StoreError, check_order};
+use crate::timer::answer_within;
+
+/// Keys asked for in one LIST.
+const PAGE: usize = 1_000;
+/// Sessions that are read side by side.
+const AT_ONCE: usize = 16;
+
+/// What one process asks of the store, and what it must remember of the answers.
+#[derive(Debug)]
+pub(super) struct Objects {
+    pub(super) cx: Arc<Context>,
+    requests: Requests,
+    /// The fields of the newest assignment that this version does not know.
+    unknown: Unknown,
+    unreadable: Option<BadAssignment>,
+    /// An assignment could not be written, and why: nothing was sent.
+    unwritable: Option<Error>,
+}
+
+/// What one look at a session showed.
+#[derive(Debug, Clone)]
+pub(super) enum Seen {
+    /// It is as it was.
+    Unchanged,
+    Session(Box<SessionBody>),
+    /// What lies there is no session.
+    Foreign,
+    Missing,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// A page of the listing of the sessions.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    pub(super) sessions: Vec<(SessionId, Option<ETag>)>,
+    pub(super) truncated: bool,
+    pub(super) when: When,
+}
+
+impl Objects {
+    pub(super) fn new(cx: &Arc<Context>) -> Objects {
+        Objects {
+            cx: Arc::clone(cx),
+            requests: Requests::new(cx),
+            unknown: Unknown::default(),
+            unreadable: None,
+            unwritable: None,
+        }
+    }
+
+    /// The last failure since this was asked before.
+    pub(super) fn failure(&mut self) -> Option<Error> {
+        self.unwritable.take().or_else(|| self.requests.last_error.take())
+    }
+
+    pub(super) fn have_failed(&self, times: u32) -> bool {
+        self.requests.have_failed(times)
+    }
+
+    /// A pause before the next attempt.
+    pub(super) fn retry_delay(&self) -> std::time::Duration {
+        self.requests.retry_delay(self.cx.config.poll_interval)
+    }
+
+    /// Carries out a request for assignments. `None`: the assignment cannot be written, and nothing
+    /// was sent.
+    pub(super) async fn assignment(&mut self, request: &Request) -> Option<Answer> {
+        Some(match request {
+            Request::List(after) => self.list(after).await,
+            Request::Get(epoch) => self.get(*epoch).await,
+            Request::Create(assignment) => self.create(assignment).await?,
+        })
+    }
+
+    async fn list(&mut self, after: &After) -> Answer {
+        let (cx, start) = (Arc::clone(&self.cx), key_of(&self.cx.keys, after));
+        let page = cx.store.list(cx.keys.epoch_prefix(), &start, PAGE);
+        let page = answer_within(&cx.process, cx.config.request_timeout, page).await;
+        match page.and_then(|page| EpochsOfPage::of(&cx.keys, after, &page)) {
+            Ok(page) => self.answered(Answer::Listed(page.listing())),
+            Err(error) => self.failed("listing the assignments", error.of_a_read()),
+        }
+    }
+
+    async fn get(&mut self, epoch: Epoch) -> Answer {
+        let (cx, key) = (Arc::clone(&self.cx), self.cx.keys.epoch(epoch));
+        let read = cx.store.get(&key, None, MAX_BYTES);
+        match answer_within(&cx.process, cx.config.request_timeout, read).await {
+            Ok(GetOutcome::Found(object)) => match AssignmentRecord::decode(epoch, &object.body) {
+                Ok(AssignmentRecord { assignment, unknown }) => {
+                    self.unknown = unknown;
+                    self.answered(Answer::Found(Arc::new(assignment)))
+                }
+                Err(why) => self.unreadable(why),
+            },
+            Ok(GetOutcome::TooLarge { len, .. }) => {
+                let length = usize::try_from(len).unwrap_or(usize::MAX);
+                self.unreadable(BadAssignment::TooLarge(length))
+            }
+            Ok(GetOutcome::NotFound | GetOutcome::NotModified) => self.answered(Answer::Missing),
+            Err(error) => self.failed(&format!("reading {key}"), error.of_a_read()),
+        }
+    }
+
+    fn unreadable(&mut self, why: BadAssignment) -> Answer {
+        self.unreadable = Some(why);
+        self.answered(Answer::Unreadable)
+    }
+
+    async fn create(&mut self, assignment: &Assignment) -> Option<Answer> {
+        let (cx, epoch) = (Arc::clone(&self.cx), assignment.epoch);
+        let body = match self.encode(assignment) {
+            Ok(body) => body,
+            Err(error) => {
+                self.unwritable = Some(error);
+                return None;
+            }
+        };
+        let key = cx.keys.epoch(epoch);
+        let created = cx.store.create(&key, body);
+        let created = answer_within(&cx.process, cx.config.request_timeout, created).await;
+        Some(match created {
+            Ok(PutOutcome::Done { .. }) => self.answered(Answer::Done),
+            Ok(PutOutcome::PreconditionFailed) => self.answered(Answer::Refused),
+            // No create is answered so.
+            Ok(PutOutcome::NotFound) => Answer::Unknown,
+            Err(error) => self.failed(&format!("creating assignment {epoch}"), error),
+        })
+    }
+
+    /// The body of an assignment that is made of the one that was read last.
+    pub(super) fn encode(&self, assignment: &Assignment) -> Result<Bytes, Error> {
+        let record =
+            AssignmentRecord { assignment: assignment.clone(), unknown: self.unknown.clone() };
+        let most = self.cx.given.max_body_bytes().unwrap_or(MAX_BYTES).min(MAX_BYTES);
+        match record.encode() {
+            Ok(body) if body.len() <= most => Ok(body.into()),
+            Ok(body) => Err(self.too_large(body.len(), most)),
+            Err(BadAssignment::TooLarge(length)) => Err(self.too_large(length, most)),
+            Err(why) => Err(Error::new(ErrorKind::InvalidInput, why.to_string())),
+        }
+    }
+
+    fn too_large(&self, length: usize, most: usize) -> Error {
+        let store = self.cx.store.describe();
+        let why = format!(
+            "the assignment would have {length} bytes; {store} takes {most}: give the partitions \
+             and the members shorter names, or the members less data"
+        );
+        Error::new(ErrorKind::InvalidInput, why)
+    }
+
+    /// A page of the sessions after this one: the next that shows any, or the last.
+    pub(super) async fn list_sessions(&mut self, after: Option<SessionId>) -> Option<Sessions> {
+        let cx = Arc::clone(&self.cx);
+        let prefix = format!("{}members/", cx.keys.prefix());
+        let mut start =
+            after.map_or_else(|| prefix.clone(), |id| session_key(cx.keys.prefix(), id));
+        let sent = cx.process.now();
+        loop {
+            let page = cx.store.list(&prefix, &start, PAGE);
+            let page = answer_within(&cx.process, cx.config.request_timeout, page).await;
+            let last = |page: Page| {
+                let last = check_order(&prefix, &start, &page)?.to_owned();
+                Ok::<_, StoreError>((page, last))
+            };
+            let (page, last) = match page.and_then(last) {
+                Ok(page) => page,
+                Err(error) => {
+                    self.failed("listing the sessions", error.of_a_read());
+                    return None;
+                }
+            };
+            let session = |entry: &crate::store::Entry| {
+                Some((session_of(cx.keys.prefix(), &entry.key)?, entry.etag.clone()))
+            };
+            let sessions: Vec<_> = page.entries.iter().filter_map(session).collect();
+            if page.truncated && sessions.is_empty() {
+                start = last;
+                continue;
+            }
+            self.answered(Answer::Missing);
+            let when = When { sent, received: cx.process.now() };
+            return Some(Sessions { sessions, truncated: page.truncated, when });
+        }
+    }
+
+    /// Reads these sessions, a few side by side, and says what each look showed.
+    pub(super) async fn read_sessions(
+        &mut self,
+        ids: impl IntoIterator<Item = SessionId>,
+    ) -> Vec<(SessionId, Seen, When)> {
+        let cx = &self.cx;
+        let reads = ids.into_iter().map(|id| async move { (id, read(cx, id, None).await) });
+        let reads: Vec<_> = stream::iter(reads).buffer_unordered(AT_ONCE).collect().await;
+        let mut seen = Vec::with_capacity(reads.len());
+        for (id, (outcome, when)) in reads {
+            seen.push((id, self.seen(id, outcome), when));
+        }
+        seen
+    }
+
+    /// Reads one session, unless it still has this tag.
+    pub(super) async fn read_session(
+        &mut self,
+        id: SessionId,
+        unless: Option<ETag>,
+    ) -> (Seen, When) {
+        let (outcome, when) = read(&self.cx, id, unless).await;
+        (self.seen(id, outcome), when)
+    }
+
+    fn seen(&mut self, id: SessionId, outcome: Result<GetOutcome, StoreError>) -> Seen {
+        let seen = match outcome {
+            Ok(GetOutcome::Found(object)) => match SessionBody::decode(&object) {
+                Some(body) => Seen::Session(Box::new(body)),
+                None => Seen::Foreign,
+            },
+            Ok(GetOutcome::TooLarge { .. }) => Seen::Foreign,
+            Ok(GetOutcome::NotModified) => Seen::Unchanged,
+            Ok(GetOutcome::NotFound) => Seen::Missing,
+            Err(error) => {
+                self.failed(&format!("reading the session {id}"), error.of_a_read());
+                return Seen::Unknown;
+            }
+        };
+        self.answered(Answer::Missing);
+        seen
+    }
+
+    /// Writes over a session as it was read.
+    pub(super) async fn seal(&mut self, id: SessionId, body: Bytes, etag: ETag) -> Answer {
+        let (cx, key) = (Arc::clone(&self.cx), session_key(self.cx.keys.prefix(), id));
+        let sealed = cx.store.replace(&key, body, etag);
+        match answer_within(&cx.process, cx.config.request_timeout, sealed).await {
+            Ok(PutOutcome::Done { .. }) => self.answered(Answer::Done),
+            Ok(PutOutcome::PreconditionFailed | PutOutcome::NotFound) => {
+                self.answered(Answer::Refused)
+            }
+            Err(error) => self.failed(&format!("sealing the session {id}"), error),
+        }
+    }
+
+    fn answered(&mut self, answer: Answer) -> Answer {
+        self.requests.count(&message::Answer::Missing);
+        answer
+    }
+
+    fn failed(&mut self, doing: &str, error: StoreError) -> Answer {
+        let answer = self.requests.failed(doing, error);
+        self.requests.count(&answer);
+        match answer {
+            message::Answer::Denied => Answer::Denied,
+            message::Answer::Unsafe => Answer::Unsafe,
+            _ => Answer::Unknown,
+        }
+    }
+
+    /// Why the reader gave up, in words that say what to do.
+    pub(super) fn explain(&mut self, failure: Failure) -> Error {
+        let store = self.cx.store.describe();
+        let key = |epoch| self.cx.keys.epoch(epoch);
+        match failure {
+            Failure::Denied | Failure::Unsafe => {
+                self.requests.last_error.take().unwrap_or_else(|| {
+                    Error::new(ErrorKind::UnsafeStore, format!("{store} refused a request"))
+                })
+            }
+            Failure::Unreadable(epoch) => {
+                let kind = match self.unreadable {
+                    Some(BadAssignment::TooNew(_)) => ErrorKind::RecordTooNew,
+                    _ => ErrorKind::CorruptRecord,
+                };
+                let why =
+                    self.unreadable.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+                Error::new(kind, format!("{} in {store} cannot be read{why}", key(epoch)))
+            }
+            Failure::NewestDeleted(epoch) => {
+                let why = format!(
+                    "{} in {store} was the newest assignment, and neither it nor a greater one \
+                     exists: somebody deleted it. Tokens must go on above {epoch}",
+                    key(epoch)
+                );
+                Error::new(ErrorKind::NewestDeleted, why)
+            }
+            Failure::Exhausted => {
+                let why =
+                    format!("{} in {store} is the last assignment there can be", key(Epoch::MAX));
+                Error::new(ErrorKind::EpochsExhausted, why)
+            }
+        }
+    }
+}
+
+async fn read(
+    cx: &Context,
+    id: SessionId,
+    unless: Option<ETag>,
+) -> (Result<GetOutcome, StoreError>, When) {
+    let (key, sent) = (session_key(cx.keys.prefix(), id), cx.process.now());
+    let read = cx.store.get(&key, unless, MAX_READ_BYTES);
+    let outcome = answer_within(&cx.process, cx.config.request_timeout, read).await;
+    (outcome, When { sent, received: cx.process.now() })
+}
+
+/// The sessions that were read, as they were written.
+pub(super) type Bodies = BTreeMap<SessionId, SessionBody>;

@@ -1,0 +1,156 @@
+//! What operators change: partitions and their marks.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::config::{check_partitions, refuse};
+use super::view::Follower;
+use super::{Group, GroupSnapshot};
+use crate::error::{Error, ErrorKind};
+use crate::protocol::group::operation::{Mark, Operation, Refusal};
+use crate::protocol::group::reader::News;
+use crate::protocol::group::{Assignment, PartitionNumber};
+use crate::timer::require_timers;
+
+/// How often a change is made anew, as another writer came first.
+const ATTEMPTS: usize = 16;
+
+impl Group {
+    /// Makes these the partitions of the group: adds those that it lacks, and
+    /// [retires](Group::retire) the others.
+    ///
+    /// Partitions that are added get new numbers. The group must exist: its first member creates it.
+    ///
+    /// Cost, of each call that changes a group: LIST, GET, PUT, LIST; a GET, a PUT and a LIST more
+    /// each time that another writer came first. It retries transient errors a few times.
+    ///
+    /// # Errors
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput): the names, or the group that they make,
+    ///   are out of bounds; or there is no such group or partition. Nothing was written.
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable): if
+    ///   [`may_have_happened`](Error::may_have_happened), the change may have taken effect or may
+    ///   still; call it again.
+    /// - Those of [`snapshot`](Group::snapshot).
+    pub async fn resize<I>(&self, names: I) -> Result<GroupSnapshot, Error>
+    where
+        I: IntoIterator,
+        I::Item: ToString,
+    {
+        let names: Vec<Arc<str>> = names.into_iter().map(|name| name.to_string().into()).collect();
+        check_partitions(&names)?;
+        let wanted: BTreeSet<&str> = names.iter().map(|name| &**name).collect();
+        self.change(|now| {
+            let there: BTreeSet<&str> = now.partitions.iter().map(|it| &*it.name).collect();
+            let missing = names.iter().filter(|name| !there.contains(&***name));
+            let beyond = now.partitions.iter().filter(|it| !wanted.contains(&*it.name));
+            let beyond = beyond.map(|it| it.number).collect();
+            Ok(vec![
+                Operation::Add(missing.cloned().collect()),
+                Operation::Mark(beyond, Mark::Retiring),
+            ])
+        })
+        .await
+    }
+
+    /// Retires these partitions: their owners give them up, and then they are removed. This cannot
+    /// be taken back; a partition of the same name that is added later has another number.
+    ///
+    /// # Errors
+    /// Those of [`resize`](Group::resize).
+    pub async fn retire(&self, names: &[&str]) -> Result<GroupSnapshot, Error> {
+        self.mark(names, Mark::Retiring).await
+    }
+
+    /// Lets only members of this name own these partitions, from now on; `None`: any member.
+    ///
+    /// # Errors
+    /// Those of [`resize`](Group::resize).
+    pub async fn pin(&self, names: &[&str], member: Option<&str>) -> Result<GroupSnapshot, Error> {
+        self.mark(names, Mark::Pinned(member.map(Arc::from))).await
+    }
+
+    /// Lets no member of this name own these partitions, from now on; `None`: any member.
+    ///
+    /// # Errors
+    /// Those of [`resize`](Group::resize).
+    pub async fn bar(&self, names: &[&str], member: Option<&str>) -> Result<GroupSnapshot, Error> {
+        self.mark(names, Mark::Barred(member.map(Arc::from))).await
+    }
+
+    /// Lets nobody own these partitions for now: their owners give them up. `false` ends that.
+    ///
+    /// # Errors
+    /// Those of [`resize`](Group::resize).
+    pub async fn pause(&self, names: &[&str], paused: bool) -> Result<GroupSnapshot, Error> {
+        self.mark(names, Mark::Paused(paused)).await
+    }
+
+    async fn mark(&self, names: &[&str], mark: Mark) -> Result<GroupSnapshot, Error> {
+        self.change(|now| {
+            let number = |name: &&str| {
+                let found = now.partitions.iter().find(|it| *it.name == **name);
+                found.map(|it| it.number).ok_or_else(|| no_such(name))
+            };
+            let numbers = names.iter().map(number).collect::<Result<Vec<_>, _>>()?;
+            Ok(vec![Operation::Mark(numbers, mark.clone())])
+        })
+        .await
+    }
+
+    async fn change(
+        &self,
+        operations: impl Fn(&Assignment) -> Result<Vec<Operation>, Error>,
+    ) -> Result<GroupSnapshot, Error> {
+        require_timers()?;
+        let mut follower = Follower::new(&self.cx);
+        follower.drive(false).await?;
+        for _ in 0..ATTEMPTS {
+            let Some(known) = follower.reader.known().cloned() else {
+                let (prefix, store) = (self.cx.keys.prefix(), self.cx.store.describe());
+                return refuse(format!(
+                    "there is no group at {prefix:?} in {store}: its first member creates it"
+                ));
+            };
+            let nonce = self.cx.process.nonce();
+            let next = Operation::apply_all(&operations(&known)?, &known, nonce);
+            let Some(next) = next.map_err(refused)? else {
+                return Ok(GroupSnapshot::of(Some(&known)));
+            };
+            check_partitions(
+                &next.partitions.iter().map(|it| it.name.clone()).collect::<Vec<_>>(),
+            )?;
+            let own = next.clone();
+            follower.reader.create(next);
+            let news = follower.drive(false).await.map_err(|error| match error.kind() {
+                ErrorKind::Unavailable => error.maybe(),
+                _ => error,
+            })?;
+            let now = follower.reader.known().cloned();
+            // Confirmed, whatever its nonce is after more than one attempt.
+            let same = |now: &Arc<Assignment>| now.same_but_for_the_nonce(&own);
+            if news == Some(News::Confirmed) && now.as_ref().is_some_and(same) {
+                return Ok(GroupSnapshot::of(now.as_ref()));
+            }
+        }
+        let why = "other writers came first each time; try again";
+        Err(Error::new(ErrorKind::Unavailable, why))
+    }
+}
+
+fn refused(refusal: Refusal) -> Error {
+    match refusal {
+        Refusal::NameTaken(name) => {
+            let why = format!("two partitions would have the name {name:?}");
+            Error::new(ErrorKind::InvalidInput, why)
+        }
+        Refusal::NoSuchPartition(PartitionNumber(number)) => no_such(&number.to_string()),
+        Refusal::Exhausted => Error::new(
+            ErrorKind::EpochsExhausted,
+            "no number of an assignment or a partition is left",
+        ),
+    }
+}
+
+fn no_such(name: &str) -> Error {
+    Error::new(ErrorKind::InvalidInput, format!("the group has no partition {name:?}"))
+}

@@ -1,0 +1,189 @@
+//! A partition that this member owns.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::shared::Shared;
+use crate::epoch::Epoch;
+use crate::leadership::{Cancellation, Loss};
+use crate::protocol::group::{PartitionNumber, Release};
+
+/// A partition that this member came to own, with its fencing token.
+///
+/// Call [`check`](Partition::check) right before each write and send the token with it, as under a
+/// [`Leadership`](crate::Leadership): a check and the write after it are never one step, so the
+/// guarded resource must refuse lower tokens.
+///
+/// Dropping it releases nothing, as the work may still be running: the member keeps the partition
+/// until it is [released](Partition::release), or its session ends.
+pub struct Partition {
+    pub(super) grant: Arc<Grant>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// Why a partition is not owned any more. Final: the same partition may be granted again, with
+/// another token.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum PartitionLoss {
+    /// This process released it.
+    Released,
+    /// An assignment does not name this member as the owner, although it released nothing and its
+    /// session lives. No member writes such an assignment: somebody restored or edited objects.
+    Taken,
+    /// The session of this member ended, and with it all that it owned.
+    Session(Loss),
+}
+
+/// One grant: what the handles and the task of the member share.
+#[derive(Debug)]
+pub(super) struct Grant {
+    pub(super) name: Arc<str>,
+    pub(super) release: Release,
+    /// Cancelled once the work is to stop: revoked, at risk, or over.
+    pub(super) stop: CancellationToken,
+    /// A newer assignment is to give it to another member, or to none.
+    pub(super) revoked: AtomicBool,
+    released: AtomicBool,
+    taken: AtomicBool,
+}
+
+impl Grant {
+    pub(super) fn new(name: Arc<str>, release: Release, stop: CancellationToken) -> Grant {
+        let [revoked, released, taken] = [const { AtomicBool::new(false) }; 3];
+        Grant { name, release, stop, revoked, released, taken }
+    }
+
+    pub(super) fn take(&self) {
+        self.taken.store(true, Ordering::SeqCst);
+        self.stop.cancel();
+    }
+
+    /// From here on it is not owned, whatever becomes of the write that says so.
+    pub(super) fn give_up(&self) {
+        self.released.store(true, Ordering::SeqCst);
+        self.stop.cancel();
+    }
+
+    pub(super) fn loss(&self) -> Option<PartitionLoss> {
+        if self.released.load(Ordering::SeqCst) {
+            Some(PartitionLoss::Released)
+        } else if self.taken.load(Ordering::SeqCst) {
+            Some(PartitionLoss::Taken)
+        } else {
+            None
+        }
+    }
+}
+
+impl Partition {
+    /// The name of the partition.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.grant.name
+    }
+
+    /// The number of the partition in its group. It is never used again for another one.
+    #[must_use]
+    pub fn number(&self) -> PartitionNumber {
+        self.grant.release.partition
+    }
+
+    /// The fencing token. It is valid only while [`check`](Partition::check) succeeds.
+    #[must_use]
+    pub fn token(&self) -> Epoch {
+        self.grant.release.token
+    }
+
+    /// The id of the session under which this member owns it, as the assignment names it.
+    #[must_use]
+    pub fn session(&self) -> String {
+        self.shared.session.id.to_string()
+    }
+
+    /// Returns the token if this member owns the partition at this moment. No request.
+    ///
+    /// # Errors
+    /// Why it is not owned any more: stop the work. A loss is final.
+    pub fn check(&self) -> Result<Epoch, PartitionLoss> {
+        // The lease first: a partition that is released meanwhile shows it.
+        self.shared.lease.check().map_err(PartitionLoss::Session)?;
+        self.grant.loss().map_or(Ok(self.token()), Err)
+    }
+
+    /// Returns how long this member owns the partition unless it renews its session, by the clock
+    /// on which the least is left; zero once the partition is lost. No request.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        match self.grant.loss() {
+            None => self.shared.lease.remaining(),
+            Some(_) => Duration::ZERO,
+        }
+    }
+
+    /// Signals the work to stop: once the partition is to move to another member, the session is at
+    /// risk (less than a quarter of its validity is left), or the partition is lost. Final.
+    #[must_use]
+    pub fn revoked(&self) -> Cancellation {
+        Cancellation::of(&self.shared.lease, self.grant.stop.clone())
+    }
+
+    /// Gives the partition up, once the work on it has stopped: another member may own it as soon
+    /// as the coordinator has read of it. [`check`](Partition::check) fails from this call on, also
+    /// if the partition was to come back to this member.
+    ///
+    /// One PUT in the background for all that is released within a second. It is repeated until an
+    /// assignment shows that the partition has moved.
+    pub fn release(self) {
+        self.release_for(Duration::ZERO);
+    }
+
+    /// As [`release`](Partition::release), and asks not to be given this partition again for so
+    /// long: because the work on it failed here. At most 24 h.
+    pub fn release_for(self, back_off: Duration) {
+        self.shared.release(&self.grant, back_off.min(MAX_BACK_OFF));
+    }
+}
+
+const MAX_BACK_OFF: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl PartitionLoss {
+    /// One stable word, for logs and metrics.
+    #[must_use]
+    pub fn outcome(&self) -> &'static str {
+        match self {
+            PartitionLoss::Released => "released",
+            PartitionLoss::Taken => "taken",
+            PartitionLoss::Session(loss) => loss.outcome(),
+        }
+    }
+}
+
+impl fmt::Display for PartitionLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PartitionLoss::Released => f.write_str("this process released it"),
+            PartitionLoss::Taken => {
+                f.write_str("an assignment gave it away, although this member lives and had it")
+            }
+            PartitionLoss::Session(loss) => write!(f, "the session of this member ended: {loss}"),
+        }
+    }
+}
+
+impl std::error::Error for PartitionLoss {}
+
+impl fmt::Debug for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Partition")
+            .field("name", &self.grant.name)
+            .field("number", &self.number())
+            .field("token", &self.token())
+            .field("loss", &self.check().err())
+            .finish_non_exhaustive()
+    }
+}

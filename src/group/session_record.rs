@@ -1,0 +1,110 @@
+//! A session's object: a record in the layout of the single object, whose `data` is a member's.
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use std::time::Duration;
+
+use super::assignment_record::{MAX_NAME_BYTES, MAX_VALIDITY};
+use super::session_data::{self, Said};
+use crate::epoch::Epoch;
+use crate::etag::ETag;
+use crate::layout::Layout;
+use crate::protocol::group::session::{SessionData, SessionRecord};
+use crate::protocol::group::{Member, Session, SessionId};
+use crate::protocol::message::{EpochEnd, Nonce};
+use crate::record::Record;
+use crate::store::Object;
+
+/// A session as it was read.
+#[derive(Debug, Clone)]
+pub(super) struct SessionBody {
+    record: Record,
+    nonce: Nonce,
+    etag: ETag,
+    /// At most [`MAX_VALIDITY`].
+    validity: Duration,
+    name: String,
+    data: Option<(SessionData, Said)>,
+}
+
+/// The longest time for which partitions are kept.
+pub(super) const MAX_PARK: Duration = Duration::from_secs(3_600);
+
+/// The key of a session's object in the group at this prefix.
+pub(super) fn session_key(prefix: &str, id: SessionId) -> String {
+    format!("{prefix}members/{id}/lock.json")
+}
+
+/// The session whose object has this key.
+pub(crate) fn session_of(prefix: &str, key: &str) -> Option<SessionId> {
+    let id = key.strip_prefix(prefix)?.strip_prefix("members/")?.strip_suffix("/lock.json")?;
+    SessionId::parse(id)
+}
+
+impl SessionBody {
+    /// Reads an object. `None`: it is no session, or its token is another than that of its only
+    /// epoch, so that it was taken over, which no process of a group does.
+    pub(super) fn decode(object: &Object) -> Option<SessionBody> {
+        let (epoch, record) = Record::decode(None, &object.body).ok()?;
+        let (nonce, name) = (record.nonce?, record.candidate.clone()?);
+        let validity = record.validity().filter(|it| !it.is_zero() && *it <= MAX_VALIDITY)?;
+        let named = (1..=MAX_NAME_BYTES).contains(&name.len());
+        if epoch != Epoch::FIRST || !named {
+            return None;
+        }
+        let data = session_data::decode(&record.data);
+        Some(SessionBody { nonce, etag: object.etag.clone(), validity, name, data, record })
+    }
+
+    pub(super) fn session(&self, id: SessionId) -> Session {
+        Session { id, nonce: self.nonce }
+    }
+
+    pub(super) fn validity(&self) -> Duration {
+        self.validity
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How long its partitions are to be kept for its name, now that it has ended: as its holder
+    /// said, or for `reclaimed` if a process of the same name has ended it to come back.
+    pub(super) fn parked(&self, reclaimed: Duration) -> Option<Duration> {
+        let said = self.record.park_ms.map(Duration::from_millis);
+        let by_itself = self.record.successor.as_deref() == Some(&*self.name);
+        let park = said.or(by_itself.then_some(reclaimed));
+        park.filter(|_| self.record.expired).map(|park| park.min(MAX_PARK))
+    }
+
+    /// What the machines are to know of it.
+    pub(super) fn record(&self) -> SessionRecord {
+        SessionRecord {
+            nonce: self.nonce,
+            heartbeat: self.record.heartbeat,
+            etag: self.etag.clone(),
+            ended: self.record.seen().ended,
+            data: self.data.as_ref().map(|(data, _)| data.clone()),
+        }
+    }
+
+    /// The member that it would be.
+    pub(super) fn member(&self, id: SessionId) -> Member {
+        let said = self.data.as_ref().map(|(_, said)| said);
+        let data = said.filter(|said| !said.data.is_null()).map(|said| said.data.to_string());
+        Member {
+            session: self.session(id),
+            name: self.name.as_str().into(),
+            validity: self.validity,
+            weight: said.map_or(1, |said| said.weight),
+            data: data.map(Into::into),
+        }
+    }
+
+    /// The body that ends it as lapsed.
+    pub(super) fn sealed(&self, by: &str, successor: Option<&str>, at: DateTime<Utc>) -> Bytes {
+        let mut record = self.record.sealed(EpochEnd::Lapsed, self.record.heartbeat, by, at);
+        record.successor = successor.map(str::to_owned);
+        record.encode(Layout::SingleObject, Epoch::FIRST, Duration::ZERO).into()
+    }
+}

@@ -1,0 +1,259 @@
+//! What the task of a member and the application's handles share.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::{Notify, mpsc};
+
+use super::membership::MembershipEvent;
+use super::partition::{Grant, Partition};
+use super::session_data::{self, Said};
+use crate::driver::Context;
+use crate::error::Error;
+use crate::leadership::{Command, Leadership, Lease, Loss};
+use crate::mutex::unpoisoned;
+use crate::protocol::group::holdings::Change;
+use crate::protocol::group::participant::Participant;
+use crate::protocol::group::session::SessionData;
+use crate::protocol::group::{PartitionNumber, Session};
+use crate::record::MAX_WRITTEN_BYTES;
+use crate::timer::sleep;
+
+/// What of a session's record is not its data: its name and the fields of the lease.
+const RECORD_BYTES: usize = 2 * 1024;
+/// Between two writes of a session: stores limit writes of one object.
+const BETWEEN_WRITES: Duration = Duration::from_secs(1);
+
+/// One member, as its task and its handles see it.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) cx: Arc<Context>,
+    pub(super) session: Session,
+    pub(super) lease: Lease,
+    said: Said,
+    state: Mutex<State>,
+    /// There is something to write into the session.
+    write: Notify,
+    /// The member is to look at the store now.
+    pub(super) wake: Notify,
+}
+
+/// What changes.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) participant: Participant,
+    grants: BTreeMap<PartitionNumber, Arc<Grant>>,
+    /// `None` after the last event.
+    events: Option<mpsc::UnboundedSender<MembershipEvent>>,
+    /// Completed rounds of planning, or polls.
+    pub(super) looks: u64,
+    leaving: bool,
+    /// For how long its partitions are to be kept for its name once it has left.
+    park: Option<Duration>,
+    /// Releases that the last write had room for.
+    fitted: usize,
+    /// It has released what it was not asked to give up.
+    unasked: bool,
+}
+
+impl Shared {
+    pub(super) fn new(
+        cx: &Arc<Context>,
+        session: Session,
+        lease: Lease,
+        said: Said,
+        events: mpsc::UnboundedSender<MembershipEvent>,
+    ) -> Shared {
+        let state = State {
+            participant: Participant::new(session),
+            grants: BTreeMap::new(),
+            events: Some(events),
+            looks: 0,
+            leaving: false,
+            park: None,
+            fitted: 0,
+            unasked: false,
+        };
+        Shared {
+            cx: Arc::clone(cx),
+            session,
+            lease,
+            said,
+            state: Mutex::new(state),
+            write: Notify::new(),
+            wake: Notify::new(),
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        unpoisoned(self.state.lock())
+    }
+
+    /// What the session says at this moment.
+    pub(super) fn data(&self) -> Value {
+        self.state().data(&self.said)
+    }
+
+    /// What changed is told to the application.
+    pub(super) fn apply(self: &Arc<Self>, state: &mut State, changes: Vec<Change>) {
+        for change in changes {
+            match change {
+                Change::Granted(release) => {
+                    let known = state.participant.known();
+                    let found = known.and_then(|known| known.partition(release.partition));
+                    let Some(name) = found.map(|partition| Arc::clone(&partition.name)) else {
+                        continue;
+                    };
+                    let stop = self.lease.lead.begin_work().child_token();
+                    let grant = Arc::new(Grant::new(name, release, stop));
+                    state.grants.insert(release.partition, Arc::clone(&grant));
+                    let shared = Arc::clone(self);
+                    let partition = Partition { grant: Arc::clone(&grant), shared };
+                    state.tell(MembershipEvent::Granted(partition));
+                    if state.leaving {
+                        state.revoke(&grant);
+                    }
+                }
+                Change::Revoked(release) => {
+                    if let Some(grant) = state.grants.get(&release.partition).cloned() {
+                        state.revoke(&grant);
+                    }
+                }
+                Change::Lost(release) => {
+                    if let Some(grant) = state.grants.remove(&release.partition) {
+                        let (name, number) = (grant.name.to_string(), release.partition);
+                        grant.take();
+                        state.tell(MembershipEvent::Taken { name, number });
+                    }
+                }
+            }
+        }
+        let releasing = state.participant.holdings().releasing().len();
+        if state.park.is_none() && releasing > state.fitted {
+            self.write.notify_one();
+        }
+    }
+
+    /// The work on a partition has stopped.
+    pub(super) fn release(&self, grant: &Arc<Grant>, back_off: Duration) {
+        let mut state = self.state();
+        grant.give_up();
+        let number = grant.release.partition;
+        if !state.participant.holdings_mut().release(grant.release, back_off) {
+            return;
+        }
+        state.grants.remove(&number);
+        let known = state.participant.known();
+        state.unasked |= known.is_some_and(|known| !known.is_revoked(number));
+        if state.leaving {
+            self.wake.notify_one();
+        }
+        // Kept for its name, they leave it with its session.
+        if state.park.is_none() {
+            self.write.notify_one();
+        }
+    }
+
+    /// Takes no more partitions, and signals all work to stop.
+    pub(super) fn leave(&self, park: Option<Duration>) {
+        let mut state = self.state();
+        state.park = park;
+        if !state.leaving {
+            state.leaving = true;
+            let grants: Vec<_> = state.grants.values().map(Arc::clone).collect();
+            grants.iter().for_each(|grant| state.revoke(grant));
+            self.write.notify_one();
+        }
+        self.wake.notify_one();
+    }
+
+    pub(super) fn park(&self) -> Option<Duration> {
+        self.state().park
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.state().leaving
+    }
+
+    /// Whether it leaves, and the work on all that it owned has stopped.
+    pub(super) fn has_left(&self) -> bool {
+        let state = self.state();
+        state.leaving && state.grants.is_empty()
+    }
+
+    /// The session is over, and with it all that it owned.
+    pub(super) fn lost(&self, loss: Loss) {
+        let mut state = self.state();
+        for (_, grant) in std::mem::take(&mut state.grants) {
+            grant.stop.cancel();
+        }
+        state.tell(MembershipEvent::Lost(loss));
+        state.events = None;
+    }
+
+    pub(super) fn tell(&self, event: MembershipEvent) {
+        self.state().tell(event);
+    }
+
+    pub(super) fn failed(&self, error: Error) {
+        self.tell(MembershipEvent::StoreFailed(error));
+    }
+
+    /// Puts what the session says into its next renewal, so that it costs no request.
+    pub(super) fn carry(&self, leadership: &Leadership) {
+        leadership.command(Command::Carry { data: self.data() });
+    }
+
+    /// Writes the session when there is something to say, at most once a second. Never returns.
+    pub(super) async fn write(&self, leadership: &Leadership) {
+        let validity = self.cx.config.validity;
+        let (mut due, between) = (false, BETWEEN_WRITES.min(validity / 30));
+        loop {
+            if !due {
+                self.write.notified().await;
+            }
+            let (reply, _) = tokio::sync::oneshot::channel();
+            leadership.command(Command::Proclaim { data: self.data(), reply });
+            // A coordinator that awaits nothing of this member reads its session once a validity,
+            // unless the tag changes sooner than by renewals (docs/groups.md, section 5).
+            due = std::mem::take(&mut self.state().unasked);
+            sleep(&self.cx.process, if due { validity / 8 } else { between }).await;
+        }
+    }
+}
+
+impl State {
+    fn revoke(&self, grant: &Grant) {
+        // Each is told once, however many reasons there are.
+        if !grant.revoked.swap(true, Ordering::SeqCst) {
+            grant.stop.cancel();
+            let (name, number) = (grant.name.to_string(), grant.release.partition);
+            self.tell(MembershipEvent::Revoked { name, number });
+        }
+    }
+
+    fn tell(&self, event: MembershipEvent) {
+        if let Some(events) = &self.events {
+            // The application may have dropped its membership.
+            let _ = events.send(event);
+        }
+    }
+
+    fn data(&mut self, said: &Said) -> Value {
+        let (known, holdings) = (self.participant.known(), self.participant.holdings());
+        let data = SessionData {
+            releases: BTreeMap::new(),
+            looks: self.looks,
+            seen: known.map(|known| known.epoch),
+            leaving: self.leaving && self.park.is_none(),
+        };
+        let room = MAX_WRITTEN_BYTES - RECORD_BYTES;
+        let releases = if self.park.is_none() { holdings.releasing() } else { &[] };
+        let (data, fitted) = session_data::encode(releases, &data, said, room);
+        self.fitted = fitted;
+        data
+    }
+}

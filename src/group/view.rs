@@ -1,0 +1,211 @@
+//! Who owns what, for routers, operators and people.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, Stream, StreamExt as _};
+use serde_json::Value;
+
+use super::objects::Objects;
+use super::{Group, Marks, PartitionNumber};
+use crate::driver::{Context, FAILURES_BEFORE_GIVING_UP};
+use crate::epoch::Epoch;
+use crate::error::{Error, ErrorKind};
+use crate::protocol::group::Assignment;
+use crate::protocol::group::reader::{News, Reader, Step};
+use crate::timer::{require_timers, sleep};
+
+/// A group's assignment, as it was read.
+///
+/// It may be outdated when it is looked at, and an owner's session may have ended: it is for
+/// routing, for operators and for people. Only the owner's own [`check`](super::Partition::check)
+/// says who owns a partition, and only its token tells writers apart.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct GroupSnapshot {
+    /// The number of the assignment; `None` if there is none yet.
+    pub epoch: Option<Epoch>,
+    /// In the order in which they joined.
+    pub members: Vec<MemberSnapshot>,
+    /// In the order of their numbers.
+    pub partitions: Vec<PartitionSnapshot>,
+}
+
+/// A member, as an assignment names it.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct MemberSnapshot {
+    /// The id of its session.
+    pub session: String,
+    /// Its display name.
+    pub name: String,
+    /// How many shares of the partitions it takes.
+    pub weight: u32,
+    /// How long its session lasts without a renewal.
+    pub validity: Duration,
+    /// What it says of itself, as when it joined; null if nothing.
+    pub data: Value,
+    /// Whether it plans.
+    pub coordinates: bool,
+}
+
+/// A partition, as an assignment names it.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct PartitionSnapshot {
+    /// Its number, never used again for another.
+    pub number: PartitionNumber,
+    /// Its name.
+    pub name: String,
+    /// The place of its owner in [`GroupSnapshot::members`].
+    pub owner: Option<usize>,
+    /// The token that was granted last; `None` if it was never owned.
+    pub token: Option<Epoch>,
+    /// The place of the member that is to own it next, if that is not its owner.
+    pub target: Option<usize>,
+    /// What operators said of it.
+    pub marks: Marks,
+}
+
+impl GroupSnapshot {
+    /// The partition of this name.
+    #[must_use]
+    pub fn partition(&self, name: &str) -> Option<&PartitionSnapshot> {
+        self.partitions.iter().find(|partition| partition.name == name)
+    }
+
+    /// The owner of the partition of this name.
+    #[must_use]
+    pub fn owner(&self, name: &str) -> Option<&MemberSnapshot> {
+        self.members.get(self.partition(name)?.owner?)
+    }
+
+    pub(super) fn of(known: Option<&Arc<Assignment>>) -> GroupSnapshot {
+        let Some(known) = known else {
+            return GroupSnapshot { epoch: None, members: Vec::new(), partitions: Vec::new() };
+        };
+        let places: std::collections::BTreeMap<_, _> =
+            known.members.iter().map(|it| it.session).zip(0..).collect();
+        let place = |session| places.get(&session).copied();
+        let data = |text: &str| serde_json::from_str(text).unwrap_or_default();
+        let members = known.members.iter().map(|it| MemberSnapshot {
+            session: it.session.id.to_string(),
+            name: it.name.to_string(),
+            weight: it.weight,
+            validity: it.validity,
+            data: it.data.as_deref().map_or(Value::Null, data),
+            coordinates: known.coordinator == Some(it.session),
+        });
+        let partitions = known.partitions.iter().map(|it| PartitionSnapshot {
+            number: it.number,
+            name: it.name.to_string(),
+            owner: it.owner.and_then(place),
+            token: it.token,
+            target: it.target.and_then(place),
+            marks: it.marks.clone(),
+        });
+        GroupSnapshot {
+            epoch: Some(known.epoch),
+            members: members.collect(),
+            partitions: partitions.collect(),
+        }
+    }
+}
+
+/// Follows the assignment without being a member.
+#[derive(Debug)]
+pub(super) struct Follower {
+    pub(super) reader: Reader,
+    pub(super) objects: Objects,
+}
+
+impl Follower {
+    pub(super) fn new(cx: &Arc<Context>) -> Follower {
+        Follower { reader: Reader::new(None), objects: Objects::new(cx) }
+    }
+
+    /// Carries out what the reader asks for, until it has nothing more to ask: for an observer
+    /// (`patient`) as long as it takes, for a call until so many failures in a row.
+    pub(super) async fn drive(&mut self, patient: bool) -> Result<Option<News>, Error> {
+        let cx = Arc::clone(&self.objects.cx);
+        let mut news = None;
+        loop {
+            match self.reader.step() {
+                Step::Idle => return Ok(news),
+                Step::Nonce => self.reader.nonce(cx.process.nonce()),
+                Step::Failed(failure) => return Err(self.objects.explain(failure)),
+                Step::Pause => {
+                    if !patient && self.objects.have_failed(FAILURES_BEFORE_GIVING_UP) {
+                        return Err(self.failed());
+                    }
+                    sleep(&cx.process, self.objects.retry_delay()).await;
+                    self.reader.resume();
+                }
+                Step::Request(request) => match self.objects.assignment(&request).await {
+                    Some(answer) => news = self.reader.handle(answer).or(news),
+                    None => {
+                        self.reader.discard();
+                        return Err(self.failed());
+                    }
+                },
+            }
+        }
+    }
+
+    pub(super) fn failed(&mut self) -> Error {
+        self.objects.failure().unwrap_or_else(|| {
+            Error::new(ErrorKind::Unavailable, "the store does not give the same answer twice")
+        })
+    }
+}
+
+impl Group {
+    /// Reads the newest assignment. LIST and GET.
+    ///
+    /// # Errors
+    /// Those of [`campaign`](crate::Election::campaign), and
+    /// [`Unavailable`](crate::ErrorKind::Unavailable).
+    pub async fn snapshot(&self) -> Result<GroupSnapshot, Error> {
+        require_timers()?;
+        let mut follower = Follower::new(&self.cx);
+        follower.drive(false).await?;
+        Ok(GroupSnapshot::of(follower.reader.known()))
+    }
+
+    /// Follows the assignment. The stream yields the current one, then each change that a poll sees.
+    ///
+    /// LIST and GET, then one GET every poll interval, and a LIST every 10 min. It retries transient
+    /// errors of the store. An error that retrying cannot fix is the last item.
+    pub fn observe(
+        &self,
+    ) -> impl Stream<Item = Result<GroupSnapshot, Error>> + Send + Unpin + use<> {
+        let cx = Arc::clone(&self.cx);
+        let began = cx.process.now();
+        let start = (Some(Follower::new(&cx)), cx, began, true);
+        let stream = stream::unfold(start, |(follower, cx, mut listed, mut first)| async move {
+            let mut follower = follower?;
+            let before = follower.reader.known().map(|known| known.epoch);
+            loop {
+                if !first {
+                    sleep(&cx.process, cx.config.poll_interval).await;
+                    if cx.process.now().since(listed) >= super::member::LIST_EVERY {
+                        listed = cx.process.now();
+                        follower.reader.confirm();
+                    } else {
+                        follower.reader.poll();
+                    }
+                }
+                if let Err(error) = follower.drive(true).await {
+                    return Some((Err(error), (None, cx, listed, false)));
+                }
+                let known = follower.reader.known();
+                if first || known.map(|known| known.epoch) != before {
+                    let snapshot = GroupSnapshot::of(known);
+                    return Some((Ok(snapshot), (Some(follower), cx, listed, false)));
+                }
+                first = false;
+            }
+        });
+        Box::pin(stream.fuse())
+    }
+}

@@ -1,0 +1,98 @@
+//! What operators change, and what observers see.
+
+use futures::StreamExt as _;
+use tenure::ErrorKind;
+use tenure_testkit::time::{secs, wait, within};
+
+use super::{Fleet, POLL, balanced};
+
+#[tokio::test(start_paused = true)]
+async fn a_group_is_resized() {
+    let fleet = Fleet::new(4);
+    let operator = fleet.group("operator");
+    let none = operator.resize(0..6).await.unwrap_err();
+    assert_eq!(none.kind(), ErrorKind::InvalidInput, "{none}");
+    assert!(none.to_string().contains("there is no group"), "{none}");
+    let [a, b] = [fleet.member("a").await, fleet.member("b").await];
+    balanced(&[&a, &b], 4, secs(60)).await;
+    let larger = operator.resize(0..6).await.unwrap();
+    assert_eq!(larger.partitions.len(), 6);
+    balanced(&[&a, &b], 6, POLL * 4).await;
+    operator.resize(["0", "1", "4"]).await.unwrap();
+    balanced(&[&a, &b], 3, POLL * 4).await;
+    wait(POLL * 2).await;
+    let now = operator.snapshot().await.unwrap();
+    let names: Vec<_> = now.partitions.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["0", "1", "4"]);
+    assert_eq!(now.partitions[2].number.0, 4);
+    assert_eq!(operator.resize(["0", "1", "4"]).await.unwrap().epoch, now.epoch, "nothing to do");
+}
+
+#[tokio::test(start_paused = true)]
+async fn marks_are_kept() {
+    let fleet = Fleet::new(4);
+    let operator = fleet.group("operator");
+    let [a, b] = [fleet.member("a").await, fleet.member("b").await];
+    balanced(&[&a, &b], 4, secs(60)).await;
+    operator.pause(&["0"], true).await.unwrap();
+    balanced(&[&a, &b], 3, POLL * 4).await;
+    // Taken back while its owner releases it.
+    operator.pause(&["0"], false).await.unwrap();
+    balanced(&[&a, &b], 4, POLL * 4).await;
+    operator.pin(&["0", "1", "2"], Some("a")).await.unwrap();
+    wait(POLL * 6).await;
+    assert_eq!(a.owned().keys().map(String::as_str).collect::<Vec<_>>(), ["0", "1", "2"]);
+    operator.pin(&["0", "1", "2"], None).await.unwrap();
+    operator.bar(&["3"], Some("b")).await.unwrap();
+    wait(POLL * 8).await;
+    assert!(a.owned().contains_key("3") && b.owned().len() == 2, "{:?}", a.owned());
+    let unknown = operator.retire(&["7"]).await.unwrap_err();
+    assert!(unknown.to_string().contains("no partition \"7\""), "{unknown}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_router_sees_who_owns_what() {
+    let fleet = Fleet::new(2);
+    let router = fleet.group("router");
+    let mut seen = router.observe();
+    assert_eq!(seen.next().await.unwrap().unwrap().epoch, None);
+    let addr = serde_json::json!({ "addr": "10.0.0.7:80" });
+    let joined = fleet.node("a").data(addr.clone()).build().unwrap().join().await.unwrap();
+    let node = super::Node::of(joined);
+    balanced(&[&node], 2, secs(20)).await;
+    let owned = async {
+        loop {
+            let now = seen.next().await.unwrap().unwrap();
+            if let Some(owner) = now.owner("1") {
+                return owner.clone();
+            }
+        }
+    };
+    let owner = within(POLL * 2, owned).await.expect("it is seen");
+    assert_eq!((owner.name.as_str(), &owner.data, owner.coordinates), ("a", &addr, true));
+}
+
+#[tokio::test]
+async fn bad_settings_are_refused_with_the_numbers() {
+    let fleet = Fleet::new(1);
+    let refused = |change: fn(tenure::group::GroupBuilder) -> tenure::group::GroupBuilder| {
+        let error = change(fleet.node("a")).build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        error.to_string()
+    };
+    assert!(
+        refused(|it| it.partitions(["x", "y", "x"])).contains("two partitions have the name \"x\"")
+    );
+    assert!(refused(|it| it.partitions(["x".repeat(257)])).contains("1 to 256 bytes"));
+    assert!(refused(|it| it.partitions(["a\nb"])).contains("control"));
+    assert!(refused(|it| it.partitions(0..100_001)).contains("100001"));
+    assert!(
+        refused(|it| it.partitions((0..20_000).map(|n| format!("{n:0>255}")))).contains("4194304")
+    );
+    assert!(refused(|it| it.validity(secs(3_601))).contains("3601s"));
+    assert!(refused(|it| it.rebalance_delay(secs(3_601))).contains("3601s"));
+    assert!(refused(|it| it.weight(0)).contains("weight of 0"));
+    assert!(refused(|it| it.name("")).contains("name"));
+    assert!(refused(|it| it.data("x".repeat(50_000))).contains("49152"));
+    assert!(refused(|it| it.poll_interval(secs(31))).contains("31s"));
+}

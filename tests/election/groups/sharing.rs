@@ -1,0 +1,172 @@
+//! Members come and go, and share the partitions.
+
+use std::time::Duration;
+
+use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::time::{secs, wait};
+
+use super::{Fleet, POLL, VALIDITY, balanced, owners};
+
+#[tokio::test(start_paused = true)]
+async fn one_member_owns_all() {
+    let fleet = Fleet::new(12);
+    let node = fleet.member("a").await;
+    balanced(&[&node], 12, secs(20)).await;
+    assert!(node.owned().values().all(|token| *token == 2), "the first assignment grants nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_that_join_get_their_share_and_no_more_moves_than_needed() {
+    let fleet = Fleet::new(12);
+    let a = fleet.member("a").await;
+    balanced(&[&a], 12, secs(20)).await;
+    let b = fleet.member("b").await;
+    balanced(&[&a, &b], 12, POLL * 5).await;
+    let before = owners(&[&a, &b]);
+    let c = fleet.member("c").await;
+    balanced(&[&a, &b, &c], 12, POLL * 5).await;
+    let after = owners(&[&a, &b, &c]);
+    let moved = after.iter().filter(|(name, owner)| before[*name] != **owner);
+    let moved: Vec<_> = moved.map(|(name, (owner, token))| (name, *owner, *token)).collect();
+    assert_eq!(moved.len(), 4, "{moved:?}");
+    assert!(moved.iter().all(|(name, owner, token)| *owner == 2 && *token > before[*name].1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_partitions_of_a_dead_member_move_after_its_lease() {
+    let fleet = Fleet::new(12);
+    let [a, b, c] = [fleet.member("a").await, fleet.member("b").await, fleet.member("c").await];
+    balanced(&[&a, &b, &c], 12, POLL * 8).await;
+    let before = owners(&[&a, &b, &c]);
+    c.kill();
+    // The lease × (1 + drift), two polls to see the last renewal and the end, and a poll of each.
+    let took = balanced(&[&a, &b], 12, VALIDITY + POLL * 4).await;
+    assert!(took > VALIDITY / 2, "{took:?}");
+    let after = owners(&[&a, &b]);
+    let moved = after.iter().filter(|(name, (owner, token))| before[*name] != (*owner, *token));
+    assert_eq!(moved.count(), 4, "only the dead member's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_coordinators_death_is_seen_to_by_a_deputy() {
+    let fleet = Fleet::new(12);
+    let a = fleet.member("a").await;
+    balanced(&[&a], 12, secs(20)).await;
+    let [b, c] = [fleet.member("b").await, fleet.member("c").await];
+    balanced(&[&a, &b, &c], 12, POLL * 8).await;
+    a.kill();
+    balanced(&[&b, &c], 12, VALIDITY * 2 + POLL * 4).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_member_leaves_moves_without_waiting_for_its_lease() {
+    let fleet = Fleet::new(12);
+    let [a, b, c] = [fleet.member("a").await, fleet.member("b").await, fleet.member("c").await];
+    balanced(&[&a, &b, &c], 12, POLL * 8).await;
+    b.leave();
+    balanced(&[&a, &c], 12, POLL * 4).await;
+    let events = b.task.await.unwrap();
+    assert_eq!(events, ["Lost(Resigned)"]);
+    // The coordinator, too.
+    a.leave();
+    balanced(&[&c], 12, POLL * 5).await;
+}
+
+/// One PUT every third of the validity and a GET every poll, whatever the number of partitions.
+#[tokio::test(start_paused = true)]
+async fn a_steady_group_asks_little() {
+    let fleet = Fleet::new(1_000);
+    let mut nodes = Vec::new();
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"] {
+        nodes.push(fleet.member(name).await);
+    }
+    let all: Vec<_> = nodes.iter().collect();
+    balanced(&all, 1_000, VALIDITY * 4).await;
+    wait(VALIDITY * 4).await;
+    fleet.store.take_calls();
+    let minutes = 30;
+    wait(Duration::from_secs(60) * minutes).await;
+    let calls = fleet.store.take_calls();
+    let [lists, gets, creates, puts] = [Call::List, Call::Get, Call::Create, Call::Replace]
+        .map(|call| calls.iter().filter(|it| **it == call).count());
+    let each = |count: usize| count as f64 / f64::from(minutes);
+    println!("a minute: {} LIST, {} GET, {} PUT", each(lists), each(gets), each(puts));
+    assert_eq!(creates, 0);
+    assert!(each(puts) <= 60.5, "{}", each(puts));
+    // 10 members poll 12 times a minute, 3 deputies as often, and sessions are read twice.
+    assert!(each(gets) <= 120.0 + 36.0 + 20.0 + 40.0, "{}", each(gets));
+    assert!(each(lists) <= 13.5, "{}", each(lists));
+    let requests = each(lists + gets + puts) / 1_000.0;
+    assert!(requests <= 0.3, "{requests} a partition a minute");
+}
+
+/// Each process leaves, and comes back under its name.
+#[tokio::test(start_paused = true)]
+async fn a_rolling_restart_moves_no_partition() {
+    let fleet = Fleet::new(12);
+    let mut nodes = Vec::new();
+    for name in ["a", "b", "c"] {
+        nodes.push(fleet.member(name).await);
+    }
+    balanced(&nodes.iter().collect::<Vec<_>>(), 12, POLL * 8).await;
+    let before = owners(&nodes.iter().collect::<Vec<_>>());
+    for (place, name) in ["a", "b", "c"].into_iter().enumerate() {
+        let rest = nodes.remove(place);
+        rest.leave_for(secs(60));
+        assert_eq!(rest.task.await.unwrap(), ["Lost(Resigned)"]);
+        wait(secs(7)).await;
+        nodes.insert(place, fleet.member(name).await);
+        balanced(&nodes.iter().collect::<Vec<_>>(), 12, POLL * 6).await;
+        let after = owners(&nodes.iter().collect::<Vec<_>>());
+        for (partition, (owner, _)) in &before {
+            assert_eq!(after[partition].0, *owner, "{partition} moved when {name} was restarted");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_kept_for_a_member_that_does_not_come_back_moves_then() {
+    let fleet = Fleet::new(6);
+    let [a, b] = [fleet.member("a").await, fleet.member("b").await];
+    balanced(&[&a, &b], 6, POLL * 8).await;
+    b.leave_for(secs(60));
+    wait(secs(50)).await;
+    assert_eq!(a.owned().len(), 3);
+    balanced(&[&a], 6, secs(40)).await;
+}
+
+/// Its predecessor's session would have lasted for most of its validity.
+#[tokio::test(start_paused = true)]
+async fn a_process_whose_name_is_unique_gets_back_what_its_predecessor_owned() {
+    let fleet = Fleet::new(6);
+    let [a, b] = [fleet.member("a").await, fleet.member("b").await];
+    balanced(&[&a, &b], 6, POLL * 8).await;
+    let before = owners(&[&a, &b]);
+    b.kill();
+    let again = fleet.node("b").name_is_unique(true).build().unwrap().join().await.unwrap();
+    let b = super::Node::of(again);
+    let took = balanced(&[&a, &b], 6, VALIDITY).await;
+    assert!(took < POLL * 3, "{took:?}");
+    for (partition, (owner, token)) in owners(&[&a, &b]) {
+        let (owned, by) = before[&partition];
+        assert_eq!(owner, owned, "{partition}");
+        assert_eq!(token > by, owner == 1, "{partition}");
+    }
+}
+
+/// A look that takes long only delays.
+#[tokio::test(start_paused = true)]
+async fn a_listing_that_stalls_for_three_minutes_moves_nothing() {
+    let fleet = Fleet::new(12);
+    let [a, b, c] = [fleet.member("a").await, fleet.member("b").await, fleet.member("c").await];
+    balanced(&[&a, &b, &c], 12, POLL * 8).await;
+    wait(VALIDITY * 2).await;
+    let before = owners(&[&a, &b, &c]);
+    for stall in [Fault::Hang, Fault::AnswerLate(secs(5))] {
+        fleet.store.on(Call::List).always().fault(stall);
+        wait(secs(180)).await;
+        fleet.store.heal();
+        wait(VALIDITY * 2).await;
+        assert_eq!(owners(&[&a, &b, &c]), before);
+    }
+}
