@@ -1,0 +1,184 @@
+//! Deterministic simulation of groups: the shipped driver of a group's members on one thread with
+//! paused time, a seeded store and clocks of their own.
+//!
+//! `SEEDS=2000 cargo test -p tenure-model --test group_simulation` runs that many seeds from 0,
+//! `SEED=7` one, whose timeline it prints.
+
+#[path = "group_simulation/bucket.rs"]
+mod bucket;
+#[path = "group_simulation/checks.rs"]
+mod checks;
+#[path = "simulation/clock.rs"]
+#[allow(dead_code, reason = "shared with the simulation of elections")]
+mod clock;
+#[path = "group_simulation/faults.rs"]
+mod faults;
+#[path = "simulation/gate.rs"]
+#[allow(dead_code, reason = "shared with the simulation of elections")]
+mod gate;
+#[path = "group_simulation/plan.rs"]
+mod plan;
+#[path = "group_simulation/process.rs"]
+mod process;
+#[path = "group_simulation/store.rs"]
+mod store;
+#[path = "group_simulation/world.rs"]
+mod world;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plan::{Broken, Plan};
+use world::{Outcome, run};
+
+const DEFAULT_SEEDS: u64 = 100;
+/// From so many seeds on everything that a run can show must have shown.
+const ENOUGH_SEEDS: u64 = 100;
+
+#[test]
+fn the_invariants_hold_under_faults() {
+    let seeds = seeds();
+    let outcomes = run_all(seeds.clone(), |seed| Plan::draw(seed, Broken::Nothing));
+    if let Some(failed) = outcomes.iter().find(|outcome| outcome.violation.is_some()) {
+        explain(failed);
+    }
+    let mut counts = BTreeMap::new();
+    for (what, many) in outcomes.iter().flat_map(|outcome| &outcome.counts) {
+        *counts.entry(*what).or_insert(0) += many;
+    }
+    println!("seeds {} to {}:", seeds.start, seeds.end - 1);
+    counts.iter().for_each(|(what, many)| println!("    {many} {what}"));
+    if seeds.end - seeds.start >= ENOUGH_SEEDS {
+        for what in world::ALL_HAPPEN {
+            assert!(counts.contains_key(what), "no {what}");
+        }
+    }
+}
+
+#[test]
+fn one_seed_is_one_timeline() {
+    for seed in 0..4 {
+        let traced = || run(Plan { traced: true, ..Plan::draw(seed, Broken::Nothing) }).trace;
+        let (first, second) = (traced(), traced());
+        assert!(first.lines().count() > 100, "seed {seed} shows little:\n{first}");
+        let differs = first.lines().zip(second.lines()).find(|(one, other)| one != other);
+        assert!(differs.is_none() && first.len() == second.len(), "seed {seed}: {differs:#?}");
+    }
+}
+
+// That each checker can fail.
+
+#[test]
+fn broken_store_that_creates_again_is_caught() {
+    caught(Broken::CreatesAgain, 100, &["G1", "R1", "R2", "GS1"]);
+}
+
+#[test]
+fn broken_store_that_replaces_blindly_is_caught() {
+    caught(Broken::ReplacesBlindly, 400, &["G5", "G6", "R1", "moves"]);
+}
+
+#[test]
+fn broken_clock_that_stops_in_suspend_is_caught() {
+    caught(Broken::ClockStopsInSuspend, 100, &["G5", "G6"]);
+}
+
+#[test]
+fn broken_application_that_keeps_its_token_is_caught() {
+    caught(Broken::TokenKept, 100, &["G5", "moves"]);
+}
+
+#[test]
+fn broken_application_that_releases_before_it_stops_is_caught() {
+    caught(Broken::ReleasesEarly, 100, &["G5"]);
+}
+
+#[test]
+fn broken_compactor_that_deletes_the_newest_is_caught() {
+    caught(Broken::NewestCompacted, 20, &["G3"]);
+}
+
+#[test]
+fn broken_clock_that_runs_is_caught() {
+    caught(Broken::ClockRuns, 100, &["G6"]);
+}
+
+#[test]
+fn broken_store_that_refuses_seals_is_caught() {
+    caught(Broken::SealsRefused, 50, &["GS1"]);
+}
+
+#[test]
+fn broken_writer_that_takes_what_it_wants_is_caught() {
+    caught(Broken::Takes, 20, &["R1"]);
+}
+
+#[test]
+fn broken_work_that_never_returns_is_caught() {
+    caught(Broken::NeverReturns, 50, &["GS1"]);
+}
+
+/// A run that is wrong in this way must fail within so many seeds, by one of these checkers.
+fn caught(broken: Broken, within: u64, by: &[&str]) {
+    let outcomes = run_all(0..within, |seed| Plan::draw(seed, broken));
+    let Some(caught) = outcomes.iter().find(|outcome| outcome.violation.is_some()) else {
+        panic!("{broken:?}: not in {within} seeds");
+    };
+    let violation = caught.violation.as_ref().expect("looked for");
+    println!("{broken:?}: seed {}: {}: {}", caught.seed, violation.checker, violation.what);
+    let cured = run(Plan { broken: Broken::Nothing, ..caught.plan.clone() });
+    assert!(cured.violation.is_none(), "seed {} fails as well without: {cured:#?}", caught.seed);
+    assert!(by.contains(&violation.checker), "{violation:?}");
+}
+
+fn seeds() -> Range<u64> {
+    let number = |text: &str| text.trim().parse::<u64>().expect("a seed is a whole number");
+    if let Ok(seed) = std::env::var("SEED") {
+        return number(&seed)..number(&seed) + 1;
+    }
+    let seeds = std::env::var("SEEDS").unwrap_or_else(|_| DEFAULT_SEEDS.to_string());
+    match seeds.split_once("..") {
+        Some((from, to)) => number(from)..number(to),
+        None => 0..number(&seeds),
+    }
+}
+
+/// Runs these seeds on all cores, up to the first that fails.
+fn run_all(seeds: Range<u64>, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Outcome> {
+    let next = AtomicU64::new(seeds.start);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let work = || {
+        let mut outcomes = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if !seeds.contains(&seed) {
+                return outcomes;
+            }
+            let outcome = run(plan(seed));
+            if outcome.violation.is_some() {
+                // Greater seeds need not run; the lesser ones do already.
+                next.fetch_max(seeds.end, Ordering::Relaxed);
+            }
+            outcomes.push(outcome);
+        }
+    };
+    let mut outcomes: Vec<Outcome> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        all.into_iter().flat_map(|one| one.join().expect("a run reports its panics")).collect()
+    });
+    outcomes.sort_by_key(|outcome| outcome.seed);
+    outcomes
+}
+
+/// Runs the seed again, this time writing its timeline, and fails with it.
+fn explain(outcome: &Outcome) -> ! {
+    let violation = outcome.violation.as_ref().expect("only failures are explained");
+    let again = run(Plan { traced: true, ..outcome.plan.clone() });
+    let lines: Vec<&str> = again.trace.lines().collect();
+    let shown = if std::env::var("SEED").is_ok() { lines.len() } else { 150 };
+    println!("{:#?}", outcome.plan);
+    println!("{}", lines[lines.len().saturating_sub(shown)..].join("\n"));
+    let (seed, checker, at) = (outcome.seed, violation.checker, violation.at);
+    panic!("seed {seed}: {checker} at {at:?}: {} (SEED={seed} shows it all)", violation.what);
+}

@@ -1,0 +1,82 @@
+//! The bucket: right at all times, unless it is broken on purpose.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use bytes::Bytes;
+use tenure::store::{ETag, Entry, GetOutcome, Object, Page, PutOutcome};
+
+use super::plan::Broken;
+
+#[derive(Debug, Default)]
+pub struct Bucket {
+    pub objects: BTreeMap<String, (Bytes, ETag)>,
+    writes: u64,
+}
+
+#[derive(Debug, Clone)]
+pub enum Request {
+    List { prefix: String, after: String, limit: usize },
+    Get { key: String, unless: Option<ETag> },
+    Create { key: String, body: Bytes },
+    Replace { key: String, body: Bytes, etag: ETag },
+    Delete { keys: Vec<String> },
+}
+
+#[derive(Debug)]
+pub enum Reply {
+    Listed(Page),
+    Got(GetOutcome),
+    Put(PutOutcome),
+    Deleted,
+}
+
+impl Bucket {
+    pub fn apply(&mut self, request: &Request, tagless: bool, broken: Broken) -> Reply {
+        match request {
+            Request::List { prefix, after, limit } => {
+                let after = after.max(prefix);
+                let bounds = (Bound::Excluded(after.clone()), Bound::Unbounded);
+                let found = self.objects.range(bounds);
+                let mut found = found.take_while(|(key, _)| key.starts_with(prefix.as_str()));
+                let mut entries = Vec::new();
+                for (key, (body, etag)) in found.by_ref().take(*limit) {
+                    let entry = Entry::new(key.clone(), body.len() as u64);
+                    entries.push(if tagless { entry } else { entry.with_etag(etag.clone()) });
+                }
+                let truncated = found.next().is_some();
+                Reply::Listed(Page::new(entries, truncated))
+            }
+            Request::Get { key, unless } => Reply::Got(match self.objects.get(key) {
+                None => GetOutcome::NotFound,
+                Some((_, etag)) if Some(etag) == unless.as_ref() => GetOutcome::NotModified,
+                Some((body, etag)) => GetOutcome::Found(Object::new(body.clone(), etag.clone())),
+            }),
+            Request::Create { key, body } => Reply::Put({
+                if self.objects.contains_key(key) && broken != Broken::CreatesAgain {
+                    PutOutcome::PreconditionFailed
+                } else {
+                    self.put(key, body.clone())
+                }
+            }),
+            Request::Replace { key, body, etag } => Reply::Put(match self.objects.get(key) {
+                None => PutOutcome::NotFound,
+                Some((_, now)) if now != etag && broken != Broken::ReplacesBlindly => {
+                    PutOutcome::PreconditionFailed
+                }
+                Some(_) => self.put(key, body.clone()),
+            }),
+            Request::Delete { keys } => {
+                keys.iter().for_each(|key| drop(self.objects.remove(key)));
+                Reply::Deleted
+            }
+        }
+    }
+
+    pub fn put(&mut self, key: &str, body: Bytes) -> PutOutcome {
+        self.writes += 1;
+        let etag = ETag::new(format!("\"{}\"", self.writes));
+        self.objects.insert(key.to_owned(), (body, etag.clone()));
+        PutOutcome::Done { etag: Some(etag) }
+    }
+}

@@ -1,0 +1,168 @@
+//! What must hold at all times, by what is true in the bucket and in the processes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+use tenure::Epoch;
+use tenure::group::Partition;
+use tenure::group::assignment_record::AssignmentRecord;
+use tenure::group::session_data;
+use tenure::protocol::group::plan::check;
+use tenure::protocol::group::{Assignment, Release, Session, SessionId};
+use tenure::protocol::message::Nonce;
+
+use super::world::{Who, World};
+
+pub const PREFIX: &str = "app/";
+
+/// What has been true once.
+#[derive(Debug, Default)]
+pub struct Book {
+    /// Sessions that were sealed, for good.
+    ended: BTreeSet<Session>,
+    released: BTreeSet<(Session, Release)>,
+    /// Whose session it is.
+    pub holders: BTreeMap<SessionId, Who>,
+    /// The greatest token under which a partition was believed to be owned, and who did.
+    believed: BTreeMap<u32, (Epoch, Who)>,
+}
+
+pub fn assignment_key(epoch: u64) -> String {
+    format!("{PREFIX}assignment-{epoch:010}.json")
+}
+
+pub fn epoch_of(key: &str) -> Option<Epoch> {
+    let digits = key.strip_prefix(PREFIX)?.strip_prefix("assignment-")?.strip_suffix(".json")?;
+    Epoch::new(digits.parse().ok()?)
+}
+
+fn session_of(key: &str) -> Option<SessionId> {
+    SessionId::parse(
+        key.strip_prefix(PREFIX)?.strip_prefix("members/")?.strip_suffix("/lock.json")?,
+    )
+}
+
+pub fn decode(key: &str, body: &[u8]) -> Option<Assignment> {
+    Some(AssignmentRecord::decode(epoch_of(key)?, body).ok()?.assignment)
+}
+
+/// The nonce and how it ended, if it has.
+fn session_in(id: SessionId, body: &[u8]) -> Option<(Session, Option<String>, Value)> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let nonce = u128::from_str_radix(body["nonce"].as_str()?, 16).ok()?;
+    let ended = (body["expires_at"].as_f64() == Some(0.0))
+        .then(|| body["ended"].as_str().unwrap_or("unknown").to_owned());
+    Some((Session { id, nonce: Nonce::from_bits(nonce) }, ended, body["data"].clone()))
+}
+
+/// An object was written; `before` is what was there.
+pub fn written(world: &Arc<World>, who: Who, key: &str, body: &[u8]) {
+    if let Some(id) = session_of(key) {
+        session_written(world, who, id, body);
+    } else if epoch_of(key).is_some() {
+        world.count("assignments");
+        assignment_written(world, key, body);
+    }
+}
+
+fn session_written(world: &Arc<World>, who: Who, id: SessionId, body: &[u8]) {
+    let Some((session, ended, data)) = session_in(id, body) else {
+        return world.fail("session", format!("{who} wrote what is no session"));
+    };
+    let holder = *world.state().book.holders.entry(id).or_insert(who);
+    match ended.as_deref() {
+        None => {
+            if let Some((data, _)) = session_data::decode(&data) {
+                let releases = data.releases.into_keys().map(|release| (session, release));
+                world.state().book.released.extend(releases);
+            }
+        }
+        Some(word) => {
+            world.state().book.ended.insert(session);
+            match word {
+                "lapsed" => world.count("sessions sealed as lapsed"),
+                _ => world.count("sessions resigned"),
+            }
+            if word == "lapsed" && who != holder {
+                let held = world.running().into_iter();
+                let id = id.to_string();
+                let owns = held.filter(|(_, it)| it.session() == id && it.check().is_ok());
+                if let Some((handle, _)) = owns.into_iter().next() {
+                    let what = format!("{who} ended {}'s session, whose lease runs", handle.who);
+                    world.fail("G6", what);
+                }
+            }
+        }
+    }
+}
+
+fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
+    let Some(after) = decode(key, body) else {
+        return world.fail("assignment", format!("{key} cannot be read"));
+    };
+    let state = world.state();
+    let before = after.epoch.get().checked_sub(1).map(assignment_key);
+    let before = before.and_then(|key| Some((state.bucket.objects.get(&key)?.0.clone(), key)));
+    // What was made of a compacted one is never confirmed.
+    let newest = state.bucket.objects.keys().filter_map(|key| epoch_of(key)).max();
+    let Some((body, before)) = before.filter(|_| newest == Some(after.epoch)) else { return };
+    let Some(before) = decode(&before, &body) else { return };
+    let may_leave = |session: Session, release: Release| {
+        state.book.ended.contains(&session) || state.book.released.contains(&(session, release))
+    };
+    let checked = check(&before, &after, may_leave);
+    drop(state);
+    if let Err(what) = checked {
+        let rules = ["R1", "R2", "R4"];
+        let rule = rules.into_iter().find(|rule| what.ends_with(rule)).unwrap_or("R2");
+        world.fail(rule, format!("assignment {}: {what}", after.epoch));
+    }
+}
+
+/// These keys are about to be deleted.
+pub fn deleting(world: &World, keys: &[String]) {
+    let newest = {
+        let state = world.state();
+        state.bucket.objects.keys().filter_map(|key| epoch_of(key)).max()
+    };
+    if newest.is_some() && keys.iter().any(|key| epoch_of(key) == newest) {
+        world.fail("G3", format!("the newest assignment, {newest:?}, is deleted"));
+    }
+}
+
+/// A process believes that it owns a partition at this moment, and writes with its token.
+pub fn believes(world: &World, who: Who, partition: &Partition) {
+    let (number, token) = (partition.number().0, partition.token());
+    let others = world.running().into_iter();
+    let others = others.filter(|(it, _)| it.who != who && it.number == number);
+    for (other, its) in others {
+        if its.check().is_ok() {
+            let tokens = (token, its.token());
+            let what = format!("{who} and {} own partition {number}: {tokens:?}", other.who);
+            return world.fail("G5", what);
+        }
+    }
+    let before = {
+        let mut state = world.state();
+        let before = state.book.believed.get(&number).copied();
+        if before.is_none_or(|(greatest, _)| greatest <= token) {
+            state.book.believed.insert(number, (token, who));
+        }
+        before
+    };
+    match before {
+        Some((greatest, other)) if greatest > token => {
+            let what =
+                format!("{who} owns partition {number} by {token} after {other} did by {greatest}");
+            world.fail("G5", what);
+        }
+        Some((same, other)) if same == token && other != who => {
+            world.fail(
+                "G1",
+                format!("{who} and {other} were granted partition {number} by {token}"),
+            );
+        }
+        _ => {}
+    }
+}

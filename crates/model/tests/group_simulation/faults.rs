@@ -1,0 +1,326 @@
+//! What happens to processes, and the calm afterwards.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::bucket::Request;
+use super::checks::{self, assignment_key, epoch_of};
+use super::clock::{MOST_SLEWED, Power};
+use super::plan::Broken;
+use super::process::{Slot, start_another, start_on};
+use super::world::{Who, World, now, sleep};
+
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    Pause,
+    Suspend,
+    MachinePause,
+    Crash,
+    Leave,
+    Outage,
+    Blackout,
+    Wall,
+    Slew,
+}
+
+/// Makes things go wrong for as long as the plan says.
+pub async fn inject(world: &Arc<World>, slots: &mut [Slot]) {
+    while now() < world.plan.length {
+        sleep(world.part(world.plan.every * 2)).await;
+        let Some(fault) = draw(world) else { continue };
+        let chosen = world.state().rng.usize(..slots.len());
+        let slot = &mut slots[chosen];
+        world.note(slot.who, || format!("FAULT {fault:?}"));
+        match fault {
+            Fault::Pause | Fault::Suspend | Fault::MachinePause => stop(world, slot, fault),
+            Fault::Crash => {
+                kill(world, slot.who);
+                sleep(world.part(world.plan.validity)).await;
+                *slot = start_on(world, &slot.name, Arc::clone(&slot.clock));
+            }
+            Fault::Leave => {
+                if world.chance(0.5) {
+                    slot.group.leave();
+                } else {
+                    slot.group.leave_for(world.part(world.plan.validity * 2));
+                }
+                sleep(world.part(world.plan.validity)).await;
+                // It may still be leaving: on another machine then.
+                let alive = world.state().machines[slot.who.0].alive;
+                *slot = match alive {
+                    true => start_another(world),
+                    false => start_on(world, &slot.name, Arc::clone(&slot.clock)),
+                };
+            }
+            Fault::Outage => cut_off(world, vec![slot.who]),
+            Fault::Blackout => {
+                let all = world.state().machines.len();
+                cut_off(world, (0..all).map(Who).collect());
+            }
+            Fault::Wall => {
+                let (forward, by) = {
+                    let mut state = world.state();
+                    (state.rng.bool(), Duration::from_secs(state.rng.u64(0..3_600)))
+                };
+                slot.clock.step_wall(forward, by);
+            }
+            Fault::Slew => {
+                let by = world.state().rng.i64(-MOST_SLEWED..=MOST_SLEWED);
+                slot.clock.slew(by);
+            }
+        }
+        if world.plan.broken == Broken::Takes {
+            take(world);
+        }
+    }
+}
+
+fn draw(world: &World) -> Option<Fault> {
+    let faults = &world.plan.faults;
+    let weights = [
+        (Fault::Pause, faults.pause),
+        (Fault::Suspend, faults.suspend),
+        (Fault::MachinePause, faults.machine_pause),
+        (Fault::Crash, faults.crash),
+        (Fault::Leave, faults.leave),
+        (Fault::Outage, faults.outage),
+        (Fault::Blackout, faults.blackout),
+        (Fault::Wall, faults.wall),
+        (Fault::Slew, faults.slew),
+    ];
+    let total: u32 = weights.iter().map(|(_, weight)| weight).sum();
+    let mut drawn = world.state().rng.u32(..total.max(1));
+    weights.into_iter().find_map(|(fault, weight)| {
+        let it = drawn < weight;
+        drawn = drawn.saturating_sub(weight);
+        it.then_some(fault)
+    })
+}
+
+fn stop(world: &Arc<World>, slot: &Slot, fault: Fault) {
+    let duration = world.part(world.plan.validity * 3);
+    let (who, clock) = (slot.who, Arc::clone(&slot.clock));
+    let gates = {
+        let mut state = world.state();
+        let machine = &mut state.machines[who.0];
+        if machine.stopped || !machine.alive {
+            return;
+        }
+        machine.stopped = true;
+        machine.gates.clone()
+    };
+    world.count(if let Fault::Suspend = fault { "suspends" } else { "pauses" });
+    gates.iter().for_each(|gate| gate.close());
+    match fault {
+        Fault::Suspend => clock.power(Power::Suspended),
+        Fault::MachinePause => clock.power(Power::Paused),
+        _ => {}
+    }
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        sleep(duration).await;
+        clock.power(Power::Runs);
+        if let (Broken::ClockStopsInSuspend, Fault::Suspend) = (world.plan.broken, fault) {
+            clock.stood_still(duration);
+        }
+        world.state().machines[who.0].stopped = false;
+        world.note(who, || "goes on".to_owned());
+        gates.iter().for_each(|gate| gate.open());
+    });
+}
+
+fn kill(world: &World, who: Who) {
+    world.count("crashes");
+    let gates = {
+        let mut state = world.state();
+        state.machines[who.0].alive = false;
+        state.machines[who.0].gates.clone()
+    };
+    gates.iter().for_each(|gate| gate.kill());
+    world.state().handles.retain(|handle| handle.who != who);
+}
+
+fn cut_off(world: &Arc<World>, whom: Vec<Who>) {
+    let duration = world.part(world.plan.validity * 3);
+    for who in &whom {
+        world.state().machines[who.0].outage = true;
+    }
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        sleep(duration).await;
+        for who in whom {
+            world.state().machines[who.0].outage = false;
+        }
+    });
+}
+
+/// Deletes the newest assignment, too.
+pub async fn compact_wrongly(world: Arc<World>) {
+    loop {
+        sleep(world.part(world.plan.validity * 6)).await;
+        let keys: Vec<String> = {
+            let state = world.state();
+            state.bucket.objects.keys().filter(|key| epoch_of(key).is_some()).cloned().collect()
+        };
+        checks::deleting(&world, &keys);
+        world.state().bucket.apply(&Request::Delete { keys }, false, Broken::Nothing);
+    }
+}
+
+/// Somebody gives all partitions to the first member.
+fn take(world: &Arc<World>) {
+    use tenure::group::assignment_record::AssignmentRecord;
+    let (key, body) = {
+        let state = world.state();
+        let newest = state.bucket.objects.keys().filter_map(|key| epoch_of(key)).max();
+        let Some(newest) = newest else { return };
+        let key = assignment_key(newest.get());
+        let read = AssignmentRecord::decode(newest, &state.bucket.objects[&key].0);
+        let Ok(mut record) = read else { return };
+        let Some(first) = record.assignment.members.first() else { return };
+        let (owner, next) = (Some(first.session), newest.next().expect("there is another"));
+        record.assignment.epoch = next;
+        for partition in &mut record.assignment.partitions {
+            if partition.owner != owner {
+                (partition.owner, partition.token) = (owner, Some(next));
+                partition.target = None;
+            }
+        }
+        (assignment_key(next.get()), record.encode().expect("it is small"))
+    };
+    world.state().bucket.put(&key, body.clone().into());
+    checks::written(world, Who(0), &key, &body);
+}
+
+/// All faults end. Then all partitions are owned and balanced in time, and single changes of the
+/// membership move what they must and no more.
+pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>) {
+    world.state().faults = false;
+    // Stops and cuts end by themselves.
+    sleep(world.plan.validity * 3).await;
+    if !balanced(world, &slots, "after the faults").await {
+        return;
+    }
+    world.count("calms that balanced");
+    let members = u32::try_from(slots.len()).expect("a few");
+    let before = world.owners();
+    slots.push(start_another(world));
+    if !balanced(world, &slots, "after a join").await {
+        return;
+    }
+    let most = world.plan.partitions.div_ceil(members + 1) as usize;
+    let moved = moved(&before, world);
+    if moved.len() > most {
+        return world.fail("moves", format!("a join moved {moved:?}, more than {most}"));
+    }
+    world.count("joins in the calm");
+    if !restarted(world, &mut slots).await {
+        return;
+    }
+    for dies in [false, true] {
+        let gone = slots.swap_remove(world.state().rng.usize(..slots.len()));
+        let before = world.owners();
+        if dies {
+            kill(world, gone.who);
+        } else {
+            gone.group.leave();
+        }
+        let began = now();
+        if !balanced(world, &slots, if dies { "after a death" } else { "after a leave" }).await {
+            return;
+        }
+        let others = self::moved(&before, world).into_iter().filter(|(_, who)| *who != gone.who);
+        let others: Vec<_> = others.collect();
+        if !others.is_empty() {
+            return world.fail("moves", format!("{} went, and {others:?} moved", gone.who));
+        }
+        let plan = &world.plan;
+        // Half a validity until the end of a session that says nothing is looked at, and polls.
+        let soon = plan.validity / 2 + plan.poll * 10 + plan.stopping + plan.rtt * 20;
+        let had = before.values().any(|who| *who == gone.who);
+        if !dies && had && now() - began > soon + plan.validity / 2 {
+            return world.fail("GS2", format!("a leave took {:?}", now() - began));
+        }
+        world.count(if dies { "deaths in the calm" } else { "leaves in the calm" });
+    }
+}
+
+/// A member leaves for a while, and comes back in time: nothing moves but to it.
+async fn restarted(world: &Arc<World>, slots: &mut [Slot]) -> bool {
+    let chosen = world.state().rng.usize(..slots.len());
+    let before = world.owners();
+    let gone = slots[chosen].clone();
+    gone.group.leave_for(world.plan.validity * 20);
+    let until = now() + world.plan.validity * 2;
+    while world.state().machines[gone.who.0].alive {
+        if now() > until {
+            world.fail("GS1", format!("{} does not leave", gone.who));
+            return false;
+        }
+        sleep(world.plan.poll).await;
+    }
+    let (name, clock) = (&gone.name, Arc::clone(&gone.clock));
+    slots[chosen] = start_on(world, name, clock);
+    if !balanced(world, slots, "after a restart").await {
+        return false;
+    }
+    let (old, new) = (gone.who, slots[chosen].who);
+    let others = moved(&before, world).into_iter();
+    let others: Vec<_> = others.filter(|(_, who)| *who != old).collect();
+    let back = before.iter().filter(|(_, who)| **who == old).map(|(number, _)| *number);
+    let owners = world.owners();
+    let lost: Vec<_> = back.filter(|number| owners.get(number) != Some(&new)).collect();
+    if !others.is_empty() || !lost.is_empty() {
+        let what = format!(
+            "{old} was restarted as {new}, {others:?} moved and {lost:?} did not come back"
+        );
+        world.fail("moves", what);
+        return false;
+    }
+    world.count("restarts in the calm");
+    true
+}
+
+fn moved(before: &BTreeMap<u32, Who>, world: &World) -> Vec<(u32, Who)> {
+    let after = world.owners();
+    let moved = before.iter().filter(|(number, who)| after.get(number) != Some(who));
+    moved.map(|(number, who)| (*number, *who)).collect()
+}
+
+/// Whether the newest assignment names so many members, and nothing is to move.
+fn settled(world: &World, members: usize) -> bool {
+    let state = world.state();
+    let newest = state.bucket.objects.keys().rfind(|key| epoch_of(key).is_some());
+    let newest = newest.and_then(|key| checks::decode(key, &state.bucket.objects[key].0));
+    newest.is_some_and(|it| {
+        it.members.len() == members && it.partitions.iter().all(|one| one.target.is_none())
+    })
+}
+
+/// Waits until each partition is owned, and each of these owns as many. Stated for the calm: four
+/// validities, 20 polls, and a minute of back-off.
+async fn balanced(world: &Arc<World>, slots: &[Slot], when: &str) -> bool {
+    let plan = &world.plan;
+    let bound = plan.validity * 4 + plan.poll * 20 + plan.stopping + Duration::from_secs(65);
+    let until = now() + bound;
+    // Twice in a row, so that what is about to move does not count.
+    let mut seen = 0;
+    loop {
+        let owners = world.owners();
+        let count = |slot: &Slot| owners.values().filter(|who| **who == slot.who).count();
+        let counts: Vec<usize> = slots.iter().map(count).collect();
+        let spread = counts.iter().max().unwrap_or(&0) - counts.iter().min().unwrap_or(&0);
+        let all = counts.iter().sum::<usize>() == plan.partitions as usize;
+        seen = if all && spread <= 1 && settled(world, slots.len()) { seen + 1 } else { 0 };
+        if seen == 2 {
+            return true;
+        }
+        if now() > until {
+            let what = format!("{when}: {} of {} owned, {counts:?}", owners.len(), plan.partitions);
+            world.fail("GS1", what);
+            return false;
+        }
+        sleep(plan.poll / 2).await;
+    }
+}

@@ -1,0 +1,246 @@
+//! Simulated processes: a member with its application, and an operator.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::group::{Group, Partition};
+use tenure::{Compactor, Entropy, ErrorKind, Process};
+
+use super::checks;
+use super::clock::SimClock;
+use super::gate::{Gate, Pausable, TaskEnd};
+use super::plan::Broken;
+use super::store::SimStore;
+use super::world::{Handle, Machine, Who, World, now, sleep};
+
+/// A machine on which members of one name run, one after another.
+#[derive(Debug, Clone)]
+pub struct Slot {
+    pub name: String,
+    pub clock: Arc<SimClock>,
+    pub who: Who,
+    pub group: Group,
+}
+
+struct SimEntropy(Arc<World>);
+
+impl Entropy for SimEntropy {
+    fn unique(&self) -> u128 {
+        let mut state = self.0.state();
+        state.uniques += 1;
+        (u128::from(state.rng.u64(..)) << 64) | u128::from(state.uniques)
+    }
+
+    fn fraction(&self) -> f64 {
+        self.0.state().rng.f64()
+    }
+}
+
+impl fmt::Debug for SimEntropy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SimEntropy")
+    }
+}
+
+fn spawn(
+    world: &Arc<World>,
+    who: Who,
+    gate: usize,
+    task: impl Future<Output = ()> + Send + 'static,
+) {
+    let gate = Arc::clone(&world.state().machines[who.0].gates[gate]);
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        if let TaskEnd::Panicked(message) = Pausable::new(gate, task).await {
+            world.fail("panic", format!("{who}: {message}"));
+        }
+    });
+}
+
+fn machine(world: &World, number: usize) -> Arc<SimClock> {
+    let mut state = world.state();
+    let boot = Duration::from_millis(state.rng.u64(0..10_000_000));
+    let wall = Duration::from_millis(1_800_000_000_000 + state.rng.u64(0..200_000_000));
+    // Any two differ by less than 1 %.
+    let rate = 1_000_000 + state.rng.u64(0..9_000) - 4_500;
+    let runs = world.plan.broken == Broken::ClockRuns && number == 0;
+    SimClock::new(boot, wall, if runs { rate * 4 } else { rate })
+}
+
+fn join(world: &World) -> Who {
+    let mut state = world.state();
+    let who = Who(state.machines.len());
+    state.machines.push(Machine {
+        gates: [Arc::<Gate>::default(), Arc::<Gate>::default()],
+        outage: false,
+        alive: true,
+        stopped: false,
+    });
+    who
+}
+
+fn group(world: &Arc<World>, who: Who, name: &str, clock: &Arc<SimClock>) -> Group {
+    let entropy = Arc::new(SimEntropy(Arc::clone(world)));
+    let process = Process::system().with_clock(Arc::clone(clock) as Arc<_>).with_entropy(entropy);
+    let its_world = Arc::clone(world);
+    let process = process.with_spawner(move |task| spawn(&its_world, who, 1, task));
+    let plan = &world.plan;
+    let store = Arc::new(SimStore { world: Arc::clone(world), who });
+    Group::builder(store, "app")
+        .name(name)
+        .partitions(0..plan.partitions)
+        .validity(Duration::from_millis(u64::try_from(plan.validity.as_millis()).unwrap()))
+        .poll_interval(plan.poll)
+        .rebalance_delay(plan.rebalance_delay)
+        .name_is_unique(plan.unique)
+        .check_store(false)
+        .process(process)
+        .build()
+        .expect("the settings fit together")
+}
+
+/// Starts a member on a machine of its own.
+pub fn start(world: &Arc<World>, number: usize) -> Slot {
+    start_on(world, &format!("m{number}"), machine(world, number))
+}
+
+/// Starts a member under a name that nobody has had.
+pub fn start_another(world: &Arc<World>) -> Slot {
+    let number = 100 + world.state().machines.len();
+    start(world, number)
+}
+
+/// Starts a member on this machine.
+pub fn start_on(world: &Arc<World>, name: &str, clock: Arc<SimClock>) -> Slot {
+    let who = join(world);
+    let group = group(world, who, name, &clock);
+    let (running, its_world) = (group.clone(), Arc::clone(world));
+    world.note(who, || format!("starts as {name}"));
+    spawn(world, who, 0, async move {
+        let ended = running.run(|partition| work(Arc::clone(&its_world), who, partition)).await;
+        its_world.note(who, || format!("has left: {ended:?}"));
+        its_world.state().machines[who.0].alive = false;
+        if let Err(error) = ended {
+            its_world.fail("run", format!("{who}: {error:?}"));
+        }
+    });
+    Slot { name: name.to_owned(), clock, who, group }
+}
+
+type Worked = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+/// Works on one partition until it is told to stop, and a little longer.
+async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
+    let partition = Arc::new(partition);
+    world.count("grants");
+    world.note(who, || format!("works on {partition:?}"));
+    let (number, weak) = (partition.number().0, Arc::downgrade(&partition));
+    world.state().handles.push(Handle { who, number, partition: weak });
+    let revoked = partition.revoked();
+    let kept = world.plan.broken == Broken::TokenKept;
+    let mut stop_at = None;
+    loop {
+        // No wait between a check and the write.
+        match partition.check() {
+            Ok(_) => checks::believes(&world, who, &partition),
+            Err(_) if kept => checks::believes(&world, who, &partition),
+            Err(_) => break,
+        }
+        if world.plan.fails && world.state().faults && world.chance(0.001) {
+            world.count("works that failed");
+            return Err("it fails at times".into());
+        }
+        if revoked.is_cancelled() && stop_at.is_none() {
+            stop_at = Some(now() + world.plan.stopping);
+        }
+        let stops = stop_at.is_some_and(|at| now() >= at);
+        if stops && world.plan.broken == Broken::ReleasesEarly {
+            // Somebody else may own it by now.
+            let token_kept = Arc::clone(&partition);
+            let its_world = Arc::clone(&world);
+            spawn(&world, who, 0, async move {
+                for _ in 0..200 {
+                    sleep(its_world.plan.validity / 20).await;
+                    checks::believes(&its_world, who, &token_kept);
+                }
+            });
+            break;
+        }
+        if stops && world.plan.broken != Broken::NeverReturns {
+            break;
+        }
+        let rest = world.part(world.plan.validity / 10);
+        sleep(rest.max(Duration::from_millis(1))).await;
+    }
+    world.note(who, || format!("has stopped its work on {partition:?}"));
+    let mut state = world.state();
+    state.handles.retain(|it| it.who != who || it.number != number);
+    Ok(())
+}
+
+/// Starts a compactor that deletes what it may at once, again and again.
+pub fn start_compactor(world: &Arc<World>) {
+    let who = join(world);
+    let store = Arc::new(SimStore { world: Arc::clone(world), who });
+    let compactor = Compactor::builder(store, "app").group(true).keep_epochs(1);
+    let compactor = compactor.min_age(Duration::ZERO).request_timeout(world.plan.validity);
+    let compactor = compactor.build().expect("the settings fit together");
+    let its_world = Arc::clone(world);
+    spawn(world, who, 0, async move {
+        loop {
+            sleep(its_world.part(its_world.plan.validity * 6)).await;
+            match compactor.run_once().await {
+                Ok(report) => {
+                    its_world.note(who, || report.to_string());
+                    if report.sessions.is_some_and(|sessions| sessions.deleted > 0) {
+                        its_world.count("compactions of sessions");
+                    }
+                    its_world.count("compactions");
+                }
+                Err(error) if error.kind() == ErrorKind::Unavailable => {}
+                Err(error) => its_world.fail("compactor", format!("{error:?}")),
+            }
+        }
+    });
+}
+
+/// Changes marks and partitions from time to time, and takes that back before the calm.
+pub fn start_operator(world: &Arc<World>) {
+    let clock = machine(world, usize::MAX);
+    let who = join(world);
+    let group = group(world, who, "operator", &clock);
+    let (its_world, most) = (Arc::clone(world), world.plan.partitions);
+    spawn(world, who, 0, async move {
+        loop {
+            sleep(its_world.part(its_world.plan.validity * 4)).await;
+            let calm = !its_world.state().faults;
+            let (one, kind, on) = {
+                let mut state = its_world.state();
+                (state.rng.u32(..most).to_string(), state.rng.u32(..3), state.rng.bool())
+            };
+            let all: Vec<String> = (0..most).map(|number| number.to_string()).collect();
+            let all: Vec<&str> = all.iter().map(String::as_str).collect();
+            let changed = if calm {
+                // Each mark is taken back, in three calls that may have to be repeated.
+                match (group.pause(&all, false).await, group.pin(&all, None).await) {
+                    (Ok(_), Ok(_)) => group.bar(&all, None).await,
+                    (failed, Ok(_)) | (_, failed) => failed,
+                }
+            } else {
+                match kind {
+                    0 => group.pause(&[&one], on).await,
+                    1 => group.pin(&[&one], on.then_some("m0")).await,
+                    _ => group.bar(&[&one], on.then_some("m1")).await,
+                }
+            };
+            its_world.note(who, || format!("changes the group: {:?}", changed.as_ref().err()));
+            if changed.is_ok() {
+                its_world.count("operations");
+                if calm {
+                    return;
+                }
+            }
+        }
+    });
+}

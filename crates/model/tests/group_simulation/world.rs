@@ -1,0 +1,234 @@
+//! What one run shares: the processes, the bucket, the dice, and what must hold.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use tenure::group::Partition;
+use tokio::sync::Notify;
+
+use super::bucket::Bucket;
+use super::checks::Book;
+use super::gate::Gate;
+use super::plan::{Broken, Plan};
+use super::{faults, process};
+
+/// What every hundred runs show at least once.
+pub const ALL_HAPPEN: [&str; 16] = [
+    "assignments",
+    "calms that balanced",
+    "compactions",
+    "compactions of sessions",
+    "crashes",
+    "deaths in the calm",
+    "grants",
+    "joins in the calm",
+    "leaves in the calm",
+    "operations",
+    "pauses",
+    "restarts in the calm",
+    "sessions sealed as lapsed",
+    "sessions resigned",
+    "suspends",
+    "works that failed",
+];
+
+/// A process, from its start to its end: a restart is another one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Who(pub usize);
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p{}", self.0)
+    }
+}
+
+/// Simulated time since the start of the run.
+pub fn now() -> Duration {
+    START.with(|start| instant() - start.get().expect("a run has begun on this thread"))
+}
+
+#[allow(clippy::disallowed_methods, reason = "this is where simulated time is read")]
+fn instant() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
+#[allow(clippy::disallowed_methods, reason = "this is where the simulation sleeps")]
+pub async fn sleep(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
+std::thread_local! {
+    static START: std::cell::Cell<Option<tokio::time::Instant>> =
+        const { std::cell::Cell::new(None) };
+}
+
+#[derive(Debug)]
+pub struct World {
+    pub plan: Plan,
+    state: Mutex<State>,
+    /// Told when the run is decided early.
+    over: Notify,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone)]
+pub struct Violation {
+    pub checker: &'static str,
+    pub what: String,
+    pub at: Duration,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Outcome {
+    pub seed: u64,
+    pub plan: Plan,
+    pub counts: BTreeMap<&'static str, u64>,
+    pub violation: Option<Violation>,
+    pub trace: String,
+}
+
+#[derive(Debug)]
+pub struct State {
+    pub rng: fastrand::Rng,
+    pub trace: String,
+    pub counts: BTreeMap<&'static str, u64>,
+    pub bucket: Bucket,
+    pub book: Book,
+    pub machines: Vec<Machine>,
+    pub handles: Vec<Handle>,
+    pub faults: bool,
+    pub violation: Option<Violation>,
+    pub uniques: u64,
+}
+
+/// A process as the world sees it.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Its application, and the tasks of the library.
+    pub gates: [Arc<Gate>; 2],
+    pub outage: bool,
+    pub alive: bool,
+    pub stopped: bool,
+}
+
+/// A partition in the hands of an application.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    pub who: Who,
+    pub number: u32,
+    pub partition: Weak<Partition>,
+}
+
+/// Runs one seed.
+pub fn run(plan: Plan) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without IO needs nothing");
+    let world = runtime.block_on(async {
+        START.with(|start| start.set(Some(instant())));
+        let world = World::new(plan.clone());
+        tokio::select! {
+            biased;
+            () = world.over.notified() => {}
+            () = live(&world) => {}
+        }
+        world
+    });
+    drop(runtime);
+    let mut state = world.state();
+    Outcome {
+        seed: plan.seed,
+        plan,
+        counts: std::mem::take(&mut state.counts),
+        violation: state.violation.take(),
+        trace: std::mem::take(&mut state.trace),
+    }
+}
+
+/// The faults, then the calm after them.
+async fn live(world: &Arc<World>) {
+    let mut slots: Vec<_> =
+        (0..world.plan.members).map(|number| process::start(world, number)).collect();
+    if world.plan.broken == Broken::NewestCompacted {
+        tokio::spawn(faults::compact_wrongly(Arc::clone(world)));
+    } else if world.plan.compacts {
+        process::start_compactor(world);
+    }
+    if world.plan.operates {
+        process::start_operator(world);
+    }
+    faults::inject(world, &mut slots).await;
+    faults::calm(world, slots).await;
+}
+
+impl World {
+    fn new(plan: Plan) -> Arc<World> {
+        let state = State {
+            // Not the numbers that the plan was drawn with.
+            rng: fastrand::Rng::with_seed(plan.seed ^ 0x5eed_0000_0000_0000),
+            trace: String::new(),
+            counts: BTreeMap::new(),
+            bucket: Bucket::default(),
+            book: Book::default(),
+            machines: Vec::new(),
+            handles: Vec::new(),
+            faults: true,
+            violation: None,
+            uniques: 0,
+        };
+        Arc::new(World { plan, state: Mutex::new(state), over: Notify::new() })
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub fn note(&self, who: Who, what: impl FnOnce() -> String) {
+        if self.plan.traced {
+            let line = format!("{:>12.3?} {who} {}\n", now(), what());
+            self.state().trace.push_str(&line);
+        }
+    }
+
+    pub fn fail(&self, checker: &'static str, what: String) {
+        let mut state = self.state();
+        let at = now();
+        state.violation.get_or_insert(Violation { checker, what, at });
+        drop(state);
+        self.over.notify_one();
+    }
+
+    pub fn count(&self, what: &'static str) {
+        *self.state().counts.entry(what).or_default() += 1;
+    }
+
+    pub fn part(&self, of: Duration) -> Duration {
+        of.mul_f64(self.state().rng.f64())
+    }
+
+    pub fn chance(&self, probability: f64) -> bool {
+        self.state().rng.f64() < probability
+    }
+
+    /// The handles of processes that run at this moment.
+    pub fn running(&self) -> Vec<(Handle, Arc<Partition>)> {
+        let state = self.state();
+        let runs = |handle: &&Handle| {
+            let machine = &state.machines[handle.who.0];
+            machine.alive && !machine.stopped
+        };
+        let handles = state.handles.iter().filter(runs);
+        handles.filter_map(|it| Some((it.clone(), it.partition.upgrade()?))).collect()
+    }
+
+    /// Who owns what, by the checks of those who run.
+    pub fn owners(&self) -> BTreeMap<u32, Who> {
+        let owned = self.running().into_iter().filter(|(_, partition)| partition.check().is_ok());
+        owned.map(|(handle, _)| (handle.number, handle.who)).collect()
+    }
+}
