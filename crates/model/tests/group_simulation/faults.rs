@@ -237,7 +237,7 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>) {
         }
         let plan = &world.plan;
         // Half a validity until the end of a session that says nothing is looked at, and polls.
-        let soon = plan.validity / 2 + plan.poll * 10 + plan.stopping + plan.rtt * 20;
+        let soon = plan.validity / 2 + plan.poll * 10 + plan.stopping + listing(world) * 6;
         let had = before.values().any(|who| *who == gone.who);
         if !dies && had && now() - began > soon + plan.validity / 2 {
             return world.fail("GS2", format!("a leave took {:?}", now() - began));
@@ -288,6 +288,13 @@ fn moved(before: &BTreeMap<u32, Who>, world: &World) -> Vec<(u32, Who)> {
     moved.map(|(number, who)| (*number, *who)).collect()
 }
 
+/// How long one listing of the sessions takes, and a few requests more.
+fn listing(world: &World) -> Duration {
+    let objects = world.state().bucket.objects.len();
+    let pages = u32::try_from(objects / world.plan.page).expect("a few");
+    world.plan.rtt * (pages + 4)
+}
+
 /// Whether the newest assignment names so many members, and nothing is to move.
 fn settled(world: &World, members: usize) -> bool {
     let state = world.state();
@@ -299,10 +306,11 @@ fn settled(world: &World, members: usize) -> bool {
 }
 
 /// Waits until each partition is owned, and each of these owns as many. Stated for the calm: four
-/// validities, 20 polls, and a minute of back-off.
+/// validities, 20 polls, a minute of back-off, and the time of 20 listings.
 async fn balanced(world: &Arc<World>, slots: &[Slot], when: &str) -> bool {
     let plan = &world.plan;
     let bound = plan.validity * 4 + plan.poll * 20 + plan.stopping + Duration::from_secs(65);
+    let bound = bound + listing(world) * 20;
     let until = now() + bound;
     // Twice in a row, so that what is about to move does not count.
     let mut seen = 0;
