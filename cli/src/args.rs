@@ -10,6 +10,7 @@ use super::group::{GateArgs, GuardArgs};
 use super::history::HistoryArgs;
 use super::logs::LogFormat;
 use super::pages::CompletionsArgs;
+use super::partitions::GroupArgs;
 use super::probe::{AFTER_PROBE, ProbeArgs};
 use super::restore::RestoreArgs;
 use super::run::{AFTER_RUN, RunArgs};
@@ -52,6 +53,9 @@ pub enum Verb {
     /// Delete superseded epoch objects, never the newest
     #[command(after_help = EXIT_CODES)]
     Compact(CompactArgs),
+    /// Show a partition group, and change its partitions
+    #[command(after_help = EXIT_CODES, disable_help_subcommand = true)]
+    Group(GroupArgs),
     /// Create the table of a DynamoDB store
     #[command(after_help = EXIT_CODES, disable_help_subcommand = true)]
     Table(TableArgs),

@@ -21,6 +21,7 @@ mod margins;
 mod metrics;
 mod open;
 mod pages;
+mod partitions;
 mod print;
 mod probe;
 mod progress;
@@ -114,6 +115,7 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
             Verb::Depose(args) => depose::depose(args).await,
             Verb::Restore(args) => restore::restore(args).await,
             Verb::Compact(args) => compact::compact(args).await,
+            Verb::Group(args) => partitions::group(args).await,
             Verb::Table(args) => table::table(args).await,
             Verb::Probe(args) => probe::probe(args).await,
             Verb::Cost(args) => cost::cost(&args),

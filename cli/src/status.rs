@@ -121,7 +121,7 @@ fn lines(state: &str, role: &str, leader: &Leader, age: Option<Duration>) -> Str
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn line(name: &str, value: &str) -> String {
+pub fn line(name: &str, value: &str) -> String {
     styled(FAINT, format_args!("{name:<10}")) + " " + value
 }
 
@@ -133,7 +133,7 @@ fn validity(leader: &Leader) -> String {
     }
 }
 
-fn data(data: &Value) -> String {
+pub fn data(data: &Value) -> String {
     let text = plain(&data.to_string());
     match text.char_indices().nth(SHOWN_DATA_CHARS) {
         None => text,

@@ -11,6 +11,7 @@ mod cost;
 mod credentials;
 mod deploy;
 mod dynamodb;
+mod groups;
 mod hand_over;
 mod health;
 mod history;

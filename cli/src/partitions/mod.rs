@@ -1,0 +1,143 @@
+//! `tenure group`: who owns the partitions of a group, and what operators change of them.
+
+mod change;
+mod names;
+mod status;
+mod view;
+mod watch;
+
+use std::time::Duration;
+
+use clap::Subcommand;
+use tenure::group::{Group, GroupBuilder};
+
+use super::common_args::{EXIT_CODES, name, positive_duration};
+use super::exit::Failure;
+use super::open::{Missing, Opened, open};
+use super::store_url::StoreUrl;
+use names::Names;
+
+#[derive(Debug, clap::Args)]
+pub struct GroupArgs {
+    #[command(subcommand)]
+    verb: GroupVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum GroupVerb {
+    /// Show the members, and which partitions they own
+    #[command(after_help = EXIT_CODES)]
+    Status(StatusArgs),
+    /// Follow the partitions: first a line for each one that is owned, then one per change of owner
+    #[command(after_help = EXIT_CODES)]
+    Watch(WatchArgs),
+    /// Set which partitions the group has: add those that it lacks, and retire all others
+    #[command(after_help = EXIT_CODES)]
+    Resize(ResizeArgs),
+    /// Remove partitions for good, once their owners have given them up
+    #[command(after_help = EXIT_CODES)]
+    Retire(MarkArgs),
+    /// Let only members of one name own partitions
+    #[command(after_help = EXIT_CODES)]
+    Pin(PinArgs),
+    /// Let no member of one name own partitions
+    #[command(after_help = EXIT_CODES)]
+    Bar(BarArgs),
+    /// Let nobody own partitions for now: their owners give them up
+    #[command(after_help = EXIT_CODES)]
+    Pause(MarkArgs),
+    /// End the pause of partitions
+    #[command(after_help = EXIT_CODES)]
+    Resume(MarkArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct GroupStoreArg {
+    /// Where the group lives: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
+    /// dynamodb://TABLE/PREFIX, or file:///PATH, with the settings and options that `run` takes
+    #[arg(long, value_name = "URL")]
+    store: StoreUrl,
+    /// One JSON object in place of lines for people; `watch` prints one for each line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct StatusArgs {
+    #[command(flatten)]
+    at: GroupStoreArg,
+    /// List the partitions, too; `--json` always does
+    #[arg(long)]
+    partitions: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct WatchArgs {
+    #[command(flatten)]
+    at: GroupStoreArg,
+    /// How often to look
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
+    poll: Duration,
+}
+
+#[derive(Debug, clap::Args)]
+struct ResizeArgs {
+    #[command(flatten)]
+    at: GroupStoreArg,
+    /// All partitions that the group is to have: ranges such as 0..64, which leaves out 64, and
+    /// names, separated by commas
+    #[arg(long, value_name = "NAMES", value_parser = names::parse)]
+    partitions: Names,
+}
+
+#[derive(Debug, clap::Args)]
+struct MarkArgs {
+    #[command(flatten)]
+    at: GroupStoreArg,
+    /// Partitions: ranges such as 0..64, which leaves out 64, and names, separated by commas
+    #[arg(value_name = "NAMES", value_parser = names::parse)]
+    names: Names,
+}
+
+#[derive(Debug, clap::Args)]
+struct PinArgs {
+    #[command(flatten)]
+    of: MarkArgs,
+    /// The name of the member
+    #[arg(long, value_name = "MEMBER", value_parser = name, required_unless_present = "any")]
+    to: Option<String>,
+    /// Let any member own them again
+    #[arg(long, conflicts_with = "to")]
+    any: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct BarArgs {
+    #[command(flatten)]
+    of: MarkArgs,
+    /// The name of the member
+    #[arg(long, value_name = "MEMBER", value_parser = name, required_unless_present = "any")]
+    from: Option<String>,
+    /// Let any member own them again
+    #[arg(long, conflicts_with = "from")]
+    any: bool,
+}
+
+pub async fn group(args: GroupArgs) -> Result<u8, Failure> {
+    match args.verb {
+        GroupVerb::Status(args) => status::status(args).await,
+        GroupVerb::Watch(args) => watch::watch(args).await,
+        GroupVerb::Resize(args) => change::resize(args).await,
+        GroupVerb::Retire(args) => change::retire(args).await,
+        GroupVerb::Pin(args) => change::pin(args).await,
+        GroupVerb::Bar(args) => change::bar(args).await,
+        GroupVerb::Pause(args) => change::pause(args, true).await,
+        GroupVerb::Resume(args) => change::pause(args, false).await,
+    }
+}
+
+/// The settings of a group that this process observes or operates. Nothing is sent to a bucket.
+async fn builder(at: &GroupStoreArg) -> Result<GroupBuilder, Failure> {
+    let Opened { store, prefix } = open(&at.store, Missing::Refuse).await?;
+    Ok(Group::builder(store, prefix))
+}

@@ -1,0 +1,115 @@
+//! Members and partitions, as `--json` prints them, and tables of them for people.
+
+use serde::Serialize;
+use serde_json::Value;
+use tenure::group::{GroupSnapshot, MemberSnapshot, PartitionSnapshot};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::print::{FAINT, millis, plain, styled};
+
+/// A member. Its field names and those of [`PartitionView`] are the output of `--json`.
+#[derive(Debug, Serialize)]
+pub struct MemberView<'a> {
+    pub name: &'a str,
+    pub session: &'a str,
+    pub weight: u32,
+    pub validity_ms: u64,
+    /// How many it owns.
+    pub partitions: usize,
+    pub coordinates: bool,
+    pub data: &'a Value,
+}
+
+/// A partition. What does not apply is null.
+#[derive(Debug, Serialize)]
+pub struct PartitionView<'a> {
+    pub number: u32,
+    pub name: &'a str,
+    pub owner: Option<&'a str>,
+    pub owner_session: Option<&'a str>,
+    pub token: Option<u64>,
+    pub target: Option<&'a str>,
+    pub target_session: Option<&'a str>,
+    pub pinned: Option<&'a str>,
+    pub barred: Option<&'a str>,
+    pub paused: bool,
+    pub retiring: bool,
+}
+
+pub fn members(group: &GroupSnapshot) -> Vec<MemberView<'_>> {
+    let mut owned = vec![0; group.members.len()];
+    for owner in group.partitions.iter().filter_map(|it| it.owner) {
+        owned[owner] += 1;
+    }
+    let view = |(it, partitions)| member(it, partitions);
+    group.members.iter().zip(owned).map(view).collect()
+}
+
+fn member(it: &MemberSnapshot, partitions: usize) -> MemberView<'_> {
+    MemberView {
+        name: &it.name,
+        session: &it.session,
+        weight: it.weight,
+        validity_ms: millis(it.validity),
+        partitions,
+        coordinates: it.coordinates,
+        data: &it.data,
+    }
+}
+
+impl<'a> PartitionView<'a> {
+    pub fn of(it: &'a PartitionSnapshot, group: &'a GroupSnapshot) -> PartitionView<'a> {
+        let member = |place: Option<usize>| group.members.get(place?);
+        let (owner, target) = (member(it.owner), member(it.target));
+        PartitionView {
+            number: it.number.0,
+            name: &it.name,
+            owner: owner.map(|it| &*it.name),
+            owner_session: owner.map(|it| &*it.session),
+            token: it.token.map(|token| token.get()),
+            target: target.map(|it| &*it.name),
+            target_session: target.map(|it| &*it.session),
+            pinned: it.marks.pinned.as_deref(),
+            barred: it.marks.barred.as_deref(),
+            paused: it.marks.paused,
+            retiring: it.marks.retiring,
+        }
+    }
+
+    /// What operators said of it, for people.
+    pub fn marks(&self) -> String {
+        let marks = [
+            self.pinned.map(|name| format!("pinned to {}", plain(name))),
+            self.barred.map(|name| format!("barred from {}", plain(name))),
+            self.paused.then(|| "paused".to_owned()),
+            self.retiring.then(|| "retiring".to_owned()),
+        ];
+        marks.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A name or `-`, escaped for a terminal.
+pub fn name_or_dash(name: Option<&str>) -> String {
+    name.map_or("-".to_owned(), plain)
+}
+
+/// Lines with a heading and aligned columns, the last one as wide as it is.
+pub fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
+    let wide = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].width());
+        cells.chain([heading[column].width()]).max().unwrap_or(0)
+    };
+    let wide: [usize; N] = std::array::from_fn(wide);
+    let line = |cells: [&str; N]| {
+        let mut line = String::new();
+        for (cell, wide) in cells.iter().zip(wide) {
+            // Padding counts characters, and those of some scripts are two columns wide.
+            let gap = wide - cell.width() + 2;
+            line += &format!("{cell}{:gap$}", "");
+        }
+        line.trim_end().to_owned()
+    };
+    let heading = styled(FAINT, line(heading));
+    let rows = rows.iter().map(|row| line(row.each_ref().map(|cell| &**cell)));
+    std::iter::once(heading).chain(rows).collect::<Vec<_>>().join("\n")
+}
