@@ -21,6 +21,18 @@ pub enum Missing {
     Make,
     /// It is refused: an election that does not exist is most likely a typing error.
     Refuse,
+    /// The same of a group, which the command does not make.
+    RefuseGroup,
+}
+
+impl Missing {
+    /// What lies in the store.
+    fn what(self) -> &'static str {
+        match self {
+            Missing::Make | Missing::Refuse => "an election",
+            Missing::RefuseGroup => "a group",
+        }
+    }
 }
 
 /// A store, and the prefix of the election in it.
@@ -39,7 +51,8 @@ pub async fn open(url: &StoreUrl, missing: Missing) -> Result<Opened, Failure> {
         {
             let table = url.to_string();
             let table = table.trim_end_matches('/');
-            let why = format!("an election in a {} needs a prefix: {table}/PREFIX", service.what);
+            let what = missing.what();
+            let why = format!("{what} in a {} needs a prefix: {table}/PREFIX", service.what);
             Err(Failure::new(exit::USAGE, why))
         }
         Place::In { service, name, prefix, options } => {
@@ -82,8 +95,12 @@ pub fn prefix(url: &StoreUrl) -> &str {
 
 fn dir(path: &Path, group: bool, url: &StoreUrl, missing: Missing) -> Result<Opened, Failure> {
     // An error other than "not found" is for the store to explain.
-    if missing == Missing::Refuse && matches!(path.try_exists(), Ok(false)) {
-        let why = format!("{url}: there is no such directory; `tenure run` makes it");
+    if missing != Missing::Make && matches!(path.try_exists(), Ok(false)) {
+        let maker = match missing {
+            Missing::RefuseGroup => "the first member of a group",
+            _ => "`tenure run`",
+        };
+        let why = format!("{url}: there is no such directory; {maker} makes it");
         return Err(Failure::new(exit::UNAVAILABLE, why));
     }
     let store = match group {

@@ -138,6 +138,6 @@ pub async fn group(args: GroupArgs) -> Result<u8, Failure> {
 
 /// The settings of a group that this process observes or operates. Nothing is sent to a bucket.
 async fn builder(at: &GroupStoreArg) -> Result<GroupBuilder, Failure> {
-    let Opened { store, prefix } = open(&at.store, Missing::Refuse).await?;
+    let Opened { store, prefix } = open(&at.store, Missing::RefuseGroup).await?;
     Ok(Group::builder(store, prefix))
 }

@@ -191,7 +191,8 @@ fn what_is_not_there_is_refused() {
     scene.run("retire", &["0,7"]).fails(73, &["no partition 7", "nothing was changed"]);
     scene.run("resize", &["--partitions", "a,a"]).fails(64, &["two partitions", "\"a\""]);
     let store = format!("{url}/none");
-    tenure(&["group", "status", "--store", &store]).fails(69, &["no such directory"]);
+    tenure(&["group", "status", "--store", &store])
+        .fails(69, &["no such directory; the first member"]);
 }
 
 #[test]

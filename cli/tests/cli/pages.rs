@@ -5,18 +5,8 @@ use std::process::{Command, Stdio};
 
 use super::bench::tenure;
 
-const VERBS: [&str; 10] = [
-    "run",
-    "status",
-    "watch",
-    "compact",
-    "group status",
-    "table",
-    "probe",
-    "cost",
-    "completions",
-    "man",
-];
+const VERBS: [&str; 10] =
+    ["run", "status", "watch", "compact", "group", "table", "probe", "cost", "completions", "man"];
 
 fn page() -> String {
     let said = tenure(&["man"]);
