@@ -3,10 +3,10 @@
 use serde::Serialize;
 use tenure::group::GroupSnapshot;
 
-use super::view::{MemberView, PartitionView, members, name_or_dash, table};
+use super::view::{MemberView, PartitionView, members, name_or_dash, owner, table};
 use super::{StatusArgs, builder};
 use crate::exit::Failure;
-use crate::print::{ATTENTION, GOOD, plain, print_json, print_styled, styled};
+use crate::print::{ATTENTION, GOOD, NAME, plain, print_json, print_styled, styled};
 use crate::status::{data, line};
 
 /// Of the id of a session, for people.
@@ -65,7 +65,7 @@ impl GroupStatus<'_> {
     fn members_for_people(&self) -> String {
         let rows = self.members.iter().map(|it| {
             [
-                plain(it.name),
+                styled(NAME, plain(it.name)),
                 plain(it.session).chars().take(SHOWN_DIGITS).collect(),
                 it.weight.to_string(),
                 it.partitions.to_string(),
@@ -81,7 +81,7 @@ impl GroupStatus<'_> {
         let rows = self.partitions.iter().map(|it| {
             [
                 plain(it.name),
-                name_or_dash(it.owner),
+                owner(it.owner),
                 it.token.map_or("-".to_owned(), |token| token.to_string()),
                 name_or_dash(it.target),
                 it.marks(),

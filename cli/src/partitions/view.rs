@@ -1,11 +1,12 @@
 //! Members and partitions, as `--json` prints them, and tables of them for people.
 
+use anstream::adapter::strip_str;
 use serde::Serialize;
 use serde_json::Value;
 use tenure::group::{GroupSnapshot, MemberSnapshot, PartitionSnapshot};
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::print::{FAINT, millis, plain, styled};
+use crate::print::{ATTENTION, FAINT, NAME, millis, plain, styled};
 
 /// A member. Its field names and those of [`PartitionView`] are the output of `--json`.
 #[derive(Debug, Serialize)]
@@ -88,6 +89,11 @@ impl<'a> PartitionView<'a> {
     }
 }
 
+/// The name of an owner, escaped for a terminal; that there is none wants attention.
+pub fn owner(name: Option<&str>) -> String {
+    styled(if name.is_some() { NAME } else { ATTENTION }, name_or_dash(name))
+}
+
 /// A name or `-`, escaped for a terminal.
 pub fn name_or_dash(name: Option<&str>) -> String {
     name.map_or("-".to_owned(), plain)
@@ -95,8 +101,9 @@ pub fn name_or_dash(name: Option<&str>) -> String {
 
 /// Lines with a heading and aligned columns, the last one as wide as it is.
 pub fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
+    let width = |cell: &str| strip_str(cell).to_string().width();
     let wide = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].width());
+        let cells = rows.iter().map(|row| width(&row[column]));
         cells.chain([heading[column].width()]).max().unwrap_or(0)
     };
     let wide: [usize; N] = std::array::from_fn(wide);
@@ -104,7 +111,7 @@ pub fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String
         let mut line = String::new();
         for (cell, wide) in cells.iter().zip(wide) {
             // Padding counts characters, and those of some scripts are two columns wide.
-            let gap = wide - cell.width() + 2;
+            let gap = wide - width(cell) + 2;
             line += &format!("{cell}{:gap$}", "");
         }
         line.trim_end().to_owned()

@@ -10,10 +10,10 @@ use serde::Serialize;
 use tenure::Process;
 use tenure::group::{GroupSnapshot, PartitionNumber};
 
-use super::view::name_or_dash;
+use super::view::{name_or_dash, owner};
 use super::{WatchArgs, builder};
 use crate::exit::{self, Failure};
-use crate::print::{ATTENTION, FAINT, NAME, Reader, plain, print_json, print_styled, styled};
+use crate::print::{FAINT, Reader, plain, print_json, print_styled, styled};
 use crate::signals::Signals;
 
 /// An observer has no session: this only gives room for the interval of its polls.
@@ -125,8 +125,7 @@ fn changes<'a>(
 
 impl Change<'_> {
     fn for_people(&self) -> String {
-        let (from, to) = (name_or_dash(self.from), name_or_dash(self.to));
-        let to = styled(if self.to.is_some() { NAME } else { ATTENTION }, to);
+        let (from, to) = (name_or_dash(self.from), owner(self.to));
         let token = self.token.map_or("-".to_owned(), |token| token.to_string());
         let at = styled(FAINT, &self.at);
         format!("{at}  {}  {from} -> {to}  token {token}", plain(self.partition))

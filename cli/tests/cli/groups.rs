@@ -11,7 +11,7 @@ use tenure::group::{Group, Membership};
 use tenure::store::DirStore;
 use tokio::runtime::{self, Runtime};
 
-use super::bench::{Bench, Said, spawn, tenure};
+use super::bench::{Bench, Said, command, spawn, tenure};
 use crate::command::{ended, eventually, with_deadline};
 
 /// A member in this process, and the command beside it.
@@ -115,8 +115,14 @@ fn status_shows_members_and_partitions() {
          1          w\\u{{202e}}1  {token:<5}  -\n\
          2          w\\u{{202e}}1  {token:<5}  -\n"
     );
-    assert_eq!((said.code, said.out), (0, expected));
+    assert_eq!((said.code, said.out), (0, expected.clone()));
     assert!(!scene.run("status", &[]).out.contains("marks"));
+    let url = scene.bench.url();
+    let line = ["group", "status", "--partitions", "--store", &url];
+    let coloured = command(&line).env("CLICOLOR_FORCE", "1").output().expect("it runs");
+    let coloured = super::bench::said(coloured).out;
+    assert!(coloured.contains("\u{1b}[1mw\\u{202e}1\u{1b}[0m"), "{coloured:?}");
+    assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), expected);
 }
 
 #[test]
