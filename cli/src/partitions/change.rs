@@ -1,6 +1,6 @@
 //! `tenure group resize`, `retire`, `pin`, `bar`, `pause` and `resume`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use tenure::group::{Group, GroupSnapshot, PartitionSnapshot};
@@ -34,6 +34,16 @@ struct Operated {
 
 pub async fn resize(args: ResizeArgs) -> Result<u8, Failure> {
     let operated = Operated::open(&args.at, None).await?;
+    let wanted: BTreeSet<_> = args.partitions.0.iter().collect();
+    let mut retiring = operated.before.partitions.iter().filter(|it| it.marks.retiring);
+    // The library leaves it: it would go, although the answer were that nothing is to be changed.
+    if let Some(it) = retiring.find(|it| wanted.contains(&it.name)) {
+        let name = plain(&it.name);
+        let why = format!(
+            "the partition {name} is retiring: nothing was changed; try again once it is removed"
+        );
+        return Err(Failure::new(exit::REFUSED, why));
+    }
     let after = operated.group.resize(args.partitions.0).await.map_err(unknown)?;
     operated.report(&after, None, "retired")
 }

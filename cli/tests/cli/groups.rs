@@ -150,6 +150,8 @@ fn operators_mark_partitions_and_learn_what_changed() {
         &["--partitions", "1..5"],
         "2 partitions added: 3, 4\n1 partition retired: 0",
     );
+    let again = scene.run("resize", &["--partitions", "0..5"]);
+    again.fails(73, &["partition 0 is retiring", "nothing was changed"]);
     scene.prints("retire", &["4"], "1 partition retired: 4");
     scene.prints("retire", &["0,4"], NOTHING);
 }
