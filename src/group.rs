@@ -55,8 +55,8 @@
 //! | step | requests |
 //! | --- | --- |
 //! | a member | a PUT every third of the validity, a GET every sixth, a GET every validity |
-//! | the coordinator, beside that | a LIST every sixth of the validity, a GET of each session every validity |
-//! | its three deputies, beside that | a conditional GET every sixth of the validity |
+//! | the coordinator, too | a LIST every sixth; every validity another, and a GET of each session |
+//! | its three deputies, too | a conditional GET every sixth of the validity |
 //! | the death of a member | 4, then at most 2 for each of the others |
 
 mod config;
@@ -67,6 +67,7 @@ mod memory;
 mod objects;
 mod operate;
 mod partition;
+mod rounds;
 mod run;
 mod session_record;
 mod shared;

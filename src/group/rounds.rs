@@ -1,0 +1,156 @@
+//! The rounds of a member that coordinates: what it reads of the sessions, and what it plans.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::member::MemberTask;
+use super::objects::Bodies;
+use crate::moment::Moment;
+use crate::protocol::group::plan::{Evidence, Planner};
+use crate::protocol::group::session::SessionRecord;
+use crate::protocol::group::{Member, Session, SessionId};
+
+impl MemberTask {
+    /// A round of the coordinator: reads the sessions, seals those that lapsed, and plans.
+    pub(super) async fn round(&mut self) -> Option<Duration> {
+        self.watch_members();
+        let now = self.shared.cx.process.now();
+        let due = self.looks.due(now);
+        self.shared.state().participant.round(due);
+        if !self.drive().await || !self.shared.state().participant.plans() {
+            return None;
+        }
+        let predecessors = self.predecessors();
+        if !predecessors.is_empty() {
+            self.shared.state().participant.round(predecessors);
+            if !self.drive().await {
+                return None;
+            }
+        }
+        if !self.end_sessions().await {
+            return None;
+        }
+        self.plan().await
+    }
+
+    /// The members whose names others come back under: they may have resigned since they were read
+    /// last, and then nothing needs to move.
+    fn predecessors(&self) -> BTreeSet<SessionId> {
+        let state = self.shared.state();
+        let known = state.participant.known().cloned();
+        let evidence = state.participant.evidence(|id, record| joining(&self.bodies, id, record));
+        let names: BTreeSet<_> = evidence.joining.into_iter().map(|member| member.name).collect();
+        let members = known.iter().flat_map(|known| &known.members);
+        let same = members.filter(|it| names.contains(&it.name));
+        same.filter(|it| !state.participant.sessions().has_ended(it.session))
+            .map(|it| it.session.id)
+            .collect()
+    }
+
+    pub(super) fn watch_members(&mut self) {
+        let known = self.shared.state().participant.known().cloned();
+        for member in known.iter().flat_map(|known| &known.members) {
+            let body = self.bodies.get(&member.session.id);
+            let validity = body.map_or(member.validity, |body| body.validity());
+            self.looks.watch(member.session.id, validity);
+        }
+    }
+
+    /// Sees to the sessions whose end is a matter of time: seals what has lapsed, and takes note of
+    /// waits that are over.
+    async fn end_sessions(&mut self) -> bool {
+        let known = self.shared.state().participant.known().cloned();
+        let members = known.iter().flat_map(|known| &known.members).map(|it| it.session);
+        let read = self.bodies.iter().map(|(id, body)| body.session(*id));
+        let sessions: BTreeSet<Session> = members.chain(read).collect();
+        for session in sessions {
+            let now = self.shared.cx.process.now();
+            let over = {
+                let state = self.shared.state();
+                let record = state.participant.sessions().record(session.id);
+                let ended = |it: &SessionRecord| it.nonce == session.nonce && it.ended.is_some();
+                state.participant.sessions().has_ended(session) || record.is_some_and(ended)
+            };
+            if session != self.shared.session
+                && !over
+                && let Some(tag) = self.looks.lapsed(session.id).cloned()
+            {
+                self.shared.state().participant.lapsed(session, tag);
+                if !self.drive().await {
+                    return false;
+                }
+            }
+            let named = known.as_ref().is_some_and(|known| known.member(session).is_some());
+            if named && self.looks.waited(session.id, now) {
+                self.shared.state().participant.waited(session);
+            }
+        }
+        true
+    }
+
+    /// Creates the next assignment, if something is to change.
+    async fn plan(&mut self) -> Option<Duration> {
+        let now = self.shared.cx.process.now();
+        let (evidence, again) = self.evidence(now);
+        let nonce = self.shared.cx.process.nonce();
+        let planned = {
+            let mut state = self.shared.state();
+            if state.participant.known().is_none() && evidence.joining.is_empty() {
+                return again;
+            }
+            let known = state.participant.known();
+            let planner = Planner {
+                assignor: &*self.config.assignor,
+                coordinator: self.shared.session,
+                only_ownerless: known.is_some_and(|known| self.config.differs(known)),
+            };
+            let partitions = || self.config.partitions.clone();
+            state.participant.plan(&planner, &evidence, partitions, nonce)
+        };
+        match planned {
+            Ok(true) => {
+                self.drive().await;
+            }
+            Ok(false) => {}
+            Err(failure) => {
+                let error = self.objects.explain(failure);
+                self.tell(error);
+            }
+        }
+        again
+    }
+
+    /// What the plan may rest on. Members that join wait for others that do.
+    fn evidence(&mut self, now: Moment) -> (Evidence, Option<Duration>) {
+        let bodies = &self.bodies;
+        let state = self.shared.state();
+        let known = state.participant.known().cloned();
+        let mut evidence = state.participant.evidence(|id, record| joining(bodies, id, record));
+        drop(state);
+        evidence.avoid = self.memory.avoid(now, known.as_deref());
+        evidence.kept_enough = self.memory.kept_enough(now, known.as_deref());
+        let reclaimed = self.shared.cx.config.poll_interval * 2;
+        let parked = self.bodies.iter();
+        let parked = parked.filter_map(|(id, it)| Some((it.session(*id), it.parked(reclaimed)?)));
+        evidence.parked = parked.collect();
+        if evidence.joining.is_empty() {
+            self.joining_since = None;
+            return (evidence, None);
+        }
+        let since = *self.joining_since.get_or_insert(now);
+        let left = self.config.rebalance_delay.saturating_sub(now.since(since));
+        // A death is not waited for, and whoever joins fills the gap.
+        if left.is_zero() || !evidence.ended.is_empty() {
+            self.joining_since = None;
+            return (evidence, None);
+        }
+        evidence.joining.clear();
+        (evidence, Some(left))
+    }
+}
+
+/// The member that a session would be, as it was read.
+fn joining(bodies: &Bodies, id: SessionId, record: &SessionRecord) -> Option<Member> {
+    let body = bodies.get(&id).filter(|body| body.session(id).nonce == record.nonce)?;
+    Some(body.member(id))
+}
