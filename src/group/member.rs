@@ -47,8 +47,10 @@ pub(super) struct MemberTask {
     pub(super) joining_since: Option<Moment>,
     /// Whom not to give a partition, and until when.
     pub(super) memory: Memory,
-    /// The last poll failed, and that was told.
-    failing: bool,
+    /// The last look was completed: others can tell one that is wedged.
+    pub(super) looked: bool,
+    /// The failure that was told last, since a look was completed.
+    told: Option<String>,
 }
 
 impl MemberTask {
@@ -68,7 +70,8 @@ impl MemberTask {
             listed: now,
             joining_since: None,
             memory: Memory::default(),
-            failing: false,
+            looked: false,
+            told: None,
         }
     }
 
@@ -126,8 +129,12 @@ impl MemberTask {
         }
         loop {
             let began = process.now();
+            self.looked = false;
             let again = self.look().await;
-            self.shared.state().looks += 1;
+            if self.looked {
+                self.shared.state().looks += 1;
+                self.told = None;
+            }
             self.shared.carry(leadership);
             if self.shared.has_left() {
                 return;
@@ -163,6 +170,7 @@ impl MemberTask {
         }
         self.follow_coordinator();
         if !self.shared.state().participant.coordinates() && !self.stand_by().await {
+            self.looked = true;
             return None;
         }
         self.round().await
@@ -188,10 +196,7 @@ impl MemberTask {
         loop {
             let step = self.shared.state().participant.step();
             match step {
-                Step::Idle => {
-                    self.failing = false;
-                    return true;
-                }
+                Step::Idle => return true,
                 Step::Nonce => {
                     let nonce = self.shared.cx.process.nonce();
                     self.shared.state().participant.nonce(nonce);
@@ -199,6 +204,10 @@ impl MemberTask {
                 Step::Pause => {
                     if self.objects.have_failed(FAILURES_BEFORE_GIVING_UP) {
                         self.report();
+                        self.shared.state().participant.give_up();
+                        if self.shared.state().participant.step() != Step::Pause {
+                            return false;
+                        }
                     }
                     sleep(&self.shared.cx.process, self.objects.retry_delay()).await;
                     self.shared.state().participant.resume();
@@ -237,8 +246,9 @@ impl MemberTask {
     }
 
     pub(super) fn tell(&mut self, error: crate::Error) {
-        if !self.failing {
-            self.failing = true;
+        let words = error.to_string();
+        if self.told.as_ref() != Some(&words) {
+            self.told = Some(words);
             self.shared.failed(error);
         }
     }
@@ -284,13 +294,19 @@ impl MemberTask {
             if !page.truncated {
                 let when = When { sent: *sent, received: page.when.received };
                 self.looks.listed(listing, when);
-                let mut named: BTreeSet<_> = listing.keys().copied().collect();
-                self.shared.state().participant.forget(&named);
+                let listed: BTreeSet<_> = listing.keys().copied().collect();
+                self.shared.state().participant.forget(&listed);
                 let state = self.shared.state();
                 let known = state.participant.known();
-                named.extend(known.iter().flat_map(|it| &it.members).map(|it| it.session.id));
-                self.looks.keep(&named);
-                self.bodies.retain(|id, _| named.contains(id));
+                let members = known.iter().flat_map(|it| &it.members).map(|it| it.session.id);
+                let members: BTreeSet<_> = members.collect();
+                self.bodies.retain(|id, _| listed.contains(id) || members.contains(id));
+                // What has ended and is no member is not read again.
+                let ended = |id: &&SessionId| {
+                    self.bodies.get(*id).is_some_and(|body| body.record().ended.is_some())
+                };
+                let live = listed.iter().filter(|id| !ended(id)).copied();
+                self.looks.keep(&live.chain(members.iter().copied()).collect());
             }
         }
         let (sessions, truncated) = (page.sessions, page.truncated);

@@ -17,7 +17,12 @@ impl MemberTask {
         let now = self.shared.cx.process.now();
         let due = self.looks.due(now);
         self.shared.state().participant.round(due);
-        if !self.drive().await || !self.shared.state().participant.plans() {
+        if !self.drive().await {
+            return None;
+        }
+        if !self.shared.state().participant.plans() {
+            // Somebody else coordinates by now.
+            self.looked = !self.shared.state().participant.coordinates();
             return None;
         }
         let predecessors = self.predecessors();
@@ -96,6 +101,7 @@ impl MemberTask {
         let planned = {
             let mut state = self.shared.state();
             if state.participant.known().is_none() && evidence.joining.is_empty() {
+                self.looked = true;
                 return again;
             }
             let known = state.participant.known();
@@ -108,10 +114,8 @@ impl MemberTask {
             state.participant.plan(&planner, &evidence, partitions, nonce)
         };
         match planned {
-            Ok(true) => {
-                self.drive().await;
-            }
-            Ok(false) => {}
+            Ok(true) => self.looked = self.drive().await,
+            Ok(false) => self.looked = true,
             Err(failure) => {
                 let error = self.objects.explain(failure);
                 self.tell(error);

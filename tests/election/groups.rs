@@ -41,8 +41,13 @@ impl Fleet {
 
     /// A process of its own. The check of the store is off, so that requests can be counted.
     pub fn node(&self, name: &str) -> GroupBuilder {
+        self.node_behind(&self.store, name)
+    }
+
+    /// The same, by another way to the store.
+    pub fn node_behind(&self, store: &FaultStore, name: &str) -> GroupBuilder {
         let process = process(&self.clock, self.seed.fetch_add(1, Ordering::Relaxed));
-        Group::builder(Arc::new(self.store.clone()), "app")
+        Group::builder(Arc::new(store.clone()), "app")
             .name(name)
             .partitions(0..self.partitions)
             .check_store(false)

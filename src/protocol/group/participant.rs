@@ -115,6 +115,11 @@ impl Participant {
         self.reader.restart();
     }
 
+    /// Gives up a read of assignments that keeps failing.
+    pub fn give_up(&mut self) {
+        self.reader.give_up();
+    }
+
     /// Gives up an assignment that cannot be written; nothing was sent.
     pub fn discard(&mut self) {
         self.reader.discard();

@@ -190,6 +190,17 @@ impl Reader {
         }
     }
 
+    /// Gives up a read that keeps failing, so that another kind of request is tried at the next
+    /// poll. What was written is followed up in any case.
+    pub fn give_up(&mut self) {
+        if let State::Pause(state) = &self.state
+            && let State::Confirm { .. } | State::Poll | State::Read { .. } | State::Find { .. } =
+                **state
+        {
+            self.state = State::Idle;
+        }
+    }
+
     /// Gives up an assignment that is still to be written, and can not be: nothing was sent.
     pub fn discard(&mut self) {
         if let State::Create(draft) = &self.state

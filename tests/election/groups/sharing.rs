@@ -1,11 +1,12 @@
 //! Members come and go, and share the partitions.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{secs, wait};
 
-use super::{Fleet, POLL, VALIDITY, balanced, owners};
+use super::{Fleet, Node, POLL, VALIDITY, balanced, owners};
 
 #[tokio::test(start_paused = true)]
 async fn one_member_owns_all() {
@@ -144,7 +145,7 @@ async fn a_process_whose_name_is_unique_gets_back_what_its_predecessor_owned() {
     let before = owners(&[&a, &b]);
     b.kill();
     let again = fleet.node("b").name_is_unique(true).build().unwrap().join().await.unwrap();
-    let b = super::Node::of(again);
+    let b = Node::of(again);
     let took = balanced(&[&a, &b], 6, VALIDITY).await;
     assert!(took < POLL * 3, "{took:?}");
     for (partition, (owner, token)) in owners(&[&a, &b]) {
@@ -169,4 +170,38 @@ async fn a_listing_that_stalls_for_three_minutes_moves_nothing() {
         wait(VALIDITY * 2).await;
         assert_eq!(owners(&[&a, &b, &c]), before);
     }
+}
+
+/// It renews its session, so only its looks, which stand still, show that it plans no more.
+#[tokio::test(start_paused = true)]
+async fn regression_a_coordinator_that_cannot_list_is_succeeded() {
+    let fleet = Fleet::new(6);
+    let cut = FaultStore::new(Arc::clone(fleet.store.inner()));
+    let group = fleet.node_behind(&cut, "a").build().unwrap();
+    let a = Node::of(group.join().await.unwrap());
+    balanced(&[&a], 6, secs(20)).await;
+    let b = fleet.member("b").await;
+    balanced(&[&a, &b], 6, POLL * 8).await;
+    cut.on(Call::List).always().fault(Fault::FailBefore);
+    let c = fleet.member("c").await;
+    // Two validities × (1 + drift) until that shows, and the turn of the deputy.
+    balanced(&[&a, &b, &c], 6, VALIDITY * 3 + POLL * 6).await;
+}
+
+/// The sessions of all that ever joined were read once a validity.
+#[tokio::test(start_paused = true)]
+async fn regression_sessions_that_have_ended_are_not_read_again() {
+    let fleet = Fleet::new(2);
+    let a = fleet.member("a").await;
+    for _ in 0..20 {
+        let b = fleet.member("b").await;
+        b.leave();
+        b.task.await.unwrap();
+    }
+    wait(VALIDITY * 4).await;
+    fleet.store.take_calls();
+    wait(Duration::from_secs(600)).await;
+    let gets = fleet.store.take_calls().iter().filter(|call| **call == Call::Get).count();
+    assert!(gets <= 120 + 20 + 5, "{gets}");
+    assert_eq!(a.owned().len(), 2);
 }
