@@ -8,6 +8,7 @@ mod dynamodb_servers;
 mod dynamodb_store;
 mod gcs;
 mod gcs_promises;
+mod groups;
 mod object_store;
 mod s3_store;
 mod servers;

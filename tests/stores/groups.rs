@@ -1,0 +1,97 @@
+//! A group over each kind of store, in real time: members share, and one leaves.
+//!
+//! Nothing here is timed: each step is waited for, up to a deadline that no machine reaches.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::Store;
+use tenure::group::Group;
+use tenure_testkit::time::within;
+
+const DEADLINE: Duration = Duration::from_secs(120);
+
+fn member(store: &Arc<dyn Store>, name: &str) -> Group {
+    Group::builder(Arc::clone(store), "app/group")
+        .name(name)
+        .partitions(0..4)
+        .poll_interval(Duration::from_millis(100))
+        .rebalance_delay(Duration::from_millis(100))
+        .build()
+        .expect("the settings are right")
+}
+
+/// Works until it is told to stop.
+fn start(group: Group) -> tokio::task::JoinHandle<Result<(), tenure::Error>> {
+    tokio::spawn(async move {
+        group
+            .run(|partition| async move {
+                partition.check()?;
+                partition.revoked().cancelled().await;
+                Ok(())
+            })
+            .await
+    })
+}
+
+/// Waits until the first member owns so many partitions, and the second as many.
+async fn shared(group: &Group, counts: [usize; 2]) {
+    let reached = async {
+        loop {
+            let now = group.snapshot().await.expect("the store answers");
+            let owned = |name: &str| {
+                let owners = now.partitions.iter().filter_map(|it| now.members.get(it.owner?));
+                owners.filter(|owner| owner.name == name).count()
+            };
+            if [owned("a"), owned("b")] == counts {
+                return;
+            }
+            tokio::task::yield_now().await;
+            tenure_testkit::time::wait(Duration::from_millis(50)).await;
+        }
+    };
+    within(DEADLINE, reached).await.expect("it is reached");
+}
+
+async fn members_share_and_one_leaves(store: Arc<dyn Store>) {
+    let [a, b] = [member(&store, "a"), member(&store, "b")];
+    let first = start(a.clone());
+    shared(&a, [4, 0]).await;
+    let second = start(b.clone());
+    shared(&a, [2, 2]).await;
+    a.leave();
+    within(DEADLINE, first).await.expect("it leaves").unwrap().unwrap();
+    shared(&b, [0, 4]).await;
+    b.leave();
+    within(DEADLINE, second).await.expect("it leaves").unwrap().unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn on_a_directory() {
+    let root = tempfile::tempdir().unwrap();
+    let store = tenure::store::DirStore::open(root.path().join("store")).unwrap();
+    members_share_and_one_leaves(Arc::new(store)).await;
+}
+
+#[cfg(feature = "s3")]
+#[tokio::test]
+async fn on_s3() {
+    let server = tenure_testkit::s3_server::S3Server::start().await;
+    let store = server.store(tenure_testkit::s3_server::BUCKET);
+    members_share_and_one_leaves(Arc::new(store)).await;
+}
+
+#[cfg(feature = "dynamodb")]
+#[tokio::test]
+async fn on_dynamodb() {
+    let server = tenure_testkit::dynamo_server::DynamoServer::start();
+    members_share_and_one_leaves(Arc::new(server.store())).await;
+}
+
+#[cfg(feature = "gcs")]
+#[tokio::test]
+async fn on_cloud_storage() {
+    let server = tenure_testkit::gcs_server::GcsServer::start();
+    members_share_and_one_leaves(Arc::new(server.store())).await;
+}
