@@ -295,13 +295,16 @@ fn listing(world: &World) -> Duration {
     world.plan.rtt * (pages + 4)
 }
 
-/// Whether the newest assignment names so many members, and nothing is to move.
+/// Whether the newest assignment names so many members, all of them alive, and nothing is to move.
 fn settled(world: &World, members: usize) -> bool {
     let state = world.state();
     let newest = state.bucket.objects.keys().rfind(|key| epoch_of(key).is_some());
     let newest = newest.and_then(|key| checks::decode(key, &state.bucket.objects[key].0));
+    let lives = |id| state.book.holders.get(&id).is_some_and(|who| state.machines[who.0].alive);
     newest.is_some_and(|it| {
-        it.members.len() == members && it.partitions.iter().all(|one| one.target.is_none())
+        it.members.len() == members
+            && it.members.iter().all(|member| lives(member.session.id))
+            && it.partitions.iter().all(|one| one.target.is_none())
     })
 }
 
