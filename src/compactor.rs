@@ -16,6 +16,7 @@ use crate::store::Store;
 use crate::telemetry::{Counted, Meter};
 use crate::timer::{pause, require_timers};
 
+mod pages;
 mod report;
 mod run;
 mod sessions;

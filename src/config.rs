@@ -24,6 +24,9 @@ const MIN_EXPIRY_MARGIN: Duration = Duration::from_secs(5);
 const MAX_DRIFT: f64 = 0.5;
 const DEFAULT_DRIFT: f64 = 0.01;
 const MAX_NAME_BYTES: usize = 256;
+/// Of data. Parsers of JSON refuse what nests deeper than some 128 levels, the record's own among
+/// them.
+pub(crate) const MAX_DATA_LEVELS: usize = 100;
 
 /// The builder's settings; those that are `None` follow from the validity.
 #[derive(Debug, Clone)]
@@ -231,6 +234,9 @@ impl Config {
 
     /// Refuses data that would make the record too long, before anything is sent.
     pub(crate) fn check_data(&self, data: &Value) -> Result<(), Error> {
+        if nests_beyond(data, MAX_DATA_LEVELS) {
+            return refuse(format!("the data nests deeper than {MAX_DATA_LEVELS} levels"));
+        }
         let mut record = self.record(Nonce::from_bits(0), u64::MAX, data.clone());
         record.elected_at = Some(chrono::DateTime::<chrono::Utc>::MAX_UTC);
         record.renewed_at = record.elected_at;
@@ -279,6 +285,16 @@ fn drift(ratio: f64) -> Result<Drift, Error> {
     }
     // At most 500,000, so the conversion is exact enough and never wraps.
     Ok(Drift::from_ppm((ratio * 1e6).ceil() as u32))
+}
+
+/// Whether arrays and objects lie in each other more than so many levels deep.
+pub(crate) fn nests_beyond(data: &Value, levels: usize) -> bool {
+    let Some(below) = levels.checked_sub(1) else { return data.is_array() || data.is_object() };
+    match data {
+        Value::Array(items) => items.iter().any(|it| nests_beyond(it, below)),
+        Value::Object(fields) => fields.values().any(|it| nests_beyond(it, below)),
+        _ => false,
+    }
 }
 
 /// A name for people; nothing depends on it being unique.

@@ -97,6 +97,17 @@ impl Context {
         Context::session(store, keys, config, process, &meter)
     }
 
+    /// That of a group.
+    pub(crate) fn group(
+        store: Arc<dyn Store>,
+        keys: Keys,
+        config: Arc<Config>,
+        process: Process,
+    ) -> Context {
+        let meter = Meter::group(&*store, &keys);
+        Context::session(store, keys, config, process, &meter)
+    }
+
     /// That of the session of a group's member, which counts for the group.
     pub(crate) fn session(
         store: Arc<dyn Store>,

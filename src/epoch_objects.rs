@@ -1,4 +1,5 @@
-//! The epoch objects of an election, listed and read by one that takes no part in it.
+//! The epoch objects of an election, or the assignments of a group, listed and read by one that
+//! takes no part in it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use chrono::{DateTime, Utc};
 
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
+use crate::group::{AssignmentRecord, BadAssignment, GroupSnapshot, MAX_ASSIGNMENT_BYTES};
 use crate::keys::Keys;
 use crate::layout::Layout;
 use crate::listing::{EpochsOfPage, key_of};
@@ -18,7 +20,8 @@ use crate::timer::require_timers;
 const PAGE_KEYS: usize = 1_000;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The epoch objects of the election at one prefix.
+/// The epoch objects of the election at one prefix, or the assignments of the group there, which are
+/// numbered alike.
 #[derive(Debug, Clone)]
 pub struct EpochObjects {
     store: Arc<dyn Store>,
@@ -38,7 +41,47 @@ pub struct EpochObject {
     pub record: Result<Record, String>,
 }
 
+/// An assignment, as it was read.
+#[derive(Debug)]
+pub struct AssignmentObject {
+    /// When it was created, by the store's clock: nobody overwrites it.
+    pub created: Option<DateTime<Utc>>,
+    /// When it was read, by the same clock.
+    pub served_at: Option<DateTime<Utc>>,
+    /// What it says, or why it cannot be read.
+    pub group: Result<GroupSnapshot, String>,
+}
+
 impl EpochObjects {
+    /// The assignments of the group at this prefix.
+    pub fn assignments(store: Arc<dyn Store>, prefix: &str) -> Result<EpochObjects, Error> {
+        Ok(EpochObjects { store, keys: Keys::assignments(prefix)? })
+    }
+
+    /// Reads an assignment. `None`: it is not there.
+    pub async fn assignment(&self, epoch: Epoch) -> Result<Option<AssignmentObject>, Error> {
+        require_timers()?;
+        let key = self.keys.epoch(epoch);
+        let get = self.store.get(&key, None, MAX_ASSIGNMENT_BYTES);
+        let got = within(REQUEST_TIMEOUT, Determinacy::Determinate, get).await;
+        let got = got.map_err(|error| self.failure(&format!("reading {key}"), error))?;
+        let (decoded, created, served_at) = match got {
+            GetOutcome::Found(object) => {
+                let decoded = AssignmentRecord::decode(epoch, &object.body);
+                (decoded, object.last_modified, object.served_at)
+            }
+            GetOutcome::TooLarge { len, .. } => {
+                let length = usize::try_from(len).unwrap_or(usize::MAX);
+                (Err(BadAssignment::TooLarge(length)), None, None)
+            }
+            GetOutcome::NotFound | GetOutcome::NotModified => return Ok(None),
+        };
+        let group = decoded
+            .map(|record| GroupSnapshot::of(Some(&Arc::new(record.assignment))))
+            .map_err(|why| why.to_string());
+        Ok(Some(AssignmentObject { created, served_at, group }))
+    }
+
     /// `app` and `app/` are the same prefix.
     pub fn new(store: Arc<dyn Store>, prefix: &str) -> Result<EpochObjects, Error> {
         Ok(EpochObjects { store, keys: Keys::new(prefix)? })

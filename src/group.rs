@@ -17,7 +17,7 @@
 //!
 //! group
 //!     .run(async |partition| {
-//!         // Called for each partition that this member comes to own. Send the token with each
+//!         // Called for each partition that this member is granted. Send the token with each
 //!         // write; return when revoked.
 //!         assert!(partition.token().get() > 1);
 //!         # stop.leave();
@@ -70,7 +70,9 @@ mod partition;
 mod rounds;
 mod run;
 mod session_record;
+mod sessions;
 mod shared;
+mod standing_by;
 mod view;
 
 #[cfg(feature = "internals")]
@@ -88,6 +90,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 pub use config::GroupBuilder;
 pub use membership::{Membership, MembershipEvent};
 pub use partition::{Partition, PartitionLoss};
@@ -98,7 +102,7 @@ pub(crate) use assignment_record::{
 };
 pub(crate) use session_record::session_of;
 
-use crate::driver::{Context, Refresh};
+use crate::driver::Context;
 use crate::store::Store;
 use config::GroupConfig;
 
@@ -112,9 +116,9 @@ pub use crate::protocol::group::assignor::{Assignor, Seat, Share, StickyAssignor
 pub struct Group {
     cx: Arc<Context>,
     config: Arc<GroupConfig>,
-    /// Calls of [`Group::leave`].
-    leaves: Arc<Refresh>,
-    /// For how long the last of these asks that what it owns is kept.
+    /// Cancelled by [`Group::leave`].
+    leaving: CancellationToken,
+    /// For how long the last call of that asks that what it owns is kept.
     park: Arc<Mutex<Option<Duration>>>,
 }
 
@@ -130,6 +134,14 @@ impl Group {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.cx.config.name
+    }
+
+    /// Returns how long ago the store last answered a look at the assignment, by a member, an
+    /// observer or an operator; `None` if it never did. No request. While requests succeed, the time
+    /// of a member stays below the poll interval and the time of one request.
+    #[must_use]
+    pub fn since_last_answer(&self) -> Option<Duration> {
+        self.cx.since_last_answer()
     }
 }
 

@@ -6,11 +6,11 @@ mod listeners;
 mod loss;
 mod pulse;
 mod run;
+mod shared_values;
 
-use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, Stream, StreamExt as _};
@@ -22,10 +22,10 @@ pub use lease::Lease;
 pub(crate) use listeners::Listeners;
 pub use loss::Loss;
 pub use run::{Cancellation, RunOutcome};
+pub(crate) use shared_values::SharedValues;
 
 use crate::config::Config;
 use crate::error::{Error, ErrorKind};
-use crate::mutex::unpoisoned;
 use crate::timer::{require_timers, sleep};
 
 /// An epoch that was granted to this process, renewed in the background until it is lost or
@@ -43,7 +43,7 @@ use crate::timer::{require_timers, sleep};
 #[must_use = "a leadership that is dropped is no longer renewed"]
 pub struct Leadership {
     lease: Lease,
-    shared: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
+    pub(crate) shared: SharedValues,
     config: Arc<Config>,
     commands: mpsc::UnboundedSender<Command>,
 }
@@ -75,24 +75,13 @@ impl Leadership {
         config: Arc<Config>,
         commands: mpsc::UnboundedSender<Command>,
     ) -> Leadership {
-        Leadership { lease: Lease { lead }, shared: Mutex::default(), config, commands }
+        Leadership { lease: Lease { lead }, shared: SharedValues::default(), config, commands }
     }
 
     /// Passes a command to the driver, without waiting for what comes of it.
     pub(crate) fn command(&self, command: Command) {
         // A closed channel means that the driver has stopped: the lease ends.
         let _ = self.commands.send(command);
-    }
-
-    /// Returns the value of this type that all tasks under this leadership share.
-    pub(crate) fn shared<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
-        let mut shared = unpoisoned(self.shared.lock());
-        if let Some(found) = shared.iter().find_map(|one| Arc::clone(one).downcast().ok()) {
-            return found;
-        }
-        let new = Arc::<T>::default();
-        shared.push(Arc::clone(&new) as Arc<dyn Any + Send + Sync>);
-        new
     }
 
     /// Returns a handle to the lease, for tasks that only check it. No request.

@@ -221,7 +221,7 @@ pub use store::Store;
 #[doc(hidden)]
 pub mod internals {
     pub use crate::clock::wall_clock;
-    pub use crate::epoch_objects::{EpochObject, EpochObjects};
+    pub use crate::epoch_objects::{AssignmentObject, EpochObject, EpochObjects};
     pub use crate::escape::plain;
     pub use crate::quantile::quantile;
     pub use crate::record::Record;

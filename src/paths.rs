@@ -4,9 +4,10 @@
 //! # What they do not do
 //!
 //! They exclude the tasks of **one process** from each other. Between processes only leadership
-//! excludes: let only the leader write, and create its locks with [`PathLocks::under`]. They do not
-//! undo half a rename if the process dies in the middle of it. They are advisory: they lock nothing
-//! in the store, and stop no code that does not take them.
+//! excludes, or the ownership of a partition: let only the leader or the owner write, and create its
+//! locks with [`PathLocks::under`] or [`PathLocks::under_partition`]. They do not undo half a rename
+//! if the process dies in the middle of it. They are advisory: they lock nothing in the store, and
+//! stop no code that does not take them.
 //!
 //! # What they do
 //!
@@ -50,6 +51,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use crate::epoch::Epoch;
+use crate::group::Partition;
 use crate::leadership::{Lead, Leadership, Loss};
 
 mod access;
@@ -73,7 +75,37 @@ type LockTable = Mutex<State>;
 #[derive(Clone)]
 pub struct PathLocks {
     table: Arc<LockTable>,
-    lead: Option<Arc<Lead>>,
+    term: Option<Term>,
+}
+
+/// That under which only this process writes.
+#[derive(Clone)]
+enum Term {
+    Leadership(Arc<Lead>),
+    Partition(Arc<Partition>),
+}
+
+impl Term {
+    fn check(&self) -> Result<Epoch, Loss> {
+        match self {
+            Term::Leadership(lead) => lead.check(),
+            Term::Partition(partition) => partition.check_as_leader(),
+        }
+    }
+
+    async fn lost(&self) -> Loss {
+        match self {
+            Term::Leadership(lead) => lead.lost().await,
+            Term::Partition(partition) => partition.lost_as_leader().await,
+        }
+    }
+
+    fn token(&self) -> Epoch {
+        match self {
+            Term::Leadership(lead) => lead.epoch,
+            Term::Partition(partition) => partition.token(),
+        }
+    }
 }
 
 /// Holds the locks of one call until it is dropped.
@@ -83,15 +115,15 @@ pub struct PathLocks {
 #[must_use = "the paths are unlocked when the guard is dropped"]
 pub struct PathGuard {
     claim: Claim,
-    lead: Option<Arc<Lead>>,
+    term: Option<Term>,
 }
 
 impl PathLocks {
-    /// Creates free locks without a leadership. They need no runtime, and `lock` never fails. Each
-    /// call creates independent locks.
+    /// Creates free locks without a leadership or a partition. They need no runtime, and `lock`
+    /// never fails. Each call creates independent locks.
     #[must_use]
     pub fn new() -> PathLocks {
-        PathLocks { table: Arc::default(), lead: None }
+        PathLocks { table: Arc::default(), term: None }
     }
 
     /// Returns the locks of this leadership: all calls with it, and all clones, share them. They
@@ -103,8 +135,48 @@ impl PathLocks {
     /// guarded resource that refuses its token, stops a task that is left over.
     #[must_use]
     pub fn under(leadership: &Leadership) -> PathLocks {
-        let lead = Some(Arc::clone(&leadership.lead));
-        PathLocks { table: leadership.shared(), lead }
+        let term = Some(Term::Leadership(Arc::clone(&leadership.lead)));
+        PathLocks { table: leadership.shared.get(), term }
+    }
+
+    /// Returns the locks of this ownership of a partition, as [`under`](PathLocks::under) does of a
+    /// leadership: all calls with it, and all clones, share them. They fail once the partition is
+    /// released or taken ([`Resigned`](Loss::Resigned), [`Superseded`](Loss::Superseded)), or the
+    /// session of the member ends. A revocation alone ends nothing: the work has its locks until it
+    /// stops.
+    ///
+    /// Other partitions have other locks, so no path may belong to two partitions. So has the next
+    /// ownership of this partition: what is left of the work must have ended before, as it has in
+    /// [`Group::run`](crate::group::Group::run).
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// use tenure::group::Group;
+    /// use tenure::paths::{Access, Path, PathLocks};
+    /// # use tenure::store::MemoryStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tenure::Error> {
+    /// # let store = Arc::new(MemoryStore::new());
+    /// # let group = Group::builder(store, "albums").name("worker-7").partitions(0..1).build()?;
+    /// # let stop = group.clone();
+    /// group
+    ///     .run(async |partition| {
+    ///         let locks = PathLocks::under_partition(&partition);
+    ///         let folder = Path::new(&format!("/{}/may", partition.name()))?;
+    ///         let guard = locks.lock(Access::to_write(&folder)).await?;
+    ///         // Write with the token of the guard, which is that of the partition.
+    ///         assert_eq!(guard.token(), Some(partition.token()));
+    ///         # stop.leave();
+    ///         Ok(())
+    ///     })
+    ///     .await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn under_partition(partition: &Partition) -> PathLocks {
+        let term = Some(Term::Partition(Arc::new(partition.handle())));
+        PathLocks { table: partition.values().get(), term }
     }
 
     /// Waits until no other call reads what this one writes, nor writes what this one reads or
@@ -114,34 +186,34 @@ impl PathLocks {
     /// gives up the place. No request.
     ///
     /// # Errors
-    /// The reason of the loss, as soon as the leadership is lost, also while waiting: stop the
-    /// work. None without a leadership.
+    /// The reason of the loss, as soon as the leadership or the partition is lost, also while
+    /// waiting: stop the work. None without either.
     pub async fn lock(&self, access: Access) -> Result<PathGuard, Loss> {
         self.check()?;
         let claim = Claim::enter(&self.table, access.into_modes());
-        match &self.lead {
+        match &self.term {
             None => claim.granted().await,
-            Some(lead) => tokio::select! {
+            Some(term) => tokio::select! {
                 biased;
                 () = claim.granted() => {}
-                loss = lead.lost() => return Err(loss),
+                loss = term.lost() => return Err(loss),
             },
         }
         // It may have been lost while this task did not run.
         self.check()?;
-        Ok(PathGuard { claim, lead: self.lead.clone() })
+        Ok(PathGuard { claim, term: self.term.clone() })
     }
 
     /// Locks it if no earlier call that conflicts holds it or waits for it; otherwise returns
     /// `None` and changes nothing. No request.
     ///
     /// # Errors
-    /// The reason of the loss, once the leadership is lost: stop the work. None without a
-    /// leadership.
+    /// The reason of the loss, once the leadership or the partition is lost: stop the work. None
+    /// without either.
     pub fn try_lock(&self, access: Access) -> Result<Option<PathGuard>, Loss> {
         self.check()?;
         let claim = Claim::try_enter(&self.table, access.into_modes());
-        Ok(claim.map(|claim| PathGuard { claim, lead: self.lead.clone() }))
+        Ok(claim.map(|claim| PathGuard { claim, term: self.term.clone() }))
     }
 
     /// Returns how many paths have a lock in memory, ancestors included: 0 when no call holds one
@@ -152,30 +224,30 @@ impl PathLocks {
     }
 
     fn check(&self) -> Result<(), Loss> {
-        check(self.lead.as_deref())
+        check(self.term.as_ref())
     }
 }
 
 impl PathGuard {
-    /// Checks that the leadership under which this was locked still runs. Always succeeds without
-    /// one. No request.
+    /// Checks that the leadership or the ownership under which this was locked still lasts. Always
+    /// succeeds without either. No request.
     ///
     /// # Errors
-    /// The reason of the loss: stop, as another leader may be at work on the same folders.
+    /// The reason of the loss: stop, as another process may be at work on the same folders.
     pub fn check(&self) -> Result<(), Loss> {
-        check(self.lead.as_deref())
+        check(self.term.as_ref())
     }
 
-    /// The fencing token under which this was locked, as long as the lease runs; `None` without a
-    /// leadership. Send it with each write. No request.
+    /// The fencing token under which this was locked, as long as `check` succeeds; `None` without a
+    /// leadership or a partition. Send it with each write. No request.
     #[must_use]
     pub fn token(&self) -> Option<Epoch> {
-        self.lead.as_ref().and_then(|lead| lead.check().ok())
+        self.term.as_ref().and_then(|term| term.check().ok())
     }
 }
 
-fn check(lead: Option<&Lead>) -> Result<(), Loss> {
-    lead.map_or(Ok(()), |lead| lead.check().map(drop))
+fn check(term: Option<&Term>) -> Result<(), Loss> {
+    term.map_or(Ok(()), |term| term.check().map(drop))
 }
 
 impl Default for PathLocks {
@@ -187,7 +259,7 @@ impl Default for PathLocks {
 impl fmt::Debug for PathLocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PathLocks")
-            .field("epoch", &self.lead.as_ref().map(|lead| lead.epoch))
+            .field("epoch", &self.term.as_ref().map(Term::token))
             .field("locked_paths", &self.locked_paths())
             .finish()
     }
@@ -196,7 +268,7 @@ impl fmt::Debug for PathLocks {
 impl fmt::Debug for PathGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PathGuard")
-            .field("epoch", &self.lead.as_ref().map(|lead| lead.epoch))
+            .field("epoch", &self.term.as_ref().map(Term::token))
             .field("modes", self.claim.modes())
             .finish()
     }

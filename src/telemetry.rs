@@ -8,7 +8,11 @@ mod describe;
 #[cfg(feature = "metrics")]
 mod gate;
 #[cfg(feature = "metrics")]
+mod group;
+#[cfg(feature = "metrics")]
 mod kept;
+#[cfg(feature = "metrics")]
+mod lease_names;
 #[cfg(not(feature = "metrics"))]
 mod off;
 #[cfg(feature = "metrics")]
@@ -18,7 +22,9 @@ mod requests;
 
 #[cfg(feature = "metrics")]
 pub(crate) use gate::GateMeter;
+#[cfg(feature = "metrics")]
+pub(crate) use group::{GroupSight, Owner};
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{Counted, GateMeter, Leading, Meter, Sight};
+pub(crate) use off::{Counted, GateMeter, GroupSight, Leading, Meter, Owner, Sight};
 #[cfg(feature = "metrics")]
 pub(crate) use on::{Counted, Leading, Meter, Sight};

@@ -1,4 +1,6 @@
-//! What property tests of several modules draw.
+//! What property tests of several modules draw, and the scheduler of those that interleave tasks.
+
+pub(crate) mod interleavings;
 
 use proptest::prelude::*;
 

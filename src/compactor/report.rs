@@ -53,6 +53,8 @@ pub struct Report {
 }
 
 /// What a compaction of a group did with the sessions of its members.
+///
+/// Of the `listed` sessions, each counts in exactly one of `deleted`, `kept` and `failed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct SessionsReport {
@@ -60,6 +62,9 @@ pub struct SessionsReport {
     pub listed: u64,
     /// Sessions that this run deleted; in a dry run those that it would have deleted.
     pub deleted: u64,
+    /// Sessions that were kept: those that go on, those that the newest assignment names, and those
+    /// younger than [`Report::min_age_ms`].
+    pub kept: u64,
     /// Sessions that the store did not delete. The next run tries them again.
     pub failed: u64,
 }
@@ -94,8 +99,8 @@ impl fmt::Display for Report {
         if let Some(first) = &self.first_failure {
             write!(f, " (first: {first})")?;
         }
-        if let Some(SessionsReport { listed, deleted, failed }) = self.sessions {
-            write!(f, "; {would} {deleted} of {listed} sessions")?;
+        if let Some(SessionsReport { listed, deleted, kept, failed }) = self.sessions {
+            write!(f, "; {would} {deleted} of {listed} sessions, kept {kept}")?;
             if failed > 0 {
                 write!(f, ", {failed} could not be deleted")?;
             }
@@ -150,9 +155,9 @@ mod tests {
             "{held}"
         );
         assert_eq!(Report::default().to_string(), "no epochs; 0 requests");
-        let sessions = Some(SessionsReport { listed: 9, deleted: 4, failed: 1 });
+        let sessions = Some(SessionsReport { listed: 9, deleted: 4, kept: 4, failed: 1 });
         let group = Report { sessions, ..Report::default() };
-        let text = "no epochs; deleted 4 of 9 sessions, 1 could not be deleted; 0 requests";
+        let text = "no epochs; deleted 4 of 9 sessions, kept 4, 1 could not be deleted; 0 requests";
         assert_eq!(group.to_string(), text);
         let stopped = Report { failed: 0, first_failure: None, interrupted: true, ..report() };
         assert_eq!(

@@ -1,26 +1,25 @@
 //! One run: the listing, and the deletions beside it.
 
 use std::collections::BTreeSet;
-use std::pin::pin;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use futures::future::{BoxFuture, FutureExt as _};
+use futures::future::{BoxFuture, FutureExt as _, MaybeDone};
 use futures::stream::FuturesUnordered;
 
 use super::{Compactor, Report};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::escape::plain;
-use crate::listing::{EpochsOfPage, key_of};
 use crate::protocol::compaction::{Body, Compaction, Listed, OutOfOrder};
 use crate::protocol::find::After;
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
-use crate::store::{Determinacy, GetOutcome, StoreError, out_of_order, within};
+use crate::store::{Determinacy, GetOutcome, Page, StoreError, out_of_order, within};
 
 /// Keys asked of one LIST and given to one DELETE: the most that S3 takes.
 pub(super) const PAGE_KEYS: usize = 1_000;
-/// Deletions on their way at once; with the one being filled, 5,000 epochs are remembered.
+/// Deletions on their way at once; with the one being filled and the page ahead, 6,000 epochs are
+/// remembered.
 const MAX_IN_FLIGHT: usize = 4;
 
 pub(super) struct Run<'a> {
@@ -28,14 +27,23 @@ pub(super) struct Run<'a> {
     pub(super) plan: Compaction,
     pub(super) report: Report,
     batch: Vec<Listed>,
-    in_flight: FuturesUnordered<BoxFuture<'static, Deletion>>,
+    /// The page after the one that is gone through, asked for meanwhile.
+    pub(super) ahead: MaybeDone<BoxFuture<'static, (After, Result<Page, StoreError>)>>,
+    pub(super) in_flight: FuturesUnordered<BoxFuture<'static, Deletion>>,
     progress: Box<dyn FnMut(&Report) + Send + 'a>,
 }
 
 /// A deletion that was answered.
-struct Deletion {
-    batch: Vec<Listed>,
+pub(super) struct Deletion {
+    of: Deleted,
     outcome: Result<Vec<(String, String)>, StoreError>,
+}
+
+/// What was to be deleted.
+pub(super) enum Deleted {
+    Epochs(Vec<Listed>),
+    /// So many of a group.
+    Sessions(usize),
 }
 
 impl<'a> Run<'a> {
@@ -48,6 +56,7 @@ impl<'a> Run<'a> {
             plan: Compaction::new(compactor.keep_epochs, compactor.min_age),
             report: Report { dry_run: compactor.dry_run, ..Report::default() },
             batch: Vec::new(),
+            ahead: MaybeDone::Gone,
             in_flight: FuturesUnordered::new(),
             progress: Box::new(progress),
         }
@@ -77,9 +86,15 @@ impl<'a> Run<'a> {
     async fn settle(&mut self) {
         self.report.interrupted = true;
         while let Some(deletion) = self.in_flight.next().await {
-            let size = deletion.batch.len() as u64;
+            let (epochs, sessions) = match &deletion.of {
+                Deleted::Epochs(batch) => (batch.len(), 0),
+                Deleted::Sessions(many) => (0, *many),
+            };
             if let Err(error) = self.count(deletion) {
-                self.report.failed += size;
+                self.report.failed += epochs as u64;
+                if sessions > 0 {
+                    self.sessions().failed += sessions as u64;
+                }
                 self.report.first_failure.get_or_insert_with(|| error.to_string());
             }
         }
@@ -90,6 +105,9 @@ impl<'a> Run<'a> {
         self.report.held = self.plan.is_held();
         self.report.min_age_ms = self.plan.min_age().as_millis().try_into().unwrap_or(u64::MAX);
         self.report.kept = self.report.listed - self.report.deleted - self.report.failed;
+        if let Some(sessions) = &mut self.report.sessions {
+            sessions.kept = sessions.listed - sessions.deleted - sessions.failed;
+        }
         (self.progress)(&self.report);
     }
 
@@ -97,6 +115,9 @@ impl<'a> Run<'a> {
         self.compact().await?;
         if self.compactor.group {
             self.compact_sessions().await?;
+        }
+        while let Some(deletion) = self.in_flight.next().await {
+            self.count(deletion)?;
         }
         Ok(())
     }
@@ -107,9 +128,12 @@ impl<'a> Run<'a> {
         if self.plan.stopped() {
             return Ok(());
         }
-        let mut next = Some(After::Number(0));
-        while let Some(after) = next {
-            let page = self.list(&after).await?;
+        self.list_ahead(After::Number(0));
+        loop {
+            let page = self.page_ahead().await?;
+            let last = page.rest.is_none();
+            // Beside the reading of the newest epoch, which each batch waits for.
+            page.rest.into_iter().for_each(|after| self.list_ahead(after));
             for listed in page.epochs {
                 self.see(listed)?;
                 if self.batch.len() == PAGE_KEYS {
@@ -117,7 +141,9 @@ impl<'a> Run<'a> {
                 }
             }
             self.tell();
-            next = page.rest;
+            if last {
+                break;
+            }
         }
         // A run that has nothing to delete reads nothing.
         if !self.batch.is_empty() || self.plan.has_held_back() {
@@ -154,34 +180,6 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The answer to a request, while the deletions go on.
-    pub(super) async fn while_deleting<T>(
-        &mut self,
-        request: impl Future<Output = T>,
-    ) -> Result<T, Error> {
-        let mut request = pin!(request);
-        loop {
-            tokio::select! {
-                biased;
-                Some(deletion) = self.in_flight.next() => self.count(deletion)?,
-                answer = &mut request => return Ok(answer),
-            }
-        }
-    }
-
-    /// One page, while the deletions go on.
-    pub(super) async fn list(&mut self, after: &After) -> Result<EpochsOfPage, Error> {
-        let Compactor { store, keys, request_timeout, .. } = self.compactor;
-        let start = key_of(keys, after);
-        self.report.requests += 1;
-        let request = store.list(keys.epoch_prefix(), &start, PAGE_KEYS);
-        let page = self
-            .while_deleting(within(*request_timeout, Determinacy::Determinate, request))
-            .await?;
-        page.and_then(|page| EpochsOfPage::of(keys, after, &page))
-            .map_err(|error| self.failure(&format!("listing the epochs after {start:?}"), error))
-    }
-
     fn see(&mut self, listed: Listed) -> Result<(), Error> {
         self.report.listed += 1;
         let deletable =
@@ -200,8 +198,8 @@ impl<'a> Run<'a> {
         let Compactor { store, keys, request_timeout, .. } = self.compactor;
         let key = keys.epoch(newest);
         if self.compactor.group {
-            // An assignment protects none below it, and says nothing of how old they must be.
-            self.plan.handle_read(newest, Body::Validity(None));
+            let body = self.read_assignment(newest).await?;
+            self.plan.handle_read(newest, body);
             return Ok(());
         }
         self.report.requests += 1;
@@ -249,6 +247,12 @@ impl<'a> Run<'a> {
             self.report.bytes += batch.iter().map(|listed| listed.size).sum::<u64>();
             return Ok(());
         }
+        let keys = batch.iter().map(|listed| self.compactor.keys.epoch(listed.epoch)).collect();
+        self.delete(keys, Deleted::Epochs(batch)).await
+    }
+
+    /// Sends a deletion, once there is room for another.
+    pub(super) async fn delete(&mut self, keys: Vec<String>, of: Deleted) -> Result<(), Error> {
         while self.in_flight.len() >= MAX_IN_FLIGHT {
             let Some(deletion) = self.in_flight.next().await else { break };
             self.count(deletion)?;
@@ -256,20 +260,41 @@ impl<'a> Run<'a> {
         self.report.requests += 1;
         let store = Arc::clone(&self.compactor.store);
         let limit = self.compactor.request_timeout;
-        let keys = batch.iter().map(|listed| self.compactor.keys.epoch(listed.epoch)).collect();
         let request = async move {
             let outcome = within(limit, Determinacy::Indeterminate, store.delete(keys)).await;
-            Deletion { batch, outcome }
+            Deletion { of, outcome }
         };
         self.in_flight.push(request.boxed());
         Ok(())
     }
 
-    fn count(&mut self, Deletion { batch, outcome }: Deletion) -> Result<(), Error> {
+    pub(super) fn count(&mut self, Deletion { of, outcome }: Deletion) -> Result<(), Error> {
         let failed = outcome.map_err(|error| {
-            let doing = format!("deleting {} superseded epochs", batch.len());
+            let doing = match &of {
+                Deleted::Epochs(batch) => format!("deleting {} superseded epochs", batch.len()),
+                Deleted::Sessions(many) => format!("deleting {many} ended sessions"),
+            };
             self.failure(&doing, error)
         })?;
+        match of {
+            Deleted::Epochs(batch) => self.count_epochs(batch, &failed),
+            Deleted::Sessions(many) => {
+                let left = failed.len().min(many) as u64;
+                let sessions = self.sessions();
+                sessions.deleted += many as u64 - left;
+                sessions.failed += left;
+            }
+        }
+        if self.report.first_failure.is_none() {
+            let first = failed.into_iter().next();
+            self.report.first_failure =
+                first.map(|(key, reason)| plain(&format!("{key}: {reason}")));
+        }
+        self.tell();
+        Ok(())
+    }
+
+    fn count_epochs(&mut self, batch: Vec<Listed>, failed: &[(String, String)]) {
         let keys = &self.compactor.keys;
         let left: BTreeSet<Epoch> = failed.iter().filter_map(|(key, _)| keys.parse(key)).collect();
         let size = batch.len();
@@ -281,13 +306,6 @@ impl<'a> Run<'a> {
         self.report.deleted += gone.len() as u64;
         self.report.bytes += gone.iter().map(|listed| listed.size).sum::<u64>();
         self.report.failed += (size - gone.len()) as u64;
-        if self.report.first_failure.is_none() {
-            let first = failed.into_iter().next();
-            self.report.first_failure =
-                first.map(|(key, reason)| plain(&format!("{key}: {reason}")));
-        }
-        self.tell();
-        Ok(())
     }
 
     /// Which permission is missing, the store says: it is another on each.
@@ -296,14 +314,15 @@ impl<'a> Run<'a> {
     }
 
     /// One stable word, for logs and metrics.
-    fn outcome(&self, error: Option<&Error>) -> &'static str {
+    pub(super) fn outcome(&self, error: Option<&Error>) -> &'static str {
+        let sessions = self.report.sessions.unwrap_or_default();
         match error {
             Some(_) => "error",
             None if self.report.interrupted => "interrupted",
-            None if self.report.failed > 0 => "incomplete",
+            None if self.report.failed + sessions.failed > 0 => "incomplete",
             None if self.plan.is_held() => "held",
             None if self.plan.stopped() => "last_epoch",
-            None if self.report.deleted > 0 => "compacted",
+            None if self.report.deleted + sessions.deleted > 0 => "compacted",
             None => "nothing",
         }
     }
@@ -343,7 +362,7 @@ impl<'a> Run<'a> {
         }
         match outcome {
             "error" => event!(warn, "compaction ended early"),
-            "incomplete" => event!(warn, "some epochs could not be deleted"),
+            "incomplete" => event!(warn, "some objects could not be deleted"),
             "held" => {
                 event!(warn, "stopped: a restoring that is not finished holds the newest epoch")
             }

@@ -6,20 +6,21 @@
 //! newest assignment is read after the sessions were.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use futures::stream::{self, StreamExt as _};
 
+use super::Compactor;
 use super::report::SessionsReport;
-use super::run::{PAGE_KEYS, Run};
+use super::run::{Deleted, PAGE_KEYS, Run};
+use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::escape::plain;
 use crate::group::{AssignmentRecord, BadAssignment, MAX_ASSIGNMENT_BYTES, session_of};
 use crate::listing::age;
+use crate::protocol::compaction::Body;
 use crate::protocol::find::After;
-use crate::protocol::group::SessionId;
+use crate::protocol::group::{Assignment, SessionId};
 use crate::record::{MAX_READ_BYTES, Record};
-use crate::store::{Determinacy, GetOutcome, StoreError, check_order, within};
+use crate::store::{Determinacy, GetOutcome, check_order, within};
 
 /// Sessions that are read side by side.
 const AT_ONCE: usize = 16;
@@ -47,7 +48,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn sessions(&mut self) -> &mut SessionsReport {
+    pub(super) fn sessions(&mut self) -> &mut SessionsReport {
         self.report.sessions.get_or_insert_default()
     }
 
@@ -57,11 +58,11 @@ impl Run<'_> {
         prefix: &str,
         after: &str,
     ) -> Result<(Vec<(SessionId, String)>, Option<String>), Error> {
-        let store = Arc::clone(&self.compactor.store);
-        let limit = self.compactor.request_timeout;
+        let Compactor { store, request_timeout, .. } = self.compactor;
         self.report.requests += 1;
         let request = store.list(prefix, after, PAGE_KEYS);
-        let page = within(limit, Determinacy::Determinate, request).await;
+        let request = within(*request_timeout, Determinacy::Determinate, request);
+        let page = self.while_deleting(request).await?;
         let checked = page.and_then(|page| {
             let last = check_order(prefix, after, &page)?.to_owned();
             Ok((page, last))
@@ -73,7 +74,7 @@ impl Run<'_> {
             self.sessions().listed += 1;
             // An unknown age is no age, as for epochs.
             let age = age(page.served_at, entry.last_modified).unwrap_or_default();
-            if age >= self.compactor.min_age {
+            if age >= self.plan.min_age() {
                 old.push((id, entry.key.clone()));
             }
         }
@@ -86,19 +87,17 @@ impl Run<'_> {
         sessions: Vec<(SessionId, String)>,
     ) -> Result<Vec<(SessionId, String)>, Error> {
         self.report.requests += sessions.len() as u64;
-        let store = &self.compactor.store;
-        let limit = self.compactor.request_timeout;
+        let Compactor { store, request_timeout, .. } = self.compactor;
         let read = |(id, key): (SessionId, String)| async move {
             let request = store.get(&key, None, MAX_READ_BYTES);
-            let outcome = within(limit, Determinacy::Determinate, request).await;
+            let outcome = within(*request_timeout, Determinacy::Determinate, request).await;
             (id, key, outcome)
         };
         let reads: Vec<_> = sessions.into_iter().map(read).collect();
         let mut reads = stream::iter(reads).buffer_unordered(AT_ONCE);
         let mut ended = Vec::new();
-        while let Some((id, key, outcome)) = reads.next().await {
-            let outcome =
-                outcome.map_err(|error: StoreError| self.failure("reading a session", error))?;
+        while let Some((id, key, outcome)) = self.while_deleting(reads.next()).await? {
+            let outcome = outcome.map_err(|error| self.failure("reading a session", error))?;
             // What is no record of this version stays.
             if let GetOutcome::Found(object) = outcome
                 && let Ok((_, record)) = Record::decode(None, &object.body)
@@ -122,60 +121,67 @@ impl Run<'_> {
                 newest = page.epochs.last().map_or(newest, |last| last.epoch.max(newest));
                 next = page.rest;
             }
-            let (store, key) = (&self.compactor.store, keys.epoch(newest));
             if gone == Some(newest) {
-                let at = store.describe();
+                let (key, at) = (keys.epoch(newest), self.compactor.store.describe());
                 let why =
                     format!("{key} in {at} was the newest assignment, and somebody deleted it");
                 return Err(Error::new(ErrorKind::NewestDeleted, why));
             }
-            self.report.requests += 1;
-            let request = store.get(&key, None, MAX_ASSIGNMENT_BYTES);
-            let limit = self.compactor.request_timeout;
-            let outcome = within(limit, Determinacy::Determinate, request).await;
-            let doing = "reading the newest assignment";
-            let read = match outcome.map_err(|error| self.failure(doing, error))? {
-                GetOutcome::Found(object) => AssignmentRecord::decode(newest, &object.body),
-                GetOutcome::TooLarge { len, .. } => {
-                    Err(BadAssignment::TooLarge(usize::try_from(len).unwrap_or(usize::MAX)))
+            match self.assignment(newest).await? {
+                Some(assignment) => {
+                    return Ok(assignment.members.iter().map(|it| it.session.id).collect());
                 }
                 // Superseded and compacted meanwhile: there is a greater one.
-                GetOutcome::NotFound | GetOutcome::NotModified => {
-                    gone = Some(newest);
-                    continue;
-                }
-            };
-            let record = read.map_err(|bad| {
-                let kind = match bad {
-                    BadAssignment::TooNew(_) => ErrorKind::RecordTooNew,
-                    _ => ErrorKind::CorruptRecord,
-                };
-                let at = store.describe();
-                Error::new(kind, format!("{key} in {at}: {bad}; no session is deleted"))
-            })?;
-            return Ok(record.assignment.members.iter().map(|it| it.session.id).collect());
+                None => gone = Some(newest),
+            }
         }
+    }
+
+    /// What an assignment says to the plan, read while the deletions go on.
+    ///
+    /// A member shows a sign of life at least once in its validity, as a leader does.
+    pub(super) async fn read_assignment(&mut self, epoch: Epoch) -> Result<Body, Error> {
+        let Some(assignment) = self.assignment(epoch).await? else { return Ok(Body::Gone) };
+        Ok(Body::Validity(assignment.members.iter().map(|it| it.validity).max()))
+    }
+
+    async fn assignment(&mut self, epoch: Epoch) -> Result<Option<Assignment>, Error> {
+        let Compactor { store, keys, request_timeout, .. } = self.compactor;
+        let key = keys.epoch(epoch);
+        self.report.requests += 1;
+        let request = store.get(&key, None, MAX_ASSIGNMENT_BYTES);
+        let outcome = self
+            .while_deleting(within(*request_timeout, Determinacy::Determinate, request))
+            .await?;
+        let doing = "reading the newest assignment";
+        let read = match outcome.map_err(|error| self.failure(doing, error))? {
+            GetOutcome::Found(object) => AssignmentRecord::decode(epoch, &object.body),
+            GetOutcome::TooLarge { len, .. } => {
+                Err(BadAssignment::TooLarge(usize::try_from(len).unwrap_or(usize::MAX)))
+            }
+            // The request named no ETag, so `NotModified` cannot occur.
+            GetOutcome::NotFound | GetOutcome::NotModified => return Ok(None),
+        };
+        let record = read.map_err(|bad| {
+            let kind = match bad {
+                BadAssignment::TooNew(_) => ErrorKind::RecordTooNew,
+                _ => ErrorKind::CorruptRecord,
+            };
+            let at = store.describe();
+            let why = format!("{key} in {at}: {bad}; what came before it is not deleted");
+            Error::new(kind, why)
+        })?;
+        Ok(Some(record.assignment))
     }
 
     async fn delete_sessions(&mut self, ended: Vec<(SessionId, String)>) -> Result<(), Error> {
         let many = ended.len() as u64;
-        if many == 0 || self.compactor.dry_run {
+        if self.compactor.dry_run {
             self.sessions().deleted += many;
             return Ok(());
         }
-        self.report.requests += 1;
-        let (store, limit) = (&self.compactor.store, self.compactor.request_timeout);
-        let request = store.delete(ended.into_iter().map(|(_, key)| key).collect());
-        let outcome = within(limit, Determinacy::Indeterminate, request).await;
-        let left = outcome.map_err(|error| self.failure("deleting ended sessions", error))?;
-        let failed = (left.len() as u64).min(many);
-        let sessions = self.sessions();
-        sessions.deleted += many - failed;
-        sessions.failed += failed;
-        if self.report.first_failure.is_none() {
-            let first = left.into_iter().next();
-            self.report.first_failure = first.map(|(key, why)| plain(&format!("{key}: {why}")));
-        }
-        Ok(())
+        let keys = ended.into_iter().map(|(_, key)| key).collect::<Vec<_>>();
+        let many = keys.len();
+        self.delete(keys, Deleted::Sessions(many)).await
     }
 }

@@ -211,7 +211,8 @@ impl Body {
         unknown: &mut Unknown,
     ) -> Result<Vec<Partition>, BadAssignment> {
         let mut names = BTreeSet::new();
-        let mut partitions = Vec::new();
+        // As many as there are: it is kept for as long as it is the newest.
+        let mut partitions = Vec::with_capacity(self.partitions.len());
         let mut expected = Some(0);
         for fields in self.partitions.drain(..) {
             let Some(number) = fields.number.or(expected) else {

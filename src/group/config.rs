@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::Group;
 use super::assignment_record::{MAX_NAME_BYTES, MAX_VALIDITY};
 use super::objects::Objects;
 use super::session_data::Said;
 use super::session_record::session_key;
+use super::shared::MAX_SAID_BYTES;
 use crate::config::{Config, Polling, Settings};
 use crate::driver::Context;
 use crate::error::{Error, ErrorKind};
@@ -84,9 +86,10 @@ impl GroupBuilder {
         self
     }
 
-    /// The caller asserts that no two living processes have this name. A process that joins then
-    /// ends the session of its predecessor at once instead of waiting for the lapse, and gets back
-    /// what that owned: that at most one member believes that it owns a partition depends on this
+    /// The caller asserts that no two living processes have this name, and that the work of one that
+    /// died has ended, also what runs in processes that it started. A process that joins then ends
+    /// the session of its predecessor at once instead of waiting for the lapse, and gets back what
+    /// that owned: that at most one member believes that it owns a partition depends on this
     /// promise, too. One GET and one PUT more. Default: false.
     pub fn name_is_unique(mut self, unique: bool) -> GroupBuilder {
         self.settings.name_is_unique = unique;
@@ -119,8 +122,9 @@ impl GroupBuilder {
     }
 
     /// How long the session of this member lasts without a renewal: 100 ms to 1 h, in whole
-    /// milliseconds. After a member dies, its partitions are owned by others after about this time.
-    /// Members of one group may differ. Default: 30 s.
+    /// milliseconds. After a member dies, its partitions are owned by others after about this time
+    /// and two polls of the coordinator, whichever member that is: if members of one group differ,
+    /// a long validity of one slows down all. Default: 30 s.
     pub fn validity(mut self, validity: Duration) -> GroupBuilder {
         self.settings.validity = validity;
         self
@@ -213,6 +217,14 @@ impl GroupBuilder {
             return refuse("a weight of 0 is not possible: it is at least 1".to_owned());
         }
         check_partitions(&self.partitions)?;
+        let assignor = self.assignor.name();
+        if !(1..=MAX_NAME_BYTES).contains(&assignor.len()) || assignor.chars().any(char::is_control)
+        {
+            return refuse(format!(
+                "the assignor's name {assignor:?} must have 1 to {MAX_NAME_BYTES} bytes and no \
+                 control characters"
+            ));
+        }
         let said = Said { weight: self.weight, data: self.settings.data.clone() };
         let config = Arc::new(Config::new(Settings { data: Value::Null, ..self.settings })?);
         let session = Config {
@@ -223,9 +235,16 @@ impl GroupBuilder {
         };
         let full = super::session_data::encode(&[], &Default::default(), &said, 0).0;
         session.check_data(&full)?;
-        let cx = Arc::new(Context::new(self.store, keys, config, self.process));
+        let (length, most) = (super::session_data::written(&full), MAX_SAID_BYTES);
+        if length > most {
+            return refuse(format!(
+                "what this member says of itself takes {length} bytes; it takes at most {most}, so \
+                 that releases fit beside it"
+            ));
+        }
+        let cx = Arc::new(Context::group(self.store, keys, config, self.process));
         let first = Assignment::first(Nonce::from_bits(0), self.partitions.clone());
-        Objects::new(&cx).encode(&first)?;
+        Objects::new(&cx).check_owned(&first)?;
         let config = GroupConfig {
             session: Arc::new(session),
             partitions: self.partitions,
@@ -233,7 +252,8 @@ impl GroupBuilder {
             rebalance_delay: self.rebalance_delay,
             assignor: self.assignor,
         };
-        Ok(Group { cx, config: Arc::new(config), leaves: Arc::default(), park: Arc::default() })
+        let (config, leaving) = (Arc::new(config), CancellationToken::new());
+        Ok(Group { cx, config, leaving, park: Arc::default() })
     }
 }
 

@@ -1,8 +1,10 @@
 //! Joining: the session is created, written a second time, and kept from then on.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tracing::Span;
 
 use super::Group;
@@ -17,13 +19,14 @@ use crate::error::{Error, ErrorKind};
 use crate::keys::Keys;
 use crate::protocol::group::session::SessionData;
 use crate::protocol::group::{Session, SessionId};
-use crate::timer::require_timers;
+use crate::timer::{require_timers, sleep};
 
 impl Group {
     /// Joins the group: from here on this process is a member, and partitions are granted to it as
     /// [events](Membership::next). [`run`](Group::run) does all that is to be done with them.
     ///
-    /// Cancel-safe: a join that is dropped leaves at most a session that lapses. Retries transient
+    /// Cancel-safe: a join that is dropped leaves at most a session that is resigned, or
+    /// lapses. Retries transient
     /// errors of the store.
     ///
     /// Cost: GET, PUT, PUT, then LIST and GET to find the assignment; as a member, a PUT every renew
@@ -33,26 +36,66 @@ impl Group {
     /// # Errors
     /// Those of [`campaign`](crate::Election::campaign).
     pub async fn join(&self) -> Result<Membership, Error> {
-        require_timers()?;
-        check_store(&self.cx, Patience::Wait).await?;
+        self.may_join().await?;
         loop {
-            if let Some(joined) = self.try_join().await? {
+            if let Some(joined) = self.try_join(&AtomicBool::new(false)).await? {
                 return Ok(joined);
             }
         }
     }
 
-    /// `None`: the session was lost before its second write.
-    async fn try_join(&self) -> Result<Option<Membership>, Error> {
+    /// As [`join`](Group::join), until this `Group` leaves: `None`.
+    pub(super) async fn join_unless_leaving(&self) -> Result<Option<Membership>, Error> {
+        tokio::select! {
+            biased;
+            () = self.leaving.cancelled() => return Ok(None),
+            checked = self.may_join() => checked?,
+        }
+        loop {
+            let written = AtomicBool::new(false);
+            let mut join = pin!(self.try_join(&written));
+            let joined = tokio::select! {
+                biased;
+                () = self.leaving.cancelled() => None,
+                joined = &mut join => Some(joined?),
+            };
+            let joined = match joined {
+                Some(joined) => joined,
+                // Others may make it a member: it resigns as one before the process ends.
+                None if written.load(Ordering::Relaxed) => join.await?,
+                None => return Ok(None),
+            };
+            if joined.is_some() {
+                return Ok(joined);
+            }
+        }
+    }
+
+    async fn may_join(&self) -> Result<(), Error> {
+        require_timers()?;
+        check_store(&self.cx, Patience::Wait).await
+    }
+
+    /// `None`: the session was lost before its second write, or its id got too old for a create.
+    /// `written` is set before the second write is sent.
+    async fn try_join(&self, written: &AtomicBool) -> Result<Option<Membership>, Error> {
         let process = &self.cx.process;
         let id = SessionId::from_bits(process.unique());
         let keys = Keys::new(&format!("{}members/{id}", self.cx.keys.prefix()))?;
         let (given, config) = (Arc::clone(&self.cx.given), Arc::clone(&self.config.session));
         let cx = Context::session(given, keys, config, process.clone(), &self.cx.meter);
         let mut driver = Driver::candidate(&Arc::new(cx));
+        // Past its validity what a former attempt created may have been sealed and compacted, and a
+        // DELETE of that, late or sent again, would find what the next attempt creates.
+        let mut too_old = std::pin::pin!(sleep(process, self.cx.config.validity));
         // Nobody else has the id, so nobody is ever found to lead there.
         loop {
-            match driver.campaign(Patience::Wait).await {
+            let reached = tokio::select! {
+                biased;
+                () = &mut too_old => return Ok(None),
+                reached = driver.campaign(Patience::Wait) => reached,
+            };
+            match reached {
                 Ok(Reached::Elected) => break,
                 Ok(Reached::Held(_)) => {}
                 // It came so late that it was sealed as lapsed and compacted.
@@ -69,9 +112,20 @@ impl Group {
         }
         let session = Session { id, nonce };
         let said = self.config.said.clone();
-        // Only a session that was read with data is added to the members.
+        // Only a session that was read with data is added to the members. One that is dropped
+        // meanwhile is resigned, or the group would give it partitions.
         let (data, _) = session_data::encode(&[], &SessionData::default(), &said, 0);
-        if let Err(error) = leadership.proclaim(data).await {
+        let (reply, answer) = oneshot::channel();
+        written.store(true, Ordering::Relaxed);
+        process.spawn(async move {
+            let outcome = leadership.proclaim(data).await;
+            if let Err((_, leadership)) = reply.send((outcome, leadership)) {
+                // It lapses otherwise.
+                let _ = leadership.resign().await;
+            }
+        });
+        let Ok((outcome, leadership)) = answer.await else { return Ok(None) };
+        if let Err(error) = outcome {
             tracing::warn!(group = self.cx.keys.prefix(), %error, "could not join; trying again");
             return lost(error).map(|()| None);
         }

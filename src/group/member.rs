@@ -1,9 +1,12 @@
 //! The task of a member: follows the assignment, and plans where it is its turn.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use tokio::sync::mpsc;
 
 use super::config::GroupConfig;
@@ -16,11 +19,13 @@ use crate::epoch::Epoch;
 use crate::etag::ETag;
 use crate::leadership::{Leadership, LeadershipEvent, Loss};
 use crate::moment::Moment;
-use crate::protocol::group::coordinator::{Answer, Request};
-use crate::protocol::group::looks::{Looks, When};
+use crate::protocol::group::SessionId;
+use crate::protocol::group::coordinator::Answer;
+use crate::protocol::group::looks::Looks;
 use crate::protocol::group::participant::Step;
-use crate::protocol::group::standby::{Place, Standby};
-use crate::protocol::group::{Session, SessionId};
+use crate::protocol::group::reader::News;
+use crate::protocol::group::standby::Standby;
+use crate::telemetry::GroupSight;
 use crate::timer::sleep;
 
 /// Every reader lists as often at least: its next number may have come and been compacted while it
@@ -33,14 +38,14 @@ pub(super) struct MemberTask {
     pub(super) config: Arc<GroupConfig>,
     pub(super) objects: Objects,
     pub(super) looks: Looks,
-    standby: Standby,
+    pub(super) standby: Standby,
     /// Before it goes ahead of a coordinator that is over: random, as before a seal.
-    delay: Duration,
+    pub(super) delay: Duration,
     pub(super) bodies: Bodies,
     /// The pages of the listing that is under way.
-    listing: Option<(BTreeMap<SessionId, Option<ETag>>, Moment)>,
+    pub(super) listing: Option<(BTreeMap<SessionId, Option<ETag>>, Moment)>,
     /// The greatest assignment epoch that any session has said to have seen.
-    seen: Option<Epoch>,
+    pub(super) seen: Option<Epoch>,
     /// When it listed the assignments last.
     listed: Moment,
     /// Since when members wait to be added.
@@ -49,8 +54,18 @@ pub(super) struct MemberTask {
     pub(super) memory: Memory,
     /// The last look was completed: others can tell one that is wedged.
     pub(super) looked: bool,
+    /// A session could not be read or sealed in this look, and in how many in a row.
+    pub(super) unread: bool,
+    unread_looks: u32,
+    /// How often in a row a session that lapsed could not be sealed.
+    pub(super) unsealed: u32,
+    /// Objects among the sessions that are none, as they were listed when they were read.
+    pub(super) foreign: BTreeMap<SessionId, ETag>,
+    /// The last assignment was too large to be written.
+    pub(super) too_large: bool,
     /// The failure that was told last, since a look was completed.
     told: Option<String>,
+    sight: GroupSight,
 }
 
 impl MemberTask {
@@ -71,7 +86,13 @@ impl MemberTask {
             joining_since: None,
             memory: Memory::default(),
             looked: false,
+            unread: false,
+            unread_looks: 0,
+            unsealed: 0,
+            foreign: BTreeMap::new(),
+            too_large: false,
             told: None,
+            sight: cx.meter.follower(true),
         }
     }
 
@@ -86,7 +107,10 @@ impl MemberTask {
             () = report_risks(&shared, &mut news) => None,
             // The application has let go of its membership.
             _ = alive.recv() => return shared.lost(Loss::Resigned),
-            () = self.follow(&leadership) => None,
+            () = shared.left() => None,
+            followed = AssertUnwindSafe(self.follow(&leadership)).catch_unwind() => match followed {
+                Err(_) => return panicked(&shared, leadership).await,
+            },
         };
         let loss = match loss {
             Some(loss) => loss,
@@ -103,8 +127,8 @@ impl MemberTask {
     }
 
     /// Ends the sessions of predecessors of the same name, whose process is gone by the promise that
-    /// names are unique, and asks for what they owned.
-    async fn reclaim(&mut self) {
+    /// names are unique, and asks for what they owned. False: something failed for now.
+    async fn reclaim(&mut self) -> bool {
         let own = self.shared.session;
         let known = self.shared.state().participant.known().cloned();
         let name = self.shared.cx.config.name.clone();
@@ -112,43 +136,51 @@ impl MemberTask {
         let namesakes = members.filter(|it| *it.name == *name && it.session != own);
         let namesakes: Vec<_> = namesakes.map(|it| it.session).collect();
         let ids: Vec<_> = namesakes.iter().map(|it| it.id).collect();
+        let mut done = true;
         for (id, seen, when) in self.objects.read_sessions(ids).await {
             let live = matches!(&seen, Seen::Session(body) if body.record().ended.is_none());
-            self.note(id, seen, when);
+            done &= self.note(id, seen, when) != Answer::Unknown;
             if let Some(session) = namesakes.iter().find(|it| it.id == id && live) {
-                self.seal(*session, Some(&name)).await;
+                done &= self.seal(*session, Some(&name)).await == Answer::Done;
             }
         }
+        done
     }
 
-    /// Returns once it has left.
-    async fn follow(&mut self, leadership: &Leadership) {
+    /// Never returns.
+    async fn follow(&mut self, leadership: &Leadership) -> Infallible {
         let process = self.shared.cx.process.clone();
-        if self.shared.cx.config.name_is_unique && self.drive().await {
-            self.reclaim().await;
-        }
+        let mut reclaims = self.shared.cx.config.name_is_unique;
         loop {
+            if reclaims && self.drive().await {
+                reclaims = !self.reclaim().await;
+            }
             let began = process.now();
             self.looked = false;
             let again = self.look().await;
             if self.looked {
                 self.shared.state().looks += 1;
-                self.told = None;
             }
+            if self.unread {
+                self.unread_looks += 1;
+                if self.unread_looks >= FAILURES_BEFORE_GIVING_UP {
+                    self.report();
+                }
+            } else if self.looked {
+                self.unread_looks = 0;
+                if !self.too_large {
+                    self.told = None;
+                }
+            }
+            self.shared.count_coordinator();
+            self.sight.polled(self.looked && !self.unread && !self.too_large);
             self.shared.carry(leadership);
-            if self.shared.has_left() {
-                return;
-            }
             let poll = self.shared.cx.config.poll_interval;
             let next = began.boot.saturating_add(again.map_or(poll, |again| again.min(poll)));
             let delay = next.saturating_sub(process.now().boot);
             tokio::select! {
                 biased;
-                () = self.shared.wake.notified() => {
-                    if self.shared.has_left() {
-                        return;
-                    }
-                }
+                () = self.shared.wake.notified() => {}
                 () = sleep(&process, delay) => {}
             }
         }
@@ -156,6 +188,7 @@ impl MemberTask {
 
     /// One look at the store. Returns how soon to look again, if sooner than at the next poll.
     async fn look(&mut self) -> Option<Duration> {
+        (self.too_large, self.unread) = (false, false);
         let now = self.shared.cx.process.now();
         let coordinates = self.shared.state().participant.coordinates();
         let every = if coordinates { self.config.validity() } else { LIST_EVERY };
@@ -169,11 +202,15 @@ impl MemberTask {
             return None;
         }
         self.follow_coordinator();
-        if !self.shared.state().participant.coordinates() && !self.stand_by().await {
-            self.looked = true;
-            return None;
+        if !self.shared.state().participant.coordinates() {
+            let again = self.stand_by().await;
+            if again != Some(Duration::ZERO) {
+                self.looked = true;
+                return again;
+            }
         }
-        self.round().await
+        let again = self.round().await;
+        [again, self.looks.until_lapse(now)].into_iter().flatten().min()
     }
 
     /// Lists the assignments, if a session has said that it has seen a greater one than the polls
@@ -221,11 +258,17 @@ impl MemberTask {
                 Step::Assignment(request) => match self.objects.assignment(&request).await {
                     Some(answer) => {
                         let mut state = self.shared.state();
-                        let (_, changes) = state.participant.assignment(answer);
+                        let (news, changes) = state.participant.assignment(answer);
+                        if let (Some(News::Read | News::Confirmed), Some(known)) =
+                            (news, state.participant.known())
+                        {
+                            self.sight.sees(known);
+                        }
                         self.shared.apply(&mut state, changes);
                     }
                     None => {
                         self.shared.state().participant.discard();
+                        self.too_large = true;
                         self.report();
                         return false;
                     }
@@ -239,7 +282,7 @@ impl MemberTask {
         }
     }
 
-    fn report(&mut self) {
+    pub(super) fn report(&mut self) {
         if let Some(error) = self.objects.failure() {
             self.tell(error);
         }
@@ -252,187 +295,15 @@ impl MemberTask {
             self.shared.failed(error);
         }
     }
+}
 
-    /// Asks about the sessions. False: something failed for now, and the next round begins anew.
-    async fn sessions(&mut self, request: Request) -> bool {
-        match request {
-            Request::List(after) => self.list(after).await,
-            Request::Get(ids) => {
-                for (id, seen, when) in self.objects.read_sessions(ids).await {
-                    let answer = self.note(id, seen, when);
-                    let known = answer != Answer::Unknown;
-                    self.shared.state().participant.session(answer);
-                    if !known {
-                        return false;
-                    }
-                }
-                true
-            }
-            Request::Seal { session, .. } => {
-                let answer = self.seal(session, None).await;
-                let done = answer == Answer::Done;
-                self.shared.state().participant.session(answer);
-                // What is not known is read back.
-                if !done {
-                    sleep(&self.shared.cx.process, self.objects.retry_delay()).await;
-                }
-                true
-            }
-        }
-    }
-
-    async fn list(&mut self, after: Option<SessionId>) -> bool {
-        let Some(page) = self.objects.list_sessions(after).await else {
-            self.shared.state().participant.session(Answer::Unknown);
-            return false;
-        };
-        if after.is_none() {
-            self.listing = Some((BTreeMap::new(), page.when.sent));
-        }
-        if let Some((listing, sent)) = &mut self.listing {
-            listing.extend(page.sessions.iter().cloned());
-            if !page.truncated {
-                let when = When { sent: *sent, received: page.when.received };
-                self.looks.listed(listing, when);
-                let listed: BTreeSet<_> = listing.keys().copied().collect();
-                self.shared.state().participant.forget(&listed);
-                let state = self.shared.state();
-                let known = state.participant.known();
-                let members = known.iter().flat_map(|it| &it.members).map(|it| it.session.id);
-                let members: BTreeSet<_> = members.collect();
-                self.bodies.retain(|id, _| listed.contains(id) || members.contains(id));
-                // What has ended and is no member is not read again.
-                let ended = |id: &&SessionId| {
-                    self.bodies.get(*id).is_some_and(|body| body.record().ended.is_some())
-                };
-                let live = listed.iter().filter(|id| !ended(id)).copied();
-                self.looks.keep(&live.chain(members.iter().copied()).collect());
-            }
-        }
-        let (sessions, truncated) = (page.sessions, page.truncated);
-        self.shared.state().participant.session(Answer::Listed { sessions, truncated });
-        true
-    }
-
-    /// Takes note of one look at a session.
-    fn note(&mut self, id: SessionId, seen: Seen, when: When) -> Answer {
-        let session = self.expected(id);
-        match seen {
-            Seen::Session(body) => {
-                let record = body.record();
-                self.looks.watch(id, body.validity());
-                self.looks.read(session.unwrap_or_else(|| body.session(id)), Some(&record), when);
-                if let Some(data) = &record.data {
-                    self.seen = self.seen.max(data.seen);
-                    self.memory.released(body.name(), data, when.received);
-                }
-                self.bodies.insert(id, *body);
-                Answer::Found(id, record)
-            }
-            Seen::Foreign => {
-                self.looks.foreign(id, when);
-                self.bodies.remove(&id);
-                Answer::Missing(id)
-            }
-            Seen::Missing => {
-                if let Some(session) = session {
-                    self.looks.read(session, None, when);
-                }
-                self.bodies.remove(&id);
-                Answer::Missing(id)
-            }
-            Seen::Unchanged | Seen::Unknown => Answer::Unknown,
-        }
-    }
-
-    /// The session of this id, as the assignment names it.
-    fn expected(&self, id: SessionId) -> Option<Session> {
-        self.shared.state().participant.known().and_then(|known| known.session(id))
-    }
-
-    /// Ends a session as lapsed, as it was read last.
-    async fn seal(&mut self, session: Session, successor: Option<&str>) -> Answer {
-        let Some(body) = self.bodies.get(&session.id) else { return Answer::Refused };
-        let (etag, cx) = (body.record().etag, &self.shared.cx);
-        let sealed = body.sealed(&cx.config.name, successor, cx.process.now().time_of_day());
-        match self.objects.seal(session.id, sealed, etag).await {
-            crate::protocol::group::reader::Answer::Done => Answer::Done,
-            crate::protocol::group::reader::Answer::Refused => Answer::Refused,
-            _ => Answer::Unknown,
-        }
-    }
-
-    /// Takes note of who coordinates by now.
-    fn follow_coordinator(&mut self) {
-        let known = self.shared.state().participant.known().cloned();
-        let coordinator = known.as_ref().and_then(|known| known.coordinator);
-        if self.standby.coordinator() != coordinator {
-            let cx = &self.shared.cx;
-            let member = |it: &Session| known.as_ref().and_then(|known| known.member(*it)).cloned();
-            let validity = coordinator.as_ref().and_then(member).map(|it| it.validity);
-            let validity = validity.unwrap_or_else(|| self.config.validity());
-            let now = cx.process.now();
-            self.standby = Standby::new(coordinator, validity, cx.config.drift, now);
-            self.delay = cx.process.jitter(cx.config.poll_interval);
-        }
-    }
-
-    /// Looks at the coordinator. True: it is over, and it is this member's turn to plan.
-    async fn stand_by(&mut self) -> bool {
-        let process = self.shared.cx.process.clone();
-        let place = self.place();
-        let now = process.now();
-        if self.standby.is_due(place, now)
-            && let Some(coordinator) = self.standby.coordinator()
-        {
-            let unless = self.standby.tag().cloned();
-            let (seen, when) = self.objects.read_session(coordinator.id, unless).await;
-            match seen {
-                Seen::Unchanged => self.standby.unchanged(when),
-                Seen::Session(body) => {
-                    let record = body.record();
-                    self.seen = self.seen.max(record.data.as_ref().and_then(|data| data.seen));
-                    self.standby.read(Some(&record), when);
-                }
-                Seen::Foreign | Seen::Missing => self.standby.read(None, when),
-                Seen::Unknown => {}
-            }
-        }
-        if self.standby.lists(place, now) {
-            self.watch_members();
-            self.list_all().await;
-        }
-        let poll = self.shared.cx.config.poll_interval;
-        let ahead = self.standby.ahead_in(place, poll, self.delay, process.now());
-        let turn = ahead == Some(Duration::ZERO) && !self.shared.is_leaving();
-        if turn {
-            self.shared.state().participant.go_ahead();
-        }
-        turn
-    }
-
-    fn place(&self) -> Place {
-        let state = self.shared.state();
-        match state.participant.known() {
-            // Nobody is behind anybody yet; the random delay tells them apart.
-            None => Place::Deputy(0),
-            Some(known) => known.deputy(self.shared.session).map_or(Place::Other, Place::Deputy),
-        }
-    }
-
-    /// So that the timers of those that died together with the coordinator run.
-    async fn list_all(&mut self) {
-        let (mut after, mut listing, mut sent) = (None, BTreeMap::new(), None);
-        while let Some(page) = self.objects.list_sessions(after).await {
-            let sent = *sent.get_or_insert(page.when.sent);
-            after = page.sessions.last().map(|(id, _)| *id);
-            listing.extend(page.sessions);
-            if !page.truncated {
-                self.looks.listed(&listing, When { sent, received: page.when.received });
-                return;
-            }
-        }
-    }
+/// A bug, such as one of the assignor. Work may still be running, so the session lapses; the
+/// application joins anew only then, and not again and again.
+async fn panicked(shared: &Shared, leadership: Leadership) {
+    tracing::error!(group = shared.cx.keys.prefix(), "the task of a member panicked: it is lost");
+    drop(leadership);
+    sleep(&shared.cx.process, shared.cx.config.validity).await;
+    shared.lost(Loss::Resigned);
 }
 
 /// Tells the application of each risk. Never returns.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt as _};
 
-use super::assignment_record::{AssignmentRecord, BadAssignment, MAX_BYTES, Unknown};
+use super::assignment_record::{
+    AssignmentRecord, BadAssignment, MAX_BYTES, MAX_NAME_BYTES, Unknown,
+};
 use super::session_record::{SessionBody, session_key, session_of};
 use crate::driver::{Context, Requests};
 use crate::epoch::Epoch;
@@ -16,14 +18,16 @@ use crate::listing::{EpochsOfPage, key_of};
 use crate::protocol::find::After;
 use crate::protocol::group::looks::When;
 use crate::protocol::group::reader::{Answer, Request};
-use crate::protocol::group::{Assignment, SessionId};
-use crate::protocol::message::{self, Failure};
+use crate::protocol::group::{Assignment, Member, Session, SessionId};
+use crate::protocol::message::{self, Failure, Nonce};
 use crate::record::MAX_READ_BYTES;
-use crate::store::{GetOutcome, Page, PutOutcome, StoreError, check_order};
+use crate::store::{Determinacy, GetOutcome, Page, PutOutcome, StoreError, check_order};
 use crate::timer::answer_within;
 
 /// Keys asked for in one LIST.
 const PAGE: usize = 1_000;
+/// A token of as many digits as one has after years.
+const MANY_EPOCHS: u64 = 9_999_999;
 /// Sessions that are read side by side.
 const AT_ONCE: usize = 16;
 
@@ -135,6 +139,7 @@ impl Objects {
         let body = match self.encode(assignment) {
             Ok(body) => body,
             Err(error) => {
+                cx.meter.created("unwritable");
                 self.unwritable = Some(error);
                 return None;
             }
@@ -142,13 +147,21 @@ impl Objects {
         let key = cx.keys.epoch(epoch);
         let created = cx.store.create(&key, body);
         let created = answer_within(&cx.process, cx.config.request_timeout, created).await;
-        Some(match created {
-            Ok(PutOutcome::Done { .. }) => self.answered(Answer::Done),
-            Ok(PutOutcome::PreconditionFailed) => self.answered(Answer::Refused),
+        let (outcome, answer) = match created {
+            Ok(PutOutcome::Done { .. }) => ("created", self.answered(Answer::Done)),
+            Ok(PutOutcome::PreconditionFailed) => ("refused", self.answered(Answer::Refused)),
             // No create is answered so.
-            Ok(PutOutcome::NotFound) => Answer::Unknown,
-            Err(error) => self.failed(&format!("creating assignment {epoch}"), error),
-        })
+            Ok(PutOutcome::NotFound) => ("unknown", Answer::Unknown),
+            Err(error) => {
+                let outcome = match error.determinacy() {
+                    Determinacy::Determinate => "failed",
+                    Determinacy::Indeterminate => "unknown",
+                };
+                (outcome, self.failed(&format!("creating assignment {epoch}"), error))
+            }
+        };
+        cx.meter.created(outcome);
+        Some(answer)
     }
 
     /// The body of an assignment that is made of the one that was read last.
@@ -162,6 +175,24 @@ impl Objects {
             Err(BadAssignment::TooLarge(length)) => Err(self.too_large(length, most)),
             Err(why) => Err(Error::new(ErrorKind::InvalidInput, why.to_string())),
         }
+    }
+
+    /// Refuses partitions that would not fit once each is owned and to move.
+    pub(super) fn check_owned(&self, assignment: &Assignment) -> Result<(), Error> {
+        let mut owned = assignment.clone();
+        let session = Session { id: SessionId::from_bits(0), nonce: Nonce::from_bits(0) };
+        let name = "n".repeat(MAX_NAME_BYTES);
+        // Places of two digits.
+        owned.members = (0..=10)
+            .map(|id| Member::new(Session { id: SessionId::from_bits(id), ..session }, &*name))
+            .collect();
+        let last = owned.members.last().map(|it| it.session);
+        for partition in &mut owned.partitions {
+            (partition.owner, partition.target) = (last, last);
+            partition.token =
+                Some(partition.token.max(Epoch::new(MANY_EPOCHS)).unwrap_or(owned.epoch));
+        }
+        self.encode(&owned).map(drop)
     }
 
     fn too_large(&self, length: usize, most: usize) -> Error {
@@ -236,8 +267,14 @@ impl Objects {
     fn seen(&mut self, id: SessionId, outcome: Result<GetOutcome, StoreError>) -> Seen {
         let seen = match outcome {
             Ok(GetOutcome::Found(object)) => match SessionBody::decode(&object) {
-                Some(body) => Seen::Session(Box::new(body)),
-                None => Seen::Foreign,
+                Ok(Some(body)) => Seen::Session(Box::new(body)),
+                Ok(None) => Seen::Foreign,
+                Err(later) => {
+                    let at = self.cx.store.describe();
+                    let why = format!("the session {id} in {at} cannot be read: {later}");
+                    self.requests.last_error = Some(Error::new(ErrorKind::RecordTooNew, why));
+                    return Seen::Unknown;
+                }
             },
             Ok(GetOutcome::TooLarge { .. }) => Seen::Foreign,
             Ok(GetOutcome::NotModified) => Seen::Unchanged,

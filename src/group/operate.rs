@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::assignment_record::MAX_NAME_BYTES;
 use super::config::{check_partitions, refuse};
 use super::view::Follower;
 use super::{Group, GroupSnapshot};
@@ -66,6 +67,7 @@ impl Group {
     /// # Errors
     /// Those of [`resize`](Group::resize).
     pub async fn pin(&self, names: &[&str], member: Option<&str>) -> Result<GroupSnapshot, Error> {
+        check_member(member)?;
         self.mark(names, Mark::Pinned(member.map(Arc::from))).await
     }
 
@@ -74,6 +76,7 @@ impl Group {
     /// # Errors
     /// Those of [`resize`](Group::resize).
     pub async fn bar(&self, names: &[&str], member: Option<&str>) -> Result<GroupSnapshot, Error> {
+        check_member(member)?;
         self.mark(names, Mark::Barred(member.map(Arc::from))).await
     }
 
@@ -119,6 +122,9 @@ impl Group {
             check_partitions(
                 &next.partitions.iter().map(|it| it.name.clone()).collect::<Vec<_>>(),
             )?;
+            if next.partitions.len() > known.partitions.len() {
+                follower.objects.check_owned(&next)?;
+            }
             let own = next.clone();
             follower.reader.create(next);
             let news = follower.drive(false).await.map_err(|error| match error.kind() {
@@ -148,6 +154,16 @@ fn refused(refusal: Refusal) -> Error {
             ErrorKind::EpochsExhausted,
             "no number of an assignment or a partition is left",
         ),
+    }
+}
+
+/// Refuses a name that no member has, before it makes the assignment long.
+fn check_member(name: Option<&str>) -> Result<(), Error> {
+    match name.map(str::len) {
+        None | Some(1..=MAX_NAME_BYTES) => Ok(()),
+        Some(length) => refuse(format!(
+            "the member's name has {length} bytes; it must have 1 to {MAX_NAME_BYTES}"
+        )),
     }
 }
 

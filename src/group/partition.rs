@@ -1,18 +1,19 @@
 //! A partition that this member owns.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::shared::Shared;
 use crate::epoch::Epoch;
-use crate::leadership::{Cancellation, Loss};
+use crate::leadership::{Cancellation, Loss, SharedValues};
+use crate::moment::Moment;
 use crate::protocol::group::{PartitionNumber, Release};
 
-/// A partition that this member came to own, with its fencing token.
+/// A partition that this member was granted, with its fencing token.
 ///
 /// Call [`check`](Partition::check) right before each write and send the token with it, as under a
 /// [`Leadership`](crate::Leadership): a check and the write after it are never one step, so the
@@ -48,39 +49,92 @@ pub(super) struct Grant {
     pub(super) stop: CancellationToken,
     /// A newer assignment is to give it to another member, or to none.
     pub(super) revoked: AtomicBool,
-    released: AtomicBool,
-    taken: AtomicBool,
+    end: OnceLock<End>,
+    /// What all tasks that work on it share.
+    pub(super) values: SharedValues,
+}
+
+/// How a grant ended, if not with the session.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Released,
+    /// By the assignment of this epoch.
+    Taken(Epoch),
 }
 
 impl Grant {
     pub(super) fn new(name: Arc<str>, release: Release, stop: CancellationToken) -> Grant {
-        let [revoked, released, taken] = [const { AtomicBool::new(false) }; 3];
-        Grant { name, release, stop, revoked, released, taken }
+        let (revoked, end, values) = Default::default();
+        Grant { name, release, stop, revoked, end, values }
     }
 
-    pub(super) fn take(&self) {
-        self.taken.store(true, Ordering::SeqCst);
-        self.stop.cancel();
+    /// The assignment of this epoch does not name this member as the owner.
+    pub(super) fn take(&self, by: Epoch) {
+        self.ends(End::Taken(by));
     }
 
     /// From here on it is not owned, whatever becomes of the write that says so.
     pub(super) fn give_up(&self) {
-        self.released.store(true, Ordering::SeqCst);
+        self.ends(End::Released);
+    }
+
+    /// The first end counts.
+    fn ends(&self, end: End) {
+        let _ = self.end.set(end);
         self.stop.cancel();
     }
 
     pub(super) fn loss(&self) -> Option<PartitionLoss> {
-        if self.released.load(Ordering::SeqCst) {
-            Some(PartitionLoss::Released)
-        } else if self.taken.load(Ordering::SeqCst) {
-            Some(PartitionLoss::Taken)
-        } else {
-            None
-        }
+        self.end.get().map(|end| match end {
+            End::Released => PartitionLoss::Released,
+            End::Taken(_) => PartitionLoss::Taken,
+        })
+    }
+
+    /// As the loss of a leadership would be called.
+    fn loss_in_other_words(&self) -> Option<Loss> {
+        self.end.get().map(|end| match end {
+            End::Released => Loss::Resigned,
+            End::Taken(by) => Loss::Superseded { by: *by },
+        })
     }
 }
 
 impl Partition {
+    /// Another handle to the same ownership.
+    pub(crate) fn handle(&self) -> Partition {
+        Partition { grant: Arc::clone(&self.grant), shared: Arc::clone(&self.shared) }
+    }
+
+    /// What all tasks that work on this partition share, until it is granted anew.
+    pub(crate) fn values(&self) -> &SharedValues {
+        &self.grant.values
+    }
+
+    /// As [`check`](Partition::check), with the error of a leadership.
+    pub(crate) fn check_as_leader(&self) -> Result<Epoch, Loss> {
+        self.shared.lease.check()?;
+        self.grant.loss_in_other_words().map_or(Ok(self.token()), Err)
+    }
+
+    /// Waits until it is not owned any more, and returns the error of a leadership.
+    pub(crate) async fn lost_as_leader(&self) -> Loss {
+        let ended = async {
+            loop {
+                let ended = self.shared.ended.notified();
+                if let Some(loss) = self.grant.loss_in_other_words() {
+                    return loss;
+                }
+                ended.await;
+            }
+        };
+        tokio::select! {
+            biased;
+            loss = self.shared.lease.lead.lost() => loss,
+            loss = ended => loss,
+        }
+    }
+
     /// The name of the partition.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -123,6 +177,13 @@ impl Partition {
             None => self.shared.lease.remaining(),
             Some(_) => Duration::ZERO,
         }
+    }
+
+    /// Returns when the ownership ends unless the session is renewed, on each clock of this machine:
+    /// the first to reach it counts. Each renewal moves it. No request.
+    #[must_use]
+    pub fn ends_at(&self) -> Moment {
+        self.shared.lease.ends_at()
     }
 
     /// Signals the work to stop: once the partition is to move to another member, the session is at

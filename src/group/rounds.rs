@@ -15,7 +15,11 @@ impl MemberTask {
     pub(super) async fn round(&mut self) -> Option<Duration> {
         self.watch_members();
         let now = self.shared.cx.process.now();
-        let due = self.looks.due(now);
+        let mut due = self.looks.due(now);
+        // What this member has released it need not learn from the pace of its own writes.
+        if !self.shared.state().participant.holdings().releasing().is_empty() {
+            due.insert(self.shared.session.id);
+        }
         self.shared.state().participant.round(due);
         if !self.drive().await {
             return None;
@@ -80,6 +84,7 @@ impl MemberTask {
                 && !over
                 && let Some(tag) = self.looks.lapsed(session.id).cloned()
             {
+                self.unsealed = 0;
                 self.shared.state().participant.lapsed(session, tag);
                 if !self.drive().await {
                     return false;
@@ -96,22 +101,39 @@ impl MemberTask {
     /// Creates the next assignment, if something is to change.
     async fn plan(&mut self) -> Option<Duration> {
         let now = self.shared.cx.process.now();
-        let (evidence, again) = self.evidence(now);
+        let (mut evidence, again) = self.evidence(now);
+        // What does not fit is mostly what members say of themselves: the least goes first.
+        evidence.joining.sort_by_key(|it| it.data.as_ref().map_or(0, |data| data.len()));
+        loop {
+            let before = std::mem::take(&mut self.too_large);
+            self.create_next(&evidence).await;
+            let fits = !self.too_large;
+            self.too_large |= before;
+            if fits || evidence.joining.is_empty() {
+                return again;
+            }
+            // Members that do not fit must not keep the others from what is theirs.
+            evidence.joining.truncate(evidence.joining.len() / 2);
+        }
+    }
+
+    async fn create_next(&mut self, evidence: &Evidence) {
         let nonce = self.shared.cx.process.nonce();
         let planned = {
             let mut state = self.shared.state();
             if state.participant.known().is_none() && evidence.joining.is_empty() {
                 self.looked = true;
-                return again;
+                return;
             }
             let known = state.participant.known();
             let planner = Planner {
                 assignor: &*self.config.assignor,
                 coordinator: self.shared.session,
+                goes_ahead: known.is_some_and(|it| it.coordinator != Some(self.shared.session)),
                 only_ownerless: known.is_some_and(|known| self.config.differs(known)),
             };
             let partitions = || self.config.partitions.clone();
-            state.participant.plan(&planner, &evidence, partitions, nonce)
+            state.participant.plan(&planner, evidence, partitions, nonce)
         };
         match planned {
             Ok(true) => self.looked = self.drive().await,
@@ -121,7 +143,6 @@ impl MemberTask {
                 self.tell(error);
             }
         }
-        again
     }
 
     /// What the plan may rest on. Members that join wait for others that do.
@@ -143,7 +164,7 @@ impl MemberTask {
         }
         let since = *self.joining_since.get_or_insert(now);
         let left = self.config.rebalance_delay.saturating_sub(now.since(since));
-        // A death is not waited for, and whoever joins fills the gap.
+        // A death is not waited for, and a member that joins fills the gap.
         if left.is_zero() || !evidence.ended.is_empty() {
             self.joining_since = None;
             return (evidence, None);

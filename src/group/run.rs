@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
-use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::future::ready;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -32,7 +32,7 @@ enum Ended {
 }
 
 impl Group {
-    /// Joins the group and calls `work` for each partition that this member comes to own, until
+    /// Joins the group and calls `work` for each partition that this member is granted, until
     /// [`leave`](Group::leave) is called.
     ///
     /// The work is to return once [`revoked`](Partition::revoked) says so: the partition is to move,
@@ -40,7 +40,7 @@ impl Group {
     /// returns by itself, fails or panics releases its partition, too, and other members are
     /// preferred for 1 s, which doubles with each failure up to 60 s; no other partition is touched.
     ///
-    /// When the session is lost, all work is told to stop; once it has returned, the process joins
+    /// When the session is lost, all work is signalled to stop; once it has returned, the process joins
     /// anew. After [`leave`](Group::leave) no partition is taken any more, and once all work has
     /// returned the session is resigned, so that nobody waits for its lapse.
     ///
@@ -57,26 +57,21 @@ impl Group {
         F: Fn(Partition) -> W,
         W: Future<Output = Result<(), Box<dyn StdError + Send + Sync>>>,
     {
-        let mut heard = self.leaves.count();
         let mut failures = BTreeMap::new();
         loop {
-            let mut membership = tokio::select! {
-                biased;
-                () = self.leaves.after(&mut heard) => return Ok(()),
-                joined = self.join() => joined?,
-            };
+            let Some(mut membership) = self.join_unless_leaving().await? else { return Ok(()) };
             let mut leaving = false;
             let mut works = FuturesUnordered::new();
             loop {
                 tokio::select! {
                     biased;
-                    () = self.leaves.after(&mut heard), if !leaving => {
+                    () = self.leaving.cancelled(), if !leaving => {
                         leaving = true;
                         membership.shared.leave(*unpoisoned(self.park.lock()));
                     }
                     event = membership.next() => match event {
                         Some(MembershipEvent::Granted(partition)) => {
-                            works.push(self.one(&work, partition));
+                            works.push(Group::one(&work, partition));
                         }
                         Some(MembershipEvent::Lost(_)) | None => break,
                         Some(event) => self.log(&event),
@@ -94,22 +89,28 @@ impl Group {
         }
     }
 
-    async fn one<F, W>(&self, work: &F, partition: Partition) -> (Partition, Ended)
+    /// The work on one partition. There is one for each that is owned, so it holds what it must and
+    /// no more.
+    fn one<F, W>(work: &F, partition: Partition) -> impl Future<Output = (Partition, Ended)>
     where
         F: Fn(Partition) -> W,
         W: Future<Output = Result<(), Box<dyn StdError + Send + Sync>>>,
     {
-        let (grant, shared) = (Arc::clone(&partition.grant), Arc::clone(&partition.shared));
-        let kept = Partition { grant, shared };
-        let outcome = AssertUnwindSafe(async { work(partition).await }).catch_unwind().await;
-        let stopped = kept.revoked().is_cancelled();
-        let ended = match outcome {
-            Ok(Ok(())) if stopped => Ended::Stopped,
-            Ok(Ok(())) => Ended::Returned,
-            Ok(Err(error)) => Ended::Failed(error),
-            Err(_) => Ended::Panicked,
+        let kept = partition.handle();
+        let running = match catch_unwind(AssertUnwindSafe(|| work(partition))) {
+            Ok(running) => AssertUnwindSafe(running).catch_unwind().left_future(),
+            Err(panic) => ready(Err(panic)).right_future(),
         };
-        (kept, ended)
+        running.map(|outcome| {
+            let stopped = kept.revoked().is_cancelled();
+            let ended = match outcome {
+                Ok(Ok(())) if stopped => Ended::Stopped,
+                Ok(Ok(())) => Ended::Returned,
+                Ok(Err(error)) => Ended::Failed(error),
+                Err(_) => Ended::Panicked,
+            };
+            (kept, ended)
+        })
     }
 
     fn release(
@@ -165,12 +166,12 @@ impl Group {
         }
     }
 
-    /// Makes the calls of [`run`](Group::run) on this `Group` and its clones leave: no partition is
-    /// taken any more, and they return once all work has returned. For the end of a process: call it
-    /// on SIGTERM.
+    /// Makes the calls of [`run`](Group::run) on this `Group` and its clones leave, those to come
+    /// among them: no partition is taken any more, and they return once all work has returned. For
+    /// the end of a process: call it on SIGTERM.
     pub fn leave(&self) {
         *unpoisoned(self.park.lock()) = None;
-        self.leaves.notify();
+        self.leaving.cancel();
     }
 
     /// As [`leave`](Group::leave), but asks that all that the member owns is kept for its name, for
@@ -178,6 +179,6 @@ impl Group {
     /// back under its name in time, moves no partition.
     pub fn leave_for(&self, delay: Duration) {
         *unpoisoned(self.park.lock()) = Some(delay);
-        self.leaves.notify();
+        self.leaving.cancel();
     }
 }

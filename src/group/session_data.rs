@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::config::{MAX_DATA_LEVELS, nests_beyond};
 use crate::epoch::Epoch;
 use crate::protocol::group::session::SessionData;
 use crate::protocol::group::{PartitionNumber, Release};
@@ -112,6 +113,8 @@ pub fn decode(data: &Value) -> Option<(SessionData, Said)> {
             all.extend((first..=last).map(|number| (release(number), back_off)));
         }
     }
+    // An assignment that repeats it could not be read.
+    let member = if nests_beyond(&member, MAX_DATA_LEVELS) { Value::Null } else { member };
     let said = Said { weight: weight.max(1), data: member };
     Some((SessionData { releases: all, looks, seen, leaving }, said))
 }

@@ -12,7 +12,7 @@ use crate::layout::Layout;
 use crate::protocol::group::session::{SessionData, SessionRecord};
 use crate::protocol::group::{Member, Session, SessionId};
 use crate::protocol::message::{EpochEnd, Nonce};
-use crate::record::Record;
+use crate::record::{BadRecord, Record};
 use crate::store::Object;
 
 /// A session as it was read.
@@ -44,8 +44,18 @@ pub(crate) fn session_of(prefix: &str, key: &str) -> Option<SessionId> {
 impl SessionBody {
     /// Reads an object. `None`: it is no session, or its token is another than that of its only
     /// epoch, so that it was taken over, which no process of a group does.
-    pub(super) fn decode(object: &Object) -> Option<SessionBody> {
-        let (epoch, record) = Record::decode(None, &object.body).ok()?;
+    ///
+    /// # Errors
+    /// It has a later format: its member may live.
+    pub(super) fn decode(object: &Object) -> Result<Option<SessionBody>, BadRecord> {
+        match Record::decode(None, &object.body) {
+            Ok((epoch, record)) => Ok(SessionBody::of(epoch, record, object)),
+            Err(later @ BadRecord::TooNew(_)) => Err(later),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn of(epoch: Epoch, record: Record, object: &Object) -> Option<SessionBody> {
         let (nonce, name) = (record.nonce?, record.candidate.clone()?);
         let validity = record.validity().filter(|it| !it.is_zero() && *it <= MAX_VALIDITY)?;
         let named = (1..=MAX_NAME_BYTES).contains(&name.len());

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
 
 use super::membership::MembershipEvent;
-use super::partition::{Grant, Partition};
+use super::partition::{Grant, Partition, PartitionLoss};
 use super::session_data::{self, Said};
 use crate::driver::Context;
 use crate::error::Error;
@@ -20,10 +20,13 @@ use crate::protocol::group::participant::Participant;
 use crate::protocol::group::session::SessionData;
 use crate::protocol::group::{PartitionNumber, Session};
 use crate::record::MAX_WRITTEN_BYTES;
+use crate::telemetry::Owner;
 use crate::timer::sleep;
 
 /// What of a session's record is not its data: its name and the fields of the lease.
 const RECORD_BYTES: usize = 2 * 1024;
+/// Of what a member says of itself: some releases always fit beside it, or none would be written.
+pub(super) const MAX_SAID_BYTES: usize = MAX_WRITTEN_BYTES - RECORD_BYTES - 2 * 1024;
 /// Between two writes of a session: stores limit writes of one object.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 
@@ -37,6 +40,10 @@ pub(super) struct Shared {
     state: Mutex<State>,
     /// There is something to write into the session.
     write: Notify,
+    /// The end of a grant was set. One for all of them, as few are waited for.
+    pub(super) ended: Notify,
+    /// It leaves, and the work on all that it owned has stopped.
+    left: Notify,
     /// The member is to look at the store now.
     pub(super) wake: Notify,
 }
@@ -57,6 +64,8 @@ pub(super) struct State {
     fitted: usize,
     /// It has released what it was not asked to give up.
     unasked: bool,
+    /// What is counted of it.
+    pub(super) owner: Owner,
 }
 
 impl Shared {
@@ -76,6 +85,7 @@ impl Shared {
             park: None,
             fitted: 0,
             unasked: false,
+            owner: cx.meter.owner(),
         };
         Shared {
             cx: Arc::clone(cx),
@@ -84,11 +94,15 @@ impl Shared {
             said,
             state: Mutex::new(state),
             write: Notify::new(),
+            ended: Notify::new(),
+            left: Notify::new(),
             wake: Notify::new(),
         }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        #[cfg(test)]
+        interleavings::before_a_critical_section();
         unpoisoned(self.state.lock())
     }
 
@@ -110,6 +124,7 @@ impl Shared {
                     let stop = self.lease.lead.begin_work().child_token();
                     let grant = Arc::new(Grant::new(name, release, stop));
                     state.grants.insert(release.partition, Arc::clone(&grant));
+                    state.owner.granted();
                     let shared = Arc::clone(self);
                     let partition = Partition { grant: Arc::clone(&grant), shared };
                     state.tell(MembershipEvent::Granted(partition));
@@ -123,10 +138,16 @@ impl Shared {
                     }
                 }
                 Change::Lost(release) => {
+                    let by = state.participant.known().map_or(release.token, |it| it.epoch);
                     if let Some(grant) = state.grants.remove(&release.partition) {
                         let (name, number) = (grant.name.to_string(), release.partition);
-                        grant.take();
+                        grant.take(by);
+                        self.ended.notify_waiters();
+                        state.owner.lost(PartitionLoss::Taken.outcome());
                         state.tell(MembershipEvent::Taken { name, number });
+                        if state.has_left() {
+                            self.left.notify_one();
+                        }
                     }
                 }
             }
@@ -141,15 +162,19 @@ impl Shared {
     pub(super) fn release(&self, grant: &Arc<Grant>, back_off: Duration) {
         let mut state = self.state();
         grant.give_up();
+        self.ended.notify_waiters();
         let number = grant.release.partition;
         if !state.participant.holdings_mut().release(grant.release, back_off) {
             return;
         }
-        state.grants.remove(&number);
+        // Once the session is over its loss has been counted.
+        if state.grants.remove(&number).is_some() {
+            state.owner.lost(PartitionLoss::Released.outcome());
+        }
         let known = state.participant.known();
         state.unasked |= known.is_some_and(|known| !known.is_revoked(number));
-        if state.leaving {
-            self.wake.notify_one();
+        if state.has_left() {
+            self.left.notify_one();
         }
         // Kept for its name, they leave it with its session.
         if state.park.is_none() {
@@ -167,7 +192,9 @@ impl Shared {
             grants.iter().for_each(|grant| state.revoke(grant));
             self.write.notify_one();
         }
-        self.wake.notify_one();
+        if state.has_left() {
+            self.left.notify_one();
+        }
     }
 
     pub(super) fn park(&self) -> Option<Duration> {
@@ -178,10 +205,12 @@ impl Shared {
         self.state().leaving
     }
 
-    /// Whether it leaves, and the work on all that it owned has stopped.
-    pub(super) fn has_left(&self) -> bool {
-        let state = self.state();
-        state.leaving && state.grants.is_empty()
+    /// Returns once it leaves and the work on all that it owned has stopped.
+    pub(super) async fn left(&self) {
+        // What was granted meanwhile must be released, too.
+        while !self.state().has_left() {
+            self.left.notified().await;
+        }
     }
 
     /// The session is over, and with it all that it owned.
@@ -189,9 +218,17 @@ impl Shared {
         let mut state = self.state();
         for (_, grant) in std::mem::take(&mut state.grants) {
             grant.stop.cancel();
+            state.owner.lost(loss.outcome());
         }
+        state.owner.coordinates(false);
         state.tell(MembershipEvent::Lost(loss));
         state.events = None;
+    }
+
+    pub(super) fn count_coordinator(&self) {
+        let mut state = self.state();
+        let coordinates = state.participant.coordinates();
+        state.owner.coordinates(coordinates);
     }
 
     pub(super) fn tell(&self, event: MembershipEvent) {
@@ -226,10 +263,15 @@ impl Shared {
 }
 
 impl State {
+    fn has_left(&self) -> bool {
+        self.leaving && self.grants.is_empty()
+    }
+
     fn revoke(&self, grant: &Grant) {
         // Each is told once, however many reasons there are.
         if !grant.revoked.swap(true, Ordering::SeqCst) {
             grant.stop.cancel();
+            self.owner.revoked();
             let (name, number) = (grant.name.to_string(), grant.release.partition);
             self.tell(MembershipEvent::Revoked { name, number });
         }
@@ -239,6 +281,8 @@ impl State {
         if let Some(events) = &self.events {
             // The application may have dropped its membership.
             let _ = events.send(event);
+            #[cfg(test)]
+            interleavings::told();
         }
     }
 
@@ -257,3 +301,6 @@ impl State {
         data
     }
 }
+
+#[cfg(test)]
+mod interleavings;

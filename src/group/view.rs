@@ -13,6 +13,7 @@ use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::group::Assignment;
 use crate::protocol::group::reader::{News, Reader, Step};
+use crate::telemetry::GroupSight;
 use crate::timer::{require_timers, sleep};
 
 /// A group's assignment, as it was read.
@@ -80,7 +81,7 @@ impl GroupSnapshot {
         self.members.get(self.partition(name)?.owner?)
     }
 
-    pub(super) fn of(known: Option<&Arc<Assignment>>) -> GroupSnapshot {
+    pub(crate) fn of(known: Option<&Arc<Assignment>>) -> GroupSnapshot {
         let Some(known) = known else {
             return GroupSnapshot { epoch: None, members: Vec::new(), partitions: Vec::new() };
         };
@@ -117,11 +118,13 @@ impl GroupSnapshot {
 pub(super) struct Follower {
     pub(super) reader: Reader,
     pub(super) objects: Objects,
+    /// Of an observer.
+    sight: Option<GroupSight>,
 }
 
 impl Follower {
     pub(super) fn new(cx: &Arc<Context>) -> Follower {
-        Follower { reader: Reader::new(None), objects: Objects::new(cx) }
+        Follower { reader: Reader::new(None), objects: Objects::new(cx), sight: None }
     }
 
     /// Carries out what the reader asks for, until it has nothing more to ask: for an observer
@@ -142,7 +145,15 @@ impl Follower {
                     self.reader.resume();
                 }
                 Step::Request(request) => match self.objects.assignment(&request).await {
-                    Some(answer) => news = self.reader.handle(answer).or(news),
+                    Some(answer) => {
+                        let now = self.reader.handle(answer);
+                        if let (Some(News::Read | News::Confirmed), Some(sight), Some(known)) =
+                            (now, &self.sight, self.reader.known())
+                        {
+                            sight.sees(known);
+                        }
+                        news = now.or(news);
+                    }
                     None => {
                         self.reader.discard();
                         return Err(self.failed());
@@ -181,7 +192,9 @@ impl Group {
     ) -> impl Stream<Item = Result<GroupSnapshot, Error>> + Send + Unpin + use<> {
         let cx = Arc::clone(&self.cx);
         let began = cx.process.now();
-        let start = (Some(Follower::new(&cx)), cx, began, true);
+        let sight = Some(cx.meter.follower(false));
+        let follower = Follower { sight, ..Follower::new(&cx) };
+        let start = (Some(follower), cx, began, true);
         let stream = stream::unfold(start, |(follower, cx, mut listed, mut first)| async move {
             let mut follower = follower?;
             let before = follower.reader.known().map(|known| known.epoch);
@@ -195,7 +208,11 @@ impl Group {
                         follower.reader.poll();
                     }
                 }
-                if let Err(error) = follower.drive(true).await {
+                let driven = follower.drive(true).await;
+                if let Some(sight) = &follower.sight {
+                    sight.polled(driven.is_ok());
+                }
+                if let Err(error) = driven {
                     return Some((Err(error), (None, cx, listed, false)));
                 }
                 let known = follower.reader.known();

@@ -28,12 +28,22 @@ pub(super) const COMPACTIONS: [&str; 6] =
 /// Outcomes of `tenure_gate_checks_total`.
 pub(super) const GATE_CHECKS: [&str; 4] = ["admitted", "stale", "unavailable", "failed"];
 
+/// Reasons of `tenure_group_losses_total`, beside those for which a session ends: those of
+/// [`PartitionLoss::outcome`](crate::group::PartitionLoss::outcome).
+pub(super) const PARTITION_LOSSES: [&str; 2] = ["released", "taken"];
+/// Outcomes of `tenure_group_polls_total`.
+pub(super) const POLLS: [&str; 2] = ["done", "failed"];
+/// Outcomes of `tenure_group_assignments_total`.
+pub(super) const ASSIGNMENTS: [&str; 5] = ["created", "refused", "unknown", "failed", "unwritable"];
+
 /// Describes the metrics to the recorder. It may be called any number of times.
 pub(super) fn describe() {
     elections();
     leases();
     requests();
     compactions();
+    members();
+    sessions();
     describe_counter!("tenure_gate_checks_total", Count, "Tokens that a durable gate has checked");
 }
 
@@ -84,6 +94,56 @@ fn requests() {
         Seconds,
         "By how much, at least, the clock of the store is ahead of this machine's"
     );
+}
+
+fn members() {
+    describe_gauge!("tenure_group_member", Count, "1 while this process's session lasts");
+    describe_gauge!("tenure_group_member_info", Count, "1; the label tells the member's name");
+    describe_gauge!("tenure_group_coordinator", Count, "1 while this process plans the group");
+    describe_gauge!("tenure_group_owned", Count, "Partitions that this member owns");
+    describe_gauge!("tenure_group_epoch", Count, "The greatest assignment that this process knows");
+    describe_gauge!("tenure_group_partitions", Count, "Partitions of the newest known assignment");
+    describe_gauge!(
+        "tenure_group_ownerless",
+        Count,
+        "Partitions that should have an owner, and have none in the newest known assignment"
+    );
+    describe_gauge!("tenure_group_members", Count, "Members of the newest known assignment");
+    describe_counter!("tenure_group_grants_total", Count, "Partitions that this member was given");
+    describe_counter!("tenure_group_revocations_total", Count, "Partitions that are to move");
+    describe_counter!("tenure_group_losses_total", Count, "Ownerships that have ended");
+    describe_counter!("tenure_group_assignments_total", Count, "Assignments to be created");
+    describe_counter!(
+        "tenure_group_polls_total",
+        Count,
+        "Looks at the group by those who follow it"
+    );
+}
+
+fn sessions() {
+    describe_counter!("tenure_group_session_losses_total", Count, "Sessions that have ended");
+    describe_counter!("tenure_group_renewals_total", Count, "Writes that were to renew a session");
+    describe_histogram!(
+        "tenure_group_renewal_seconds",
+        Seconds,
+        "From the first write of a renewal until the session was extended, retries included"
+    );
+    describe_gauge!(
+        "tenure_group_lease_remaining_seconds",
+        Seconds,
+        "What is left of the session; 0 once it is over"
+    );
+    describe_histogram!(
+        "tenure_group_lease_least_ratio",
+        Count,
+        "What was left of the session just before it was extended, as a part of the validity"
+    );
+    describe_counter!(
+        "tenure_group_lease_at_risk_total",
+        Count,
+        "Times that less than a quarter of the session's validity was left"
+    );
+    describe_gauge!("tenure_group_validity_seconds", Seconds, "The length of the session");
 }
 
 fn compactions() {

@@ -7,6 +7,7 @@ use crate::epoch::Epoch;
 use crate::keys::Keys;
 use crate::leader::Observation;
 use crate::process::Process;
+use crate::protocol::group::Assignment;
 use crate::protocol::message::Answer;
 use crate::store::Store;
 
@@ -31,10 +32,26 @@ pub(crate) struct Leading;
 #[derive(Debug)]
 pub(crate) struct Sight;
 
+#[derive(Debug)]
+pub(crate) struct Owner;
+
+#[derive(Debug)]
+pub(crate) struct GroupSight;
+
 impl Meter {
     pub(crate) fn new(_: &dyn Store, _: &Keys) -> Meter {
         Meter
     }
+    pub(crate) fn group(_: &dyn Store, _: &Keys) -> Meter {
+        Meter
+    }
+    pub(crate) fn owner(&self) -> Owner {
+        Owner
+    }
+    pub(crate) fn follower(&self, _: bool) -> GroupSight {
+        GroupSight
+    }
+    pub(crate) fn created(&self, _: &'static str) {}
     pub(crate) fn counted(&self, store: &Arc<dyn Store>, _: &Process) -> Arc<Counted> {
         Arc::clone(store)
     }
@@ -63,4 +80,16 @@ impl Leading {
 
 impl Sight {
     pub(crate) fn sees(&mut self, _: &Observation) {}
+}
+
+impl Owner {
+    pub(crate) fn granted(&mut self) {}
+    pub(crate) fn revoked(&self) {}
+    pub(crate) fn lost(&mut self, _: &'static str) {}
+    pub(crate) fn coordinates(&mut self, _: bool) {}
+}
+
+impl GroupSight {
+    pub(crate) fn polled(&self, _: bool) {}
+    pub(crate) fn sees(&self, _: &Assignment) {}
 }

@@ -1,6 +1,7 @@
 //! Tells the recorder of the crate `metrics`.
 //!
-//! Labels are bounded: an election, and words of which there are few. Never an epoch or a nonce.
+//! Labels are bounded: an election or a group, and words of which there are few. Never an epoch, a
+//! nonce, or a partition.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +11,7 @@ use metrics::{Gauge, gauge};
 
 use super::describe::{ELECTIONS, LOSSES, OBSERVED, RENEWALS, describe};
 use super::kept::Kept;
+use super::lease_names::{LEADERSHIP, LeaseNames, SESSION};
 pub(crate) use super::requests::Counted;
 use super::requests::Role;
 use crate::epoch::Epoch;
@@ -19,7 +21,7 @@ use crate::process::Process;
 use crate::protocol::message::Answer;
 use crate::store::Store;
 
-/// Counts for one election of this process.
+/// Counts for one election of this process, or for one group.
 #[derive(Debug, Clone)]
 pub(crate) struct Meter {
     kept: Arc<Kept>,
@@ -28,9 +30,23 @@ pub(crate) struct Meter {
 impl Meter {
     /// Sends nothing. A recorder must be installed before this call to get the descriptions.
     pub(crate) fn new(store: &dyn Store, keys: &Keys) -> Meter {
+        Meter::with(store, keys, &LEADERSHIP)
+    }
+
+    /// The same for a group. A session counts as one, not as a leadership, and its election not at
+    /// all.
+    pub(crate) fn group(store: &dyn Store, keys: &Keys) -> Meter {
+        Meter::with(store, keys, &SESSION)
+    }
+
+    fn with(store: &dyn Store, keys: &Keys, lease: &'static LeaseNames) -> Meter {
         describe();
-        let election = place(store, keys.prefix().trim_end_matches('/'));
-        Meter { kept: Arc::new(Kept::new(election)) }
+        let place = place(store, keys.prefix().trim_end_matches('/'));
+        Meter { kept: Arc::new(Kept::new(place, lease)) }
+    }
+
+    fn is_of_a_group(&self) -> bool {
+        std::ptr::eq(self.kept.lease, &SESSION)
     }
 
     /// The same store, whose requests are counted and timed.
@@ -42,26 +58,29 @@ impl Meter {
         &self.kept
     }
 
-    /// Somebody campaigns under this name.
+    /// Somebody campaigns under this name, or joins the group.
     pub(crate) fn candidate(&self, name: &str, validity: Duration) {
         // From the start at 0: a counter that appears with its first event has no increase.
+        for outcome in RENEWALS {
+            self.count(self.kept.lease.renewals, "outcome", outcome, 0);
+        }
+        for reason in LOSSES {
+            self.count(self.kept.lease.losses, "reason", reason, 0);
+        }
+        self.kept.counter(self.kept.lease.at_risk, &[]).increment(0);
+        self.holders().increment(0.0);
+        self.kept.gauge(self.kept.lease.validity, &[]).set(validity);
+        Role::Candidate.register(self);
+        let (name, place) = (name.to_owned(), self.kept.place());
+        if self.is_of_a_group() {
+            gauge!("tenure_group_member_info", "group" => place, "member" => name).set(1.0);
+            return self.member();
+        }
         for outcome in ELECTIONS {
             self.count("tenure_elections_total", "outcome", outcome, 0);
         }
-        for outcome in RENEWALS {
-            self.count("tenure_renewals_total", "outcome", outcome, 0);
-        }
-        for reason in LOSSES {
-            self.count("tenure_losses_total", "reason", reason, 0);
-        }
-        self.kept.counter("tenure_lease_at_risk_total", &[]).increment(0);
         self.kept.counter("tenure_polls_total", &[]).increment(0);
-        self.leaders().increment(0.0);
-        let candidate = name.to_owned();
-        let election = self.kept.election();
-        gauge!("tenure_candidate_info", "election" => election, "candidate" => candidate).set(1.0);
-        self.kept.gauge("tenure_validity_seconds", &[]).set(validity);
-        Role::Candidate.register(self);
+        gauge!("tenure_candidate_info", "election" => place, "candidate" => name).set(1.0);
     }
 
     /// Somebody observes.
@@ -87,27 +106,36 @@ impl Meter {
 
     /// How a campaign ended.
     pub(crate) fn campaigned(&self, outcome: &'static str) {
-        self.count("tenure_elections_total", "outcome", outcome, 1);
+        if !self.is_of_a_group() {
+            self.count("tenure_elections_total", "outcome", outcome, 1);
+        }
     }
 
     /// This process leads, until it says otherwise.
     pub(crate) fn elected(&self) -> Leading {
-        self.kept.leads();
-        self.leaders().increment(1.0);
+        if self.is_of_a_group() {
+            self.kept.follows_a_group();
+        } else {
+            self.kept.leads();
+        }
+        self.holders().increment(1.0);
         Leading { meter: self.clone(), over: AtomicBool::new(false) }
     }
 
     /// The greatest epoch that this process knows of.
     pub(crate) fn knows(&self, greatest: Option<Epoch>) {
-        if let Some(epoch) = greatest {
+        // That of a session tells nothing.
+        if let Some(epoch) = greatest.filter(|_| !self.is_of_a_group()) {
             // The last epoch has ten digits, and a float is exact up to fifteen.
             self.kept.gauge("tenure_epoch", &[]).set(epoch.get() as f64);
         }
     }
 
     pub(crate) fn polled(&self) {
-        self.kept.polls();
-        self.kept.counter("tenure_polls_total", &[]).increment(1);
+        if !self.is_of_a_group() {
+            self.kept.polls();
+            self.kept.counter("tenure_polls_total", &[]).increment(1);
+        }
     }
 
     /// The write of a renewal was answered, or was not.
@@ -119,14 +147,14 @@ impl Meter {
             // No answer, or an error: whether it happened, the request's own outcome tells.
             _ => "failed",
         };
-        self.count("tenure_renewals_total", "outcome", outcome, 1);
+        self.count(self.kept.lease.renewals, "outcome", outcome, 1);
     }
 
     /// A renewal has extended the lease, of which this had been left until then.
     pub(crate) fn renewed(&self, took: Duration, left: Duration, validity: Duration) {
-        self.kept.histogram("tenure_renewal_seconds", &[]).record(took);
+        self.kept.histogram(self.kept.lease.renewal_seconds, &[]).record(took);
         self.kept
-            .histogram("tenure_lease_least_ratio", &[])
+            .histogram(self.kept.lease.least_ratio, &[])
             .record(left.as_secs_f64() / validity.as_secs_f64());
     }
 
@@ -142,12 +170,19 @@ impl Meter {
         }
     }
 
-    fn count(&self, name: &'static str, label: &'static str, word: &'static str, by: u64) {
+    pub(super) fn count(
+        &self,
+        name: &'static str,
+        label: &'static str,
+        word: &'static str,
+        by: u64,
+    ) {
         self.kept.counter(name, &[(label, word)]).increment(by);
     }
 
-    fn leaders(&self) -> Gauge {
-        self.kept.gauge("tenure_leader", &[])
+    /// Leaders or members.
+    fn holders(&self) -> Gauge {
+        self.kept.gauge(self.kept.lease.holds, &[])
     }
 
     fn observers(&self, state: &'static str) -> Gauge {
@@ -164,7 +199,7 @@ pub(super) fn place(store: &dyn Store, path: &str) -> String {
     format!("{store}{separator}{path}")
 }
 
-/// A leadership that counts as one. The first task that notices its end reports it, once.
+/// A leadership or a session that counts as one. The first task that notices its end reports it, once.
 #[derive(Debug)]
 pub(crate) struct Leading {
     meter: Meter,
@@ -185,18 +220,18 @@ impl Leading {
     }
 
     pub(crate) fn at_risk(&self) {
-        self.meter.kept.counter("tenure_lease_at_risk_total", &[]).increment(1);
+        self.meter.kept.counter(self.meter.kept.lease.at_risk, &[]).increment(1);
     }
 
     pub(crate) fn lost(&self, reason: &'static str) {
-        self.meter.count("tenure_losses_total", "reason", reason, 1);
+        self.meter.count(self.meter.kept.lease.losses, "reason", reason, 1);
         self.ends();
     }
 
     fn ends(&self) {
         if !self.over.swap(true, Ordering::SeqCst) {
             self.set_left(Duration::ZERO);
-            self.meter.leaders().decrement(1.0);
+            self.meter.holders().decrement(1.0);
         }
     }
 
@@ -205,7 +240,7 @@ impl Leading {
     }
 
     fn set_left(&self, left: Duration) {
-        self.meter.kept.gauge("tenure_lease_remaining_seconds", &[]).set(left);
+        self.meter.kept.gauge(self.meter.kept.lease.remaining, &[]).set(left);
     }
 }
 

@@ -41,6 +41,11 @@ fn stream_processor() {
 }
 
 #[test]
+fn partition_router() {
+    shows_partition_router(&on_disk("partition_router"));
+}
+
+#[test]
 fn manifest_writer() {
     shows_manifest_writer(&on_disk("manifest_writer"));
 }
@@ -95,6 +100,11 @@ mod s3 {
     }
 
     #[test]
+    fn partition_router() {
+        shows_partition_router(&on_s3("partition_router"));
+    }
+
+    #[test]
     fn manifest_writer() {
         shows_manifest_writer(&on_s3("manifest_writer"));
     }
@@ -132,11 +142,42 @@ fn shows_failover(shown: &str) {
 }
 
 fn shows_stream_processor(shown: &str) {
-    assert_shows(
-        shown,
-        &["CRASHES with a commit", "late commit of 100..110 to partition 0", "REFUSED, epoch "],
-    );
-    assert_shows(shown, &["All 1200 records counted once"]);
+    let at = |words: &str| shown.find(words).unwrap_or_else(|| panic!("{words:?}: {shown}"));
+    let (joins, killed) = (at("cleo      joins"), at("anna      is KILLED"));
+    let shared = at("the partitions are shared by anna, ben, cleo");
+    assert!(joins < shared && shared < killed, "{shown}");
+    // What moves to the one that joins is given up by its owners.
+    assert!(shown[joins..shared].contains("is REVOKED, at offset"), "{shown}");
+    let after = &shown[killed..];
+    assert_shows(after, &["the partitions are shared by ben, cleo", "anna      late commit of "]);
+    let late: Vec<_> = after.lines().filter(|line| line.contains("late commit of")).collect();
+    assert!(late.iter().all(|line| line.contains(": REFUSED, token ")), "{late:?}");
+    assert_shows(after, &["ben       has left", "cleo      has left"]);
+    assert_shows(after, &["records counted once: no gap, no overlap, no token went back"]);
+}
+
+fn shows_partition_router(shown: &str) {
+    let steps = [
+        "router    has answers from anna, ben\n",
+        "cleo      joins",
+        "router    has answers from anna, ben, cleo\n",
+        "anna      is KILLED",
+        "router    has answers from ben, cleo\n",
+        "ben       leaves",
+        "router    has answers from cleo\n",
+    ];
+    let rest = steps.iter().try_fold(shown, |rest, step| Some(rest.split_once(step)?.1));
+    let rest = rest.unwrap_or_else(|| panic!("{steps:?} is not what this shows:\n{shown}"));
+    let count = |what: &str| -> u64 {
+        let line = rest.lines().find(|line| line.ends_with(what));
+        let line = line.unwrap_or_else(|| panic!("{what:?} is missing in:\n{shown}"));
+        line.split_whitespace().next().and_then(|count| count.parse().ok()).expect("a number")
+    };
+    assert!(count("requests were answered") > 0, "{shown}");
+    assert_eq!(count("were answered by a member that was not the owner"), 0, "{shown}");
+    // The router was wrong after the join and after the kill.
+    assert!(count("did not own the partition any more") > 0, "{shown}");
+    assert!(count("tries reached no member") > 0, "{shown}");
 }
 
 fn shows_manifest_writer(shown: &str) {

@@ -12,9 +12,12 @@ use tenure_testkit::time::{TestClock, process, wait};
 use tokio::sync::mpsc;
 
 mod compaction;
+pub mod limits;
 mod operators;
+mod paths;
 mod run;
 mod sharing;
+mod trouble;
 
 pub const VALIDITY: Duration = Duration::from_secs(30);
 pub const POLL: Duration = Duration::from_secs(5);

@@ -3,6 +3,7 @@
 #![cfg(feature = "metrics")]
 
 mod documents;
+mod groups;
 mod stories;
 
 use stories::Recorder;
@@ -43,6 +44,12 @@ tell! {
     a_compaction,
     a_skewed_clock,
     a_durable_gate,
+    members_of_a_group,
+    a_session_that_is_lost,
+    an_assignment_that_cannot_be_written,
+    an_assignment_that_does_not_fit,
+    partitions_that_are_kept,
+    partitions_without_an_owner,
 }
 
 #[tokio::test(start_paused = true)]

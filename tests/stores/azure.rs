@@ -9,7 +9,7 @@ use tenure_testkit::conformance::{self, Capabilities};
 
 /// The container that the environment names, and a part of it that nobody else uses. Its settings
 /// are read as `AnyObjectStore::azure_from_env` reads them.
-fn container() -> (Arc<AnyObjectStore>, String) {
+pub fn container() -> (Arc<AnyObjectStore>, String) {
     let name = std::env::var("TENURE_TEST_AZURE_CONTAINER").expect("the container is named");
     let unique = fastrand::u128(..);
     let store = AnyObjectStore::azure_from_env(name).expect("the settings are right");

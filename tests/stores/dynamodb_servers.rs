@@ -14,7 +14,7 @@ use tenure_testkit::conformance::{self, Capabilities};
 use tenure_testkit::dynamo_server::{config, own_http_client};
 
 /// A store over a table of its own, made as `tenure table create` makes it.
-async fn store() -> Arc<DynamoStore> {
+pub async fn store() -> Arc<DynamoStore> {
     let endpoint = std::env::var("AWS_ENDPOINT_URL").expect("set by the scripts of servers");
     let config = config(&endpoint).http_client(own_http_client()).build();
     let client = aws_sdk_dynamodb::Client::from_conf(config);

@@ -11,8 +11,8 @@ use tenure_testkit::time::within;
 
 const DEADLINE: Duration = Duration::from_secs(120);
 
-fn member(store: &Arc<dyn Store>, name: &str) -> Group {
-    Group::builder(Arc::clone(store), "app/group")
+fn member(store: &Arc<dyn Store>, prefix: &str, name: &str) -> Group {
+    Group::builder(Arc::clone(store), format!("{prefix}group"))
         .name(name)
         .partitions(0..4)
         .poll_interval(Duration::from_millis(100))
@@ -54,7 +54,11 @@ async fn shared(group: &Group, counts: [usize; 2]) {
 }
 
 async fn members_share_and_one_leaves(store: Arc<dyn Store>) {
-    let [a, b] = [member(&store, "a"), member(&store, "b")];
+    shared_under("app/", store).await;
+}
+
+async fn shared_under(prefix: &str, store: Arc<dyn Store>) {
+    let [a, b] = [member(&store, prefix, "a"), member(&store, prefix, "b")];
     let first = start(a.clone());
     shared(&a, [4, 0]).await;
     let second = start(b.clone());
@@ -94,4 +98,27 @@ async fn on_dynamodb() {
 async fn on_cloud_storage() {
     let server = tenure_testkit::gcs_server::GcsServer::start();
     members_share_and_one_leaves(Arc::new(server.store())).await;
+}
+
+#[cfg(feature = "s3")]
+#[tokio::test]
+#[ignore = "scripts/ministack.sh -- cargo test --test stores s3_server_of_the_environment -- --ignored"]
+async fn on_the_s3_server_of_the_environment() {
+    let store = tenure_testkit::environment::plain_store();
+    shared_under(&tenure_testkit::environment::prefix("group"), store).await;
+}
+
+#[cfg(feature = "dynamodb")]
+#[tokio::test]
+#[ignore = "scripts/dynalite.sh -- cargo test --features dynamodb --test stores dynamodb_servers -- --ignored"]
+async fn on_dynamodb_servers() {
+    members_share_and_one_leaves(super::dynamodb_servers::store().await).await;
+}
+
+#[cfg(feature = "azure")]
+#[tokio::test]
+#[ignore = "scripts/azurite.sh -- cargo test --features azure --test stores azure -- --ignored"]
+async fn on_azure() {
+    let (store, prefix) = super::azure::container();
+    shared_under(&prefix, store).await;
 }

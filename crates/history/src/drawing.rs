@@ -1,5 +1,6 @@
 //! Draws who led when, as an SVG for light and dark pages: a lane per candidate, an interval per
-//! epoch, how each ended, and the times at which nobody or more than one led.
+//! epoch, how each ended, and the times at which nobody or more than one led; or who owned each of
+//! many things, such as partitions ([`Subject::Owners`]).
 //!
 //! Pure: values in, text out, and the same text for the same values. `tenure history`, the example
 //! `failover` and the failures of the project's simulation are drawn with it.
@@ -37,13 +38,16 @@ use chrono::{DateTime, Utc};
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Drawing {
+    /// What its lanes are, and what it says of them.
+    pub subject: Subject,
     /// The heading.
     pub title: String,
     /// A line below the heading; may be empty.
     pub subtitle: String,
     /// The time of day of the origin: ticks then show times of day. `None`: they count from it.
     pub origin: Option<DateTime<Utc>>,
-    /// In any order. Lanes appear in the order of their first interval in time.
+    /// In any order. Lanes appear in the order of their first interval: in time, or with
+    /// [`Subject::Owners`] in this list.
     pub intervals: Vec<Interval>,
     /// In any order.
     pub bands: Vec<Band>,
@@ -51,7 +55,20 @@ pub struct Drawing {
     pub notes: Vec<Note>,
 }
 
-/// One epoch in the lane of its leader.
+/// What the lanes of a drawing are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[non_exhaustive]
+pub enum Subject {
+    /// A lane for each candidate. The label of an interval is its epoch.
+    #[default]
+    Leaders,
+    /// A lane for each thing that has one owner at a time, such as a partition. The label of an
+    /// interval is its owner, which has one colour in all lanes. There are eight; further owners
+    /// share them, and are told apart by their labels and tooltips.
+    Owners,
+}
+
+/// One epoch in the lane of its leader, or one ownership in the lane of what is owned.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Interval {
@@ -95,6 +112,8 @@ pub enum Mark {
     GivenUp,
     /// Nobody led it: an operator restored the election above it.
     Restored,
+    /// It passed to another owner, or to none, as the lane itself shows: without a shape.
+    Moved,
     /// It is not known.
     Unknown,
 }
@@ -148,7 +167,7 @@ impl Drawing {
     }
 
     /// The drawing as an SVG of 1,000 pixels in width, whose height grows with the lanes: at most
-    /// 50, the others share one. What is too narrow to be seen is drawn together and counted.
+    /// 50, or 1,000 of [`Subject::Owners`]; the others share one. What is too narrow to be seen is drawn together and counted.
     #[must_use]
     pub fn svg(&self) -> String {
         render::svg(self)
@@ -206,6 +225,7 @@ impl Mark {
             Mark::Superseded => "superseded",
             Mark::GivenUp => "given up",
             Mark::Restored => "restored",
+            Mark::Moved => "moved",
             Mark::Unknown => "end not known",
         }
     }

@@ -1,17 +1,14 @@
 //! The async shell as it ships, under a scheduler of shuttle's: every interleaving of a few tasks.
 //! Each time nobody overlaps with whom it must not, everybody ends, and nothing is left.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use futures::poll;
-use shuttle::scheduler::{DfsScheduler, Schedule, Scheduler, Task, TaskId};
-use shuttle::{Config, FailurePersistence, Runner};
 
 use super::super::claim::{Cell, Claim, State};
 use super::*;
+use crate::test_support::interleavings::{every_interleaving, others_may_run, spawn};
 
 /// Before each critical section shuttle may let any other task go on. Within one it need not: the
 /// state is touched nowhere else, so who waits for the mutex could as well have come later.
@@ -29,11 +26,6 @@ impl Cell for ShuttleCell {
         }
         self.state.with(act)
     }
-}
-
-/// Not shuttle's `yield_now`, which also wakes the task that calls it.
-fn others_may_run() {
-    shuttle::thread::sleep(Duration::ZERO);
 }
 
 /// What a task does with its operation.
@@ -142,30 +134,6 @@ impl World {
     }
 }
 
-/// Every choice but those at the start: all tasks are spawned before the first of them runs.
-struct AllSpawnedFirst(DfsScheduler);
-
-impl Scheduler for AllSpawnedFirst {
-    fn new_execution(&mut self) -> Option<Schedule> {
-        self.0.new_execution()
-    }
-
-    fn next_task(
-        &mut self,
-        runnable: &[&Task],
-        current: Option<TaskId>,
-        is_yielding: bool,
-    ) -> Option<TaskId> {
-        let spawner = runnable.iter().position(|task| task.id() == TaskId::from(0));
-        let runnable = spawner.map_or(runnable, |at| &runnable[at..=at]);
-        self.0.next_task(runnable, current, is_yielding)
-    }
-
-    fn next_u64(&mut self) -> u64 {
-        self.0.next_u64()
-    }
-}
-
 /// How many interleavings there are, and how many tasks worked at once in some of them.
 #[derive(Debug, PartialEq)]
 struct Explored {
@@ -175,43 +143,28 @@ struct Explored {
 
 /// Runs the tasks in every order in which their critical sections can come.
 fn explore(tasks: &[(Does, Operation)]) -> Result<Explored, String> {
-    const MOST: usize = 200_000;
-    let mut config = Config::new();
-    config.failure_persistence = FailurePersistence::None;
-    let runner = Runner::new(AllSpawnedFirst(DfsScheduler::new(Some(MOST), false)), config);
     let most_at_work = Arc::new(AtomicUsize::new(0));
     let (tasks, most) = (tasks.to_vec(), Arc::clone(&most_at_work));
-    let explored = catch_unwind(AssertUnwindSafe(move || {
-        runner.run(move || {
-            let world = World {
-                cell: Arc::new(ShuttleCell::default()),
-                left: Arc::new(AtomicUsize::new(tasks.len())),
-                at_work: Arc::default(),
-                most_at_work: Arc::clone(&most),
-            };
-            for (does, operation) in tasks.iter().cloned() {
-                let world = world.clone();
-                let task = shuttle::future::spawn(async move {
-                    world.run(does, &operation).await;
-                    world.end();
-                });
-                // Dropped, it would leave the task behind, unfinished.
-                std::mem::forget(task);
-            }
-        })
-    }));
-    match explored {
-        Ok(interleavings) => {
-            assert!(interleavings < MOST, "there are more than {MOST}");
-            let most_at_work = most_at_work.load(Ordering::Relaxed);
-            println!("{interleavings} interleavings, at most {most_at_work} at work");
-            Ok(Explored { interleavings, most_at_work })
+    let explored = every_interleaving(move || {
+        let world = World {
+            cell: Arc::new(ShuttleCell::default()),
+            left: Arc::new(AtomicUsize::new(tasks.len())),
+            at_work: Arc::default(),
+            most_at_work: Arc::clone(&most),
+        };
+        for (does, operation) in tasks.iter().cloned() {
+            let world = world.clone();
+            spawn(async move {
+                world.run(does, &operation).await;
+                world.end();
+            });
         }
-        Err(panic) => match panic.downcast::<String>() {
-            Ok(message) => Err(*message),
-            Err(_) => Err("a panic without words".to_owned()),
-        },
-    }
+    });
+    explored.map(|interleavings| {
+        let most_at_work = most_at_work.load(Ordering::Relaxed);
+        println!("{interleavings} interleavings, at most {most_at_work} at work");
+        Explored { interleavings, most_at_work }
+    })
 }
 
 fn reads(path: &str) -> Operation {

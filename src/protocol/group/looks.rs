@@ -35,6 +35,8 @@ struct Look {
     read: Option<Moment>,
     /// It has ended by a word that is waited for: when that was received first.
     ended: Option<Moment>,
+    /// It has ended by another word: nothing is waited for.
+    over: bool,
     /// When the first answer that missed it had been received, and when the last look that missed
     /// it was sent.
     missing: Option<(Moment, Moment)>,
@@ -68,6 +70,7 @@ impl Looks {
             early: false,
             read: None,
             ended: None,
+            over: false,
             missing: None,
             replaced: false,
         };
@@ -101,6 +104,7 @@ impl Looks {
             Some(record) => {
                 look.shows(&record.etag, when);
                 let waits = |ended| !matches!(ended, EpochEnd::Resigned | EpochEnd::Lapsed);
+                look.over = record.ended.is_some_and(|ended| !waits(ended));
                 if record.ended.is_some_and(waits) {
                     look.ended.get_or_insert(when.received);
                 }
@@ -108,6 +112,26 @@ impl Looks {
             None => look.misses(when),
         }
         look.early = false;
+    }
+
+    /// A session was read on the condition that it has another tag than this, and has not.
+    pub fn unchanged(&mut self, id: SessionId, tag: &ETag, when: When) {
+        if let Some(look) = self.sessions.get_mut(&id) {
+            look.read = Some(when.sent);
+            look.shows(tag, when);
+        }
+    }
+
+    /// How long until the next session lapses, or a wait is over, if all stands still: a look then
+    /// sees it at once, and not at the next poll. `None` if none is about to.
+    pub fn until_lapse(&self, now: Moment) -> Option<Duration> {
+        let left = |look: &Look| {
+            let tagged = look.tag.as_ref().map(|(_, since)| *since).filter(|_| !look.over);
+            let since = look.missing.map(|(first, _)| first).or(look.ended).or(tagged)?;
+            let left = self.drift.stretch(look.validity).saturating_sub(now.since(since));
+            (!left.is_zero()).then_some(left)
+        };
+        self.sessions.values().filter_map(left).min()
     }
 
     /// What lies there is no session that this version can read, so it counts as gone.
@@ -218,6 +242,25 @@ mod tests {
         assert_eq!(looks.lapsed(SESSION.id), Some(&ETag::new("a")));
         list(&mut looks, Some("b"), when(33, 41));
         assert_eq!(looks.lapsed(SESSION.id), None);
+    }
+
+    #[test]
+    fn the_next_look_is_when_a_session_lapses() {
+        let mut looks = looks();
+        assert_eq!(looks.until_lapse(at(0)), None, "nothing was seen");
+        list(&mut looks, Some("a"), when(0, 1));
+        let left = |looks: &Looks, now| looks.until_lapse(at(now)).map(|left| left.as_millis());
+        assert_eq!((left(&looks, 1), left(&looks, 31)), (Some(30_300), Some(300)));
+        looks.unchanged(SESSION.id, &ETag::new("a"), when(10, 10));
+        assert_eq!((left(&looks, 31), left(&looks, 32)), (Some(300), None));
+        list(&mut looks, Some("b"), when(19, 20));
+        assert_eq!(left(&looks, 31), Some(19_300));
+        looks.read(SESSION, Some(&record("c", Some(EpochEnd::Resigned))), when(21, 21));
+        assert_eq!(left(&looks, 31), None, "nothing is waited for");
+        looks.read(SESSION, Some(&record("d", Some(EpochEnd::Deposed))), when(22, 22));
+        assert_eq!(left(&looks, 31), Some(21_300));
+        looks.read(SESSION, None, when(30, 30));
+        assert_eq!(left(&looks, 31), Some(29_300), "it is gone, which is waited for anew");
     }
 
     /// The one that stalls says nothing about the time that it took.

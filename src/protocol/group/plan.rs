@@ -40,12 +40,15 @@ pub struct Planner<'a> {
     pub coordinator: Session,
     /// Leaves owned partitions where they are: the writer's settings differ from the group's.
     pub only_ownerless: bool,
+    /// The coordinator that is named plans no more: once another one is, nobody else goes ahead.
+    pub goes_ahead: bool,
 }
 
 impl Planner<'_> {
     /// The assignment after `now`, with this nonce; `None` if there is nothing to change.
     ///
-    /// Another coordinator alone is no reason to write, unless the one named has ended.
+    /// Another coordinator alone is no reason to write, unless the one named has ended, or this
+    /// one goes ahead of it.
     pub fn next(&self, now: &Assignment, evidence: &Evidence, nonce: Nonce) -> Option<Assignment> {
         let epoch = now.epoch.next()?;
         let mut next = Assignment { epoch, nonce, ..now.clone() };
@@ -72,7 +75,7 @@ impl Planner<'_> {
         }
         self.place(now, &mut next, evidence);
         let same = next.members == now.members && next.partitions == now.partitions;
-        let vacant = now.coordinator.is_none_or(|it| next.member(it).is_none());
+        let vacant = self.goes_ahead || now.coordinator.is_none_or(|it| next.member(it).is_none());
         // One that is no member cannot be named, so this would never end.
         let named = next.member(self.coordinator).is_some();
         if same && !(vacant && named) {

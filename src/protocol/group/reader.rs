@@ -162,10 +162,14 @@ impl Reader {
     }
 
     /// Lists what comes after the known assignment: whoever gains by it must, and every reader does
-    /// at times, as its next number may have been created and compacted while it slept.
+    /// at times, as its next number may have been created and compacted while it slept. If none is
+    /// known, it looks for the first, as [`poll`](Reader::poll) does.
     pub fn confirm(&mut self) {
-        if let (State::Idle, Some(known)) = (&self.state, &self.known) {
-            self.state = State::Confirm { beyond: SuccessorSearch::new(known.epoch.get()) };
+        if self.state == State::Idle {
+            self.state = match &self.known {
+                Some(known) => State::Confirm { beyond: SuccessorSearch::new(known.epoch.get()) },
+                None => self.find(false),
+            };
         }
     }
 

@@ -33,6 +33,10 @@ pub struct Standby {
 pub enum Place {
     /// From 0 on.
     Deputy(usize),
+    /// There is no group yet, or none of its deputies lives, and others may have the same place.
+    First,
+    /// Not named yet. Nobody adds it if all that are named have died.
+    Joining,
     Other,
 }
 
@@ -57,19 +61,27 @@ impl Standby {
         self.tag.as_ref().map(|(tag, _)| tag)
     }
 
-    /// Whether the coordinator's session is to be read now: by deputies with each poll, by others
-    /// once a validity.
-    pub fn is_due(&self, place: Place, now: Moment) -> bool {
-        let once = |read| now.since(read) >= self.validity;
-        self.coordinator.is_some()
-            && (matches!(place, Place::Deputy(_)) || self.read.is_none_or(once))
+    /// Whether it plans no more.
+    pub fn is_over(&self) -> bool {
+        self.over.is_some()
     }
 
-    /// Whether a deputy is to list the sessions, too: so that the death of several at once does not
-    /// take a validity for each.
+    /// Whether the coordinator's session is to be read now: by deputies and those that join with
+    /// each poll, by others once a validity.
+    pub fn is_due(&self, place: Place, now: Moment) -> bool {
+        let once = |read| now.since(read) >= self.validity;
+        self.coordinator.is_some() && (place != Place::Other || self.read.is_none_or(once))
+    }
+
+    /// Whether a deputy, or one that joins, is to list the sessions, too: so that the death of
+    /// several at once does not take a validity for each.
     pub fn lists(&self, place: Place, now: Moment) -> bool {
         let silent = |(_, since): &(ETag, Moment)| now.since(*since) >= self.validity / 2;
-        matches!(place, Place::Deputy(_)) && self.tag.as_ref().is_some_and(silent)
+        match place {
+            Place::Deputy(_) | Place::First => self.tag.as_ref().is_some_and(silent),
+            Place::Joining => self.is_over() || self.tag.as_ref().is_some_and(silent),
+            Place::Other => false,
+        }
     }
 
     /// Its session is as it was.
@@ -115,7 +127,7 @@ impl Standby {
 
     /// How long until this member goes ahead; `None` while the coordinator plans. Deputies go in
     /// their order, a poll after each other; all others a validity later. `delay` is random, as
-    /// before a seal.
+    /// before a seal: it keeps those apart that have the same place.
     pub fn ahead_in(
         &self,
         place: Place,
@@ -125,9 +137,18 @@ impl Standby {
     ) -> Option<Duration> {
         let turn = match place {
             Place::Deputy(before) => poll * u32::try_from(before).unwrap_or(u32::MAX),
-            Place::Other => poll * 3 + self.validity,
+            Place::First => delay,
+            Place::Joining | Place::Other => poll * 3 + self.validity + delay,
         };
-        Some((turn + delay).saturating_sub(now.since(self.over?)))
+        Some(turn.saturating_sub(now.since(self.over?)))
+    }
+
+    /// How long until the coordinator lapses if its tag stands still: a deputy that looks then sees
+    /// it at once, and not at the next poll. `None` if it is not about to.
+    pub fn until_lapse(&self, place: Place, now: Moment) -> Option<Duration> {
+        let (_, since) = self.tag.as_ref().filter(|_| place != Place::Other)?;
+        let left = self.drift.stretch(self.validity).saturating_sub(now.since(*since));
+        (!left.is_zero()).then_some(left)
     }
 }
 
@@ -188,6 +209,21 @@ mod tests {
         assert_eq!(ahead(Place::Other), Some(35));
         let nobody = Standby::new(None, VALIDITY, Drift::from_ppm(0), at(5));
         assert_eq!(ahead_in(&nobody, Place::Deputy(1), 5), Some(2));
+        let delayed = |place| nobody.ahead_in(place, POLL, POLL / 2, at(5));
+        assert_eq!(delayed(FIRST), Some(Duration::ZERO), "nobody else has its place");
+        assert_eq!(delayed(Place::First), Some(POLL / 2));
+        assert_eq!(delayed(Place::Joining), Some(VALIDITY + POLL * 3 + POLL / 2));
+    }
+
+    #[test]
+    fn a_deputy_looks_when_its_coordinator_lapses() {
+        let mut standby = standby();
+        let left = |standby: &Standby, place, now| standby.until_lapse(place, at(now));
+        assert_eq!(left(&standby, FIRST, 0), None);
+        standby.read(Some(&record(1, 1)), when(2));
+        assert_eq!(left(&standby, FIRST, 29), Some(Duration::from_secs(3)));
+        assert_eq!(left(&standby, Place::Other, 29), None);
+        assert_eq!(left(&standby, FIRST, 32), None);
     }
 
     #[test]

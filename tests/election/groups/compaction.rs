@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::{Compactor, ErrorKind};
-use tenure_testkit::fault_store::overwrite;
+use tenure_testkit::fault_store::{Call, Fault, overwrite};
 use tenure_testkit::time::{secs, wait};
 
 use super::{Fleet, POLL, VALIDITY, balanced, owners};
@@ -75,8 +75,21 @@ async fn a_session_that_is_named_stays_though_it_has_ended() {
     assert_eq!(report.sessions.unwrap().deleted, 0, "{report}");
 }
 
+/// A group without members that has one assignment, and this many sessions that have ended.
+async fn with_ended_sessions(sessions: usize) -> Fleet {
+    let fleet = Fleet::new(2);
+    let member = fleet.member("a").await;
+    balanced(&[&member], 2, POLL * 8).await;
+    let body = r#"{"expires_at":0.0,"token":1,"epoch":1}"#;
+    for id in 1..=sessions {
+        let key = format!("app/members/{id:032}/lock.json");
+        overwrite(&**fleet.store.inner(), &key, body.into()).await;
+    }
+    fleet
+}
+
 #[tokio::test(start_paused = true)]
-async fn without_an_assignment_that_can_be_read_no_session_goes() {
+async fn without_an_assignment_that_can_be_read_nothing_goes() {
     let fleet = Fleet::new(2);
     let stray = "app/members/00000000000000000000000000000001/lock.json";
     let body = r#"{"expires_at":0.0,"token":1,"epoch":1}"#;
@@ -84,9 +97,25 @@ async fn without_an_assignment_that_can_be_read_no_session_goes() {
     let compactor = compactor(&fleet).min_age(Duration::ZERO).build().unwrap();
     let report = compactor.run_once().await.unwrap();
     assert_eq!(report.sessions, Some(Default::default()), "{report}");
-    overwrite(&**fleet.store.inner(), "app/assignment-0000000003.json", "{}".into()).await;
+    for epoch in 1..=4 {
+        let key = format!("app/assignment-000000000{epoch}.json");
+        overwrite(&**fleet.store.inner(), &key, "{}".into()).await;
+    }
     let corrupt = compactor.run_once().await.unwrap_err();
     assert_eq!(corrupt.kind(), ErrorKind::CorruptRecord);
-    assert!(corrupt.to_string().contains("app/assignment-0000000003.json"), "{corrupt}");
+    assert!(corrupt.to_string().contains("app/assignment-0000000004.json"), "{corrupt}");
+    assert_eq!(keys(&fleet, "app/").await.len(), 5);
+}
+
+/// A run that was stopped while a deletion of sessions was on its way dropped it.
+#[tokio::test(start_paused = true)]
+async fn regression_a_stopped_run_waits_for_its_deletion_of_sessions() {
+    let fleet = with_ended_sessions(3).await;
+    fleet.store.on(Call::Delete).fault(Fault::Slow(secs(5)));
+    let compactor = compactor(&fleet).min_age(Duration::ZERO).build().unwrap();
+    let report = compactor.run_until(wait(secs(2)), |_| {}).await.unwrap();
+    assert!(report.interrupted, "{report}");
+    let sessions = report.sessions.unwrap();
+    assert_eq!((sessions.listed, sessions.deleted, sessions.kept), (4, 3, 1), "{report}");
     assert_eq!(keys(&fleet, "app/members/").await.len(), 1);
 }

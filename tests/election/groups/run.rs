@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tenure::group::MembershipEvent;
 use tenure_testkit::time::{secs, wait, within};
 
 use super::{Fleet, POLL};
@@ -86,4 +87,33 @@ async fn a_call_that_is_told_to_leave_while_it_joins_returns() {
     tokio::task::yield_now().await;
     group.leave();
     within(secs(60), task).await.expect("it leaves").unwrap().unwrap();
+}
+
+/// A signal may come before the task has run for the first time.
+#[tokio::test(start_paused = true)]
+async fn regression_a_leave_before_the_call_is_not_lost() {
+    let fleet = Fleet::new(1);
+    let group = fleet.group("a");
+    let running = group.clone();
+    let task = tokio::spawn(async move { running.run(async |_| Ok(())).await });
+    group.leave();
+    within(secs(60), task).await.expect("it leaves").unwrap().unwrap();
+    assert!(fleet.store.take_calls().is_empty(), "nothing is left to lapse");
+}
+
+/// It plans, and waited until its own session was due to be read: up to a validity.
+#[tokio::test(start_paused = true)]
+async fn regression_a_sole_member_soon_gets_back_what_it_released() {
+    let fleet = Fleet::new(1);
+    let mut membership = fleet.group("a").join().await.unwrap();
+    let mut granted = async || match within(POLL * 3, membership.next()).await {
+        Some(Some(MembershipEvent::Granted(partition))) => partition,
+        other => panic!("{other:?}"),
+    };
+    for offset in 0..8 {
+        let partition = granted().await;
+        wait(secs(offset * 7)).await;
+        partition.release();
+    }
+    granted().await;
 }

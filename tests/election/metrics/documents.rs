@@ -79,7 +79,7 @@ fn told(scrapes: &[Scrape]) -> BTreeMap<String, Metric> {
     }
     // Of these there are as many as there are elections and candidates.
     for label in metrics.values_mut().flat_map(|metric| metric.labels.iter_mut()) {
-        if ["election", "candidate", "gate"].contains(&label.0.as_str()) {
+        if ["election", "candidate", "gate", "group", "member"].contains(&label.0.as_str()) {
             label.1.clear();
         }
     }

@@ -17,6 +17,11 @@ use tenure_testkit::prometheus::Scrape;
 use tenure_testkit::time::{TestClock, millis, secs, wait, within};
 use tenure_testkit::world::{VALIDITY, World, elect, held, name};
 
+pub use super::groups::{
+    a_session_that_is_lost, an_assignment_that_cannot_be_written, an_assignment_that_does_not_fit,
+    members_of_a_group, partitions_that_are_kept, partitions_without_an_owner,
+};
+
 const APP: (&str, &str) = ("election", "a store with faults/app");
 
 /// A recorder for the thread of one test.
@@ -55,7 +60,7 @@ fn requests(scrape: &Scrape, kind: &str, outcome: &str) -> f64 {
 }
 
 /// Every request of the store's log is counted once, and timed once.
-fn counts_all(scrape: &Scrape, store: &FaultStore) {
+pub fn counts_all(scrape: &Scrape, store: &FaultStore) {
     let calls = store.take_calls();
     for (kind, call) in [
         ("list", Call::List),

@@ -1,12 +1,14 @@
 //! Who gets which lane.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::Interval;
+use super::{Interval, Subject};
 
 /// More lanes cannot be distinguished.
 const MOST: usize = 50;
+/// More rows make no page that anybody reads.
+const MOST_OWNED: usize = 1_000;
 
 /// A lane: its name, and what lies in it, in the order of time.
 #[derive(Debug)]
@@ -17,9 +19,11 @@ pub(super) struct Lane<'a> {
 
 /// A lane for each name, in the order of their first interval; the names that led least share the
 /// last.
-pub(super) fn lanes(intervals: &[Interval]) -> Vec<Lane<'_>> {
+pub(super) fn lanes(intervals: &[Interval], subject: Subject) -> Vec<Lane<'_>> {
     let mut sorted: Vec<&Interval> = intervals.iter().collect();
-    sorted.sort_by_key(|interval| (interval.perhaps_from, interval.from));
+    if subject == Subject::Leaders {
+        sorted.sort_by_key(|interval| (interval.perhaps_from, interval.from));
+    }
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     let mut lanes: Vec<Lane<'_>> = Vec::new();
     for interval in sorted {
@@ -29,10 +33,18 @@ pub(super) fn lanes(intervals: &[Interval]) -> Vec<Lane<'_>> {
         }
         lanes[number].intervals.push(interval);
     }
-    if lanes.len() > MOST { pooled(lanes) } else { lanes }
+    let most = match subject {
+        Subject::Leaders => MOST,
+        Subject::Owners => MOST_OWNED,
+    };
+    let mut lanes = if lanes.len() > most { pooled(lanes, most) } else { lanes };
+    for lane in &mut lanes {
+        lane.intervals.sort_by_key(|interval| (interval.perhaps_from, interval.from));
+    }
+    lanes
 }
 
-fn pooled(lanes: Vec<Lane<'_>>) -> Vec<Lane<'_>> {
+fn pooled(lanes: Vec<Lane<'_>>, most: usize) -> Vec<Lane<'_>> {
     let led = |lane: &Lane<'_>| -> Duration {
         let each =
             lane.intervals.iter().map(|interval| interval.until.saturating_sub(interval.from));
@@ -41,7 +53,7 @@ fn pooled(lanes: Vec<Lane<'_>>) -> Vec<Lane<'_>> {
     let mut by_length: Vec<(Duration, usize)> =
         lanes.iter().enumerate().map(|(number, lane)| (led(lane), number)).collect();
     by_length.sort_by_key(|(led, number)| (std::cmp::Reverse(*led), *number));
-    let alone: Vec<usize> = by_length[..MOST - 1].iter().map(|(_, number)| *number).collect();
+    let alone: BTreeSet<usize> = by_length[..most - 1].iter().map(|(_, number)| *number).collect();
     let (mut kept, mut others) = (Vec::new(), Vec::new());
     let mut pooled = 0;
     for (number, lane) in lanes.into_iter().enumerate() {
@@ -52,7 +64,6 @@ fn pooled(lanes: Vec<Lane<'_>>) -> Vec<Lane<'_>> {
             others.extend(lane.intervals);
         }
     }
-    others.sort_by_key(|interval| (interval.perhaps_from, interval.from));
     kept.push(Lane { name: format!("{pooled} others"), intervals: others });
     kept
 }

@@ -1,6 +1,8 @@
 //! From lanes and blocks to the text of the SVG.
 
-use std::collections::BTreeSet;
+mod legend;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -8,11 +10,11 @@ use super::axis::Axis;
 use super::blocks::{Block, blocks};
 use super::lanes::{Lane, lanes};
 use super::style::{
-    DARK, FONT, GRID, LABEL, LEADS, MUTED, NOTE, PAPER, PATTERNS, PERHAPS, STRIPE, TEXT, TITLE,
-    band, shape,
+    DARK, DARK_OWNERS, FONT, GRID, LABEL, LEADS, MUTED, NOTE, PAPER, PATTERNS, PERHAPS, STRIPE,
+    TEXT, TITLE, band, owner, shape,
 };
 use super::text::{cut, escaped, pixels, short};
-use super::{Band, BandKind, Drawing, Interval, Mark};
+use super::{Band, BandKind, Drawing, Interval, Mark, Subject};
 
 const WIDTH: f64 = 1_000.0;
 const EDGE: f64 = 16.0;
@@ -24,7 +26,8 @@ const LONGEST_NAME: f64 = 200.0;
 /// Two marks nearer than this would hide each other.
 const MARK_ROOM: f64 = 12.0;
 const AXIS_HEIGHT: f64 = 40.0;
-const LEGEND_LINE: f64 = 22.0;
+/// Between a lane's edge and its bars.
+const PAD: f64 = 5.0;
 
 pub(super) fn svg(drawing: &Drawing) -> String {
     Page::new(drawing).svg()
@@ -35,6 +38,8 @@ struct Page<'a> {
     drawing: &'a Drawing,
     lanes: Vec<Lane<'a>>,
     kinds: Vec<BandKind>,
+    /// The owners by name, numbered as they first appear. Empty where the lanes are candidates.
+    owners: BTreeMap<&'a str, usize>,
     axis: Axis,
     left: f64,
     top: f64,
@@ -44,7 +49,8 @@ struct Page<'a> {
 
 impl<'a> Page<'a> {
     fn new(drawing: &'a Drawing) -> Page<'a> {
-        let lanes = lanes(&drawing.intervals);
+        let lanes = lanes(&drawing.intervals, drawing.subject);
+        let owners = owners(drawing);
         let kinds: BTreeSet<BandKind> = drawing.bands.iter().map(|band| band.kind).collect();
         let names = lanes.iter().map(|lane| pixels(&cut(&lane.name, LONGEST_NAME, SMALL), SMALL));
         let bands = kinds.iter().map(|kind| pixels(kind.name(), SMALL));
@@ -55,10 +61,12 @@ impl<'a> Page<'a> {
         let lane_height = match lanes.len() {
             0..=12 => 30.0,
             13..=25 => 24.0,
-            _ => 19.0,
+            26..=50 => 19.0,
+            _ => 14.0,
         };
         let kinds = kinds.into_iter().collect();
-        Page { drawing, lanes, kinds, axis, left, top, lane_height, out: String::new() }
+        let out = String::new();
+        Page { drawing, lanes, kinds, owners, axis, left, top, lane_height, out }
     }
 
     fn svg(mut self) -> String {
@@ -94,11 +102,12 @@ impl<'a> Page<'a> {
         let heading = escaped(&cut(title, room, LARGE));
         let (title, line) = (escaped(title), escaped(&cut(subtitle, room, SMALL)));
         let subtitle = escaped(subtitle);
+        let owners = if self.owners.is_empty() { "" } else { DARK_OWNERS };
         self.put(format_args!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"tenure\" {FONT} role=\"img\" \
              aria-label=\"{title}\" width=\"{WIDTH}\" height=\"{height}\" \
              viewBox=\"0 0 {WIDTH} {height}\">\n<title>{title}</title>\n\
-             <desc>{subtitle}</desc>\n<style>{DARK}</style>\n{PATTERNS}\n\
+             <desc>{subtitle}</desc>\n<style>{DARK}{owners}</style>\n{PATTERNS}\n\
              <rect {PAPER} width=\"{WIDTH}\" height=\"{height}\"/>\n\
              <text {TITLE} x=\"{EDGE}\" y=\"28\">{heading}</text>"
         ));
@@ -121,7 +130,11 @@ impl<'a> Page<'a> {
         }
         if rows == 0 {
             let (x, y) = (self.left, self.top + 20.0);
-            self.put(format_args!("<text {MUTED} x=\"{x}\" y=\"{y}\">nobody has led yet</text>"));
+            let nothing = match self.drawing.subject {
+                Subject::Leaders => "nobody has led yet",
+                Subject::Owners => "nothing has been owned yet",
+            };
+            self.put(format_args!("<text {MUTED} x=\"{x}\" y=\"{y}\">{nothing}</text>"));
         }
     }
 
@@ -186,10 +199,17 @@ impl<'a> Page<'a> {
         }
         // Marks lie on top of all bars of their lane.
         let y = self.row(row) + self.lane_height / 2.0;
-        let size = if self.lane_height < 24.0 { 0.75 } else { 1.0 };
+        let size = match self.lane_height {
+            ..19.0 => 0.6,
+            ..24.0 => 0.75,
+            _ => 1.0,
+        };
         let mut free_from = f64::NEG_INFINITY;
         for block in blocks.iter().filter(|block| block.count == 1) {
             let interval = intervals[block.first];
+            if interval.end == Mark::Moved {
+                continue;
+            }
             // A mark as wide as the bar would hide it, so it stands behind.
             let (length, end) = (block.until - block.from, self.axis.x(interval.perhaps_until));
             let x = if length > 0.0 && length < MARK_ROOM { end + 6.0 * size } else { end };
@@ -200,8 +220,20 @@ impl<'a> Page<'a> {
         }
     }
 
+    /// The colour of an interval.
+    fn paint(&self, interval: &Interval) -> &'static str {
+        self.owners.get(&*interval.label).map_or(LEADS, |number| owner(*number))
+    }
+
+    /// Where the bars of a lane begin, and how high they are.
+    fn bar(&self, row: usize) -> (f64, f64) {
+        let pad = if self.lane_height < 19.0 { PAD / 2.0 } else { PAD };
+        (self.row(row) + pad, self.lane_height - 2.0 * pad)
+    }
+
     fn interval(&mut self, row: usize, interval: &Interval) {
-        let (y, height) = (self.row(row) + 5.0, self.lane_height - 10.0);
+        let (y, height) = self.bar(row);
+        let paint = self.paint(interval);
         let x = |at: Duration| self.axis.x(at);
         let (from, until) = (x(interval.from), x(interval.until));
         let (first, last) = (x(interval.perhaps_from), x(interval.perhaps_until));
@@ -222,7 +254,7 @@ impl<'a> Page<'a> {
         // Of a moment alone the mark is all that there is to see.
         if interval.until > interval.from {
             self.put(format_args!(
-                "<rect {LEADS} x=\"{from:.1}\" y=\"{y}\" width=\"{width:.1}\" \
+                "<rect {paint} x=\"{from:.1}\" y=\"{y}\" width=\"{width:.1}\" \
                  height=\"{height}\" rx=\"2\"/>"
             ));
         }
@@ -236,21 +268,20 @@ impl<'a> Page<'a> {
 
     /// Many short intervals as one bar, which says what it is made of.
     fn together(&mut self, row: usize, block: &Block, several: &[&Interval]) {
-        let (y, height) = (self.row(row) + 5.0, self.lane_height - 10.0);
+        let (y, height) = self.bar(row);
         let (x, width) = (block.from, (block.until - block.from).max(2.0));
-        let ends: BTreeSet<Mark> = several.iter().map(|interval| interval.end).collect();
-        let ends = ends.into_iter().map(|end| {
-            let count = several.iter().filter(|interval| interval.end == end).count();
-            format!("{count} {}", end.name())
-        });
-        let ends = ends.collect::<Vec<_>>().join(", ");
-        let (first, last) = (&several[0].label, &several[several.len() - 1].label);
-        let tip = escaped(&format!("{} epochs, {first} to {last}: {ends}", several.len()));
+        let one = several.iter().all(|interval| interval.label == several[0].label);
+        let (tip, paint) = match self.drawing.subject {
+            Subject::Leaders => (ends(several), LEADS),
+            Subject::Owners if one => (owned(several), self.paint(several[0])),
+            Subject::Owners => (owned(several), MUTED),
+        };
+        let tip = escaped(&tip);
         // Lower than a single epoch, and the lower the more of the time is not theirs.
         let tall = (height * block.share()).max(2.0).min(height - 3.0);
         let y = y + height - tall;
         self.put(format_args!(
-            "<g><title>{tip}</title><rect {LEADS} x=\"{x:.1}\" y=\"{y:.1}\" \
+            "<g><title>{tip}</title><rect {paint} x=\"{x:.1}\" y=\"{y:.1}\" \
              width=\"{width:.1}\" height=\"{tall:.1}\"/></g>"
         ));
     }
@@ -295,58 +326,44 @@ impl<'a> Page<'a> {
             ));
         }
     }
+}
 
-    /// Whether anything is drawn together.
-    fn dense(&self) -> bool {
-        let stretch = |i: &&Interval| (self.axis.x(i.perhaps_from), self.axis.x(i.perhaps_until));
-        let mut lanes = self.lanes.iter();
-        lanes.any(|lane| blocks(lane.intervals.iter().map(stretch)).iter().any(|b| b.count > 1))
+/// The number of each owner, in the order in which they first appear.
+fn owners(drawing: &Drawing) -> BTreeMap<&str, usize> {
+    let mut owners = BTreeMap::new();
+    if drawing.subject == Subject::Owners {
+        for interval in &drawing.intervals {
+            let next = owners.len();
+            owners.entry(&*interval.label).or_insert(next);
+        }
     }
+    owners
+}
 
-    /// What the signs mean: those that there are. With the height of the page.
-    fn legend(&self, top: f64) -> (String, f64) {
-        let intervals = &self.drawing.intervals;
-        let marks: BTreeSet<Mark> = intervals.iter().map(|interval| interval.end).collect();
-        let (mut x, mut y) = (EDGE + 8.0, top + 8.0);
-        let mut out = String::new();
-        let mut item = |sign: &dyn Fn(f64, f64) -> String, name: &str| {
-            let room = 24.0 + pixels(name, SMALL) + 16.0;
-            if x + room > WIDTH - EDGE {
-                (x, y) = (EDGE + 8.0, y + LEGEND_LINE);
-            }
-            let (text, base) = (x + 22.0, y + 4.0);
-            let sign = sign(x, y);
-            let _ = writeln!(out, "{sign}<text {MUTED} x=\"{text:.1}\" y=\"{base}\">{name}</text>");
-            x += room;
-        };
-        let bar_of = |paint: &'static str, height: f64| {
-            move |x: f64, y: f64| {
-                let (x, y) = (x - 2.0, y + 5.0 - height);
-                format!(
-                    "<rect {paint} x=\"{x:.1}\" y=\"{y}\" width=\"18\" \
-                     height=\"{height}\"/>"
-                )
-            }
-        };
-        let bar = |paint| bar_of(paint, 10.0);
-        if marks.iter().any(|mark| !matches!(mark, Mark::GivenUp | Mark::Restored)) {
-            item(&bar(LEADS), "leads; the number is its epoch");
-        }
-        let doubt = |i: &Interval| i.perhaps_from < i.from || i.perhaps_until > i.until;
-        if intervals.iter().any(doubt) {
-            item(&bar(PERHAPS), "may lead: not known when it began or ended");
-        }
-        if self.dense() {
-            item(&bar_of(LEADS, 4.0), "many short ones: as high as their share of the time");
-        }
-        for mark in marks {
-            item(&move |x, y| shape(mark, x + 7.0, y, 1.0), mark.name());
-        }
-        for kind in &self.kinds {
-            item(&bar(band(*kind)), kind.name());
-        }
-        (out, y + 18.0)
-    }
+/// How several epochs ended.
+fn ends(several: &[&Interval]) -> String {
+    let ends: BTreeSet<Mark> = several.iter().map(|interval| interval.end).collect();
+    let ends = ends.into_iter().map(|end| {
+        let count = several.iter().filter(|interval| interval.end == end).count();
+        format!("{count} {}", end.name())
+    });
+    let ends = ends.collect::<Vec<_>>().join(", ");
+    let (first, last) = (&several[0].label, &several[several.len() - 1].label);
+    format!("{} epochs, {first} to {last}: {ends}", several.len())
+}
+
+/// More owners are counted, not named.
+const NAMED: usize = 5;
+
+/// Who owned in turn.
+fn owned(several: &[&Interval]) -> String {
+    let owners: BTreeSet<&str> = several.iter().map(|interval| &*interval.label).collect();
+    let named = owners.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    let more = match owners.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} others"),
+    };
+    format!("owned {} times, by {named}{more}", several.len())
 }
 
 /// From the first to the last moment of anything.

@@ -6,6 +6,9 @@
 
 use super::{BandKind, Mark};
 
+/// How many owners have a colour of their own.
+pub(super) const COLOURS: usize = 8;
+
 /// The colours are Okabe and Ito's, which people tell apart whatever colours they see; on dark
 /// pages their lighter ones. Every rule is bound to the class of the drawing, as it may stand
 /// inside a page.
@@ -29,6 +32,34 @@ pub(super) const DARK: &str = "@media (prefers-color-scheme:dark){\
 .tenure .w{stroke:#e6edf3}\
 .tenure .hl{stroke:#56b4e9}\
 .tenure .hu{stroke:#7d8590}}";
+
+/// Of the owners, for dark pages, where labels are dark.
+pub(super) const DARK_OWNERS: &str = "@media (prefers-color-scheme:dark){\
+.tenure .c0{fill:#56b4e9}\
+.tenure .c1{fill:#f0883e}\
+.tenure .c2{fill:#2fc6a0}\
+.tenure .c3{fill:#e58fc0}\
+.tenure .c4{fill:#e6c229}\
+.tenure .c5{fill:#b0a6ff}\
+.tenure .c6{fill:#c3cad3}\
+.tenure .c7{fill:#ff8a80}}";
+
+/// Dark enough for white labels.
+const OWNERS: [&str; COLOURS] = [
+    "class=\"c0\" fill=\"#0072b2\"",
+    "class=\"c1\" fill=\"#b34e00\"",
+    "class=\"c2\" fill=\"#00765a\"",
+    "class=\"c3\" fill=\"#a3467d\"",
+    "class=\"c4\" fill=\"#7a5c00\"",
+    "class=\"c5\" fill=\"#5b4fc4\"",
+    "class=\"c6\" fill=\"#4b5563\"",
+    "class=\"c7\" fill=\"#b3261e\"",
+];
+
+/// Of the owner of this number.
+pub(super) fn owner(number: usize) -> &'static str {
+    OWNERS[number % COLOURS]
+}
 
 pub(super) const FONT: &str = "font-family=\"system-ui,-apple-system,'Segoe UI',Roboto,\
 'Noto Sans','DejaVu Sans',sans-serif\" font-size=\"12\"";
@@ -80,6 +111,7 @@ pub(super) fn shape(mark: Mark, x: f64, y: f64, size: f64) -> String {
         Mark::Superseded => lines("M-4 -4.5L0 0L-4 4.5M1 -4.5L5 0L1 4.5"),
         Mark::GivenUp => path(HOLLOW, "M0 -6L6 0L0 6L-6 0Z"),
         Mark::Restored => path(HOLLOW, "M-2 -6H2V-2H6V2H2V6H-2V2H-6V-2H-2Z"),
+        Mark::Moved => String::new(),
         Mark::Unknown => {
             format!("<text {QUERY} {at} y=\"4.2\" text-anchor=\"middle\">?</text>")
         }

@@ -303,3 +303,80 @@ fn regression_a_long_name_stays_inside_the_picture() {
         }
     }
 }
+
+/// So many rows, each with two owners of so many.
+fn owned(rows: usize, owners: usize) -> Drawing {
+    let mut drawing = Drawing::new("Owned");
+    drawing.subject = Subject::Owners;
+    for row in 0..rows {
+        for turn in 0..2 {
+            let (owner, from) =
+                (format!("worker-{}", (row + turn) % owners), secs(100 * turn as u64));
+            let end = if turn == 0 { Mark::Moved } else { Mark::GoesOn };
+            let name = format!("p{row}");
+            drawing.intervals.push(Interval::new(name, owner, from, from + secs(90), end));
+        }
+    }
+    drawing
+}
+
+fn fills(svg: &Document<'_>, class: &str) -> usize {
+    svg.descendants().filter(|node| node.attribute("class") == Some(class)).count()
+}
+
+#[test]
+fn owners_have_a_colour_in_all_rows_and_a_name_in_the_legend() {
+    let svg = owned(3, 2).svg();
+    assert_eq!(svg::without_styles(&svg), [""; 0]);
+    let document = parsed(&svg);
+    // Three rows with a bar of each, and the legend.
+    assert_eq!([fills(&document, "c0"), fills(&document, "c1")], [4, 4]);
+    assert_eq!(fills(&document, "i"), 0, "no colour of leaders");
+    let words: Vec<_> = document.descendants().filter_map(|node| node.text()).collect();
+    assert!(words.contains(&"owned still") && !words.contains(&"leads on"), "{words:?}");
+    assert!(!words.contains(&"moved"), "{words:?}");
+    // In the order given, not in that of time.
+    let mut late = owned(2, 2);
+    late.intervals.reverse();
+    let svg = late.svg();
+    let document = parsed(&svg);
+    let rows: Vec<_> = titles(&document).into_iter().filter(|it| it.len() == 2).collect();
+    assert_eq!(rows, ["p1", "p0"]);
+    assert!(!many(2, 5).svg().contains(".c0"), "leaders need no colours of owners");
+}
+
+#[test]
+fn any_number_of_rows_and_owners_is_drawn() {
+    for (rows, owners) in [(0, 1), (1, 1), (50, 9), (1_000, 30), (1_200, 1_200)] {
+        let svg = owned(rows, owners).svg();
+        assert_eq!(svg::without_styles(&svg), [""; 0]);
+        let document = parsed(&svg);
+        assert!(svg.len() < 2_500_000, "{rows} rows: {}", svg.len());
+        let shared = titles(&document).contains(&"201 others");
+        assert_eq!(shared, rows == 1_200);
+        let words: Vec<_> = document.descendants().filter_map(|node| node.text()).collect();
+        let more = owners.saturating_sub(24);
+        let told = words.contains(&&*format!("and {more} others in these colours"));
+        assert_eq!(told, more > 0 && rows > 0);
+    }
+}
+
+#[test]
+fn short_ownerships_are_drawn_together_and_say_whose_they_are() {
+    let mut drawing = Drawing::new("Restless");
+    drawing.subject = Subject::Owners;
+    for turn in 0..2_000_u64 {
+        let (from, owner) = (secs(turn * 5), format!("<w{}>", turn % 7));
+        drawing.intervals.push(Interval::new("p", owner, from, from + secs(5), Mark::Moved));
+    }
+    let svg = drawing.svg();
+    assert_eq!(svg::without_styles(&svg), [""; 0]);
+    let document = parsed(&svg);
+    let told = titles(&document);
+    let counted = told.iter().filter_map(|it| it.strip_prefix("owned ")?.split_once(" times, by "));
+    let counted: Vec<_> = counted.collect();
+    let all: usize =
+        counted.iter().map(|(count, _)| count.parse::<usize>().expect("a count")).sum();
+    assert_eq!(all, 2_000);
+    assert!(counted.iter().any(|(_, by)| *by == "<w0>, <w1>, <w2>, <w3>, <w4> and 2 others"));
+}

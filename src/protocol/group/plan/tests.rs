@@ -36,7 +36,7 @@ fn owned_by(owners: &[u128], members: &[u128]) -> Assignment {
 
 fn planner(coordinator: u128) -> Planner<'static> {
     let coordinator = session(coordinator);
-    Planner { assignor: &StickyAssignor, coordinator, only_ownerless: false }
+    Planner { assignor: &StickyAssignor, coordinator, only_ownerless: false, goes_ahead: false }
 }
 
 fn next(now: &Assignment, evidence: &Evidence) -> Option<Assignment> {

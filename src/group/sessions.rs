@@ -1,0 +1,159 @@
+//! What a member asks about the sessions, and what it remembers of the answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::member::MemberTask;
+use super::objects::Seen;
+use crate::driver::FAILURES_BEFORE_GIVING_UP;
+use crate::etag::ETag;
+use crate::protocol::group::coordinator::{Answer, Request};
+use crate::protocol::group::looks::When;
+use crate::protocol::group::{Session, SessionId};
+use crate::timer::sleep;
+
+impl MemberTask {
+    /// Asks about the sessions. False: something failed for now, and the next round begins anew.
+    pub(super) async fn sessions(&mut self, request: Request) -> bool {
+        match request {
+            Request::List(after) => self.list(after).await,
+            Request::Get(ids) => {
+                let (foreign, ids): (Vec<_>, Vec<_>) =
+                    ids.into_iter().partition(|id| self.is_foreign(*id));
+                for id in foreign {
+                    self.shared.state().participant.session(Answer::Missing(id));
+                }
+                for (id, seen, when) in self.objects.read_sessions(ids).await {
+                    let mut answer = self.note(id, seen, when);
+                    self.unread |= answer == Answer::Unknown;
+                    // Nothing rests on one that is no member: it cannot join for now.
+                    if answer == Answer::Unknown && self.expected(id).is_none() {
+                        answer = Answer::Missing(id);
+                    }
+                    let known = answer != Answer::Unknown;
+                    self.shared.state().participant.session(answer);
+                    if !known {
+                        return false;
+                    }
+                }
+                true
+            }
+            Request::Seal { session, .. } => {
+                let answer = self.seal(session, None).await;
+                let done = answer == Answer::Done;
+                self.shared.state().participant.session(answer);
+                if !done {
+                    self.unsealed += 1;
+                    if self.unsealed < FAILURES_BEFORE_GIVING_UP {
+                        // What is not known is read back.
+                        sleep(&self.shared.cx.process, self.objects.retry_delay()).await;
+                    } else {
+                        self.give_up_seal();
+                    }
+                }
+                true
+            }
+        }
+    }
+
+    /// Leaves a session that lapsed to the next round: the plan must not wait for it.
+    fn give_up_seal(&mut self) {
+        self.unread = true;
+        self.report();
+        self.shared.state().participant.session(Answer::Unknown);
+    }
+
+    async fn list(&mut self, after: Option<SessionId>) -> bool {
+        let Some(page) = self.objects.list_sessions(after).await else {
+            self.unread = true;
+            self.shared.state().participant.session(Answer::Unknown);
+            return false;
+        };
+        if after.is_none() {
+            self.listing = Some((BTreeMap::new(), page.when.sent));
+        }
+        if let Some((listing, sent)) = &mut self.listing {
+            listing.extend(page.sessions.iter().cloned());
+            if !page.truncated {
+                let when = When { sent: *sent, received: page.when.received };
+                self.looks.listed(listing, when);
+                let listed: BTreeSet<_> = listing.keys().copied().collect();
+                self.foreign.retain(|id, _| listed.contains(id));
+                self.shared.state().participant.forget(&listed);
+                let state = self.shared.state();
+                let known = state.participant.known();
+                let members = known.iter().flat_map(|it| &it.members).map(|it| it.session.id);
+                let members: BTreeSet<_> = members.collect();
+                self.bodies.retain(|id, _| listed.contains(id) || members.contains(id));
+                // What has ended and is no member is not read again.
+                let ended = |id: &&SessionId| {
+                    self.bodies.get(*id).is_some_and(|body| body.record().ended.is_some())
+                };
+                let live = listed.iter().filter(|id| !ended(id)).copied();
+                self.looks.keep(&live.chain(members.iter().copied()).collect());
+            }
+        }
+        let (sessions, truncated) = (page.sessions, page.truncated);
+        self.shared.state().participant.session(Answer::Listed { sessions, truncated });
+        true
+    }
+
+    /// Takes note of one look at a session.
+    pub(super) fn note(&mut self, id: SessionId, seen: Seen, when: When) -> Answer {
+        let session = self.expected(id);
+        match seen {
+            Seen::Session(body) => {
+                let record = body.record();
+                self.looks.watch(id, body.validity());
+                self.looks.read(session.unwrap_or_else(|| body.session(id)), Some(&record), when);
+                if let Some(data) = &record.data {
+                    self.seen = self.seen.max(data.seen);
+                    self.memory.released(body.name(), data, when.received);
+                }
+                self.bodies.insert(id, *body);
+                Answer::Found(id, record)
+            }
+            Seen::Foreign => {
+                self.looks.foreign(id, when);
+                self.bodies.remove(&id);
+                let tag = self.listed_tag(id).cloned();
+                self.foreign.extend(tag.map(|tag| (id, tag)));
+                Answer::Missing(id)
+            }
+            Seen::Missing => {
+                if let Some(session) = session {
+                    self.looks.read(session, None, when);
+                }
+                self.bodies.remove(&id);
+                Answer::Missing(id)
+            }
+            Seen::Unchanged | Seen::Unknown => Answer::Unknown,
+        }
+    }
+
+    fn listed_tag(&self, id: SessionId) -> Option<&ETag> {
+        self.listing.as_ref()?.0.get(&id)?.as_ref()
+    }
+
+    /// Whether what lies there is as it was when it was read as no session, and nobody asks for it.
+    fn is_foreign(&self, id: SessionId) -> bool {
+        let known = self.foreign.get(&id).zip(self.listed_tag(id));
+        known.is_some_and(|(before, now)| before.names_the_same(now)) && self.expected(id).is_none()
+    }
+
+    /// The session of this id, as the assignment names it.
+    fn expected(&self, id: SessionId) -> Option<Session> {
+        self.shared.state().participant.known().and_then(|known| known.session(id))
+    }
+
+    /// Ends a session as lapsed, as it was read last.
+    pub(super) async fn seal(&mut self, session: Session, successor: Option<&str>) -> Answer {
+        let Some(body) = self.bodies.get(&session.id) else { return Answer::Refused };
+        let (etag, cx) = (body.record().etag, &self.shared.cx);
+        let sealed = body.sealed(&cx.config.name, successor, cx.process.now().time_of_day());
+        match self.objects.seal(session.id, sealed, etag).await {
+            crate::protocol::group::reader::Answer::Done => Answer::Done,
+            crate::protocol::group::reader::Answer::Refused => Answer::Refused,
+            _ => Answer::Unknown,
+        }
+    }
+}

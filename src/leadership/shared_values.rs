@@ -1,0 +1,26 @@
+//! Values that all tasks under one leadership, or one partition, share.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use crate::mutex::unpoisoned;
+
+/// At most one value of each type, made when it is first asked for. Without any it is small, as
+/// there is one for each owned partition.
+#[derive(Debug, Default)]
+pub(crate) struct SharedValues(OnceLock<Box<Mutex<Vec<Value>>>>);
+
+type Value = Arc<dyn Any + Send + Sync>;
+
+impl SharedValues {
+    /// Returns the value of this type.
+    pub(crate) fn get<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        let mut values = unpoisoned(self.0.get_or_init(Box::default).lock());
+        if let Some(found) = values.iter().find_map(|one| Arc::clone(one).downcast().ok()) {
+            return found;
+        }
+        let new = Arc::<T>::default();
+        values.push(Arc::clone(&new) as Value);
+        new
+    }
+}

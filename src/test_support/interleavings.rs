@@ -1,0 +1,64 @@
+//! Every interleaving of a few tasks, under a scheduler of shuttle's.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use shuttle::scheduler::{DfsScheduler, Schedule, Scheduler, Task, TaskId};
+use shuttle::{Config, FailurePersistence, Runner};
+
+/// More than this are not every interleaving of a few tasks.
+const MOST: usize = 50_000;
+
+/// Lets any other task go on. Not shuttle's `yield_now`, which also wakes the task that calls it.
+pub(crate) fn others_may_run() {
+    shuttle::thread::sleep(Duration::ZERO);
+}
+
+pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
+    // Dropped, its handle would leave the task behind, unfinished.
+    std::mem::forget(shuttle::future::spawn(task));
+}
+
+/// Every choice but those at the start: all tasks are spawned before the first of them runs.
+struct AllSpawnedFirst(DfsScheduler);
+
+impl Scheduler for AllSpawnedFirst {
+    fn new_execution(&mut self) -> Option<Schedule> {
+        self.0.new_execution()
+    }
+
+    fn next_task(
+        &mut self,
+        runnable: &[&Task],
+        current: Option<TaskId>,
+        is_yielding: bool,
+    ) -> Option<TaskId> {
+        let spawner = runnable.iter().position(|task| task.id() == TaskId::from(0));
+        let runnable = spawner.map_or(runnable, |at| &runnable[at..=at]);
+        self.0.next_task(runnable, current, is_yielding)
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+}
+
+/// Runs the tasks that `start` [spawns](spawn) in every order in which they can go on. Returns how
+/// many orders there are, or the message of the first panic: a deadlock is one.
+pub(crate) fn every_interleaving(
+    start: impl Fn() + Send + Sync + 'static,
+) -> Result<usize, String> {
+    let mut config = Config::new();
+    config.failure_persistence = FailurePersistence::None;
+    let runner = Runner::new(AllSpawnedFirst(DfsScheduler::new(Some(MOST), false)), config);
+    match catch_unwind(AssertUnwindSafe(move || runner.run(start))) {
+        Ok(interleavings) => {
+            assert!(interleavings < MOST, "there are more than {MOST}");
+            Ok(interleavings)
+        }
+        Err(panic) => match panic.downcast::<String>() {
+            Ok(message) => Err(*message),
+            Err(panic) => Err(panic.downcast::<&str>().map_or("no words", |words| *words).into()),
+        },
+    }
+}
