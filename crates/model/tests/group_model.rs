@@ -87,7 +87,7 @@ fn requests_lost_late_and_twice() {
 
 #[test]
 fn leases_that_end_and_two_coordinators() {
-    let budget = Budget { ends: 1, ahead: 1, lost: more(0, 1), ..CALM };
+    let budget = Budget { ends: 1, ahead: 1, lost: 1, ..CALM };
     let sometimes = vec!["GS1", "GS1 after a loss"];
     explore("leases that end", Group { sometimes, ..group(2, 2, 4, budget) });
 }
@@ -241,4 +241,11 @@ fn broken_sessions_known_by_their_ids_alone() {
 fn broken_session_that_joins_by_its_create() {
     let budget = Budget { leaves: 1, swept: 1, twice: 1, ..CALM };
     broken(Broken::JoinsByCreate, group(2, 1, 5, budget), "R3");
+}
+
+/// An assignment that it reads meanwhile may give it what the next one gives to another member.
+#[test]
+fn broken_member_that_follows_while_it_seals_its_session() {
+    let budget = Budget { lost: 1, leaves: 1, ..CALM };
+    broken(Broken::FollowsItsSeal, group(2, 1, 3, budget), "G5");
 }

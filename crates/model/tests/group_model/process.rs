@@ -40,6 +40,8 @@ pub struct Process {
     /// Its holdings before the last release, where a broken one goes back to them.
     before: Option<Box<Participant>>,
     pub leaving: bool,
+    /// It has sent the seal of its own session.
+    pub resigning: bool,
     pub crashed: bool,
 }
 
@@ -58,6 +60,7 @@ impl Process {
             wrote: Vec::new(),
             before: None,
             leaving: false,
+            resigning: false,
             crashed: false,
         };
         process.lease.handle(Input::Answer(Answer::Missing));
@@ -226,7 +229,9 @@ impl Process {
 
 fn planner(participant: &Participant) -> Planner<'static> {
     let coordinator = participant.holdings().session();
-    Planner { assignor: &StickyAssignor, coordinator, only_ownerless: false }
+    let named = participant.known().and_then(|known| known.coordinator);
+    let goes_ahead = named.is_some_and(|named| named != coordinator);
+    Planner { assignor: &StickyAssignor, coordinator, only_ownerless: false, goes_ahead }
 }
 
 fn join(id: SessionId, record: &SessionRecord) -> Option<Member> {

@@ -25,6 +25,7 @@ impl Group {
                 self.lease(world, who, serving);
             }
             Action::Resign(who, serving) => {
+                world.processes[who].resigning = true;
                 world.processes[who].tell(Input::Resign);
                 self.lease(world, who, serving);
             }

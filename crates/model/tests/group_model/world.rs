@@ -83,6 +83,8 @@ pub enum Broken {
     TakesBack,
     /// A session counts as joined from its create on.
     JoinsByCreate,
+    /// A member follows the assignment while it seals its own session.
+    FollowsItsSeal,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -210,8 +212,10 @@ impl Group {
     fn group_actions(&self, world: &World, who: usize, actions: &mut Vec<Action>) {
         let process = &world.processes[who];
         let Some(participant) = &process.participant else { return };
-        // One that has not said that it has joined does nothing yet.
-        if process.written.is_none() {
+        // One that has not said that it has joined does nothing yet, and one that has sent the seal
+        // of its session nothing any more: the session may be over from then on.
+        let over = process.resigning && self.broken != Broken::FollowsItsSeal;
+        if process.written.is_none() || over {
             return;
         }
         for release in participant.holdings().owned() {

@@ -140,7 +140,8 @@ pub fn believes(world: &World, who: Who, partition: &Partition) {
         if its.check().is_ok() {
             let tokens = (token, its.token());
             let what = format!("{who} and {} own partition {number}: {tokens:?}", other.who);
-            return world.fail("G5", what);
+            // By one token it was granted twice; by two both only believe.
+            return world.fail(if tokens.0 == tokens.1 { "G1" } else { "G5" }, what);
         }
     }
     let before = {

@@ -197,8 +197,10 @@ fn take(world: &Arc<World>) {
 /// membership move what they must and no more.
 pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>) {
     world.state().faults = false;
-    // Stops and cuts end by themselves.
-    sleep(world.plan.validity * 3).await;
+    // Stops and cuts end by themselves, requests that are held up arrive, and a session that one of
+    // them renewed after its process had given it up lapses: while it is named, it is a member.
+    let held_up = world.state().held_up_until.saturating_sub(now());
+    sleep(held_up + world.plan.validity * 3).await;
     if !balanced(world, &slots, "after the faults").await {
         return;
     }

@@ -57,6 +57,8 @@ pub struct Plan {
     pub fails: bool,
     /// No two living processes have one name, and they say so.
     pub unique: bool,
+    /// The settings of the members differ: those here are the longest.
+    pub mixed: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -128,6 +130,7 @@ impl Plan {
             operates: rng.bool(),
             fails: rng.u32(0..3) == 0,
             unique: rng.bool(),
+            mixed: rng.bool(),
         }
     }
 }

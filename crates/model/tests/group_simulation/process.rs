@@ -87,12 +87,18 @@ fn group(world: &Arc<World>, who: Who, name: &str, clock: &Arc<SimClock>) -> Gro
     let process = process.with_spawner(move |task| spawn(&its_world, who, 1, task));
     let plan = &world.plan;
     let store = Arc::new(SimStore { world: Arc::clone(world), who });
+    // Work takes up to an eighth of the longest validity to stop, and a quarter of each is for that.
+    let of_the_longest =
+        |least: f64| if plan.mixed { least + (1.0 - least) * world.state().rng.f64() } else { 1.0 };
+    let validity = plan.validity.mul_f64(of_the_longest(0.6));
+    let poll = plan.poll.mul_f64(of_the_longest(0.3)).min(validity);
+    let delay = plan.rebalance_delay.mul_f64(of_the_longest(0.0));
     Group::builder(store, "app")
         .name(name)
         .partitions(0..plan.partitions)
-        .validity(Duration::from_millis(u64::try_from(plan.validity.as_millis()).unwrap()))
-        .poll_interval(plan.poll)
-        .rebalance_delay(plan.rebalance_delay)
+        .validity(Duration::from_millis(u64::try_from(validity.as_millis()).unwrap()))
+        .poll_interval(poll)
+        .rebalance_delay(delay)
         .name_is_unique(plan.unique)
         .check_store(false)
         .process(process)
@@ -179,7 +185,9 @@ async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
     Ok(())
 }
 
-/// Starts a compactor that deletes what it may at once, again and again.
+/// Starts a compactor that deletes what it may at once, again and again. A `min_age` of 0 can hide
+/// the next assignment from a member that would have polled for it, so none runs in the calm, where
+/// times are checked.
 pub fn start_compactor(world: &Arc<World>) {
     let who = join(world);
     let store = Arc::new(SimStore { world: Arc::clone(world), who });
@@ -190,6 +198,9 @@ pub fn start_compactor(world: &Arc<World>) {
     spawn(world, who, 0, async move {
         loop {
             sleep(its_world.part(its_world.plan.validity * 6)).await;
+            if !its_world.state().faults {
+                return;
+            }
             match compactor.run_once().await {
                 Ok(report) => {
                     its_world.note(who, || report.to_string());

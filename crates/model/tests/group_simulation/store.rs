@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::bucket::{Reply, Request};
 use super::checks;
 use super::plan::Broken;
-use super::world::{Who, World, sleep};
+use super::world::{Who, World, now, sleep};
 
 pub struct SimStore {
     pub world: Arc<World>,
@@ -63,6 +63,8 @@ impl SimStore {
             course.answered = Err(fate);
             *state.counts.entry("requests failed").or_default() += 1;
         }
+        let arrives = now() + course.there + course.again.unwrap_or_default();
+        state.held_up_until = state.held_up_until.max(arrives);
         course
     }
 

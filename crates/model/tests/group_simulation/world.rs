@@ -100,6 +100,8 @@ pub struct State {
     pub machines: Vec<Machine>,
     pub handles: Vec<Handle>,
     pub faults: bool,
+    /// When the last of the requests that faults hold up reaches the bucket.
+    pub held_up_until: Duration,
     pub violation: Option<Violation>,
     pub uniques: u64,
 }
@@ -178,6 +180,7 @@ impl World {
             machines: Vec::new(),
             handles: Vec::new(),
             faults: true,
+            held_up_until: Duration::ZERO,
             violation: None,
             uniques: 0,
         };
