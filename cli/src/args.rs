@@ -53,7 +53,7 @@ pub enum Verb {
     /// Delete superseded epoch objects, never the newest
     #[command(after_help = EXIT_CODES)]
     Compact(CompactArgs),
-    /// Show a partition group, and change its partitions
+    /// Share partitions among processes, and see and change who owns them
     #[command(after_help = EXIT_CODES, disable_help_subcommand = true)]
     Group(GroupArgs),
     /// Create the table of a DynamoDB store
@@ -62,7 +62,7 @@ pub enum Verb {
     /// Check that a store does what elections require: about 2,300 requests
     #[command(after_help = AFTER_PROBE)]
     Probe(ProbeArgs),
-    /// Estimate the requests of an election in a month, and their cost
+    /// Estimate the requests of an election or a group in a month, and their cost
     #[command(after_help = AFTER_COST)]
     Cost(CostArgs),
     /// Write a script to stdout that completes this command's arguments in a shell
@@ -86,6 +86,10 @@ impl Verb {
     pub fn default_log_level(&self) -> &'static str {
         match self {
             Verb::Run(_) => "warn,aws=error,tenure=error,tenure::store=warn,tenure_cli=info",
+            // The library tells of the session, and of work that failed.
+            Verb::Group(args) if args.runs() => {
+                "warn,aws=error,tenure=error,tenure::store=warn,tenure::group=info,tenure_cli=info"
+            }
             // The address that they serve, if any.
             _ => "warn,aws=error,tenure=error,tenure::store=warn,tenure_cli::serve=info",
         }

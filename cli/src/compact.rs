@@ -73,10 +73,12 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
         .build()?;
     match args.every {
         Some(interval) => {
-            tokio::select! {
-                biased;
-                _ = signals.next() => return Ok(0),
-                looked = refuse_other_layout(&store, &prefix, args.store.layout), if !args.group => looked?,
+            if !args.group {
+                tokio::select! {
+                    biased;
+                    _ = signals.next() => return Ok(0),
+                    looked = refuse_other_layout(&store, &prefix, args.store.layout) => looked?,
+                }
             }
             again_and_again(&compactor, &mut signals, interval, args.json).await
         }

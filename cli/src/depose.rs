@@ -98,12 +98,19 @@ pub fn holder(leader: &Leader) -> String {
 
 /// What successors do.
 pub fn then(wait: Duration) -> String {
-    // By how little a validity differs from nothing.
-    if wait < Duration::from_millis(10) {
-        return "a successor need not wait".to_owned();
+    match up_to_seconds(wait) {
+        None => "a successor need not wait".to_owned(),
+        Some(wait) => {
+            format!("a successor waits up to {} for the old lease to end", format_duration(wait))
+        }
     }
-    let wait = Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
-    format!("a successor waits up to {} for the old lease to end", format_duration(wait))
+}
+
+/// In whole seconds, and no less than it is; `None` if it is next to nothing.
+pub fn up_to_seconds(wait: Duration) -> Option<Duration> {
+    // By how little a validity differs from nothing.
+    let waits = wait >= Duration::from_millis(10);
+    waits.then(|| Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))
 }
 
 /// Why an epoch needs force.

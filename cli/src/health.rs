@@ -2,6 +2,8 @@
 //!
 //! No request to the store is made: the answers are what the campaign and the leadership know.
 
+mod pulse;
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,11 +15,8 @@ use super::lock::lock;
 use super::margins::Margins;
 use super::print::in_seconds;
 use super::serve::{self, Reply, Routes, Sites};
-use super::timer::pause;
 
-/// A task that has not run for so long does not come back by itself: it should every second.
-const STUCK_AFTER: Duration = Duration::from_secs(30);
-const EVERY_TURN: Duration = Duration::from_secs(1);
+pub use pulse::Pulse;
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct HealthArg {
@@ -44,8 +43,8 @@ pub struct Health {
     /// How old the last answer of the store may be.
     recent: Duration,
     clock: Arc<dyn Clock>,
-    /// When the task that campaigns and watches over CMD last ran, on the boot clock.
-    turned: Mutex<Duration>,
+    /// Of the task that campaigns and watches over CMD.
+    pulse: Pulse,
     state: Mutex<State>,
 }
 
@@ -106,12 +105,10 @@ impl Health {
         poll: Option<Duration>,
         margins: Margins,
     ) -> Health {
-        // The longest regular pause between two requests, and two requests' timeouts.
-        let between = poll.unwrap_or_default().max(validity / 3);
-        let recent = between.saturating_add(validity.saturating_mul(2) / 5);
-        let turned = Mutex::new(clock.now().boot);
+        let recent = recent(validity, poll);
+        let pulse = Pulse::new(&clock);
         let state = Mutex::new(State { election: None, phase: Phase::Starting });
-        Health { candidate: candidate.to_owned(), margins, recent, clock, turned, state }
+        Health { candidate: candidate.to_owned(), margins, recent, clock, pulse, state }
     }
 
     /// The store is open.
@@ -125,21 +122,13 @@ impl Health {
 
     /// Runs the task, and notes each second that it does.
     pub async fn of<T>(&self, task: impl Future<Output = T>) -> T {
-        let mut task = std::pin::pin!(task);
-        loop {
-            *lock(&self.turned) = self.clock.now().boot;
-            tokio::select! {
-                biased;
-                value = &mut task => return value,
-                () = pause(EVERY_TURN) => {}
-            }
-        }
+        self.pulse.of(task).await
     }
 
     fn routes(self: &Arc<Health>) -> Routes {
         let health = Arc::clone(self);
         Arc::new(move |path| match path {
-            "/livez" => Some(health.livez()),
+            "/livez" => Some(health.pulse.livez()),
             "/readyz" => Some(health.readyz()),
             "/leader" => {
                 let view = health.view();
@@ -149,29 +138,14 @@ impl Health {
         })
     }
 
-    /// Not whether the store answers: a restart fixes no store, and would cost a leader its lease.
-    fn livez(&self) -> Reply {
-        let stuck = self.clock.now().boot.saturating_sub(*lock(&self.turned));
-        if stuck < STUCK_AFTER {
-            return Reply::text(200, "ok");
-        }
-        Reply::text(503, &format!("the main task has not run for {}", in_seconds(stuck)))
-    }
-
     fn readyz(&self) -> Reply {
         let view = self.view();
-        let refuse = |why: &str| Reply::text(503, why);
         if let "starting" | "ending" = view.state {
-            return refuse(view.state);
+            return Reply::text(503, view.state);
         }
-        match view.store_answered_ms_ago {
-            None => refuse("the store has not answered yet"),
-            Some(ago) if ago > self.recent.as_millis() => {
-                let ago = Duration::from_millis(u64::try_from(ago).unwrap_or(u64::MAX));
-                refuse(&format!("the store has not answered for {}", in_seconds(ago)))
-            }
-            Some(_) => Reply::text(200, view.state),
-        }
+        let ago = view.store_answered_ms_ago.map(|ago| u64::try_from(ago).unwrap_or(u64::MAX));
+        answered_lately(ago.map(Duration::from_millis), self.recent)
+            .unwrap_or_else(|| Reply::text(200, view.state))
     }
 
     fn view(&self) -> View {
@@ -209,6 +183,25 @@ impl Health {
         view.epoch = Some(lease.epoch().get());
         view.lease_remaining_ms = Some(lease.remaining().as_millis());
         view
+    }
+}
+
+/// How old the last answer of the store may be: the longest regular pause between two requests, and
+/// two requests' timeouts.
+pub fn recent(validity: Duration, poll: Option<Duration>) -> Duration {
+    let between = poll.unwrap_or_default().max(validity / 3);
+    between.saturating_add(validity.saturating_mul(2) / 5)
+}
+
+/// The refusal of `/readyz` if the store has not answered for so long.
+pub fn answered_lately(ago: Option<Duration>, recent: Duration) -> Option<Reply> {
+    let refuse = |why: &str| Some(Reply::text(503, why));
+    match ago {
+        None => refuse("the store has not answered yet"),
+        Some(ago) if ago > recent => {
+            refuse(&format!("the store has not answered for {}", in_seconds(ago)))
+        }
+        Some(_) => None,
     }
 }
 

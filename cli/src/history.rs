@@ -6,6 +6,9 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use self::json::time;
+pub use self::table::holes;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +95,8 @@ fn nothing_can_be_said(history: &History) -> Option<Failure> {
     Some(Failure::new(exit::UNSAFE, why))
 }
 
-fn draw(file: &Path, svg: &str) -> Result<(), Failure> {
+/// Writes a drawing into this file.
+pub fn draw(file: &Path, svg: &str) -> Result<(), Failure> {
     std::fs::write(file, svg).map_err(|error| {
         Failure::new(exit::OS, format!("cannot write {}: {error}", file.display()))
     })

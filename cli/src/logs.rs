@@ -210,17 +210,22 @@ where
         if *metadata.level() != Level::INFO {
             write!(writer, "{} ", metadata.level())?;
         }
-        if metadata.target().starts_with(OWN) {
+        let spans = || context.event_scope().into_iter().flat_map(|scope| scope.from_root());
+        let own = |target: &str| target.starts_with(OWN);
+        if own(metadata.target()) {
+            // Many run side by side; what else a span says is the same for the whole process.
+            for span in spans().filter(|span| span.name() == PARTITION_SPAN) {
+                let extensions = span.extensions();
+                let fields = extensions.get::<FormattedFields<N>>().map_or("", |f| f.as_str());
+                write!(writer, "{fields}: ")?;
+            }
             let mut words = Words(String::new());
             event.record(&mut words);
             return writeln!(writer, "{}", words.0);
         }
         write!(writer, "{}: ", metadata.target())?;
-        for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
-            // The command's own are only in JSON.
-            if span.metadata().target().starts_with(OWN) {
-                continue;
-            }
+        // The command's own are only in JSON.
+        for span in spans().filter(|span| !own(span.metadata().target())) {
             let extensions = span.extensions();
             let fields = extensions.get::<FormattedFields<N>>().map_or("", |f| f.as_str());
             write!(writer, "{}{{{fields}}}: ", span.name())?;
@@ -229,6 +234,9 @@ where
         writeln!(writer)
     }
 }
+
+/// The span of all that happens for one partition.
+pub const PARTITION_SPAN: &str = "partition";
 
 /// What the command says itself, without the word for machines.
 struct Words(String);

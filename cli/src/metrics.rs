@@ -14,8 +14,9 @@ use super::timer::pause;
 const SECONDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 /// Parts of a validity: at risk below 0.25, and somewhat below 0.67 while all is well.
 const RATIOS: [f64; 12] = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 1.0];
-const IN_SECONDS: [&str; 2] = ["tenure_request_seconds", "tenure_renewal_seconds"];
-const AS_RATIOS: [&str; 1] = ["tenure_lease_least_ratio"];
+const IN_SECONDS: [&str; 3] =
+    ["tenure_request_seconds", "tenure_renewal_seconds", "tenure_group_renewal_seconds"];
+const AS_RATIOS: [&str; 2] = ["tenure_lease_least_ratio", "tenure_group_lease_least_ratio"];
 /// How often what was timed is put into its buckets, so that it does not pile up unscraped.
 const UPKEEP: Duration = Duration::from_secs(5);
 

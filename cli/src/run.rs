@@ -2,6 +2,7 @@
 
 mod lead;
 mod lookup;
+pub mod rest;
 
 use std::ffi::OsString;
 use std::io;
@@ -28,7 +29,7 @@ use super::serve::Sites;
 use super::signals::{self, Signals};
 use super::{group, logs};
 use lead::{Job, Outcome};
-use lookup::look_up;
+pub use lookup::look_up;
 
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {

@@ -1,7 +1,8 @@
-//! `tenure cost`: how many requests an election makes in a month, and what they cost. Nothing is
-//! sent.
+//! `tenure cost`: how many requests an election or a group makes in a month, and what they cost.
+//! Nothing is sent.
 
 mod arithmetic;
+mod group;
 pub mod prices;
 
 use std::fmt::Write as _;
@@ -12,6 +13,7 @@ use serde::Serialize;
 use tenure::Layout;
 
 use self::arithmetic::{DAY, DAYS, Requests, Roles, Shape};
+use self::group::GroupReport;
 use self::prices::Prices;
 use super::common_args::{LayoutArg, positive_duration};
 use super::exit::{self, Failure};
@@ -23,6 +25,15 @@ pub struct CostArgs {
     #[arg(long, value_name = "COUNT", default_value = "3")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub candidates: u32,
+    /// Of a group in place of an election: the number of its partitions. The tables show an election
+    /// for each of them beside it
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["candidates", "layout"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub partitions: Option<u32>,
+    /// The number of members of the group
+    #[arg(long, value_name = "COUNT", default_value = "3", requires = "partitions")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub members: u32,
     /// The number of observers
     #[arg(long, value_name = "COUNT", default_value = "0")]
     #[arg(value_parser = clap::value_parser!(u32).range(..=100_000))]
@@ -30,10 +41,10 @@ pub struct CostArgs {
     /// Length of the lease: it is renewed three times in it
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
     pub validity: Duration,
-    /// How often followers and observers look
+    /// How often followers, observers and members look
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
     pub poll: Duration,
-    /// How often the leader changes
+    /// How often the leader changes; of a group, how often a member dies and another joins
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = per_day)]
     pub elections_per_day: f64,
     /// How often `tenure compact` runs
@@ -75,6 +86,17 @@ pub fn cost(args: &CostArgs) -> Result<u8, Failure> {
         Some(path) => prices::from_file(path)?,
         None => prices::built_in(),
     };
+    if let Some(partitions) = args.partitions {
+        if args.validity > group::MAX_VALIDITY {
+            let (validity, most) = (args.validity, group::MAX_VALIDITY);
+            let why =
+                format!("a validity of {validity:?} is not possible in a group: at most {most:?}");
+            return Err(Failure::new(exit::USAGE, why));
+        }
+        let report = GroupReport::new(args, partitions, prices);
+        let _ = if args.json { print_json(&report)? } else { print(&report.for_people())? };
+        return Ok(0);
+    }
     let shape = shape(args);
     let month = DAY.mul_f64(DAYS);
     let report = Report::new(args, shape.requests(month), prices);
@@ -176,12 +198,17 @@ impl Report {
                  {compactor:>9.2} {all:>9.2}"
             );
         }
-        text.push_str("\nprices\n");
-        for Cost { prices: Prices { name, date, source, .. }, .. } in &self.costs {
-            let _ = writeln!(text, "  {}: {} ({})", plain(name), plain(source), plain(date));
-        }
-        text.trim_end().to_owned()
+        text + &prices_for_people(self.costs.iter().map(|cost| &cost.prices))
     }
+}
+
+/// Where the prices are from: the last lines, without a line end.
+fn prices_for_people<'a>(all: impl Iterator<Item = &'a Prices>) -> String {
+    let mut text = "\nprices\n".to_owned();
+    for Prices { name, date, source, .. } in all {
+        let _ = writeln!(text, "  {}: {} ({})", plain(name), plain(source), plain(date));
+    }
+    text.trim_end().to_owned()
 }
 
 /// A count with a comma after every third digit.

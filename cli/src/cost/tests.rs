@@ -1,6 +1,8 @@
 //! The arithmetic beside the requests of the real driver, in hours of paused time, and beside what
 //! the documentation says.
 
+mod group;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

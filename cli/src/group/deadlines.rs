@@ -38,7 +38,7 @@ impl Deadlines {
 
     /// The same deadlines with SIGTERM due at `now` at the latest, and SIGKILL after the same
     /// grace, but never later than before.
-    fn brought_forward(self, now: Moment) -> Deadlines {
+    pub fn brought_forward(self, now: Moment) -> Deadlines {
         let Deadlines { term_at, kill_at } = self;
         // The same on each clock, but for a wall clock that ends no lease.
         let grace = kill_at.boot.saturating_sub(term_at.boot);

@@ -4,7 +4,9 @@ use serde_json::Value;
 use tenure::store::MemoryStore;
 use tenure::{Leader, Leadership, Moment, Process};
 
+use super::pulse::EVERY_TURN;
 use super::*;
+use crate::timer::pause;
 
 const VALIDITY: Duration = Duration::from_secs(30);
 

@@ -176,6 +176,7 @@ fn up(latest: DateTime<Utc>) -> DateTime<Utc> {
     latest.checked_add_signed(TimeDelta::nanoseconds(999_999)).unwrap_or(latest)
 }
 
-fn time(at: DateTime<Utc>) -> String {
+/// As JSON has it.
+pub fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }

@@ -127,7 +127,7 @@ fn summary(history: &History, lines: &mut Vec<String>) {
         let why = "a single object keeps no history: this is the epoch that stands in it";
         line("note", why.to_owned());
     } else if !history.holes.is_empty() {
-        line("missing", holes(&history.holes));
+        line("missing", holes(&history.holes, "epoch", "compacted, or skipped by a restore"));
     }
     if history.left_out > 0 {
         line("left out", format!("{} older epochs; see --limit and --since", history.left_out));
@@ -135,18 +135,17 @@ fn summary(history: &History, lines: &mut Vec<String>) {
     line("requests", history.requests.to_string());
 }
 
-fn holes(holes: &[RangeInclusive<Epoch>]) -> String {
+/// The stretches of epochs without an object, the first few by name, and why that may be so.
+pub fn holes(holes: &[RangeInclusive<Epoch>], what: &str, why: &str) -> String {
     let each = holes.iter().take(SHOWN_HOLES).map(|hole| match hole.start() == hole.end() {
-        true => format!("epoch {}", hole.start()),
-        false => format!("epochs {} to {}", hole.start(), hole.end()),
+        true => format!("{what} {}", hole.start()),
+        false => format!("{what}s {} to {}", hole.start(), hole.end()),
     });
     let each = each.collect::<Vec<_>>().join(", ");
     let are = if holes.len() == 1 && holes[0].start() == holes[0].end() { "is" } else { "are" };
     match holes.len().saturating_sub(SHOWN_HOLES) {
-        0 => format!("{each} {are} not there: compacted, or skipped by a restore"),
-        more => format!(
-            "{each} and {more} more stretches are not there: compacted, or skipped by a restore"
-        ),
+        0 => format!("{each} {are} not there: {why}"),
+        more => format!("{each} and {more} more stretches are not there: {why}"),
     }
 }
 

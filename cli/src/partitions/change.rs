@@ -110,8 +110,13 @@ impl Operated {
         done: &str,
     ) -> Result<u8, Failure> {
         let (before, now) = (by_name(&self.before), by_name(after));
+        let mut seen = BTreeSet::new();
         let named: Vec<&PartitionSnapshot> = match names {
-            Some(names) => names.0.iter().filter_map(|it| now.get(&**it).copied()).collect(),
+            // One that is named twice counts once.
+            Some(names) => {
+                let once = names.0.iter().filter(|it| seen.insert(&***it));
+                once.filter_map(|it| now.get(&**it).copied()).collect()
+            }
             None => after.partitions.iter().collect(),
         };
         let was =
@@ -135,7 +140,10 @@ impl Operated {
             false => {
                 let lines = [("added", added), (done, marked)];
                 let lines = lines.iter().filter(|(_, all)| !all.is_empty());
-                let lines: Vec<_> = lines.map(|(done, all)| sentence(done, all)).collect();
+                let line = |(done, all): &(&str, Vec<&PartitionSnapshot>)| {
+                    sentence(done, &all.iter().map(|it| &*it.name).collect::<Vec<_>>())
+                };
+                let lines: Vec<_> = lines.map(line).collect();
                 match lines.is_empty() {
                     true => print("nothing changed: the group is like that already")?,
                     false => print(&lines.join("\n"))?,
@@ -151,12 +159,17 @@ fn by_name(group: &GroupSnapshot) -> BTreeMap<&str, &PartitionSnapshot> {
 }
 
 /// Such as `2 partitions paused: a, b`.
-fn sentence(done: &str, all: &[&PartitionSnapshot]) -> String {
-    let names: Vec<_> = all.iter().take(SHOWN_NAMES).map(|it| plain(&it.name)).collect();
-    let more = match all.len().saturating_sub(SHOWN_NAMES) {
+pub fn sentence(done: &str, names: &[&str]) -> String {
+    let partitions = if names.len() == 1 { "partition" } else { "partitions" };
+    format!("{} {partitions} {done}: {}", names.len(), named(names))
+}
+
+/// The first of these names, and how many more there are.
+pub fn named(names: &[&str]) -> String {
+    let shown: Vec<_> = names.iter().take(SHOWN_NAMES).map(|name| plain(name)).collect();
+    let more = match names.len().saturating_sub(SHOWN_NAMES) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let partitions = if all.len() == 1 { "partition" } else { "partitions" };
-    format!("{} {partitions} {done}: {}{more}", all.len(), names.join(", "))
+    format!("{}{more}", shown.join(", "))
 }

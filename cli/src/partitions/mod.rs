@@ -1,11 +1,15 @@
-//! `tenure group`: who owns the partitions of a group, and what operators change of them.
+//! `tenure group`: work on the partitions of a group, who owns them, and what operators change.
 
 mod change;
+mod depose;
+mod history;
 mod names;
+mod run;
 mod status;
 mod view;
 mod watch;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -13,9 +17,11 @@ use tenure::group::{Group, GroupBuilder};
 
 use super::common_args::{EXIT_CODES, name, positive_duration};
 use super::exit::Failure;
+use super::metrics::MetricsArg;
 use super::open::{Missing, Opened, open};
 use super::store_url::StoreUrl;
 use names::Names;
+use run::{AFTER_GROUP_RUN, RunArgs};
 
 #[derive(Debug, clap::Args)]
 pub struct GroupArgs {
@@ -25,6 +31,9 @@ pub struct GroupArgs {
 
 #[derive(Debug, Subcommand)]
 enum GroupVerb {
+    /// Join a group, and run CMD for each partition that this member is granted
+    #[command(after_help = AFTER_GROUP_RUN)]
+    Run(Box<RunArgs>),
     /// Show the members, and which partitions they own
     #[command(after_help = EXIT_CODES)]
     Status(StatusArgs),
@@ -49,6 +58,13 @@ enum GroupVerb {
     /// End the pause of partitions
     #[command(after_help = EXIT_CODES)]
     Resume(MarkArgs),
+    /// List each assignment, and which members and partitions it changed
+    #[command(after_help = EXIT_CODES)]
+    History(HistoryArgs),
+    /// End a member's session, so that its partitions move. A member that lives joins anew: keep
+    /// partitions from it with `bar`
+    #[command(after_help = EXIT_CODES)]
+    Depose(DeposeArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -57,7 +73,7 @@ struct GroupStoreArg {
     /// dynamodb://TABLE/PREFIX, or file:///PATH, with the settings and options that `run` takes
     #[arg(long, value_name = "URL")]
     store: StoreUrl,
-    /// One JSON object in place of lines for people; `watch` prints one for each line
+    /// One JSON object in place of lines for people; `watch` and `history` print one for each line
     #[arg(long)]
     json: bool,
 }
@@ -78,6 +94,8 @@ struct WatchArgs {
     /// How often to look
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
     poll: Duration,
+    #[command(flatten)]
+    metrics: MetricsArg,
 }
 
 #[derive(Debug, clap::Args)]
@@ -123,8 +141,49 @@ struct BarArgs {
     any: bool,
 }
 
+#[derive(Debug, clap::Args)]
+struct HistoryArgs {
+    #[command(flatten)]
+    at: GroupStoreArg,
+    /// Read at most this many of the newest assignments: a request each. Up to 100000
+    #[arg(long, value_name = "COUNT", default_value = "1000")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    limit: u32,
+    /// Only what happened to the partition of this name
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    partition: Option<String>,
+    /// Also draw who owned which partition into this file, as an SVG for light and dark pages; `-`
+    /// is stdout, and then nothing else goes there
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct DeposeArgs {
+    #[command(flatten)]
+    at: GroupStoreArg,
+    /// The member: its name, or at least the first 8 digits of its session, as `status` shows both
+    #[arg(value_name = "MEMBER", value_parser = name)]
+    member: String,
+    /// The member is known to be dead: its lease is not waited for. If it lives after all, two own
+    /// its partitions for up to its validity
+    #[arg(long)]
+    force: bool,
+    /// The name of the operator, for people [default: HOSTNAME-PID]
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    name: Option<String>,
+}
+
+impl GroupArgs {
+    /// Whether CMD runs under guard, and so what is done is logged.
+    pub fn runs(&self) -> bool {
+        matches!(self.verb, GroupVerb::Run(_))
+    }
+}
+
 pub async fn group(args: GroupArgs) -> Result<u8, Failure> {
     match args.verb {
+        GroupVerb::Run(args) => run::run(*args).await,
         GroupVerb::Status(args) => status::status(args).await,
         GroupVerb::Watch(args) => watch::watch(args).await,
         GroupVerb::Resize(args) => change::resize(args).await,
@@ -133,6 +192,8 @@ pub async fn group(args: GroupArgs) -> Result<u8, Failure> {
         GroupVerb::Bar(args) => change::bar(args).await,
         GroupVerb::Pause(args) => change::pause(args, true).await,
         GroupVerb::Resume(args) => change::pause(args, false).await,
+        GroupVerb::History(args) => history::history(args).await,
+        GroupVerb::Depose(args) => depose::depose(args).await,
     }
 }
 

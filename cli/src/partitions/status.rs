@@ -10,7 +10,7 @@ use crate::print::{ATTENTION, GOOD, NAME, plain, print_json, print_styled, style
 use crate::status::{data, line};
 
 /// Of the id of a session, for people.
-const SHOWN_DIGITS: usize = 8;
+pub const SHOWN_DIGITS: usize = 8;
 
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
@@ -19,6 +19,11 @@ struct GroupStatus<'a> {
     epoch: Option<u64>,
     members: Vec<MemberView<'a>>,
     partitions: Vec<PartitionView<'a>>,
+}
+
+/// The first digits of a session's id.
+pub fn short(session: &str) -> String {
+    plain(session).chars().take(SHOWN_DIGITS).collect()
 }
 
 pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
@@ -66,7 +71,7 @@ impl GroupStatus<'_> {
         let rows = self.members.iter().map(|it| {
             [
                 styled(NAME, plain(it.name)),
-                plain(it.session).chars().take(SHOWN_DIGITS).collect(),
+                short(it.session),
                 it.weight.to_string(),
                 it.partitions.to_string(),
                 if it.coordinates { "yes" } else { "-" }.to_owned(),

@@ -14,6 +14,7 @@ use super::view::{name_or_dash, owner};
 use super::{WatchArgs, builder};
 use crate::exit::{self, Failure};
 use crate::print::{FAINT, Reader, plain, print_json, print_styled, styled};
+use crate::serve::Sites;
 use crate::signals::Signals;
 
 /// An observer has no session: this only gives room for the interval of its polls.
@@ -27,6 +28,9 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
         let why = format!("--poll is at most {}", format_duration(LONGEST_POLL));
         return Err(Failure::new(exit::USAGE, why));
     }
+    let mut sites = Sites::default();
+    args.metrics.add_to(&mut sites)?;
+    let _serving = sites.start()?;
     let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM])?;
     // Whole seconds, as a validity has no fractions of a millisecond.
     let validity = Duration::from_secs(args.poll.as_secs() + 1).min(LONGEST_POLL);

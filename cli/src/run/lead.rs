@@ -11,16 +11,15 @@ use nix::sys::signal::Signal;
 use tenure::{EpochEnd, Leadership, LeadershipEvent, Loss};
 use tracing::{info, warn};
 
+use super::rest::{Watching, shown};
 use crate::exit::{self, Failure};
 use crate::group::{Deadlines, Group, Left, Stop, Tenure};
 use crate::health::{Health, Phase};
 use crate::margins::Margins;
-use crate::print::{in_ms, plain};
+use crate::print::plain;
 use crate::signals::{self, Signals};
 use crate::timer::pause;
 
-/// For how long nothing is done about what CMD leaves behind: most often nothing is left.
-const UNTIL_THE_REST_IS_TOLD: Duration = Duration::from_millis(200);
 /// How long a resignation may take when there is a signal that asks to hurry.
 const HURRIED_RESIGNATION: Duration = Duration::from_secs(1);
 
@@ -136,8 +135,19 @@ struct Watch<'a, E> {
     asked_to_end: bool,
 }
 
-impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
-    /// Waits for what is to come, and watches meanwhile.
+impl<'a, E: Stream<Item = LeadershipEvent> + Unpin> Watching<'a> for Watch<'a, E> {
+    fn group(&self) -> &'a Group {
+        self.group
+    }
+
+    fn grace(&self) -> Duration {
+        self.job.margins.grace
+    }
+
+    fn lost(&self) -> bool {
+        self.lost
+    }
+
     async fn until<T>(&mut self, what: impl Future<Output = T>) -> T {
         let mut what = pin!(what);
         loop {
@@ -150,7 +160,9 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
             }
         }
     }
+}
 
+impl<E> Watch<'_, E> {
     fn hear(&mut self, event: LeadershipEvent) {
         match event {
             LeadershipEvent::Renewed { .. } if !self.lost => {
@@ -198,41 +210,6 @@ impl<E: Stream<Item = LeadershipEvent> + Unpin> Watch<'_, E> {
             self.job.health.enter(Phase::Ending(self.leadership.lease()));
         }
     }
-
-    /// CMD has ended: sees to the end of the processes that it left behind.
-    async fn end_the_rest(&mut self) -> Left {
-        if let Some(left) = self.gone_within(UNTIL_THE_REST_IS_TOLD).await {
-            return left;
-        }
-        self.group.end_rest();
-        if !self.lost {
-            info!("CMD has ended; the processes that it left behind get SIGTERM");
-        }
-        let grace = self.job.margins.grace;
-        if let Some(left) = self.gone_within(grace).await {
-            return left;
-        }
-        self.group.kill();
-        let grace = in_ms(grace);
-        warn!(
-            "CMD has ended, and processes that it left behind have not within {grace}: they are \
-             killed"
-        );
-        let group = self.group;
-        self.until(group.gone()).await.1
-    }
-
-    async fn gone_within(&mut self, limit: Duration) -> Option<Left> {
-        let group = self.group;
-        self.until(async {
-            tokio::select! {
-                biased;
-                (_, left) = group.gone() => Some(left),
-                () = pause(limit) => None,
-            }
-        })
-        .await
-    }
 }
 
 /// Gives up the epoch. Only called once no descendant of CMD is left.
@@ -265,15 +242,4 @@ async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) {
 
 fn loss_text(loss: &Loss) -> String {
     plain(&loss.to_string())
-}
-
-/// A command as people write it, cut short.
-fn shown(command: &[OsString]) -> String {
-    const MOST: usize = 60;
-    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    let text = plain(&words.join(" "));
-    match text.char_indices().nth(MOST) {
-        None => text,
-        Some((end, _)) => format!("{}…", &text[..end]),
-    }
 }

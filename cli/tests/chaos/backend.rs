@@ -5,16 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use tenure::store::{DirStore, GetOutcome, Store};
 use tokio::runtime::Runtime;
 
-use crate::child::{self, now_ns};
+use crate::child;
 use crate::proxy::Proxy;
 use tenure_testkit::environment;
-use tenure_testkit::s3_server::{BUCKET, Fault, Op, S3Server};
+use tenure_testkit::s3_server::{BUCKET, S3Server};
+
+mod harm;
+
+pub use harm::Harm;
+
+const ENDPOINT: &str = "AWS_ENDPOINT_URL";
 
 pub struct Backend {
     kind: Kind,
@@ -22,6 +27,14 @@ pub struct Backend {
     store: Arc<dyn Store>,
     runtime: Runtime,
     prefix: String,
+    /// What its numbered objects are called.
+    numbered: &'static str,
+    /// Of which keys requests meet faults, and how many at once, at most.
+    faulted: &'static [(&'static str, usize)],
+    /// For how long somebody holds the lock of a directory at most.
+    longest_lock_ms: u64,
+    /// A proxy for each process, before the server.
+    lines: Vec<Proxy>,
     /// Until when the server is away, or the directory's lock is held.
     away_until_ns: Option<u64>,
     lock: Option<File>,
@@ -36,54 +49,26 @@ enum Kind {
     Environment(Vec<Proxy>),
 }
 
-/// What can be done to a backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Harm {
-    /// The server, or a proxy before it, cuts all connections and takes no new ones for a while, as
-    /// one that restarts.
-    Restart,
-    /// Somebody holds the directory's lock, so that nobody can write.
-    Lock,
-    /// The disk fails each fsync for a while, and forgets what it was to write.
-    Disk,
-    /// The connection breaks before or after the request has taken effect.
-    CutBefore,
-    CutAfter,
-    /// The same with 500.
-    ErrorBefore,
-    ErrorAfter,
-    SlowDown,
-    Conflict,
-    /// Answered late, takes effect late, or once more.
-    AnswerLate,
-    ApplyLate,
-    ApplyAgain,
-    HalfABody,
-}
-
-impl Harm {
-    const OF_A_SERVER: [Harm; 11] = [
-        Harm::Restart,
-        Harm::CutBefore,
-        Harm::CutAfter,
-        Harm::ErrorBefore,
-        Harm::ErrorAfter,
-        Harm::SlowDown,
-        Harm::Conflict,
-        Harm::AnswerLate,
-        Harm::ApplyLate,
-        Harm::ApplyAgain,
-        Harm::HalfABody,
-    ];
-}
-
 impl Backend {
     fn new(kind: Kind, store: Arc<dyn Store>, prefix: String) -> Backend {
         Backend::on(runtime(), kind, store, prefix)
     }
 
     fn on(runtime: Runtime, kind: Kind, store: Arc<dyn Store>, prefix: String) -> Backend {
-        Backend { kind, store, runtime, prefix, away_until_ns: None, lock: None, trigger: None }
+        Backend {
+            kind,
+            store,
+            runtime,
+            prefix,
+            numbered: "lock-",
+            // There are many more appends than requests of the election.
+            faulted: &[("/lock-", 3), ("", 8)],
+            longest_lock_ms: 1_500,
+            lines: Vec::new(),
+            away_until_ns: None,
+            lock: None,
+            trigger: None,
+        }
     }
 
     pub fn server() -> Backend {
@@ -111,6 +96,27 @@ impl Backend {
         Backend::on(runtime, Kind::Environment(proxies), store, environment::prefix("chaos"))
     }
 
+    /// For a group: its objects are watched, and each member has a connection of its own to the
+    /// server, if there is one.
+    pub fn of_group(mut self, members: usize) -> Backend {
+        self.numbered = "assignment-";
+        self.faulted = &[("/assignment-", 3), ("/members/", 5), ("", 12)];
+        // Many more write than in an election, and one that is stopped may hold it, too.
+        self.longest_lock_ms = 500;
+        let endpoint = |member| {
+            let env = self.env(member);
+            env.into_iter().find(|(name, _)| *name == ENDPOINT).map(|(_, endpoint)| endpoint)
+        };
+        let endpoints = (0..members).filter_map(endpoint);
+        self.lines = endpoints.map(|endpoint| Proxy::start(&self.runtime, &endpoint)).collect();
+        self
+    }
+
+    /// The connection of this member, if it has one of its own.
+    pub fn line(&self, member: usize) -> Option<&Proxy> {
+        self.lines.get(member)
+    }
+
     pub fn is_of_the_environment(&self) -> bool {
         matches!(self.kind, Kind::Environment(_))
     }
@@ -136,18 +142,27 @@ impl Backend {
             Kind::Dir(path) => env.push((child::STORE, path.display().to_string())),
             Kind::Environment(proxies) => {
                 let endpoint = proxies[candidate % proxies.len()].endpoint();
-                env.push(("AWS_ENDPOINT_URL", endpoint));
+                env.push((ENDPOINT, endpoint));
                 env.push((child::STORE, "s3".to_owned()));
             }
+        }
+        if let Some(line) = self.line(candidate) {
+            // The last one of a name counts.
+            env.push((ENDPOINT, line.endpoint()));
         }
         env
     }
 
-    fn epoch_key(&self, epoch: u64) -> String {
+    /// The prefix of the election, or of the group.
+    pub fn home(&self) -> String {
         match &self.kind {
-            Kind::Dir(_) => format!("lock-{epoch:010}.json"),
-            _ => format!("{}leader/lock-{epoch:010}.json", self.prefix),
+            Kind::Dir(_) => String::new(),
+            _ => format!("{}leader/", self.prefix),
         }
+    }
+
+    fn epoch_key(&self, epoch: u64) -> String {
+        format!("{}{}{epoch:010}.json", self.home(), self.numbered)
     }
 
     /// The body of an epoch object; an error if the store does not answer.
@@ -184,20 +199,31 @@ impl Backend {
     /// All of the manifest, by number.
     pub fn manifest(&self) -> Vec<(u64, child::Entry)> {
         let prefix = child::key(&self.prefix, 0).replace("00000000000000000000.json", "");
-        let mut entries = Vec::new();
+        let entry = |(name, body): (String, Bytes)| {
+            let body = serde_json::from_slice(&body);
+            (number(&name, 0), body.expect("only whole entries are written there"))
+        };
+        self.objects(&prefix).into_iter().map(entry).collect()
+    }
+
+    /// What lies in a folder of the processes' own, by the rest of its name.
+    pub fn folder(&self, folder: &str) -> Vec<(String, Bytes)> {
+        self.objects(&format!("{}{folder}/", self.prefix))
+    }
+
+    fn objects(&self, prefix: &str) -> Vec<(String, Bytes)> {
+        let mut objects = Vec::new();
         let mut after = String::new();
         loop {
-            let page = self.at_last(|| self.store.list(&prefix, &after, 1_000));
+            let page = self.at_last(|| self.store.list(prefix, &after, 1_000));
             for entry in &page.entries {
                 let found = self.at_last(|| self.store.get(&entry.key, None, 1 << 16));
                 let GetOutcome::Found(object) = found else { panic!("{} is gone", entry.key) };
-                let body = serde_json::from_slice(&object.body);
-                let body = body.expect("only whole entries are written there");
-                entries.push((number(&entry.key, prefix.len()), body));
+                objects.push((entry.key[prefix.len()..].to_owned(), object.body));
             }
             match page.entries.last() {
                 Some(last) if page.truncated => after.clone_from(&last.key),
-                _ => return entries,
+                _ => return objects,
             }
         }
     }
@@ -213,112 +239,6 @@ impl Backend {
 
     fn wait_for<T>(&self, call: impl Future<Output = T>) -> T {
         self.runtime.block_on(call)
-    }
-
-    pub fn harms(&self) -> Vec<Harm> {
-        match &self.kind {
-            Kind::Server(_) => Harm::OF_A_SERVER.to_vec(),
-            Kind::Dir(_) if self.trigger.is_some() => {
-                vec![Harm::Lock, Harm::Disk, Harm::Disk, Harm::Disk]
-            }
-            Kind::Dir(_) => vec![Harm::Lock],
-            Kind::Environment(_) => {
-                vec![Harm::Restart, Harm::CutAfter, Harm::CutAfter, Harm::CutAfter]
-            }
-        }
-    }
-
-    /// Does it, or orders it for the next requests; says what exactly, or nothing if it cannot be
-    /// done now.
-    pub fn harm(&mut self, harm: Harm, rng: &mut fastrand::Rng) -> Option<String> {
-        let away = Duration::from_millis(rng.u64(50..1_500));
-        let late = Duration::from_millis(rng.u64(100..3_000));
-        let until_ns = now_ns() + u64::try_from(away.as_nanos()).expect("it is short");
-        let server = match (&self.kind, harm) {
-            (Kind::Server(server), Harm::Restart) => {
-                self.away_until_ns.is_none().then(|| server.go_away(true))?;
-                self.away_until_ns = Some(until_ns);
-                return Some(format!("away for {away:?}"));
-            }
-            (Kind::Dir(path), Harm::Lock) if self.away_until_ns.is_none() => {
-                let lock = File::options().write(true).open(path.join(".tenure/lock")).ok()?;
-                // A stopped process may hold it, and goes on only if this one does not wait.
-                lock.try_lock().ok()?;
-                (self.lock, self.away_until_ns) = (Some(lock), Some(until_ns));
-                return Some(format!("held for {away:?}"));
-            }
-            (Kind::Dir(_), Harm::Disk) if self.away_until_ns.is_none() => {
-                File::create(self.trigger.as_ref()?).expect("a file");
-                self.away_until_ns = Some(until_ns);
-                return Some(format!("fails for {away:?}"));
-            }
-            (Kind::Environment(proxies), Harm::Restart) => {
-                self.away_until_ns.is_none().then_some(())?;
-                proxies.iter().for_each(|proxy| proxy.go_away(true));
-                self.away_until_ns = Some(until_ns);
-                return Some(format!("no connections for {away:?}"));
-            }
-            (Kind::Environment(proxies), Harm::CutAfter) => {
-                let (proxy, times) = (rng.usize(..proxies.len()), rng.usize(1..9));
-                proxies[proxy].cut_after(times);
-                return Some(format!("{times} of gateway {proxy}"));
-            }
-            (Kind::Server(server), _) => server,
-            _ => return None,
-        };
-        let (fault, op) = match harm {
-            Harm::CutBefore => (Fault::CutBefore, Op::Put),
-            Harm::CutAfter => (Fault::CutAfter, Op::Put),
-            Harm::ErrorBefore if rng.bool() => (Fault::ErrorBefore, Op::List),
-            Harm::ErrorBefore => (Fault::ErrorBefore, Op::Put),
-            Harm::ErrorAfter => (Fault::ErrorAfter, Op::Put),
-            Harm::SlowDown if rng.bool() => (Fault::SlowDown, Op::Get),
-            Harm::SlowDown => (Fault::SlowDown, Op::Put),
-            Harm::Conflict => (Fault::Conflict, Op::Put),
-            Harm::AnswerLate => (Fault::AnswerLate(late), Op::Put),
-            Harm::ApplyLate => (Fault::ApplyLate(late), Op::Put),
-            Harm::ApplyAgain => (Fault::ApplyAgain(late), Op::Put),
-            _ => (Fault::TruncatedBody, Op::Get),
-        };
-        // There are many more appends than requests of the election.
-        let (key, times) = if rng.bool() { ("/lock-", 1..4) } else { ("", 1..9) };
-        let times = rng.usize(times);
-        let said = format!("{fault:?} for {times} {op:?} {key}");
-        server.fault(fault).on(op).key_contains(key).times(times);
-        Some(said)
-    }
-
-    /// Ends what was to last until now.
-    pub fn tend(&mut self) {
-        if let Kind::Server(server) = &self.kind {
-            // Otherwise they would fill the memory in a long run.
-            server.forget_requests();
-        }
-        if self.away_until_ns.is_some_and(|until_ns| until_ns <= now_ns()) {
-            self.come_back();
-        }
-    }
-
-    fn come_back(&mut self) {
-        (self.away_until_ns, self.lock) = (None, None);
-        if let Some(trigger) = &self.trigger {
-            // It may not be there.
-            let _ = std::fs::remove_file(trigger);
-        }
-        match &self.kind {
-            Kind::Server(server) => server.go_away(false),
-            Kind::Environment(proxies) => proxies.iter().for_each(|proxy| proxy.go_away(false)),
-            Kind::Dir(_) => {}
-        }
-    }
-
-    pub fn calm(&mut self) {
-        self.come_back();
-        match &self.kind {
-            Kind::Server(server) => server.clear_faults(),
-            Kind::Environment(proxies) => proxies.iter().for_each(Proxy::calm),
-            Kind::Dir(_) => {}
-        }
     }
 
     /// How many requests met each kind of fault.

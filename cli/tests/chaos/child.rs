@@ -1,8 +1,6 @@
 //! What `tenure run` runs: appends `(epoch, sequence)` to a manifest of serially numbered objects,
 //! and stops once it meets a greater epoch.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tenure::Process;
 use tenure::store::{DirStore, GetOutcome, PutOutcome, S3Store, Store};
+
+use crate::lines::Log;
 
 pub const FOLDER: &str = "CHAOS_FOLDER";
 /// A directory, or `s3` for the bucket of the environment.
@@ -23,7 +23,7 @@ pub const END: &str = "end";
 pub const FENCED: i32 = 9;
 
 const MAX_BODY: usize = 4096;
-const REQUEST: Duration = Duration::from_secs(2);
+pub const REQUEST: Duration = Duration::from_secs(2);
 
 /// One object of the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,60 +53,55 @@ pub fn key(prefix: &str, number: u64) -> String {
     format!("{prefix}manifest/{number:020}.json")
 }
 
-#[derive(Clone)]
-struct Log(Arc<File>);
-
-impl Log {
-    fn say(&self, line: Line) {
-        let text = serde_json::to_string(&line).expect("a line is JSON") + "\n";
-        // In one write, so that it is there as a whole even if the process is killed just after.
-        (&*self.0).write_all(text.as_bytes()).expect("the log can be written");
-    }
-}
-
 /// Runs until fenced, killed, or told to end by the file [`END`]. Nothing outlives a test for long:
 /// after ten minutes it ends.
 pub fn run() {
-    let var = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is set"));
     let epoch: u64 = var("TENURE_EPOCH").parse().expect("a number");
     let (name, pid) = (var("TENURE_NAME"), std::process::id());
     let folder = PathBuf::from(var(FOLDER));
     let file = folder.join(format!("child-{epoch}-{pid}-{name}"));
-    let file = OpenOptions::new().create(true).append(true).open(file).expect("a log");
     let end = folder.join(END);
-    let log = Log(Arc::new(file));
-    log.say(Line::Starts(now_ns()));
+    let log = Log::open(&file);
+    log.say(&Line::Starts(now_ns()));
     let beats = log.clone();
     std::thread::spawn(move || {
         for _ in 0..30_000 {
             if end.exists() {
                 break;
             }
-            beats.say(Line::Beats(now_ns()));
+            beats.say(&Line::Beats(now_ns()));
             nap(Duration::from_millis(20));
         }
         std::process::exit(0);
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime can be built").block_on(async {
-        let store: Arc<dyn Store> = match var(STORE).as_str() {
-            "s3" => Arc::new(S3Store::from_env(var("TENURE_TEST_S3_BUCKET")).await),
-            path => Arc::new(DirStore::open(path).expect("a directory")),
-        };
-        let mut writer = Writer { store, prefix: var(PREFIX), tail: None };
+        let mut writer = Writer { store: store().await, prefix: var(PREFIX), tail: None };
         for sequence in 1..u64::MAX {
             let entry = Entry { epoch, sequence };
-            log.say(Line::Calls(now_ns(), entry));
+            log.say(&Line::Calls(now_ns(), entry));
             match writer.append(entry).await {
-                Ok(number) => log.say(Line::Appended(now_ns(), entry, number)),
+                Ok(number) => log.say(&Line::Appended(now_ns(), entry, number)),
                 Err(greater) => {
-                    log.say(Line::Fenced(now_ns(), entry, greater));
+                    log.say(&Line::Fenced(now_ns(), entry, greater));
                     std::process::exit(FENCED);
                 }
             }
             pause(Duration::from_millis(15)).await;
         }
     });
+}
+
+pub fn var(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is set"))
+}
+
+/// The store of the environment.
+pub async fn store() -> Arc<dyn Store> {
+    match var(STORE).as_str() {
+        "s3" => Arc::new(S3Store::from_env(var("TENURE_TEST_S3_BUCKET")).await),
+        path => Arc::new(DirStore::open(path).expect("a directory")),
+    }
 }
 
 struct Writer {
@@ -195,7 +190,7 @@ pub async fn answer<T>(
 }
 
 #[allow(clippy::disallowed_methods, reason = "a process of its own")]
-async fn pause(time: Duration) {
+pub async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
 }
 

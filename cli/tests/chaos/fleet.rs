@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -13,9 +12,9 @@ use nix::unistd::Pid;
 use crate::backend::Backend;
 use crate::child::{self, Line, now_ns};
 use crate::clocks::Clocks;
+use crate::lines;
+use crate::process::{Process, TENURE, code, compacted, compactor, pid};
 use crate::watch::Seen;
-
-const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
 /// What a process may end with: its child's codes, those of signals, a lost lease, a store that
 /// does not answer. Anything else, an unsafe store above all, is a finding.
@@ -87,22 +86,6 @@ impl Deed {
     }
 }
 
-struct Process {
-    name: String,
-    process: Option<Child>,
-    /// When to start it again.
-    again_at_ns: u64,
-    /// Who of it is stopped until when, in the order in which they go on.
-    stopped: Vec<Stopped>,
-}
-
-struct Stopped {
-    pid: Pid,
-    until_ns: u64,
-    /// The epoch whose child it guards.
-    guards: Option<u64>,
-}
-
 /// A child by its log's name.
 #[derive(Clone, Debug)]
 pub struct ChildOf {
@@ -150,29 +133,18 @@ impl Fleet {
     }
 
     fn let_go_on(&mut self) {
-        for candidate in &mut self.candidates {
-            candidate.stopped.retain(|stopped| {
-                let stays = stopped.until_ns > now_ns();
-                if !stays {
-                    let _ = kill(stopped.pid, Signal::SIGCONT);
-                    let guarded = stopped.guards.and_then(|one| self.guards_stopped.get_mut(&one));
-                    if let Some(seen) = guarded {
-                        seen.until_ns = now_ns();
-                    }
-                }
-                stays
-            });
+        for gone_on in self.candidates.iter_mut().flat_map(Process::let_go_on) {
+            let guarded = gone_on.guards.and_then(|epoch| self.guards_stopped.get_mut(&epoch));
+            if let Some(seen) = guarded {
+                seen.until_ns = now_ns();
+            }
         }
     }
 
     fn reap(&mut self) {
         for process in self.candidates.iter_mut().chain([&mut self.compactor]) {
-            let Some(child) = &mut process.process else { continue };
-            if let Some(status) = child.try_wait().expect("a child can be waited for") {
-                process.process = None;
-                if !EXPECTED.contains(&code(status)) {
-                    self.unexpected.push(format!("{} ended with {status}", process.name));
-                }
+            if let Some(status) = process.reap().filter(|it| !EXPECTED.contains(&code(*it))) {
+                self.unexpected.push(format!("{} ended with {status}", process.name));
             }
         }
     }
@@ -290,14 +262,12 @@ impl Fleet {
     pub fn ended(&mut self) -> bool {
         self.reap();
         let mut processes = self.candidates.iter().chain([&self.compactor]);
-        processes.all(|process| process.process.is_none())
+        !processes.any(Process::lives)
     }
 
     /// How many epoch objects were deleted, as far as the compactor lived to say so.
     pub fn compacted(&self) -> u64 {
-        let said = std::fs::read_to_string(self.folder.join("said-compactor")).unwrap_or_default();
-        let reports = said.lines().filter_map(|line| serde_json::from_str(line).ok());
-        reports.filter_map(|report: serde_json::Value| report["deleted"].as_u64()).sum()
+        compacted(&self.folder, "/deleted")
     }
 
     /// All children there ever were, by epoch.
@@ -321,77 +291,10 @@ impl Fleet {
     }
 }
 
-/// Keeps epochs for longer than a request can be late: a create that takes effect once more after
-/// its epoch was compacted breaks what the protocol asks of a store.
-fn compactor(backend: &Backend) -> Command {
-    let min_age = if backend.is_of_the_environment() { "30s" } else { "6s" };
-    let mut command = Command::new(TENURE);
-    command.args(["compact", "--store", &backend.url(), "--json", "--every", "1s", "--keep", "2"]);
-    command.args(["--min-age", min_age]).envs(backend.env(0));
-    command
-}
-
-impl Process {
-    fn new(name: String) -> Process {
-        Process { name, process: None, again_at_ns: 0, stopped: Vec::new() }
-    }
-
-    fn is_due(&self) -> bool {
-        self.process.is_none() && self.again_at_ns <= now_ns()
-    }
-
-    /// Whether it can be harmed: it lives, and nothing of it is stopped.
-    fn is_free(&self) -> bool {
-        self.process.is_some() && self.stopped.is_empty()
-    }
-
-    fn start(&mut self, mut command: Command, folder: &Path) {
-        let log = folder.join(format!("said-{}", self.name));
-        let log = File::options().create(true).append(true).open(log).expect("a log");
-        let output = log.try_clone().expect("a file can be shared");
-        command.stdin(Stdio::null()).stdout(output).stderr(log).env_remove("RUST_LOG");
-        self.process = Some(command.spawn().expect("the command starts"));
-    }
-
-    fn pid(&self) -> Option<Pid> {
-        self.process.as_ref().map(|process| pid(process.id()))
-    }
-
-    fn signal(&self, signal: Signal) -> Option<()> {
-        kill(self.pid()?, signal).ok()
-    }
-
-    fn stop(&mut self, pid: Pid, until_ns: u64, guards: Option<u64>) {
-        let _ = kill(pid, Signal::SIGSTOP);
-        self.stopped.push(Stopped { pid, until_ns, guards });
-    }
-}
-
 impl ChildOf {
-    /// What it wrote, but for a last line that a kill cut off.
     pub fn lines(&self) -> Vec<Line> {
-        let text = std::fs::read_to_string(&self.log).expect("the log of a child");
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        whole.lines().map(|line| serde_json::from_str(line).expect("a line of ours")).collect()
+        lines::read(&self.log)
     }
-}
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        self.calm();
-        for process in self.candidates.iter_mut().chain([&mut self.compactor]) {
-            if let Some(mut process) = process.process.take() {
-                // Its guard kills the child.
-                let _ = process.kill();
-                let _ = process.wait();
-            }
-        }
-    }
-}
-
-/// The exit code as a shell gives it: 128 + n after signal n.
-fn code(status: ExitStatus) -> i32 {
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 
 /// Whether this process of ours can still do anything, now or once it is let go on.
@@ -422,8 +325,4 @@ fn child_of(parent: Pid, verb: &str) -> Option<Pid> {
             .is_ok_and(|line| line.contains(&format!("\0{verb}\0")))
     });
     child.map(|child| pid(child.parse().expect("a number")))
-}
-
-fn pid(number: u32) -> Pid {
-    Pid::from_raw(i32::try_from(number).expect("numbers of processes are small"))
 }

@@ -13,7 +13,7 @@ const STACK: usize = 1 << 30;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Guarded {
     granted: u64,
-    /// The epoch in the manifest's last entry.
+    /// The epoch in the manifest's last entry, or that of a later claim.
     written_by: u64,
     entries: u64,
 }
@@ -22,6 +22,8 @@ pub struct Guarded {
 pub enum Op {
     Grant(u64),
     Renew(u64),
+    /// From here on no lower epoch appends.
+    Claim(u64),
     Append(u64),
 }
 
@@ -29,6 +31,7 @@ pub enum Op {
 pub enum Ret {
     Granted,
     Renewed,
+    Claimed,
     Appended(u64),
     Refused,
 }
@@ -44,6 +47,10 @@ impl SequentialSpec for Guarded {
                 Ret::Granted
             }
             Op::Renew(epoch) if epoch == self.granted => Ret::Renewed,
+            Op::Claim(epoch) if (self.written_by..=self.granted).contains(&epoch) => {
+                self.written_by = epoch;
+                Ret::Claimed
+            }
             Op::Append(epoch) if (self.written_by..=self.granted).contains(&epoch) => {
                 self.written_by = epoch;
                 self.entries += 1;
@@ -171,6 +178,19 @@ mod tests {
             call(Op::Append(1), Ret::Appended(2), 36, 39),
         ]);
         check(history).expect_err("a zombie was let in");
+    }
+
+    #[test]
+    fn broken_append_after_a_greater_claim() {
+        let mut history = grants(2);
+        history.extend([
+            call(Op::Claim(1), Ret::Claimed, 30, 31),
+            call(Op::Append(1), Ret::Appended(1), 32, 50),
+            call(Op::Claim(2), Ret::Claimed, 40, 45),
+        ]);
+        check(history.clone()).expect("appended before the claim");
+        history.push(call(Op::Append(1), Ret::Appended(2), 51, 52));
+        check(history).expect_err("a claim keeps nobody out");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A TCP proxy before a server that is not ours, so that its connections can be cut, too.
+//! A TCP proxy before a server that is not ours, so that its connections can be cut, too; or before
+//! any server, for the connections of one process.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,6 +20,8 @@ struct Shared {
     upstream: String,
     /// Whether connections are cut and new ones closed.
     away: watch::Sender<bool>,
+    /// Whether nothing is passed on, and no connection cut.
+    silent: watch::Sender<bool>,
     /// How many of the next answers are held back, and their connections cut.
     cuts: AtomicUsize,
     cut: AtomicUsize,
@@ -32,6 +35,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             upstream,
             away: watch::Sender::new(false),
+            silent: watch::Sender::new(false),
             cuts: AtomicUsize::new(0),
             cut: AtomicUsize::new(0),
         });
@@ -64,6 +68,11 @@ impl Proxy {
         self.shared.away.send_replace(away);
     }
 
+    /// Holds back all requests and answers; when it ends, they arrive late.
+    pub fn fall_silent(&self, silent: bool) {
+        self.shared.silent.send_replace(silent);
+    }
+
     /// Cuts so many connections, each once the server has begun to answer: then the request has
     /// taken effect.
     pub fn cut_after(&self, answers: usize) {
@@ -72,6 +81,7 @@ impl Proxy {
 
     pub fn calm(&self) {
         self.go_away(false);
+        self.fall_silent(false);
         self.shared.cuts.store(0, Ordering::Relaxed);
     }
 
@@ -86,8 +96,21 @@ async fn pass_on(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut server = TcpStream::connect(&shared.upstream).await?;
     let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
-    let requests = tokio::io::copy(&mut from_client, &mut to_server);
+    let requests = async {
+        let mut silent = shared.silent.subscribe();
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            let length = from_client.read(&mut buffer).await?;
+            // The sender lives as long as the proxy.
+            let _ = silent.wait_for(|silent| !silent).await;
+            if length == 0 {
+                return io::Result::Ok(());
+            }
+            to_server.write_all(&buffer[..length]).await?;
+        }
+    };
     let answers = async {
+        let mut silent = shared.silent.subscribe();
         let mut buffer = vec![0; 1 << 16];
         loop {
             let length = from_server.read(&mut buffer).await?;
@@ -100,11 +123,12 @@ async fn pass_on(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
                 shared.cut.fetch_add(1, Ordering::Relaxed);
                 return Ok(());
             }
+            let _ = silent.wait_for(|silent| !silent).await;
             to_client.write_all(&buffer[..length]).await?;
         }
     };
     tokio::select! {
-        _ = requests => Ok(()),
+        sent = requests => sent,
         answered = answers => answered,
     }
 }

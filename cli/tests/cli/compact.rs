@@ -1,9 +1,11 @@
 //! `compact`.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Lines};
+use std::process::{Child, ChildStdout};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 
 use super::bench::{Bench, spawn};
 use crate::command::{ended, with_deadline};
@@ -48,7 +50,7 @@ fn a_group_is_compacted() {
     let said = bench.run("compact", &["--group", "--keep", "1", "--min-age", "0s"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     assert!(said.out.starts_with("deleted 2 of 3 epochs ("), "{said:?}");
-    assert!(said.out.contains("newest 3; deleted 1 of 1 sessions; "), "{said:?}");
+    assert!(said.out.contains("newest 3; deleted 1 of 1 sessions, kept 0; "), "{said:?}");
     assert!(bench.objects().contains(&"assignment-0000000003.json".to_owned()));
     assert!(!bench.objects().contains(&"assignment-0000000002.json".to_owned()));
     let again = bench.json("compact", &["--group", "--min-age", "0s", "--json"]);
@@ -85,35 +87,52 @@ fn a_report_is_one_json_object() {
 fn compact_runs_again_and_again_until_told_to_end() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let bench = with_epochs(3);
-        let url = bench.url();
-        let mut child = spawn(
-            &[],
-            &[
-                "compact",
-                "--store",
-                &url,
-                "--keep",
-                "1",
-                "--min-age",
-                "0s",
-                "--every",
-                "50ms",
-                "--json",
-            ],
-        );
-        let id = child.id();
-        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let deleted = |lines: &mut dyn Iterator<Item = std::io::Result<String>>| {
-            let line = with_deadline(id, || lines.next()).expect("a line").expect("text");
-            let report: serde_json::Value = serde_json::from_str(&line).expect("one JSON object");
-            report["deleted"].as_u64().expect("a number")
-        };
-        assert_eq!(deleted(&mut lines), 2);
+        let mut runs = Runs::start(&bench, &[]);
+        assert_eq!(runs.next()["deleted"], 2);
         bench.epoch(4, RECORD);
-        while deleted(&mut lines) == 0 {}
+        while runs.next()["deleted"] == 0 {}
         assert_eq!(bench.objects(), ["lock-0000000004.json"]);
-        let pid = Pid::from_raw(i32::try_from(child.id()).expect("a small number"));
+        let pid = Pid::from_raw(i32::try_from(runs.child.id()).expect("a small number"));
         kill(pid, signal).expect("it lives");
-        assert_eq!(ended(&mut child).code(), Some(0));
+        assert_eq!(ended(&mut runs.child).code(), Some(0));
+    }
+}
+
+/// It waited for a signal, for ever.
+#[test]
+fn regression_a_group_is_compacted_again_and_again() {
+    let bench = Bench::new();
+    let mut runs = Runs::start(&bench, &["--group"]);
+    for _ in 0..2 {
+        assert_eq!(runs.next()["sessions"]["deleted"], 0);
+    }
+}
+
+/// A compactor that does not end by itself, and its reports.
+struct Runs {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Runs {
+    fn start(bench: &Bench, options: &[&str]) -> Runs {
+        let url = bench.url();
+        let line = ["compact", "--store", &url, "--keep", "1", "--min-age", "0s"];
+        let mut child = spawn(&[], &[&line, &["--every", "50ms", "--json"][..], options].concat());
+        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        Runs { child, lines }
+    }
+
+    fn next(&mut self) -> Value {
+        let line = with_deadline(self.child.id(), || self.lines.next());
+        let line = line.expect("a line").expect("text");
+        serde_json::from_str(&line).expect("one JSON object")
+    }
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

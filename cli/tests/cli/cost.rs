@@ -48,6 +48,47 @@ fn the_settings_are_reckoned_with() {
 }
 
 #[test]
+fn a_group_stands_beside_an_election_for_each_partition() {
+    let said = tenure(&["cost", "--partitions", "1000", "--members", "10", "--observers", "2"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    for line in [
+        "the coordinator                259,200      604,800      1,296,000            0",
+        "a deputy, of 3                 259,200        4,320      1,032,480            0",
+        "a member, of 6                 259,200        4,320        600,480            0",
+        "an observer, of 2                    0        4,320        514,080            0",
+        "or 1000 elections          259,200,000            0     86,400,000            0",
+        "and to follow them                   0            0  4,665,600,000            0",
+        "S3 Standard, USD             1.56         4.84     0.01       0.01     19.85    1330.56",
+        "https://aws.amazon.com/s3/pricing/",
+    ] {
+        assert!(said.out.contains(line), "{line:?} is not in {}", said.out);
+    }
+    let group = ["--partitions", "64", "--members", "4"];
+    let report = cost(&group);
+    assert_eq!((&report["partitions"], &report["members"]), (&64.into(), &4.into()));
+    assert_eq!(report["requests"]["leaders"]["writes"], 64.0 * 259_200.0);
+    let s3 = &report["costs"][0];
+    assert!(s3["all"].as_f64() < s3["leaders"].as_f64(), "{report}");
+    let slow = cost(&[&group[..], &["--validity", "60s", "--elections-per-day", "0"]].concat());
+    assert_eq!(slow["requests"]["member"]["writes"], 129_600.0);
+    assert_eq!(slow["requests"]["changes"]["writes"], 0.0);
+    let alone = tenure(&["cost", "--partitions", "1", "--members", "1"]).out;
+    assert!(!alone.contains("a deputy") && !alone.contains("a member,"), "{alone}");
+    assert!(alone.contains("or 1 election  "), "{alone}");
+    for wrong in [
+        &["--members", "4"][..],
+        &["--partitions", "0"],
+        &["--partitions", "4", "--candidates", "4"],
+        &["--partitions", "4", "--layout", "single-object"],
+        &["--partitions", "4", "--poll", "31s"],
+        &["--partitions", "4", "--validity", "2h"],
+    ] {
+        let said = tenure(&[&["cost"], wrong].concat());
+        assert_eq!((said.code, said.out.as_str()), (64, ""), "{said:?}");
+    }
+}
+
+#[test]
 fn prices_come_from_a_file() {
     let bench = Bench::new();
     let file = bench.path("prices.json");

@@ -156,6 +156,15 @@ fn operators_mark_partitions_and_learn_what_changed() {
     scene.prints("retire", &["0,4"], NOTHING);
 }
 
+/// The line said that two were paused, and `--json` listed it twice.
+#[test]
+fn regression_a_partition_that_is_named_twice_counts_once() {
+    let scene = Scene::new("worker-7", 2);
+    scene.prints("pause", &["1,1"], "1 partition paused: 1");
+    let resumed = scene.json("resume", &["1,0,1"]);
+    assert_eq!(resumed["partitions"].as_array().map(Vec::len), Some(1), "{resumed}");
+}
+
 #[test]
 fn a_living_group_follows_its_operators() {
     let scene = Scene::new("w1", 2);

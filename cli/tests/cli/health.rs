@@ -124,3 +124,34 @@ fn an_address_in_use_is_refused_before_anything_is_sent() {
     let said = bench.run("run", &["--health-addr", ":8080", "--", "true"]);
     assert!(said.code == 64 && said.err.contains("127.0.0.1:8080"), "{said:?}");
 }
+
+#[test]
+fn a_member_of_a_group_shows_what_it_owns() {
+    let scene = Scene::new();
+    let mut member = scene.group_run("a", &[&OPTIONS[..], &["--partitions", "0..2"]].concat());
+    // It ends only once it is killed.
+    member.args(["--", "sh", "-c", "trap '' TERM; while :; do sleep 0.02; done"]);
+    let mut a = scene.start("a", member);
+    let at = address(&a);
+    let view =
+        || -> Value { serde_json::from_str(&ask("GET", at, "/partitions").1).expect("JSON") };
+    eventually("it owns both", || {
+        view()["partitions"].as_array().is_some_and(|all| all.len() == 2)
+    });
+    let seen = view();
+    assert_eq!((&seen["state"], &seen["member"]), (&"member".into(), &"a".into()), "{seen}");
+    for (number, owned) in seen["partitions"].as_array().expect("a list").iter().enumerate() {
+        assert_eq!(
+            (&owned["partition"], &owned["number"]),
+            (&number.to_string().into(), &number.into())
+        );
+        assert_eq!((&owned["token"], &owned["owned"]), (&2.into(), &true.into()), "{seen}");
+        assert!(owned["lease_remaining_ms"].as_u64().is_some_and(|left| left <= 3_000), "{seen}");
+    }
+    assert_eq!(ask("GET", at, "/livez"), (200, "ok".to_owned()));
+    assert_eq!(ask("GET", at, "/readyz"), (200, "member".to_owned()));
+    assert_eq!((status(at, "/leader"), status(at, "/metrics")), (404, 404));
+    a.signal(Signal::SIGTERM);
+    eventually("it leaves, or has left", || ![200, 404].contains(&status(at, "/readyz")));
+    assert_eq!(a.code(), 0, "{}", a.said());
+}

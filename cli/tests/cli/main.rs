@@ -11,6 +11,8 @@ mod cost;
 mod credentials;
 mod deploy;
 mod dynamodb;
+mod group_depose;
+mod group_history;
 mod groups;
 mod hand_over;
 mod health;

@@ -32,13 +32,17 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 struct Served {
     child: Child,
     address: SocketAddr,
-    election: String,
+    place: String,
+    /// The label that has the place.
+    of: &'static str,
 }
 
 impl Served {
     fn start(bench: &Bench, verb: &str, options: &[&str]) -> Served {
         let url = bench.url();
-        let mut line = vec![verb, "--store", &url, "--metrics-addr", ANY_PORT];
+        let of = if verb.starts_with("group ") { "group" } else { "election" };
+        let mut line: Vec<_> = verb.split(' ').collect();
+        line.extend(["--store", &url, "--metrics-addr", ANY_PORT]);
         line.extend(options);
         let mut child = spawn(&[], &line);
         let mut log = BufReader::new(child.stderr.take().expect("it is piped"));
@@ -52,7 +56,7 @@ impl Served {
         };
         // So that it never waits for a reader.
         thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-        Served { child, address, election: url }
+        Served { child, address, place: url, of }
     }
 
     /// The head of the answer, and its body.
@@ -75,7 +79,7 @@ impl Served {
     /// Scrapes until the sample has this value.
     fn until(&self, metric: &str, labels: &[(&str, &str)], value: f64) -> Scrape {
         let mut labels = labels.to_vec();
-        labels.push(("election", &self.election));
+        labels.push((self.of, &self.place));
         let mut last = None;
         eventually(&format!("{metric} is {value}"), || {
             let scrape = self.scrape();
@@ -134,6 +138,30 @@ fn watch_serves_what_it_sees() {
 }
 
 #[test]
+fn a_group_has_metrics_of_its_own() {
+    let bench = Bench::new();
+    let options = ["--partitions", "0..3", "--name", "a", "--poll", "50ms", "--", "sleep", "60"];
+    let member = Served::start(&bench, "group run", &options);
+    let now = member.until("tenure_group_owned", &[], 3.0);
+    assert_eq!(now.value("tenure_group_member_info", &[("member", "a")]), 1.0);
+    assert_eq!(now.value("tenure_group_coordinator", &[]), 1.0);
+    assert_eq!(now.types["tenure_group_renewal_seconds"], "histogram");
+    assert_eq!(now.get("tenure_leader", &[]), None, "nobody leads");
+    let requests = [("election", member.place.as_str()), ("kind", "create"), ("outcome", "done")];
+    assert!(now.value("tenure_requests_total", &requests) >= 3.0);
+    let watch = Served::start(&bench, "group watch", &["--poll", "50ms"]);
+    let now = watch.until("tenure_group_partitions", &[], 3.0);
+    assert_eq!(now.value("tenure_group_ownerless", &[]), 0.0);
+    assert_eq!(now.get("tenure_group_coordinator", &[]), None, "it is no member");
+    assert_eq!(bench.run("group pause", &["0..2"]).code, 0);
+    member.until("tenure_group_owned", &[], 1.0);
+    let now = member.until("tenure_group_losses_total", &[("reason", "released")], 2.0);
+    assert_eq!(now.value("tenure_group_revocations_total", &[]), 2.0);
+    assert_eq!(watch.end(), Some(0));
+    assert_eq!(member.end(), Some(0));
+}
+
+#[test]
 fn compact_serves_between_its_runs() {
     let bench = Bench::new();
     for epoch in 1..=5 {
@@ -158,9 +186,12 @@ fn an_address_that_is_taken_ends_the_command() {
     let taken = TcpListener::bind(ANY_PORT).expect("a free port");
     let address = taken.local_addr().expect("it has one").to_string();
     let bench = Bench::new();
-    for (verb, options) in
-        [("run", &["--", "true"] as &[&str]), ("watch", &[]), ("compact", &["--every", "1h"])]
-    {
+    for (verb, options) in [
+        ("run", &["--", "true"] as &[&str]),
+        ("watch", &[]),
+        ("group watch", &[]),
+        ("compact", &["--every", "1h"]),
+    ] {
         let mut line = vec!["--metrics-addr", &address];
         line.extend(options);
         bench.run(verb, &line).fails(71, &["cannot serve metrics at", &address]);

@@ -6,6 +6,7 @@ mod bucket;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
 mod fencing;
+mod groups;
 mod operator;
 mod policy;
 

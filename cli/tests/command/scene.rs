@@ -50,8 +50,17 @@ impl Scene {
     /// `tenure run` of this scene's election, without a command. The validity is 10 s unless the
     /// options say otherwise: longer than a loaded machine keeps a renewal waiting.
     pub fn run(&self, name: &str, options: &[&str]) -> Command {
+        self.verb(&["run"], name, options)
+    }
+
+    /// The same with `tenure group run`.
+    pub fn group_run(&self, name: &str, options: &[&str]) -> Command {
+        self.verb(&["group", "run"], name, options)
+    }
+
+    fn verb(&self, verb: &[&str], name: &str, options: &[&str]) -> Command {
         let mut command = Command::new(TENURE);
-        command.args(["run", "--store", &self.url(), "--name", name]).args(options);
+        command.args(verb).args(["--store", &self.url(), "--name", name]).args(options);
         if !options.contains(&"--validity") {
             command.args(["--validity", "10s"]);
         }

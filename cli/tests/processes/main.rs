@@ -1,8 +1,9 @@
-//! `tenure run` and its guard as processes that are killed, stopped and told to end.
+//! `tenure run`, `tenure group run` and their guards as processes that are killed, stopped and told to end.
 #![cfg(target_os = "linux")]
 
 #[path = "../command/mod.rs"]
 mod command;
 mod group;
 mod guard;
+mod partitions;
 mod processes;

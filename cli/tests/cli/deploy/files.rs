@@ -60,26 +60,57 @@ fn unit(name: &str) -> &'static str {
 /// Each scheduled job, on a directory in place of the bucket: one object of JSON, exit code 0.
 #[test]
 fn the_scheduled_commands_run() {
-    let exec = unit("ExecStart").replace("${TENURE_STORE}", "s3://BUCKET/PREFIX");
-    let jobs = [
-        array_after(KUBERNETES, "args: "),
-        array_after(TERRAFORM, "command                = "),
-        exec.split_whitespace().skip(1).map(str::to_owned).collect(),
-    ];
-    for job in jobs {
+    for job in jobs("") {
         let bench = Bench::new();
         for epoch in 1..=3 {
             bench.epoch(epoch, r#"{"expired":true}"#);
         }
-        let url = bench.url();
-        let line: Vec<_> = job
-            .iter()
-            .map(|word| if word.starts_with("s3://") { url.as_str() } else { word })
-            .collect();
-        let said = tenure(&line);
-        assert_eq!((said.code, said.err.as_str()), (0, ""), "{job:?}: {said:?}");
-        let report: Value = serde_json::from_str(&said.out).expect("one object");
+        let report = report_of(&job, &bench);
         assert_eq!(report["listed"], 3, "{job:?}");
+    }
+}
+
+/// What a job prints that runs on the bench's directory in place of the bucket: one object, and exit
+/// code 0.
+fn report_of(job: &[String], bench: &Bench) -> Value {
+    let url = bench.url();
+    let word = |word: &'_ String| match word.starts_with("s3://") {
+        true => url.clone(),
+        false => word.clone(),
+    };
+    let line: Vec<String> = job.iter().map(word).collect();
+    let said = tenure(&line.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{job:?}: {said:?}");
+    serde_json::from_str(&said.out).expect("one object")
+}
+
+/// The commands of all runners, with these options.
+fn jobs(options: &str) -> [Vec<String>; 3] {
+    let exec = unit("ExecStart").replace("${TENURE_STORE}", "s3://BUCKET/PREFIX");
+    let exec = exec.replace("$TENURE_COMPACT_OPTIONS", options);
+    let with = |mut job: Vec<String>| {
+        job.extend(options.split_whitespace().map(str::to_owned));
+        job
+    };
+    [
+        with(array_after(KUBERNETES, "args: ")),
+        with(array_after(TERRAFORM, "compact   = ")),
+        exec.split_whitespace().skip(1).map(str::to_owned).collect(),
+    ]
+}
+
+/// As their comments say: with `--group` they compact a group, and leave elections alone.
+#[test]
+fn with_group_the_scheduled_commands_compact_a_group() {
+    assert!(KUBERNETES.contains(r#"add "--group" to the args"#));
+    assert!(SYSTEMD.contains("TENURE_COMPACT_OPTIONS=--group"));
+    assert!(TERRAFORM.contains(r#"concat(local.compact, var.group ? ["--group"] : [])"#));
+    assert!(TERRAFORM.contains(r#"var.group ? "group-compactor" : "compactor""#));
+    for job in jobs("--group") {
+        let bench = Bench::new();
+        bench.epoch(1, r#"{"expired":true}"#);
+        let report = report_of(&job, &bench);
+        assert_eq!((&report["listed"], &report["sessions"]["listed"]), (&0.into(), &0.into()));
     }
 }
 

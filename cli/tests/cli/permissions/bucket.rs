@@ -29,7 +29,12 @@ fn every_way_to_write_an_epoch_needs_a_condition() {
     let who = Who { arn: "arn:aws:iam::123456789012:role/admin".to_owned() };
     let allowed =
         |path: &str, headers: &[(&str, &str)]| allows(&policies, &who, &put(path, headers));
-    for key in ["app/lock-0000000001.json", "app/lock.json"] {
+    for key in [
+        "app/lock-0000000001.json",
+        "app/lock.json",
+        "app/assignment-0000000001.json",
+        "app/members/0123/lock.json",
+    ] {
         assert!(!allowed(key, &[]), "{key}");
         assert!(!allowed(key, &[("x-amz-copy-source", "/other/key")]), "{key}");
         assert!(allowed(key, &[("if-none-match", "*")]), "{key}");

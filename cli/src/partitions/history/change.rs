@@ -1,0 +1,240 @@
+//! What one assignment changed of the one before it.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use tenure::Epoch;
+use tenure::group::{GroupSnapshot, Marks, MemberSnapshot, PartitionNumber, PartitionSnapshot};
+
+/// An assignment, and what it changed.
+#[derive(Debug)]
+pub struct Change {
+    pub epoch: Epoch,
+    /// By the store's clock.
+    pub created: Option<DateTime<Utc>>,
+    pub author: Author,
+    pub coordinator: Option<String>,
+    /// It names another coordinator than the one before.
+    pub coordinator_changed: bool,
+    /// It is the first that could be read, and not that of the group: nobody knows what it changed,
+    /// only how things stood then.
+    pub is_first_known: bool,
+    pub joined: Vec<Person>,
+    pub left: Vec<Person>,
+    /// Those that changed, in the order of their numbers.
+    pub partitions: Vec<PartitionChange>,
+    /// Why it cannot be read; nothing else is known of it then.
+    pub unreadable: Option<String>,
+}
+
+/// Who made an assignment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Author {
+    /// Only operators add and mark partitions.
+    Operator,
+    /// The coordinator that it names.
+    Member(String),
+    Unknown,
+}
+
+/// A member, by its session.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Person {
+    pub name: String,
+    pub session: String,
+}
+
+#[derive(Debug)]
+pub struct PartitionChange {
+    pub number: PartitionNumber,
+    pub name: String,
+    /// What became of it: never empty.
+    pub events: Vec<Event>,
+    pub from: Option<Person>,
+    pub to: Option<Person>,
+    /// The one that was granted last.
+    pub token: Option<Epoch>,
+    /// The member that is to own it next.
+    pub target: Option<Person>,
+    pub marks_before: Marks,
+    pub marks: Marks,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Event {
+    /// How it stood in the first assignment that could be read.
+    Stood,
+    Added,
+    /// It had no owner, and has one.
+    Granted,
+    /// From one owner to another.
+    Moved,
+    /// It has no owner any more: the owner released it, or its session has ended.
+    Released,
+    /// Its owner is to release it to another member.
+    Revoked,
+    /// Its owner may keep it after all.
+    Kept,
+    Marked,
+    Removed,
+}
+
+impl Change {
+    pub fn unreadable(epoch: Epoch, created: Option<DateTime<Utc>>, why: String) -> Change {
+        Change { unreadable: Some(why), ..Change::blank(epoch, created) }
+    }
+
+    fn blank(epoch: Epoch, created: Option<DateTime<Utc>>) -> Change {
+        Change {
+            epoch,
+            created,
+            author: Author::Unknown,
+            coordinator: None,
+            coordinator_changed: false,
+            is_first_known: false,
+            joined: Vec::new(),
+            left: Vec::new(),
+            partitions: Vec::new(),
+            unreadable: None,
+        }
+    }
+
+    /// What this assignment changed of the last that could be read before it.
+    pub fn between(
+        before: Option<&GroupSnapshot>,
+        now: &GroupSnapshot,
+        epoch: Epoch,
+        created: Option<DateTime<Utc>>,
+    ) -> Change {
+        let is_first_known = before.is_none() && epoch != Epoch::FIRST;
+        let partitions = partitions(before, now, is_first_known);
+        let coordinator = coordinator(now);
+        // Of what several assignments changed together, nobody knows which member did it.
+        let last = before.and_then(|before| before.epoch).map_or(0, Epoch::get);
+        let author = match (&coordinator, last + 1 == epoch.get()) {
+            (_, true) if partitions.iter().any(|it| it.is_an_operators(before)) => Author::Operator,
+            (Some(name), true) => Author::Member(name.name.clone()),
+            _ => Author::Unknown,
+        };
+        Change {
+            author,
+            coordinator_changed: !is_first_known
+                && before.and_then(self::coordinator) != coordinator,
+            coordinator: coordinator.map(|it| it.name),
+            is_first_known,
+            joined: missing_in(Some(now), if is_first_known { Some(now) } else { before }),
+            left: missing_in(before, Some(now)),
+            partitions,
+            ..Change::blank(epoch, created)
+        }
+    }
+
+    /// Keeps only what concerns the partition of this name.
+    pub fn keep_only(&mut self, name: &str) {
+        self.partitions.retain(|it| it.name == name);
+        self.joined.clear();
+        self.left.clear();
+        self.coordinator_changed = false;
+    }
+}
+
+impl PartitionChange {
+    pub fn has(&self, event: Event) -> bool {
+        self.events.contains(&event)
+    }
+
+    fn is_an_operators(&self, before: Option<&GroupSnapshot>) -> bool {
+        // The first assignment has all partitions of the member that creates it.
+        self.has(Event::Marked) || self.has(Event::Added) && before.is_some()
+    }
+}
+
+fn person(member: &MemberSnapshot) -> Person {
+    Person { name: member.name.clone(), session: member.session.clone() }
+}
+
+fn coordinator(group: &GroupSnapshot) -> Option<Person> {
+    group.members.iter().find(|it| it.coordinates).map(person)
+}
+
+/// The members of the one that are not in the other.
+fn missing_in(one: Option<&GroupSnapshot>, other: Option<&GroupSnapshot>) -> Vec<Person> {
+    let there = other.into_iter().flat_map(|it| &it.members);
+    let there: std::collections::BTreeSet<&str> = there.map(|it| &*it.session).collect();
+    let members = one.into_iter().flat_map(|it| &it.members);
+    members.filter(|it| !there.contains(&*it.session)).map(person).collect()
+}
+
+fn partitions(
+    before: Option<&GroupSnapshot>,
+    now: &GroupSnapshot,
+    is_first_known: bool,
+) -> Vec<PartitionChange> {
+    let mut both: BTreeMap<PartitionNumber, [Option<&PartitionSnapshot>; 2]> = BTreeMap::new();
+    for it in before.into_iter().flat_map(|it| &it.partitions) {
+        both.entry(it.number).or_default()[0] = Some(it);
+    }
+    for it in &now.partitions {
+        both.entry(it.number).or_default()[1] = Some(it);
+    }
+    let change = |[was, is]: [Option<&PartitionSnapshot>; 2]| {
+        let newest = is.or(was)?;
+        let member = |group: Option<&GroupSnapshot>, place: Option<usize>| {
+            group?.members.get(place?).map(person)
+        };
+        let from = member(before, was.and_then(|it| it.owner));
+        let to = member(Some(now), is.and_then(|it| it.owner));
+        let target = member(Some(now), is.and_then(|it| it.target));
+        let mut change = PartitionChange {
+            number: newest.number,
+            name: newest.name.clone(),
+            events: Vec::new(),
+            token: newest.token,
+            marks_before: was.map(|it| it.marks.clone()).unwrap_or_default(),
+            marks: newest.marks.clone(),
+            from,
+            to,
+            target,
+        };
+        change.events = match is_first_known {
+            true => vec![Event::Stood],
+            false => events(&change, was, is),
+        };
+        (!change.events.is_empty()).then_some(change)
+    };
+    both.into_values().filter_map(change).collect()
+}
+
+fn events(
+    change: &PartitionChange,
+    was: Option<&PartitionSnapshot>,
+    is: Option<&PartitionSnapshot>,
+) -> Vec<Event> {
+    let mut events = Vec::new();
+    if was.is_none() {
+        events.push(Event::Added);
+    }
+    if change.marks != change.marks_before {
+        events.push(Event::Marked);
+    }
+    let same_grant = was.map(|it| it.token) == is.map(|it| it.token);
+    match (&change.from, &change.to) {
+        (None, Some(_)) => events.push(Event::Granted),
+        (Some(_), None) => events.push(Event::Released),
+        // Over assignments that are missing it may have left its owner and come back.
+        (Some(from), Some(to)) if from != to || !same_grant => events.push(Event::Moved),
+        (Some(_), Some(_)) => {
+            let [had, has] = [was, is].map(|it| it.is_some_and(|it| it.target.is_some()));
+            match (had, has) {
+                (false, true) => events.push(Event::Revoked),
+                (true, false) => events.push(Event::Kept),
+                _ => {}
+            }
+        }
+        (None, None) => {}
+    }
+    if is.is_none() {
+        events.push(Event::Removed);
+    }
+    events
+}

@@ -1,0 +1,116 @@
+//! Reads the assignments, one after the other: of each only what it changed is remembered.
+
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use futures::stream::{self, StreamExt as _};
+use tenure::group::GroupSnapshot;
+use tenure::internals::{EpochObjects, wall_clock};
+use tenure::{Epoch, Error, Store};
+
+use super::change::Change;
+
+/// GETs on their way at once; each may bring 4 MiB.
+const AT_ONCE: usize = 8;
+
+/// What happened to a group, as far as its assignments are there.
+#[derive(Debug)]
+pub struct GroupHistory {
+    /// One for each assignment that was read, in ascending order.
+    pub changes: Vec<Change>,
+    /// Assignments that have no object.
+    pub missing: Vec<RangeInclusive<Epoch>>,
+    /// How many older assignments are there, but were not read.
+    pub left_out: u64,
+    /// The newest that can be read.
+    pub newest: Option<GroupSnapshot>,
+    /// The store's clock at the end; this machine's where the store has none.
+    pub now: DateTime<Utc>,
+    pub requests: u64,
+}
+
+impl GroupHistory {
+    /// Keeps only what happened to the partition of this name. False: it is in no assignment.
+    pub fn keep_only(&mut self, name: &str) -> bool {
+        for change in &mut self.changes {
+            change.keep_only(name);
+        }
+        let of_it = |change: &Change| !change.partitions.is_empty();
+        let known = self.changes.iter().any(of_it);
+        self.changes.retain(|change| of_it(change) || change.unreadable.is_some());
+        if let Some(newest) = &mut self.newest {
+            newest.partitions.retain(|it| it.name == name);
+        }
+        known
+    }
+}
+
+/// Reads at most this many of the newest assignments. After each it says how many of how many.
+///
+/// A LIST per 1,000 assignments, and a GET for each that is read.
+pub async fn read(
+    store: Arc<dyn Store>,
+    prefix: &str,
+    limit: usize,
+    mut told: impl FnMut(u64, u64),
+) -> Result<GroupHistory, Error> {
+    let objects = EpochObjects::assignments(store, prefix)?;
+    let (mut newest, mut first, mut left_out) = (VecDeque::new(), None, 0);
+    let (listed_at, mut requests) = objects
+        .list(|epoch, age| {
+            first.get_or_insert(epoch);
+            newest.push_back((epoch, age));
+            if newest.len() > limit {
+                newest.pop_front();
+                left_out += 1;
+            }
+        })
+        .await?;
+    let count = newest.len() as u64;
+    let mut now = listed_at;
+    let listed_at = listed_at.unwrap_or_else(wall_clock);
+    let objects = &objects;
+    let reads = newest
+        .into_iter()
+        .map(|(epoch, age)| async move { (epoch, age, objects.assignment(epoch).await) });
+    let mut reads = stream::iter(reads).buffered(AT_ONCE);
+    let (mut changes, mut before, mut done) = (Vec::<Change>::new(), None, 0);
+    while let Some((epoch, age, read)) = reads.next().await {
+        done += 1;
+        told(done, count);
+        // One that was compacted since it was listed is missing.
+        let Some(object) = read? else { continue };
+        now = now.max(object.served_at);
+        let created = object.created.or_else(|| back(listed_at, age?));
+        match object.group {
+            Ok(group) => {
+                changes.push(Change::between(before.as_ref(), &group, epoch, created));
+                before = Some(group);
+            }
+            Err(why) => changes.push(Change::unreadable(epoch, created, why)),
+        }
+    }
+    drop(reads);
+    requests += done;
+    let epochs: Vec<Epoch> = changes.iter().map(|change| change.epoch).collect();
+    let missing = missing(first.filter(|_| left_out == 0), &epochs);
+    let now = now.unwrap_or_else(wall_clock);
+    Ok(GroupHistory { changes, missing, left_out, newest: before, now, requests })
+}
+
+fn back(from: DateTime<Utc>, age: Duration) -> Option<DateTime<Utc>> {
+    from.checked_sub_signed(TimeDelta::from_std(age).ok()?)
+}
+
+/// The numbers between those that were read; those before the first, if nothing was left out.
+fn missing(first: Option<Epoch>, read: &[Epoch]) -> Vec<RangeInclusive<Epoch>> {
+    let range = |from: u64, until: u64| {
+        Some(Epoch::new(from)?..=Epoch::new(until)?).filter(|_| from <= until)
+    };
+    let before = first.and_then(|_| range(1, read.first()?.get() - 1));
+    let between = read.windows(2).filter_map(|two| range(two[0].get() + 1, two[1].get() - 1));
+    before.into_iter().chain(between).collect()
+}

@@ -1,0 +1,164 @@
+//! What is done to a backend.
+
+use std::fs::File;
+use std::time::Duration;
+
+use tenure_testkit::s3_server::{Fault, Op};
+
+use super::{Backend, Kind};
+use crate::child::now_ns;
+use crate::proxy::Proxy;
+
+/// What can be done to a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Harm {
+    /// The server, or a proxy before it, cuts all connections and takes no new ones for a while, as
+    /// one that restarts.
+    Restart,
+    /// Somebody holds the directory's lock, so that nobody can write.
+    Lock,
+    /// The disk fails each fsync for a while, and forgets what it was to write.
+    Disk,
+    /// The connection breaks before or after the request has taken effect.
+    CutBefore,
+    CutAfter,
+    /// The same with 500.
+    ErrorBefore,
+    ErrorAfter,
+    SlowDown,
+    Conflict,
+    /// Answered late, takes effect late, or once more.
+    AnswerLate,
+    ApplyLate,
+    ApplyAgain,
+    HalfABody,
+}
+
+impl Harm {
+    const OF_A_SERVER: [Harm; 11] = [
+        Harm::Restart,
+        Harm::CutBefore,
+        Harm::CutAfter,
+        Harm::ErrorBefore,
+        Harm::ErrorAfter,
+        Harm::SlowDown,
+        Harm::Conflict,
+        Harm::AnswerLate,
+        Harm::ApplyLate,
+        Harm::ApplyAgain,
+        Harm::HalfABody,
+    ];
+}
+
+impl Backend {
+    pub fn harms(&self) -> Vec<Harm> {
+        match &self.kind {
+            Kind::Server(_) => Harm::OF_A_SERVER.to_vec(),
+            Kind::Dir(_) if self.trigger.is_some() => {
+                vec![Harm::Lock, Harm::Disk, Harm::Disk, Harm::Disk]
+            }
+            Kind::Dir(_) => vec![Harm::Lock],
+            Kind::Environment(_) => {
+                vec![Harm::Restart, Harm::CutAfter, Harm::CutAfter, Harm::CutAfter]
+            }
+        }
+    }
+
+    /// Does it, or orders it for the next requests; says what exactly, or nothing if it cannot be
+    /// done now.
+    pub fn harm(&mut self, harm: Harm, rng: &mut fastrand::Rng) -> Option<String> {
+        let away = Duration::from_millis(rng.u64(50..1_500));
+        let late = Duration::from_millis(rng.u64(100..3_000));
+        let until_ns = now_ns() + nanos(away);
+        let server = match (&self.kind, harm) {
+            (Kind::Server(server), Harm::Restart) => {
+                self.away_until_ns.is_none().then(|| server.go_away(true))?;
+                self.away_until_ns = Some(until_ns);
+                return Some(format!("away for {away:?}"));
+            }
+            (Kind::Dir(path), Harm::Lock) if self.away_until_ns.is_none() => {
+                let lock = File::options().write(true).open(path.join(".tenure/lock")).ok()?;
+                // A stopped process may hold it, and goes on only if this one does not wait.
+                lock.try_lock().ok()?;
+                let held = away.min(Duration::from_millis(self.longest_lock_ms));
+                let until_ns = until_ns - nanos(away - held);
+                (self.lock, self.away_until_ns) = (Some(lock), Some(until_ns));
+                return Some(format!("held for {held:?}"));
+            }
+            (Kind::Dir(_), Harm::Disk) if self.away_until_ns.is_none() => {
+                File::create(self.trigger.as_ref()?).expect("a file");
+                self.away_until_ns = Some(until_ns);
+                return Some(format!("fails for {away:?}"));
+            }
+            (Kind::Environment(proxies), Harm::Restart) => {
+                self.away_until_ns.is_none().then_some(())?;
+                proxies.iter().for_each(|proxy| proxy.go_away(true));
+                self.away_until_ns = Some(until_ns);
+                return Some(format!("no connections for {away:?}"));
+            }
+            (Kind::Environment(proxies), Harm::CutAfter) => {
+                let (proxy, times) = (rng.usize(..proxies.len()), rng.usize(1..9));
+                proxies[proxy].cut_after(times);
+                return Some(format!("{times} of gateway {proxy}"));
+            }
+            (Kind::Server(server), _) => server,
+            _ => return None,
+        };
+        let (fault, op) = match harm {
+            Harm::CutBefore => (Fault::CutBefore, Op::Put),
+            Harm::CutAfter => (Fault::CutAfter, Op::Put),
+            Harm::ErrorBefore if rng.bool() => (Fault::ErrorBefore, Op::List),
+            Harm::ErrorBefore => (Fault::ErrorBefore, Op::Put),
+            Harm::ErrorAfter => (Fault::ErrorAfter, Op::Put),
+            Harm::SlowDown if rng.bool() => (Fault::SlowDown, Op::Get),
+            Harm::SlowDown => (Fault::SlowDown, Op::Put),
+            Harm::Conflict => (Fault::Conflict, Op::Put),
+            Harm::AnswerLate => (Fault::AnswerLate(late), Op::Put),
+            Harm::ApplyLate => (Fault::ApplyLate(late), Op::Put),
+            Harm::ApplyAgain => (Fault::ApplyAgain(late), Op::Put),
+            _ => (Fault::TruncatedBody, Op::Get),
+        };
+        let (key, most) = rng.choice(self.faulted).expect("some requests meet faults");
+        let times = rng.usize(1..=*most);
+        let said = format!("{fault:?} for {times} {op:?} {key}");
+        server.fault(fault).on(op).key_contains(key).times(times);
+        Some(said)
+    }
+
+    /// Ends what was to last until now.
+    pub fn tend(&mut self) {
+        if let Kind::Server(server) = &self.kind {
+            // Otherwise they would fill the memory in a long run.
+            server.forget_requests();
+        }
+        if self.away_until_ns.is_some_and(|until_ns| until_ns <= now_ns()) {
+            self.come_back();
+        }
+    }
+
+    fn come_back(&mut self) {
+        (self.away_until_ns, self.lock) = (None, None);
+        if let Some(trigger) = &self.trigger {
+            // It may not be there.
+            let _ = std::fs::remove_file(trigger);
+        }
+        match &self.kind {
+            Kind::Server(server) => server.go_away(false),
+            Kind::Environment(proxies) => proxies.iter().for_each(|proxy| proxy.go_away(false)),
+            Kind::Dir(_) => {}
+        }
+    }
+
+    pub fn calm(&mut self) {
+        self.come_back();
+        match &self.kind {
+            Kind::Server(server) => server.clear_faults(),
+            Kind::Environment(proxies) => proxies.iter().for_each(Proxy::calm),
+            Kind::Dir(_) => {}
+        }
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).expect("it is short")
+}

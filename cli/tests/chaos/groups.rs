@@ -1,0 +1,163 @@
+//! Five members of a group of 12 partitions, as processes, and a `tenure compact --group`, while
+//! processes are killed and stopped, and requests, connections and the server go wrong.
+//!
+//! ```sh
+//! cargo test --test chaos groups -- --nocapture
+//! CHAOS_SECONDS=600 cargo test --test chaos groups::server_with_faults -- --nocapture
+//! scripts/ministack.sh -- cargo test --test chaos groups::server_of -- --ignored --nocapture
+//! ```
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::backend::Backend;
+use crate::child::{nap, now_ns};
+use crate::rampage::{LOOK_EVERY, PATIENCE_NS, Rampage, Run, SECOND_NS, Victims as _};
+use crate::stalls::Stalls;
+use crate::watch::Seen;
+use checker::Story;
+use members::{Deed, Members};
+use worker::Line;
+
+mod assignments;
+mod checker;
+mod members;
+mod worker;
+
+const MEMBERS: usize = 5;
+const PARTITIONS: u64 = 12;
+const VALIDITY: Duration = Duration::from_secs(3);
+const POLL: Duration = Duration::from_millis(300);
+/// After the last fault each partition is owned and written to, and the members have equal shares,
+/// within four validities and twenty polls (GS1).
+const RECOVERY: Duration = Duration::from_secs(18);
+
+/// Not a test: a member of the group.
+#[test]
+#[ignore = "run by the tests"]
+fn member() {
+    if std::env::var_os(worker::MEMBER).is_some() {
+        worker::run();
+    }
+}
+
+#[test]
+fn server_with_faults() {
+    chaos(Backend::server(), 25);
+}
+
+#[test]
+fn directory() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    chaos(Backend::dir(dir.path()), 25);
+}
+
+#[test]
+#[ignore = "needs a server: scripts/ministack.sh -- cargo test --test chaos groups::server_of"]
+fn server_of_the_environment() {
+    chaos(Backend::environment(), 120);
+}
+
+/// Work that continues under the token that refused its own.
+#[test]
+fn broken_workers_that_do_not_fence() {
+    let mut backend = Backend::server().of_group(MEMBERS);
+    let run = Run::begin(&backend, 0);
+    let stalls = Stalls::watch();
+    let mut members = Members::start(&run.folder, &backend, true);
+    // An owner that has not begun its work has nothing to continue.
+    wait_for(&mut members, &mut backend, "no partition is written to", |members| {
+        members.share_all(MEMBERS) && all_written_to(members, 0)
+    });
+    let stopped = members.stop_one().expect("somebody works");
+    wait_for(&mut members, &mut backend, "nobody takes over", |members| {
+        members.share_all(MEMBERS - 1) && !members.owns(&stopped)
+    });
+    members.calm(&backend);
+    wait_for(&mut members, &mut backend, "no zombie is refused, and appends", |members| {
+        let after_refusal = |lines: &Vec<Line>| {
+            let refused = lines.iter().position(|line| matches!(line, Line::Fenced(..)));
+            let rest = refused.map_or(&[][..], |index| &lines[index..]);
+            rest.iter().any(|line| matches!(line, Line::Appended(..)))
+        };
+        members.lines().iter().any(after_refusal)
+    });
+    let calm = Seen { from_ns: now_ns(), until_ns: now_ns() };
+    let why = Story::of(&backend, &members, stalls, calm).check().expect_err("nobody fences");
+    assert!(why.contains("is followed by"), "{why}");
+    drop(members);
+    std::fs::remove_dir_all(run.folder).expect("the logs can be removed");
+}
+
+fn chaos(backend: Backend, seconds: u64) {
+    let mut backend = backend.of_group(MEMBERS);
+    let run = Run::begin(&backend, seconds);
+    let stalls = Stalls::watch();
+    let mut members = Members::start(&run.folder, &backend, false);
+    let mut rampage = Rampage::new(&run, &backend, Deed::of(&backend));
+    rampage.go_on(&mut backend, &mut members);
+    let met = backend.faults_met();
+    let recovery = settle(&mut backend, &mut members);
+    let story = Story::of(&backend, &members, stalls, recovery);
+    rampage.end(run, &backend, met, story.check());
+}
+
+/// Once nothing goes wrong any more all partitions are owned and written to; then all leave. From
+/// when to when the first of these took.
+fn settle(backend: &mut Backend, members: &mut Members) -> Seen {
+    backend.calm();
+    members.calm(backend);
+    let from_ns = now_ns();
+    wait_for(members, backend, "not balanced", |members| members.share_all(MEMBERS));
+    wait_for(members, backend, "not all are written to", |members| {
+        all_written_to(members, from_ns)
+    });
+    let recovery = Seen { from_ns, until_ns: now_ns() };
+    let give_up_ns = now_ns() + PATIENCE_NS;
+    let mut told_ns = 0;
+    while !members.ended() {
+        assert!(now_ns() < give_up_ns, "a member does not leave");
+        if now_ns() > told_ns + SECOND_NS {
+            told_ns = now_ns();
+            members.tell_to_leave();
+        }
+        members.assignments.look(backend);
+        nap(LOOK_EVERY);
+    }
+    while !members.assignments.look(backend) {
+        assert!(now_ns() < give_up_ns, "the store does not answer");
+    }
+    recovery
+}
+
+/// Whether each partition was written to after this moment.
+fn all_written_to(members: &Members, from_ns: u64) -> bool {
+    let lines = members.lines();
+    let appended = lines.iter().flatten().filter_map(|line| match line {
+        Line::Appended(at, entry, _) if *at > from_ns => Some(entry.grant.partition),
+        _ => None,
+    });
+    appended.collect::<BTreeSet<_>>().len() as u64 == PARTITIONS
+}
+
+/// Looks at it every 200 ms, as it may read all logs.
+fn wait_for(
+    members: &mut Members,
+    backend: &mut Backend,
+    what: &str,
+    done: impl Fn(&Members) -> bool,
+) {
+    let give_up_ns = now_ns() + PATIENCE_NS;
+    let mut next_ns = now_ns();
+    loop {
+        assert!(now_ns() < give_up_ns, "waited in vain: {what}");
+        members.tend(backend);
+        if now_ns() > next_ns {
+            next_ns = now_ns() + SECOND_NS / 5;
+            if done(members) {
+                return;
+            }
+        }
+        nap(LOOK_EVERY);
+    }
+}

@@ -1,0 +1,262 @@
+//! The members of a group and a compactor as processes, and what is done to them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+
+use super::assignments::Assignments;
+use super::checker;
+use super::worker::{self, Line};
+use super::{MEMBERS, VALIDITY};
+use crate::backend::Backend;
+use crate::child::{self, now_ns};
+use crate::lines;
+use crate::process::{Process, code, compacted, compactor};
+use crate::rampage::Victims;
+
+/// What a process may end with: after leaving, by a signal, and a compactor also if the store does
+/// not answer. A panic, or a member that cannot join, is a finding.
+const EXPECTED: [i32; 4] = [0, 128 + 9, 128 + 15, 69];
+
+/// How many members nothing is done to.
+const LEFT_ALONE: usize = 2;
+
+pub struct Members {
+    members: Vec<Process>,
+    compactor: Process,
+    /// Whose connection is cut or silent until when.
+    cut: Vec<(usize, u64)>,
+    folder: PathBuf,
+    broken: bool,
+    pub assignments: Assignments,
+    pub unexpected: Vec<String>,
+}
+
+/// What can be done to the processes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Deed {
+    Kill,
+    KillCoordinator,
+    /// For longer than the validity.
+    Stop,
+    StopCoordinator,
+    /// For less than the validity.
+    StopBriefly,
+    /// SIGTERM, upon which it leaves; some ask that their partitions are kept.
+    Leave,
+    KillCompactor,
+    /// All its connections are cut, and it can make no new ones.
+    Cut,
+    /// Neither its requests nor the answers arrive until it ends; then they do.
+    Silence,
+}
+
+impl Deed {
+    const ALL: [Deed; 9] = [
+        Deed::Kill,
+        Deed::KillCoordinator,
+        Deed::Stop,
+        Deed::StopCoordinator,
+        Deed::StopBriefly,
+        Deed::Leave,
+        Deed::KillCompactor,
+        Deed::Cut,
+        Deed::Silence,
+    ];
+
+    /// What can be done where there are connections, or none.
+    pub fn of(backend: &Backend) -> &'static [Deed] {
+        if backend.line(0).is_some() { &Deed::ALL } else { &Deed::ALL[..7] }
+    }
+}
+
+impl Members {
+    pub fn start(folder: &Path, backend: &Backend, broken: bool) -> Members {
+        let mut members = Members {
+            members: (0..MEMBERS).map(|number| Process::new(format!("m{number}"))).collect(),
+            compactor: Process::new("compactor".to_owned()),
+            cut: Vec::new(),
+            folder: folder.to_owned(),
+            broken,
+            assignments: Assignments::default(),
+            unexpected: Vec::new(),
+        };
+        // Before there is anything to see, so that the first assignment, too, is known to be new.
+        members.assignments.look(backend);
+        members.start_due(backend);
+        members
+    }
+
+    fn start_due(&mut self, backend: &Backend) {
+        for member in &mut self.members {
+            member.let_go_on();
+        }
+        self.cut.retain(|(member, until_ns)| {
+            let over = *until_ns <= now_ns();
+            if let Some(line) = backend.line(*member).filter(|_| over) {
+                line.calm();
+            }
+            !over
+        });
+        self.reap();
+        for number in 0..self.members.len() {
+            if self.members[number].is_due() {
+                let command = self.member(number, backend);
+                self.members[number].start(command, &self.folder);
+            }
+        }
+        if self.compactor.is_due() {
+            let mut command = compactor(backend);
+            command.arg("--group");
+            self.compactor.start(command, &self.folder);
+        }
+    }
+
+    fn reap(&mut self) {
+        for process in self.members.iter_mut().chain([&mut self.compactor]) {
+            if let Some(status) = process.reap().filter(|it| !EXPECTED.contains(&code(*it))) {
+                self.unexpected.push(format!("{} ended with {status}", process.name));
+            }
+        }
+    }
+
+    fn member(&self, number: usize, backend: &Backend) -> Command {
+        let mut command = Command::new(std::env::current_exe().expect("this test has a file"));
+        command.args(["--exact", "groups::member", "--ignored", "--nocapture"]);
+        command.envs(backend.env(number)).env(child::FOLDER, &self.folder);
+        command.env(worker::GROUP, backend.home());
+        command.env(worker::MEMBER, &self.members[number].name);
+        if self.broken {
+            command.env(worker::BROKEN, "1");
+        }
+        command
+    }
+
+    /// Those that live, that nothing is done to now, and that own a partition.
+    fn at_work(&self) -> Vec<usize> {
+        let Some(newest) = &self.assignments.newest else { return Vec::new() };
+        let free = |number: &usize| {
+            let member = &self.members[*number];
+            member.is_free()
+                && self.cut.iter().all(|(cut, _)| cut != number)
+                && newest.owns(&member.name)
+        };
+        (0..self.members.len()).filter(free).collect()
+    }
+
+    /// Whether so many members share all partitions.
+    pub fn share_all(&self, members: usize) -> bool {
+        self.assignments.newest.as_ref().is_some_and(|it| it.is_balanced(members))
+    }
+
+    pub fn owns(&self, member: &str) -> bool {
+        self.assignments.newest.as_ref().is_some_and(|it| it.owns(member))
+    }
+
+    /// Stops one that is at work until all are let go on, and says which.
+    pub fn stop_one(&mut self) -> Option<String> {
+        let number = *self.at_work().first()?;
+        let member = &mut self.members[number];
+        member.stop(member.pid()?, u64::MAX, None);
+        Some(member.name.clone())
+    }
+
+    /// Lets everybody go on.
+    pub fn calm(&mut self, backend: &Backend) {
+        for process in self.members.iter_mut().chain([&mut self.compactor]) {
+            process.stopped.iter_mut().for_each(|stopped| stopped.until_ns = 0);
+            process.again_at_ns = 0;
+        }
+        self.cut.iter_mut().for_each(|(_, until_ns)| *until_ns = 0);
+        self.start_due(backend);
+    }
+
+    pub fn tell_to_leave(&mut self) {
+        for process in self.members.iter().chain([&self.compactor]) {
+            let _ = process.signal(Signal::SIGTERM);
+        }
+    }
+
+    /// Whether all have ended.
+    pub fn ended(&mut self) -> bool {
+        self.reap();
+        !self.members.iter().chain([&self.compactor]).any(Process::lives)
+    }
+
+    /// What each process there ever was has written.
+    pub fn lines(&self) -> Vec<Vec<Line>> {
+        let files = std::fs::read_dir(&self.folder).expect("the folder is there");
+        let paths = files.map(|file| file.expect("a file").path());
+        let of_worker = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("worker-"))
+        };
+        paths.filter(of_worker).map(|path| lines::read(&path)).collect()
+    }
+
+    /// How many assignments and how many sessions were deleted.
+    pub fn compacted(&self) -> (u64, u64) {
+        let compacted = |pointer| compacted(&self.folder, pointer);
+        (compacted("/deleted"), compacted("/sessions/deleted"))
+    }
+}
+
+impl Victims for Members {
+    type Deed = Deed;
+
+    fn tend(&mut self, backend: &mut Backend) {
+        self.start_due(backend);
+        self.assignments.look(backend);
+    }
+
+    fn harm(&mut self, deed: Deed, backend: &Backend, rng: &mut fastrand::Rng) -> Option<String> {
+        let again_at_ns = now_ns() + rng.u64(0..3_000_000_000);
+        if deed == Deed::KillCompactor {
+            self.compactor.signal(Signal::SIGKILL)?;
+            self.compactor.again_at_ns = again_at_ns;
+            return Some("compactor".to_owned());
+        }
+        let at_work = self.at_work();
+        if at_work.len() <= LEFT_ALONE {
+            return None;
+        }
+        let number = match deed {
+            Deed::KillCoordinator | Deed::StopCoordinator => {
+                let name = self.assignments.newest.as_ref()?.coordinator()?;
+                at_work.into_iter().find(|number| self.members[*number].name == name)?
+            }
+            _ => *rng.choice(&at_work)?,
+        };
+        let validity_ns = u64::try_from(VALIDITY.as_nanos()).expect("a short lease");
+        let long_ns = now_ns() + rng.u64(validity_ns * 2..validity_ns * 3);
+        let member = &mut self.members[number];
+        match deed {
+            Deed::Kill | Deed::KillCoordinator => member.signal(Signal::SIGKILL)?,
+            Deed::Leave => member.signal(Signal::SIGTERM)?,
+            Deed::Stop | Deed::StopCoordinator => member.stop(member.pid()?, long_ns, None),
+            Deed::StopBriefly => {
+                let until_ns = now_ns() + rng.u64(validity_ns / 8..validity_ns * 2 / 3);
+                member.stop(member.pid()?, until_ns, None);
+            }
+            Deed::Cut => {
+                backend.line(number)?.go_away(true);
+                self.cut.push((number, now_ns() + rng.u64(validity_ns / 4..validity_ns * 2)));
+            }
+            Deed::Silence => {
+                backend.line(number)?.fall_silent(true);
+                // Requests are late by less than the compactor waits.
+                self.cut.push((number, now_ns() + rng.u64(validity_ns / 4..validity_ns * 3 / 2)));
+            }
+            Deed::KillCompactor => {}
+        }
+        member.again_at_ns = again_at_ns;
+        Some(member.name.clone())
+    }
+
+    fn showed_enough(&self) -> bool {
+        let (tokens, appends) = checker::fewest(self.lines().iter().flatten());
+        self.assignments.made.len() >= checker::ENOUGH_ASSIGNMENTS
+            && tokens >= checker::ENOUGH_TOKENS
+            && appends >= checker::ENOUGH_APPENDS
+    }
+}

@@ -1,0 +1,32 @@
+//! What a process of a test wrote down: one JSON value per line.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+#[derive(Clone)]
+pub struct Log(Arc<File>);
+
+impl Log {
+    pub fn open(path: &Path) -> Log {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        Log(Arc::new(file.expect("a log can be opened")))
+    }
+
+    pub fn say(&self, line: &impl Serialize) {
+        let text = serde_json::to_string(line).expect("a line is JSON") + "\n";
+        // In one write, so that it is there as a whole even if the process is killed just after.
+        (&*self.0).write_all(text.as_bytes()).expect("the log can be written");
+    }
+}
+
+/// What was written, but for a last line that a kill cut off.
+pub fn read<T: DeserializeOwned>(path: &Path) -> Vec<T> {
+    let text = std::fs::read_to_string(path).expect("the log of a process");
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().map(|line| serde_json::from_str(line).expect("a line of ours")).collect()
+}

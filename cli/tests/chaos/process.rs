@@ -1,0 +1,124 @@
+//! A process that is started again after its end, and that is killed and stopped.
+
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::backend::Backend;
+use crate::child::now_ns;
+
+pub const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
+
+pub struct Process {
+    pub name: String,
+    process: Option<Child>,
+    /// When to start it again.
+    pub again_at_ns: u64,
+    /// Who of it is stopped until when, in the order in which they go on.
+    pub stopped: Vec<Stopped>,
+}
+
+pub struct Stopped {
+    pub pid: Pid,
+    pub until_ns: u64,
+    /// The epoch whose child it guards.
+    pub guards: Option<u64>,
+}
+
+impl Process {
+    pub fn new(name: String) -> Process {
+        Process { name, process: None, again_at_ns: 0, stopped: Vec::new() }
+    }
+
+    pub fn is_due(&self) -> bool {
+        self.process.is_none() && self.again_at_ns <= now_ns()
+    }
+
+    pub fn lives(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Whether it can be harmed: it lives, and nothing of it is stopped.
+    pub fn is_free(&self) -> bool {
+        self.lives() && self.stopped.is_empty()
+    }
+
+    pub fn start(&mut self, mut command: Command, folder: &Path) {
+        let log = folder.join(format!("said-{}", self.name));
+        let log = File::options().create(true).append(true).open(log).expect("a log");
+        let output = log.try_clone().expect("a file can be shared");
+        command.stdin(Stdio::null()).stdout(output).stderr(log).env_remove("RUST_LOG");
+        self.process = Some(command.spawn().expect("the command starts"));
+    }
+
+    /// How it ended, if it has since the last call.
+    pub fn reap(&mut self) -> Option<ExitStatus> {
+        let status = self.process.as_mut()?.try_wait().expect("a child can be waited for")?;
+        self.process = None;
+        Some(status)
+    }
+
+    pub fn pid(&self) -> Option<Pid> {
+        self.process.as_ref().map(|process| pid(process.id()))
+    }
+
+    pub fn signal(&self, signal: Signal) -> Option<()> {
+        kill(self.pid()?, signal).ok()
+    }
+
+    pub fn stop(&mut self, pid: Pid, until_ns: u64, guards: Option<u64>) {
+        let _ = kill(pid, Signal::SIGSTOP);
+        self.stopped.push(Stopped { pid, until_ns, guards });
+    }
+
+    /// Lets go on what was stopped for long enough, and returns it.
+    pub fn let_go_on(&mut self) -> Vec<Stopped> {
+        let now_ns = now_ns();
+        let due = self.stopped.extract_if(.., |stopped| stopped.until_ns <= now_ns);
+        due.inspect(|stopped| _ = kill(stopped.pid, Signal::SIGCONT)).collect()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stopped.iter_mut().for_each(|stopped| stopped.until_ns = 0);
+        self.let_go_on();
+        if let Some(mut process) = self.process.take() {
+            // Its guard, if it has one, kills the child.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// `tenure compact`, again and again.
+///
+/// Keeps epochs for longer than a request can be late: a create that takes effect once more after
+/// its epoch was compacted breaks what the protocol asks of a store.
+pub fn compactor(backend: &Backend) -> Command {
+    let min_age = if backend.is_of_the_environment() { "30s" } else { "6s" };
+    let mut command = Command::new(TENURE);
+    command.args(["compact", "--store", &backend.url(), "--json", "--every", "1s", "--keep", "2"]);
+    command.args(["--min-age", min_age]).envs(backend.env(0));
+    command
+}
+
+/// The sum of a number in the reports of a compactor, as far as it lived to print them.
+pub fn compacted(folder: &Path, pointer: &str) -> u64 {
+    let said = std::fs::read_to_string(folder.join("said-compactor")).unwrap_or_default();
+    let reports = said.lines().filter_map(|line| serde_json::from_str(line).ok());
+    reports.filter_map(|report: serde_json::Value| report.pointer(pointer)?.as_u64()).sum()
+}
+
+/// The exit code as a shell gives it: 128 + n after signal n.
+pub fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
+}
+
+pub fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).expect("numbers of processes are small"))
+}
