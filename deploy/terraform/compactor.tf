@@ -1,6 +1,6 @@
 # Runs `tenure compact` on Fargate every hour, started by EventBridge Scheduler.
 #
-# Use it once for each election, each with a `name` of its own. The provider's region is the cluster's;
+# Use it once for each election and each group, each with a `name` of its own. The provider's region is the cluster's;
 # the bucket may be in another.
 
 terraform {
@@ -15,7 +15,7 @@ terraform {
 
 variable "name" {
   type        = string
-  description = "The name of the election: each in an account and region needs its own"
+  description = "The name of the election or group: each in an account and region needs its own"
 
   validation {
     # The name of a role has at most 64 characters.
@@ -26,12 +26,18 @@ variable "name" {
 
 variable "bucket" {
   type        = string
-  description = "The bucket of the election"
+  description = "The bucket of the election or group"
 }
 
 variable "prefix" {
   type        = string
-  description = "The prefix of the election in it, without a slash at its end"
+  description = "The prefix of the election or group in it, without a slash at its end"
+}
+
+variable "group" {
+  type        = bool
+  description = "Whether a group of partitions lives there, in place of an election"
+  default     = false
 }
 
 variable "region" {
@@ -75,7 +81,10 @@ locals {
   partition = local.cluster[1]
   owner     = local.cluster[4]
   full_name = "tenure-compactor-${var.name}"
-  policy = replace(replace(replace(file("${path.module}/../iam/compactor.json"),
+  role      = var.group ? "group-compactor" : "compactor"
+  command   = concat(local.compact, var.group ? ["--group"] : [])
+  compact   = ["compact", "--store", local.store, "--json"]
+  policy = replace(replace(replace(file("${path.module}/../iam/${local.role}.json"),
   "arn:aws:", "arn:${local.partition}:"), "BUCKET", var.bucket), "PREFIX", var.prefix)
   store = "s3://${var.bucket}/${var.prefix}?expected-bucket-owner=${var.account}"
 }
@@ -154,7 +163,7 @@ resource "aws_ecs_task_definition" "compactor" {
   container_definitions = jsonencode([{
     name                   = "compact"
     image                  = var.image
-    command                = ["compact", "--store", local.store, "--json"]
+    command                = local.command
     user                   = "65532"
     readonlyRootFilesystem = true
     environment            = [{ name = "AWS_REGION", value = var.region }]
