@@ -1,4 +1,4 @@
-//! A writer in a process of its own, and what it prints.
+//! Processes of their own, and what they print.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -14,24 +14,37 @@ use crate::place::Place;
 /// Longer than any step of the example takes, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// What a process prints.
+pub type Output = Lines<BufReader<ChildStdout>>;
+
+/// Starts this program once more, as a process that does what `verb` says.
+pub fn start(verb: &str, place: &Place, name: &str, options: &[&str]) -> Result<(Child, Output)> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(verb).arg(place.to_string()).args(["--name", name]).args(options);
+    let mut process = command.stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+    let stdout = process.stdout.take().ok_or("the process has no output")?;
+    Ok((process, BufReader::new(stdout).lines()))
+}
+
+/// Sends it a signal.
+pub fn signal(process: &Child, signal: Signal) -> Result<()> {
+    let id = process.id().ok_or("the process has ended")?;
+    Ok(kill(Pid::from_raw(i32::try_from(id)?), signal)?)
+}
+
 pub struct Writer {
     pub name: &'static str,
     process: Child,
-    lines: Lines<BufReader<ChildStdout>>,
+    lines: Output,
     /// The keys that it has reported as acknowledged.
     pub acked: Vec<String>,
 }
 
 impl Writer {
     pub fn start(place: &Place, name: &'static str, late_write: bool) -> Result<Writer> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.arg("write").arg(place.to_string()).args(["--name", name]);
-        if late_write {
-            command.arg("--late-write");
-        }
-        let mut process = command.stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
-        let stdout = process.stdout.take().ok_or("the writer has no output")?;
-        Ok(Writer { name, process, lines: BufReader::new(stdout).lines(), acked: Vec::new() })
+        let late_write = late_write.then_some("--late-write");
+        let (process, lines) = start("write", place, name, late_write.as_slice())?;
+        Ok(Writer { name, process, lines, acked: Vec::new() })
     }
 
     /// Reads on until a line that starts so, and gives the rest of it.
@@ -54,8 +67,7 @@ impl Writer {
     }
 
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let id = self.process.id().ok_or("the writer has ended")?;
-        Ok(kill(Pid::from_raw(i32::try_from(id)?), signal)?)
+        self::signal(&self.process, signal)
     }
 
     /// Asks it to end, and reads what it still has to say.

@@ -4,6 +4,8 @@
 //! ```text
 //! cargo run                        # on a temporary directory
 //! cargo run -- s3://bucket/prefix  # on S3, settings as for the AWS CLI
+//! cargo run -- shards              # 1,000 databases, shared by three processes; one is killed
+//! cargo run -- shards --shards 20 s3://bucket/prefix
 //! ```
 //!
 //! The lease keeps two writers from opening the database in turns and fencing one another off.
@@ -12,7 +14,10 @@
 //! not do that: a process can stop between the check of its lease and its write.
 
 mod child;
+mod database;
 mod place;
+mod serve;
+mod shards;
 mod story;
 mod writer;
 
@@ -48,6 +53,25 @@ enum Command {
         #[arg(long)]
         late_write: bool,
     },
+    /// Three processes share many databases as a group, and one of them is killed
+    Shards {
+        /// s3://bucket/prefix, or a directory. Default: a temporary directory.
+        at: Option<String>,
+        /// How many databases
+        #[arg(long, default_value_t = 1000)]
+        shards: u32,
+    },
+    /// Joins the group of all shards, and writes a key every 3 s to each that it owns.
+    Serve {
+        /// s3://bucket/prefix, or a directory
+        at: String,
+        /// This process's name
+        #[arg(long)]
+        name: String,
+        /// How many databases
+        #[arg(long)]
+        shards: u32,
+    },
 }
 
 #[tokio::main]
@@ -60,6 +84,10 @@ async fn main() -> ExitCode {
         Some(Command::Write { at, name, late_write }) => {
             writer::write(&Place::parse(&at), &name, late_write).await
         }
+        Some(Command::Serve { at, name, shards }) => {
+            serve::serve(&Place::parse(&at), &name, shards).await
+        }
+        Some(Command::Shards { at, shards }) => shards::play(at.as_deref(), shards).await,
         None => story::play(args.at.as_deref()).await,
     };
     match done {

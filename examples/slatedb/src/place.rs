@@ -1,4 +1,4 @@
-//! One place, seen by two libraries: tenure's election and SlateDB's database below one prefix.
+//! One place, seen by two libraries: tenure's objects and SlateDB's databases below one prefix.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,6 +9,7 @@ use slatedb::object_store::ObjectStore;
 use slatedb::object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 use slatedb::object_store::local::LocalFileSystem;
 use tenure::Election;
+use tenure::group::Group;
 use tenure::store::{AnyObjectStore, DirStore, Store};
 
 use crate::Result;
@@ -39,25 +40,37 @@ impl Place {
     }
 
     pub async fn election(&self, name: &str) -> Result<Election> {
-        let (store, prefix): (Arc<dyn Store>, String) = match self {
-            Place::Dir(path) => (Arc::new(DirStore::open(path.join("leader"))?), String::new()),
-            // SlateDB's client serves the election, too.
-            Place::S3 { prefix, .. } => {
-                let (store, _) = self.database()?;
-                (Arc::new(AnyObjectStore::new(store).await?), format!("{prefix}/leader"))
-            }
-        };
+        let (store, prefix) = self.store("leader").await?;
         // A lease of some seconds, so that a takeover is worth watching.
         let election = Election::builder(store, prefix).validity(Duration::from_secs(3)).name(name);
         Ok(election.build()?)
     }
 
-    /// Where SlateDB keeps its objects, and the path of the database there.
-    pub fn database(&self) -> Result<(Arc<dyn ObjectStore>, String)> {
+    /// The group whose partitions are this many databases.
+    pub async fn group(&self, name: &str, shards: u32) -> Result<Group> {
+        let (store, prefix) = self.store("group").await?;
+        let group = Group::builder(store, prefix).name(name).partitions(0..shards);
+        // Long enough for a busy machine.
+        Ok(group.validity(Duration::from_secs(10)).poll_interval(Duration::from_secs(1)).build()?)
+    }
+
+    async fn store(&self, folder: &str) -> Result<(Arc<dyn Store>, String)> {
+        Ok(match self {
+            Place::Dir(path) => (Arc::new(DirStore::open(path.join(folder))?), String::new()),
+            // SlateDB's client serves tenure, too.
+            Place::S3 { prefix, .. } => {
+                let (store, _) = self.database("")?;
+                (Arc::new(AnyObjectStore::new(store).await?), format!("{prefix}/{folder}"))
+            }
+        })
+    }
+
+    /// Where SlateDB keeps its objects, and the path of the database of this name there.
+    pub fn database(&self, name: &str) -> Result<(Arc<dyn ObjectStore>, String)> {
         match self {
             Place::Dir(path) => {
                 std::fs::create_dir_all(path)?;
-                Ok((Arc::new(LocalFileSystem::new_with_prefix(path)?), "db".to_owned()))
+                Ok((Arc::new(LocalFileSystem::new_with_prefix(path)?), name.to_owned()))
             }
             Place::S3 { bucket, prefix } => {
                 let endpoint = std::env::var("AWS_ENDPOINT_URL").unwrap_or_default();
@@ -66,7 +79,7 @@ impl Place {
                     .with_allow_http(endpoint.starts_with("http://"))
                     .with_conditional_put(S3ConditionalPut::ETagMatch)
                     .build()?;
-                Ok((Arc::new(s3), format!("{prefix}/db")))
+                Ok((Arc::new(s3), format!("{prefix}/{name}")))
             }
         }
     }

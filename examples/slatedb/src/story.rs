@@ -64,7 +64,7 @@ pub async fn play(at: Option<&str>) -> Result<()> {
 
 /// Every key that was acknowledged is there, and no other but what was never answered.
 async fn check(place: &Place, anna: &Writer, ben: &Writer) -> Result<()> {
-    let (objects, path) = place.database()?;
+    let (objects, path) = place.database("db")?;
     let reader = DbReader::builder(path, objects).build().await?;
     let mut rows = reader.scan::<std::ops::RangeFull>(..).await?;
     let mut found = BTreeSet::new();

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use slatedb::config::{CloseOptions, Settings};
-use slatedb::{CloseReason, Db, Error, ErrorKind};
+use slatedb::Db;
+use slatedb::config::Settings;
 use tenure::{Epoch, Leadership};
 
 use crate::Result;
+use crate::database::{close, is_fenced, open, put};
 use crate::place::Place;
 
 /// Why it stopped writing.
@@ -34,7 +35,10 @@ pub async fn write(place: &Place, name: &str, late_write: bool) -> Result<()> {
         // Opening fences the previous writer. A process that was stopped since it was elected would
         // so fence its own successor, which then opens the database again. No data is at risk, but
         // both lose time: so check the lease right after.
-        let db = open(place).await?;
+        // A put is acknowledged after this and a request.
+        let flush_interval = Some(Duration::from_millis(20));
+        let settings = Settings { flush_interval, ..Settings::default() };
+        let db = open(place, "db", settings).await?;
         if let Err(loss) = leadership.check() {
             println!("lost {}", loss.outcome());
             close(&db).await;
@@ -70,23 +74,6 @@ pub async fn write(place: &Place, name: &str, late_write: bool) -> Result<()> {
     }
 }
 
-async fn open(place: &Place) -> Result<Db> {
-    let (objects, path) = place.database()?;
-    let settings = Settings {
-        // A put is acknowledged after this and a request.
-        flush_interval: Some(Duration::from_millis(20)),
-        compactor_options: None,
-        garbage_collector_options: None,
-        ..Settings::default()
-    };
-    Ok(Db::builder(path, objects).with_settings(settings).build().await?)
-}
-
-async fn close(db: &Db) {
-    // It may be closed already, by the fence.
-    let _ = db.close_with_options(CloseOptions { flush_type: None }).await;
-}
-
 async fn put_keys(db: &Db, leadership: &Leadership) -> Result<Stopped> {
     let write = async {
         for number in 0.. {
@@ -110,12 +97,4 @@ async fn put_keys(db: &Db, leadership: &Leadership) -> Result<Stopped> {
 /// The epoch is part of the key, so that the final check can tell who wrote what.
 fn key(epoch: Epoch, what: &str) -> String {
     format!("{:010}/{what}", epoch.get())
-}
-
-async fn put(db: &Db, key: &str) -> std::result::Result<(), Error> {
-    db.put(key, key).await?.await_durable().await.map(drop)
-}
-
-fn is_fenced(error: &Error) -> bool {
-    error.kind() == ErrorKind::Closed(CloseReason::Fenced)
 }
