@@ -16,7 +16,7 @@ mod baselines;
 mod side;
 
 use side::report::Section;
-use side::{Size, backlog, campaigns, document, failover, machine, many, steady, tails};
+use side::{Size, backlog, campaigns, document, failover, groups, machine, many, steady, tails};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -63,7 +63,7 @@ fn known(claim: &str) -> bool {
 fn measure(size: &Size, wanted: &[String]) -> Vec<Section> {
     let runtime = runtime();
     type Measure<'a> = (&'a str, Box<dyn Fn() -> Section + 'a>);
-    let all: [Measure; 9] = [
+    let all: [Measure; 12] = [
         ("steady", Box::new(|| runtime.block_on(steady::measure(size)))),
         ("campaigns", Box::new(|| runtime.block_on(campaigns::campaigns(size)))),
         ("failover", Box::new(|| failover::measure(size))),
@@ -73,6 +73,9 @@ fn measure(size: &Size, wanted: &[String]) -> Vec<Section> {
         ("many", Box::new(|| many::measure(size))),
         ("machine", Box::new(|| machine::measure(size))),
         ("tails", Box::new(|| tails::measure(size))),
+        ("groups: steady", Box::new(|| runtime.block_on(groups::steady(size)))),
+        ("groups: moves", Box::new(|| groups::moves(size))),
+        ("groups: large", Box::new(|| groups::large(size))),
     ];
     let mut sections = Vec::new();
     for (name, measure) in all {

@@ -10,8 +10,13 @@ use super::report::{Section, claims};
 
 /// What stays the same: which claims do not hold, and why.
 const NOTES: &str = include_str!("notes.md");
-/// Written by `scripts/measure-build`.
-const BUILD: &str = "docs/performance/build.md";
+/// Sections that scripts write, each by its title.
+const BY_SCRIPTS: [(&str, &str); 2] = [
+    // `scripts/checkpoint-store.sh`
+    ("Azure's blob checkpoint store", "docs/performance/checkpoint-store.md"),
+    // `scripts/measure-build`
+    ("Dependencies and build", "docs/performance/build.md"),
+];
 
 pub fn write(path: &Path, sections: &[Section]) {
     let folder = path.with_extension("");
@@ -32,8 +37,10 @@ pub fn write(path: &Path, sections: &[Section]) {
     for section in sections {
         text += &format!("\n## {}\n\n{}\n", section.title, section.text.trim_end());
     }
-    if let Ok(build) = fs::read_to_string(BUILD) {
-        text += &format!("\n## Dependencies and build\n\n{}\n", build.trim_end());
+    for (title, file) in BY_SCRIPTS {
+        if let Ok(section) = fs::read_to_string(file) {
+            text += &format!("\n## {title}\n\n{}\n", section.trim_end());
+        }
     }
     fs::write(path, text).expect("the document can be written");
 }

@@ -7,6 +7,7 @@ pub mod campaigns;
 pub mod counts;
 pub mod document;
 pub mod failover;
+pub mod groups;
 pub mod latency;
 pub mod machine;
 pub mod many;
@@ -31,6 +32,11 @@ pub struct Size {
     /// How long steady elections are watched over HTTP.
     pub steady: Duration,
     pub crashes: u64,
+    /// Deaths of members of a group, and its partitions.
+    pub deaths: u64,
+    pub partitions: u32,
+    /// Partitions and members of the largest group.
+    pub large: (u32, usize),
     pub campaigns: usize,
     pub rush: usize,
     pub idle: Duration,
@@ -50,6 +56,9 @@ impl Size {
         Size {
             steady: Duration::from_secs(30),
             crashes: 200,
+            deaths: 200,
+            partitions: 1_000,
+            large: (10_000, 1_000),
             campaigns: 40,
             rush: 100,
             idle: Duration::from_secs(31),
@@ -70,6 +79,9 @@ impl Size {
         Size {
             steady: Duration::from_secs(2),
             crashes: 200,
+            deaths: 4,
+            partitions: 100,
+            large: (300, 30),
             campaigns: 4,
             rush: 20,
             idle: Duration::from_millis(100),

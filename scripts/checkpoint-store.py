@@ -1,0 +1,154 @@
+"""Event processors of azure-eventhub on the real blob checkpoint store, while nothing happens.
+
+    checkpoint-store.py ENDPOINT LOG SECONDS PROCESSORSxPARTITIONSxINTERVAL...
+
+ENDPOINT is an Azurite, LOG its access log. All settings run at once, each in a container of its own
+and in true time. Of Event Hubs there is only what a processor asks of its client; the cycles, the
+balance and the requests are the packages' own. Prints a line of JSON for each setting.
+"""
+import asyncio, collections, json, os, re, sys
+from types import SimpleNamespace
+
+from azure.core.credentials import AzureNamedKeyCredential
+from azure.eventhub.aio._eventprocessor.event_processor import EventProcessor
+from azure.eventhub.extensions.checkpointstoreblobaio import BlobCheckpointStore
+
+# The account and the key that every Azurite has.
+ACCOUNT = "devstoreaccount1"
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+HUB = {
+    "fully_qualified_namespace": "counted.servicebus.windows.net",
+    "eventhub_name": "orders",
+    "consumer_group": "$default",
+}
+LINE = re.compile(r'"([A-Z]+) /devstoreaccount1/([^/? ]+)([^ ]*) HTTP/[0-9.]+" (\d+)')
+
+
+class Consumer:
+    """Of a partition without events."""
+
+    async def receive(self, *_):
+        await asyncio.Event().wait()
+
+    async def close(self):
+        pass
+
+
+class Client:
+    """What a processor asks of an Event Hubs client."""
+
+    _address = SimpleNamespace(hostname=HUB["fully_qualified_namespace"])
+    eventhub_name = HUB["eventhub_name"]
+
+    def __init__(self, partitions):
+        self.ids = [str(id) for id in range(partitions)]
+
+    async def get_partition_ids(self):
+        return self.ids
+
+    def _create_consumer(self, *_, **__):
+        return Consumer()
+
+
+class Setting:
+    def __init__(self, endpoint, text):
+        self.processors, self.partitions, self.interval = map(int, text.split("x"))
+        self.container = "counted-" + text
+        self.endpoint = endpoint
+        self.errors = 0
+
+    def store(self):
+        credential = AzureNamedKeyCredential(ACCOUNT, KEY)
+        url = f"{self.endpoint}/{ACCOUNT}"
+        return BlobCheckpointStore(url, self.container, credential=credential)
+
+    async def failed(self, _, error):
+        self.errors += 1
+        print(f"{self.container}: {error!r}", file=sys.stderr)
+
+    async def own(self):
+        """Gives each processor its share, as it would steal no more than one partition a cycle."""
+        client, store = Client(self.partitions), self.store()
+        await store._container_client.create_container()
+        self.all = []
+        for index in range(self.processors):
+            own = self.store()
+            # The expiration is the package's own: six intervals.
+            one = EventProcessor(
+                client, HUB["consumer_group"], None, checkpoint_store=own,
+                load_balancing_interval=self.interval, error_handler=self.failed,
+            )
+            share = client.ids[index :: self.processors]
+            claims = [{**HUB, "partition_id": id, "owner_id": one._id} for id in share]
+            await own.claim_ownership(claims)
+            self.all.append(one)
+        self.watch = store
+        self.before = await self.owners()
+
+    def start(self):
+        self.tasks = [asyncio.create_task(one.start()) for one in self.all]
+
+    async def owners(self):
+        owned = await self.watch.list_ownership(*HUB.values())
+        return {it["partition_id"]: it["owner_id"] for it in owned}
+
+    async def check(self):
+        now = await self.owners()
+        assert len(now) == self.partitions, f"{self.container}: {len(now)} are owned"
+        assert now == self.before, f"{self.container}: partitions moved"
+        assert not self.errors, f"{self.container}: {self.errors} errors"
+        assert all(len(one._tasks) >= self.partitions // self.processors for one in self.all)
+        assert not any(task.done() for task in self.tasks), f"{self.container}: one ended"
+
+
+def kind(method, path):
+    if method == "GET" and "comp=list" in path:
+        return "lists"
+    if method == "PUT" and "comp=metadata" in path:
+        return "claims"
+    return "others"
+
+
+def count(log, begin, end):
+    """Requests by container and kind between two offsets of the log."""
+    counts = collections.defaultdict(collections.Counter)
+    with open(log, "rb") as file:
+        file.seek(begin)
+        text = file.read(end - begin).decode()
+    for method, container, path, status in LINE.findall(text):
+        counts[container][kind(method, path)] += 1
+        counts[container]["refused"] += int(status) >= 400
+    return counts
+
+
+def size(log):
+    with open(log, "rb") as file:
+        return file.seek(0, 2)
+
+
+async def main(endpoint, log, seconds, *settings):
+    settings = [Setting(endpoint, text) for text in settings]
+    for one in settings:
+        await one.own()
+    for one in settings:
+        one.start()
+    # Past the first cycle, which also reads checkpoints, and to the middle between two: a cycle
+    # lasts 1 to 1.2 intervals, 1.1 on average.
+    await asyncio.sleep(1.65 * max(one.interval for one in settings))
+    loop = asyncio.get_running_loop()
+    begin, began = size(log), loop.time()
+    await asyncio.sleep(float(seconds))
+    end, took = size(log), loop.time() - began
+    counts = count(log, begin, end)
+    for one in settings:
+        await one.check()
+        line = {"processors": one.processors, "partitions": one.partitions}
+        line |= {"interval": one.interval, "seconds": took}
+        names = "claims", "lists", "others", "refused"
+        line |= {name: counts[one.container][name] for name in names}
+        print(json.dumps(line), flush=True)
+    # An orderly end would release each partition, with a request for each.
+    os._exit(0)
+
+
+asyncio.run(main(*sys.argv[1:]))
