@@ -20,6 +20,7 @@ use tenure::store::{
 };
 
 use super::conformance::Capabilities;
+use super::http_shell::aws::own_http_client;
 use super::s3_server;
 
 /// Longer than a cluster needs to notice that a part of it has gone.
@@ -50,9 +51,12 @@ pub fn endpoints() -> Vec<String> {
     all.split(',').map(str::to_owned).collect()
 }
 
+/// A client with connections of its own: tests of one server run at once, and a connection ends
+/// with the runtime of the test that made it.
 pub fn client(endpoint: &str) -> aws_sdk_s3::Client {
     let (key, secret) = (var("AWS_ACCESS_KEY_ID"), var("AWS_SECRET_ACCESS_KEY"));
-    aws_sdk_s3::Client::from_conf(s3_server::config(endpoint, &key, &secret).build())
+    let config = s3_server::config(endpoint, &key, &secret).http_client(own_http_client());
+    aws_sdk_s3::Client::from_conf(config.build())
 }
 
 /// The store without any setting for its quirks.
