@@ -115,10 +115,14 @@ impl Followed {
         }
     }
 
-    /// A leader is followed for the first time. All others may have seen it at the same moment.
+    /// A leader is followed for the first time. All others may have seen it at the same moment;
+    /// but those who find one that is long dead come when they come.
     pub(super) fn started(&mut self) {
         self.polls = 0;
         self.draw_lapse_jitter(Duration::ZERO);
+        if self.timer.as_ref().is_some_and(|timer| timer.is_lapsed_by_store()) {
+            self.lapse_jitter = Duration::ZERO;
+        }
     }
 
     /// Up to a tenth of the leader's validity, less what candidates are spread over already, so

@@ -160,6 +160,11 @@ impl LapseTimer {
         delay.saturating_sub(now.since(self.sealed.unwrap_or(now)))
     }
 
+    /// Whether the store's own dates say that the lease is over.
+    pub fn is_lapsed_by_store(&self) -> bool {
+        self.lapsed_by_store
+    }
+
     /// The epoch that this timer is about.
     pub fn epoch(&self) -> Epoch {
         self.epoch

@@ -142,6 +142,24 @@ async fn the_stores_dates_bury_a_leader_long_dead_beyond_the_margin_only() {
     assert_eq!(elected(margin.try_campaign().await.unwrap()).epoch().get(), 2);
 }
 
+/// The random delay of up to a tenth of its validity, here six minutes, had come first.
+#[tokio::test(start_paused = true)]
+async fn a_leader_long_dead_by_the_stores_dates_is_succeeded_at_once() {
+    for seed in 0..8 {
+        let world = World::new();
+        for _ in 0..seed {
+            drop(world.node("skips a seed"));
+        }
+        let hour = secs(3600);
+        drop(elect(&world.node("a").validity(hour).build().unwrap()).await);
+        wait(hour * 2).await;
+        let election = world.node("b").store_clock_margin(secs(2)).build().unwrap();
+        let (took, second) = timed(elect(&election)).await;
+        assert_eq!(second.epoch().get(), 2);
+        assert!(took < millis(10), "seed {seed}: {took:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn verified_renewals_list_and_plain_ones_do_not() {
     let world = World::new();
