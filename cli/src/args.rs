@@ -1,9 +1,12 @@
 //! The arguments of the command as a whole. Each verb has its own beside it.
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
 
 use super::common_args::EXIT_CODES;
 use super::compact::CompactArgs;
+use super::config::{AFTER_CONFIG, ConfigArgs};
 use super::cost::{AFTER_COST, CostArgs};
 use super::depose::DeposeArgs;
 use super::group::{GateArgs, GuardArgs};
@@ -28,13 +31,16 @@ pub struct Args {
     /// The format of the logs and all other output on stderr
     #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
+    /// A file of settings, in TOML: see `tenure config --help`
+    #[arg(long, global = true, value_name = "FILE", env = "TENURE_CONFIG", hide_env = true)]
+    pub config: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Wait until elected, then run CMD for as long as the lease holds
     #[command(after_help = AFTER_RUN)]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Show the current leader
     #[command(after_help = EXIT_CODES)]
     Status(StatusArgs),
@@ -65,6 +71,9 @@ pub enum Verb {
     /// Estimate the requests of an election or a group in a month, and their cost
     #[command(after_help = AFTER_COST)]
     Cost(CostArgs),
+    /// Show the settings that are in force for a verb, and from where
+    #[command(after_help = AFTER_CONFIG)]
+    Config(ConfigArgs),
     /// Write a script to stdout that completes this command's arguments in a shell
     Completions(CompletionsArgs),
     /// Write the manual page to stdout, as roff: `tenure man | man -l -`
@@ -136,8 +145,8 @@ mod tests {
         else {
             panic!("a plain run parses");
         };
-        assert_eq!(run.validity, Duration::from_secs(30));
-        assert_eq!((run.poll, run.grace, run.name), (None, None, None));
+        assert_eq!(run.settings.validity, Duration::from_secs(30));
+        assert_eq!((run.settings.poll, run.grace, run.settings.name), (None, None, None));
         assert!(!run.forever);
         assert_eq!(run.command, ["echo", "--forever"]);
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use tenure::Layout;
 
 use super::store_url::StoreUrl;
@@ -63,6 +64,10 @@ pub fn positive_duration(text: &str) -> Result<Duration, String> {
         Duration::ZERO => Err("it must be longer than nothing".to_owned()),
         duration => Ok(duration),
     }
+}
+
+pub fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
 }
 
 pub const EXIT_CODES: &str = "\

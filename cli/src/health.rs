@@ -89,23 +89,12 @@ struct View {
 }
 
 impl Health {
-    pub fn new(
-        candidate: &str,
-        validity: Duration,
-        poll: Option<Duration>,
-        margins: Margins,
-    ) -> Health {
-        Health::by(Arc::new(Process::system()), candidate, validity, poll, margins)
+    /// `recent` is how old the last answer of the store may be.
+    pub fn new(candidate: &str, recent: Duration, margins: Margins) -> Health {
+        Health::by(Arc::new(Process::system()), candidate, recent, margins)
     }
 
-    fn by(
-        clock: Arc<dyn Clock>,
-        candidate: &str,
-        validity: Duration,
-        poll: Option<Duration>,
-        margins: Margins,
-    ) -> Health {
-        let recent = recent(validity, poll);
+    fn by(clock: Arc<dyn Clock>, candidate: &str, recent: Duration, margins: Margins) -> Health {
         let pulse = Pulse::new(&clock);
         let state = Mutex::new(State { election: None, phase: Phase::Starting });
         Health { candidate: candidate.to_owned(), margins, recent, clock, pulse, state }
@@ -188,9 +177,8 @@ impl Health {
 
 /// How old the last answer of the store may be: the longest regular pause between two requests, and
 /// two requests' timeouts.
-pub fn recent(validity: Duration, poll: Option<Duration>) -> Duration {
-    let between = poll.unwrap_or_default().max(validity / 3);
-    between.saturating_add(validity.saturating_mul(2) / 5)
+pub fn recent(longest_pause: Duration, request_timeout: Duration) -> Duration {
+    longest_pause.saturating_add(request_timeout.saturating_mul(2))
 }
 
 /// The refusal of `/readyz` if the store has not answered for so long.

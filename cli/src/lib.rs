@@ -7,7 +7,9 @@
 mod args;
 mod common_args;
 mod compact;
+mod config;
 mod cost;
+mod data_file;
 mod depose;
 #[doc(hidden)]
 pub mod exit;
@@ -29,6 +31,7 @@ mod restore;
 mod run;
 mod s3_options;
 mod serve;
+mod settings;
 mod signals;
 mod status;
 mod stderr;
@@ -39,12 +42,14 @@ mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::CommandFactory as _;
 use tokio::runtime;
 
 use args::{Args, Verb};
+use config::Refused;
 use exit::Failure;
 use group::{GuardArgs, Pipes, Tenure};
 use logs::LogFormat;
@@ -58,15 +63,22 @@ pub fn main() -> ExitCode {
 
 /// The exit code.
 fn run_line() -> u8 {
-    let args = match Args::try_parse() {
+    let args = match config::parse(std::env::args_os().collect()) {
         Ok(args) => args,
-        Err(error) if error.use_stderr() && asked_for_json() => {
+        Err(Refused::Settings(failure)) => {
+            if asked_for_json() {
+                LogFormat::Json.choose();
+            }
+            logs::complain_of(&failure);
+            return failure.code;
+        }
+        Err(Refused::Arguments(error)) if error.use_stderr() && asked_for_json() => {
             LogFormat::Json.choose();
             let why = error.render().to_string();
             logs::complain_of(&Failure::new(exit::USAGE, why.trim_end()));
             return exit::USAGE;
         }
-        Err(error) => {
+        Err(Refused::Arguments(error)) => {
             // Nothing is left to tell it to when the terminal is gone.
             let _ = error.print();
             return if error.use_stderr() { exit::USAGE } else { 0 };
@@ -80,7 +92,7 @@ fn run_line() -> u8 {
         Verb::Gate(gate) => Err(group::run_gate(gate.parent, &gate.command)),
         verb => {
             logs::start(verb.default_log_level());
-            carry_out(verb)
+            carry_out(verb, args.config)
         }
     };
     outcome.unwrap_or_else(|failure| {
@@ -100,7 +112,7 @@ fn guard(
     Ok(0)
 }
 
-fn carry_out(verb: Verb) -> Result<u8, Failure> {
+fn carry_out(verb: Verb, config: Option<PathBuf>) -> Result<u8, Failure> {
     let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -108,7 +120,7 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
         .map_err(|error| Failure::new(exit::OS, format!("cannot start threads: {error}")))?;
     let outcome = runtime.block_on(async {
         match verb {
-            Verb::Run(args) => run::run(args).await,
+            Verb::Run(args) => run::run(*args).await,
             Verb::Status(args) => status::status(args).await,
             Verb::Watch(args) => watch::watch(args).await,
             Verb::History(args) => history::history(args).await,
@@ -119,6 +131,7 @@ fn carry_out(verb: Verb) -> Result<u8, Failure> {
             Verb::Table(args) => table::table(args).await,
             Verb::Probe(args) => probe::probe(args).await,
             Verb::Cost(args) => cost::cost(&args),
+            Verb::Config(args) => config::show(&args, config.map(PathBuf::into_os_string)),
             Verb::Completions(args) => pages::completions(&args, &Args::command()),
             Verb::Man => pages::man(&Args::command()),
             Verb::Standby(_) | Verb::Guard(_) | Verb::Gate(_) => {

@@ -22,9 +22,18 @@ impl Margins {
     /// The margins for leases of this length; without a `grace`, a sixth of it. Refused if they
     /// leave no room for a renewal and its retry before the group gets SIGTERM.
     pub fn new(validity: Duration, grace: Option<Duration>) -> Result<Margins, String> {
+        Margins::with(validity, validity / 3, validity / 5, grace)
+    }
+
+    /// The same for other renewals than the default's.
+    pub fn with(
+        validity: Duration,
+        renew_interval: Duration,
+        request_timeout: Duration,
+        grace: Option<Duration>,
+    ) -> Result<Margins, String> {
         let grace = grace.unwrap_or(validity / 6);
         let kill_margin = SHORTEST_KILL_MARGIN.max(validity / 20);
-        let (renew_interval, request_timeout) = (validity / 3, validity / 5);
         let total = [request_timeout, request_timeout, kill_margin, grace]
             .iter()
             .fold(renew_interval, |sum, part| sum.saturating_add(*part));

@@ -13,20 +13,23 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use tenure::store::{MemoryStore, Store};
-use tenure::{CampaignEvent, Election, ElectionBuilder, Error, Leadership, Process};
+use tenure::{CampaignEvent, Election, ElectionBuilder, Error, Leadership, Process, Snapshot};
 use tracing::{Instrument as _, error_span, info, warn};
 
-use super::common_args::{StoreArg, default_name, duration, name, positive_duration};
+use super::common_args::{StoreArg, duration, name};
 use super::exit::{self, Failure};
 use super::group::Tenure;
-use super::health::{Health, HealthArg, Phase};
+use super::health::{Health, HealthArg, Phase, recent};
 use super::margins::Margins;
 use super::metrics::MetricsArg;
 use super::open::{Missing, Opened, open, prefix};
-use super::print::plain;
+use super::print::{in_ms, plain};
 use super::serve::Sites;
+use super::settings::SettingsArgs;
 use super::signals::{self, Signals};
+use super::timer::pause;
 use super::{group, logs};
 use lead::{Job, Outcome};
 pub use lookup::look_up;
@@ -35,34 +38,18 @@ pub use lookup::look_up;
 pub struct RunArgs {
     #[command(flatten)]
     pub store: StoreArg,
-    /// The name of this candidate, for people; need not be unique [default: HOSTNAME-PID]
-    #[arg(long, value_name = "NAME", value_parser = name)]
-    pub name: Option<String>,
-    /// Length of the lease: how long others wait for a dead leader at most. At least 2s with the
-    /// default grace
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
-    pub validity: Duration,
-    /// How often to look at the current leader while waiting [default: a sixth of the validity]
-    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
-    pub poll: Option<Duration>,
+    #[command(flatten)]
+    pub settings: SettingsArgs,
     /// Time between SIGTERM and SIGKILL when the lease is at risk [default: a sixth of the
     /// validity]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub grace: Option<Duration>,
-    /// The machine is never paused from outside, so a wall clock that is set forward does not end
-    /// the lease
-    #[arg(long)]
-    pub machine_never_paused: bool,
     /// Campaign again when the lease was lost, instead of exiting with 75
     #[arg(long)]
     pub forever: bool,
     /// The candidate that leads next: once CMD has ended, the others wait one poll for it
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub successor: Option<String>,
-    /// The priority: how much longer than others to wait before taking over. Those with 0s lead
-    /// when they can; for others it should be longer than the poll interval
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
-    pub priority_delay: Duration,
     #[command(flatten)]
     pub health: HealthArg,
     #[command(flatten)]
@@ -113,31 +100,35 @@ Exit codes:
   77  access denied by the store
  129  ended by SIGHUP while it waited, 130 by SIGINT, 131 by SIGQUIT, 143 by SIGTERM";
 
+/// How often to look whether a predecessor has gone.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// While the store fails, it is logged this often.
 const SAY_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 pub async fn run(args: RunArgs) -> Result<u8, Failure> {
-    let name = args.name.clone().unwrap_or_else(default_name);
+    let name = args.settings.name();
     // All logs name the candidate.
     let span = error_span!("run", store = %args.store.store, candidate = name);
-    let margins = Margins::new(args.validity, args.grace)
-        .map_err(|no_room| Failure::new(exit::USAGE, no_room))?;
+    let margins = args.settings.margins(args.grace)?;
+    let data = args.settings.first_data()?;
     // A directory is made when it is opened, so the settings are checked beforehand.
     let unused = || Arc::new(MemoryStore::new());
-    election(&args, &name, unused(), prefix(&args.store.store)).build()?;
+    election(&args, &name, data.clone(), unused(), prefix(&args.store.store)).build()?;
     if let Some(successor) = &args.successor {
         // Refuses a name that no candidate can have.
         Election::builder(unused(), "").name(successor).build()?;
     }
     let program = args.command.first().expect("clap requires a CMD");
     look_up(program, std::env::var_os("PATH").as_deref())?;
-    let health = Arc::new(Health::new(&name, args.validity, args.poll, margins));
-    health.of(run_as(&args, &name, margins, &health)).instrument(span).await
+    let recent = recent(args.settings.longest_pause(), args.settings.request_timeout());
+    let health = Arc::new(Health::new(&name, recent, margins));
+    health.of(run_as(&args, &name, data, margins, &health)).instrument(span).await
 }
 
 async fn run_as(
     args: &RunArgs,
     name: &str,
+    data: Value,
     margins: Margins,
     health: &Arc<Health>,
 ) -> Result<u8, Failure> {
@@ -151,6 +142,8 @@ async fn run_as(
         margins,
         health: Arc::clone(health),
         successor: args.successor.clone(),
+        data: data.clone(),
+        data_file: args.settings.data_file.clone(),
     };
     let mut sites = Sites::default();
     args.health.add_to(&mut sites, health);
@@ -162,7 +155,14 @@ async fn run_as(
         signal = signals.next() => return Ok(signals::exit_code(signal)),
         opened = open(url, Missing::Make) => opened?,
     };
-    let election = election(args, name, store, &prefix).build()?;
+    let election = election(args, name, data, store, &prefix).build()?;
+    if args.settings.unique_name {
+        tokio::select! {
+            biased;
+            signal = signals.next() => return Ok(signals::exit_code(signal)),
+            () = outlast_predecessor(&election, name, margins) => {}
+        }
+    }
     health.opened(&election);
     loop {
         let place = plain(&url.to_string());
@@ -182,20 +182,43 @@ async fn run_as(
     }
 }
 
+/// Returns once nothing of a predecessor of this name runs. By its promise it is dead, but its CMD
+/// has a grace before the guard kills it, and its lease, for which others would wait until then, is
+/// about to be ended at once.
+async fn outlast_predecessor(election: &Election, name: &str, margins: Margins) {
+    let holds = |snapshot: &Snapshot| {
+        let leader = snapshot.leader.as_ref().filter(|_| snapshot.end.is_none());
+        leader.is_some_and(|leader| leader.candidate.as_deref() == Some(name))
+    };
+    let process = Process::system();
+    let delay = margins.grace + margins.kill_margin;
+    let started = process.now().boot;
+    let left = || delay.saturating_sub(process.now().boot.saturating_sub(started));
+    let mut said = false;
+    // What cannot be read may name it. The campaign then waits for the store, or says what is wrong.
+    while !election.snapshot().await.is_ok_and(|snapshot| !holds(&snapshot)) && !left().is_zero() {
+        if !std::mem::replace(&mut said, true) {
+            let delay = in_ms(delay);
+            info!(
+                outcome = "waiting",
+                "a predecessor of this name was killed: its CMD has up to {delay} to end"
+            );
+        }
+        pause(LOOK_AGAIN_AFTER.min(left())).await;
+    }
+}
+
 /// They are forwarded to CMD; each ends `tenure`.
 const SIGNALS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
-fn election(args: &RunArgs, name: &str, store: Arc<dyn Store>, prefix: &str) -> ElectionBuilder {
-    let builder = Election::builder(store, prefix)
-        .layout(args.store.layout.into())
-        .name(name)
-        .validity(args.validity)
-        .machine_is_never_paused(args.machine_never_paused)
-        .priority_delay(args.priority_delay);
-    match args.poll {
-        Some(poll) => builder.poll_interval(poll),
-        None => builder,
-    }
+fn election(
+    args: &RunArgs,
+    name: &str,
+    data: Value,
+    store: Arc<dyn Store>,
+    prefix: &str,
+) -> ElectionBuilder {
+    args.settings.election(args.store.layout, name, data, store, prefix)
 }
 
 /// This command, for the processes that are started of it.

@@ -44,7 +44,8 @@ impl Bench {
         let store = Arc::new(MemoryStore::new());
         let election = Election::builder(store, "app").name("a").process(process).build();
         let margins = Margins::new(VALIDITY, None).expect("the default");
-        let health = Health::by(Arc::new(hand.clone()), "a", VALIDITY, None, margins);
+        let health =
+            Health::by(Arc::new(hand.clone()), "a", recent(VALIDITY / 3, VALIDITY / 5), margins);
         let health = Arc::new(health);
         let routes = health.routes();
         Bench { hand, election: election.expect("the default"), health, routes }

@@ -17,7 +17,7 @@ use tenure::store::{MemoryStore, Store};
 use tracing::{Instrument as _, error_span, info};
 
 use super::names::{self, Names};
-use crate::common_args::{default_name, duration, name, positive_duration};
+use crate::common_args::{default_name, duration, json, name, positive_duration};
 use crate::exit::{self, Failure};
 use crate::margins::Margins;
 use crate::metrics::MetricsArg;
@@ -264,10 +264,6 @@ fn group(args: &RunArgs, name: &str, store: Arc<dyn Store>, prefix: &str) -> Gro
         Some(poll) => builder.poll_interval(poll),
         None => builder,
     }
-}
-
-fn json(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
 }
 
 /// What runs, by the number of the partition.

@@ -1,17 +1,22 @@
 //! One leadership: from the start of CMD until the last of its descendants is gone.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use futures::{Stream, StreamExt as _};
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use tenure::{EpochEnd, Leadership, LeadershipEvent, Loss};
 use tracing::{info, warn};
 
 use super::rest::{Watching, shown};
+use crate::data_file;
 use crate::exit::{self, Failure};
 use crate::group::{Deadlines, Group, Left, Stop, Tenure};
 use crate::health::{Health, Phase};
@@ -33,6 +38,9 @@ pub struct Job {
     pub health: Arc<Health>,
     /// The name of the candidate that leads next.
     pub successor: Option<String>,
+    /// What the record says once elected, and the file that it follows from then on.
+    pub data: Value,
+    pub data_file: Option<PathBuf>,
 }
 
 /// How one leadership ended.
@@ -84,6 +92,7 @@ pub async fn lead(
         leadership: &leadership,
         group: &group,
         events: leadership.events(),
+        data: Box::pin(data_file::follow(job.data_file.clone(), &leadership, job.data.clone())),
         signals,
         lost: false,
         at_risk: false,
@@ -97,6 +106,7 @@ pub async fn lead(
     let at_the_end = leadership.check();
     let left = watch.end_the_rest().await;
     let asked_to_end = watch.asked_to_end;
+    drop(watch);
     let loss = leadership.check().err();
     match (&loss, left) {
         (Some(_), _) => {}
@@ -126,6 +136,8 @@ struct Watch<'a, E> {
     leadership: &'a Leadership,
     group: &'a Group,
     events: E,
+    /// Keeps the record as the data file says; without an end.
+    data: BoxFuture<'a, Infallible>,
     signals: &'a mut Signals,
     /// A loss is final: no renewal changes the deadlines any more.
     lost: bool,
@@ -156,6 +168,7 @@ impl<'a, E: Stream<Item = LeadershipEvent> + Unpin> Watching<'a> for Watch<'a, E
                 value = &mut what => return value,
                 loss = self.leadership.lost(), if !self.lost => self.lose(&loss),
                 Some(event) = self.events.next() => self.hear(event),
+                never = &mut self.data => match never {},
                 signal = self.signals.next() => self.pass_on(signal),
             }
         }

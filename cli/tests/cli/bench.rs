@@ -93,7 +93,7 @@ pub fn command(line: &[&str]) -> Command {
 
 fn own_settings() -> impl Iterator<Item = String> {
     let names = std::env::vars().map(|(name, _)| name);
-    let of_services = ["AWS_", "GOOGLE_", "STORAGE_EMULATOR_", "AZURE_", "AZURITE_"];
+    let of_services = ["AWS_", "GOOGLE_", "STORAGE_EMULATOR_", "AZURE_", "AZURITE_", "TENURE_"];
     names.filter(move |name| {
         let colours = ["RUST_LOG", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TERM"];
         of_services.iter().any(|start| name.starts_with(start)) || colours.contains(&name.as_str())

@@ -28,6 +28,7 @@ mod permissions;
 mod probe;
 #[cfg(feature = "s3")]
 mod s3;
+mod settings;
 mod single;
 mod terminal;
 mod usage;

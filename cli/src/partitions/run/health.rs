@@ -72,7 +72,8 @@ struct OwnedView {
 impl Health {
     pub fn new(member: &str, validity: Duration, poll: Option<Duration>) -> Health {
         let clock: Arc<dyn Clock> = Arc::new(Process::system());
-        let (recent, pulse) = (recent(validity, poll), Pulse::new(&clock));
+        let longest_pause = poll.unwrap_or_default().max(validity / 3);
+        let (recent, pulse) = (recent(longest_pause, validity / 5), Pulse::new(&clock));
         Health { member: member.to_owned(), recent, pulse, state: Mutex::default() }
     }
 

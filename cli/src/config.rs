@@ -1,0 +1,287 @@
+//! Settings from the environment and from a file, beside the flags.
+//!
+//! A flag counts before a variable, and a variable before the file. What comes from the file is
+//! put behind the flags of the command line, so that it is read and refused as they are.
+
+mod file;
+mod show;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+use clap::error::{ContextKind, ContextValue};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, Parser as _};
+
+use super::args::Args;
+use super::exit::{self, Failure};
+use super::print::plain;
+use file::File;
+pub use show::{AFTER_CONFIG, ConfigArgs, show};
+
+/// The flags that a variable and a file may give, too. Not those that say what to do just once,
+/// such as `depose --force`, or that CMD finds in its environment, such as `restore --epoch`.
+const SETTINGS: &[&str] = &[
+    "store",
+    "layout",
+    "partitions",
+    "name",
+    "unique-name",
+    "leave-for",
+    "weight",
+    "validity",
+    "renew",
+    "poll",
+    "poll-backoff",
+    "request-timeout",
+    "grace",
+    "takeover-delay",
+    "priority-delay",
+    "rebalance-delay",
+    "clock-drift-max",
+    "store-clock-margin",
+    "verify-renewals",
+    "no-check",
+    "machine-never-paused",
+    "data",
+    "data-file",
+    "forever",
+    "successor",
+    "keep",
+    "min-age",
+    "every",
+    "health-addr",
+    "metrics-addr",
+    "log-format",
+];
+/// A CMD of `tenure run` that runs `tenure run` in turn must not pass for its own leader.
+const NOT_INHERITED: &[&str] = &["name", "unique-name"];
+
+/// Why the arguments cannot be used.
+#[derive(Debug)]
+pub enum Refused {
+    Arguments(clap::Error),
+    Settings(Failure),
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Refused {
+        Refused::Settings(failure)
+    }
+}
+
+/// The arguments, with the settings of the environment and of the file.
+pub fn parse(mut line: Vec<OsString>) -> Result<Args, Refused> {
+    // The guard must not fail for a setting.
+    let is_hidden = line.get(1).is_some_and(|verb| verb.as_encoded_bytes().starts_with(b"__"));
+    let found = if is_hidden { Found::default() } else { Found::by(&line)? };
+    found.add_to(&mut line);
+    Args::try_parse_from(line).map_err(|error| found.explain(error))
+}
+
+/// What the environment and the file add to a command line.
+#[derive(Debug, Default)]
+struct Found(Vec<Added>);
+
+/// A setting that no flag gives.
+#[derive(Debug)]
+struct Added {
+    long: &'static str,
+    value: Given,
+    origin: Origin,
+}
+
+#[derive(Debug)]
+enum Given {
+    /// A flag without a value is on or off.
+    Flag(bool),
+    Value(String),
+}
+
+#[derive(Debug, Clone)]
+enum Origin {
+    Variable(String),
+    File(PathBuf),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Variable(name) => f.write_str(name),
+            Origin::File(path) => f.write_str(&plain(&path.to_string_lossy())),
+        }
+    }
+}
+
+impl Found {
+    fn by(line: &[OsString]) -> Result<Found, Refused> {
+        let mut lenient = lenient();
+        match lenient.try_get_matches_from_mut(line) {
+            Ok(matches) => Ok(Found::of(&lenient, &matches)?),
+            // Read once more by the strict definitions, which say it better.
+            Err(_) => Ok(Found::default()),
+        }
+    }
+
+    fn of(command: &Command, matches: &ArgMatches) -> Result<Found, Failure> {
+        let path = matches.get_one::<PathBuf>("config");
+        let file = path.map(|path| File::read(path, command)).transpose()?;
+        let (verb, own) = leaf(command, matches);
+        let mut added = Vec::new();
+        for long in SETTINGS.iter().copied() {
+            let Some(arg) = setting(verb.command, long) else { continue };
+            let is_flag = is_flag(arg);
+            let is_given = own.value_source(arg.get_id().as_str());
+            if is_given.is_some_and(|source| source != ValueSource::DefaultValue)
+                || NOT_INHERITED.contains(&long) && is_inside_cmd()
+            {
+                continue;
+            }
+            let found = match of_variable(long, is_flag)? {
+                None => file.as_ref().map(|file| file.setting(&verb.names, long, is_flag)),
+                found => Some(Ok(found)),
+            };
+            added.extend(found.transpose()?.flatten());
+        }
+        Ok(Found(added))
+    }
+
+    /// Before CMD.
+    fn add_to(&self, line: &mut Vec<OsString>) {
+        let end = line.iter().position(|word| word == "--").unwrap_or(line.len());
+        line.splice(end..end, self.0.iter().filter_map(Added::word));
+    }
+
+    fn get(&self, long: &str) -> Option<&Added> {
+        self.0.iter().find(|added| added.long == long)
+    }
+
+    /// Says where a setting is from that is wrong.
+    fn explain(&self, error: clap::Error) -> Refused {
+        let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
+            return Refused::Arguments(error);
+        };
+        let long = arg.trim_start_matches('-').split([' ', '=']).next().unwrap_or_default();
+        match self.get(long) {
+            Some(added) => {
+                let why = format!("{}: {}", added.origin, in_a_line(&error));
+                Refused::Settings(Failure::new(exit::USAGE, why))
+            }
+            None => Refused::Arguments(error),
+        }
+    }
+}
+
+impl Added {
+    fn word(&self) -> Option<OsString> {
+        match &self.value {
+            Given::Flag(on) => on.then(|| format!("--{}", self.long).into()),
+            // One word, as a value may begin with a dash.
+            Given::Value(value) => Some(format!("--{}={value}", self.long).into()),
+        }
+    }
+}
+
+/// What a variable says. An empty one is none, as for most programs.
+fn of_variable(long: &'static str, is_flag: bool) -> Result<Option<Added>, Failure> {
+    let name = variable(long);
+    let Some(value) = std::env::var_os(&name).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let refuse = |why: &str| Failure::new(exit::USAGE, format!("{name} {why}"));
+    let value = value.into_string().map_err(|_| refuse("is not UTF-8"))?;
+    let value = match &*value.to_lowercase() {
+        _ if !is_flag => Given::Value(value),
+        "true" | "yes" | "on" | "1" => Given::Flag(true),
+        "false" | "no" | "off" | "0" => Given::Flag(false),
+        _ => return Err(refuse("must be true or false")),
+    };
+    Ok(Some(Added { long, value, origin: Origin::Variable(name) }))
+}
+
+/// What is wrong, without the usage below it.
+fn in_a_line(error: &clap::Error) -> String {
+    let all = error.render().to_string();
+    let all = all.trim_start_matches("error: ");
+    let why = all.split("\n\nUsage:").next().unwrap_or(all);
+    let why = why.split("\n\nFor more").next().unwrap_or(why);
+    why.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The verb of a command line.
+struct Verb<'a> {
+    /// `group` and `run`, say.
+    names: Vec<&'a str>,
+    command: &'a Command,
+}
+
+/// The innermost verb, and its arguments.
+fn leaf<'a>(command: &'a Command, matches: &'a ArgMatches) -> (Verb<'a>, &'a ArgMatches) {
+    let mut verb = Verb { names: Vec::new(), command };
+    let mut own = matches;
+    while let Some((name, below)) = own.subcommand() {
+        let Some(command) = verb.command.find_subcommand(name) else { break };
+        verb.names.push(name);
+        (verb.command, own) = (command, below);
+    }
+    (verb, own)
+}
+
+/// The argument of a verb that is this setting.
+fn setting<'a>(verb: &'a Command, long: &str) -> Option<&'a Arg> {
+    verb.get_arguments().find(|arg| arg.get_long() == Some(long))
+}
+
+fn is_flag(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::SetTrue)
+}
+
+/// The variable that gives a setting.
+fn variable(long: &str) -> String {
+    format!("TENURE_{}", long.replace('-', "_").to_uppercase())
+}
+
+/// Whether an outer `tenure run` started this process.
+fn is_inside_cmd() -> bool {
+    std::env::var_os("TENURE_EPOCH").is_some()
+}
+
+/// The definitions with nothing required: what is missing may be in the file.
+fn lenient() -> Command {
+    fn lift(command: Command) -> Command {
+        let command = command.mut_args(|arg| arg.required(false));
+        let names: Vec<_> =
+            command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+        names.iter().fold(command, |command, name| command.mut_subcommand(name, lift))
+    }
+    let mut command = lift(Args::command());
+    // Hands the global arguments down.
+    command.build();
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setting_is_a_flag_of_some_verb() {
+        fn longs(command: &Command, into: &mut Vec<String>) {
+            into.extend(command.get_arguments().filter_map(Arg::get_long).map(str::to_owned));
+            command.get_subcommands().for_each(|verb| longs(verb, into));
+        }
+        let mut all = Vec::new();
+        longs(&Args::command(), &mut all);
+        for long in SETTINGS {
+            assert!(all.iter().any(|one| one == long), "--{long} is no flag");
+        }
+    }
+
+    #[test]
+    fn nothing_that_acts_once_is_a_setting() {
+        for long in ["force", "epoch", "yes", "config", "json"] {
+            assert!(!SETTINGS.contains(&long), "--{long}");
+        }
+    }
+}

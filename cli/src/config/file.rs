@@ -1,0 +1,93 @@
+//! The file of settings, in TOML.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::Command;
+use toml::{Table, Value};
+
+use super::{Added, Given, Origin, SETTINGS, setting};
+use crate::exit::{self, Failure};
+use crate::print::plain;
+
+/// A file whose keys are all settings.
+#[derive(Debug)]
+pub struct File {
+    path: PathBuf,
+    table: Table,
+}
+
+impl File {
+    /// Refuses a key that no verb has, as it may be one that was written wrong.
+    pub fn read(path: &Path, command: &Command) -> Result<File, Failure> {
+        let shown = plain(&path.to_string_lossy());
+        let refuse = |why: String| Failure::new(exit::USAGE, format!("{shown}: {why}"));
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| refuse(format!("cannot read the settings: {error}")))?;
+        let table: Table = text.parse().map_err(|error: toml::de::Error| {
+            refuse(format!("not TOML: {}", plain(error.to_string().trim_end())))
+        })?;
+        check(&table, command, "").map_err(refuse)?;
+        Ok(File { path: path.to_owned(), table })
+    }
+
+    /// A setting as a flag takes it: that of the verb's own table, or the one for all verbs.
+    pub fn setting(
+        &self,
+        verb: &[&str],
+        long: &'static str,
+        is_flag: bool,
+    ) -> Result<Option<Added>, Failure> {
+        let own = verb.iter().try_fold(&self.table, |table, name| table.get(*name)?.as_table());
+        let value = own.and_then(|own| own.get(long)).or_else(|| self.table.get(long));
+        let Some(value) = value else { return Ok(None) };
+        let wrong = |what: &str| {
+            let path = plain(&self.path.to_string_lossy());
+            Err(Failure::new(exit::USAGE, format!("{path}: {long} must be {what}")))
+        };
+        let value = match value {
+            Value::Boolean(on) if is_flag => Given::Flag(*on),
+            _ if is_flag => return wrong("true or false"),
+            Value::String(text) => Given::Value(text.clone()),
+            Value::Integer(number) => Given::Value(number.to_string()),
+            Value::Float(number) => Given::Value(number.to_string()),
+            Value::Table(_) if long == "data" => match serde_json::to_string(value) {
+                Ok(json) => Given::Value(json),
+                Err(_) => return wrong("a table that JSON can say, or JSON in quotes"),
+            },
+            _ if long == "data" => return wrong("a table, or JSON in quotes"),
+            _ => return wrong("in quotes, as the flag takes it"),
+        };
+        Ok(Some(Added { long, value, origin: Origin::File(self.path.clone()) }))
+    }
+}
+
+/// A table is for a verb, unless its name is that of a setting.
+fn check(table: &Table, command: &Command, within: &str) -> Result<(), String> {
+    for (key, value) in table {
+        let shown = plain(key);
+        match value {
+            _ if SETTINGS.contains(&&**key) => {
+                if !within.is_empty() && setting(command, key).is_none() {
+                    return Err(format!("{within} has no setting {shown}"));
+                }
+            }
+            Value::Table(below) => match command.find_subcommand(key) {
+                Some(verb) if !verb.is_hide_set() => {
+                    let space = if within.is_empty() { "" } else { " " };
+                    check(below, verb, &format!("{within}{space}{key}"))?;
+                }
+                _ => return Err(format!("{shown} is no verb and no setting")),
+            },
+            _ => {
+                let mut why = format!("{shown} is no setting; these are:");
+                SETTINGS.iter().for_each(|long| {
+                    // Writing to a String cannot fail.
+                    let _ = write!(why, " {long}");
+                });
+                return Err(why);
+            }
+        }
+    }
+    Ok(())
+}
