@@ -55,8 +55,9 @@ const SETTINGS: &[&str] = &[
     "metrics-addr",
     "log-format",
 ];
-/// A CMD of `tenure run` that runs `tenure run` in turn must not pass for its own leader.
-const NOT_INHERITED: &[&str] = &["name", "unique-name"];
+/// These come with the environment of a CMD, or stand in a file that is named there. A `tenure run`
+/// inside CMD must not pass for its own leader, nor say what another leader says of itself.
+const NOT_INHERITED: &[&str] = &["name", "unique-name", "data"];
 
 /// Why the arguments cannot be used.
 #[derive(Debug)]

@@ -38,8 +38,8 @@ The file is TOML. What stands at its top is for all verbs that have the setting;
 [run], [compact] or [group.run], is for that verb, and counts before the top. A key that is no
 setting is refused. `data` may be a table.
 
-Inside a CMD of `tenure run`, whose environment has TENURE_EPOCH, the name and unique-name of the
-variables and of the file do not count.
+Inside a CMD that `tenure` runs, whose environment has TENURE_EPOCH, the name, unique-name and data
+of the variables and of the file do not count.
 
 Exit codes:
    0  done

@@ -1,14 +1,17 @@
 //! The files: JSON parses here, YAML, HCL and units by `scripts/check-deploy`; and the commands in
 //! them are the command's.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::bench::{Bench, tenure};
+use crate::bench::{Bench, command, said, tenure};
 
 const KUBERNETES: &str = include_str!("../../../../deploy/kubernetes/compactor.yaml");
 const SYSTEMD: &str = include_str!("../../../../deploy/systemd/tenure-compact@.service");
+const SYSTEMD_RUN: &str = include_str!("../../../../deploy/systemd/tenure-run@.service");
 const TERRAFORM: &str = include_str!("../../../../deploy/terraform/compactor.tf");
 const README: &str = include_str!("../../../../deploy/README.md");
 
@@ -53,7 +56,11 @@ fn array_after(text: &str, word: &str) -> Vec<String> {
 }
 
 fn unit(name: &str) -> &'static str {
-    let line = SYSTEMD.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    of_unit(SYSTEMD, name)
+}
+
+fn of_unit(unit: &'static str, name: &str) -> &'static str {
+    let line = unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     line.expect("it is there")
 }
 
@@ -68,6 +75,26 @@ fn the_scheduled_commands_run() {
         let report = report_of(&job, &bench);
         assert_eq!(report["listed"], 3, "{job:?}");
     }
+}
+
+/// With the settings of its environment file, on a directory in place of the bucket.
+#[test]
+fn the_unit_that_runs_a_program_leads_and_runs_it() {
+    let bench = Bench::new();
+    let program = bench.path("name.run");
+    std::fs::write(&program, "#!/bin/sh\necho $TENURE_NAME $TENURE_EPOCH\n")
+        .expect("a file");
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("it is ours");
+    let exec = of_unit(SYSTEMD_RUN, "ExecStart").replace("%H", "host-7");
+    let exec = exec.replace("/etc/tenure/%i.run", program.to_str().expect("text"));
+    let line: Vec<_> = exec.split_whitespace().skip(1).collect();
+    let mut run = command(&line);
+    run.env("TENURE_STORE", bench.url()).env("TENURE_VALIDITY", "60s");
+    let said = said(run.output().expect("it runs"));
+    assert_eq!(said.out, "host-7 1\n", "{said:?}");
+    // The grace of a sixth of the validity, for those up to 6 minutes.
+    assert_eq!(of_unit(SYSTEMD_RUN, "TimeoutStopSec"), "90");
+    assert_eq!(of_unit(SYSTEMD_RUN, "KillMode"), "process");
 }
 
 /// What a job prints that runs on the bench's directory in place of the bucket: one object, and exit
