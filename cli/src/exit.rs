@@ -15,11 +15,14 @@ pub const OS: u8 = 71;
 pub const REFUSED: u8 = 73;
 /// The lease was lost or at risk, and CMD was stopped for it.
 pub const LEASE_LOST: u8 = 75;
+/// Somebody else leads, and `run --try` does not wait.
+pub const BUSY: u8 = 76;
 /// The store denied access.
 pub const ACCESS_DENIED: u8 = 77;
 
 /// All of them: each has its row in docs/what-can-go-wrong.md.
-pub const CODES: [u8; 7] = [USAGE, UNAVAILABLE, UNSAFE, OS, REFUSED, LEASE_LOST, ACCESS_DENIED];
+pub const CODES: [u8; 8] =
+    [USAGE, UNAVAILABLE, UNSAFE, OS, REFUSED, LEASE_LOST, BUSY, ACCESS_DENIED];
 
 /// Why the command ends, in one line that says what to do.
 #[derive(Debug)]

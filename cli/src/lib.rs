@@ -9,6 +9,7 @@ mod common_args;
 mod compact;
 mod config;
 mod cost;
+mod cron;
 mod data_file;
 mod depose;
 #[doc(hidden)]

@@ -3,6 +3,7 @@
 mod lead;
 mod lookup;
 pub mod rest;
+mod turn;
 
 use std::ffi::OsString;
 use std::io;
@@ -19,6 +20,7 @@ use tenure::{CampaignEvent, Election, ElectionBuilder, Error, Leadership, Proces
 use tracing::{Instrument as _, error_span, info, warn};
 
 use super::common_args::{StoreArg, duration, name};
+use super::cron::{CronArgs, OncePer};
 use super::exit::{self, Failure};
 use super::group::Tenure;
 use super::health::{Health, HealthArg, Phase, recent};
@@ -51,6 +53,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub successor: Option<String>,
     #[command(flatten)]
+    pub cron: CronArgs,
+    #[command(flatten)]
     pub health: HealthArg,
     #[command(flatten)]
     pub metrics: MetricsArg,
@@ -63,6 +67,11 @@ pub const AFTER_RUN: &str = "\
 CMD runs in a process group of its own, with TENURE_EPOCH (the fencing token), TENURE_NAME and
 TENURE_STORE in its environment. When it has ended, the processes that it left behind get SIGTERM,
 and after the grace SIGKILL. Once no descendant of CMD is left, the leadership is resigned.
+
+With --try, `tenure` exits at once if somebody else leads. With --once-per, CMD also has
+TENURE_PERIOD_START, TENURE_ATTEMPT and TENURE_LAST_COMPLETED (the start of the last completed
+period, empty before the first). Without --retries CMD starts at most once in a period, with
+--retries N at most N+1 times, and never twice at the same time.
 
 When the lease is at risk of ending, the group of CMD gets SIGTERM, as do descendants outside of
 it whose parents have ended; after the grace all descendants get SIGKILL, before the lease ends:
@@ -96,7 +105,9 @@ Exit codes:
   69  no such bucket or directory; a store that cannot be reached is waited for
   70  store unsafe, or an object in it corrupt
   71  the operating system refused to start a process, or the guard has died
+  73  with --once-per: a clock is wrong, and CMD was not run
   75  lost the lease: CMD was stopped, or had ended too late
+  76  with --try: somebody else leads, and CMD was not run; see --busy-exit-code
   77  access denied by the store
  129  ended by SIGHUP while it waited, 130 by SIGINT, 131 by SIGQUIT, 143 by SIGTERM";
 
@@ -111,6 +122,7 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let span = error_span!("run", store = %args.store.store, candidate = name);
     let margins = args.settings.margins(args.grace)?;
     let data = args.settings.first_data()?;
+    args.cron.rules()?;
     // A directory is made when it is opened, so the settings are checked beforehand.
     let unused = || Arc::new(MemoryStore::new());
     election(&args, &name, data.clone(), unused(), prefix(&args.store.store)).build()?;
@@ -155,7 +167,7 @@ async fn run_as(
         signal = signals.next() => return Ok(signals::exit_code(signal)),
         opened = open(url, Missing::Make) => opened?,
     };
-    let election = election(args, name, data, store, &prefix).build()?;
+    let election = election(args, name, data, Arc::clone(&store), &prefix).build()?;
     if args.settings.unique_name {
         tokio::select! {
             biased;
@@ -164,16 +176,38 @@ async fn run_as(
         }
     }
     health.opened(&election);
+    let rules = args.cron.rules()?;
+    let mut once = rules.map(|rules| OncePer::new(rules, store, &prefix, name));
+    if let ControlFlow::Break(code) = turn::look_first(once.as_ref(), &mut signals).await? {
+        return Ok(code);
+    }
+    let poll = args.settings.look_every();
     loop {
         let place = plain(&url.to_string());
         info!(outcome = "campaigning", "campaigning as {} in {place}", plain(name));
-        let leadership = match campaign(&election, &mut signals, health).await? {
+        let elected = match args.cron.once {
+            true => {
+                let busy = args.cron.busy_exit_code();
+                let busy = once.as_ref().map_or(busy, |once| once.code_or(busy));
+                health.enter(Phase::Campaigning);
+                turn::try_once(&election, poll, busy, &mut signals).await?
+            }
+            false => campaign(&election, &mut signals, health).await?,
+        };
+        let leadership = match elected {
             ControlFlow::Continue(leadership) => leadership,
-            ControlFlow::Break(signal) => return Ok(signals::exit_code(signal)),
+            ControlFlow::Break(code) => return Ok(code),
         };
         let span = error_span!("lead", epoch = leadership.epoch().get());
-        match lead::lead(&job, leadership, &mut signals).instrument(span).await? {
+        let turn = turn::lead_in_turn(&job, once.as_ref(), leadership, &mut signals);
+        match turn.instrument(span).await? {
             Outcome::Done(code) => return Ok(code),
+            Outcome::Retry(code) => {
+                once.as_mut().into_iter().for_each(|once| once.failed_with(code));
+                if let ControlFlow::Break(code) = turn::let_others_try(poll, &mut signals).await {
+                    return Ok(code);
+                }
+            }
             Outcome::Lost { why, asked_to_end } if asked_to_end || !args.forever => {
                 return Err(Failure::new(exit::LEASE_LOST, why));
             }
@@ -226,12 +260,13 @@ pub fn own() -> io::Result<Tenure> {
     Ok(Tenure { binary: group::own_binary()?, options: logs::format().options() })
 }
 
-/// Waits until elected, or until a signal: then what was written lapses within a validity.
+/// Waits until elected. Breaks with the exit code at a signal: then what was written lapses within a
+/// validity.
 async fn campaign(
     election: &Election,
     signals: &mut Signals,
     health: &Health,
-) -> Result<ControlFlow<Signal, Leadership>, Failure> {
+) -> Result<ControlFlow<u8, Leadership>, Failure> {
     health.enter(Phase::Campaigning);
     let mut events = election.events();
     let mut campaign = pin!(election.campaign());
@@ -239,7 +274,9 @@ async fn campaign(
     loop {
         tokio::select! {
             biased;
-            signal = signals.next() => return Ok(ControlFlow::Break(signal)),
+            signal = signals.next() => {
+                return Ok(ControlFlow::Break(signals::exit_code(signal)));
+            }
             elected = &mut campaign => return Ok(ControlFlow::Continue(elected?)),
             Some(event) = events.next() => match event {
                 CampaignEvent::Following(leader) => {

@@ -124,6 +124,14 @@ impl SettingsArgs {
         self.poll.unwrap_or(Poll::Every(self.validity / 6))
     }
 
+    /// How often to look while something is waited for.
+    pub fn look_every(&self) -> Duration {
+        match self.poll() {
+            Poll::Every(interval) => interval,
+            Poll::AtLapse => self.validity / 6,
+        }
+    }
+
     /// The longest regular pause between two requests: of a leader or of a candidate that waits.
     pub fn longest_pause(&self) -> Duration {
         let waiting = match (self.poll(), self.poll_backoff) {

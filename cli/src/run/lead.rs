@@ -16,6 +16,7 @@ use tenure::{EpochEnd, Leadership, LeadershipEvent, Loss};
 use tracing::{info, warn};
 
 use super::rest::{Watching, shown};
+use crate::cron::Turn;
 use crate::data_file;
 use crate::exit::{self, Failure};
 use crate::group::{Deadlines, Group, Left, Stop, Tenure};
@@ -47,6 +48,8 @@ pub struct Job {
 pub enum Outcome {
     /// CMD ended by itself under a valid lease, or a signal came before it was started.
     Done(u8),
+    /// CMD has failed by itself under a valid lease, and may be run again in its period.
+    Retry(u8),
     /// CMD was stopped for the lease, or had ended too late.
     Lost {
         why: String,
@@ -55,18 +58,20 @@ pub enum Outcome {
     },
 }
 
-/// Runs CMD for as long as the lease holds. When this returns, none of its descendants is left, and
-/// the leadership is resigned or lost.
+/// Runs CMD for as long as the lease holds, in its turn if it has a period. When this returns, none
+/// of its descendants is left, and the leadership is resigned or lost.
 pub async fn lead(
     job: &Job,
+    mut turn: Option<Turn>,
     leadership: Leadership,
     signals: &mut Signals,
 ) -> Result<Outcome, Failure> {
     let epoch = leadership.epoch();
     job.health.enter(Phase::Elected(leadership.lease()));
     info!(outcome = "elected", "elected: epoch {epoch}; running {}", shown(&job.command));
-    let [name, store] = job.environment.clone();
-    let environment = [("TENURE_EPOCH", epoch.to_string()), name, store];
+    let mut environment = vec![("TENURE_EPOCH", epoch.to_string())];
+    environment.extend(job.environment.iter().cloned());
+    environment.extend(turn.iter().flat_map(Turn::environment));
     let deadlines = job.margins.deadlines(leadership.ends_at());
     // Dropping the start leaves nothing that runs.
     let group = tokio::select! {
@@ -107,6 +112,12 @@ pub async fn lead(
     let left = watch.end_the_rest().await;
     let asked_to_end = watch.asked_to_end;
     drop(watch);
+    let recorded = match &mut turn {
+        Some(turn) if end.stop.is_none() && at_the_end.is_ok() => {
+            turn.end(end.exit_code(), &leadership, signals).await
+        }
+        _ => Ok(()),
+    };
     let loss = leadership.check().err();
     match (&loss, left) {
         (Some(_), _) => {}
@@ -118,7 +129,7 @@ pub async fn lead(
         ),
     }
     let why = match (end.stop, at_the_end, loss) {
-        (None, Ok(_), _) => return Ok(Outcome::Done(end.exit_code())),
+        (None, Ok(_), _) => return outcome_of(end.exit_code(), turn, recorded, asked_to_end),
         (Some(Stop::Unguarded), ..) => {
             return Err(Failure::new(exit::OS, "the guard has died, so CMD was killed"));
         }
@@ -128,6 +139,23 @@ pub async fn lead(
         (_, Ok(_), None) => format!("epoch {epoch} was at risk, so CMD was stopped"),
     };
     Ok(Outcome::Lost { why, asked_to_end })
+}
+
+/// How a leadership ended in which CMD ended by itself.
+fn outcome_of(
+    code: u8,
+    turn: Option<Turn>,
+    recorded: Result<(), Failure>,
+    asked_to_end: bool,
+) -> Result<Outcome, Failure> {
+    match recorded {
+        // CMD has succeeded, and others do not know.
+        Err(failure) if code == 0 => return Err(failure),
+        Err(failure) => warn!(outcome = "store_failed", "{}", failure.why),
+        Ok(()) => {}
+    }
+    let again = code != 0 && !asked_to_end && turn.is_some_and(|turn| turn.may_retry());
+    Ok(if again { Outcome::Retry(code) } else { Outcome::Done(code) })
 }
 
 /// Watches over a group: passes on signals and new ends of the lease.
@@ -226,7 +254,7 @@ impl<E> Watch<'_, E> {
 }
 
 /// Gives up the epoch. Only called once no descendant of CMD is left.
-async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) {
+pub async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) {
     let epoch = leadership.epoch();
     let hurried = async {
         pause(HURRIED_RESIGNATION).await;
@@ -253,6 +281,6 @@ async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) {
     );
 }
 
-fn loss_text(loss: &Loss) -> String {
+pub fn loss_text(loss: &Loss) -> String {
     plain(&loss.to_string())
 }

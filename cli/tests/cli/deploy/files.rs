@@ -82,8 +82,7 @@ fn the_scheduled_commands_run() {
 fn the_unit_that_runs_a_program_leads_and_runs_it() {
     let bench = Bench::new();
     let program = bench.path("name.run");
-    std::fs::write(&program, "#!/bin/sh\necho $TENURE_NAME $TENURE_EPOCH\n")
-        .expect("a file");
+    std::fs::write(&program, "#!/bin/sh\necho $TENURE_NAME $TENURE_EPOCH\n").expect("a file");
     std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("it is ours");
     let exec = of_unit(SYSTEMD_RUN, "ExecStart").replace("%H", "host-7");
     let exec = exec.replace("/etc/tenure/%i.run", program.to_str().expect("text"));

@@ -1,0 +1,104 @@
+//! `--try` and `--once-per` with what belongs to them.
+
+use std::time::Duration;
+
+use super::period::{Rules, SHORTEST};
+use crate::common_args::{duration, positive_duration};
+use crate::exit::{self, Failure};
+use crate::print::in_ms;
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct CronArgs {
+    /// Do not wait: exit with 76 if somebody else leads. If the store's dates say that the lease of
+    /// that leader has lapsed, watch it for as long as its lease lasts, and take over if it shows
+    /// no sign of life. A store that cannot be reached gives 69
+    #[arg(id = "try", long = "try", visible_alias = "no-wait", conflicts_with = "forever")]
+    pub once: bool,
+    /// The exit code of --try if somebody else leads, such as 0 for a scheduler that takes any
+    /// other as a failure [default: 76]
+    #[arg(long, value_name = "CODE", requires = "try")]
+    pub busy_exit_code: Option<u8>,
+    /// Run CMD once per period, on one of the hosts. Periods are counted in UTC from
+    /// 1970-01-01T00:00:00Z. The run is recorded beside the election; if the period is completed or
+    /// has failed, exit with 0. See docs/cron.md for what is promised
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    #[arg(conflicts_with = "forever")]
+    pub once_per: Option<Duration>,
+    /// Periods start so much later, such as at 3:00 UTC with --once-per 1d --period-offset 3h
+    /// [default: 0s]
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "once_per")]
+    pub period_offset: Option<Duration>,
+    /// What to do if the period began longer ago than the tolerance: run CMD late, or skip the
+    /// period [default: run]
+    #[arg(long, value_name = "WHAT", value_enum, requires = "once_per")]
+    pub missed: Option<Missed>,
+    /// With --missed skip, CMD starts only so long after the start of the period [default: half of
+    /// the period]
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "missed")]
+    pub tolerance: Option<Duration>,
+    /// How often CMD may be started again in its period after it has failed or its host has died,
+    /// by this host or another [default: 0]
+    #[arg(long, value_name = "N", requires = "once_per")]
+    pub retries: Option<u32>,
+    /// Refuse to run CMD if this host's clock is ahead of the store's by more [default: 1m]
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "once_per")]
+    pub clock_ahead_max: Option<Duration>,
+}
+
+/// What becomes of a period that began longer ago than the tolerance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Missed {
+    /// CMD runs late, once for all periods that were missed
+    Run,
+    /// CMD does not run before the next period
+    Skip,
+}
+
+const CLOCK_AHEAD_MAX: Duration = Duration::from_secs(60);
+
+impl CronArgs {
+    pub fn busy_exit_code(&self) -> u8 {
+        self.busy_exit_code.unwrap_or(exit::BUSY)
+    }
+
+    /// The rules of `--once-per`, if it is given. Refuses those that do not fit.
+    pub fn rules(&self) -> Result<Option<Rules>, Failure> {
+        let Some(period) = self.once_per else { return Ok(None) };
+        let refused = |why: String| Err(Failure::new(exit::USAGE, why));
+        if period < SHORTEST || !period.subsec_nanos().is_multiple_of(1_000_000) {
+            let (period, least) = (humantime::format_duration(period), in_ms(SHORTEST));
+            return refused(format!(
+                "--once-per {period} is no period: at least {least}, in whole milliseconds"
+            ));
+        }
+        let offset = self.period_offset.unwrap_or_default();
+        if offset >= period || !offset.subsec_nanos().is_multiple_of(1_000_000) {
+            let (offset, period) = (humantime::format_duration(offset), in_ms(period));
+            return refused(format!(
+                "--period-offset {offset} does not fit: it is shorter than the period of {period}, \
+                 in whole milliseconds"
+            ));
+        }
+        let skips = self.missed == Some(Missed::Skip);
+        match self.tolerance {
+            Some(tolerance) if !skips => {
+                let tolerance = in_ms(tolerance);
+                return refused(format!("--tolerance {tolerance} only goes with --missed skip"));
+            }
+            Some(tolerance) if tolerance > period => {
+                let (tolerance, period) = (in_ms(tolerance), in_ms(period));
+                return refused(format!(
+                    "--tolerance {tolerance} is longer than the period of {period}"
+                ));
+            }
+            _ => {}
+        }
+        Ok(Some(Rules {
+            period,
+            offset,
+            tolerance: skips.then(|| self.tolerance.unwrap_or(period / 2)),
+            retries: self.retries.unwrap_or(0),
+            clock_ahead_max: self.clock_ahead_max.unwrap_or(CLOCK_AHEAD_MAX),
+        }))
+    }
+}

@@ -1,0 +1,328 @@
+//! `--once-per`: the record of the periods, in a fenced object beside the election.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tenure::fencing::{FencedObject, FencingError, ObjectWriter};
+use tenure::store::{GetOutcome, Store};
+use tenure::{Epoch, Error, ErrorKind, Leadership, Process};
+use tracing::{info, warn};
+
+use super::period::{BadRecord, Decision, Nothing, Period, Record, Rules, date, shown};
+use crate::exit::{self, Failure};
+use crate::print::{in_ms, in_seconds, plain};
+use crate::signals::Signals;
+use crate::timer::pause;
+
+/// The key of the record, under the prefix of the election.
+const KEY: &str = "once-per.json";
+/// The record has some 400 bytes, and a name of up to 256 bytes that JSON may escape.
+const MAX_LEN: usize = 16 * 1_024;
+/// The store's clock is a check, which must not keep CMD waiting.
+const CLOCK_WITHIN: Duration = Duration::from_secs(10);
+/// A completion that could not be written is tried again after this, as long as the lease holds.
+const WRITE_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// How long the completion may take when there is a signal that asks to hurry.
+const HURRIED: Duration = Duration::from_secs(1);
+
+/// One `tenure run --once-per`. It is for the period in which it was started, however long it
+/// waits.
+pub struct OncePer {
+    rules: Rules,
+    period: Period,
+    store: Arc<dyn Store>,
+    key: String,
+    candidate: String,
+    /// The exit code of CMD where it has failed here in this period.
+    failed: Option<u8>,
+}
+
+/// A leader that is to run CMD: the attempt is recorded.
+pub struct Turn {
+    writer: ObjectWriter,
+    record: Record,
+    key: String,
+    retries: u32,
+}
+
+impl OncePer {
+    /// For the period that this host's clock shows now.
+    pub fn new(rules: Rules, store: Arc<dyn Store>, prefix: &str, candidate: &str) -> OncePer {
+        let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+        let key = if prefix.is_empty() { KEY.to_owned() } else { format!("{prefix}/{KEY}") };
+        let period = rules.period_at(wall());
+        OncePer { rules, period, store, key, candidate: candidate.to_owned(), failed: None }
+    }
+
+    /// Whether nothing is left to do, before a campaign: most hosts find the period completed. What
+    /// is read without a token may be old, but what is done stays done. 1 GET. A store that cannot
+    /// be reached is left to the campaign, which waits for it.
+    pub async fn is_over(&self) -> Result<bool, Failure> {
+        let contents = match self.object().read().await {
+            Ok(contents) => contents,
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        let record = self.parse(contents.and_then(|contents| contents.body).as_deref())?;
+        match self.rules.decide(record.as_ref(), self.period, wall()) {
+            Decision::Run { .. } => Ok(false),
+            Decision::Nothing(why) => self.explain(why, record.as_ref()).map(|()| true),
+        }
+    }
+
+    /// The exit code of CMD if it has failed here, else `other`.
+    pub fn code_or(&self, other: u8) -> u8 {
+        self.failed.unwrap_or(other)
+    }
+
+    /// CMD has failed here, and may run again.
+    pub fn failed_with(&mut self, code: u8) {
+        self.failed = Some(code);
+    }
+
+    /// Claims the record under the token, and records an attempt. When this returns a turn, CMD may
+    /// be started once; otherwise nothing is to be done, and `tenure` ends with this exit code.
+    pub async fn take(&self, epoch: Epoch) -> Result<ControlFlow<u8, Turn>, Failure> {
+        let mut writer = self.object().open(epoch).await.map_err(|error| self.failure(error))?;
+        let before = self.parse(writer.body().map(AsRef::as_ref))?;
+        let attempt = match self.rules.decide(before.as_ref(), self.period, wall()) {
+            Decision::Run { attempt } => attempt,
+            Decision::Nothing(why) => {
+                self.explain(why, before.as_ref())?;
+                let completed = why == Nothing::Completed;
+                return Ok(ControlFlow::Break(if completed { 0 } else { self.code_or(0) }));
+            }
+        };
+        self.check_clock().await?;
+        let who = (self.candidate.as_str(), epoch.get());
+        let record = Record::begin(before.as_ref(), self.period, attempt, who, wall());
+        writer.write(record.to_json()).await.map_err(|error| self.failure(error))?;
+        let (start, most) = (shown(record.period_start), self.rules.retries.saturating_add(1));
+        info!(
+            outcome = "period_started",
+            "the period of {start}: attempt {attempt} of {most} is recorded"
+        );
+        let (key, retries) = (self.key.clone(), self.rules.retries);
+        Ok(ControlFlow::Continue(Turn { writer, record, key, retries }))
+    }
+
+    /// Refuses to run CMD if this host's clock is ahead of the store's. Stores without dates, and
+    /// failures, say nothing.
+    async fn check_clock(&self) -> Result<(), Failure> {
+        let before = wall();
+        let served_at = tokio::select! {
+            biased;
+            got = self.store.get(&self.key, None, MAX_LEN) => match got {
+                Ok(GetOutcome::Found(object)) => object.served_at,
+                _ => None,
+            },
+            () = pause(CLOCK_WITHIN) => None,
+        };
+        let Some(served_at) = served_at.filter(|at| self.rules.is_ahead(before, *at)) else {
+            return Ok(());
+        };
+        let ahead = date(before).signed_duration_since(served_at).to_std().unwrap_or_default();
+        let (ahead, most) = (in_seconds(ahead), in_ms(self.rules.clock_ahead_max));
+        let why = format!(
+            "this host's clock is {ahead} ahead of the store's, more than the {most} of \
+             --clock-ahead-max, so it may be too early for the period of {}: set the clock; CMD \
+             was not run, and other hosts may run it",
+            shown(date(self.period.start))
+        );
+        Err(Failure::new(exit::REFUSED, why))
+    }
+
+    /// Logs why nothing is done; where a clock is wrong that is a failure.
+    fn explain(&self, why: Nothing, record: Option<&Record>) -> Result<(), Failure> {
+        let own = shown(date(self.period.start));
+        let by = record.map_or_else(String::new, |record| {
+            let (name, epoch) = (plain(&record.candidate), record.epoch);
+            format!("{name} in epoch {epoch}")
+        });
+        match why {
+            Nothing::Completed => {
+                info!(outcome = "period_completed", "the period of {own} was completed by {by}");
+            }
+            Nothing::Past => {
+                let later = record.map_or_else(String::new, |record| shown(record.period_start));
+                let what = format!("the period of {own} is over: {by} has begun that of {later}");
+                info!(outcome = "period_past", "{what}");
+            }
+            Nothing::Failed => {
+                let attempts = record.map_or(0, |record| record.attempts);
+                let end = match record.and_then(|record| record.exit_code) {
+                    Some(code) => format!("with exit code {code}"),
+                    None => "without an end: its host died, or lost its lease".to_owned(),
+                };
+                warn!(
+                    outcome = "period_failed",
+                    "the period of {own} has failed: {attempts} of {} attempts, the last by {by}, \
+                     {end}; CMD runs again in the next period",
+                    self.rules.retries.saturating_add(1)
+                );
+            }
+            Nothing::TooLate => {
+                let late = in_seconds(wall().saturating_sub(self.period.start));
+                let most = in_ms(self.rules.tolerance.unwrap_or_default());
+                let what = format!(
+                    "the period of {own} is skipped: it began {late} ago, and the tolerance is \
+                     {most}"
+                );
+                warn!(outcome = "period_skipped", "{what}");
+            }
+            Nothing::InTheFuture => {
+                let later = record.map_or_else(String::new, |record| shown(record.period_start));
+                let why = format!(
+                    "{} says that {by} has begun the period of {later}, and this host's clock \
+                     shows {}: one of the two clocks is wrong; CMD does not run before that period \
+                     is over. If it was the other, set it, stop all hosts, and delete the object",
+                    self.place(),
+                    shown(date(wall()))
+                );
+                return Err(Failure::new(exit::REFUSED, why));
+            }
+        }
+        Ok(())
+    }
+
+    fn parse(&self, body: Option<&[u8]>) -> Result<Option<Record>, Failure> {
+        body.map(Record::parse).transpose().map_err(|bad| {
+            let place = self.place();
+            let why = match bad {
+                BadRecord::Corrupt => format!(
+                    "{place} is not the record of --once-per: CMD was not run; restore it, or stop \
+                     all hosts and delete it, and CMD may run again in this period"
+                ),
+                BadRecord::TooNew(format) => format!(
+                    "{place} has format {format}: use the version of tenure that wrote it, or a \
+                     later one"
+                ),
+            };
+            Failure::new(exit::UNSAFE, why)
+        })
+    }
+
+    /// CMD was not started; a failed write may count as an attempt.
+    fn failure(&self, error: FencingError) -> Failure {
+        let why = match error {
+            FencingError::Failed(error) => return Failure::from(error),
+            FencingError::Stale { stale, .. } => format!(
+                "epoch {} has claimed {}, and this candidate has epoch {}: CMD was not run; if no \
+                 such epoch was granted, the election was wiped: see tenure restore",
+                stale.newest,
+                self.place(),
+                stale.offered
+            ),
+            other => format!("{} cannot be written, so CMD was not run: {other}", self.place()),
+        };
+        Failure::new(exit::LEASE_LOST, plain(&why))
+    }
+
+    fn place(&self) -> String {
+        plain(&format!("{} in {}", self.key, self.store.describe()))
+    }
+
+    fn object(&self) -> FencedObject {
+        FencedObject::new(Arc::clone(&self.store), self.key.as_str())
+    }
+}
+
+impl Turn {
+    /// What CMD learns of its period.
+    pub fn environment(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("TENURE_PERIOD_START", shown(self.record.period_start)),
+            ("TENURE_ATTEMPT", self.record.attempts.to_string()),
+            ("TENURE_LAST_COMPLETED", self.record.last_completed.map(shown).unwrap_or_default()),
+        ]
+    }
+
+    /// Whether CMD may be started again in this period.
+    pub fn may_retry(&self) -> bool {
+        self.record.attempts <= self.retries
+    }
+
+    /// Records how CMD has ended, under a lease that is valid. Tried as long as that holds: a
+    /// completion that is not recorded is none. A failure that is not recorded is one all the same.
+    pub async fn end(
+        &mut self,
+        code: u8,
+        leadership: &Leadership,
+        signals: &mut Signals,
+    ) -> Result<(), Failure> {
+        self.record = self.record.clone().ended(code, wall());
+        let mut signal = None;
+        let why = loop {
+            if let Err(loss) = leadership.check() {
+                break loss.to_string();
+            }
+            let body = self.record.to_json();
+            let error = tokio::select! {
+                biased;
+                loss = leadership.lost() => break loss.to_string(),
+                heard = hurried(signals, signal) => {
+                    break format!("{heard} asked to end");
+                }
+                written = self.writer.write(body) => match written {
+                    Ok(()) => {
+                        self.tell(code);
+                        return Ok(());
+                    }
+                    Err(error) => error,
+                },
+            };
+            let text = error.to_string();
+            match error {
+                FencingError::Failed(error) if passes(&error) => {
+                    let text = plain(&text);
+                    warn!(outcome = "store_failed", "recording the end of CMD, again: {text}");
+                }
+                _ => break text,
+            }
+            tokio::select! {
+                biased;
+                heard = signals.next() => signal = Some(heard),
+                () = pause(WRITE_AGAIN_AFTER) => {}
+            }
+        };
+        let again = if self.may_retry() { "CMD may run again" } else { "CMD does not run again" };
+        let why = format!(
+            "CMD has ended with {code}, but that is not recorded in {}: {why}; in this period \
+             {again}",
+            self.key
+        );
+        Err(Failure::new(exit::LEASE_LOST, plain(&why)))
+    }
+
+    fn tell(&self, code: u8) {
+        let start = shown(self.record.period_start);
+        if code == 0 {
+            info!(outcome = "period_completed", "the period of {start} is completed");
+            return;
+        }
+        let next = if self.may_retry() { "this period" } else { "the next period" };
+        let what = format!("CMD has failed with {code}; it may run again in {next}");
+        warn!(outcome = "period_failed", "the period of {start}: {what}");
+    }
+}
+
+/// Returns once a signal has asked to end, and a write has had its time.
+async fn hurried(signals: &mut Signals, heard: Option<Signal>) -> Signal {
+    let signal = match heard {
+        Some(signal) => signal,
+        None => signals.next().await,
+    };
+    pause(HURRIED).await;
+    signal
+}
+
+fn passes(error: &Error) -> bool {
+    error.kind() == ErrorKind::Unavailable
+}
+
+/// The time of day of this host.
+fn wall() -> Duration {
+    Process::system().now().wall
+}

@@ -1,0 +1,210 @@
+//! Periods, the record of their runs, and what a leader may do by it. No IO: the time is an
+//! argument.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+/// The format of the record that this version writes, and the greatest it reads.
+const FORMAT: u64 = 1;
+
+/// The shortest period.
+pub const SHORTEST: Duration = Duration::from_secs(1);
+
+/// When CMD may run, once checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// The length of a period.
+    pub period: Duration,
+    /// The first period starts so long after 1970-01-01T00:00:00Z.
+    pub offset: Duration,
+    /// A run starts only so long after the start of its period; `None`: at any time.
+    pub tolerance: Option<Duration>,
+    /// How many attempts a period has, beyond the first.
+    pub retries: u32,
+    /// By how much a clock may be ahead of the others.
+    pub clock_ahead_max: Duration,
+}
+
+/// One period: it starts at `start` and ends before `start + length`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Period {
+    /// Since the Unix epoch.
+    pub start: Duration,
+    pub length: Duration,
+}
+
+/// The latest period that was begun on any host: the body of the fenced object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    tenure_once_per: u64,
+    /// The start of the period. Starts are compared, not numbers of periods: so a period of another
+    /// length or offset may follow.
+    pub period_start: DateTime<Utc>,
+    period_ms: u64,
+    /// How many attempts were begun in this period.
+    pub attempts: u32,
+    /// Of the last attempt.
+    pub candidate: String,
+    pub epoch: u64,
+    started_at: DateTime<Utc>,
+    ended_at: Option<DateTime<Utc>>,
+    /// Null while CMD runs, and for ever if its host has died or lost its lease: that attempt has
+    /// failed. 0: the period is completed.
+    pub exit_code: Option<u8>,
+    /// The start of the last completed period, this one included.
+    pub last_completed: Option<DateTime<Utc>>,
+}
+
+/// What a leader does about its period.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Runs CMD, for the n-th time in this period.
+    Run {
+        attempt: u32,
+    },
+    Nothing(Nothing),
+}
+
+/// Why nothing is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nothing {
+    Completed,
+    /// A later period was begun.
+    Past,
+    /// All attempts have failed.
+    Failed,
+    /// The period began longer ago than the tolerance.
+    TooLate,
+    /// The recorded period begins far in the future: a clock is wrong, or was.
+    InTheFuture,
+}
+
+/// Why a record cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadRecord {
+    Corrupt,
+    TooNew(u64),
+}
+
+impl Rules {
+    /// The period that contains this time of the wall clock.
+    pub fn period_at(&self, wall: Duration) -> Period {
+        let (period, since) = (self.period.as_millis(), wall.saturating_sub(self.offset));
+        let into = since.as_millis() % period.max(1);
+        let whole = u64::try_from(since.as_millis() - into).unwrap_or(u64::MAX);
+        let start = self.offset.saturating_add(Duration::from_millis(whole));
+        Period { start, length: self.period }
+    }
+
+    /// What the leader does that was started for `own`, by the record as it read it under its
+    /// token; `wall` is its wall clock now.
+    pub fn decide(&self, record: Option<&Record>, own: Period, wall: Duration) -> Decision {
+        let attempts = match record {
+            Some(record) if record.start() > own.start => {
+                let far = record.start() > wall.saturating_add(self.clock_ahead_max);
+                let why = if far { Nothing::InTheFuture } else { Nothing::Past };
+                return Decision::Nothing(why);
+            }
+            Some(record) if record.start() == own.start => {
+                if record.is_completed() {
+                    return Decision::Nothing(Nothing::Completed);
+                }
+                record.attempts
+            }
+            _ => 0,
+        };
+        if attempts > self.retries {
+            return Decision::Nothing(Nothing::Failed);
+        }
+        if self.tolerance.is_some_and(|most| wall.saturating_sub(own.start) > most) {
+            return Decision::Nothing(Nothing::TooLate);
+        }
+        Decision::Run { attempt: attempts.saturating_add(1) }
+    }
+
+    /// Whether this wall clock, read before a request, is too far ahead of the date of its answer,
+    /// which has whole seconds.
+    pub fn is_ahead(&self, wall: Duration, answered: DateTime<Utc>) -> bool {
+        let latest = since_epoch(answered).saturating_add(Duration::from_secs(1));
+        wall > latest.saturating_add(self.clock_ahead_max)
+    }
+}
+
+impl Record {
+    /// The record of an attempt that is about to begin.
+    pub fn begin(
+        before: Option<&Record>,
+        own: Period,
+        attempts: u32,
+        (candidate, epoch): (&str, u64),
+        wall: Duration,
+    ) -> Record {
+        Record {
+            tenure_once_per: FORMAT,
+            period_start: date(own.start),
+            period_ms: u64::try_from(own.length.as_millis()).unwrap_or(u64::MAX),
+            attempts,
+            candidate: candidate.to_owned(),
+            epoch,
+            started_at: date(wall),
+            ended_at: None,
+            exit_code: None,
+            last_completed: before.and_then(|record| record.last_completed),
+        }
+    }
+
+    /// The same, once CMD has ended.
+    pub fn ended(mut self, exit_code: u8, wall: Duration) -> Record {
+        self.ended_at = Some(date(wall));
+        self.exit_code = Some(exit_code);
+        if exit_code == 0 {
+            self.last_completed = Some(self.period_start);
+        }
+        self
+    }
+
+    pub fn is_completed(&self) -> bool {
+        self.exit_code == Some(0)
+    }
+
+    fn start(&self) -> Duration {
+        since_epoch(self.period_start)
+    }
+
+    pub fn parse(bytes: &[u8]) -> Result<Record, BadRecord> {
+        #[derive(Deserialize)]
+        struct Format {
+            tenure_once_per: u64,
+        }
+        let format: Format = serde_json::from_slice(bytes).map_err(|_| BadRecord::Corrupt)?;
+        match format.tenure_once_per {
+            FORMAT => serde_json::from_slice(bytes).map_err(|_| BadRecord::Corrupt),
+            0 => Err(BadRecord::Corrupt),
+            newer => Err(BadRecord::TooNew(newer)),
+        }
+    }
+
+    pub fn to_json(&self) -> Vec<u8> {
+        let json = serde_json::to_vec(self);
+        json.expect("a record has string keys, dates and whole numbers, which JSON can hold")
+    }
+}
+
+/// As the record and the environment of CMD have it.
+pub fn shown(date: DateTime<Utc>) -> String {
+    date.format("%FT%T%.fZ").to_string()
+}
+
+pub fn date(since_epoch: Duration) -> DateTime<Utc> {
+    let ms = i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX);
+    DateTime::from_timestamp_millis(ms).unwrap_or(DateTime::<Utc>::MAX_UTC)
+}
+
+fn since_epoch(date: DateTime<Utc>) -> Duration {
+    Duration::from_millis(u64::try_from(date.timestamp_millis()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+use std::collections::BTreeMap;
+
+use super::*;
+
+const HOUR: u64 = 3_600;
+
+fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Hours with no offset, run late, without retries.
+fn hourly() -> Rules {
+    let (period, offset) = (s(HOUR), Duration::ZERO);
+    Rules { period, offset, tolerance: None, retries: 0, clock_ahead_max: s(60) }
+}
+
+fn begun(rules: &Rules, at: Duration, attempts: u32) -> Record {
+    Record::begin(None, rules.period_at(at), attempts, ("a", 1), at)
+}
+
+fn run(attempt: u32) -> Decision {
+    Decision::Run { attempt }
+}
+
+#[test]
+fn periods_are_counted_in_utc_from_the_offset() {
+    let daily = Rules { period: s(24 * HOUR), offset: s(3 * HOUR), ..hourly() };
+    let start = |rules: &Rules, wall| rules.period_at(wall).start;
+    let three = s(10 * 24 * HOUR + 3 * HOUR);
+    assert_eq!(start(&daily, three), three);
+    assert_eq!(start(&daily, three + s(24 * HOUR) - Duration::from_millis(1)), three);
+    assert_eq!(start(&daily, three - Duration::from_millis(1)), three - s(24 * HOUR));
+    assert_eq!(shown(date(start(&hourly(), s(HOUR * 5 + 17)))), "1970-01-01T05:00:00Z");
+    // 1970-01-05 was a Monday.
+    let weekly = Rules { period: s(7 * 24 * HOUR), offset: s(4 * 24 * HOUR), ..hourly() };
+    let monday = start(&weekly, s(1_795_467_346));
+    assert_eq!(date(monday).format("%a %F").to_string(), "Mon 2026-11-23");
+    // A clock that was never set is before every record.
+    assert_eq!(start(&daily, Duration::ZERO), daily.offset);
+    assert_eq!(start(&hourly(), Duration::MAX).as_secs() % HOUR, 0);
+}
+
+#[test]
+fn a_period_runs_once() {
+    let rules = hourly();
+    let now = s(100 * HOUR + 10);
+    let own = rules.period_at(now);
+    assert_eq!(rules.decide(None, own, now), run(1));
+    let running = begun(&rules, now, 1);
+    let completed = running.clone().ended(0, now);
+    let failed = running.clone().ended(3, now);
+    for (record, why) in
+        [(&running, Nothing::Failed), (&completed, Nothing::Completed), (&failed, Nothing::Failed)]
+    {
+        assert_eq!(rules.decide(Some(record), own, now), Decision::Nothing(why), "{record:?}");
+        let next = now + s(HOUR);
+        assert_eq!(rules.decide(Some(record), rules.period_at(next), next), run(1));
+    }
+}
+
+#[test]
+fn retries_are_further_attempts_in_the_same_period() {
+    let rules = Rules { retries: 2, ..hourly() };
+    let now = s(100 * HOUR + 10);
+    let own = rules.period_at(now);
+    for record in [begun(&rules, now, 1), begun(&rules, now, 1).ended(3, now)] {
+        assert_eq!(rules.decide(Some(&record), own, now), run(2));
+    }
+    let used_up = Decision::Nothing(Nothing::Failed);
+    assert_eq!(rules.decide(Some(&begun(&rules, now, 2)), own, now), run(3));
+    assert_eq!(rules.decide(Some(&begun(&rules, now, 3)), own, now), used_up);
+    let completed = begun(&rules, now, 1).ended(0, now);
+    assert_eq!(rules.decide(Some(&completed), own, now), Decision::Nothing(Nothing::Completed));
+}
+
+#[test]
+fn a_host_whose_clock_is_behind_does_nothing() {
+    let rules = Rules { retries: 9, ..hourly() };
+    let now = s(100 * HOUR + 10);
+    let behind = now - s(30);
+    for record in [begun(&rules, now, 1), begun(&rules, now, 1).ended(0, now)] {
+        let decision = rules.decide(Some(&record), rules.period_at(behind), behind);
+        assert_eq!(decision, Decision::Nothing(Nothing::Past));
+        // So far behind, or the other so far ahead, that somebody should look at the clocks.
+        let behind = now - s(HOUR);
+        let decision = rules.decide(Some(&record), rules.period_at(behind), behind);
+        assert_eq!(decision, Decision::Nothing(Nothing::InTheFuture));
+    }
+}
+
+/// It was started in a period that is over by now, as it waited.
+#[test]
+fn a_host_that_waited_runs_its_own_period_unless_a_later_one_was_begun() {
+    let rules = hourly();
+    let started = s(100 * HOUR + 10);
+    let (own, now) = (rules.period_at(started), started + s(2 * HOUR));
+    assert_eq!(rules.decide(None, own, now), run(1));
+    let later = begun(&rules, now, 1);
+    assert_eq!(rules.decide(Some(&later), own, now), Decision::Nothing(Nothing::Past));
+}
+
+#[test]
+fn a_period_is_skipped_only_beyond_its_tolerance() {
+    let rules = Rules { tolerance: Some(s(300)), retries: 5, ..hourly() };
+    let start = s(100 * HOUR);
+    let own = rules.period_at(start);
+    let failed = begun(&rules, start, 1).ended(1, start);
+    for (late, skipped) in [(0, false), (300, false), (301, true), (2 * HOUR, true)] {
+        let now = start + s(late);
+        let skip = Decision::Nothing(Nothing::TooLate);
+        let expected = |attempt| if skipped { skip.clone() } else { run(attempt) };
+        assert_eq!(rules.decide(None, own, now), expected(1), "{late}");
+        assert_eq!(rules.decide(Some(&failed), own, now), expected(2), "{late}");
+    }
+    // Late once, whatever was missed before.
+    let now = start + s(50 * HOUR) + s(HOUR - 1);
+    let late = hourly().decide(Some(&failed), hourly().period_at(now), now);
+    assert_eq!(late, run(1));
+}
+
+/// Starts are compared, so the next period of another length or offset is one that starts later.
+#[test]
+fn another_period_or_offset_goes_on_from_the_record() {
+    let day = Rules { period: s(24 * HOUR), ..hourly() };
+    let now = s(5 * 24 * HOUR + 7 * HOUR + 5);
+    let done = begun(&hourly(), now, 1).ended(0, now);
+    let own = day.period_at(now);
+    assert_eq!(day.decide(Some(&done), own, now), Decision::Nothing(Nothing::Past));
+    let next = now + s(24 * HOUR);
+    assert_eq!(day.decide(Some(&done), day.period_at(next), next), run(1));
+    let half = Rules { period: s(HOUR / 2), ..hourly() };
+    let next = now + s(HOUR / 2);
+    assert_eq!(half.decide(Some(&done), half.period_at(next), next), run(1));
+}
+
+#[test]
+fn a_clock_ahead_of_the_stores_is_refused_beyond_the_bound() {
+    let rules = hourly();
+    let now = s(100 * HOUR);
+    // Dates have whole seconds, so one of them is the resolution.
+    for (ahead, refused) in [(0, false), (61, false), (62, true)] {
+        assert_eq!(rules.is_ahead(now + s(ahead), date(now)), refused, "{ahead}");
+    }
+    assert!(!rules.is_ahead(now, date(now + s(10 * HOUR))), "behind does no harm");
+}
+
+#[test]
+fn a_record_is_read_as_it_was_written_and_nothing_else_is() {
+    let now = s(100 * HOUR + 10) + Duration::from_millis(250);
+    let first = begun(&hourly(), now, 1).ended(0, now);
+    let second = Record::begin(Some(&first), hourly().period_at(now), 2, ("b", 7), now);
+    assert_eq!(second.last_completed, Some(first.period_start));
+    for record in [first, second.clone(), second.ended(255, now)] {
+        assert_eq!(Record::parse(&record.to_json()), Ok(record));
+    }
+    for bytes in ["", "{}", "[]", r#"{"tenure_once_per":0}"#, r#"{"tenure_once_per":1}"#] {
+        assert_eq!(Record::parse(bytes.as_bytes()), Err(BadRecord::Corrupt), "{bytes:?}");
+    }
+    let newer = br#"{"tenure_once_per":2,"anything":[]}"#;
+    assert_eq!(Record::parse(newer), Err(BadRecord::TooNew(2)));
+}
+
+/// One host of a simulated run.
+struct Host {
+    /// How far its clock is off, in seconds: never more than the bound.
+    skew: i64,
+    /// The period it waits with for the leadership.
+    waits: Option<Period>,
+}
+
+/// Many runs of three hosts, each with a clock that is wrong by up to a minute, and a job that
+/// fails, or dies with its host, at any moment. Only one leads at a time, which the election sees
+/// to; its writes are in the order of its epochs, which the fenced object sees to.
+#[test]
+fn three_hosts_with_skewed_clocks_keep_the_promise() {
+    for seed in 0..2_000 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let faults = rng.bool();
+        let retries = rng.u32(0..3);
+        let rules = Rules { retries, ..hourly() };
+        let mut hosts = [0, 1, 2].map(|_| Host { skew: rng.i64(-60..=60), waits: None });
+        let mut starts = BTreeMap::<Duration, u32>::new();
+        let mut completed = BTreeMap::<Duration, u32>::new();
+        let mut record = None::<Record>;
+        let mut epoch = 0;
+        let first = 1_000 * HOUR;
+        let mut now = first;
+        while now < first + 12 * HOUR {
+            now += rng.u64(1..1_200);
+            let who = rng.usize(0..hosts.len());
+            let host = &mut hosts[who];
+            let wall = s(now.checked_add_signed(host.skew).expect("long after 1970"));
+            // As cron does: a host is started for the period that its clock shows.
+            let own = *host.waits.get_or_insert_with(|| rules.period_at(wall));
+            if rng.bool() {
+                continue;
+            }
+            host.waits = None;
+            epoch += 1;
+            let Decision::Run { attempt } = rules.decide(record.as_ref(), own, wall) else {
+                continue;
+            };
+            let last = starts.last_key_value().map(|(start, _)| *start);
+            assert!(last <= Some(own.start), "seed {seed}: an earlier period after a later one");
+            assert!(!completed.contains_key(&own.start), "seed {seed}: after its completion");
+            let early = own.start.saturating_sub(s(now));
+            assert!(early <= rules.clock_ahead_max, "seed {seed}: {early:?} early");
+            record = Some(Record::begin(record.as_ref(), own, attempt, ("a", epoch), wall));
+            // It may die here, before CMD has started.
+            if faults && rng.u8(0..10) == 0 {
+                continue;
+            }
+            *starts.entry(own.start).or_default() += 1;
+            now += rng.u64(0..300);
+            match faults {
+                // The host dies, or CMD fails.
+                true if rng.u8(0..4) == 0 => continue,
+                true if rng.u8(0..4) == 0 => record = record.map(|it| it.ended(1, wall)),
+                _ => {
+                    *completed.entry(own.start).or_default() += 1;
+                    record = record.map(|it| it.ended(0, wall));
+                }
+            }
+        }
+        let most = retries + 1;
+        assert!(starts.values().all(|starts| *starts <= most), "seed {seed}: {starts:?}");
+        if !faults {
+            assert!(starts.values().all(|starts| *starts == 1), "seed {seed}: {starts:?}");
+        }
+        assert!(starts.len() >= 4, "seed {seed}: nothing happens");
+    }
+}

@@ -1,0 +1,92 @@
+//! Being elected, with `--try`, and taking the turn of a period, with `--once-per`.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use tenure::{Election, Leadership};
+use tracing::info;
+
+use super::lead::{Job, Outcome, lead, loss_text, resign};
+use crate::cron::{Attempt, OncePer, attempt};
+use crate::exit::Failure;
+use crate::print::plain;
+use crate::signals::{self, Signals};
+use crate::timer::pause;
+
+/// Makes one attempt to be elected. Breaks with the exit code: `busy` if somebody else leads.
+pub async fn try_once(
+    election: &Election,
+    look_every: Duration,
+    busy: u8,
+    signals: &mut Signals,
+) -> Result<ControlFlow<u8, Leadership>, Failure> {
+    let attempt = tokio::select! {
+        biased;
+        signal = signals.next() => return Ok(ControlFlow::Break(signals::exit_code(signal))),
+        attempt = attempt(election, look_every) => attempt?,
+    };
+    Ok(match attempt {
+        Attempt::Elected(leadership) => ControlFlow::Continue(leadership),
+        Attempt::Held(leader) => {
+            let (name, epoch) = (plain(leader.name()), leader.epoch);
+            info!(outcome = "busy", "not waiting: {name} leads epoch {epoch}; exit code {busy}");
+            ControlFlow::Break(busy)
+        }
+    })
+}
+
+/// Ends early if nothing is left to do in the period.
+pub async fn look_first(
+    once: Option<&OncePer>,
+    signals: &mut Signals,
+) -> Result<ControlFlow<u8>, Failure> {
+    let Some(once) = once else { return Ok(ControlFlow::Continue(())) };
+    tokio::select! {
+        biased;
+        signal = signals.next() => Ok(ControlFlow::Break(signals::exit_code(signal))),
+        over = once.is_over() => Ok(match over? {
+            true => ControlFlow::Break(0),
+            false => ControlFlow::Continue(()),
+        }),
+    }
+}
+
+/// Leads; with a period only if it is this leader's turn to run CMD.
+pub async fn lead_in_turn(
+    job: &Job,
+    once: Option<&OncePer>,
+    leadership: Leadership,
+    signals: &mut Signals,
+) -> Result<Outcome, Failure> {
+    let Some(once) = once else { return lead(job, None, leadership, signals).await };
+    let epoch = leadership.epoch();
+    let taken = tokio::select! {
+        biased;
+        signal = signals.next() => Ok(ControlFlow::Break(signals::exit_code(signal))),
+        loss = leadership.lost() => {
+            let why = format!("lost epoch {epoch} before CMD was started: {}", loss_text(&loss));
+            return Ok(Outcome::Lost { why, asked_to_end: false });
+        }
+        taken = once.take(epoch) => taken,
+    };
+    match taken {
+        Ok(ControlFlow::Continue(turn)) => lead(job, Some(turn), leadership, signals).await,
+        Ok(ControlFlow::Break(code)) => {
+            resign(job, leadership, signals).await;
+            Ok(Outcome::Done(code))
+        }
+        Err(failure) => {
+            resign(job, leadership, signals).await;
+            Err(failure)
+        }
+    }
+}
+
+/// Leaves the next attempt to others for a while: they poll in the meantime. Breaks at a signal.
+pub async fn let_others_try(poll: Duration, signals: &mut Signals) -> ControlFlow<u8> {
+    tokio::select! {
+        biased;
+        signal = signals.next() => ControlFlow::Break(signals::exit_code(signal)),
+        () = pause(poll.saturating_mul(2)) => ControlFlow::Continue(()),
+    }
+}
