@@ -14,6 +14,8 @@ pub const DAYS: f64 = 30.0;
 /// What an election is like.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
+    /// That are alike. The other numbers are those of one.
+    pub elections: u32,
     pub layout: Layout,
     /// The leader and its followers.
     pub candidates: u32,
@@ -45,8 +47,9 @@ pub struct Roles<T> {
     pub follower: T,
     /// One of the observers.
     pub observer: T,
-    /// All that the candidates send for the elections, beyond their roles.
+    /// All that the candidates of all elections send for takeovers, beyond their roles.
     pub elections: T,
+    /// Of all elections.
     pub compactor: T,
     /// Everybody together.
     pub all: T,
@@ -68,6 +71,18 @@ impl<T> Roles<T> {
 impl Shape {
     /// What is sent in so much time. A `poll` or a `validity` of nothing is the caller's error.
     pub fn requests(&self, time: Duration) -> Roles<Requests> {
+        let none = Requests::default();
+        let of_one = self.requests_of_one(time);
+        let of_all = |requests| none.plus(f64::from(self.elections), requests);
+        Roles {
+            elections: of_all(of_one.elections),
+            compactor: of_all(of_one.compactor),
+            all: of_all(of_one.all),
+            ..of_one
+        }
+    }
+
+    fn requests_of_one(&self, time: Duration) -> Roles<Requests> {
         let seconds = time.as_secs_f64();
         let epoch_files = self.layout == Layout::EpochFiles;
         let per = |interval: Duration| seconds / interval.as_secs_f64();
@@ -119,11 +134,14 @@ impl Shape {
         }
         let days = seconds / DAY.as_secs_f64();
         let (runs, epochs) = (self.compactions_per_day * days, self.elections_per_day * days);
+        // A run that finds nothing deletes nothing.
+        let busy = runs.min(epochs);
         Requests {
             // A look for the last epoch there can be, and a listing.
             lists: runs * 2.0,
-            // A run that finds nothing deletes nothing.
-            deletes: runs.min(epochs),
+            // Of the newest epoch, before anything is deleted.
+            reads: busy,
+            deletes: busy,
             deleted_keys: if runs > 0.0 { epochs } else { 0.0 },
             ..Requests::default()
         }

@@ -145,6 +145,7 @@ impl GroupShape {
     /// The election of one partition.
     fn election(&self) -> Shape {
         Shape {
+            elections: 1,
             layout: Layout::EpochFiles,
             candidates: self.members,
             observers: 0,

@@ -21,6 +21,10 @@ use super::print::{millis, plain, print, print_json};
 
 #[derive(Debug, clap::Args)]
 pub struct CostArgs {
+    /// The number of elections that are alike. All other options are of one of them
+    #[arg(long, value_name = "COUNT", default_value = "1", conflicts_with = "partitions")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub elections: u32,
     /// The number of candidates: one leads, the others follow
     #[arg(long, value_name = "COUNT", default_value = "3")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -106,6 +110,7 @@ pub fn cost(args: &CostArgs) -> Result<u8, Failure> {
 
 fn shape(args: &CostArgs) -> Shape {
     Shape {
+        elections: args.elections,
         layout: args.layout.into(),
         candidates: args.candidates,
         observers: args.observers,
@@ -119,6 +124,7 @@ fn shape(args: &CostArgs) -> Shape {
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
 struct Report {
+    elections: u32,
     candidates: u32,
     observers: u32,
     validity_ms: u64,
@@ -145,6 +151,7 @@ impl Report {
             Cost { prices, of }
         };
         Report {
+            elections: args.elections,
             candidates: args.candidates,
             observers: args.observers,
             validity_ms: millis(args.validity),
@@ -162,21 +169,27 @@ impl Report {
 
     fn for_people(&self) -> String {
         let Roles { leader, follower, observer, elections, compactor, all } = self.requests;
-        let followers = self.candidates - 1;
         let mut text = format!(
             "{:<24} {:>12} {:>12} {:>12} {:>12}\n",
             "requests a month", "writes", "lists", "reads", "deletes"
         );
-        let mut rows = vec![("the leader".to_owned(), leader)];
+        // One of so many in all elections.
+        let of = |count: u32| u64::from(count) * u64::from(self.elections);
+        let followers = self.candidates - 1;
+        let mut rows = vec![match self.elections {
+            1 => ("the leader".to_owned(), leader),
+            elections => (format!("a leader, of {elections}"), leader),
+        }];
         if followers > 0 {
-            rows.push((format!("a follower, of {followers}"), follower));
+            rows.push((format!("a follower, of {}", of(followers)), follower));
         }
         if self.observers > 0 {
-            rows.push((format!("an observer, of {}", self.observers), observer));
+            rows.push((format!("an observer, of {}", of(self.observers)), observer));
         }
-        rows.push(("elections, at most".to_owned(), elections));
+        rows.push(("takeovers, at most".to_owned(), elections));
         if self.layout == "epoch-files" {
-            rows.push(("the compactor".to_owned(), compactor));
+            let compactors = if self.elections == 1 { "the compactor" } else { "all compactors" };
+            rows.push((compactors.to_owned(), compactor));
         }
         rows.push(("all together".to_owned(), all));
         for (role, Requests { writes, lists, reads, deletes, .. }) in rows {
@@ -187,7 +200,7 @@ impl Report {
         let _ = writeln!(
             text,
             "\n{:<24} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
-            "money a month", "leader", "follower", "observer", "elections", "compactor", "all"
+            "money a month", "leader", "follower", "observer", "takeovers", "compactor", "all"
         );
         for Cost { prices, of } in &self.costs {
             let Roles { leader, follower, observer, elections, compactor, all } = of;

@@ -73,6 +73,7 @@ impl Layer for Counting {
 
 fn shape(layout: Layout) -> Shape {
     Shape {
+        elections: 1,
         layout,
         candidates: 3,
         observers: 1,
@@ -84,7 +85,11 @@ fn shape(layout: Layout) -> Shape {
 }
 
 fn election(store: &Counting, shape: &Shape, clock: &TestClock, seed: u64) -> Election {
-    Election::builder(Arc::new(Layered(store.clone())), "app")
+    one_of(store, shape, clock, seed, "app")
+}
+
+fn one_of(store: &Counting, shape: &Shape, clock: &TestClock, seed: u64, prefix: &str) -> Election {
+    Election::builder(Arc::new(Layered(store.clone())), prefix)
         .layout(shape.layout)
         .validity(shape.validity)
         .poll_interval(shape.poll)
@@ -133,6 +138,42 @@ async fn the_roles_send_what_the_arithmetic_says() {
             following.abort();
             observing.abort();
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn elections_in_one_store_send_what_the_arithmetic_says() {
+    let candidates = 2;
+    let none = Shape { elections_per_day: 0.0, compactions_per_day: 0.0, ..shape(LAYOUTS[0]) };
+    for layout in LAYOUTS {
+        let shape = Shape { elections: 4, layout, candidates, ..none };
+        let (clock, store) = (TestClock::new(), Counting::default());
+        let mut running = Vec::new();
+        for number in 0..u64::from(shape.elections) {
+            let one =
+                |seed| one_of(&store, &shape, &clock, number * 10 + seed, &format!("app-{number}"));
+            let (leader, follower, mut changes) = (one(1), one(2), one(3).observe());
+            let leading = leader.campaign().await.expect("elected");
+            running.push(tokio::spawn(async move {
+                let _ = follower.campaign().await;
+                drop(leading);
+            }));
+            running.push(tokio::spawn(async move { while changes.next().await.is_some() {} }));
+        }
+        wait(secs(1)).await;
+        let _ = store.take();
+        wait(HOURS).await;
+        let (counted, expected) = (store.take(), shape.requests(HOURS).all);
+        running.iter().for_each(|process| process.abort());
+        eprintln!("{layout:?}: {counted:?} of {expected:?}");
+        for (counted, expected) in
+            [(counted.writes, expected.writes), (counted.reads, expected.reads)]
+        {
+            // But for what is under way at either end.
+            let within = 2.0 * f64::from(shape.elections);
+            assert!((counted - expected).abs() <= within, "{counted}, {expected} expected");
+        }
+        assert_eq!((counted.lists, counted.deletes), (0.0, 0.0));
     }
 }
 
@@ -197,6 +238,43 @@ async fn the_compactor_sends_what_the_arithmetic_says() {
     same("compactor", &shape, by.take(), shape.requests(DAY).compactor);
 }
 
+/// As it is deployed: it keeps ten epochs and an hour, and runs each hour.
+#[tokio::test(start_paused = true)]
+async fn a_compactor_with_its_defaults_sends_what_the_arithmetic_says() {
+    for elections_per_day in [0_u32, 8, 24, 96] {
+        let shape = Shape {
+            elections_per_day: f64::from(elections_per_day),
+            compactions_per_day: 24.0,
+            ..shape(Layout::EpochFiles)
+        };
+        let clock = TestClock::new();
+        // The ages of objects pass in the test's time.
+        let memory = MemoryStore::with_clock(Arc::new(clock.clone()));
+        let store = Counting { memory, ..Counting::default() };
+        let by = store.other();
+        let compactor = Compactor::builder(Arc::new(Layered(by.clone())), "app");
+        let compactor = compactor.build().expect("settings");
+        let leader = election(&store, &shape, &clock, 1);
+        // The first day fills up what is kept.
+        for day in 0..3 {
+            for quarter in 0..96 {
+                if elections_per_day > 0 && quarter % (96 / elections_per_day) == 0 {
+                    leader.campaign().await.expect("elected").resign().await.expect("resigned");
+                }
+                wait(secs(15 * 60)).await;
+                if quarter % 4 == 3 {
+                    compactor.run_once().await.expect("it compacts");
+                }
+            }
+            let (counted, expected) = (by.take(), shape.requests(DAY).compactor);
+            eprintln!("{elections_per_day} a day, day {day}: {counted:?} of {expected:?}");
+            if day > 1 {
+                assert_eq!(counted, expected);
+            }
+        }
+    }
+}
+
 fn defaults() -> CostArgs {
     use clap::Parser as _;
     match crate::args::Args::try_parse_from(["tenure", "cost"]).map(|args| args.verb) {
@@ -209,6 +287,7 @@ fn defaults() -> CostArgs {
 fn the_defaults_are_those_of_the_library() {
     let args = defaults();
     assert_eq!((args.validity, args.poll, args.candidates), (secs(30), secs(5), 3));
+    assert_eq!(args.elections, 1);
 }
 
 #[test]

@@ -16,7 +16,8 @@ fn every_role_and_every_service_has_a_line() {
         "the leader                    259,200            0       86,400            0",
         "a follower, of 2                    0            0      518,400            0",
         "an observer, of 2                   0            0      518,400            0",
-        "the compactor                       0        1,440            0           30",
+        "takeovers, at most ",
+        "the compactor                       0        1,440           30           30",
         "S3 Standard, USD              1.33      0.21",
         "S3 Express, USD",
         "Cloud Storage, USD",
@@ -45,6 +46,35 @@ fn the_settings_are_reckoned_with() {
     tenure(&["cost", "--poll", "31s"]).fails(64, &["31s", "30s"]);
     assert_eq!(tenure(&["cost", "--candidates", "0"]).code, 64);
     assert_eq!(tenure(&["cost", "--elections-per-day", "NaN"]).code, 64);
+}
+
+#[test]
+fn so_many_elections_cost_so_many_times_what_one_costs() {
+    let (one, many) = (cost(&[]), cost(&["--elections", "1000"]));
+    assert_eq!((&one["elections"], &many["elections"]), (&1.into(), &1000.into()));
+    for role in ["elections", "compactor", "all"] {
+        for kind in ["writes", "lists", "reads", "deletes"] {
+            let of = |report: &serde_json::Value| report["requests"][role][kind].as_f64().unwrap();
+            let (one, many) = (of(&one), of(&many));
+            assert!((many - 1000.0 * one).abs() < 1.0, "{role}, {kind}: {many} of {one}");
+        }
+    }
+    // What a leader and a follower send does not depend on it.
+    assert_eq!(one["requests"]["leader"], many["requests"]["leader"]);
+    assert_eq!(one["costs"][0]["follower"], many["costs"][0]["follower"]);
+    let said = tenure(&["cost", "--elections", "1000", "--observers", "2"]).out;
+    for line in [
+        "a leader, of 1000             259,200            0       86,400            0",
+        "a follower, of 2000                 0            0      518,400            0",
+        "an observer, of 2000                0            0      518,400            0",
+        "all compactors                      0    1,440,000       30,000       30,000",
+    ] {
+        assert!(said.contains(line), "{line:?} is not in {said}");
+    }
+    for wrong in [&["--elections", "0"][..], &["--elections", "100001"]] {
+        assert_eq!(tenure(&[&["cost"], wrong].concat()).code, 64, "{wrong:?}");
+    }
+    assert_eq!(tenure(&["cost", "--elections", "2", "--partitions", "3"]).code, 64);
 }
 
 #[test]
