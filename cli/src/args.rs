@@ -17,9 +17,9 @@ use super::partitions::GroupArgs;
 use super::probe::{AFTER_PROBE, ProbeArgs};
 use super::restore::RestoreArgs;
 use super::run::{AFTER_RUN, RunArgs};
-use super::status::StatusArgs;
+use super::status::{AFTER_STATUS, StatusArgs};
 use super::table::TableArgs;
-use super::watch::WatchArgs;
+use super::watch::{AFTER_WATCH, WatchArgs};
 
 /// Leader election on object storage: one leader at a time, a bucket, and nothing else.
 #[derive(Debug, Parser)]
@@ -42,10 +42,10 @@ pub enum Verb {
     #[command(after_help = AFTER_RUN)]
     Run(Box<RunArgs>),
     /// Show the current leader
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = AFTER_STATUS)]
     Status(StatusArgs),
     /// Follow the leader: one line per change
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = AFTER_WATCH)]
     Watch(WatchArgs),
     /// List each epoch with its leader and how it ended, and the time without a leader
     #[command(after_help = EXIT_CODES)]
@@ -98,6 +98,11 @@ impl Verb {
             // The library tells of the session, and of work that failed.
             Verb::Group(args) if args.runs() => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::group=info,tenure_cli=info"
+            }
+            // What it runs may fail.
+            Verb::Watch(_) => {
+                "warn,aws=error,tenure=error,tenure::store=warn,tenure_cli=warn,\
+                 tenure_cli::serve=info"
             }
             // The address that they serve, if any.
             _ => "warn,aws=error,tenure=error,tenure::store=warn,tenure_cli::serve=info",

@@ -3,6 +3,8 @@
 use tenure::store::StoreError;
 use tenure::{Error, ErrorKind};
 
+/// `status --exit-code` alone: nobody leads.
+pub const NOBODY: u8 = 1;
 /// The arguments or the settings are wrong; nothing was sent.
 pub const USAGE: u8 = 64;
 /// The store cannot be reached or does not exist.
@@ -21,8 +23,8 @@ pub const BUSY: u8 = 76;
 pub const ACCESS_DENIED: u8 = 77;
 
 /// All of them: each has its row in docs/what-can-go-wrong.md.
-pub const CODES: [u8; 8] =
-    [USAGE, UNAVAILABLE, UNSAFE, OS, REFUSED, LEASE_LOST, BUSY, ACCESS_DENIED];
+pub const CODES: [u8; 9] =
+    [NOBODY, USAGE, UNAVAILABLE, UNSAFE, OS, REFUSED, LEASE_LOST, BUSY, ACCESS_DENIED];
 
 /// Why the command ends, in one line that says what to do.
 #[derive(Debug)]

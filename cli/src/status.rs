@@ -8,10 +8,10 @@ use serde_json::Value;
 use tenure::{Election, EpochEnd, Leader, Snapshot};
 
 use super::common_args::StoreArg;
-use super::exit::Failure;
+use super::exit::{self, Failure};
 use super::open::{Missing, Opened, open, refuse_other_layout};
-use super::print::{ATTENTION, FAINT, GOOD, NAME, in_ms, in_seconds, millis, plain, print_json};
-use super::print::{print_styled, styled};
+use super::print::{ATTENTION, FAINT, GOOD, NAME, in_ms, in_seconds, json_line, millis, plain};
+use super::print::{print, print_json, print_styled, styled};
 
 #[derive(Debug, clap::Args)]
 pub struct StatusArgs {
@@ -20,7 +20,35 @@ pub struct StatusArgs {
     /// One JSON object instead of a line for people
     #[arg(long)]
     pub json: bool,
+    /// One field of that object instead, alone on its line: a string without its quotes, all else
+    /// as JSON, and an empty line for null
+    #[arg(long, value_name = "NAME", value_parser = FIELDS, conflicts_with = "json")]
+    pub field: Option<String>,
+    /// End with 1 if nobody leads: no epoch, a sealed one, or one that has lapsed by the store's
+    /// clock
+    #[arg(long)]
+    pub exit_code: bool,
 }
+
+pub const AFTER_STATUS: &str = "\
+With --exit-code, `status` ends with 0 while an epoch is held, and with 1 if nobody leads. It looks
+once, so both are true for that moment only: a leader that died counts as leading until its validity
+is over, and one that was deposed counts as gone although it may not know yet. To act as the leader
+use `run`, and send its token.
+
+Durations are a number and a unit: 500ms, 30s, 10m, 1h.
+Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
+makes each line a JSON object.
+
+Exit codes:
+   0  done
+   1  with --exit-code: nobody leads
+  64  wrong usage or settings
+  69  store unreachable or missing
+  70  an object in the store is corrupt, or too new
+  71  the operating system refused something
+  77  access denied by the store
+ 130  interrupted by SIGINT, 143 by SIGTERM";
 
 /// What is shown of the data; it can have 48 KiB.
 const SHOWN_DATA_CHARS: usize = 200;
@@ -34,10 +62,27 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
         refuse_other_layout(&store, &prefix, layout).await?;
     }
     let status = Status::of(&snapshot);
-    let _ =
-        if args.json { print_json(&status)? } else { print_styled(&status.for_people(&snapshot))? };
-    Ok(0)
+    let _ = match &args.field {
+        Some(field) => print(&status.field(field))?,
+        None if args.json => print_json(&status)?,
+        None => print_styled(&status.for_people(&snapshot))?,
+    };
+    Ok(if args.exit_code && !status.is_held() { exit::NOBODY } else { 0 })
 }
+
+/// Of [`Status`], in its order.
+const FIELDS: [&str; 10] = [
+    "state",
+    "epoch",
+    "candidate",
+    "validity_ms",
+    "expires_at",
+    "heartbeat",
+    "ended",
+    "lapsed",
+    "age_ms",
+    "data",
+];
 
 /// The object that `--json` prints. What does not apply is null.
 #[derive(Debug, Default, Serialize)]
@@ -72,6 +117,21 @@ impl Status {
             lapsed: snapshot.lapsed,
             age_ms: snapshot.age.map(millis),
             data: leader.data.clone(),
+        }
+    }
+
+    /// Whether somebody leads, as far as one look shows it.
+    fn is_held(&self) -> bool {
+        self.state == "held" && !self.lapsed
+    }
+
+    /// On one line, fit for a terminal.
+    fn field(&self, name: &str) -> String {
+        let all = serde_json::to_value(self).expect("a plain struct with string keys makes JSON");
+        match &all[name] {
+            Value::Null => String::new(),
+            Value::String(text) => plain(text),
+            other => json_line(other),
         }
     }
 
@@ -145,4 +205,20 @@ pub fn data(data: &Value) -> String {
 fn short(duration: Duration) -> String {
     let cut = if duration < Duration::from_secs(10) { in_ms } else { in_seconds };
     cut(duration).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_of_the_object_can_be_asked_for() {
+        let status = Status { expires_at: Some(String::new()), ..Status::default() };
+        let line = json_line(&status);
+        let object: Value = serde_json::from_str(&line).expect("JSON");
+        let object = object.as_object().expect("an object");
+        assert_eq!(object.len(), FIELDS.len());
+        let at = |name: &str| line.find(&format!("\"{name}\":")).expect("it has the field");
+        assert!(FIELDS.is_sorted_by_key(|name| at(name)), "{line}");
+    }
 }

@@ -1,13 +1,15 @@
 //! `tenure watch`: one line for every change of the leader.
 
+mod exec;
+
 use std::time::Duration;
 
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 use humantime::format_duration;
 use nix::sys::signal::Signal;
 use serde::Serialize;
 use serde_json::Value;
-use tenure::{Election, Leader, Observation, Process};
+use tenure::{Election, Error, Leader, Observation, Process};
 
 use super::common_args::{StoreArg, positive_duration};
 use super::exit::{self, Failure};
@@ -17,6 +19,7 @@ use super::print::{ATTENTION, FAINT, GOOD, NAME, Reader, is_for_the_eye, plain, 
 use super::print::{millis, print_styled, styled};
 use super::serve::Sites;
 use super::signals::Signals;
+use exec::{Exec, ExecArg};
 
 #[derive(Debug, clap::Args)]
 pub struct WatchArgs {
@@ -29,8 +32,36 @@ pub struct WatchArgs {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
+    pub exec: ExecArg,
+    #[command(flatten)]
     pub metrics: MetricsArg,
 }
+
+pub const AFTER_WATCH: &str = "\
+With --exec, CMD gets TENURE_STATE (held, nobody or unknown), TENURE_EPOCH, TENURE_CANDIDATE and
+TENURE_DATA (JSON) in its environment, escaped as in all output and empty where they do not apply,
+and one line of JSON on stdin, as --json prints it. What CMD writes goes where `watch` writes.
+
+One CMD runs at a time. Changes that come while it runs wait, and when it has ended it runs for the
+newest of them; the others are left out. CMD has no time limit: write `timeout 1m COMMAND` to set
+one. If it fails, that is logged, and `watch` goes on. When `watch` ends, no CMD is started any
+more, and the process group of the one that runs gets SIGTERM, and after 10s SIGKILL. If `watch` is
+killed, CMD runs on.
+
+CMD runs on each host that watches, some time after the change, and not because this host leads:
+`tenure run` is for what only the leader may do.
+
+Durations are a number and a unit: 500ms, 30s, 10m, 1h.
+Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
+makes each line a JSON object.
+
+Exit codes:
+   0  ended by SIGINT or SIGTERM, or nobody reads its output any more
+  64  wrong usage or settings
+  69  store missing, or unreachable at the start
+  70  store unsafe, or an object in it corrupt
+  71  the operating system refused something
+  77  access denied by the store";
 
 /// An observer has no lease: these are for how long the store may be silent before the observer
 /// says that it does not know, and for how long a request may take.
@@ -60,7 +91,26 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
         .request_timeout(REQUEST_TIMEOUT)
         .poll_interval(args.poll)
         .build()?;
-    let mut changes = election.observe();
+    let exec = args.exec.start();
+    let output = Output { json: args.json, exec: exec.as_ref() };
+    let outcome = follow(election.observe(), &mut signals, output).await;
+    if let Some(exec) = exec {
+        exec.end().await;
+    }
+    outcome
+}
+
+/// What is done with each change.
+struct Output<'a> {
+    json: bool,
+    exec: Option<&'a Exec>,
+}
+
+async fn follow(
+    mut changes: impl Stream<Item = Result<Observation, Error>> + Unpin,
+    signals: &mut Signals,
+    output: Output<'_>,
+) -> Result<u8, Failure> {
     loop {
         let change = tokio::select! {
             biased;
@@ -69,7 +119,10 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
         };
         let Some(change) = change else { return Ok(0) };
         let change = Change::of(&change?);
-        let reader = if args.json {
+        if let Some(exec) = output.exec {
+            exec.handle(&change);
+        }
+        let reader = if output.json {
             print_json(&change)?
         } else {
             print_styled(&change.for_people(is_for_the_eye()))?
@@ -81,8 +134,8 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
 }
 
 /// The object that `--json` prints. What does not apply is null.
-#[derive(Debug, Serialize)]
-struct Change {
+#[derive(Debug, Clone, Serialize)]
+pub struct Change {
     /// When it was seen, by the clock of this machine.
     at: String,
     state: &'static str,

@@ -1,5 +1,8 @@
 //! `status` and `watch`.
 
+mod exec;
+mod field;
+
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Stdio};
 

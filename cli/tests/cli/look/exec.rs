@@ -1,0 +1,155 @@
+//! `watch --exec`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::*;
+use crate::bench::tenure;
+use crate::command::{eventually, number_in, runs};
+
+/// The lines of this file of the bench.
+fn lines(bench: &Bench, name: &str) -> Vec<String> {
+    let text = fs::read_to_string(bench.path(name)).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// A watch with this command, which finds the bench's folder in DIR.
+fn watch(bench: &Bench, command: &str) -> Watching {
+    let dir = bench.path("").display().to_string();
+    // What CMD is to see in its place is never what it inherits.
+    let env = [("DIR", dir), ("TENURE_CANDIDATE", "inherited".to_owned())];
+    Watching::with(&env, &bench.url(), &["--exec", command])
+}
+
+const TELL: &str = "printf '%s|%s|%s|%s|' \"$TENURE_STATE\" \"$TENURE_EPOCH\" \
+    \"$TENURE_CANDIDATE\" \"$TENURE_DATA\" >>\"$DIR/aside-log\"; cat >>\"$DIR/aside-log\";\
+    cp \"$DIR/aside-log\" \"$DIR/aside-copy\"; mv \"$DIR/aside-copy\" \"$DIR/log\"";
+
+#[test]
+fn cmd_gets_each_change_in_its_environment_and_as_json() {
+    let bench = Bench::new();
+    let mut watching = watch(&bench, TELL);
+    watching.tells("nobody leads");
+    eventually("CMD has run", || lines(&bench, "log").len() == 1);
+    // A NUL fits into no environment, and an escape would act on a terminal.
+    bench.epoch(3, &HELD.replace(r#""a""#, r#""a\u001b[2J\u0000$(x)""#));
+    assert!(watching.line().ends_with("a\\u{1b}[2J\\u{0}$(x) leads epoch 3"));
+    eventually("CMD has run", || lines(&bench, "log").len() == 2);
+    let [nobody, held] = &lines(&bench, "log")[..] else { panic!("two lines") };
+    let json = nobody.strip_prefix("nobody||||").unwrap_or_else(|| panic!("{nobody}"));
+    let json: Value = serde_json::from_str(json).expect("one JSON object");
+    assert_eq!((&json["state"], &json["epoch"]), (&json!("nobody"), &Value::Null));
+    let start = r#"held|3|a\u{1b}[2J\u{0}$(x)|{"address":"10.0.0.7"}|"#;
+    let json = held.strip_prefix(start).unwrap_or_else(|| panic!("{held}"));
+    let json: Value = serde_json::from_str(json).expect("one JSON object");
+    assert_eq!(json["candidate"], "a\u{1b}[2J\0$(x)");
+    assert_eq!(json["data"], json!({"address": "10.0.0.7"}));
+    watching.ends(Signal::SIGTERM);
+}
+
+/// Longer values than this end in an environment that CMD cannot be started with.
+#[test]
+fn data_too_long_for_the_environment_is_in_the_json_alone() {
+    let bench = Bench::new();
+    bench.epoch(3, &HELD.replace("10.0.0.7", &"\u{202e}".repeat(20_000)));
+    let command = "echo \"$TENURE_EPOCH:${#TENURE_DATA}:$(wc -c)\" >>\"$DIR/log\"";
+    let mut watching = watch(&bench, command);
+    watching.tells("a leads epoch 3");
+    eventually("CMD has run", || lines(&bench, "log").len() == 1);
+    let line = lines(&bench, "log").remove(0);
+    let bytes = line.strip_prefix("3:0:").and_then(|bytes| bytes.trim().parse::<u64>().ok());
+    assert!(bytes.is_some_and(|bytes| bytes > 120_000), "{line}");
+    watching.ends(Signal::SIGTERM);
+}
+
+#[test]
+fn cmd_runs_once_at_a_time_and_for_the_newest_change() {
+    let bench = Bench::new();
+    let command = "echo \"begins $TENURE_STATE $TENURE_EPOCH\" >>\"$DIR/log\"
+        until test -e \"$DIR/go\"; do sleep 0.05; done
+        echo ends >>\"$DIR/log\"";
+    let mut watching = watch(&bench, command);
+    watching.tells("nobody leads");
+    eventually("CMD runs", || lines(&bench, "log") == ["begins nobody "]);
+    bench.epoch(3, HELD);
+    watching.tells("a leads epoch 3");
+    bench.epoch(3, SEALED);
+    watching.tells("nobody leads");
+    bench.epoch(4, &HELD.replace(r#""a""#, r#""b""#));
+    watching.tells("b leads epoch 4");
+    assert_eq!(lines(&bench, "log"), ["begins nobody "]);
+    fs::write(bench.path("go"), "").expect("a file");
+    let both = ["begins nobody ", "ends", "begins held 4", "ends"];
+    eventually("CMD has run for the newest", || lines(&bench, "log") == both);
+    // And goes on with what comes then.
+    bench.epoch(4, SEALED);
+    watching.tells("nobody leads");
+    let all = [&both[..], &["begins nobody ", "ends"]].concat();
+    eventually("CMD has run again", || lines(&bench, "log") == all);
+    watching.ends(Signal::SIGTERM);
+}
+
+#[test]
+fn a_failure_of_cmd_is_logged_and_does_not_end_the_watch() {
+    let bench = Bench::new();
+    // Nor does a long object that CMD does not read.
+    bench.epoch(3, &HELD.replace("10.0.0.7", &"\u{202e}".repeat(15_000)));
+    let command = "echo \"$TENURE_STATE\" >>\"$DIR/log\"; \
+        test \"$TENURE_STATE\" = held && exit 3; kill -KILL $$";
+    let mut watching = watch(&bench, command);
+    watching.tells("a leads epoch 3");
+    eventually("CMD has run", || lines(&bench, "log") == ["held"]);
+    bench.epoch(3, SEALED);
+    watching.tells("nobody leads");
+    eventually("CMD has run again", || lines(&bench, "log") == ["held", "nobody"]);
+    bench.epoch(4, HELD);
+    watching.tells("a leads epoch 4");
+    eventually("CMD has run again", || lines(&bench, "log").len() == 3);
+    let stderr = watching.0.stderr.take().expect("it is piped");
+    let mut complaints = BufReader::new(stderr).lines().map(|line| line.expect("text"));
+    let pid = watching.0.id();
+    for why in ["(epoch 3): exit status: 3", "(nobody): signal: 9 (SIGKILL)", "(epoch 4): exit"] {
+        let line = with_deadline(pid, || complaints.next()).expect("a line");
+        assert!(line.contains(&format!("tenure: WARN CMD of --exec failed {why}")), "{line}");
+    }
+    watching.ends(Signal::SIGINT);
+}
+
+/// A CMD that ignores SIGTERM, too, and what it has started.
+#[test]
+fn the_end_of_the_watch_ends_the_group_of_cmd() {
+    for trap in ["", "trap '' TERM;"] {
+        let bench = Bench::new();
+        bench.epoch(3, HELD);
+        let command = format!("{trap} sleep 1000 & echo $! >\"$DIR/pid\"; wait; sleep 1000");
+        let mut watching = watch(&bench, &command);
+        watching.tells("a leads epoch 3");
+        let sleep = number_in(&PathBuf::from(bench.path("pid")));
+        // It is not started again for this.
+        bench.epoch(3, SEALED);
+        watching.tells("nobody leads");
+        fs::remove_file(bench.path("pid")).expect("it is there");
+        watching.ends(Signal::SIGTERM);
+        eventually("it has ended", || !runs(sleep));
+        assert!(!bench.path("pid").exists(), "CMD has run again");
+    }
+}
+
+#[test]
+fn an_error_of_the_store_ends_cmd_and_the_watch() {
+    let bench = Bench::new();
+    bench.epoch(3, HELD);
+    let mut watching = watch(&bench, "echo $$ >\"$DIR/pid\"; sleep 1000");
+    watching.tells("a leads epoch 3");
+    let cmd = number_in(&PathBuf::from(bench.path("pid")));
+    bench.epoch(3, "<html>");
+    assert_eq!(ended(&mut watching.0).code(), Some(70));
+    eventually("it has ended", || !runs(cmd));
+}
+
+#[test]
+fn an_empty_command_is_refused() {
+    let said = tenure(&["watch", "--store", "file:///tmp/none", "--exec", " "]);
+    assert_eq!((said.code, said.out.as_str()), (64, ""), "{said:?}");
+    assert!(said.err.contains("--exec"), "{said:?}");
+}
