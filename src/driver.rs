@@ -184,7 +184,7 @@ impl Driver {
         driver
     }
 
-    /// The nonce under which it leads; known of a single object alone.
+    /// The nonce under which it leads.
     pub(crate) fn nonce(&self) -> Option<Nonce> {
         self.machine.nonce()
     }

@@ -16,8 +16,8 @@ use crate::driver::{Context, Driver, Observer, Operator, Patience, Reached, span
 use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::leader::{CampaignEvent, Leader, Observation, Snapshot};
-use crate::leadership::Leadership;
-use crate::operator::{Deposed, Restored};
+use crate::leadership::{Leadership, ResignKey};
+use crate::operator::{Deposed, Resigned, Restored};
 use crate::protocol::depose::Order;
 use crate::store::Store;
 use crate::timer::require_timers;
@@ -254,6 +254,34 @@ impl Election {
     /// Those of [`depose`](Election::depose).
     pub async fn depose_dead(&self, only: Option<Epoch>) -> Result<Deposed, Error> {
         self.order(Order { only, force: true }).await
+    }
+
+    /// Resigns a leadership whose process is dead, with the key that it gave before
+    /// ([`resign_key`](crate::Leadership::resign_key)): another candidate can be elected at once.
+    /// For a supervisor that started the leader's work and has seen the last of it end.
+    ///
+    /// The caller asserts that nothing acts for the epoch any more: neither the process that was
+    /// elected nor any that it started. If something still does, it acts beside the next leader;
+    /// only the tokens tell them apart. With `successor` that candidate goes first, as with
+    /// [`resign_to`](crate::Leadership::resign_to).
+    ///
+    /// A renewal that the dead process had sent makes the store refuse the seal, or is refused
+    /// after it. The call may be dropped at any time, and repeated.
+    ///
+    /// Cost: GET and PUT; the same again each time that a renewal came first, or that the outcome
+    /// of the seal is unknown.
+    ///
+    /// # Errors
+    /// Those of [`depose`](Election::depose), and [`InvalidInput`](crate::ErrorKind::InvalidInput)
+    /// for a successor with a name that no candidate can have: nothing was sent.
+    pub async fn resign_dead(
+        &self,
+        key: ResignKey,
+        successor: Option<&str>,
+    ) -> Result<Resigned, Error> {
+        require_timers()?;
+        successor.map_or(Ok(()), Config::check_a_name)?;
+        Operator::new(&self.cx).resign_dead(key, successor.map(str::to_owned)).await
     }
 
     async fn order(&self, order: Order) -> Result<Deposed, Error> {

@@ -5,6 +5,7 @@ mod lease;
 mod listeners;
 mod loss;
 mod pulse;
+mod resign_key;
 mod run;
 mod shared_values;
 
@@ -21,6 +22,7 @@ pub(crate) use lead::{Command, Lead};
 pub use lease::Lease;
 pub(crate) use listeners::Listeners;
 pub use loss::Loss;
+pub use resign_key::ResignKey;
 pub use run::{Cancellation, RunOutcome};
 pub(crate) use shared_values::SharedValues;
 
@@ -44,6 +46,7 @@ use crate::timer::{require_timers, sleep};
 pub struct Leadership {
     lease: Lease,
     pub(crate) shared: SharedValues,
+    key: ResignKey,
     config: Arc<Config>,
     commands: mpsc::UnboundedSender<Command>,
 }
@@ -72,10 +75,12 @@ impl Leadership {
     /// A leadership whose driver takes these commands.
     pub(crate) fn new(
         lead: Arc<Lead>,
+        key: ResignKey,
         config: Arc<Config>,
         commands: mpsc::UnboundedSender<Command>,
     ) -> Leadership {
-        Leadership { lease: Lease { lead }, shared: SharedValues::default(), config, commands }
+        let (lease, shared) = (Lease { lead }, SharedValues::default());
+        Leadership { lease, shared, key, config, commands }
     }
 
     /// Passes a command to the driver, without waiting for what comes of it.
@@ -88,6 +93,14 @@ impl Leadership {
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.lease.clone()
+    }
+
+    /// Returns what another process needs to resign this leadership once this process is dead
+    /// ([`resign_dead`](crate::Election::resign_dead)): for a supervisor that runs the work in
+    /// processes of its own, and knows when the last of them has ended. No request.
+    #[must_use]
+    pub fn resign_key(&self) -> ResignKey {
+        self.key
     }
 
     /// Waits until the leadership is over, and returns the reason. Cancel-safe.

@@ -209,9 +209,11 @@ pub use epoch::Epoch;
 pub use error::{Error, ErrorKind};
 pub use layout::Layout;
 pub use leader::{CampaignEvent, Leader, Observation, Snapshot};
-pub use leadership::{Cancellation, Leadership, LeadershipEvent, Lease, Loss, RunOutcome};
+pub use leadership::{
+    Cancellation, Leadership, LeadershipEvent, Lease, Loss, ResignKey, RunOutcome,
+};
 pub use moment::Moment;
-pub use operator::{Deposed, Restored};
+pub use operator::{Deposed, Resigned, Restored};
 pub use process::Process;
 pub use protocol::message::EpochEnd;
 pub use store::Store;

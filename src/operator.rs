@@ -43,6 +43,22 @@ pub enum Deposed {
     NoLeader,
 }
 
+/// The outcome of [`Election::resign_dead`](crate::Election::resign_dead). Only `Sealed` means that
+/// anything was written.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Resigned {
+    /// The epoch is sealed: another candidate can be elected at once.
+    Sealed,
+    /// The epoch had ended before, in this way.
+    Already(EpochEnd),
+    /// The epoch is not there any more under the nonce of the key.
+    NotCurrent,
+    /// Each time the lease was renewed before the seal arrived: the holder is alive. Nothing was
+    /// changed.
+    Renewed,
+}
+
 /// The outcome of [`Election::restore`](crate::Election::restore). Unless it is `Sealed`, the
 /// election is unchanged, or candidates wait until the call is made again.
 #[derive(Debug, Clone, PartialEq)]

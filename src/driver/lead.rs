@@ -9,7 +9,7 @@ use tracing::{Instrument as _, Span};
 use super::{Driver, spans};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::leadership::{Command, Lead, Leadership, Loss};
+use crate::leadership::{Command, Lead, Leadership, Loss, ResignKey};
 use crate::protocol::candidate::{Event, Input};
 use crate::protocol::message::{Lost, Request, Step, Wait};
 use crate::timer::sleep;
@@ -43,6 +43,8 @@ impl Driver {
         let epoch = self.machine.greatest().unwrap_or(Epoch::FIRST);
         let config = Arc::clone(&self.cx.config);
         let process = self.cx.process.clone();
+        // A machine that leads has a nonce; a fresh one would match no record.
+        let nonce = self.machine.nonce().unwrap_or_else(|| process.nonce());
         let leading = self.cx.meter.elected();
         let (name, validity) = (config.name.clone(), config.validity);
         let lead = Arc::new(Lead::new(epoch, name, validity, process, end, leading));
@@ -50,7 +52,7 @@ impl Driver {
         let span = spans::leadership(&self.cx, epoch, caller);
         let task = self.lead(Arc::clone(&lead), receiver, config.resign_on_drop);
         lead.process.spawn(task.instrument(span));
-        Leadership::new(lead, config, commands)
+        Leadership::new(lead, ResignKey { epoch, nonce }, config, commands)
     }
 
     async fn lead(

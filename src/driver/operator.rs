@@ -4,6 +4,8 @@
 //! that was sent is found. As each write has the ETag of the last reading as its condition, one
 //! that comes late takes effect only where it would have in time.
 
+mod resign;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -46,6 +46,14 @@ impl Candidate {
         self.greatest
     }
 
+    /// The nonce under which it leads.
+    pub fn nonce(&self) -> Option<Nonce> {
+        match &self.state {
+            State::Lead(leading) => Some(leading.nonce()),
+            _ => None,
+        }
+    }
+
     /// The epoch followed and its holder's nonce, while following.
     pub fn followed(&self) -> Option<&Sighting> {
         match &self.state {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::message::{EpochEnd, Seen};
+use super::message::{EpochEnd, Nonce, Seen};
 use crate::epoch::Epoch;
 
 /// What the operator wants.
@@ -50,6 +50,21 @@ impl Order {
             None if self.force => seal,
             None if seen.nonce.is_none() || validity.is_none() => Verdict::NeedsForce,
             None => seal,
+        }
+    }
+}
+
+/// Decides on an epoch whose holder, this epoch and nonce, is known to be dead together with all
+/// that acted for it: it is sealed as the holder itself would have done when it resigned.
+pub fn resign_dead(holder: (Epoch, Nonce), epoch: Epoch, seen: &Seen) -> Verdict {
+    if (epoch, seen.nonce) != (holder.0, Some(holder.1)) {
+        return Verdict::NotCurrent;
+    }
+    match seen.ended {
+        Some(ended) => Verdict::Sealed(ended),
+        None => {
+            let heartbeat = seen.heartbeat.saturating_add(1);
+            Verdict::Seal { heartbeat, ended: EpochEnd::Resigned }
         }
     }
 }
@@ -107,6 +122,20 @@ mod tests {
         }
         assert_eq!(PLAIN.decide(epoch(3), None, None), Verdict::NeedsForce);
         assert_eq!(FORCE.decide(epoch(3), None, None), seal(1));
+    }
+
+    #[test]
+    fn a_dead_holder_resigns_its_own_unsealed_epoch_alone() {
+        let decide =
+            |number, seen| resign_dead((epoch(3), Nonce::from_bits(7)), epoch(number), &seen);
+        let seal = Verdict::Seal { heartbeat: 5, ended: EpochEnd::Resigned };
+        assert_eq!(decide(3, seen(7, None)), seal);
+        for (number, nonce) in [(2, 7), (4, 7), (3, 8), (3, 0)] {
+            assert_eq!(decide(number, seen(nonce, None)), Verdict::NotCurrent);
+        }
+        for ended in [EpochEnd::Resigned, EpochEnd::Lapsed, EpochEnd::Deposed, EpochEnd::Unknown] {
+            assert_eq!(decide(3, seen(7, Some(ended))), Verdict::Sealed(ended));
+        }
     }
 
     /// With force the wait after a seal is called off, too; without, a seal is left as it is.

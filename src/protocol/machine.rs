@@ -38,10 +38,10 @@ impl Machine {
         }
     }
 
-    /// The nonce under which it leads; known of a single object alone.
+    /// The nonce under which it leads.
     pub fn nonce(&self) -> Option<Nonce> {
         match self {
-            Machine::EpochFiles(_) => None,
+            Machine::EpochFiles(machine) => machine.nonce(),
             Machine::SingleObject(machine) => machine.nonce(),
         }
     }

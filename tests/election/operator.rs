@@ -1,7 +1,8 @@
-//! What operators do by hand: `depose` and `restore`, in both layouts, on several stores, through
+//! What operators and supervisors do: `depose`, `resign_dead` and `restore`, in both layouts, on several stores, through
 //! faults and races.
 
 mod depose;
+mod resign_dead;
 mod restore;
 mod rival;
 mod scene;

@@ -1,0 +1,78 @@
+//! The resignation of an epoch whose holder is dead, by another process.
+
+use super::{ATTEMPTS, Operator, Wrote, instead};
+use crate::error::{Error, ErrorKind};
+use crate::layout::Layout;
+use crate::leadership::ResignKey;
+use crate::operator::Resigned;
+use crate::protocol::depose::{Verdict, resign_dead};
+use crate::store::ETag;
+
+impl Operator {
+    /// Seals the epoch as its holder would have, if it is still that holder's and unsealed.
+    ///
+    /// A renewal that the holder sent before its death makes the store refuse the seal; then it is
+    /// read and decided anew. An attempt whose fate is unknown is read back.
+    pub(crate) async fn resign_dead(
+        &mut self,
+        key: ResignKey,
+        successor: Option<String>,
+    ) -> Result<Resigned, Error> {
+        let at = match self.cx.config.layout {
+            Layout::EpochFiles => Some(key.epoch),
+            Layout::SingleObject => None,
+        };
+        let mut sent = Vec::new();
+        // An attempt that may yet take effect, as long as this ETag is there.
+        let mut open: Option<(ETag, Error)> = None;
+        let mut turned_away = None;
+        for attempt in 0..=ATTEMPTS {
+            let now = self.read(at).await.map_err(|error| instead(&open, error))?;
+            let Some(now) = now else { return Ok(Resigned::NotCurrent) };
+            open = open.filter(|(over, _)| *over == now.etag);
+            if sent.iter().any(|body| now.body.as_ref() == Some(body)) {
+                return Ok(self.resigned(key));
+            }
+            self.refuse_later_format(&now)?;
+            let record = match &now.record {
+                Ok(record) => record,
+                Err(why) => return Err(self.cannot_read(&now, ErrorKind::CorruptRecord, why)),
+            };
+            let verdict = resign_dead((key.epoch, key.nonce), now.epoch, &record.seen());
+            let (heartbeat, ended) = match verdict {
+                Verdict::Seal { .. } if attempt == ATTEMPTS => break,
+                Verdict::Seal { heartbeat, ended } => (heartbeat, ended),
+                Verdict::Sealed(ended) => return Ok(Resigned::Already(ended)),
+                Verdict::NotCurrent | Verdict::NeedsForce => return Ok(Resigned::NotCurrent),
+            };
+            let time = self.cx.process.now().time_of_day();
+            let mut seal = record.sealed(ended, heartbeat, &self.cx.config.name, time);
+            seal.successor.clone_from(&successor);
+            let body = self.encode(now.epoch, &seal);
+            let wrote = self.replace("sealing", now.epoch, body.clone(), now.etag.clone()).await;
+            match wrote.map_err(|error| instead(&open, error))? {
+                Wrote::Done => return Ok(self.resigned(key)),
+                Wrote::Refused => turned_away = None,
+                Wrote::Unknown(error) => {
+                    sent.push(body);
+                    open = Some((now.etag, error));
+                }
+                Wrote::TurnedAway(error) => turned_away = Some(error),
+            }
+            self.pause().await;
+        }
+        let why = open.map(|(_, error)| error).or(turned_away);
+        why.map_or(Ok(Resigned::Renewed), Err)
+    }
+
+    fn resigned(&self, key: ResignKey) -> Resigned {
+        tracing::info!(
+            election = self.cx.keys.prefix(),
+            candidate = self.cx.config.name,
+            epoch = key.epoch.get(),
+            outcome = "resigned",
+            "resigned in the place of a dead leader"
+        );
+        Resigned::Sealed
+    }
+}

@@ -1,0 +1,67 @@
+//! What another process needs to resign an epoch.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::epoch::Epoch;
+use crate::error::{Error, ErrorKind};
+use crate::protocol::message::Nonce;
+
+/// Names one leadership: its epoch, and the nonce under which it was granted.
+///
+/// Another process can resign the leadership with it once the holder is dead
+/// ([`Election::resign_dead`](crate::Election::resign_dead)). It is no secret: the record of the
+/// epoch shows both. As text it is one word, such as
+/// `7-5f0c0123456789abcdef0123456789ab`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ResignKey {
+    pub(crate) epoch: Epoch,
+    pub(crate) nonce: Nonce,
+}
+
+impl ResignKey {
+    /// The epoch.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+}
+
+impl fmt::Display for ResignKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.epoch, self.nonce)
+    }
+}
+
+impl FromStr for ResignKey {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<ResignKey, Error> {
+        let parse = || {
+            let (epoch, nonce) = text.split_once('-')?;
+            let is_nonce = nonce.len() == 32 && nonce.bytes().all(|b| b.is_ascii_hexdigit());
+            let bits = u128::from_str_radix(nonce, 16).ok().filter(|_| is_nonce)?;
+            Some(ResignKey { epoch: epoch.parse().ok()?, nonce: Nonce::from_bits(bits) })
+        };
+        let why = "a resign key is an epoch, a dash and a nonce of 32 hexadecimal digits";
+        parse().ok_or_else(|| Error::new(ErrorKind::InvalidInput, why.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_survives_its_text_and_nothing_else_is_one() {
+        let key = ResignKey { epoch: Epoch::MAX, nonce: Nonce::from_bits(0x5f0c) };
+        let text = "9999999999-00000000000000000000000000005f0c";
+        assert_eq!(key.to_string(), text);
+        assert_eq!(text.parse::<ResignKey>().unwrap(), key);
+        let longer = format!("{text}0");
+        for wrong in ["", "7", "7-", "0-0", "7-5f0c", "-1-5f0c", &text[..42], &longer] {
+            let error = wrong.parse::<ResignKey>().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{wrong}");
+        }
+    }
+}
