@@ -84,6 +84,9 @@ pub enum Verb {
     /// Runs CMD, and ends it and its descendants when its lease ends; started by the standby
     #[command(name = "__guard", hide = true)]
     Guard(GuardArgs),
+    /// Resigns the epoch of a `run` that has died, as stdin says; started by the guard
+    #[command(name = "__resign", hide = true)]
+    Resign,
     /// Becomes CMD; started by the guard
     #[command(name = "__gate", hide = true)]
     Gate(GateArgs),

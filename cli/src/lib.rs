@@ -28,6 +28,7 @@ mod partitions;
 mod print;
 mod probe;
 mod progress;
+mod resign;
 mod restore;
 mod run;
 mod s3_options;
@@ -91,6 +92,10 @@ fn run_line() -> u8 {
         Verb::Standby(args) => guard(&args, group::run_standby),
         Verb::Guard(args) => guard(&args, group::run_guard),
         Verb::Gate(gate) => Err(group::run_gate(gate.parent, &gate.command)),
+        Verb::Resign => resign::unblock_signals().and_then(|()| {
+            logs::start("off");
+            carry_out(Verb::Resign, None)
+        }),
         verb => {
             logs::start(verb.default_log_level());
             carry_out(verb, args.config)
@@ -134,6 +139,7 @@ fn carry_out(verb: Verb, config: Option<PathBuf>) -> Result<u8, Failure> {
             Verb::Cost(args) => cost::cost(&args),
             Verb::Config(args) => config::show(&args, config.map(PathBuf::into_os_string)),
             Verb::Completions(args) => pages::completions(&args, &Args::command()),
+            Verb::Resign => resign::resign().await,
             Verb::Man => pages::man(&Args::command()),
             Verb::Standby(_) | Verb::Guard(_) | Verb::Gate(_) => {
                 unreachable!("they need no runtime")

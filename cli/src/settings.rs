@@ -26,7 +26,7 @@ pub struct SettingsArgs {
     /// predecessor's CMD must have ended: give the same --grace and --validity
     #[arg(long, requires = "name")]
     pub unique_name: bool,
-    /// Length of the lease: how long others wait for a dead leader at most. At least 2s with the
+    /// Length of the lease: how long others wait for a dead machine at most. At least 2s with the
     /// default grace
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
     pub validity: Duration,

@@ -3,32 +3,35 @@
 //!
 //! It runs no async code, so that little can keep it from its one task.
 
+mod events;
+
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
+use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
-use rustix::io::Errno;
-use rustix::process::WaitOptions;
-use tenure::Process;
+use tenure::{Moment, Process};
 
-use super::deadlines::{DeadlineTimer, Due, LOOK_AT_LEAST_EVERY};
+use super::deadlines::{DeadlineTimer, Deadlines, Due, LOOK_AT_LEAST_EVERY};
 use super::descendants::{self, Living};
 use super::id::GroupId;
 use super::ipc::{Order, Report};
 use super::pipes::Pipes;
 use super::process::{ADOPTS, KillPace, Tenure, adopt_orphans};
+use super::resignation::Resignation;
 use crate::print::in_ms;
+use events::{Event, read_orders, reap_children};
 
 /// How often to look for new orphans while the descendants of CMD get SIGTERM. Nothing reports
 /// an adoption.
 const LOOK_FOR_ORPHANS_EVERY: Duration = Duration::from_millis(100);
+/// For how long the death of `tenure` may be noticed after that of CMD: one signal may end both.
+const UNTIL_ITS_DEATH_SHOWS: Duration = Duration::from_secs(1);
 /// What CMD ends with if the system cannot start a process for it: EX_OSERR of sysexits.h.
 const CANNOT_START: i32 = 71;
 
@@ -56,8 +59,17 @@ pub fn run(
     read_orders(orders, events.clone())?;
     let Ok(Event::Order(Order::Watch(deadlines))) = received.recv() else { return Ok(()) };
     report(&reports, Report::Watching);
-    let Ok(Event::Order(Order::Start)) = received.recv() else { return Ok(()) };
+    let mut next = received.recv();
+    let mut resignation = None;
+    if let Ok(Event::Order(Order::Resign(told))) = next {
+        resignation = Some(*told);
+        next = received.recv();
+    }
+    let started = matches!(next, Ok(Event::Order(Order::Start)));
     let mut guard = Guard {
+        resignation,
+        kill_at: deadlines.kill_at,
+        died: matches!(next, Ok(Event::HungUp)),
         timer: DeadlineTimer::new(deadlines),
         reports,
         say,
@@ -72,24 +84,23 @@ pub fn run(
         pace: KillPace::default(),
         childless: false,
     };
-    if guard.start(tenure, command) {
+    if started && guard.start(tenure, command) {
         reap_children(events.clone())?;
         guard.watch(&received);
+        guard.see_whether_tenure_died(&received);
     }
+    // Without a start nothing of CMD has run.
+    guard.resign(tenure);
     Ok(())
 }
 
-/// What the guard's threads tell its main thread.
-enum Event {
-    Order(Order),
-    /// The orders have ended, or one makes no sense.
-    HungUp,
-    Reaped(Pid, i32),
-    /// There is no child any more; so, where orphans are adopted, no descendant either.
-    Childless,
-}
-
 struct Guard<S> {
+    /// What to do once `tenure` has died and nothing of CMD is left.
+    resignation: Option<Resignation>,
+    /// When SIGKILL was due by the last lease that is known of.
+    kill_at: Moment,
+    /// `tenure` has died: it does nothing more.
+    died: bool,
     timer: DeadlineTimer,
     reports: File,
     say: S,
@@ -168,7 +179,12 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
     /// Takes no longer than a moment, as any number may be handled before the next look.
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Order(Order::Lease(deadlines)) if !self.hung_up => self.timer.set(deadlines),
+            Event::Order(Order::Lease(deadlines)) if !self.hung_up => {
+                if deadlines != Deadlines::long_past() {
+                    self.kill_at = deadlines.kill_at;
+                }
+                self.timer.set(deadlines);
+            }
             Event::Order(Order::Signal(signal)) => {
                 self.signal_orders = self.signal_orders.saturating_add(1);
                 // The kernel merges what is pending, too.
@@ -184,8 +200,31 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
                 }
             }
             Event::Childless => self.childless = true,
+            Event::HungUp => {
+                // Not if it has taken its leave, or made no sense, before.
+                self.died = !self.hung_up;
+                self.hang_up();
+            }
             // A second start is as garbled as any line.
-            Event::HungUp | Event::Order(_) => self.hang_up(),
+            Event::Garbled | Event::Order(_) => self.hang_up(),
+        }
+    }
+
+    /// Nothing is left. If `tenure` lives, it ends this process now.
+    fn see_whether_tenure_died(&mut self, events: &Receiver<Event>) {
+        while self.resignation.is_some() && !self.hung_up {
+            match events.recv_timeout(UNTIL_ITS_DEATH_SHOWS) {
+                Ok(event) => self.handle(event),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Has the epoch resigned. Only called once no descendant is left: where orphans are not
+    /// adopted, nobody can tell.
+    fn resign(&mut self, tenure: &Tenure) {
+        if let Some(resignation) = self.resignation.take().filter(|_| self.died && ADOPTS) {
+            resignation.carry_out(tenure, self.kill_at, &self.say);
         }
     }
 
@@ -310,39 +349,4 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
 /// orders end too.
 fn report(mut to: &File, what: Report) {
     let _ = to.write_all(format!("{what}\n").as_bytes());
-}
-
-/// Passes the orders on. They end with the pipe, or with the first line that makes no sense.
-fn read_orders(from: File, events: Sender<Event>) -> io::Result<()> {
-    thread::Builder::new().name("orders".to_owned()).spawn(move || {
-        for line in BufReader::new(from).lines() {
-            match line.ok().and_then(|line| line.parse().ok()) {
-                Some(order) if events.send(Event::Order(order)).is_ok() => {}
-                _ => break,
-            }
-        }
-        let _ = events.send(Event::HungUp);
-    })?;
-    Ok(())
-}
-
-/// Reaps all children, adopted ones too, and tells when there are none any more.
-fn reap_children(events: Sender<Event>) -> io::Result<()> {
-    thread::Builder::new().name("reaper".to_owned()).spawn(move || {
-        loop {
-            // nix has no status for the death by a real-time signal.
-            let event = match rustix::process::wait(WaitOptions::empty()) {
-                Ok(Some((pid, status))) => {
-                    Event::Reaped(Pid::from_raw(pid.as_raw_nonzero().get()), status.as_raw())
-                }
-                Err(Errno::CHILD) => Event::Childless,
-                Ok(None) | Err(_) => continue,
-            };
-            let is_last = matches!(event, Event::Childless);
-            if events.send(event).is_err() || is_last {
-                return;
-            }
-        }
-    })?;
-    Ok(())
 }

@@ -97,6 +97,14 @@ impl GuardProcess {
     }
 }
 
+impl Drop for GuardProcess {
+    fn drop(&mut self) {
+        // So that the guard does not take the end of the orders for the death of this process. The
+        // pipe has room, or the guard was stopped; then the epoch is not its to resign either.
+        let _ = self.orders.try_write(format!("{}\n", Order::Leave).as_bytes());
+    }
+}
+
 fn inherit(file: impl AsFd) -> io::Result<()> {
     fcntl(file, FcntlArg::F_SETFD(FdFlag::empty()))?;
     Ok(())

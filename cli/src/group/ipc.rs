@@ -11,12 +11,16 @@ use tenure::Moment;
 
 use super::deadlines::Deadlines;
 use super::id::GroupId;
+use super::resignation::Resignation;
 
 /// From `tenure` to the guard. The end of the pipe means that `tenure` has died.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     /// Watch these deadlines. The first order, given once; answered with `Watching`.
     Watch(Deadlines),
+    /// Resign the epoch once `tenure` has died and nothing of CMD is left. Given once at most, before
+    /// `Start`; not answered.
+    Resign(Box<Resignation>),
     /// Start CMD. The second order, given once; answered with `Started` or `TooLate`.
     Start,
     /// New deadlines; answered with `Watching`.
@@ -25,6 +29,8 @@ pub enum Order {
     Signal(Signal),
     /// CMD has ended: send SIGTERM to the processes that it left behind.
     EndRest,
+    /// `tenure` lives, and gives no more orders: the end of the pipe is not its death.
+    Leave,
 }
 
 /// From the guard to `tenure`.
@@ -48,14 +54,22 @@ pub enum Report {
     Gone,
 }
 
+/// Before the JSON of a [`Resignation`], which has no line breaks.
+const RESIGN: &str = "resign ";
+
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Order::Watch(deadlines) => write!(f, "watch {deadlines}"),
+            Order::Resign(resignation) => {
+                let json = serde_json::to_string(resignation).map_err(|_| fmt::Error)?;
+                write!(f, "{RESIGN}{json}")
+            }
             Order::Start => f.write_str("start"),
             Order::Lease(deadlines) => write!(f, "lease {deadlines}"),
             Order::Signal(signal) => write!(f, "signal {signal}"),
             Order::EndRest => f.write_str("end-rest"),
+            Order::Leave => f.write_str("leave"),
         }
     }
 }
@@ -65,6 +79,9 @@ impl FromStr for Order {
     type Err = ();
 
     fn from_str(line: &str) -> Result<Order, ()> {
+        if let Some(json) = line.strip_prefix(RESIGN) {
+            return serde_json::from_str(json).map(Order::Resign).map_err(|_| ());
+        }
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
             ["watch", ref deadlines @ ..] => parse_deadlines(deadlines).map(Order::Watch),
@@ -72,6 +89,7 @@ impl FromStr for Order {
             ["lease", ref deadlines @ ..] => parse_deadlines(deadlines).map(Order::Lease),
             ["signal", signal] => signal.parse().ok().map(Order::Signal),
             ["end-rest"] => Some(Order::EndRest),
+            ["leave"] => Some(Order::Leave),
             _ => None,
         }
         .ok_or(())
@@ -152,16 +170,33 @@ mod tests {
         Deadlines { term_at: moment(10, 1_800_000_000), kill_at: moment(20, 1_800_000_010) }
     }
 
+    fn resignation() -> Resignation {
+        Resignation {
+            store: "s3://b/a \"b\"\n".to_owned(),
+            layout: "epoch-files".to_owned(),
+            candidate: "größe\nstart".to_owned(),
+            validity_ms: 30_000,
+            request_timeout_ms: 6_000,
+            key: "7-5f0c".to_owned(),
+            successor: Some("lease 1".to_owned()),
+            kill_margin_ms: 1_500,
+        }
+    }
+
     #[test]
     fn orders_survive_the_pipe() {
         for order in [
             Order::Watch(deadlines()),
+            Order::Resign(Box::new(resignation())),
             Order::Start,
             Order::Lease(deadlines()),
             Order::Signal(Signal::SIGHUP),
             Order::EndRest,
+            Order::Leave,
         ] {
-            assert_eq!(order.to_string().parse(), Ok(order));
+            let line = order.to_string();
+            assert!(!line.contains('\n'), "{line}");
+            assert_eq!(line.parse(), Ok(order));
         }
         assert_eq!(
             Order::Lease(deadlines()).to_string(),
@@ -200,6 +235,9 @@ mod tests {
             "lease 1 2 3 4 5 -6",
             "lease 1 2 3 4 5 6 7",
             "signal 15",
+            "leave now",
+            "resign {}",
+            r#"resign {"store":"file:///x","la"#,
         ] {
             assert!(line.parse::<Order>().is_err(), "{line:?}");
         }

@@ -19,6 +19,7 @@ mod ipc;
 mod phase;
 mod pipes;
 mod process;
+mod resignation;
 mod standby;
 mod supervisor;
 
@@ -41,6 +42,7 @@ pub use guard::{GuardArgs, run as run_guard};
 pub use phase::{GroupEnd, Left, Stop};
 pub use pipes::Pipes;
 pub use process::{Tenure, own_binary};
+pub use resignation::{Resignation, Task};
 pub use standby::run as run_standby;
 
 /// A running CMD and its descendants, under guard.
@@ -65,6 +67,17 @@ impl Group {
         environment: &[(&str, String)],
         deadlines: Deadlines,
     ) -> io::Result<Group> {
+        Group::start_with(tenure, command, environment, deadlines, None).await
+    }
+
+    /// The same; if `tenure` dies, and then nothing of CMD is left, the epoch is resigned.
+    pub async fn start_with(
+        tenure: &Tenure,
+        command: &[OsString],
+        environment: &[(&str, String)],
+        deadlines: Deadlines,
+        resignation: Option<Resignation>,
+    ) -> io::Result<Group> {
         // A SIGCHLD that is ignored when `tenure` starts would be for the guard too, and then exit
         // statuses are lost.
         drop(signal(SignalKind::child()).map_err(|error| failed("handle SIGCHLD", &error))?);
@@ -74,7 +87,7 @@ impl Group {
         let (new_phase, phase) = watch::channel(Phase::Running);
         let (orders, new_orders) = mpsc::unbounded_channel();
         let mut supervisor = Supervisor::new(guard, new_deadlines, new_orders, new_phase)?;
-        if !supervisor.put_under_guard().await {
+        if !supervisor.put_under_guard(resignation).await {
             return Err(io::Error::other("the guard died before it started CMD"));
         }
         supervisor.start().await;

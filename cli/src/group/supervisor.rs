@@ -18,6 +18,7 @@ use super::guard_process::{GuardProcess, Heard};
 use super::id::GroupId;
 use super::ipc::{Order, Report};
 use super::phase::{GroupEnd, Left, Phase, Stop};
+use super::resignation::Resignation;
 use crate::timer::pause;
 
 /// For how long no descendant must be seen alive until a guard that says nothing is not waited for.
@@ -92,10 +93,13 @@ impl Supervisor {
     }
 
     /// Returns once the guard watches the deadlines; false if it has died instead.
-    pub async fn put_under_guard(&mut self) -> bool {
+    pub async fn put_under_guard(&mut self, resignation: Option<Resignation>) -> bool {
         let deadlines = *self.deadlines.borrow_and_update();
         self.unanswered = true;
         self.tell(Order::Watch(deadlines)).await;
+        if let Some(resignation) = resignation {
+            self.tell(Order::Resign(Box::new(resignation))).await;
+        }
         while self.unanswered && !self.guard_lost {
             match self.guard.hear().await {
                 Heard::Report(report) => self.heard(report),

@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::ValueEnum as _;
 use futures::future::BoxFuture;
 use futures::{Stream, StreamExt as _};
 use nix::sys::signal::Signal;
@@ -16,13 +17,14 @@ use tenure::{EpochEnd, Leadership, LeadershipEvent, Loss};
 use tracing::{info, warn};
 
 use super::rest::{Watching, shown};
+use crate::common_args::LayoutArg;
 use crate::cron::Turn;
 use crate::data_file;
 use crate::exit::{self, Failure};
-use crate::group::{Deadlines, Group, Left, Stop, Tenure};
+use crate::group::{Deadlines, Group, Left, Resignation, Stop, Tenure};
 use crate::health::{Health, Phase};
 use crate::margins::Margins;
-use crate::print::plain;
+use crate::print::{millis, plain};
 use crate::signals::{self, Signals};
 use crate::timer::pause;
 
@@ -42,6 +44,27 @@ pub struct Job {
     /// What the record says once elected, and the file that it follows from then on.
     pub data: Value,
     pub data_file: Option<PathBuf>,
+    pub layout: LayoutArg,
+    pub validity: Duration,
+    pub request_timeout: Duration,
+}
+
+impl Job {
+    /// What the guard needs to resign this leadership.
+    fn resignation(&self, leadership: &Leadership) -> Resignation {
+        let [(_, name), (_, store)] = &self.environment;
+        let layout = self.layout.to_possible_value().expect("no layout is hidden");
+        Resignation {
+            store: store.clone(),
+            layout: layout.get_name().to_owned(),
+            candidate: name.clone(),
+            validity_ms: millis(self.validity),
+            request_timeout_ms: millis(self.request_timeout),
+            key: leadership.resign_key().to_string(),
+            successor: self.successor.clone(),
+            kill_margin_ms: millis(self.margins.kill_margin),
+        }
+    }
 }
 
 /// How one leadership ended.
@@ -73,6 +96,9 @@ pub async fn lead(
     environment.extend(job.environment.iter().cloned());
     environment.extend(turn.iter().flat_map(Turn::environment));
     let deadlines = job.margins.deadlines(leadership.ends_at());
+    let resignation = Some(job.resignation(&leadership));
+    let started =
+        Group::start_with(&job.tenure, &job.command, &environment, deadlines, resignation);
     // Dropping the start leaves nothing that runs.
     let group = tokio::select! {
         biased;
@@ -84,7 +110,7 @@ pub async fn lead(
             let why = format!("lost epoch {epoch} before CMD was started: {}", loss_text(&loss));
             return Ok(Outcome::Lost { why, asked_to_end: false });
         }
-        group = Group::start(&job.tenure, &job.command, &environment, deadlines) => match group {
+        group = started => match group {
             Ok(group) => group,
             Err(error) => {
                 resign(job, leadership, signals).await;

@@ -42,6 +42,8 @@ struct Life {
     guard_stopped: Option<Seen>,
     /// After its epoch was made, and before its child was started or its lease renewed.
     granted: Option<Seen>,
+    /// When its epoch was first seen to be sealed as resigned.
+    resigned_ns: Option<u64>,
 }
 
 impl Story {
@@ -70,7 +72,8 @@ impl Story {
                 Seen { from_ns: seen.made.from_ns, until_ns: line.at_ns().min(renewed) }
             });
             let guard_stopped = fleet.guards_stopped.get(&epoch).copied();
-            lives.push(Life { epoch, lines, signs, guard_stopped, granted });
+            let resigned_ns = seen.resigned_ns;
+            lives.push(Life { epoch, lines, signs, guard_stopped, granted, resigned_ns });
         }
         // Who leads without a child, as it was killed or lost the lease first, was granted as well.
         for (epoch, seen) in &watch.epochs {
@@ -110,6 +113,7 @@ impl Story {
         }
         let nearest = check_leases(&self.lives, &self.stalls)?;
         check_order(&self.lives)?;
+        let resigned = check_resignations(&self.lives)?;
         let mut history = self.history();
         let fenced = history.iter().filter(|call| call.ret == Ret::Refused).count();
         close(&mut history, self.end_ns);
@@ -127,7 +131,7 @@ impl Story {
             }
         }
         Ok(format!(
-            "{grants} epochs granted, {} of them wrote; {} renewals seen; {} entries, \
+            "{grants} epochs granted, {} of them wrote, {resigned} were resigned; {} renewals seen; {} entries, \
              {acknowledged} acknowledged; {fenced} children fenced off; {} epochs compacted, {} \
              made again in vain; the last sign of life of a child came {} ms before its lease \
              ended, or earlier; the machine stalled {} times, for {} ms at most; {linearizable}",
@@ -255,6 +259,23 @@ fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
         }
     }
     Ok(nearest)
+}
+
+/// Nothing acts for an epoch that was resigned. Says how many were.
+///
+/// No stall excuses a sign of life after the seal: whoever writes it has seen the last process end.
+fn check_resignations(lives: &[Life]) -> Result<usize, String> {
+    let mut count = 0;
+    for life in lives {
+        let Some(resigned_ns) = life.resigned_ns else { continue };
+        count += 1;
+        if let Some((at_ns, _)) = life.signs.iter().find(|(at_ns, _)| *at_ns > resigned_ns) {
+            let late = Duration::from_nanos(at_ns - resigned_ns);
+            let epoch = life.epoch;
+            return Err(format!("the child of epoch {epoch} lived {late:?} after it was resigned"));
+        }
+    }
+    Ok(count)
 }
 
 /// No epoch has two children, and no child has a sign of life after the first one of a greater

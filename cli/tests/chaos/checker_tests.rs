@@ -18,7 +18,7 @@ fn life(epoch: u64, from_s: u64, until_s: u64) -> Life {
     ];
     let signs = [from_ns, until_ns].map(|at_ns| (at_ns, from_ns + 3 * SECOND)).to_vec();
     let granted = Some(Seen { from_ns: from_ns - 2, until_ns: from_ns });
-    Life { epoch, lines, signs, guard_stopped: None, granted }
+    Life { epoch, lines, signs, guard_stopped: None, granted, resigned_ns: None }
 }
 
 /// Three epochs, one after the other, which the checks let pass.
@@ -111,6 +111,15 @@ fn broken_election_that_runs_two_children() {
     story.lives[1] = life(3, 20, 22);
     story.lives[1].lines.clear();
     assert!(why(&story).contains("two children"), "{}", why(&story));
+}
+
+#[test]
+fn broken_guard_that_resigns_over_a_living_child() {
+    let mut story = story();
+    story.lives[1].resigned_ns = Some(22 * SECOND);
+    assert!(why(&story).starts_with("too little has happened"), "{}", why(&story));
+    story.lives[1].resigned_ns = Some(22 * SECOND - 1);
+    assert!(why(&story).contains("after it was resigned"), "{}", why(&story));
 }
 
 #[test]

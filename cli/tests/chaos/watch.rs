@@ -31,6 +31,8 @@ pub struct Watch {
 pub struct Epoch {
     pub made: Seen,
     pub renewed: Vec<Seen>,
+    /// When it was first seen to be sealed as resigned.
+    pub resigned_ns: Option<u64>,
     /// Before the last look, when it was as it is in `record`.
     looked_ns: u64,
     record: Value,
@@ -92,7 +94,9 @@ impl Watch {
         let record: Value = serde_json::from_slice(body).expect("records are JSON");
         let Some(epoch) = self.epochs.get_mut(&number) else {
             let made = Seen { from_ns: self.nothing_above_ns, until_ns: seen_ns };
-            self.epochs.insert(number, Epoch { made, renewed: Vec::new(), looked_ns, record });
+            let resigned_ns = is_resigned(&record).then_some(seen_ns);
+            let epoch = Epoch { made, renewed: Vec::new(), resigned_ns, looked_ns, record };
+            self.epochs.insert(number, epoch);
             return;
         };
         let expired = |record: &Value| record["expired"] == true;
@@ -112,9 +116,16 @@ impl Watch {
         if writes > u64::from(expired(&record) && !expired(&epoch.record)) {
             epoch.renewed.push(Seen { from_ns: epoch.looked_ns, until_ns: seen_ns });
         }
+        if is_resigned(&record) {
+            epoch.resigned_ns.get_or_insert(seen_ns);
+        }
         epoch.record = record;
         epoch.looked_ns = looked_ns;
     }
+}
+
+fn is_resigned(record: &Value) -> bool {
+    record["ended"] == "resigned"
 }
 
 impl Epoch {
@@ -156,6 +167,14 @@ mod tests {
         let sealed = |beats| format!(r#"{{"expired":true,"nonce":"a","heartbeat":{beats}}}"#);
         assert_eq!(noted(&[MADE, &sealed(2)]).epochs[&1].renewed.len(), 0);
         assert_eq!(noted(&[MADE, &sealed(3)]).epochs[&1].renewed.len(), 1);
+    }
+
+    #[test]
+    fn a_resignation_is_seen_once() {
+        let resigned = r#"{"expired":true,"nonce":"a","heartbeat":2,"ended":"resigned"}"#;
+        assert_eq!(noted(&[MADE]).epochs[&1].resigned_ns, None);
+        assert_eq!(noted(&[MADE, resigned, resigned]).epochs[&1].resigned_ns, Some(110));
+        assert_eq!(noted(&[resigned]).epochs[&1].resigned_ns, Some(10));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod bench;
 mod gate;
+mod resign;
 
 use std::fs;
 use std::time::Duration;

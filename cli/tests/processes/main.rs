@@ -5,5 +5,6 @@
 mod command;
 mod group;
 mod guard;
+mod killed;
 mod partitions;
 mod processes;

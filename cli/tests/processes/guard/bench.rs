@@ -59,9 +59,7 @@ impl Guard {
         guard.tell(&format!("watch {}", deadlines(hour, hour)));
         guard.hears(&["watching"]);
         guard.tell("start");
-        let started = guard.hear();
-        let number = started.strip_prefix("started ").and_then(|number| number.parse().ok());
-        guard.command = number.expect("CMD was started");
+        guard.hears_started();
         guard
     }
 
@@ -104,6 +102,12 @@ impl Guard {
         for report in reports {
             assert_eq!(self.hear(), *report);
         }
+    }
+
+    pub fn hears_started(&mut self) {
+        let started = self.hear();
+        let number = started.strip_prefix("started ").and_then(|number| number.parse().ok());
+        self.command = number.expect("CMD was started");
     }
 
     pub fn hears_until(&mut self, last: &str) -> Vec<String> {

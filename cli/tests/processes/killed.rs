@@ -1,0 +1,178 @@
+//! `tenure run` that is killed: its guard resigns once nothing of CMD is left, and never before.
+#![cfg(target_os = "linux")]
+
+use std::fs::{self, File};
+
+use nix::sys::signal::{Signal, kill};
+use serde_json::Value;
+
+use crate::command::scene::{self, Candidate, Scene, children, pid};
+use crate::command::{eventually, runs};
+
+/// So long that no lapse plays a part in a test.
+const LONG: [&str; 2] = ["--validity", "10m"];
+
+/// The record of the first epoch, in either layout.
+fn record(scene: &Scene) -> Value {
+    let texts = ["store/lock-0000000001.json", "store/lock.json"].map(|name| scene.path(name));
+    let text = texts.iter().find_map(|path| fs::read_to_string(path).ok());
+    let text = text.expect("there is an epoch");
+    // The first line is the directory's own.
+    let (_, record) = text.split_once('\n').expect("two lines or more");
+    serde_json::from_str(record).expect("a record, whole")
+}
+
+fn is_sealed(scene: &Scene) -> bool {
+    record(scene)["ended"] != Value::Null
+}
+
+/// Has a child in another process group, one in another session, and an orphan in a third. Each
+/// ignores SIGTERM, and writes its number to a file of its name.
+const ESCAPING: &str = r#"
+    one='trap "" TERM; echo $$ > $0; while :; do sleep 0.02; done'
+    timeout 1000 sh -c "$one" group &
+    setsid sh -c "$one" session &
+    (setsid sh -c "$one" daemon &)
+    trap '' TERM; echo $$ > cmd; while :; do sleep 0.02; done"#;
+
+fn escaping(scene: &Scene, options: &[&str]) -> (Candidate, [u32; 4]) {
+    let a = scene.script("a", &[&LONG, options].concat(), ESCAPING);
+    let processes = ["group", "session", "daemon", "cmd"].map(|name| scene.number(name));
+    (a, processes)
+}
+
+#[test]
+fn its_epoch_is_resigned_once_no_descendant_is_left() {
+    for layout in ["epoch-files", "single-object"] {
+        let scene = Scene::new();
+        let (mut a, processes) = escaping(&scene, &["--grace", "2s", "--layout", layout]);
+        let stats = "for one in group session daemon cmd; do cat /proc/$(cat $one)/stat; done";
+        let script = format!("{stats} > stats; echo $TENURE_EPOCH > b");
+        let mut b = scene.script("b", &["--poll", "100ms", "--layout", layout], &script);
+        b.says("waiting: a leads epoch 1");
+        a.signal(Signal::SIGKILL);
+        assert_eq!(a.code(), 137);
+        eventually("the epoch is sealed", || {
+            // Looked at in this order, a seal before the end of one of them shows.
+            let sealed = layout == "single-object" || is_sealed(&scene);
+            let left: Vec<&u32> = processes.iter().filter(|one| runs(**one)).collect();
+            assert!(!sealed || layout == "single-object" || left.is_empty(), "{left:?} run on");
+            sealed
+        });
+        assert_eq!(b.code(), 0, "{}", b.said());
+        assert_eq!(scene.wait_for_file("b"), "2\n");
+        assert_eq!(fs::read_to_string(scene.path("stats")).expect("b wrote it"), "");
+        let said = a.said();
+        let order =
+            ["SIGTERM now", "(SIGKILL)", "all processes of CMD have ended", "resigned epoch 1"];
+        let places =
+            order.map(|words| said.find(words).unwrap_or_else(|| panic!("{words}: {said}")));
+        assert!(places.is_sorted(), "{said}");
+        if layout == "epoch-files" {
+            assert_eq!(
+                (&record(&scene)["ended"], &record(&scene)["sealed_by"]),
+                (&"resigned".into(), &"a".into(),)
+            );
+        }
+    }
+}
+
+/// The one that ends late does not end by its grace.
+#[test]
+fn it_is_not_resigned_while_one_process_is_left() {
+    let scene = Scene::new();
+    let mut a = scene.script("a", &[&LONG[..], &["--grace", "60s"]].concat(), STUBBORN_ORPHAN);
+    let orphan = scene.number("orphan");
+    let cmd = scene.number("cmd");
+    let guard = a.guard();
+    a.signal(Signal::SIGKILL);
+    assert_eq!(a.code(), 137);
+    eventually("CMD has ended", || !runs(cmd));
+    a.says("SIGTERM now");
+    assert!(runs(orphan) && runs(guard) && !is_sealed(&scene));
+    kill(pid(orphan), Signal::SIGKILL).expect("it lives");
+    a.says("resigned epoch 1");
+    assert!(is_sealed(&scene));
+}
+
+/// CMD ends at SIGTERM, and its orphan does not.
+const STUBBORN_ORPHAN: &str = r#"
+    (setsid sh -c 'trap "" TERM; echo $$ > orphan; while :; do sleep 0.02; done' &)
+    echo $$ > cmd; while :; do sleep 0.02; done"#;
+
+/// Nobody is left that has seen the end of all processes.
+#[test]
+fn nothing_is_resigned_when_the_guard_is_killed_too() {
+    let scene = Scene::new();
+    let (mut a, processes) = escaping(&scene, &[]);
+    let standby = a.standby();
+    scene::kill_at_once([a.id(), a.guard()]);
+    assert_eq!(a.code(), 137);
+    eventually("the standby has ended all, and itself", || !runs(standby));
+    assert!(!processes.iter().any(|one| runs(*one)));
+    assert!(!is_sealed(&scene), "{}", a.said());
+}
+
+/// The guard is an ancestor of all processes on its own, too.
+#[test]
+fn a_guard_without_its_standby_resigns() {
+    let scene = Scene::new();
+    let (mut a, processes) = escaping(&scene, &["--grace", "500ms"]);
+    scene::kill_at_once([a.id(), a.standby()]);
+    assert_eq!(a.code(), 137);
+    a.says("resigned epoch 1");
+    assert!(!processes.iter().any(|one| runs(*one)));
+    assert_eq!(record(&scene)["ended"], "resigned");
+}
+
+/// As the kernel does when memory runs out: the end of CMD shows before that of `tenure`.
+#[test]
+fn an_epoch_is_resigned_when_cmd_and_tenure_are_killed_at_once() {
+    let scene = Scene::new();
+    let script = "echo $$ > cmd; exec sleep 1000";
+    let mut a = scene.script("a", &LONG, script);
+    let cmd = scene.number("cmd");
+    // A stopped guard learns of both when it goes on, in any order.
+    let guard = pid(a.guard());
+    kill(guard, Signal::SIGSTOP).expect("it lives");
+    kill(pid(cmd), Signal::SIGKILL).expect("it lives");
+    a.signal(Signal::SIGKILL);
+    kill(guard, Signal::SIGCONT).expect("it is stopped");
+    assert_eq!(a.code(), 137);
+    a.says("resigned epoch 1");
+}
+
+#[test]
+fn the_successor_of_a_killed_leader_goes_first() {
+    let scene = Scene::new();
+    let options = ["--successor", "c", "--log-format", "json"];
+    let a = scene.script("a", &[&LONG[..], &options].concat(), "echo > ready; exec sleep 1000");
+    scene.wait_for_file("ready");
+    a.signal(Signal::SIGKILL);
+    a.says(r#""outcome":"resigned""#);
+    assert_eq!(record(&scene)["successor"], "c");
+}
+
+/// The store does not answer: it waits no longer than for the end of the lease, and lets signals
+/// end itself.
+#[test]
+fn a_resignation_does_not_outlive_the_lease() {
+    let scene = Scene::new();
+    let a = scene.script("a", &["--validity", "6s"], "echo > ready; exec sleep 1000");
+    scene.wait_for_file("ready");
+    let guard = a.guard();
+    let lock = File::open(scene.path("store/.tenure/lock")).expect("the lock of the store");
+    lock.lock().expect("it can be locked");
+    a.signal(Signal::SIGKILL);
+    let resigns = |line: &[u8]| line.starts_with(b"tenure\0__resign\0");
+    let mut blocks_none = false;
+    eventually("a process that blocks no signal resigns, or it is too late for that", || {
+        let process = children(guard).find(|(_, line)| resigns(line)).map(|(number, _)| number);
+        let status = process.and_then(|one| fs::read_to_string(format!("/proc/{one}/status")).ok());
+        blocks_none |= status.is_some_and(|status| status.contains("SigBlk:\t0000000000000000\n"));
+        blocks_none || !runs(guard)
+    });
+    eventually("the guard has ended", || !runs(guard));
+    assert!(a.said().contains("epoch 1 is not resigned"), "{}", a.said());
+    assert!(!is_sealed(&scene));
+}
