@@ -15,6 +15,7 @@ use super::{
 };
 use crate::common_args::LayoutArg;
 use crate::exit::{self, Failure};
+use crate::margins::Margins;
 use crate::print::{FAINT, in_ms, plain, print_json, print_styled, styled};
 use crate::settings::{Poll, SettingsArgs};
 
@@ -100,7 +101,11 @@ fn rows(
         settings.election(LayoutArg::EpochFiles, &settings.name(), data, store, "").build()?;
         Ok(())
     });
-    let follows = settings.map(|settings| derived(&settings, grace)).unwrap_or_default();
+    let follows = match (&settings, own.try_get_one("validity")) {
+        (Some(settings), _) => derived(settings, grace),
+        (None, Ok(Some(validity))) => derived_of_session(*validity, grace),
+        (None, _) => BTreeMap::new(),
+    };
     let rows = SETTINGS.iter().filter_map(|long| {
         let arg = setting(verb.command, long)?;
         let id = arg.get_id().as_str();
@@ -141,6 +146,19 @@ fn derived(settings: &SettingsArgs, grace: Option<Duration>) -> BTreeMap<&'stati
         ("poll", poll),
     ]);
     if let Ok(margins) = settings.margins(grace) {
+        derived.insert("grace", in_ms(margins.grace).to_string());
+    }
+    derived
+}
+
+/// The same of a group's member.
+fn derived_of_session(
+    validity: Duration,
+    grace: Option<Duration>,
+) -> BTreeMap<&'static str, String> {
+    let poll = in_ms(validity / 6).to_string();
+    let mut derived = BTreeMap::from([("name", "HOSTNAME-PID".to_owned()), ("poll", poll)]);
+    if let Ok(margins) = Margins::new(validity, grace) {
         derived.insert("grace", in_ms(margins.grace).to_string());
     }
     derived

@@ -52,6 +52,8 @@ fn a_flag_counts_before_a_variable_and_that_before_the_file() {
     expect("renew", "20s".into(), "default");
     expect("grace", "10s".into(), "default");
     expect("poll-backoff", Value::Null, "default");
+    let of_member = with(&[], &["config", "--json", "group", "run", "--validity", "60s"]);
+    assert_eq!(of(&of_member, "grace"), ("10s".into(), "default".to_owned()));
     // For people: the name of the variable and of the file.
     let people = with(&[("TENURE_POLL", "5s"), ("TENURE_CONFIG", &file)], &["config"]);
     let has = |words: [&str; 3]| people.out.lines().any(|line| line.split_whitespace().eq(words));
