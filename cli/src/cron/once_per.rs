@@ -326,3 +326,6 @@ fn passes(error: &Error) -> bool {
 fn wall() -> Duration {
     Process::system().now().wall
 }
+
+#[cfg(test)]
+mod tests;

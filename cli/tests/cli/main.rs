@@ -9,6 +9,7 @@ mod command;
 mod compact;
 mod cost;
 mod credentials;
+mod cron;
 mod deploy;
 mod dynamodb;
 mod group_depose;

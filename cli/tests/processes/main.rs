@@ -3,6 +3,7 @@
 
 #[path = "../command/mod.rs"]
 mod command;
+mod cron;
 mod group;
 mod guard;
 mod killed;

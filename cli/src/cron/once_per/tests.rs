@@ -1,0 +1,103 @@
+use tenure::store::MemoryStore;
+use tenure::{Clock, Election, Moment};
+
+use super::*;
+
+/// The clock of a store, so far behind that of this host.
+#[derive(Debug)]
+struct Behind(Duration);
+
+impl Clock for Behind {
+    fn now(&self) -> Moment {
+        Process::system().now().minus(self.0)
+    }
+}
+
+fn rules(retries: u32) -> Rules {
+    let period = Duration::from_secs(100 * 365 * 86_400);
+    let clock_ahead_max = Duration::from_secs(60);
+    Rules { period, offset: Duration::ZERO, tolerance: None, retries, clock_ahead_max }
+}
+
+fn host(store: &MemoryStore, retries: u32, name: &str) -> OncePer {
+    OncePer::new(rules(retries), Arc::new(store.clone()), "p/", name)
+}
+
+fn epoch(number: u64) -> Epoch {
+    Epoch::new(number).expect("a small number")
+}
+
+async fn read(store: &MemoryStore) -> Option<Record> {
+    let object = FencedObject::new(Arc::new(store.clone()), "p/once-per.json");
+    let body = object.read().await.expect("a store in memory").and_then(|found| found.body);
+    body.map(|body| Record::parse(&body).expect("a record"))
+}
+
+async fn turn(host: &OncePer, number: u64) -> Turn {
+    match host.take(epoch(number)).await.expect("a store in memory") {
+        ControlFlow::Continue(turn) => turn,
+        ControlFlow::Break(code) => panic!("nothing to do: {code}"),
+    }
+}
+
+#[tokio::test]
+async fn a_host_whose_clock_is_ahead_of_the_stores_runs_nothing() {
+    for (behind, refused) in [(0, false), (50, false), (200, true)] {
+        let store = MemoryStore::with_clock(Arc::new(Behind(Duration::from_secs(behind))));
+        let taken = host(&store, 0, "a").take(epoch(1)).await;
+        assert_eq!(taken.as_ref().err().map(|failure| failure.code), refused.then_some(73));
+        // It counts as no attempt.
+        assert_eq!(read(&store).await.is_none(), refused);
+        if let Err(failure) = taken {
+            assert!(failure.why.contains(" is 3m ") && failure.why.contains("1m of"));
+        }
+    }
+}
+
+/// The attempt is on the store before CMD starts, so whoever leads next knows of it.
+#[tokio::test]
+async fn a_turn_that_was_taken_counts_though_nothing_more_is_heard_of_it() {
+    let store = MemoryStore::new();
+    drop(turn(&host(&store, 1, "a"), 1).await);
+    assert_eq!(
+        read(&store).await.map(|record| (record.attempts, record.exit_code)),
+        Some((1, None))
+    );
+    drop(turn(&host(&store, 1, "b"), 2).await);
+    assert!(matches!(host(&store, 1, "c").take(epoch(3)).await, Ok(ControlFlow::Break(0))));
+    assert!(host(&store, 1, "c").is_over().await.expect("a store in memory"));
+    assert_eq!(read(&store).await.map(|record| record.attempts), Some(2));
+}
+
+#[tokio::test]
+async fn only_the_last_to_take_its_turn_records_an_end() {
+    let store = MemoryStore::new();
+    let election = Election::builder(Arc::new(store.clone()), "p").build().expect("defaults");
+    let leadership = election.campaign().await.expect("a store in memory");
+    let mut signals = Signals::listen(&[]).expect("none of them");
+    let mut first = turn(&host(&store, 1, "a"), leadership.epoch().get()).await;
+    let mut second = turn(&host(&store, 1, "b"), leadership.epoch().get() + 1).await;
+    let late = first.end(0, &leadership, &mut signals).await.expect_err("it is stale");
+    assert_eq!(late.code, 75);
+    assert!(late.why.contains("not recorded") && late.why.contains("may run again"));
+    assert!(!read(&store).await.expect("a record").is_completed());
+    second.end(0, &leadership, &mut signals).await.expect("it is the newest");
+    assert!(read(&store).await.expect("a record").is_completed());
+}
+
+/// Without a valid lease nothing is recorded, although nobody else has claimed the record yet.
+#[tokio::test]
+async fn a_lost_lease_completes_nothing() {
+    let store = MemoryStore::new();
+    let election = Election::builder(Arc::new(store.clone()), "p").build().expect("defaults");
+    let leadership = election.campaign().await.expect("a store in memory");
+    let mut signals = Signals::listen(&[]).expect("none of them");
+    let mut turn = turn(&host(&store, 0, "a"), 1).await;
+    election.depose_dead(None).await.expect("a store in memory");
+    let lost = leadership.proclaim("anything").await.expect_err("the epoch is sealed");
+    assert_eq!(lost.kind(), ErrorKind::LeadershipLost);
+    let failure = turn.end(0, &leadership, &mut signals).await.expect_err("the lease is lost");
+    assert_eq!(failure.code, 75);
+    assert!(failure.why.contains("does not run again"), "{}", failure.why);
+    assert!(!read(&store).await.expect("a record").is_completed());
+}

@@ -1,0 +1,196 @@
+//! `run --once-per`, and what clashes with it and with `--try`.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, Said};
+
+/// A period that lasts as long as this test will be run: from 1970 to 2069.
+const LONG: &str = "36500d";
+
+fn once(bench: &Bench, options: &[&str], script: &str) -> Said {
+    let runs = bench.path("runs").display().to_string();
+    let script = format!("echo \"$TENURE_ATTEMPT\" >>{runs}; {script}");
+    let mut line = vec!["--once-per", LONG, "--validity", "3s", "--poll", "100ms", "--name", "a"];
+    line.extend(options);
+    line.extend(["--", "sh", "-c", &script]);
+    bench.run("run", &line)
+}
+
+/// The attempts of the commands that were started.
+fn runs(bench: &Bench) -> Vec<String> {
+    let text = fs::read_to_string(bench.path("runs")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn record(bench: &Bench) -> Value {
+    let text = fs::read_to_string(bench.path("store/once-per.json")).expect("a record");
+    serde_json::from_str(text.lines().last().expect("a body")).expect("JSON")
+}
+
+/// Writes a record by hand, as an epoch has.
+fn write_record(bench: &Bench, epoch: u64, body: &str) {
+    let nonce = "0".repeat(32);
+    let line = json!({"tenure_object": 1, "epoch": epoch, "nonce": nonce, "written": true});
+    // The format is the first field.
+    let line = line.to_string();
+    let fields = line.trim_matches(['{', '}']).replace("\"tenure_object\":1", "");
+    let fields = fields.trim_matches(',').replace(",,", ",");
+    bench.object("once-per.json", &format!("{{\"tenure_object\":1,{fields}}}\n{body}"));
+}
+
+fn earlier(start: &str, exit_code: Option<u8>) -> String {
+    let record = json!({
+        "tenure_once_per": 1, "period_start": start, "period_ms": 3_600_000, "attempts": 1,
+        "candidate": "b\u{1b}", "epoch": 1, "started_at": start, "ended_at": null,
+        "exit_code": exit_code, "last_completed": exit_code.filter(|code| *code == 0).map(|_| start),
+    });
+    record.to_string()
+}
+
+#[test]
+fn a_command_runs_once_in_a_period() {
+    for layout in ["epoch-files", "single-object"] {
+        let bench = Bench::new();
+        let first = once(&bench, &["--layout", layout], "echo ran");
+        assert_eq!((first.code, first.out.as_str()), (0, "ran\n"), "{first:?}");
+        assert!(first.err.contains("1970-01-01T00:00:00Z is completed"), "{first:?}");
+        let record = record(&bench);
+        assert_eq!((&record["exit_code"], &record["candidate"]), (&json!(0), &json!("a")));
+        assert_eq!(record["last_completed"], "1970-01-01T00:00:00Z");
+
+        // Another host only reads: no epoch is spent on it.
+        let before = bench.objects();
+        let second = once(&bench, &["--layout", layout], "echo ran");
+        assert_eq!((second.code, second.out.as_str()), (0, ""), "{second:?}");
+        assert!(second.err.contains("was completed by a in epoch 1"), "{second:?}");
+        assert_eq!((runs(&bench), bench.objects()), (vec!["1".to_owned()], before));
+    }
+}
+
+#[test]
+fn the_command_learns_of_its_period() {
+    let bench = Bench::new();
+    let script = "echo $TENURE_PERIOD_START/$TENURE_ATTEMPT/$TENURE_LAST_COMPLETED/$TENURE_EPOCH";
+    write_record(&bench, 1, &earlier("2026-01-01T00:00:00Z", Some(0)));
+    let said = bench.run("run", &["--once-per", "1d", "--", "sh", "-c", script]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let words: Vec<_> = said.out.trim().split('/').collect();
+    let [start, "1", "2026-01-01T00:00:00Z", "1"] = words[..] else { panic!("{said:?}") };
+    assert!(start > "2026-01-01" && start.ends_with("T00:00:00Z"), "{start}");
+}
+
+#[test]
+fn a_failed_period_is_final_without_retries() {
+    let bench = Bench::new();
+    let first = once(&bench, &[], "exit 3");
+    assert_eq!(first.code, 3, "{first:?}");
+    assert_eq!(record(&bench)["exit_code"], 3);
+    let second = once(&bench, &[], "true");
+    assert_eq!(second.code, 0, "{second:?}");
+    assert!(second.err.contains("has failed: 1 of 1 attempts"), "{second:?}");
+    assert_eq!(runs(&bench), ["1"]);
+}
+
+#[test]
+fn retries_are_made_until_one_succeeds_or_none_is_left() {
+    let bench = Bench::new();
+    let said = once(&bench, &["--retries", "3"], "test $TENURE_ATTEMPT = 3 || exit 7");
+    assert_eq!((said.code, runs(&bench).join(" ")), (0, "1 2 3".to_owned()), "{said:?}");
+    assert_eq!(record(&bench)["attempts"], 3);
+
+    let bench = Bench::new();
+    for _ in 0..2 {
+        once(&bench, &["--retries", "1"], "exit 7");
+        assert_eq!(runs(&bench), ["1", "2"]);
+    }
+    // Another host may have more.
+    assert_eq!(once(&bench, &["--retries", "2", "--try"], "exit 7").code, 7);
+    assert_eq!(runs(&bench), ["1", "2", "3"]);
+}
+
+#[test]
+fn a_period_that_began_long_ago_is_skipped_if_wanted() {
+    let bench = Bench::new();
+    let said = once(&bench, &["--missed", "skip", "--tolerance", "1s"], "true");
+    assert_eq!((said.code, runs(&bench).len()), (0, 0), "{said:?}");
+    for words in ["is skipped", "the tolerance is 1s"] {
+        assert!(said.err.contains(words), "{said:?}");
+    }
+    assert!(bench.objects().is_empty(), "nothing was written: {:?}", bench.objects());
+    assert_eq!(once(&bench, &["--missed", "run"], "true").code, 0);
+    assert_eq!(runs(&bench), ["1"]);
+}
+
+#[test]
+fn records_that_cannot_be_used_are_refused_before_the_command() {
+    let bench = Bench::new();
+    let refused = |code, words: &[&str]| {
+        once(&bench, &[], "true").fails(code, words);
+        assert_eq!(runs(&bench).len(), 0);
+    };
+    write_record(&bench, 1, "{}");
+    refused(70, &["once-per.json", "not the record"]);
+    write_record(&bench, 1, r#"{"tenure_once_per":2}"#);
+    refused(70, &["once-per.json", "format 2"]);
+    bench.object("once-per.json", "by hand");
+    refused(70, &["once-per.json"]);
+    // A clock was far ahead.
+    write_record(&bench, 1, &earlier("2999-01-01T00:00:00Z", None));
+    refused(73, &["once-per.json", "b\\u{1b} in epoch 1", "2999-01-01", "clock"]);
+    // The election was wiped, the record was not.
+    write_record(&bench, 41, &earlier("1969-12-31T23:00:00Z", None));
+    let mut line = vec!["--once-per", "1d"];
+    line.extend(["--", "true"]);
+    bench.run("run", &line).fails(75, &["epoch 41", "once-per.json", "tenure restore"]);
+}
+
+#[test]
+fn settings_of_periods_that_do_not_fit_are_refused_with_the_numbers() {
+    let bench = Bench::new();
+    fs::remove_dir(bench.path("store")).expect("it is empty");
+    let run = |options: &[&str]| bench.run("run", &[options, &["--", "true"]].concat());
+    run(&["--once-per", "999ms"]).fails(64, &["--once-per 999ms", "1s"]);
+    run(&["--once-per", "1s 1us"]).fails(64, &["--once-per", "whole milliseconds"]);
+    run(&["--once-per", "1h", "--period-offset", "1h"]).fails(64, &["offset 1h", "period of 1h"]);
+    let skip = ["--once-per", "1h", "--missed", "skip", "--tolerance", "61m"];
+    run(&skip).fails(64, &["tolerance 1h 1m", "period of 1h"]);
+    let late = ["--once-per", "1h", "--missed", "run", "--tolerance", "5m"];
+    run(&late).fails(64, &["--tolerance 5m", "--missed skip"]);
+    for clash in [
+        &["--try", "--forever"][..],
+        &["--no-wait", "--forever"],
+        &["--once-per", "1h", "--forever"],
+        &["--busy-exit-code", "0"],
+        &["--try", "--busy-exit-code", "256"],
+        &["--retries", "1"],
+        &["--missed", "skip"],
+        &["--period-offset", "5m"],
+        &["--clock-ahead-max", "5m"],
+        &["--once-per", "1h", "--tolerance", "5m"],
+        &["--once-per", "0s"],
+        &["--once-per", "1h", "--retries", "-1"],
+    ] {
+        let said = run(clash);
+        assert_eq!((said.code, said.out.as_str()), (64, ""), "{clash:?}: {said:?}");
+    }
+    assert!(!bench.path("store").exists(), "a refused command leaves nothing behind");
+}
+
+#[test]
+fn outcomes_of_periods_are_words_in_the_log() {
+    let bench = Bench::new();
+    let outcomes = |script: &str, options: &[&str]| -> Vec<String> {
+        let options = [options, &["--log-format", "json"]].concat();
+        let said = once(&bench, &options, script);
+        let lines = said.err.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        lines.filter_map(|line| Some(line["fields"]["outcome"].as_str()?.to_owned())).collect()
+    };
+    let failed = ["campaigning", "period_started", "elected", "period_failed", "resigned"];
+    assert_eq!(outcomes("exit 1", &[]), failed);
+    assert_eq!(outcomes("true", &[]), ["period_failed"]);
+    let done = ["campaigning", "period_started", "elected", "period_completed", "resigned"];
+    assert_eq!(outcomes("true", &["--retries", "1"]), done);
+    assert_eq!(outcomes("true", &[]), ["period_completed"]);
+}

@@ -1,0 +1,295 @@
+//! `tenure run --try` and `--once-per` as processes of several hosts, some of which are killed.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use tenure::Moment;
+
+use crate::command::scene::{Candidate, Scene, children, pid};
+use crate::command::{eventually, now, pause};
+
+/// From 1970 to 2069.
+const LONG: &[&str] = &["--once-per", "36500d"];
+
+/// For tests that wait until a lease has lapsed.
+const SHORT: &[&str] = &["--validity", "3s", "--poll", "200ms"];
+
+/// Writes a line for its start, one at every turn of its loop, and one for its end: once there is a
+/// file `go`, with exit code 0.
+const JOB: &str =
+    "say() { echo \"$TENURE_PERIOD_START $TENURE_EPOCH ${TENURE_ATTEMPT:-0} $1\" >>jobs; }
+    say start; while [ ! -e go ]; do sleep 0.02; say beat; done; say end";
+
+/// A line of the job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Line {
+    period: String,
+    epoch: u64,
+    attempt: u32,
+    what: String,
+}
+
+fn lines(scene: &Scene) -> Vec<Line> {
+    let text = fs::read_to_string(scene.path("jobs")).unwrap_or_default();
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let parse = |line: &str| {
+        let words: Vec<_> = line.split(' ').collect();
+        let [period, epoch, attempt, what] = words[..] else { panic!("a torn line: {line:?}") };
+        let (epoch, attempt) = (epoch.parse(), attempt.parse());
+        Line {
+            period: period.to_owned(),
+            epoch: epoch.expect("a number"),
+            attempt: attempt.expect("a number"),
+            what: what.to_owned(),
+        }
+    };
+    whole.lines().map(parse).collect()
+}
+
+/// The starts, in their order. What an epoch writes is never mixed with what another does: no two
+/// run at the same time.
+fn starts(scene: &Scene) -> Vec<Line> {
+    let lines = lines(scene);
+    for pair in lines.windows(2) {
+        let [before, after] = pair else { unreachable!("windows of two") };
+        assert!(before.epoch <= after.epoch, "{before:?} comes before {after:?}");
+        assert_eq!(before.epoch < after.epoch, after.what == "start", "{before:?} {after:?}");
+    }
+    lines.into_iter().filter(|line| line.what == "start").collect()
+}
+
+fn host(scene: &Scene, name: &str, options: &[&[&str]]) -> Candidate {
+    scene.script(name, &options.concat(), JOB)
+}
+
+/// The attempt that runs now, on whichever host, once it is this one.
+fn running(scene: &Scene, hosts: &[Candidate], attempt: u32) -> usize {
+    eventually(&format!("attempt {attempt} runs"), || {
+        lines(scene).last().is_some_and(|line| line.attempt == attempt)
+    });
+    let says = format!("elected: epoch {};", lines(scene).last().expect("a line").epoch);
+    let mut found = None;
+    eventually("a host says that it leads", || {
+        found = hosts.iter().position(|host| host.said().contains(&says));
+        found.is_some()
+    });
+    found.expect("the poll ends once there is one")
+}
+
+#[test]
+fn try_does_not_wait_for_a_leader_that_lives() {
+    let scene = Scene::new();
+    let mut leader = host(&scene, "a", &[&["--validity", "60s"]]);
+    eventually("it runs", || !lines(&scene).is_empty());
+    for (name, options, code) in [
+        ("b", &["--try"][..], 76),
+        ("c", &["--no-wait", "--busy-exit-code", "0"], 0),
+        ("d", &["--try", "--busy-exit-code", "255", "--validity", "60s"], 255),
+    ] {
+        let mut other = scene.script(name, options, "echo >other");
+        assert_eq!(other.code(), code, "{}", other.said());
+        let says = format!("not waiting: a leads epoch 1; exit code {code}");
+        assert!(other.said().contains(&says), "{}", other.said());
+    }
+    assert!(!scene.exists("other"), "a command ran beside that of the leader");
+    fs::write(scene.path("go"), "").expect("a file");
+    assert_eq!(leader.code(), 0);
+    // Resigned: nothing to wait for.
+    let mut next = scene.script("e", &["--try"], "echo >other");
+    assert_eq!((next.code(), scene.exists("other")), (0, true), "{}", next.said());
+}
+
+/// Each is a new process, which has never seen the leader alive.
+#[test]
+fn try_takes_over_from_a_leader_that_was_killed() {
+    let scene = Scene::new();
+    let leader = host(&scene, "a", &[SHORT]);
+    eventually("it runs", || !lines(&scene).is_empty());
+    leader.signal(Signal::SIGKILL);
+    eventually("the lease has lapsed", || scene.status()["lapsed"] == true);
+    let mut next = scene.script("b", &[SHORT, &["--try"]].concat(), "echo >other");
+    assert_eq!((next.code(), scene.exists("other")), (0, true), "{}", next.said());
+    assert!(next.said().contains("a holds epoch 1, and seems to have died"), "{}", next.said());
+}
+
+#[test]
+fn of_three_hosts_one_runs_the_period() {
+    let scene = Scene::new();
+    let mut hosts = ["a", "b", "c"].map(|name| host(&scene, name, &[LONG]));
+    eventually("one runs", || !lines(&scene).is_empty());
+    fs::write(scene.path("go"), "").expect("a file");
+    for host in &mut hosts {
+        assert_eq!(host.code(), 0, "{}", host.said());
+        assert!(host.said().contains("completed"), "{}", host.said());
+    }
+    assert_eq!(starts(&scene).len(), 1);
+}
+
+#[test]
+fn a_host_that_is_killed_in_the_middle_has_had_its_attempt() {
+    let scene = Scene::new();
+    let mut hosts = ["a", "b", "c"].map(|name| host(&scene, name, &[LONG, SHORT]));
+    let leader = running(&scene, &hosts, 1);
+    hosts[leader].signal(Signal::SIGKILL);
+    for (number, host) in hosts.iter_mut().enumerate() {
+        assert_eq!(host.code(), if number == leader { 137 } else { 0 }, "{}", host.said());
+        let said = host.said().contains("its host died, or lost its lease");
+        assert_eq!(said, number != leader, "{}", host.said());
+    }
+    assert_eq!(starts(&scene).len(), 1, "at most once");
+}
+
+#[test]
+fn retries_run_on_other_hosts_and_never_beside_the_last_attempt() {
+    let scene = Scene::new();
+    let retries: &[&str] = &["--retries", "2"];
+    let mut hosts = ["a", "b", "c"].map(|name| host(&scene, name, &[LONG, SHORT, retries]));
+    let first = running(&scene, &hosts, 1);
+    hosts[first].signal(Signal::SIGKILL);
+    // It is not killed but loses its lease, and then wants to go on.
+    let second = running(&scene, &hosts, 2);
+    hosts[second].signal(Signal::SIGSTOP);
+    let third = running(&scene, &hosts, 3);
+    hosts[second].signal(Signal::SIGCONT);
+    hosts[second].says("lost epoch");
+    fs::write(scene.path("go"), "").expect("a file");
+    for (host, code) in [(first, 137), (second, 75), (third, 0)] {
+        assert_eq!(hosts[host].code(), code, "{}", hosts[host].said());
+    }
+    assert_eq!(starts(&scene).iter().map(|line| line.attempt).collect::<Vec<_>>(), [1, 2, 3]);
+    let mut late = host(&scene, "d", &[LONG, SHORT, retries]);
+    assert_eq!(late.code(), 0);
+    assert!(late.said().contains("was completed by"), "{}", late.said());
+    assert_eq!(starts(&scene).len(), 3);
+}
+
+/// After a failure the others have two polls of time: here two minutes.
+#[test]
+fn a_failed_attempt_is_left_to_another_host_first() {
+    let scene = Scene::new();
+    let slow: &[&str] = &["--retries", "1", "--validity", "60s", "--poll", "60s"];
+    let mut failed = scene.script("a", &[LONG, slow].concat(), "exit 9");
+    failed.says("resigned epoch 1");
+    let script = "echo $TENURE_ATTEMPT >attempt";
+    let mut other = scene.script("b", &[LONG, slow, &["--try"]].concat(), script);
+    assert_eq!(other.code(), 0, "{}", other.said());
+    assert_eq!(scene.wait_for_file("attempt"), "2\n", "{}", failed.said());
+    failed.signal(Signal::SIGTERM);
+    assert_eq!(failed.code(), 143);
+}
+
+/// How far the clocks of three hosts are off, in seconds.
+const SKEWS: [i64; 3] = [-4, 0, 3];
+const PERIOD: u64 = 12;
+const PERIODS: u64 = 6;
+
+/// As cron does: each host is started again and again, by its own clock.
+fn crontab(scene: &Scene, host: usize, library: &str, options: &[&str], until: u64) {
+    let name = format!("{host}");
+    while wall() < until {
+        let period = format!("{PERIOD}s");
+        let line = [&["--once-per", &period, "--try"][..], options, SHORT].concat();
+        let mut command = scene.run(&name, &line);
+        command.args([
+            "--",
+            "sh",
+            "-c",
+            "say() { echo \"$TENURE_PERIOD_START $TENURE_EPOCH \
+            $TENURE_ATTEMPT $1\" >>jobs; }; say start; sleep 0.5; say end",
+        ]);
+        command.env("LD_PRELOAD", library).env("FAKETIME", format!("{:+}s", SKEWS[host]));
+        command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("NO_FAKE_STAT", "1");
+        let mut candidate = scene.start(&name, command);
+        let code = candidate.code();
+        assert!([0, 75, 76, 137].contains(&code), "{code}: {}", candidate.said());
+        pause(300);
+    }
+}
+
+/// Seconds since 1970, by the clock of this machine.
+fn wall() -> u64 {
+    now().wall.as_secs()
+}
+
+/// The periods that begin in the run for each of the hosts, the first left out.
+fn whole_periods(from: u64, until: u64) -> Vec<String> {
+    let starts = (from / PERIOD + 2..until / PERIOD).map(|number| number * PERIOD);
+    let date = |start| Moment::new(Duration::ZERO, Duration::ZERO, Duration::from_secs(start));
+    starts.map(|start| date(start).time_of_day().format("%FT%TZ").to_string()).collect()
+}
+
+#[test]
+#[ignore = "needs libfaketime: scripts/faketime.sh -- cargo test --test processes skewed -- --ignored"]
+fn hosts_with_skewed_clocks_run_each_period_once() {
+    let library = std::env::var("TENURE_TEST_FAKETIME").expect("set by scripts/faketime.sh");
+    let scene = Scene::new();
+    let from = wall();
+    let until = from + PERIOD * PERIODS;
+    std::thread::scope(|threads| {
+        for host in 0..SKEWS.len() {
+            let (scene, library) = (&scene, &library);
+            threads.spawn(move || crontab(scene, host, library, &[], until));
+        }
+    });
+    let starts = starts(&scene);
+    let mut periods: Vec<_> = starts.iter().map(|line| line.period.clone()).collect();
+    println!("{} starts in {PERIODS} periods", periods.len());
+    assert!(periods.is_sorted(), "{periods:?}");
+    periods.dedup();
+    assert_eq!(periods.len(), starts.len(), "a period ran twice: {starts:?}");
+    for period in whole_periods(from, until) {
+        assert!(periods.contains(&period), "{period} did not run: {periods:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs libfaketime: scripts/faketime.sh -- cargo test --test processes skewed -- --ignored"]
+fn hosts_with_skewed_clocks_that_are_killed_never_run_at_the_same_time() {
+    let library = std::env::var("TENURE_TEST_FAKETIME").expect("set by scripts/faketime.sh");
+    let scene = Scene::new();
+    let until = wall() + PERIOD * PERIODS;
+    let mut kills = 0;
+    std::thread::scope(|threads| {
+        for host in 0..SKEWS.len() {
+            let (scene, library) = (&scene, &library);
+            let retries = &["--retries", "2"];
+            threads.spawn(move || crontab(scene, host, library, retries, until));
+        }
+        // Every other start is followed by the end of its host.
+        let mut seen = 0;
+        while wall() < until {
+            pause(20);
+            let now = lines(&scene).into_iter().filter(|line| line.what == "start").count();
+            if now > std::mem::replace(&mut seen, now) && now % 2 == 1 {
+                kills += usize::from(kill_leader(&scene));
+            }
+        }
+    });
+    let starts = starts(&scene);
+    println!("{} starts, {kills} of them killed", starts.len());
+    assert!(kills > 0, "nobody was killed");
+    for line in &starts {
+        let same = starts.iter().filter(|other| other.period == line.period);
+        assert!(same.count() <= 3, "{starts:?}");
+        assert!(line.attempt <= 3, "{starts:?}");
+    }
+}
+
+/// Kills the `tenure` whose command has written the last line.
+fn kill_leader(scene: &Scene) -> bool {
+    let Some(line) = lines(scene).pop() else { return false };
+    let says = format!("elected: epoch {};", line.epoch);
+    let leader = (0..SKEWS.len()).find(|host| {
+        let log = fs::read_to_string(scene.path(&format!("{host}.log")));
+        log.is_ok_and(|log| log.contains(&says))
+    });
+    let Some(leader) = leader else { return false };
+    let name = leader.to_string();
+    let processes = children(std::process::id()).find(|(_, line)| {
+        let words: Vec<_> = line.split(|byte| *byte == 0).collect();
+        words.windows(2).any(|pair| pair == [b"--name".as_slice(), name.as_bytes()])
+    });
+    processes.is_some_and(|(number, _)| kill(pid(number), Signal::SIGKILL).is_ok())
+}
