@@ -68,7 +68,7 @@ CMD runs in a process group of its own, with TENURE_EPOCH (the fencing token), T
 TENURE_STORE in its environment. When it has ended, the processes that it left behind get SIGTERM,
 and after the grace SIGKILL. Once no descendant of CMD is left, the leadership is resigned.
 
-With --try, `tenure` exits at once if somebody else leads. With --once-per, CMD also has
+With --try, or --no-wait, `tenure` exits at once if somebody else leads. With --once-per, CMD has
 TENURE_PERIOD_START, TENURE_ATTEMPT and TENURE_LAST_COMPLETED (the start of the last completed
 period, empty before the first). Without --retries CMD starts at most once in a period, with
 --retries N at most N+1 times, and never twice at the same time.

@@ -54,7 +54,7 @@ async fn a_host_whose_clock_is_ahead_of_the_stores_runs_nothing() {
     }
 }
 
-/// The attempt is on the store before CMD starts, so whoever leads next knows of it.
+/// The attempt is on the store before CMD starts, so the next leader knows of it.
 #[tokio::test]
 async fn a_turn_that_was_taken_counts_though_nothing_more_is_heard_of_it() {
     let store = MemoryStore::new();
