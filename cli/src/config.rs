@@ -48,6 +48,10 @@ const SETTINGS: &[&str] = &[
     "data-file",
     "forever",
     "successor",
+    "on-elected",
+    "on-lost",
+    "hook-timeout",
+    "epoch-file",
     "keep",
     "min-age",
     "every",
@@ -57,7 +61,8 @@ const SETTINGS: &[&str] = &[
 ];
 /// These come with the environment of a CMD, or stand in a file that is named there. A `tenure run`
 /// inside CMD must not pass for its own leader, nor say what another leader says of itself.
-const NOT_INHERITED: &[&str] = &["name", "unique-name", "data"];
+const NOT_INHERITED: &[&str] =
+    &["name", "unique-name", "data", "on-elected", "on-lost", "epoch-file"];
 
 /// Why the arguments cannot be used.
 #[derive(Debug)]

@@ -42,7 +42,7 @@ mod table;
 mod timer;
 mod watch;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -53,7 +53,7 @@ use tokio::runtime;
 use args::{Args, Verb};
 use config::Refused;
 use exit::Failure;
-use group::{GuardArgs, Pipes, Tenure};
+use group::{GuardArgs, Tenure};
 use logs::LogFormat;
 
 /// Runs the command with the arguments of this process.
@@ -110,11 +110,11 @@ fn run_line() -> u8 {
 /// Runs one of the two processes that guard CMD.
 fn guard(
     args: &GuardArgs,
-    run: impl FnOnce(&Tenure, Pipes, &[OsString], fn(&'static str, &str)) -> io::Result<()>,
+    run: impl FnOnce(&Tenure, &GuardArgs, fn(&'static str, &str)) -> io::Result<()>,
 ) -> Result<u8, Failure> {
     let failed = |error| Failure::new(exit::OS, format!("cannot guard CMD: {error}"));
     let tenure = run::own().map_err(failed)?;
-    run(&tenure, args.pipes, &args.command, logs::say).map_err(failed)?;
+    run(&tenure, args, logs::say).map_err(failed)?;
     Ok(0)
 }
 

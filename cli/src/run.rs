@@ -1,5 +1,6 @@
 //! `tenure run`: campaigns, runs CMD while leading, and resigns.
 
+mod hooks;
 mod lead;
 mod lookup;
 pub mod rest;
@@ -33,6 +34,8 @@ use super::settings::SettingsArgs;
 use super::signals::{self, Signals};
 use super::timer::pause;
 use super::{group, logs};
+use hooks::HooksArgs;
+pub use hooks::tell;
 use lead::{Job, Outcome};
 pub use lookup::look_up;
 
@@ -54,6 +57,8 @@ pub struct RunArgs {
     pub successor: Option<String>,
     #[command(flatten)]
     pub cron: CronArgs,
+    #[command(flatten)]
+    pub hooks: HooksArgs,
     #[command(flatten)]
     pub health: HealthArg,
     #[command(flatten)]
@@ -80,6 +85,18 @@ if it is killed, CMD gets SIGTERM at once, and SIGKILL after the grace or when t
 to end, whichever is sooner. Once no descendant of CMD is left, the guard resigns the leadership.
 Not on systems other than Linux, nor if the guard is killed too: then others wait for the lapse.
 If the guard is killed, CMD and its descendants are killed.
+
+--on-elected runs beside CMD and under the same guard: it gets SIGTERM and SIGKILL as CMD's
+descendants do, and the leadership is not resigned while it runs. --on-lost runs after CMD, when
+others may lead already, so it must not touch what only a leader may. TENURE_LOSS is resigned,
+not_resigned or the reason of the loss: lease_ended, suspended, sealed, superseded, … What hooks
+print goes to stderr; that they fail is logged and changes nothing else.
+
+The file of --epoch-file is renamed into its place, and not synced: have it in a directory that a
+restart of the machine empties, such as /run. It is removed when CMD gets SIGTERM for its lease, at
+the death of `tenure` or of its guard, and at the end of CMD: before the lease ends. It stays if the
+guard and its standby are killed with `tenure`; the next `tenure run` that is given it removes it
+first. CMD does not start if it cannot be written. It tells who leads; it is no fence.
 
 SIGINT, SIGTERM, SIGHUP and SIGQUIT sent to `tenure` are passed on to the group; while it waits
 they end `tenure` at once.
@@ -134,6 +151,7 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     }
     let program = args.command.first().expect("clap requires a CMD");
     look_up(program, std::env::var_os("PATH").as_deref())?;
+    args.hooks.prepare()?;
     let recent = recent(args.settings.longest_pause(), args.settings.request_timeout());
     let health = Arc::new(Health::new(&name, recent, margins));
     health.of(run_as(&args, &name, data, margins, &health)).instrument(span).await
@@ -158,6 +176,7 @@ async fn run_as(
         successor: args.successor.clone(),
         data: data.clone(),
         data_file: args.settings.data_file.clone(),
+        hooks: args.hooks.clone(),
         layout: args.store.layout,
         validity: args.settings.validity,
         request_timeout: args.settings.request_timeout(),

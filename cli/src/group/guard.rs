@@ -19,6 +19,8 @@ use tenure::{Moment, Process};
 
 use super::deadlines::{DeadlineTimer, Deadlines, Due, LOOK_AT_LEAST_EVERY};
 use super::descendants::{self, Living};
+use super::epoch_file::{EpochFile, Removal};
+use super::hook::{Hook, RunningHook};
 use super::id::GroupId;
 use super::ipc::{Order, Report};
 use super::pipes::Pipes;
@@ -39,35 +41,45 @@ const CANNOT_START: i32 = 71;
 pub struct GuardArgs {
     #[command(flatten)]
     pub pipes: Pipes,
+    #[command(flatten)]
+    pub epoch_file: Option<EpochFile>,
     #[arg(last = true, required = true)]
     pub command: Vec<OsString>,
 }
 
+/// The arguments that pass these to a child.
+pub fn arguments(pipes: Pipes, epoch_file: Option<&EpochFile>) -> Vec<OsString> {
+    let file = epoch_file.map(EpochFile::arguments).into_iter().flatten();
+    pipes.arguments().map(OsString::from).into_iter().chain(file).collect()
+}
+
 /// Runs CMD on the order of `tenure`, and returns once none of its descendants is left. The end of
 /// the orders means that `tenure` has died: then CMD gets SIGTERM.
-pub fn run(
-    tenure: &Tenure,
-    pipes: Pipes,
-    command: &[OsString],
-    say: impl Fn(&'static str, &str),
-) -> io::Result<()> {
+pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) -> io::Result<()> {
     // Only SIGKILL ends the guard. Blocked signals, unlike handlers, leave no moment open.
     SigSet::all().thread_block()?;
     adopt_orphans()?;
-    let (orders, reports) = pipes.open()?;
+    let (orders, reports) = args.pipes.open()?;
     let (events, received) = mpsc::channel();
     read_orders(orders, events.clone())?;
     let Ok(Event::Order(Order::Watch(deadlines))) = received.recv() else { return Ok(()) };
     report(&reports, Report::Watching);
     let mut next = received.recv();
-    let mut resignation = None;
-    if let Ok(Event::Order(Order::Resign(told))) = next {
-        resignation = Some(*told);
+    let (mut resignation, mut on_elected) = (None, None);
+    loop {
+        match next {
+            Ok(Event::Order(Order::Resign(told))) => resignation = Some(*told),
+            Ok(Event::Order(Order::OnElected(hook))) => on_elected = Some(*hook),
+            _ => break,
+        }
         next = received.recv();
     }
     let started = matches!(next, Ok(Event::Order(Order::Start)));
     let mut guard = Guard {
         resignation,
+        epoch_file: args.epoch_file.clone(),
+        removal: None,
+        hook: None,
         kill_at: deadlines.kill_at,
         died: matches!(next, Ok(Event::HungUp)),
         timer: DeadlineTimer::new(deadlines),
@@ -84,7 +96,7 @@ pub fn run(
         pace: KillPace::default(),
         childless: false,
     };
-    if started && guard.start(tenure, command) {
+    if started && guard.start(tenure, &args.command, on_elected.as_ref()) {
         reap_children(events.clone())?;
         guard.watch(&received);
         guard.see_whether_tenure_died(&received);
@@ -97,6 +109,10 @@ pub fn run(
 struct Guard<S> {
     /// What to do once `tenure` has died and nothing of CMD is left.
     resignation: Option<Resignation>,
+    epoch_file: Option<EpochFile>,
+    /// From when CMD was to end on.
+    removal: Option<Removal>,
+    hook: Option<RunningHook>,
     /// When SIGKILL was due by the last lease that is known of.
     kill_at: Moment,
     /// `tenure` has died: it does nothing more.
@@ -123,14 +139,17 @@ struct Guard<S> {
 
 impl<S: Fn(&'static str, &str)> Guard<S> {
     /// Starts CMD, unless its lease has ended already; false if nothing runs.
-    fn start(&mut self, tenure: &Tenure, command: &[OsString]) -> bool {
+    fn start(&mut self, tenure: &Tenure, command: &[OsString], hook: Option<&Hook>) -> bool {
         if self.timer.due(Process::system().now()) == Some(Due::Kill) {
             self.report(Report::TooLate);
             self.report(Report::Gone);
             return false;
         }
         let parent = ["--parent".to_owned(), std::process::id().to_string()];
-        let gate = tenure.command("__gate", &parent, command).process_group(0).spawn();
+        let written = self.epoch_file.as_ref().map_or(Ok(()), EpochFile::write);
+        let gate = written
+            .map_err(|error| io::Error::new(error.kind(), format!("--epoch-file: {error}")))
+            .and_then(|()| tenure.command("__gate", &parent, command).process_group(0).spawn());
         let id = gate.and_then(|gate| {
             let id = i32::try_from(gate.id()).ok().and_then(GroupId::new);
             id.ok_or_else(|| io::Error::other("a process with an impossible number"))
@@ -139,12 +158,17 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             Ok(id) => {
                 self.group = Some(id);
                 self.report(Report::Started(id));
+                match hook.map(|hook| hook.start(tenure, &parent)).transpose() {
+                    Ok(hook) => self.hook = hook,
+                    Err(_) => self.report(Report::HookEnded(CANNOT_START << 8)),
+                }
                 true
             }
             Err(error) => {
                 (self.say)("failed", &format!("cannot start a process for CMD: {error}"));
                 self.report(Report::Ended(CANNOT_START << 8));
-                self.report(Report::Gone);
+                self.remove_epoch_file();
+                self.gone();
                 false
             }
         }
@@ -170,10 +194,25 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
                 event = events.try_recv().ok();
             }
         }
-        self.report(Report::Gone);
+        self.remove_epoch_file();
+        self.gone();
         if self.hung_up {
             (self.say)("gone", "all processes of CMD have ended");
         }
+    }
+
+    /// CMD is to end, or has ended: whoever reads the file is not to act any more.
+    fn remove_epoch_file(&mut self) {
+        if self.removal.is_none() {
+            self.removal = self.epoch_file.as_ref().map(EpochFile::remove);
+        }
+    }
+
+    /// No descendant is left.
+    fn gone(&mut self) {
+        // After this the epoch may be resigned.
+        self.removal.take().into_iter().for_each(Removal::wait);
+        self.report(Report::Gone);
     }
 
     /// Takes no longer than a moment, as any number may be handled before the next look.
@@ -197,6 +236,11 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
                 self.terminated.remove(&pid);
                 if self.group.is_some_and(|group| group.leader() == pid) {
                     self.report(Report::Ended(status));
+                    self.remove_epoch_file();
+                }
+                if self.hook.as_ref().is_some_and(|hook| hook.leader() == pid) {
+                    self.hook = None;
+                    self.report(Report::HookEnded(status));
                 }
             }
             Event::Childless => self.childless = true,
@@ -255,6 +299,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         match self.timer.due(now) {
             Some(Due::Kill) => return self.kill(),
             Some(Due::Term) => {
+                self.remove_epoch_file();
                 // A renewal may have come since they were asked; but not once `tenure` is dead.
                 if !self.hung_up && !self.ending {
                     self.terminated.clear();
@@ -265,7 +310,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             }
             None => {}
         }
-        let pause = self.timer.next_look(now);
+        let pause = self.timer.next_look(now).min(self.look_at_hook(now));
         if self.ending {
             self.ask_to_end();
         } else if self.timer.is_at_risk() {
@@ -276,8 +321,20 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         pause.min(LOOK_FOR_ORPHANS_EVERY)
     }
 
+    /// Kills a hook that has run for too long, and says when to look again.
+    fn look_at_hook(&self, now: Moment) -> Duration {
+        let Some(hook) = &self.hook else { return LOOK_AT_LEAST_EVERY };
+        let left = hook.until_kill(now);
+        if !left.is_zero() {
+            return left;
+        }
+        hook.kill(&self.living());
+        LOOK_FOR_ORPHANS_EVERY
+    }
+
     /// Sends SIGKILL to all, again and again, as a process may fork at any moment.
     fn kill(&mut self) -> Duration {
+        self.remove_epoch_file();
         if descendants::kill_own(self.group) && !self.killed {
             self.killed = true;
             self.report(Report::Killed);
@@ -328,6 +385,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         if std::mem::replace(&mut self.hung_up, true) {
             return;
         }
+        self.remove_epoch_file();
         let now = Process::system().now();
         self.timer.end_now(now);
         let left = in_ms(self.timer.until_kill(now));

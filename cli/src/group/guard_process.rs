@@ -11,6 +11,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
+use super::epoch_file::EpochFile;
+use super::guard::arguments;
 use super::ipc::{Order, Report};
 use super::pipes::Pipes;
 use super::process::Tenure;
@@ -43,6 +45,7 @@ impl GuardProcess {
         tenure: &Tenure,
         command: &[OsString],
         environment: &[(&str, String)],
+        epoch_file: Option<&EpochFile>,
     ) -> io::Result<GuardProcess> {
         let (orders_in, orders) = io::pipe()?;
         let (reports, reports_out) = io::pipe()?;
@@ -51,7 +54,8 @@ impl GuardProcess {
         inherit(&orders_in)?;
         inherit(&reports_out)?;
         let pipes = Pipes { orders: orders_in.as_raw_fd(), reports: reports_out.as_raw_fd() };
-        let standby = Command::from(tenure.command("__standby", &pipes.arguments(), command))
+        let arguments = arguments(pipes, epoch_file);
+        let standby = Command::from(tenure.command("__standby", &arguments, command))
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .process_group(0)
             .spawn()?;

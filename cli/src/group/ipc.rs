@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use tenure::Moment;
 
 use super::deadlines::Deadlines;
+use super::hook::Hook;
 use super::id::GroupId;
 use super::resignation::Resignation;
 
@@ -21,6 +22,8 @@ pub enum Order {
     /// Resign the epoch once `tenure` has died and nothing of CMD is left. Given once at most, before
     /// `Start`; not answered.
     Resign(Box<Resignation>),
+    /// Run this beside CMD. Given once at most, before `Start`; answered with `HookEnded`.
+    OnElected(Box<Hook>),
     /// Start CMD. The second order, given once; answered with `Started` or `TooLate`.
     Start,
     /// New deadlines; answered with `Watching`.
@@ -50,12 +53,16 @@ pub enum Report {
     Killed,
     /// CMD has ended, with this status as the system gives it.
     Ended(i32),
+    /// What ran beside CMD has ended, with this status as the system gives it.
+    HookEnded(i32),
     /// No process is left. The last report.
     Gone,
 }
 
 /// Before the JSON of a [`Resignation`], which has no line breaks.
 const RESIGN: &str = "resign ";
+/// Before the JSON of a [`Hook`].
+const ON_ELECTED: &str = "on-elected ";
 
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,6 +71,10 @@ impl fmt::Display for Order {
             Order::Resign(resignation) => {
                 let json = serde_json::to_string(resignation).map_err(|_| fmt::Error)?;
                 write!(f, "{RESIGN}{json}")
+            }
+            Order::OnElected(hook) => {
+                let json = serde_json::to_string(hook).map_err(|_| fmt::Error)?;
+                write!(f, "{ON_ELECTED}{json}")
             }
             Order::Start => f.write_str("start"),
             Order::Lease(deadlines) => write!(f, "lease {deadlines}"),
@@ -81,6 +92,9 @@ impl FromStr for Order {
     fn from_str(line: &str) -> Result<Order, ()> {
         if let Some(json) = line.strip_prefix(RESIGN) {
             return serde_json::from_str(json).map(Order::Resign).map_err(|_| ());
+        }
+        if let Some(json) = line.strip_prefix(ON_ELECTED) {
+            return serde_json::from_str(json).map(Order::OnElected).map_err(|_| ());
         }
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
@@ -134,6 +148,7 @@ impl fmt::Display for Report {
             Report::Terminated => f.write_str("terminated"),
             Report::Killed => f.write_str("killed"),
             Report::Ended(status) => write!(f, "ended {status}"),
+            Report::HookEnded(status) => write!(f, "hook-ended {status}"),
             Report::Gone => f.write_str("gone"),
         }
     }
@@ -151,6 +166,7 @@ impl FromStr for Report {
             ("terminated", "") => Some(Report::Terminated),
             ("killed", "") => Some(Report::Killed),
             ("ended", status) => status.parse().ok().map(Report::Ended),
+            ("hook-ended", status) => status.parse().ok().map(Report::HookEnded),
             ("gone", "") => Some(Report::Gone),
             _ => None,
         }
@@ -188,6 +204,7 @@ mod tests {
         for order in [
             Order::Watch(deadlines()),
             Order::Resign(Box::new(resignation())),
+            Order::OnElected(Box::new(Hook { line: "a 'b'\n".to_owned(), limit_ms: 7 })),
             Order::Start,
             Order::Lease(deadlines()),
             Order::Signal(Signal::SIGHUP),
@@ -216,6 +233,7 @@ mod tests {
             Report::Terminated,
             Report::Killed,
             Report::Ended(256),
+            Report::HookEnded(9),
             Report::Gone,
         ] {
             assert_eq!(report.to_string().parse(), Ok(report));

@@ -11,9 +11,11 @@
 
 mod deadlines;
 mod descendants;
+mod epoch_file;
 mod gate;
 mod guard;
 mod guard_process;
+mod hook;
 mod id;
 mod ipc;
 mod phase;
@@ -37,13 +39,26 @@ use phase::Phase;
 use supervisor::Supervisor;
 
 pub use deadlines::Deadlines;
+pub use epoch_file::{EpochFile, prepare as prepare_epoch_file};
 pub use gate::{GateArgs, NOT_EXECUTABLE, NOT_FOUND, run as run_gate};
 pub use guard::{GuardArgs, run as run_guard};
+pub use hook::{Hook, to_stderr};
 pub use phase::{GroupEnd, Left, Stop};
 pub use pipes::Pipes;
 pub use process::{Tenure, own_binary};
 pub use resignation::{Resignation, Task};
 pub use standby::run as run_standby;
+
+/// What a guard does besides ending CMD in time.
+#[derive(Debug, Clone, Default)]
+pub struct Extras {
+    /// What to resign if `tenure` dies, and then nothing of CMD is left.
+    pub resignation: Option<Resignation>,
+    /// What to run beside CMD, from its start on.
+    pub on_elected: Option<Hook>,
+    /// Written before CMD starts, and removed when it is to end.
+    pub epoch_file: Option<EpochFile>,
+}
 
 /// A running CMD and its descendants, under guard.
 ///
@@ -67,27 +82,28 @@ impl Group {
         environment: &[(&str, String)],
         deadlines: Deadlines,
     ) -> io::Result<Group> {
-        Group::start_with(tenure, command, environment, deadlines, None).await
+        let extras = Extras::default();
+        Group::start_with(tenure, command, environment, deadlines, extras).await
     }
 
-    /// The same; if `tenure` dies, and then nothing of CMD is left, the epoch is resigned.
+    /// The same, and has the guard do more.
     pub async fn start_with(
         tenure: &Tenure,
         command: &[OsString],
         environment: &[(&str, String)],
         deadlines: Deadlines,
-        resignation: Option<Resignation>,
+        extras: Extras,
     ) -> io::Result<Group> {
         // A SIGCHLD that is ignored when `tenure` starts would be for the guard too, and then exit
         // statuses are lost.
         drop(signal(SignalKind::child()).map_err(|error| failed("handle SIGCHLD", &error))?);
-        let guard = GuardProcess::spawn(tenure, command, environment)
+        let guard = GuardProcess::spawn(tenure, command, environment, extras.epoch_file.as_ref())
             .map_err(|error| failed("start a guard", &error))?;
         let (deadlines, new_deadlines) = watch::channel(deadlines);
         let (new_phase, phase) = watch::channel(Phase::Running);
         let (orders, new_orders) = mpsc::unbounded_channel();
         let mut supervisor = Supervisor::new(guard, new_deadlines, new_orders, new_phase)?;
-        if !supervisor.put_under_guard(resignation).await {
+        if !supervisor.put_under_guard(extras).await {
             return Err(io::Error::other("the guard died before it started CMD"));
         }
         supervisor.start().await;

@@ -1,6 +1,6 @@
 //! What `tenure`, the standby and the guard share: their binary, orphans, the pace of SIGKILL.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -18,7 +18,12 @@ pub struct Tenure {
 
 impl Tenure {
     /// This command as another of its processes, with CMD for it to run.
-    pub fn command(&self, verb: &str, arguments: &[String], cmd: &[OsString]) -> Command {
+    pub fn command<A: AsRef<OsStr>>(
+        &self,
+        verb: &str,
+        arguments: &[A],
+        cmd: &[OsString],
+    ) -> Command {
         let mut command = Command::new(&self.binary);
         command.arg0("tenure").arg(verb).args(arguments).args(self.options).arg("--").args(cmd);
         command

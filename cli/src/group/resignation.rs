@@ -92,7 +92,7 @@ impl Resignation {
 }
 
 fn start(tenure: &Tenure, task: &Task) -> io::Result<Child> {
-    let mut command: Command = tenure.command("__resign", &[], &[]);
+    let mut command: Command = tenure.command("__resign", &[""; 0], &[]);
     let mut process = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
     let mut input = process.stdin.take().ok_or_else(|| io::Error::other("it has no input"))?;
     // Its end is the end of the input. A process that reads nothing is noticed when it ends.

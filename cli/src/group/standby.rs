@@ -1,6 +1,5 @@
 //! The standby: the parent of the guard, which takes over if the guard dies.
 
-use std::ffi::OsString;
 use std::io;
 use std::thread;
 
@@ -10,7 +9,8 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::descendants;
-use super::pipes::Pipes;
+use super::epoch_file::{EpochFile, Removal};
+use super::guard::{GuardArgs, arguments};
 use super::process::{ADOPTS, KillPace, Tenure, adopt_orphans};
 
 /// Runs the guard. Returns once no descendant is left; if the guard dies before, kills them all.
@@ -18,16 +18,13 @@ use super::process::{ADOPTS, KillPace, Tenure, adopt_orphans};
 /// # Errors
 ///
 /// If processes may be left that it cannot find.
-pub fn run(
-    tenure: &Tenure,
-    pipes: Pipes,
-    command: &[OsString],
-    say: impl Fn(&'static str, &str),
-) -> io::Result<()> {
+pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) -> io::Result<()> {
     // Only SIGKILL ends the standby. Blocked signals, unlike handlers, leave no moment open.
     SigSet::all().thread_block()?;
     adopt_orphans()?;
-    let guard = tenure.command("__guard", &pipes.arguments(), command).spawn()?;
+    let GuardArgs { pipes, epoch_file, command } = args;
+    let arguments = arguments(*pipes, epoch_file.as_ref());
+    let guard = tenure.command("__guard", &arguments, command).spawn()?;
     pipes.close()?;
     let guard = Pid::from_raw(i32::try_from(guard.id()).map_err(io::Error::other)?);
     loop {
@@ -37,12 +34,15 @@ pub fn run(
             _ => break,
         }
     }
+    let removal = epoch_file.as_ref().map(EpochFile::remove);
     if !ADOPTS {
+        removal.into_iter().for_each(Removal::wait);
         return Err(io::Error::other("the guard has died"));
     }
     if end_all() {
         say("unguarded", "the guard has died: the processes of CMD were killed");
     }
+    removal.into_iter().for_each(Removal::wait);
     Ok(())
 }
 

@@ -12,13 +12,15 @@ use tenure::Process;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, error, warn};
 
+use super::Extras;
 use super::deadlines::{DeadlineTimer, Deadlines, Due};
 use super::descendants::{self, Living};
+use super::epoch_file::EpochFile;
 use super::guard_process::{GuardProcess, Heard};
 use super::id::GroupId;
 use super::ipc::{Order, Report};
 use super::phase::{GroupEnd, Left, Phase, Stop};
-use super::resignation::Resignation;
+use crate::run::tell;
 use crate::timer::pause;
 
 /// For how long no descendant must be seen alive until a guard that says nothing is not waited for.
@@ -55,6 +57,8 @@ pub struct Supervisor {
     /// Since when, by the boot clock, no descendant has been seen alive.
     lifeless_since: Option<Duration>,
     abandoned: bool,
+    /// The guard removes it; this process does if the guard cannot.
+    epoch_file: Option<EpochFile>,
     /// Known once it is over.
     left: Option<Left>,
 }
@@ -88,17 +92,22 @@ impl Supervisor {
             unanswered_since: None,
             lifeless_since: None,
             abandoned: false,
+            epoch_file: None,
             left: None,
         })
     }
 
     /// Returns once the guard watches the deadlines; false if it has died instead.
-    pub async fn put_under_guard(&mut self, resignation: Option<Resignation>) -> bool {
+    pub async fn put_under_guard(&mut self, extras: Extras) -> bool {
         let deadlines = *self.deadlines.borrow_and_update();
         self.unanswered = true;
         self.tell(Order::Watch(deadlines)).await;
-        if let Some(resignation) = resignation {
+        self.epoch_file = extras.epoch_file;
+        if let Some(resignation) = extras.resignation {
             self.tell(Order::Resign(Box::new(resignation))).await;
+        }
+        if let Some(hook) = extras.on_elected {
+            self.tell(Order::OnElected(Box::new(hook))).await;
         }
         while self.unanswered && !self.guard_lost {
             match self.guard.hear().await {
@@ -284,6 +293,7 @@ impl Supervisor {
                 self.status = Some(status);
                 self.phase.send_replace(Phase::Ended(GroupEnd { status, stop: self.stop }));
             }
+            Report::HookEnded(status) => tell("--on-elected", ExitStatus::from_raw(status)),
             Report::Gone => self.left = Some(Left::Nothing),
         }
     }
@@ -297,6 +307,7 @@ impl Supervisor {
             "what CMD left behind"
         };
         error!(outcome = "killed", "{what} was killed (SIGKILL)");
+        self.remove_epoch_file();
     }
 
     /// The guard has died, and its standby kills what runs; or the standby has, and the guard does.
@@ -307,7 +318,13 @@ impl Supervisor {
                 self.stop = self.stop.or(Some(Stop::Unguarded));
             }
             error!(outcome = "unguarded", "{what} has died: CMD is killed");
+            self.remove_epoch_file();
         }
+    }
+
+    fn remove_epoch_file(&self) {
+        // Nobody waits for it: the thread goes on.
+        drop(self.epoch_file.as_ref().map(EpochFile::remove));
     }
 
     async fn standby_ended(&mut self, status: Option<ExitStatus>) {

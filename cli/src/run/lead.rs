@@ -13,15 +13,16 @@ use futures::future::BoxFuture;
 use futures::{Stream, StreamExt as _};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use tenure::{EpochEnd, Leadership, LeadershipEvent, Loss};
+use tenure::{Epoch, EpochEnd, Leadership, LeadershipEvent, Loss};
 use tracing::{info, warn};
 
+use super::hooks::HooksArgs;
 use super::rest::{Watching, shown};
 use crate::common_args::LayoutArg;
 use crate::cron::Turn;
 use crate::data_file;
 use crate::exit::{self, Failure};
-use crate::group::{Deadlines, Group, Left, Resignation, Stop, Tenure};
+use crate::group::{Deadlines, Extras, Group, Left, Resignation, Stop, Tenure};
 use crate::health::{Health, Phase};
 use crate::margins::Margins;
 use crate::print::{millis, plain};
@@ -30,6 +31,9 @@ use crate::timer::pause;
 
 /// How long a resignation may take when there is a signal that asks to hurry.
 const HURRIED_RESIGNATION: Duration = Duration::from_secs(1);
+
+/// An epoch that is over for this process, and that others wait for.
+const NOT_RESIGNED: &str = "not_resigned";
 
 /// What to run, and how.
 pub struct Job {
@@ -44,12 +48,21 @@ pub struct Job {
     /// What the record says once elected, and the file that it follows from then on.
     pub data: Value,
     pub data_file: Option<PathBuf>,
+    pub hooks: HooksArgs,
     pub layout: LayoutArg,
     pub validity: Duration,
     pub request_timeout: Duration,
 }
 
 impl Job {
+    fn extras(&self, leadership: &Leadership) -> Extras {
+        Extras {
+            resignation: Some(self.resignation(leadership)),
+            on_elected: self.hooks.beside_cmd(),
+            epoch_file: self.hooks.epoch_file(leadership),
+        }
+    }
+
     /// What the guard needs to resign this leadership.
     fn resignation(&self, leadership: &Leadership) -> Resignation {
         let [(_, name), (_, store)] = &self.environment;
@@ -96,9 +109,8 @@ pub async fn lead(
     environment.extend(job.environment.iter().cloned());
     environment.extend(turn.iter().flat_map(Turn::environment));
     let deadlines = job.margins.deadlines(leadership.ends_at());
-    let resignation = Some(job.resignation(&leadership));
-    let started =
-        Group::start_with(&job.tenure, &job.command, &environment, deadlines, resignation);
+    let extras = job.extras(&leadership);
+    let started = Group::start_with(&job.tenure, &job.command, &environment, deadlines, extras);
     // Dropping the start leaves nothing that runs.
     let group = tokio::select! {
         biased;
@@ -136,7 +148,7 @@ pub async fn lead(
     job.health.enter(Phase::Ending(leadership.lease()));
     let at_the_end = leadership.check();
     let left = watch.end_the_rest().await;
-    let asked_to_end = watch.asked_to_end;
+    let mut asked_to_end = watch.asked_to_end;
     drop(watch);
     let recorded = match &mut turn {
         Some(turn) if end.stop.is_none() && at_the_end.is_ok() => {
@@ -145,26 +157,33 @@ pub async fn lead(
         _ => Ok(()),
     };
     let loss = leadership.check().err();
-    match (&loss, left) {
-        (Some(_), _) => {}
+    let over = match (&loss, left) {
+        (Some(loss), _) => loss.outcome(),
         (None, Left::Nothing) => resign(job, leadership, signals).await,
-        (None, Left::Unknown) => warn!(
-            outcome = "not_resigned",
-            "epoch {epoch} is not resigned: the guard and its standby were killed, and processes \
-             that left the group of CMD may run on"
-        ),
-    }
-    let why = match (end.stop, at_the_end, loss) {
-        (None, Ok(_), _) => return outcome_of(end.exit_code(), turn, recorded, asked_to_end),
-        (Some(Stop::Unguarded), ..) => {
-            return Err(Failure::new(exit::OS, "the guard has died, so CMD was killed"));
-        }
-        (_, Err(loss), _) | (_, _, Some(loss)) => {
-            format!("lost epoch {epoch}: {}", loss_text(&loss))
-        }
-        (_, Ok(_), None) => format!("epoch {epoch} was at risk, so CMD was stopped"),
+        (None, Left::Unknown) => do_not_resign(epoch),
     };
+    asked_to_end |= job.hooks.run_on_lost(&environment, over, signals).await;
+    if end.stop.is_none() && at_the_end.is_ok() {
+        return outcome_of(end.exit_code(), turn, recorded, asked_to_end);
+    }
+    let why = why_lost(end.stop, at_the_end, loss, epoch)?;
     Ok(Outcome::Lost { why, asked_to_end })
+}
+
+/// Why CMD did not end by itself under a valid lease.
+fn why_lost(
+    stop: Option<Stop>,
+    at_the_end: Result<Epoch, Loss>,
+    loss: Option<Loss>,
+    epoch: Epoch,
+) -> Result<String, Failure> {
+    match (stop, at_the_end.err().or(loss)) {
+        (Some(Stop::Unguarded), _) => {
+            Err(Failure::new(exit::OS, "the guard has died, so CMD was killed"))
+        }
+        (_, Some(loss)) => Ok(format!("lost epoch {epoch}: {}", loss_text(&loss))),
+        (_, None) => Ok(format!("epoch {epoch} was at risk, so CMD was stopped")),
+    }
 }
 
 /// How a leadership ended in which CMD ended by itself.
@@ -279,8 +298,9 @@ impl<E> Watch<'_, E> {
     }
 }
 
-/// Gives up the epoch. Only called once no descendant of CMD is left.
-pub async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) {
+/// Gives up the epoch, and says in a word what came of it. Only called once no descendant of CMD is
+/// left.
+pub async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) -> &'static str {
     let epoch = leadership.epoch();
     let hurried = async {
         pause(HURRIED_RESIGNATION).await;
@@ -295,7 +315,10 @@ pub async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) {
     let why = tokio::select! {
         biased;
         outcome = resigned => match outcome {
-            Ok(()) => return info!(outcome = "resigned", "resigned epoch {epoch}"),
+            Ok(()) => {
+                info!(outcome = "resigned", "resigned epoch {epoch}");
+                return "resigned";
+            }
             Err(error) => error.to_string(),
         },
         signal = hurried => signal.to_string(),
@@ -305,6 +328,16 @@ pub async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) {
         outcome = "not_resigned",
         "epoch {epoch} is not resigned, others wait until its lease lapses: {why}"
     );
+    NOT_RESIGNED
+}
+
+fn do_not_resign(epoch: Epoch) -> &'static str {
+    warn!(
+        outcome = "not_resigned",
+        "epoch {epoch} is not resigned: the guard and its standby were killed, and processes \
+         that left the group of CMD may run on"
+    );
+    NOT_RESIGNED
 }
 
 pub fn loss_text(loss: &Loss) -> String {

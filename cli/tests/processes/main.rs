@@ -6,6 +6,7 @@ mod command;
 mod cron;
 mod group;
 mod guard;
+mod hooks;
 mod killed;
 mod partitions;
 mod processes;

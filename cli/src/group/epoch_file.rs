@@ -1,0 +1,147 @@
+//! The file that holds the epoch while CMD may run: written before CMD starts, and removed when CMD
+//! is to end, at the latest.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// For how long nothing waits for a disk that hangs.
+const MOST: Duration = Duration::from_secs(1);
+
+/// The file, and the epoch that is written into it.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
+pub struct EpochFile {
+    #[arg(long = "epoch-file", value_name = "PATH", required = false, requires = "epoch")]
+    pub path: PathBuf,
+    #[arg(long, required = false, requires = "path")]
+    pub epoch: u64,
+}
+
+impl EpochFile {
+    /// The arguments that pass it to a child.
+    pub fn arguments(&self) -> [OsString; 3] {
+        let epoch = format!("--epoch={}", self.epoch);
+        ["--epoch-file".into(), self.path.clone().into(), epoch.into()]
+    }
+
+    /// Writes the epoch, so that a reader finds it whole or not at all. It is not synced: after a
+    /// crash of the machine the epoch is over, whatever the file says.
+    pub fn write(&self) -> io::Result<()> {
+        let mut new = self.path.clone().into_os_string();
+        new.push(format!(".{}.new", std::process::id()));
+        let written = fs::write(&new, format!("{}\n", self.epoch))
+            .and_then(|()| fs::rename(&new, &self.path));
+        if written.is_err() {
+            // The first error says more.
+            let _ = fs::remove_file(&new);
+        }
+        written
+    }
+
+    /// Removes the file if it holds this epoch, in a thread of its own: a disk that hangs must keep
+    /// nobody from ending CMD. The end of the channel is the end of that thread.
+    pub fn remove(&self) -> Removal {
+        let (done, is_done) = mpsc::channel::<()>();
+        let own = self.clone();
+        let thread = thread::Builder::new().name("epoch file".to_owned()).spawn(move || {
+            let _ends_with_the_thread = done;
+            if holds(&own.path) == Ok(Some(own.epoch)) {
+                // It is gone, or nobody may remove it.
+                let _ = fs::remove_file(&own.path);
+            }
+        });
+        drop(thread);
+        Removal(is_done)
+    }
+}
+
+/// A file that is being removed.
+pub struct Removal(mpsc::Receiver<()>);
+
+impl Removal {
+    /// Waits until it is gone, for a moment at most.
+    pub fn wait(self) {
+        // Nothing is ever sent.
+        let _ = self.0.recv_timeout(MOST);
+    }
+}
+
+/// Removes what a process that was killed, or a crash of the machine, has left. Refuses a path that
+/// cannot hold the epoch, or that holds something else.
+pub fn prepare(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    match holds(path) {
+        Ok(None) => {}
+        Ok(Some(_)) => fs::remove_file(path).map_err(|error| {
+            format!("{shown} is left from before and cannot be removed: {error}")
+        })?,
+        Err(why) => return Err(format!("{shown} {why}")),
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    match fs::metadata(parent) {
+        Ok(found) if found.is_dir() && path.file_name().is_some() => Ok(()),
+        Ok(_) => Err(format!("{shown} is no file in a directory")),
+        Err(error) => Err(format!("{}: {error}", parent.display())),
+    }
+}
+
+/// The epoch in the file; nothing if there is no file.
+fn holds(path: &Path) -> Result<Option<u64>, String> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() && found.len() <= 16 => {}
+        Ok(_) => return Err("is there, and holds no epoch".to_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("cannot be looked at: {error}")),
+    }
+    let text = fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
+    let epoch = text.strip_suffix('\n').and_then(|text| text.parse().ok());
+    epoch.map(Some).ok_or_else(|| "is there, and holds no epoch".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_holds_its_epoch_until_it_is_removed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("epoch");
+        let [own, other] = [7, 8].map(|epoch| EpochFile { path: path.clone(), epoch });
+        own.write().expect("a new file");
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), "7\n");
+        other.remove().wait();
+        assert!(path.exists(), "it is another leader's");
+        other.write().expect("over the old one");
+        own.remove().wait();
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), "8\n");
+        other.remove().wait();
+        assert!(!path.exists());
+        other.remove().wait();
+        assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 0, "nothing is left");
+        let nowhere = EpochFile { path: dir.path().join("no/epoch"), epoch: 7 };
+        assert!(nowhere.write().is_err());
+    }
+
+    #[test]
+    fn only_what_was_left_behind_is_removed_at_the_start() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("epoch");
+        assert_eq!(prepare(&path), Ok(()));
+        fs::write(&path, "12\n").expect("a file");
+        assert_eq!(prepare(&path), Ok(()));
+        assert!(!path.exists());
+        for other in ["", "12", "a\n", "12\n\n", "99999999999999999\n"] {
+            fs::write(&path, other).expect("a file");
+            assert!(prepare(&path).is_err_and(|why| why.contains("holds no epoch")), "{other:?}");
+            assert!(path.exists());
+        }
+        assert!(prepare(dir.path()).is_err());
+        let missing = prepare(&dir.path().join("no/epoch"));
+        assert!(missing.is_err_and(|why| why.contains("No such file")));
+    }
+}

@@ -1,0 +1,110 @@
+//! The hooks of `run`, and the file that holds the epoch.
+
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tenure::Leadership;
+use tokio::process::Command;
+use tracing::{debug, info, warn};
+
+use crate::common_args::positive_duration;
+use crate::exit::{self, Failure};
+use crate::group::{EpochFile, Hook, prepare_epoch_file, to_stderr};
+use crate::print::{in_ms, millis, plain};
+use crate::signals::Signals;
+use crate::timer::pause;
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct HooksArgs {
+    /// Run this line with `sh -c` beside CMD, from its start on, with TENURE_EPOCH and so on. It is
+    /// under the same guard as CMD, and CMD does not wait for it
+    #[arg(long, value_name = "LINE")]
+    pub on_elected: Option<String>,
+    /// Run this line with `sh -c` once CMD is gone and the leadership is over, with TENURE_LOSS, the
+    /// reason. Others may lead by then. Not run if `tenure` itself is killed
+    #[arg(long, value_name = "LINE")]
+    pub on_lost: Option<String>,
+    /// How long a hook may run before it is killed
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
+    pub hook_timeout: Duration,
+    /// Write the epoch to this file before CMD starts, and remove it when CMD is to end, also if
+    /// `tenure` itself is killed. Each candidate needs a file of its own
+    #[arg(long, value_name = "PATH")]
+    pub epoch_file: Option<PathBuf>,
+}
+
+impl HooksArgs {
+    /// Refuses a file that is no place for the epoch; removes what is left of an earlier one.
+    pub fn prepare(&self) -> Result<(), Failure> {
+        let prepared = self.epoch_file.as_deref().map_or(Ok(()), prepare_epoch_file);
+        prepared.map_err(|why| Failure::new(exit::USAGE, plain(&format!("--epoch-file: {why}"))))
+    }
+
+    pub fn epoch_file(&self, leadership: &Leadership) -> Option<EpochFile> {
+        let epoch = leadership.epoch().get();
+        self.epoch_file.clone().map(|path| EpochFile { path, epoch })
+    }
+
+    /// What the guard runs beside CMD.
+    pub fn beside_cmd(&self) -> Option<Hook> {
+        let limit_ms = millis(self.hook_timeout);
+        self.on_elected.clone().map(|line| Hook { line, limit_ms })
+    }
+
+    /// Runs the hook for the end of a leadership, if there is one, for as long as it may. A signal
+    /// that ends `tenure` ends it, too; says whether there was one.
+    pub async fn run_on_lost(
+        &self,
+        environment: &[(&str, String)],
+        loss: &str,
+        signals: &mut Signals,
+    ) -> bool {
+        let Some(line) = &self.on_lost else { return false };
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).stdin(Stdio::null()).stdout(to_stderr()).process_group(0);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        let mut hook = match command.env("TENURE_LOSS", loss).spawn() {
+            Ok(hook) => hook,
+            Err(error) => {
+                warn!(outcome = "hook_failed", "--on-lost cannot be started: {error}");
+                return false;
+            }
+        };
+        let group = hook.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+        let why = tokio::select! {
+            biased;
+            status = hook.wait() => {
+                if let Ok(status) = status {
+                    tell("--on-lost", status);
+                }
+                return false;
+            }
+            signal = signals.next() => Some(signal),
+            () = pause(self.hook_timeout) => None,
+        };
+        // Not waited for yet, so the number is its own.
+        let _ = group.map(|group| killpg(group, Signal::SIGKILL));
+        let _ = hook.wait().await;
+        let limit = in_ms(self.hook_timeout);
+        match why {
+            Some(signal) => info!("{signal}: --on-lost was killed (SIGKILL)"),
+            None => warn!(
+                outcome = "hook_failed",
+                "--on-lost did not end within {limit} (--hook-timeout): it was killed (SIGKILL)"
+            ),
+        }
+        why.is_some_and(|signal| signal != Signal::SIGHUP)
+    }
+}
+
+/// Logs how a hook ended.
+pub fn tell(hook: &str, status: ExitStatus) {
+    if status.success() {
+        debug!("{hook} has ended");
+    } else {
+        warn!(outcome = "hook_failed", "{hook} failed: {status}");
+    }
+}

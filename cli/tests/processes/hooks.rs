@@ -1,0 +1,212 @@
+//! `--on-elected`, `--on-lost` and `--epoch-file`, with processes that are killed.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+
+use nix::sys::signal::{Signal, kill};
+
+use crate::command::scene::{self, Scene, pid};
+use crate::command::{eventually, runs};
+
+/// Ends at SIGTERM, some time after it.
+const SLOW: &str = "trap 'echo > term; sleep 1; exit 0' TERM; echo $$ > cmd; \
+                    while :; do sleep 0.02; done";
+const STUBBORN: &str = "trap '' TERM; echo $$ > cmd; while :; do sleep 0.02; done";
+
+#[test]
+fn hooks_run_at_the_start_and_at_the_end() {
+    let scene = Scene::new();
+    let elected = r#"echo "$TENURE_EPOCH $TENURE_NAME $TENURE_STORE" > elected; cat"#;
+    let lost =
+        r#"echo "$TENURE_EPOCH $TENURE_NAME $TENURE_LOSS" > lost; [ -e cmd.runs ] || echo gone"#;
+    let options = ["--on-elected", elected, "--on-lost", lost];
+    let script = "echo > cmd.runs; until [ -s elected ]; do sleep 0.02; done; rm cmd.runs; exit 3";
+    let mut a = scene.script("a", &options, script);
+    assert_eq!(a.code(), 3, "a hook does not change the exit code");
+    assert_eq!(scene.wait_for_file("elected"), format!("1 a {}\n", scene.url()));
+    assert_eq!(scene.wait_for_file("lost"), "1 a resigned\n");
+    assert_eq!(scene.status()["ended"], "resigned");
+    assert!(!a.said().contains("failed"), "{}", a.said());
+    assert!(a.said().contains("\ngone\n"), "{}", a.said());
+}
+
+#[test]
+fn a_hook_that_fails_is_logged_and_changes_nothing() {
+    let scene = Scene::new();
+    let options = ["--on-elected", "exit 4", "--on-lost", "kill -KILL $$"];
+    let mut a = scene.script("a", &options, "echo > ready; read x < go; exit 0");
+    scene.wait_for_file("ready");
+    a.says("--on-elected failed: exit status: 4");
+    fs::write(scene.path("go"), "\n").expect("a file");
+    assert_eq!(a.code(), 0);
+    assert!(a.said().contains("--on-lost failed: signal: 9"), "{}", a.said());
+}
+
+#[test]
+fn hooks_that_do_not_end_are_killed() {
+    let scene = Scene::new();
+    let hang = |name: &str| format!("trap '' TERM; echo $$ > {name}; while :; do sleep 0.02; done");
+    let (elected, lost) = (hang("elected"), hang("lost"));
+    let options =
+        ["--on-elected", &elected, "--on-lost", &lost, "--hook-timeout", "1s", "--validity", "60s"];
+    let mut a = scene.script("a", &options, "echo > ready; until [ -s go ]; do sleep 0.02; done");
+    let elected = scene.number("elected");
+    a.says("--on-elected failed: signal: 9");
+    assert!(!runs(elected));
+    fs::write(scene.path("go"), "\n").expect("a file");
+    assert_eq!(a.code(), 0);
+    assert!(!runs(scene.number("lost")));
+    assert!(a.said().contains("--on-lost did not end within 1s"), "{}", a.said());
+}
+
+/// The hook acts for the epoch as CMD does.
+#[test]
+fn nothing_is_resigned_while_a_hook_runs() {
+    let scene = Scene::new();
+    let hook = "trap '' TERM; echo $$ > hook; while :; do sleep 0.02; done";
+    let options = ["--on-elected", hook, "--grace", "5s", "--validity", "60s"];
+    let mut a = scene.script("a", &options, "echo > ready; until [ -s go ]; do sleep 0.02; done");
+    let hook = scene.number("hook");
+    let script = format!("cat /proc/{hook}/stat > stat; echo > b");
+    let mut b = scene.script("b", &["--poll", "100ms"], &script);
+    b.says("waiting: a leads epoch 1");
+    fs::write(scene.path("go"), "\n").expect("a file");
+    a.says("the processes that it left behind get SIGTERM");
+    // The grace may be over already.
+    let _ = kill(pid(hook), Signal::SIGKILL);
+    assert_eq!(a.code(), 0);
+    assert_eq!(b.code(), 0);
+    assert_eq!(fs::read_to_string(scene.path("stat")).expect("b wrote it"), "");
+}
+
+#[test]
+fn a_hook_dies_with_a_killed_tenure_and_before_the_resignation() {
+    let scene = Scene::new();
+    let hook = "trap '' TERM; echo $$ > hook; while :; do sleep 0.02; done";
+    let options = ["--on-elected", hook, "--grace", "500ms", "--validity", "10m"];
+    let mut a = scene.script("a", &options, "exec sleep 1000");
+    let hook = scene.number("hook");
+    let script = format!("cat /proc/{hook}/stat > stat; echo > b");
+    let mut b = scene.script("b", &["--poll", "100ms"], &script);
+    b.says("waiting: a leads epoch 1");
+    a.signal(Signal::SIGKILL);
+    assert_eq!((a.code(), b.code()), (137, 0));
+    assert_eq!(fs::read_to_string(scene.path("stat")).expect("b wrote it"), "");
+}
+
+/// It asks `tenure` to end although it campaigns again by itself.
+#[test]
+fn a_signal_ends_a_hook_and_tenure() {
+    let scene = Scene::new();
+    let lost = "echo $$ > lost; exec sleep 1000";
+    let options = ["--forever", "--on-lost", lost, "--hook-timeout", "10m", "--validity", "3s"];
+    let mut a = scene.script("a", &options, "echo > ready; exec sleep 1000");
+    scene.wait_for_file("ready");
+    let guard = a.guard();
+    a.signal(Signal::SIGSTOP);
+    eventually("the guard has ended CMD", || !runs(guard));
+    a.signal(Signal::SIGCONT);
+    let lost = scene.number("lost");
+    a.signal(Signal::SIGTERM);
+    assert_eq!(a.code(), 75, "{}", a.said());
+    assert!(!runs(lost) && a.said().contains("SIGTERM: --on-lost was killed"), "{}", a.said());
+}
+
+#[test]
+fn the_epoch_file_is_there_while_cmd_runs() {
+    let scene = Scene::new();
+    fs::write(scene.path("epoch"), "99\n").expect("a file that was left behind");
+    let script = "cat epoch > seen; exit 0";
+    let mut a = scene.script("a", &["--epoch-file", "epoch"], script);
+    assert_eq!(a.code(), 0, "{}", a.said());
+    assert_eq!(scene.wait_for_file("seen"), "1\n");
+    assert!(!scene.exists("epoch"));
+    // A candidate that waits has none.
+    let _b = scene.script("b", &["--epoch-file", "epoch"], "echo > ready; exec sleep 1000");
+    scene.wait_for_file("ready");
+    let mut c = scene.script("c", &["--epoch-file", "epoch-of-c"], "exit 0");
+    c.says("waiting: b leads epoch 2");
+    assert!(scene.exists("epoch") && !scene.exists("epoch-of-c"));
+    c.signal(Signal::SIGTERM);
+    assert_eq!(c.code(), 143);
+}
+
+#[test]
+fn the_epoch_file_goes_when_tenure_is_killed() {
+    let scene = Scene::new();
+    let options = ["--epoch-file", "epoch", "--validity", "10m", "--grace", "60s"];
+    let mut a = scene.script("a", &options, STUBBORN);
+    let cmd = scene.number("cmd");
+    assert_eq!(scene.wait_for_file("epoch"), "1\n");
+    a.signal(Signal::SIGKILL);
+    assert_eq!(a.code(), 137);
+    eventually("the file is gone", || !scene.exists("epoch"));
+    assert!(runs(cmd), "long before CMD and the lease end");
+    kill(pid(cmd), Signal::SIGKILL).expect("it lives");
+}
+
+#[test]
+fn the_epoch_file_goes_with_the_sigterm_for_the_lease() {
+    let scene = Scene::new();
+    let mut a = scene.script("a", &["--epoch-file", "epoch", "--validity", "6s"], SLOW);
+    scene.number("cmd");
+    assert!(scene.exists("epoch"));
+    a.signal(Signal::SIGSTOP);
+    scene.wait_for_file("term");
+    eventually("the file is gone", || !scene.exists("epoch"));
+    a.signal(Signal::SIGCONT);
+    assert_eq!(a.code(), 75);
+}
+
+#[test]
+fn the_epoch_file_goes_with_the_guard() {
+    for tenure_too in [false, true] {
+        let scene = Scene::new();
+        let options = ["--epoch-file", "epoch", "--validity", "10m"];
+        let mut a = scene.script("a", &options, STUBBORN);
+        scene.number("cmd");
+        let standby = a.standby();
+        match tenure_too {
+            true => scene::kill_at_once([a.id(), a.guard()]),
+            false => kill(pid(a.guard()), Signal::SIGKILL).expect("it lives"),
+        }
+        assert_eq!(a.code(), if tenure_too { 137 } else { 71 });
+        eventually("the standby has ended", || !runs(standby));
+        assert!(!scene.exists("epoch"), "{tenure_too}");
+    }
+}
+
+#[test]
+fn an_epoch_file_that_cannot_be_written_is_refused_beforehand() {
+    let scene = Scene::new();
+    fs::write(scene.path("mine"), "my text\n").expect("a file");
+    for (path, why) in [
+        ("mine", "mine is there, and holds no epoch"),
+        (".", "is there, and holds no epoch"),
+        ("no/epoch", "No such file"),
+    ] {
+        let mut a = scene.script("a", &["--epoch-file", path], "exit 0");
+        assert_eq!(a.code(), 64, "{path}");
+        assert!(a.said().contains(why), "{}", a.said());
+    }
+    assert_eq!(fs::read_to_string(scene.path("mine")).expect("it is there"), "my text\n");
+    assert!(!scene.exists("store"), "nothing was opened");
+}
+
+/// The directory is gone when the epoch is to be written.
+#[test]
+fn cmd_does_not_start_without_its_epoch_file() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("run")).expect("a directory");
+    let _b = scene.script("b", &[], "echo > ready; until [ -s go ]; do sleep 0.02; done");
+    scene.wait_for_file("ready");
+    let options = ["--epoch-file", "run/epoch", "--poll", "100ms"];
+    let mut a = scene.script("a", &options, "echo > ran");
+    a.says("waiting: b leads epoch 1");
+    fs::remove_dir(scene.path("run")).expect("it is empty");
+    fs::write(scene.path("go"), "\n").expect("a file");
+    assert_eq!(a.code(), 71, "{}", a.said());
+    assert!(a.said().contains("--epoch-file: No such file"), "{}", a.said());
+    assert!(!scene.exists("ran"));
+    assert_eq!(scene.status()["ended"], "resigned");
+}
