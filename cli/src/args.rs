@@ -108,7 +108,7 @@ impl Verb {
                  tenure_cli::serve=info"
             }
             // The address that they serve, if any.
-            _ => "warn,aws=error,tenure=error,tenure::store=warn,tenure_cli::serve=info",
+            _ => "warn,aws=error,tenure=error,tenure::store=warn,tenure_cli::http=info",
         }
     }
 }

@@ -10,13 +10,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::common_args::{LayoutArg, StoreArg, duration, positive_duration};
 use super::exit::{self, Failure};
+use super::http::Sites;
 use super::lock::lock;
 use super::logs::{complain, complain_of};
 use super::metrics::MetricsArg;
 use super::open::{Missing, Opened, open, refuse_other_layout};
 use super::print::{Reader, plain, print, print_json};
 use super::progress::Progress;
-use super::serve::Sites;
 use super::signals::{Signals, exit_code};
 use super::timer::pause;
 

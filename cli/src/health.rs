@@ -11,10 +11,10 @@ use std::time::Duration;
 use serde::Serialize;
 use tenure::{Clock, Election, Epoch, Lease, Process};
 
+use super::http::{self, Reply, Routes, Sites};
 use super::lock::lock;
 use super::margins::Margins;
 use super::print::in_seconds;
-use super::serve::{self, Reply, Routes, Sites};
 
 pub use pulse::Pulse;
 
@@ -23,7 +23,7 @@ pub struct HealthArg {
     /// Answer at http://ADDR: /livez, /readyz, and /leader, which is 200 only while this candidate
     /// leads. For port 0 the log has the
     /// port
-    #[arg(long, value_name = "ADDR", value_parser = serve::address)]
+    #[arg(long, value_name = "ADDR", value_parser = http::address)]
     pub health_addr: Option<SocketAddr>,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 
 use super::exit::{self, Failure};
-use super::serve::{self, Reply, Sites};
+use super::http::{self, Reply, Sites};
 use super::timer::pause;
 
 /// From a directory on this machine to a store that is about to time out.
@@ -24,7 +24,7 @@ const UPKEEP: Duration = Duration::from_secs(5);
 pub struct MetricsArg {
     /// Serve metrics at http://ADDR/metrics, as Prometheus reads them. For port 0 the log has the
     /// port
-    #[arg(long, value_name = "ADDR", value_parser = serve::address)]
+    #[arg(long, value_name = "ADDR", value_parser = http::address)]
     pub metrics_addr: Option<SocketAddr>,
 }
 

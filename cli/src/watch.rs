@@ -13,11 +13,11 @@ use tenure::{Election, Error, Leader, Observation, Process};
 
 use super::common_args::{StoreArg, positive_duration};
 use super::exit::{self, Failure};
+use super::http::Sites;
 use super::metrics::MetricsArg;
 use super::open::{Missing, Opened, open, refuse_other_layout};
 use super::print::{ATTENTION, FAINT, GOOD, NAME, Reader, is_for_the_eye, plain, print_json};
 use super::print::{millis, print_styled, styled};
-use super::serve::Sites;
 use super::signals::Signals;
 use exec::{Exec, ExecArg};
 

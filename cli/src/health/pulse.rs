@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tenure::Clock;
 
+use crate::http::Reply;
 use crate::lock::lock;
 use crate::print::in_seconds;
-use crate::serve::Reply;
 use crate::timer::pause;
 
 /// A task that has not run for so long does not come back by itself: it should every second.

@@ -13,8 +13,8 @@ use tenure::group::{GroupSnapshot, PartitionNumber};
 use super::view::{name_or_dash, owner};
 use super::{WatchArgs, builder};
 use crate::exit::{self, Failure};
+use crate::http::Sites;
 use crate::print::{FAINT, Reader, plain, print_json, print_styled, styled};
-use crate::serve::Sites;
 use crate::signals::Signals;
 
 /// An observer has no session: this only gives room for the interval of its polls.

@@ -12,14 +12,14 @@ use tenure::{Clock, Epoch, Process};
 
 use super::Running;
 use crate::health::{Pulse, answered_lately, recent};
+use crate::http::{self, Reply, Routes, Sites};
 use crate::lock::lock;
-use crate::serve::{self, Reply, Routes, Sites};
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct GroupHealthArg {
     /// Answer at http://ADDR: /livez, /readyz, and /partitions, which shows what this member owns.
     /// For port 0 the log has the port
-    #[arg(long, value_name = "ADDR", value_parser = serve::address)]
+    #[arg(long, value_name = "ADDR", value_parser = http::address)]
     health_addr: Option<SocketAddr>,
 }
 

@@ -205,5 +205,5 @@ fn answer(request: &Request<Incoming>, routes: &Routes) -> Response<String> {
 }
 
 #[cfg(test)]
-#[path = "serve/tests.rs"]
+#[path = "http/tests.rs"]
 mod tests;
