@@ -31,7 +31,7 @@ use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::keys::Keys;
 use crate::layout::Layout;
-use crate::leader::CampaignEvent;
+use crate::leader::{CampaignEvent, LastSeen, Leader};
 use crate::leadership::Listeners;
 use crate::mutex::unpoisoned;
 use crate::process::Process;
@@ -39,7 +39,7 @@ use crate::protocol::candidate::Rules;
 use crate::protocol::lease::LapseTimer;
 use crate::protocol::machine::Machine;
 use crate::protocol::message::{Failure, Nonce};
-use crate::record::BadRecord;
+use crate::record::{BadRecord, Record};
 use crate::store::Store;
 use crate::telemetry::{Counted, Meter};
 
@@ -65,6 +65,8 @@ struct Knowledge {
     /// The timer that a call started last, for calls to come and for those that read the same
     /// record. A timer that runs is never changed by another call.
     timer: Option<Arc<LapseTimer>>,
+    /// The record that was read last of another's epoch: for those who ask what is known.
+    read: Option<Arc<(Epoch, Record)>>,
     /// When the store last gave an answer from which something is known, on the boot clock.
     answered: Option<Duration>,
 }
@@ -141,6 +143,20 @@ impl Context {
 
     fn answered(&self, now: Duration) {
         self.knowledge().answered = Some(now);
+    }
+
+    /// What was last read of the newest epoch, if that is the newest that is known of and another's.
+    pub(crate) fn last_seen(&self) -> Option<LastSeen> {
+        let knowledge = self.knowledge();
+        let read = knowledge.read.as_deref();
+        let (epoch, record) = read.filter(|(epoch, _)| Some(*epoch) == knowledge.greatest)?;
+        // Both were kept with the same answer: without its timer nothing is known of the lease.
+        let timer = knowledge.timer.as_ref().filter(|timer| timer.epoch() == *epoch)?;
+        Some(LastSeen {
+            leader: Leader::new(*epoch, record),
+            sealed: record.expired || timer.is_sealed(),
+            lapses_in: timer.lapses_in(Duration::ZERO, self.config.drift, self.process.now()),
+        })
     }
 
     /// The greatest epoch that this process has seen.

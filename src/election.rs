@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::driver::{Context, Driver, Observer, Operator, Patience, Reached, spans};
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::leader::{CampaignEvent, Leader, Observation, Snapshot};
+use crate::leader::{CampaignEvent, LastSeen, Leader, Observation, Snapshot};
 use crate::leadership::{Leadership, ResignKey};
 use crate::operator::{Deposed, Resigned, Restored};
 use crate::protocol::depose::Order;
@@ -338,6 +338,14 @@ impl Election {
     #[must_use]
     pub fn since_last_answer(&self) -> Option<Duration> {
         self.cx.since_last_answer()
+    }
+
+    /// Returns what campaigns and observers of this election last read of the newest epoch: `None`
+    /// if they have read nothing, or know of a newer epoch, such as one that this process has led.
+    /// No request.
+    #[must_use]
+    pub fn last_seen(&self) -> Option<LastSeen> {
+        self.cx.last_seen()
     }
 
     /// The display name of this candidate.

@@ -81,6 +81,30 @@ pub struct Snapshot {
     pub lapsed: bool,
 }
 
+/// What an election last read of the newest epoch that it knows of, without another request.
+///
+/// The record may have changed since: [`since_last_answer`](crate::Election::since_last_answer)
+/// says how old this knowledge is.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct LastSeen {
+    /// The holder of the epoch, also once that is sealed or its lease has lapsed.
+    pub leader: Leader,
+    /// Whether the epoch is sealed, by any process.
+    pub sealed: bool,
+    /// How long until the lease lapses by the clocks of this process unless the holder renews it:
+    /// zero once it has lapsed, `None` if it never lapses. The holder's own lease ends earlier.
+    pub lapses_in: Option<Duration>,
+}
+
+impl LastSeen {
+    /// Whether the epoch is not sealed and its lease has not lapsed by the clocks of this process.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        !self.sealed && self.lapses_in != Some(Duration::ZERO)
+    }
+}
+
 /// The state of an election as an observer sees it. [`observe`](crate::Election::observe) yields
 /// only changes.
 #[derive(Debug, Clone, PartialEq)]

@@ -208,7 +208,7 @@ pub use entropy::Entropy;
 pub use epoch::Epoch;
 pub use error::{Error, ErrorKind};
 pub use layout::Layout;
-pub use leader::{CampaignEvent, Leader, Observation, Snapshot};
+pub use leader::{CampaignEvent, LastSeen, Leader, Observation, Snapshot};
 pub use leadership::{
     Cancellation, Leadership, LeadershipEvent, Lease, Loss, ResignKey, RunOutcome,
 };

@@ -146,7 +146,7 @@ impl Driver {
     ) -> Option<Bytes> {
         let now = self.now().time_of_day();
         let own = nonce.filter(|nonce| self.cx.process.has_sent(*nonce));
-        let record = match (&self.followed.record, own) {
+        let record = match (self.followed.record.as_deref(), own) {
             (Some((read, record)), _) if *read == epoch && record.nonce == nonce => record.clone(),
             (_, Some(nonce)) => self.own.record(&Write { nonce, heartbeat }),
             _ => return None,

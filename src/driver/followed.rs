@@ -19,7 +19,7 @@ use crate::store::Object;
 pub(super) struct Followed {
     cx: Arc<Context>,
     /// The last record read, and what cannot be read of it.
-    pub(super) record: Option<(Epoch, Record)>,
+    pub(super) record: Option<Arc<(Epoch, Record)>>,
     pub(super) unreadable: Option<BadRecord>,
     /// How long ago that record was written, by the store's clock.
     pub(super) age: Option<Duration>,
@@ -58,7 +58,7 @@ impl Followed {
 
     /// The leader that the last record tells of.
     pub(super) fn leader(&self) -> Option<Leader> {
-        self.record.as_ref().map(|(epoch, record)| Leader::new(*epoch, record))
+        self.record.as_deref().map(|(epoch, record)| Leader::new(*epoch, record))
     }
 
     /// Takes note of a record. Returns what the machine sees of it, and whether it shows a sign of
@@ -75,12 +75,19 @@ impl Followed {
         let mut seen = record.seen();
         seen.reclaimable = self.reclaimable(&record, &seen);
         let sighting = Sighting { epoch, etag: object.etag.clone(), seen };
-        let touched = !leading && self.observe(&sighting, &record, object);
-        self.record = Some((epoch, record));
+        let read = Arc::new((epoch, record));
+        let touched = !leading && self.observe(&sighting, &read, object);
+        self.record = Some(read);
         (sighting, touched)
     }
 
-    fn observe(&mut self, sighting: &Sighting, record: &Record, object: &Object) -> bool {
+    fn observe(
+        &mut self,
+        sighting: &Sighting,
+        read: &Arc<(Epoch, Record)>,
+        object: &Object,
+    ) -> bool {
+        let (_, record) = &**read;
         let config = &self.cx.config;
         let received = self.cx.process.now();
         let dates = config.store_clock_margin.zip(self.age);
@@ -98,6 +105,10 @@ impl Followed {
         let known = knowledge.timer.as_ref();
         let sign_of_life = LapseTimer::observe(&mut self.timer, known, &reading, config.drift);
         knowledge.keep(self.timer.as_ref());
+        // A slow call may have read an older epoch.
+        if knowledge.read.as_deref().is_none_or(|(known, _)| *known <= sighting.epoch) {
+            knowledge.read = Some(Arc::clone(read));
+        }
         sign_of_life
     }
 
@@ -147,7 +158,7 @@ impl Followed {
 
     /// How long from `now` until `delay` after the lapse.
     pub(super) fn lapses_after(&self, delay: Duration, now: Moment) -> Option<Duration> {
-        let (epoch, _) = self.record.as_ref()?;
+        let (epoch, _) = self.record.as_deref()?;
         self.timer_of(*epoch)?.lapses_in(delay, self.cx.config.drift, now)
     }
 
@@ -183,7 +194,7 @@ impl Followed {
         let (delay, now) = (self.cx.config.takeover_delay, self.cx.process.now());
         let after_seal = self.timer.as_ref().map_or(delay, |timer| timer.takeover_in(delay, now));
         let waited_for =
-            self.record.as_ref().is_some_and(|(_, record)| record.seen().is_waited_for());
+            self.record.as_deref().is_some_and(|(_, record)| record.seen().is_waited_for());
         let after_lapse = if waited_for { self.lapses_after(delay, now) } else { None };
         after_seal.max(after_lapse.unwrap_or_default())
     }
@@ -191,7 +202,7 @@ impl Followed {
     /// The sealed epoch that waits for a successor, and how much longer this candidate leaves it to
     /// others. Counts from when the seal was first seen.
     pub(super) fn defers_for(&self) -> Option<(Epoch, Duration)> {
-        let (epoch, record) = self.record.as_ref()?;
+        let (epoch, record) = self.record.as_deref()?;
         // Its own seal it has waited for already.
         if !record.expired || self.deferred >= Some(*epoch) {
             return None;

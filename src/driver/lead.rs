@@ -279,8 +279,11 @@ impl Driver {
             Lost::Vanished => Loss::Vanished,
             Lost::Tampered => Loss::Tampered,
             Lost::Sealed(ended) => {
-                let by =
-                    self.followed.record.as_ref().and_then(|(_, record)| record.sealed_by.clone());
+                let by = self
+                    .followed
+                    .record
+                    .as_deref()
+                    .and_then(|(_, record)| record.sealed_by.clone());
                 Loss::Sealed { by, ended }
             }
             Lost::LeaseEnded => lead.why_ended(self.now()),

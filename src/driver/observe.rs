@@ -222,7 +222,7 @@ impl Driver {
     }
 
     fn snapshot_of_last_read(&self) -> Snapshot {
-        let Some((epoch, record)) = &self.followed.record else {
+        let Some((epoch, record)) = self.followed.record.as_deref() else {
             return Snapshot { leader: None, end: None, sealed_by: None, age: None, lapsed: false };
         };
         let age = self.followed.age;

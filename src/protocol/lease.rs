@@ -170,6 +170,11 @@ impl LapseTimer {
         self.epoch
     }
 
+    /// Whether a seal was seen, or written by this observer.
+    pub fn is_sealed(&self) -> bool {
+        self.sealed.is_some()
+    }
+
     /// The validity of the record; `None` if it never lapses.
     pub fn validity(&self) -> Option<Duration> {
         self.validity

@@ -1,5 +1,6 @@
 //! What a health check asks the library: does the lease run, and does the store answer?
 
+use futures::StreamExt as _;
 use tenure::Loss;
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, secs, wait};
@@ -90,4 +91,30 @@ async fn a_follower_knows_how_long_ago_the_store_answered() {
     assert!(election.since_last_answer().unwrap() >= secs(5));
     following.abort();
     drop(lead);
+}
+
+/// What is known without a request: who held the newest epoch, and whether its lease may still run.
+#[tokio::test(start_paused = true)]
+async fn what_was_last_seen_lapses_by_itself() {
+    let world = World::new();
+    let follower = world.node("b").build().unwrap();
+    assert_eq!(follower.last_seen(), None);
+    let lead = world.leader("a").await;
+    lead.proclaim("here").await.unwrap();
+    let mut changes = follower.observe();
+    changes.next().await.unwrap().unwrap();
+    let seen = follower.last_seen().expect("it has looked");
+    assert_eq!((seen.leader.name(), seen.leader.epoch.get()), ("a", 1));
+    assert!(seen.is_held() && seen.leader.data == "here", "{seen:?}");
+    assert!(seen.lapses_in.is_some_and(|left| left >= VALIDITY && left < VALIDITY + secs(1)));
+    // Nobody asks the store meanwhile, so for all that is known the leader may be dead.
+    wait(VALIDITY + secs(1)).await;
+    let seen = follower.last_seen().expect("it stays what was last seen");
+    assert!(!seen.is_held() && !seen.sealed, "{seen:?}");
+    lead.resign().await.unwrap();
+    changes.next().await.unwrap().unwrap();
+    assert!(follower.last_seen().is_some_and(|seen| seen.sealed && !seen.is_held()));
+    let lead = elect(&follower).await;
+    assert_eq!(follower.last_seen(), None, "it knows of its own epoch, which is newer");
+    assert_eq!(lead.epoch().get(), 2);
 }
