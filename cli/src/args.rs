@@ -17,6 +17,7 @@ use super::partitions::GroupArgs;
 use super::probe::{AFTER_PROBE, ProbeArgs};
 use super::restore::RestoreArgs;
 use super::run::{AFTER_RUN, RunArgs};
+use super::serve::{AFTER_SERVE, ServeArgs};
 use super::status::{AFTER_STATUS, StatusArgs};
 use super::table::TableArgs;
 use super::watch::{AFTER_WATCH, WatchArgs};
@@ -41,6 +42,9 @@ pub enum Verb {
     /// Wait until elected, then run CMD for as long as the lease holds
     #[command(after_help = AFTER_RUN)]
     Run(Box<RunArgs>),
+    /// Campaign for an application that asks over HTTP: a sidecar
+    #[command(after_help = AFTER_SERVE)]
+    Serve(Box<ServeArgs>),
     /// Show the current leader
     #[command(after_help = AFTER_STATUS)]
     Status(StatusArgs),
@@ -97,7 +101,9 @@ impl Verb {
     /// The command reports the warnings of the library and the SDK itself.
     pub fn default_log_level(&self) -> &'static str {
         match self {
-            Verb::Run(_) => "warn,aws=error,tenure=error,tenure::store=warn,tenure_cli=info",
+            Verb::Run(_) | Verb::Serve(_) => {
+                "warn,aws=error,tenure=error,tenure::store=warn,tenure_cli=info"
+            }
             // The library tells of the session, and of work that failed.
             Verb::Group(args) if args.runs() => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::group=info,tenure_cli=info"

@@ -33,6 +33,7 @@ mod resign;
 mod restore;
 mod run;
 mod s3_options;
+mod serve;
 mod settings;
 mod signals;
 mod status;
@@ -127,6 +128,7 @@ fn carry_out(verb: Verb, config: Option<PathBuf>) -> Result<u8, Failure> {
     let outcome = runtime.block_on(async {
         match verb {
             Verb::Run(args) => run::run(*args).await,
+            Verb::Serve(args) => serve::serve(*args).await,
             Verb::Status(args) => status::status(args).await,
             Verb::Watch(args) => watch::watch(args).await,
             Verb::History(args) => history::history(args).await,

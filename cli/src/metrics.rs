@@ -43,11 +43,8 @@ impl MetricsArg {
             }
         });
         let routes = move |path: &str| {
-            (path == "/metrics").then(|| Reply {
-                status: 200,
-                content_type: "text/plain; version=0.0.4; charset=utf-8",
-                body: handle.render(),
-            })
+            let kind = "text/plain; version=0.0.4; charset=utf-8";
+            (path == "/metrics").then(|| Reply::new(200, kind, handle.render()))
         };
         sites.add(address, "metrics", Arc::new(routes));
         Ok(())

@@ -2,9 +2,11 @@
 #![allow(clippy::disallowed_methods, reason = "bounds what is waited for, and measures it")]
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::*;
+use crate::timer::pause;
 
 const ANY_PORT: &str = "127.0.0.1:0";
 

@@ -5,3 +5,4 @@
 mod files;
 mod lifecycle;
 mod overlap;
+mod sidecar;

@@ -29,6 +29,7 @@ mod permissions;
 mod probe;
 #[cfg(feature = "s3")]
 mod s3;
+mod serve;
 mod settings;
 mod single;
 mod terminal;

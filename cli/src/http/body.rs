@@ -1,0 +1,86 @@
+//! The bodies of requests, read up to a limit, and of replies.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures::stream::BoxStream;
+use hyper::body::{Body as _, Bytes, Frame, Incoming, SizeHint};
+use tokio::sync::watch;
+
+use super::BadBody;
+use super::connection::Stage;
+use super::server::Place;
+
+/// Reads a request's body, of `most` bytes at most.
+pub(super) async fn read(mut body: Incoming, most: usize) -> Result<Bytes, BadBody> {
+    if body.size_hint().lower() > u64::try_from(most).unwrap_or(u64::MAX) {
+        return Err(BadBody::TooLong { most });
+    }
+    let mut bytes = Vec::new();
+    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        let frame = frame.map_err(|_| BadBody::Broken)?;
+        // Trailers are of no use here.
+        let Some(data) = frame.data_ref() else { continue };
+        if bytes.len().saturating_add(data.len()) > most {
+            return Err(BadBody::TooLong { most });
+        }
+        bytes.extend_from_slice(data);
+    }
+    Ok(bytes.into())
+}
+
+/// The body of a reply.
+pub(super) enum Body {
+    Whole(Option<Bytes>),
+    Events { events: BoxStream<'static, String>, stage: watch::Sender<Stage>, _place: Place },
+}
+
+impl Body {
+    pub(super) fn whole(text: String) -> Body {
+        Body::Whole((!text.is_empty()).then(|| text.into()))
+    }
+
+    pub(super) fn events(
+        events: BoxStream<'static, String>,
+        stage: watch::Sender<Stage>,
+        place: Place,
+    ) -> Body {
+        Body::Events { events, stage, _place: place }
+    }
+}
+
+impl hyper::body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Body::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Body::Events { events, stage, .. } => {
+                // There is room for more, so the peer reads.
+                stage.send_replace(Stage::Streaming);
+                let event = ready!(events.as_mut().poll_next(cx));
+                Poll::Ready(event.map(|event| Ok(Frame::data(event.into()))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Body::Whole(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Body::Whole(bytes) => {
+                let len = bytes.as_ref().map_or(0, Bytes::len);
+                SizeHint::with_exact(u64::try_from(len).unwrap_or(u64::MAX))
+            }
+            Body::Events { .. } => SizeHint::default(),
+        }
+    }
+}

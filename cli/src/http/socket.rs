@@ -1,0 +1,68 @@
+//! A Unix socket that only its own user may connect to.
+
+use std::fs::{self, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener as StdListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use nix::sys::stat::{Mode, umask};
+use tokio::net::UnixListener;
+
+use super::server::{Accepting, Listener, Server};
+
+/// A server on a socket file. Dropping it ends the server, cuts what is open, and removes the file.
+#[derive(Debug)]
+#[must_use = "dropping it ends the server"]
+pub struct SocketFile {
+    path: PathBuf,
+    /// The device and the number of the file: another may have taken the path since.
+    file: (u64, u64),
+    _accepting: Accepting,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|file| file == self.file) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Listens at `path`, with the mode 0600. A socket that a dead process left there is replaced; one
+/// that answers, and a file of another kind, are left alone. Must be called within the runtime.
+pub fn start_unix(path: &Path, server: Server) -> io::Result<SocketFile> {
+    make_room(path)?;
+    // From its first moment on, nobody else may connect: `bind` makes the file with this mask.
+    let before = umask(Mode::from_bits_truncate(0o177));
+    let bound = StdListener::bind(path);
+    umask(before);
+    let listener = bound?;
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    let listener = UnixListener::from_std(listener)?;
+    let file = identity(path)?;
+    let path = path.to_owned();
+    Ok(SocketFile { path, file, _accepting: server.accept(Listener::Unix(listener)) })
+}
+
+fn make_room(path: &Path) -> io::Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !found.file_type().is_socket() {
+        return Err(io::Error::new(ErrorKind::AlreadyExists, "there is a file that is no socket"));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Ok(_) => Err(io::Error::new(ErrorKind::AddrInUse, "another process listens there")),
+        Err(error) => Err(error),
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let found = fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}

@@ -1,0 +1,168 @@
+//! Where the API listens, and who may ask.
+
+use std::fmt;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use hyper::header::{AUTHORIZATION, ORIGIN};
+use hyper::{HeaderMap, Method};
+use subtle::ConstantTimeEq as _;
+
+use super::refusal::Refusal;
+use crate::exit::{self, Failure};
+use crate::http;
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct ListenArgs {
+    /// Where to answer: an address and a port of this machine, or unix:PATH for a socket that only
+    /// this user may connect to. Anything else needs --access-key-file. For port 0 the log has the
+    /// port
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4040")]
+    pub listen: Listen,
+    /// A file with a key, 16 to 1024 characters: every request must have `Authorization: Bearer
+    /// KEY`. The key crosses the network as it is: encrypt it on the way, by a proxy or a mesh
+    #[arg(long, value_name = "PATH")]
+    pub access_key_file: Option<PathBuf>,
+}
+
+/// `--listen`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Listen, String> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err("write the path of the socket after unix:".to_owned()),
+            Some(path) => Ok(Listen::Unix(path.into())),
+            None => {
+                http::address(text).map(Listen::Tcp).map_err(|why| format!("{why}, or unix:PATH"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Listen::Tcp(address) => write!(f, "{address}"),
+            Listen::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Which requests are answered.
+pub struct Access {
+    key: Option<Vec<u8>>,
+}
+
+const KEY_LENGTHS: std::ops::RangeInclusive<usize> = 16..=1024;
+
+impl Access {
+    /// Reads the key, and refuses to answer other machines without one.
+    pub fn new(args: &ListenArgs) -> Result<Access, Failure> {
+        let usage = |why| Failure::new(exit::USAGE, why);
+        let key = match &args.access_key_file {
+            Some(path) => {
+                let shown = path.display();
+                let text = fs::read_to_string(path)
+                    .map_err(|error| usage(format!("--access-key-file {shown}: {error}")))?;
+                Some(
+                    key(text.trim_end_matches(['\r', '\n']))
+                        .map_err(|why| usage(format!("--access-key-file {shown}: {why}")))?,
+                )
+            }
+            None => None,
+        };
+        match args.listen {
+            Listen::Tcp(address) if !address.ip().is_loopback() && key.is_none() => {
+                Err(usage(format!(
+                    "--listen {address} is reached from other machines, and anybody there could \
+                     resign: give --access-key-file, or listen on 127.0.0.1 or unix:PATH"
+                )))
+            }
+            _ => Ok(Access { key }),
+        }
+    }
+
+    pub fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
+        // A page in a browser of this machine could otherwise change things here.
+        if headers.contains_key(ORIGIN) && ![Method::GET, Method::HEAD].contains(method) {
+            let why = "requests of web pages (with an Origin) change nothing here";
+            return Err(Refusal::fixed(403, "origin_refused", why));
+        }
+        let Some(key) = &self.key else { return Ok(()) };
+        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let given = given.and_then(|value| value.split_once(' '));
+        let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        // How long it takes says nothing of the characters that are right.
+        match given {
+            Some((_, given)) if bool::from(given.as_bytes().ct_eq(key)) => Ok(()),
+            _ => Err(Refusal::fixed(
+                401,
+                "unauthorized",
+                "Authorization: Bearer KEY is missing or wrong",
+            )
+            .with_header("www-authenticate", "Bearer")),
+        }
+    }
+}
+
+fn key(text: &str) -> Result<Vec<u8>, String> {
+    if !KEY_LENGTHS.contains(&text.len()) {
+        let (least, most) = KEY_LENGTHS.into_inner();
+        let len = text.len();
+        return Err(format!("the key has {len} characters; it has {least} to {most}"));
+    }
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("the key has characters other than visible ASCII".to_owned());
+    }
+    Ok(text.as_bytes().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_an_address_or_a_socket() {
+        assert_eq!("unix:/run/t.sock".parse(), Ok(Listen::Unix("/run/t.sock".into())));
+        assert!(matches!("[::1]:80".parse(), Ok(Listen::Tcp(_))));
+        for wrong in ["", "unix:", "localhost:80", "8080", "/run/t.sock"] {
+            assert!(wrong.parse::<Listen>().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_has_a_length_and_is_visible() {
+        assert!(key(&"x".repeat(16)).is_ok() && key(&"x".repeat(1024)).is_ok());
+        let why = key(&"x".repeat(15)).expect_err("too short");
+        assert!(why.contains("15") && why.contains("16 to 1024"), "{why}");
+        assert!(key(&"x".repeat(1025)).is_err());
+        assert!(key("sixteen letters and spaces").is_err());
+    }
+
+    #[test]
+    fn only_the_whole_key_opens() {
+        let access = Access { key: Some(b"0123456789abcdef".to_vec()) };
+        let ask = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, value.parse().expect("a header"));
+            access.check(&Method::GET, &headers).map_err(|refusal| refusal.status)
+        };
+        assert_eq!(ask("Bearer 0123456789abcdef"), Ok(()));
+        assert_eq!(ask("bearer 0123456789abcdef"), Ok(()));
+        for wrong in
+            ["0123456789abcdef", "Bearer 0123456789abcde", "Bearer ", "Basic 0123456789abcdef"]
+        {
+            assert_eq!(ask(wrong), Err(401), "{wrong}");
+        }
+        assert!(access.check(&Method::GET, &HeaderMap::new()).is_err());
+    }
+}

@@ -1,0 +1,229 @@
+//! The paths of the API.
+
+use std::str::FromStr as _;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::access::Access;
+use super::app_health::AppHealth;
+use super::candidacy::{self, Candidacy, Order, Resignation};
+use super::refusal::Refusal;
+use super::view::{TokenView, View, Views};
+use super::{events, shapes};
+use crate::http::{Answer, Asked, BadBody, Reply};
+use crate::print::millis;
+use crate::timer::pause;
+
+/// The description of the API, by the OpenAPI initiative's format.
+const OPENAPI: &str = include_str!("../../openapi.json");
+/// Bytes of a request's body: what a record takes, and a little for the rest.
+pub const MOST_BODY: usize = 64 * 1024;
+/// How long a write may take until its client is told that the outcome is not known. Shorter than
+/// the connection's own limit.
+const LONGEST_WRITE: Duration = Duration::from_secs(25);
+const LONGEST_PAUSE_MS: f64 = 24.0 * 3600.0 * 1000.0;
+
+/// All that is served.
+pub struct Api {
+    pub access: Access,
+    pub app: Arc<AppHealth>,
+    /// Once the stores are open.
+    pub elections: OnceLock<Vec<Arc<Candidacy>>>,
+}
+
+/// What a path stands for.
+enum Target<'a> {
+    Elections,
+    Election(&'a str),
+    Token(&'a str),
+    Events(&'a str),
+    Resign(&'a str),
+    Data(&'a str),
+    Heartbeat,
+    OpenApi,
+    /// The formats of older sidecars.
+    Root,
+    RootEvents,
+}
+
+impl Target<'_> {
+    fn of(path: &str) -> Option<Target<'_>> {
+        match path {
+            "/" => return Some(Target::Root),
+            "/sse" => return Some(Target::RootEvents),
+            "/openapi.json" => return Some(Target::OpenApi),
+            "/v1/heartbeat" => return Some(Target::Heartbeat),
+            "/v1/elections" => return Some(Target::Elections),
+            _ => {}
+        }
+        let rest = path.strip_prefix("/v1/elections/")?;
+        let (name, what) = rest.split_once('/').map_or((rest, None), |(a, b)| (a, Some(b)));
+        match what {
+            None => Some(Target::Election(name)),
+            Some("token") => Some(Target::Token(name)),
+            Some("events") => Some(Target::Events(name)),
+            Some("resign") => Some(Target::Resign(name)),
+            Some("data") => Some(Target::Data(name)),
+            Some(_) => None,
+        }
+    }
+
+    /// The methods that it takes, as in `Allow`.
+    fn methods(&self) -> &'static str {
+        match self {
+            Target::Resign(_) | Target::Heartbeat => "POST",
+            Target::Data(_) => "PUT",
+            _ => "GET, HEAD",
+        }
+    }
+}
+
+/// `POST …/resign`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResignBody {
+    successor: Option<String>,
+    /// In JSON `5000.0` is the whole number 5000.
+    pause_ms: Option<f64>,
+}
+
+impl Api {
+    pub async fn answer(&self, asked: Asked) -> Answer {
+        self.try_answer(asked).await.unwrap_or_else(|refusal| Answer::Whole(refusal.reply()))
+    }
+
+    async fn try_answer(&self, asked: Asked) -> Result<Answer, Refusal> {
+        self.access.check(&asked.method, &asked.headers)?;
+        let target = Target::of(&asked.path).ok_or(Refusal::NOT_FOUND)?;
+        let allowed = target.methods();
+        if !allowed.split(", ").any(|method| asked.method.as_str() == method) {
+            let why = format!("the methods here are {allowed}");
+            return Err(Refusal::new(405, "method_not_allowed", why).with_header("allow", allowed));
+        }
+        match target {
+            Target::OpenApi => {
+                Ok(Answer::Whole(Reply::new(200, "application/json", OPENAPI.to_owned())))
+            }
+            Target::Heartbeat => self.heartbeat(),
+            Target::Elections => {
+                let elections = self.elections()?.iter().map(|one| View::of(one)).collect();
+                whole(&Views { elections })
+            }
+            Target::Election(name) => whole(&View::of(self.election(name)?)),
+            Target::Token(name) => {
+                let (token, left) = self.election(name)?.leadership().ok_or(Refusal::NO_TOKEN)?;
+                whole(&TokenView { token, lease_remaining_ms: millis(left) })
+            }
+            Target::Events(name) => Ok(Answer::Events(events::events(self.election(name)?))),
+            Target::Resign(name) => self.resign(self.election(name)?, &asked).await,
+            Target::Data(name) => self.proclaim(self.election(name)?, &asked).await,
+            Target::Root => whole(&shapes::leader(self.only_election()?)),
+            Target::RootEvents => Ok(Answer::Events(shapes::events(self.only_election()?))),
+        }
+    }
+
+    fn elections(&self) -> Result<&[Arc<Candidacy>], Refusal> {
+        self.elections.get().map(Vec::as_slice).ok_or(Refusal::STARTING)
+    }
+
+    fn election(&self, name: &str) -> Result<&Arc<Candidacy>, Refusal> {
+        let named = self.elections()?.iter().find(|one| one.name == name);
+        named.ok_or(Refusal::NO_ELECTION)
+    }
+
+    fn only_election(&self) -> Result<&Arc<Candidacy>, Refusal> {
+        match self.elections()? {
+            [only] => Ok(only),
+            several => {
+                let why = format!(
+                    "there are {} elections, and this path is for one: use /v1/elections",
+                    several.len()
+                );
+                Err(Refusal::new(404, "several_elections", why))
+            }
+        }
+    }
+
+    fn heartbeat(&self) -> Result<Answer, Refusal> {
+        if !self.app.heartbeat() {
+            let why = "this process does not run with --app-health heartbeat";
+            return Err(Refusal::fixed(409, "no_heartbeats", why));
+        }
+        let deadline = millis(self.app.deadline());
+        Ok(Answer::Whole(Reply::json(200, &json!({ "healthy_for_ms": deadline }))))
+    }
+
+    async fn resign(&self, candidacy: &Candidacy, asked: &Asked) -> Result<Answer, Refusal> {
+        let epoch = only_epoch(&asked.query)?;
+        let body = body_of(asked)?;
+        let body: ResignBody = match &**body {
+            [] => ResignBody::default(),
+            text => serde_json::from_slice(text).map_err(|error| bad_body(&error))?,
+        };
+        let fits = |ms: f64| (0.0..=LONGEST_PAUSE_MS).contains(&ms) && ms.fract() == 0.0;
+        if body.pause_ms.is_some_and(|ms| !fits(ms)) {
+            let why = format!("pause_ms is a whole number from 0 to {LONGEST_PAUSE_MS}");
+            return Err(Refusal::new(400, "bad_body", why));
+        }
+        if body.successor.as_ref().is_some_and(|name| !(1..=256).contains(&name.len())) {
+            let why = "successor is the name of a candidate: 1 to 256 bytes";
+            return Err(Refusal::fixed(400, "bad_body", why));
+        }
+        let pause = body.pause_ms.map(|ms| Duration::from_secs_f64(ms / 1000.0));
+        let order = Resignation { successor: body.successor, pause };
+        let (reply, outcome) = oneshot::channel();
+        candidacy.order(Order::Resign { order, epoch, reply })?;
+        let candidacy::Resigned { epoch, sealed } = within(outcome).await?;
+        Ok(Answer::Whole(Reply::json(200, &json!({ "epoch": epoch, "sealed": sealed }))))
+    }
+
+    async fn proclaim(&self, candidacy: &Candidacy, asked: &Asked) -> Result<Answer, Refusal> {
+        let epoch = only_epoch(&asked.query)?;
+        let data: Value =
+            serde_json::from_slice(body_of(asked)?).map_err(|error| bad_body(&error))?;
+        let (reply, outcome) = oneshot::channel();
+        candidacy.order(Order::Proclaim { data, epoch, reply })?;
+        let epoch = within(outcome).await?;
+        Ok(Answer::Whole(Reply::json(200, &json!({ "epoch": epoch }))))
+    }
+}
+
+fn whole(value: &impl Serialize) -> Result<Answer, Refusal> {
+    Ok(Answer::Whole(Reply::json(200, value)))
+}
+
+/// Waits for the outcome of a write.
+async fn within<T>(outcome: oneshot::Receiver<Result<T, Refusal>>) -> Result<T, Refusal> {
+    tokio::select! {
+        outcome = outcome => outcome.unwrap_or(Err(Refusal::UNKNOWN_OUTCOME)),
+        () = pause(LONGEST_WRITE) => Err(Refusal::UNKNOWN_OUTCOME),
+    }
+}
+
+/// `?epoch=N`: the only epoch in which the request is to be carried out.
+fn only_epoch(query: &str) -> Result<Option<u64>, Refusal> {
+    if query.is_empty() {
+        return Ok(None);
+    }
+    let epoch = query.strip_prefix("epoch=").and_then(|text| u64::from_str(text).ok());
+    let why = "the only parameter is epoch=N, a whole number";
+    epoch.map(Some).ok_or(Refusal::fixed(400, "bad_query", why))
+}
+
+fn body_of(asked: &Asked) -> Result<&Bytes, Refusal> {
+    asked.body.as_ref().map_err(|why| match why {
+        BadBody::TooLong { most } => {
+            Refusal::new(413, "body_too_long", format!("a body has at most {most} bytes"))
+        }
+        BadBody::Broken => Refusal::fixed(400, "bad_body", "the body did not come as a whole"),
+    })
+}
+
+fn bad_body(error: &serde_json::Error) -> Refusal {
+    Refusal::new(400, "bad_body", format!("the body is not the JSON that is expected: {error}"))
+}

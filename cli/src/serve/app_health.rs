@@ -1,0 +1,241 @@
+//! `--app-health`: whether the application beside this process works, so that it may lead.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
+
+use futures::future::join;
+use hyper::header::{CONNECTION, HOST};
+use hyper::{Request, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use tenure::Process;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tracing::{info, warn};
+use url::Url;
+
+use crate::common_args::positive_duration;
+use crate::lock::lock;
+use crate::print::in_ms;
+use crate::timer::pause;
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct AppHealthArgs {
+    /// How to see that the application works: an http:// URL that answers 2xx, file:PATH that it
+    /// touches, or `heartbeat` for its POST /v1/heartbeat. Until it does, and once the deadline has
+    /// passed without it, this candidate does not campaign, and resigns if it leads. No fence: an
+    /// application that hangs may go on later
+    #[arg(long, value_name = "CHECK", value_parser = str::parse::<Check>)]
+    app_health: Option<Check>,
+    /// How long the application may show no sign of health: at least 100ms [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration, requires = "app_health")]
+    app_health_deadline: Option<Duration>,
+}
+
+const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
+const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
+/// The longest pause between two looks, and the longest look.
+const LONGEST_LOOK: Duration = Duration::from_secs(5);
+
+/// What shows that the application works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Check {
+    Url(Url),
+    File(PathBuf),
+    Heartbeat,
+}
+
+impl FromStr for Check {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Check, String> {
+        if text == "heartbeat" {
+            return Ok(Check::Heartbeat);
+        }
+        if let Some(path) = text.strip_prefix("file:").filter(|path| !path.is_empty()) {
+            return Ok(Check::File(path.into()));
+        }
+        match Url::parse(text) {
+            Ok(url) if url.scheme() == "http" && url.has_host() => Ok(Check::Url(url)),
+            _ => Err("write http://127.0.0.1:8000/healthz, file:PATH, or heartbeat; https is not \
+                      supported, as the application is beside this process"
+                .to_owned()),
+        }
+    }
+}
+
+/// What is known of the application.
+#[derive(Debug)]
+pub struct AppHealth {
+    /// Without one, the application is taken to be healthy.
+    check: Option<Check>,
+    deadline: Duration,
+    process: Process,
+    /// When it was last known to work, on the boot clock.
+    worked: Mutex<Option<Duration>>,
+    healthy: watch::Sender<bool>,
+}
+
+impl AppHealth {
+    /// Refuses a deadline that leaves no time for a look.
+    pub fn new(args: &AppHealthArgs) -> Result<AppHealth, String> {
+        let deadline = args.app_health_deadline.unwrap_or(DEFAULT_DEADLINE);
+        if deadline < SHORTEST_DEADLINE {
+            return Err(format!(
+                "--app-health-deadline {} is too short: it is at least {}",
+                in_ms(deadline),
+                in_ms(SHORTEST_DEADLINE)
+            ));
+        }
+        let healthy = watch::Sender::new(args.app_health.is_none());
+        let (check, process) = (args.app_health.clone(), Process::system());
+        Ok(AppHealth { check, deadline, process, worked: Mutex::default(), healthy })
+    }
+
+    pub fn healthy(&self) -> watch::Receiver<bool> {
+        self.healthy.subscribe()
+    }
+
+    /// Takes a heartbeat; `false` if that is not the check.
+    pub fn heartbeat(&self) -> bool {
+        let counts = self.check == Some(Check::Heartbeat);
+        if counts {
+            self.works(self.now());
+        }
+        counts
+    }
+
+    pub fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// Looks until it is dropped.
+    pub async fn run(&self) {
+        let looks = async {
+            match &self.check {
+                Some(Check::Url(url)) => self.ask(url).await,
+                Some(Check::File(path)) => self.watch(path).await,
+                Some(Check::Heartbeat) | None => {}
+            }
+        };
+        match self.check {
+            Some(_) => drop(join(looks, self.judge()).await),
+            None => std::future::pending().await,
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.process.now().boot
+    }
+
+    /// It worked at this moment.
+    fn works(&self, at: Duration) {
+        *lock(&self.worked) = Some(at);
+        self.settle();
+    }
+
+    fn settle(&self) {
+        let worked = *lock(&self.worked);
+        let healthy = worked.is_some_and(|at| self.now().saturating_sub(at) < self.deadline);
+        let changed =
+            self.healthy.send_if_modified(|was| std::mem::replace(was, healthy) != healthy);
+        match changed {
+            true if healthy => info!(outcome = "app_healthy", "the application is healthy"),
+            true => warn!(
+                outcome = "app_unhealthy",
+                "the application showed no sign of health for {}",
+                in_ms(self.deadline)
+            ),
+            false => {}
+        }
+    }
+
+    /// Notices the end of the deadline.
+    async fn judge(&self) {
+        loop {
+            pause((self.deadline / 20).min(Duration::from_millis(250))).await;
+            self.settle();
+        }
+    }
+
+    fn interval(&self) -> Duration {
+        (self.deadline / 5).min(LONGEST_LOOK)
+    }
+
+    async fn ask(&self, url: &Url) {
+        loop {
+            let asked = self.now();
+            let limit = (self.deadline / 3).min(LONGEST_LOOK);
+            tokio::select! {
+                well = answers_well(url) => if well { self.works(asked) },
+                () = pause(limit) => {}
+            }
+            pause(self.interval()).await;
+        }
+    }
+
+    /// A file that an earlier application left says nothing: only a change does.
+    async fn watch(&self, path: &Path) {
+        let mut known = written(path).await;
+        loop {
+            pause(self.interval()).await;
+            let found = written(path).await;
+            if found.is_some() && found != known {
+                self.works(self.now());
+            }
+            known = found;
+        }
+    }
+}
+
+/// When a file was written, by the clock of its disk: only compared with itself.
+async fn written(path: &Path) -> Option<SystemTime> {
+    let path = path.to_owned();
+    // A disk that hangs must not hold up the leases.
+    let found = spawn_blocking(move || std::fs::metadata(path)).await.ok()?;
+    found.ok()?.modified().ok()
+}
+
+/// Whether the status is 2xx. The body is not read.
+async fn answers_well(url: &Url) -> bool {
+    let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
+        return false;
+    };
+    // An IPv6 address stands in brackets.
+    let address = (host.trim_matches(['[', ']']), port);
+    let Ok(stream) = TcpStream::connect(address).await else { return false };
+    let Ok((mut sender, connection)) = http1::handshake(TokioIo::new(stream)).await else {
+        return false;
+    };
+    let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
+    let request = Request::get(path)
+        .header(HOST, &url[url::Position::BeforeHost..url::Position::AfterPort])
+        .header(CONNECTION, "close")
+        .body(String::new());
+    let Ok(request) = request else { return false };
+    let mut asking = std::pin::pin!(sender.send_request(request));
+    let reply = tokio::select! {
+        biased;
+        reply = &mut asking => reply,
+        // It may have taken the reply right before its end.
+        _ = connection => asking.await,
+    };
+    reply.is_ok_and(|reply| reply.status().is_success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_is_a_url_a_file_or_heartbeats() {
+        assert_eq!("heartbeat".parse(), Ok(Check::Heartbeat));
+        assert_eq!("file:/run/ok".parse(), Ok(Check::File("/run/ok".into())));
+        assert!(matches!("http://127.0.0.1:1/x?y".parse(), Ok(Check::Url(_))));
+        for wrong in ["", "file:", "https://x/", "http:", "/run/ok", "Heartbeat", "ftp://x/"] {
+            assert!(wrong.parse::<Check>().is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! One election of a sidecar: what is known of it, decided when it is asked for.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use serde_json::Value;
+use tenure::{Election, LastSeen, Lease, Process};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::refusal::Refusal;
+use crate::lock::lock;
+
+/// Orders of clients that wait to be carried out; one more is refused.
+const MOST_ORDERS: usize = 64;
+
+/// The reason of a leadership that is given up before its lease ends.
+pub const NOT_RENEWED: &str = "not_renewed";
+
+/// This candidate in one election. The task that campaigns and leads changes its role; a reply is
+/// made of the role, of the lease as it is at that moment, and of what the election has last seen.
+#[derive(Debug)]
+pub struct Candidacy {
+    /// The name of the election in the API.
+    pub name: String,
+    pub election: Election,
+    /// How long before the end of a lease the leadership is given up.
+    margin: Duration,
+    validity: Duration,
+    process: Process,
+    state: Mutex<State>,
+    changes: watch::Sender<u64>,
+    orders: mpsc::Sender<Order>,
+}
+
+#[derive(Debug)]
+struct State {
+    role: Role,
+    /// What this leader has proclaimed with success.
+    data: Value,
+    lost: Option<Lost>,
+}
+
+/// What this candidate does.
+#[derive(Debug, Clone)]
+pub enum Role {
+    Starting,
+    /// It leaves the leadership to others for this reason.
+    Standby(&'static str),
+    Campaigning,
+    /// The campaign ended with an error of this kind, and is repeated.
+    Failed(&'static str),
+    Leading(Lease),
+    /// It leads no more, and may hold the lease still.
+    Ending,
+}
+
+/// How the last leadership of this candidate ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    pub epoch: u64,
+    pub reason: &'static str,
+    /// On the boot clock.
+    pub at: Duration,
+}
+
+/// What is true at one moment.
+#[derive(Debug)]
+pub struct Now {
+    pub role: Role,
+    /// The epoch that this candidate leads, and for how long it surely does.
+    pub leads: Option<(u64, Duration)>,
+    /// Whether less than a quarter of the validity is left of that.
+    pub at_risk: bool,
+    /// What this leader has proclaimed.
+    pub data: Value,
+    /// Of another leader, or of none.
+    pub seen: Option<LastSeen>,
+    pub answered_ago: Option<Duration>,
+    pub lost: Option<Lost>,
+    /// On the boot clock.
+    pub at: Duration,
+}
+
+/// What a client asks of the leader. `epoch` refuses any other than this.
+#[derive(Debug)]
+pub enum Order {
+    Proclaim { data: Value, epoch: Option<u64>, reply: Reply<u64> },
+    Resign { order: Resignation, epoch: Option<u64>, reply: Reply<Resigned> },
+}
+
+pub type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
+
+/// How to resign.
+#[derive(Debug, Clone, Default)]
+pub struct Resignation {
+    /// The candidate that goes first.
+    pub successor: Option<String>,
+    /// How long this candidate stays out of the election; `None` for the default.
+    pub pause: Option<Duration>,
+}
+
+/// What a resignation has done. The leadership is over in any case.
+#[derive(Debug, Clone, Copy)]
+pub struct Resigned {
+    pub epoch: u64,
+    /// Whether the epoch is sealed: otherwise others wait until the lease lapses.
+    pub sealed: bool,
+}
+
+impl Candidacy {
+    pub fn new(
+        name: &str,
+        election: Election,
+        validity: Duration,
+        margin: Duration,
+        process: Process,
+    ) -> (Arc<Candidacy>, mpsc::Receiver<Order>) {
+        let (orders, received) = mpsc::channel(MOST_ORDERS);
+        let state = State { role: Role::Starting, data: Value::Null, lost: None };
+        let candidacy = Candidacy {
+            name: name.to_owned(),
+            election,
+            margin,
+            validity,
+            process,
+            state: Mutex::new(state),
+            changes: watch::Sender::new(0),
+            orders,
+        };
+        (Arc::new(candidacy), received)
+    }
+
+    /// Tells of each change of the role; not of time that passes, nor of other candidates.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    pub fn enter(&self, role: Role) {
+        let mut state = lock(&self.state);
+        if let Role::Leading(_) = role {
+            state.data = Value::Null;
+        }
+        state.role = role;
+        drop(state);
+        self.tell();
+    }
+
+    /// What this leader has written is what it has proclaimed.
+    pub fn proclaimed(&self, data: Value) {
+        lock(&self.state).data = data;
+        self.tell();
+    }
+
+    /// What is true now.
+    pub fn now(&self) -> Now {
+        let at = self.process.now().boot;
+        let mut state = lock(&self.state);
+        let leads = self.leads(&mut state, at);
+        let at_risk = leads.is_some_and(|(_, left)| left + self.margin <= self.validity / 4);
+        Now {
+            role: state.role.clone(),
+            leads,
+            at_risk,
+            data: if leads.is_some() { state.data.clone() } else { Value::Null },
+            seen: self.election.last_seen(),
+            answered_ago: self.election.since_last_answer(),
+            lost: state.lost.clone(),
+            at,
+        }
+    }
+
+    /// The epoch that this candidate leads, and for how long it surely does.
+    pub fn leadership(&self) -> Option<(u64, Duration)> {
+        let at = self.process.now().boot;
+        self.leads(&mut lock(&self.state), at)
+    }
+
+    /// Ends the leadership for this reason, for every reply from now on.
+    pub fn give_up(&self, reason: &'static str) {
+        let at = self.process.now().boot;
+        let mut state = lock(&self.state);
+        if self.leads(&mut state, at).is_some() {
+            self.end(&mut state, reason, at);
+        }
+    }
+
+    /// Asks the lease itself. The first to find its end makes that final: a renewal that is answered
+    /// later revives nothing that a client was told of.
+    fn leads(&self, state: &mut MutexGuard<'_, State>, at: Duration) -> Option<(u64, Duration)> {
+        let Role::Leading(lease) = &state.role else { return None };
+        let reason = match lease.check() {
+            Ok(epoch) => match lease.remaining().saturating_sub(self.margin) {
+                Duration::ZERO => NOT_RENEWED,
+                left => return Some((epoch.get(), left)),
+            },
+            Err(loss) => loss.outcome(),
+        };
+        self.end(state, reason, at);
+        None
+    }
+
+    fn end(&self, state: &mut MutexGuard<'_, State>, reason: &'static str, at: Duration) {
+        if let Role::Leading(lease) = &state.role {
+            state.lost = Some(Lost { epoch: lease.epoch().get(), reason, at });
+            state.role = Role::Ending;
+            self.tell();
+        }
+    }
+
+    /// Passes an order to the task of this election.
+    pub fn order(&self, order: Order) -> Result<(), Refusal> {
+        self.orders.try_send(order).map_err(|_| Refusal::BUSY)
+    }
+
+    fn tell(&self) {
+        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_testkit::fault_store::Fault;
+    use tenure_testkit::time::{millis, wait};
+    use tenure_testkit::world::{VALIDITY, World, elect};
+
+    use super::*;
+
+    const MARGIN: Duration = Duration::from_secs(2);
+
+    /// On a store behind a way that can be blocked.
+    async fn leading(world: &World, name: &str) -> (Arc<Candidacy>, tenure::Leadership) {
+        let election = world.node(name).build().expect("settings that fit");
+        let process = Process::system().with_clock(Arc::new(world.clock.clone()));
+        let (candidacy, _) = Candidacy::new("e", election, VALIDITY, MARGIN, process);
+        candidacy.enter(Role::Campaigning);
+        assert_eq!(candidacy.leadership(), None);
+        let leadership = elect(&candidacy.election).await;
+        candidacy.enter(Role::Leading(leadership.lease()));
+        (candidacy, leadership)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leadership_is_over_before_its_lease_and_stays_over() {
+        let world = World::new();
+        let (candidacy, leadership) = leading(&world, "a").await;
+        let lease = leadership.lease();
+        let (epoch, left) = candidacy.leadership().expect("it leads");
+        assert_eq!((epoch, left), (1, lease.remaining() - MARGIN));
+        wait(VALIDITY * 2).await;
+        assert!(candidacy.leadership().is_some(), "it is renewed");
+        world.store.always(Fault::FailBefore);
+        while candidacy.leadership().is_some() {
+            assert!(lease.remaining() > MARGIN);
+            let now = candidacy.now();
+            assert_eq!(now.at_risk, lease.remaining() <= VALIDITY / 4);
+            wait(millis(10)).await;
+        }
+        assert!(lease.check().is_ok(), "the lease runs");
+        let lost = candidacy.now().lost.expect("it was lost");
+        assert_eq!((lost.epoch, lost.reason), (1, NOT_RENEWED));
+        // A renewal that comes through after all revives nothing.
+        world.store.heal();
+        wait(millis(1_500)).await;
+        assert!(lease.check().is_ok() && lease.remaining() > MARGIN, "{:?}", lease.remaining());
+        assert_eq!(candidacy.leadership(), None);
+        assert!(candidacy.now().leads.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_asks_the_lease_and_not_what_was_known() {
+        let world = World::new();
+        let (candidacy, leadership) = leading(&world, "a").await;
+        let mut changes = candidacy.changes();
+        changes.mark_unchanged();
+        // The machine sleeps: no task has run since.
+        world.clock.suspend(VALIDITY);
+        assert_eq!(candidacy.leadership(), None);
+        assert!(changes.has_changed().expect("it is open"), "the streams are woken");
+        assert!(candidacy.now().lost.is_some());
+        drop(leadership);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_reason_stays() {
+        let world = World::new();
+        let (candidacy, leadership) = leading(&world, "a").await;
+        candidacy.give_up("resigned");
+        leadership.resign().await.expect("the store works");
+        candidacy.give_up("ending");
+        assert_eq!(candidacy.now().lost.map(|lost| lost.reason), Some("resigned"));
+    }
+}

@@ -1,0 +1,101 @@
+//! What the API says of an election.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::candidacy::{Candidacy, Now, Role};
+use crate::print::millis;
+
+/// `GET /v1/elections/{name}`, and the data of each event. What does not apply is null.
+#[derive(Debug, Clone, Serialize)]
+pub struct View {
+    pub election: String,
+    pub state: &'static str,
+    /// Why the state is `standby` or `failed`.
+    pub reason: Option<&'static str>,
+    pub this_candidate_leads: bool,
+    pub candidate: String,
+    /// The holder of the newest epoch, unless its lease has ended as far as this candidate knows.
+    pub leader: Option<String>,
+    pub epoch: Option<u64>,
+    /// What that leader has proclaimed.
+    pub data: Value,
+    /// For how long this candidate leads unless it renews.
+    pub lease_remaining_ms: Option<u64>,
+    /// After how long another's lease has lapsed unless it was or is renewed.
+    pub lapses_in_ms: Option<u64>,
+    /// How old all that is said of another leader is.
+    pub store_answered_ms_ago: Option<u64>,
+    pub lost: Option<LostView>,
+}
+
+/// How the last leadership of this candidate ended.
+#[derive(Debug, Clone, Serialize)]
+pub struct LostView {
+    pub epoch: u64,
+    pub reason: &'static str,
+    pub ms_ago: u64,
+}
+
+/// `GET /v1/elections`
+#[derive(Serialize)]
+pub struct Views {
+    pub elections: Vec<View>,
+}
+
+/// `GET /v1/elections/{name}/token`
+#[derive(Serialize)]
+pub struct TokenView {
+    pub token: u64,
+    pub lease_remaining_ms: u64,
+}
+
+impl View {
+    /// What is true at this moment.
+    pub fn of(candidacy: &Candidacy) -> View {
+        let Now { role, leads, at_risk, data, seen, answered_ago, lost, at } = candidacy.now();
+        let (state, reason) = match role {
+            Role::Starting => ("starting", None),
+            Role::Standby(why) => ("standby", Some(why)),
+            Role::Campaigning => ("campaigning", None),
+            Role::Failed(why) => ("failed", Some(why)),
+            Role::Leading(_) if at_risk => ("at_risk", None),
+            Role::Leading(_) => ("leading", None),
+            Role::Ending => ("ending", None),
+        };
+        let candidate = candidacy.election.name().to_owned();
+        let lost = lost.map(|lost| LostView {
+            epoch: lost.epoch,
+            reason: lost.reason,
+            ms_ago: millis(at.saturating_sub(lost.at)),
+        });
+        let mut view = View {
+            election: candidacy.name.clone(),
+            state,
+            reason,
+            this_candidate_leads: leads.is_some(),
+            candidate,
+            leader: None,
+            epoch: None,
+            data,
+            lease_remaining_ms: None,
+            lapses_in_ms: None,
+            store_answered_ms_ago: answered_ago.map(millis),
+            lost,
+        };
+        if let Some((epoch, left)) = leads {
+            view.leader = Some(view.candidate.clone());
+            view.epoch = Some(epoch);
+            view.lease_remaining_ms = Some(millis(left));
+        } else if let Some(seen) = seen.filter(tenure::LastSeen::is_held) {
+            if view.state == "campaigning" {
+                view.state = "following";
+            }
+            view.leader = seen.leader.candidate;
+            view.epoch = Some(seen.leader.epoch.get());
+            view.data = seen.leader.data;
+            view.lapses_in_ms = seen.lapses_in.map(millis);
+        }
+        view
+    }
+}

@@ -1,0 +1,53 @@
+//! The Deployment with a sidecar: its command on a directory, asked as its application asks.
+
+use saphyr::{LoadableYamlNode as _, Yaml};
+use serde_json::Value;
+
+use crate::command::eventually;
+use crate::command::scene::Scene;
+use crate::serve::client::sidecar;
+
+const DEPLOYMENT: &str = include_str!("../../../../deploy/kubernetes/sidecar.yaml");
+const OPENAPI: &str = include_str!("../../../openapi.json");
+
+fn words(list: &Yaml) -> Vec<String> {
+    let words = list.as_sequence().expect("a list").iter();
+    words.map(|word| word.as_str().expect("a word").to_owned()).collect()
+}
+
+#[test]
+fn the_sidecar_answers_what_the_application_asks() {
+    let documents = Yaml::load_from_str(DEPLOYMENT).expect("YAML");
+    let pod = &documents[1]["spec"]["template"]["spec"];
+    let args = words(&pod["initContainers"][0]["args"]);
+    assert_eq!(args[..3], ["serve", "--election", "orders=s3://BUCKET/PREFIX"]);
+    let script = words(&pod["containers"][0]["args"]).join("\n");
+    // The rest of the options, at ports that are free here.
+    let places = [("127.0.0.1:4040", "127.0.0.1:0"), ("0.0.0.0:8081", "127.0.0.1:0")];
+    let word = |word: &String| {
+        let place = places.iter().find(|(there, _)| there == word);
+        place.map_or(word.clone(), |(_, here)| (*here).to_owned())
+    };
+    let mut options: Vec<_> = args[3..].iter().map(word).collect();
+    // The name is given, and the log is read here.
+    for option in ["--name", "--log-format"] {
+        let at = options.iter().position(|word| word == option).expect("it has one");
+        options.drain(at..at + 2);
+    }
+    let options: Vec<_> = options.iter().map(String::as_str).collect();
+    let scene = Scene::new();
+    let a = sidecar(&scene, "pod", &options);
+    let document: Value = serde_json::from_str(OPENAPI).expect("JSON");
+    let urls: Vec<_> = script.split("http://127.0.0.1:4040").skip(1).collect();
+    assert_eq!(urls.len(), 2, "{script}");
+    for rest in urls {
+        let path = rest.split([';', ')', '\n']).next().expect("a path").trim();
+        let described = path.replace("/orders", "/{name}");
+        assert!(document["paths"][&described].is_object(), "{described}");
+    }
+    assert_eq!(a.json("POST", "/v1/heartbeat", "").0, 200);
+    eventually("it leads", || a.get("/v1/elections/orders/token").0 == 200);
+    // What the script cuts out of the reply.
+    let (_, reply) = a.ask("GET", "/v1/elections/orders/token", "");
+    assert!(reply.contains(r#""token":1,"#), "{reply}");
+}

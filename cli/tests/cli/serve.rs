@@ -1,0 +1,221 @@
+//! `tenure serve`, as an application beside it uses it.
+
+mod access;
+mod app_health;
+pub mod client;
+mod ending;
+mod events;
+mod openapi;
+mod shapes;
+mod usage;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::command::eventually;
+use crate::command::scene::{Candidate, Scene};
+use client::{Sidecar, sidecar};
+
+/// Of two sidecars, the one that leads and the one that does not.
+fn leader_and_follower(scene: &Scene, options: &[&str]) -> (Sidecar, Sidecar) {
+    let a = sidecar(scene, "a", options);
+    a.leads();
+    let b = sidecar(scene, "b", options);
+    eventually("b follows", || b.view()["state"] == "following");
+    (a, b)
+}
+
+#[test]
+fn the_leader_has_a_token_and_a_follower_says_how_old_its_knowledge_is() {
+    let scene = Scene::new();
+    let (a, b) = leader_and_follower(&scene, &[]);
+    let (led, seen) = (a.view(), b.view());
+    assert_eq!((&led["state"], &led["leader"]), (&"leading".into(), &"a".into()), "{led}");
+    for (view, leads) in [(&led, true), (&seen, false)] {
+        assert_eq!((&view["leader"], &view["epoch"]), (&"a".into(), &1.into()), "{view}");
+        assert_eq!(view["this_candidate_leads"], leads, "{view}");
+        assert!(view["store_answered_ms_ago"].is_u64(), "{view}");
+        assert_eq!(view["lease_remaining_ms"].is_u64(), leads, "{view}");
+        assert_eq!(view["lapses_in_ms"].is_u64(), !leads, "{view}");
+    }
+    let (status, token) = a.get("/v1/elections/orders/token");
+    assert_eq!((status, &token["token"]), (200, &1.into()), "{token}");
+    // 10 s less the margin of half a second.
+    assert!(token["lease_remaining_ms"].as_u64().is_some_and(|left| left <= 9_500), "{token}");
+    let (status, refused) = b.get("/v1/elections/orders/token");
+    assert_eq!((status, &refused["code"]), (503, &"not_leading".into()), "{refused}");
+    let (status, list) = a.get("/v1/elections");
+    assert_eq!((status, &list["elections"][0]["election"]), (200, &"orders".into()), "{list}");
+    assert_eq!(a.ask("HEAD", "/v1/elections/orders/token", "").0, 200);
+    assert_eq!(b.ask("HEAD", "/v1/elections/orders/token", "").0, 503);
+}
+
+#[test]
+fn what_the_leader_proclaims_is_read_by_the_others() {
+    let scene = Scene::new();
+    let (a, b) = leader_and_follower(&scene, &["--poll", "100ms"]);
+    let data = json!({ "address": "10.0.0.1:80", "größe": [1, null] });
+    let put = |at: &Sidecar, path: &str, body: &str| {
+        let (status, said) = at.json("PUT", path, body);
+        (status, said["code"].as_str().unwrap_or_default().to_owned())
+    };
+    let path = "/v1/elections/orders/data";
+    assert_eq!(a.json("PUT", path, &data.to_string()), (200, json!({ "epoch": 1 })));
+    assert_eq!(a.view()["data"], data);
+    eventually("b reads it", || b.view()["data"] == data);
+    // Neither changes anything.
+    assert_eq!(put(&b, path, "1"), (409, "not_leading".to_owned()));
+    assert_eq!(put(&a, "/v1/elections/orders/data?epoch=7", "1"), (409, "other_epoch".to_owned()));
+    assert_eq!(put(&a, "/v1/elections/orders/data?epoch=x", "1"), (400, "bad_query".to_owned()));
+    assert_eq!(put(&a, path, "not JSON"), (400, "bad_body".to_owned()));
+    assert_eq!(put(&a, path, ""), (400, "bad_body".to_owned()));
+    let long = |bytes: usize| format!("\"{}\"", "x".repeat(bytes));
+    assert_eq!(put(&a, path, &long(50_000)), (413, "data_too_long".to_owned()));
+    assert_eq!(put(&a, path, &long(70_000)), (413, "body_too_long".to_owned()));
+    assert_eq!(a.view()["data"], data);
+    assert_eq!(put(&a, "/v1/elections/orders/data?epoch=1", "2"), (200, String::new()));
+}
+
+#[test]
+fn a_resignation_lets_another_lead_and_stays_out_for_a_while() {
+    let scene = Scene::new();
+    let (a, b) = leader_and_follower(&scene, &["--poll", "100ms"]);
+    let resign = |at: &Sidecar, query: &str, body: &str| {
+        at.json("POST", &format!("/v1/elections/orders/resign{query}"), body)
+    };
+    assert_eq!(resign(&b, "", "").1["code"], "not_leading");
+    assert_eq!(resign(&a, "?epoch=2", "").1["code"], "other_epoch");
+    for wrong in [
+        "{",
+        "[]",
+        r#"{"sucessor":"b"}"#,
+        r#"{"pause_ms":-1}"#,
+        r#"{"pause_ms":1.5}"#,
+        r#"{"successor":""}"#,
+    ] {
+        let (status, said) = resign(&a, "", wrong);
+        assert_eq!((status, &said["code"]), (400, &"bad_body".into()), "{wrong}: {said}");
+    }
+    let (status, said) = resign(&a, "", r#"{"pause_ms":90000000}"#);
+    assert!(status == 400 && said["message"].as_str().is_some_and(|it| it.contains("86400000")));
+    a.leads();
+    let body = r#"{"successor":"b","pause_ms":600000}"#;
+    assert_eq!(resign(&a, "?epoch=1", body), (200, json!({ "epoch": 1, "sealed": true })));
+    // At once, whatever the store does.
+    assert_eq!(a.get("/v1/elections/orders/token").0, 503);
+    let seen = a.view();
+    assert_eq!((&seen["lost"]["epoch"], &seen["lost"]["reason"]), (&1.into(), &"resigned".into()));
+    b.leads();
+    eventually("a sees it", || {
+        let seen = a.view();
+        assert_eq!((&seen["state"], &seen["reason"]), (&"standby".into(), &"resigned".into()));
+        (&seen["leader"], &seen["epoch"]) == (&"b".into(), &2.into())
+    });
+}
+
+/// Its clocks show the end of the lease at the first reply, which was asked for while it stood
+/// still and others were elected.
+#[test]
+fn a_sidecar_that_stood_still_does_not_say_that_it_leads() {
+    let scene = Scene::new();
+    let options = ["--validity", "2s", "--poll", "100ms"];
+    let (a, b) = leader_and_follower(&scene, &options);
+    a.process.signal(Signal::SIGSTOP);
+    b.leads();
+    // The kernel accepts for it.
+    let waiting: Vec<_> =
+        (0..8).map(|_| a.begin("GET", "/v1/elections/orders/token", "")).collect();
+    a.process.signal(Signal::SIGCONT);
+    for asked in waiting {
+        let said = client::parse(&client::rest(asked));
+        assert_eq!(said.0, 503, "{said:?}");
+    }
+    assert_eq!(a.view()["this_candidate_leads"], false);
+}
+
+#[test]
+fn a_store_that_fails_ends_the_leadership_and_not_the_process() {
+    let scene = Scene::new();
+    let a = sidecar(&scene, "a", &["--validity", "2s", "--health-addr", "127.0.0.1:0"]);
+    a.leads();
+    let probes = a.address_after("serving health at http://");
+    let probe = |path: &str| client::ask_at(&probes, "GET", path, "").0;
+    assert_eq!((probe("/livez"), probe("/readyz"), probe("/v1/elections")), (200, 200, 404));
+    std::fs::rename(scene.path("store"), scene.path("aside")).expect("it is there");
+    std::fs::write(scene.path("store"), "").expect("a file in its place");
+    eventually("the leadership is over", || a.get("/v1/elections/orders/token").0 == 503);
+    let lost = a.view()["lost"].clone();
+    assert_eq!(lost["epoch"], 1, "{lost}");
+    eventually("it is not ready", || probe("/readyz") == 503);
+    assert_eq!(probe("/livez"), 200);
+    // Nobody is named.
+    let seen = a.view();
+    assert_eq!((&seen["leader"], &seen["epoch"]), (&Value::Null, &Value::Null), "{seen}");
+    std::fs::remove_file(scene.path("store")).expect("it is there");
+    std::fs::rename(scene.path("aside"), scene.path("store")).expect("it is there");
+    a.leads();
+    assert_eq!(probe("/readyz"), 200);
+}
+
+#[test]
+fn several_elections_are_independent() {
+    let scene = Scene::new();
+    let other = format!("other=file://{}", scene.path("other").display());
+    let a = sidecar(&scene, "a", &["--election", &other]);
+    a.leads();
+    eventually("the other, too", || a.get("/v1/elections/other/token").0 == 200);
+    let (_, list) = a.get("/v1/elections");
+    let names: Vec<_> = list["elections"].as_array().into_iter().flatten().collect();
+    assert_eq!(names.len(), 2, "{list}");
+    assert_eq!(a.json("POST", "/v1/elections/other/resign", "").0, 200);
+    assert_eq!(a.get("/v1/elections/orders/token").0, 200);
+    assert_eq!(a.get("/v1/elections/third").1["code"], "no_such_election");
+    // Older formats are for one election.
+    assert_eq!(a.get("/").1["code"], "several_elections");
+}
+
+#[test]
+fn other_paths_and_methods_are_refused_with_a_word() {
+    let scene = Scene::new();
+    let a = sidecar(&scene, "a", &[]);
+    for path in ["/v1", "/v1/elections/", "/v1/elections/orders/", "/v1/elections/orders/x", "/x"] {
+        let (status, said) = a.get(path);
+        let known = ["not_found", "no_such_election"].iter().any(|code| said["code"] == *code);
+        assert!(status == 404 && known, "{path}: {status} {said}");
+    }
+    for (method, path, allow) in [
+        ("POST", "/v1/elections", "GET, HEAD"),
+        ("DELETE", "/v1/elections/orders", "GET, HEAD"),
+        ("GET", "/v1/elections/orders/resign", "POST"),
+        ("POST", "/v1/elections/orders/data", "PUT"),
+        ("GET", "/v1/heartbeat", "POST"),
+    ] {
+        let (status, said) = a.json(method, path, "");
+        assert_eq!((status, &said["code"]), (405, &"method_not_allowed".into()), "{method} {path}");
+        let raw = client::rest(a.begin(method, path, ""));
+        assert!(raw.contains(&format!("allow: {allow}\r\n")), "{raw}");
+    }
+    assert_eq!(a.json("POST", "/v1/heartbeat", "").1["code"], "no_heartbeats");
+}
+
+/// The name of the store is a path, and nothing of the process's environment is served.
+#[test]
+fn a_killed_leader_is_succeeded_and_its_sidecar_is_another_candidate_after_a_restart() {
+    let scene = Scene::new();
+    let options = ["--validity", "2s", "--poll", "100ms"];
+    let (mut a, b) = leader_and_follower(&scene, &options);
+    kill(&mut a.process);
+    // Of the same name, as a pod of a StatefulSet.
+    let again = sidecar(&scene, "a", &options);
+    assert_eq!(again.get("/v1/elections/orders/token").0, 503, "the old epoch is not its own");
+    eventually("one of them leads", || {
+        [&again, &b].iter().any(|one| one.get("/v1/elections/orders/token").0 == 200)
+    });
+    let leads = |one: &Sidecar| one.get("/v1/elections/orders/token").0 == 200;
+    assert!(!(leads(&again) && leads(&b)));
+}
+
+fn kill(process: &mut Candidate) {
+    process.signal(Signal::SIGKILL);
+    process.code();
+}

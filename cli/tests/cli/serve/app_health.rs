@@ -1,0 +1,100 @@
+//! `--app-health`
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use super::client::{Sidecar, sidecar};
+use crate::command::scene::Scene;
+use crate::command::{eventually, pause};
+
+/// Shows a sign of health until the application is to hang, and sees that the leadership follows.
+fn follows(check: &str, sign: impl Fn(&Sidecar)) {
+    let scene = Scene::new();
+    let options = ["--app-health", check, "--app-health-deadline", "2s"];
+    let a = sidecar(&scene, "a", &options);
+    eventually("it waits for the application", || a.view()["reason"] == "app_unhealthy");
+    assert_eq!(scene_epochs(&scene), 0, "it has not campaigned");
+    eventually("it leads once the application works", || {
+        sign(&a);
+        a.get("/v1/elections/orders/token").0 == 200
+    });
+    let before = a.view()["epoch"].clone();
+    eventually("it resigns once the application hangs", || a.view()["state"] == "standby");
+    let seen = a.view();
+    assert_eq!(seen["lost"]["reason"], "app_unhealthy", "{seen}");
+    assert_eq!((&seen["lost"]["epoch"], &seen["reason"]), (&before, &"app_unhealthy".into()));
+    // Resigned: another need not wait for the lapse.
+    eventually("its epoch is sealed", || scene.status()["ended"] == "resigned");
+    eventually("it leads again", || {
+        sign(&a);
+        a.get("/v1/elections/orders/token").0 == 200
+    });
+    assert!(a.view()["epoch"].as_u64() > before.as_u64());
+}
+
+fn scene_epochs(scene: &Scene) -> usize {
+    let entries = std::fs::read_dir(scene.path("store")).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("lock-")).count()
+}
+
+#[test]
+fn heartbeats_keep_the_leadership() {
+    follows("heartbeat", |a| {
+        let (status, said) = a.json("POST", "/v1/heartbeat", "");
+        assert_eq!((status, &said["healthy_for_ms"]), (200, &2_000.into()), "{said}");
+    });
+}
+
+#[test]
+fn a_file_that_is_touched_keeps_the_leadership() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("alive");
+    // Left by an earlier application: it says nothing.
+    std::fs::write(&path, "").expect("a file");
+    let touched = path.clone();
+    follows(&format!("file:{}", path.display()), move |_| {
+        pause(20);
+        std::fs::write(&touched, "").expect("a file");
+    });
+}
+
+/// A server that answers with this status, and 0 for never.
+fn answers(status: &Arc<AtomicU16>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it has one");
+    let status = Arc::clone(status);
+    std::thread::spawn(move || {
+        let mut hung = Vec::new();
+        for mut stream in listener.incoming().flatten() {
+            let mut head = [0; 1024];
+            let read = stream.read(&mut head).unwrap_or(0);
+            assert!(head[..read].starts_with(b"GET /health?deep=1 HTTP/1.1\r\n"));
+            match status.load(Ordering::Acquire) {
+                0 => hung.push(stream),
+                status => {
+                    let _ = write!(stream, "HTTP/1.1 {status} x\r\nContent-Length: 0\r\n\r\n");
+                }
+            }
+        }
+    });
+    format!("http://{address}/health?deep=1")
+}
+
+#[test]
+fn a_url_that_answers_well_keeps_the_leadership() {
+    for bad in [0, 500, 302] {
+        let status = Arc::new(AtomicU16::new(bad));
+        let scene = Scene::new();
+        let check = answers(&status);
+        let options = ["--app-health", &check, "--app-health-deadline", "2s"];
+        let a = sidecar(&scene, "a", &options);
+        eventually("it waits for the application", || a.view()["reason"] == "app_unhealthy");
+        status.store(204, Ordering::Release);
+        a.leads();
+        status.store(bad, Ordering::Release);
+        eventually("it resigns", || a.view()["state"] == "standby");
+        assert_eq!(a.view()["lost"]["reason"], "app_unhealthy");
+    }
+}

@@ -1,0 +1,197 @@
+//! A sidecar as a child process, and a client without any library.
+
+use std::io::{Read, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+use crate::command::scene::{Candidate, Scene};
+use crate::command::{TENURE, eventually};
+
+pub struct Sidecar {
+    pub process: Candidate,
+    /// Of the API.
+    pub address: String,
+}
+
+static STARTED: AtomicUsize = AtomicUsize::new(0);
+const SAYS: &str = "serving elections at http://";
+
+/// A sidecar of the election `orders`.
+pub fn sidecar(scene: &Scene, name: &str, options: &[&str]) -> Sidecar {
+    // One that is started again has a log of its own.
+    let number = STARTED.fetch_add(1, Ordering::Relaxed);
+    let process = scene.start(&format!("{name}-{number}"), serve(scene, name, options));
+    let mut sidecar = Sidecar { process, address: String::new() };
+    sidecar.address = sidecar.address_after(SAYS);
+    // Until then it answers 503.
+    eventually("its stores are open", || sidecar.get("/v1/elections").0 != 503);
+    sidecar
+}
+
+/// `tenure serve` of this scene's election. The validity is 10 s unless the options say otherwise.
+pub fn serve(scene: &Scene, name: &str, options: &[&str]) -> Command {
+    let mut command = Command::new(TENURE);
+    command.args(["serve", "--election", &format!("orders={}", scene.url()), "--name", name]);
+    command.args(options);
+    for (option, value) in [("--validity", "10s"), ("--listen", "127.0.0.1:0")] {
+        if !options.contains(&option) {
+            command.args([option, value]);
+        }
+    }
+    scene.surround(&mut command);
+    command
+}
+
+impl Sidecar {
+    /// The last address that its log has after these words.
+    pub fn address_after(&self, words: &str) -> String {
+        self.process.says(words);
+        let said = self.process.said();
+        let (_, rest) = said.rsplit_once(words).expect("it says so");
+        rest.split_whitespace().next().expect("an address").to_owned()
+    }
+
+    pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        ask_at(&self.address, method, path, body)
+    }
+
+    pub fn json(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let (status, body) = self.ask(method, path, body);
+        (status, serde_json::from_str(&body).unwrap_or_else(|_| panic!("no JSON: {body:?}")))
+    }
+
+    pub fn get(&self, path: &str) -> (u16, Value) {
+        self.json("GET", path, "")
+    }
+
+    pub fn view(&self) -> Value {
+        let (status, view) = self.get("/v1/elections/orders");
+        assert_eq!(status, 200, "{view}");
+        view
+    }
+
+    pub fn leads(&self) {
+        eventually("it leads", || self.get("/v1/elections/orders/token").0 == 200);
+    }
+
+    /// Sends a request, and leaves the reply to be read.
+    pub fn begin(&self, method: &str, path: &str, body: &str) -> TcpStream {
+        self.send(&request(method, path, "", body))
+    }
+
+    pub fn send(&self, request: &str) -> TcpStream {
+        begin_at(&self.address, request)
+    }
+
+    /// Follows a stream of events.
+    pub fn events(&self, path: &str) -> Events {
+        Events::of(self.begin("GET", path, ""))
+    }
+}
+
+pub fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+fn begin_at(address: &str, request: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    // The server may refuse a long body without reading all of it.
+    let _ = stream.write_all(request.as_bytes());
+    stream
+}
+
+pub fn ask_at(address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+    parse(&rest(begin_at(address, &request(method, path, "", body))))
+}
+
+/// What comes until the server closes the connection.
+pub fn rest(mut stream: impl Read) -> String {
+    let mut text = Vec::new();
+    // A reset ends it as well.
+    let _ = stream.read_to_end(&mut text);
+    String::from_utf8(text).expect("text")
+}
+
+/// The status and the body.
+pub fn parse(reply: &str) -> (u16, String) {
+    let status = reply.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    let body = reply.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    (status, body.trim_end().to_owned())
+}
+
+/// Events as they come: the name, and the data.
+pub struct Events {
+    seen: Arc<Mutex<Vec<u8>>>,
+    stream: TcpStream,
+}
+
+impl Events {
+    fn of(stream: TcpStream) -> Events {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let mut reads = stream.try_clone().expect("a second handle");
+        let all = Arc::clone(&seen);
+        std::thread::spawn(move || {
+            let mut part = [0; 4096];
+            while let Ok(read @ 1..) = reads.read(&mut part) {
+                all.lock().expect("no thread has panicked").extend_from_slice(&part[..read]);
+            }
+            all.lock().expect("no thread has panicked").extend_from_slice(b"\r\nEND");
+        });
+        Events { seen, stream }
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.seen.lock().expect("no thread has panicked")).into_owned()
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.text().ends_with("\r\nEND")
+    }
+
+    /// All that came as a whole.
+    pub fn all(&self) -> Vec<(String, Value)> {
+        let text = self.text();
+        let mut events = Vec::new();
+        let mut name = String::new();
+        let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        for line in lines {
+            if let Some(event) = line.strip_prefix("event: ") {
+                name = event.trim_end().to_owned();
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                let data = serde_json::from_str(data).expect("JSON");
+                events.push((std::mem::take(&mut name), data));
+            }
+        }
+        events
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        self.all().into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// Waits for the first event of this name after so many others.
+    pub fn wait_for(&self, name: &str, after: usize) -> (usize, Value) {
+        let mut found = None;
+        eventually(&format!("there is an event {name:?}"), || {
+            let all = self.all();
+            found =
+                (after..all.len()).find(|at| all[*at].0 == name).map(|at| (at, all[at].1.clone()));
+            found.is_some()
+        });
+        found.expect("the poll ends once there is one")
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        // The thread reads its end.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}

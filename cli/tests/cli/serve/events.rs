@@ -1,0 +1,106 @@
+//! `GET …/events`
+
+use super::client::{Events, Sidecar, parse, rest, sidecar};
+use super::leader_and_follower;
+use crate::command::eventually;
+use crate::command::scene::Scene;
+
+const EVENTS: &str = "/v1/elections/orders/events";
+
+#[test]
+fn a_stream_begins_with_what_is_true_and_tells_of_each_change() {
+    let scene = Scene::new();
+    let (a, b) = leader_and_follower(&scene, &["--poll", "100ms"]);
+    let (at_a, at_b) = (a.events(EVENTS), b.events(EVENTS));
+    let (first, elected) = at_a.wait_for("elected", 0);
+    assert_eq!((first, &elected["epoch"]), (0, &1.into()), "{elected}");
+    assert!(elected["lease_remaining_ms"].is_u64() && elected["this_candidate_leads"] == true);
+    let (first, leader) = at_b.wait_for("leader_changed", 0);
+    assert_eq!((first, &leader["leader"]), (0, &"a".into()), "{leader}");
+    assert_eq!(a.json("PUT", "/v1/elections/orders/data", "7").0, 200);
+    let (_, leader) = at_b.wait_for("leader_changed", 1);
+    assert_eq!(leader["data"], 7, "{leader}");
+    assert_eq!(a.json("POST", "/v1/elections/orders/resign", r#"{"pause_ms":600000}"#).0, 200);
+    let (at, lost) = at_a.wait_for("lost", 0);
+    assert_eq!((&lost["lost"]["epoch"], &lost["lost"]["reason"]), (&1.into(), &"resigned".into()));
+    assert_eq!((&lost["this_candidate_leads"], &lost["leader"]), (&false.into(), &().into()));
+    let (_, elected) = at_b.wait_for("elected", 0);
+    assert_eq!(elected["epoch"], 2, "{elected}");
+    eventually("a hears of b", || {
+        at_a.all()[at..]
+            .iter()
+            .any(|(name, view)| name == "leader_changed" && view["leader"] == "b")
+    });
+    assert!(at_a.text().contains("content-type: text/event-stream"), "{}", at_a.text());
+    assert!(!at_b.names().contains(&"lost".to_owned()), "b has lost nothing: {:?}", at_b.names());
+}
+
+#[test]
+fn a_lease_that_cannot_be_renewed_is_at_risk_and_then_given_up() {
+    let scene = Scene::new();
+    let a = sidecar(&scene, "a", &["--validity", "6s"]);
+    a.leads();
+    let events = a.events(EVENTS);
+    events.wait_for("elected", 0);
+    std::fs::rename(scene.path("store"), scene.path("aside")).expect("it is there");
+    std::fs::write(scene.path("store"), "").expect("a file in its place");
+    let (at, risk) = events.wait_for("at_risk", 0);
+    assert!(risk["lease_remaining_ms"].as_u64().is_some_and(|left| left <= 1_200), "{risk}");
+    assert_eq!(risk["this_candidate_leads"], true, "{risk}");
+    let (_, lost) = events.wait_for("lost", at);
+    // On a machine that stands still the lease itself has ended.
+    let reason = &lost["lost"]["reason"];
+    let known = ["not_renewed", "lease_ended", "suspended"];
+    assert!(known.iter().any(|known| reason == known), "{lost}");
+    assert_eq!(lost["this_candidate_leads"], false, "{lost}");
+    assert_eq!(events.names().iter().filter(|name| *name == "lost").count(), 1);
+}
+
+#[test]
+fn a_renewal_after_a_risk_makes_it_safe() {
+    let scene = Scene::new();
+    let a = sidecar(&scene, "a", &["--validity", "12s"]);
+    a.leads();
+    let events = a.events(EVENTS);
+    std::fs::rename(scene.path("store"), scene.path("aside")).expect("it is there");
+    std::fs::write(scene.path("store"), "").expect("a file in its place");
+    let (at, _) = events.wait_for("at_risk", 0);
+    std::fs::remove_file(scene.path("store")).expect("it is there");
+    std::fs::rename(scene.path("aside"), scene.path("store")).expect("it is there");
+    eventually("it is renewed, or lost for a slow machine", || {
+        events.names()[at..].iter().any(|name| ["safe", "lost"].contains(&name.as_str()))
+    });
+}
+
+/// As many as there may be, opened one after another: of connections that have not sent their
+/// request yet, there may be fewer.
+pub fn all_streams(sidecar: &Sidecar) -> Vec<Events> {
+    let open = |_| {
+        let mut stream = sidecar.events(EVENTS);
+        eventually("there is room for a stream", || {
+            // One that was closed may not be gone yet.
+            if stream.text().starts_with("HTTP/1.1 503 ") {
+                stream = sidecar.events(EVENTS);
+            }
+            stream.names().contains(&"elected".to_owned())
+        });
+        stream
+    };
+    (0..64).map(open).collect()
+}
+
+#[test]
+fn a_head_of_a_stream_has_no_body_and_too_many_streams_are_refused() {
+    let scene = Scene::new();
+    let a = sidecar(&scene, "a", &[]);
+    a.leads();
+    assert_eq!(a.ask("HEAD", EVENTS, ""), (200, String::new()));
+    let streams = all_streams(&a);
+    let (status, said) = parse(&rest(a.begin("GET", EVENTS, "")));
+    assert!(status == 503 && said.contains("too_many_streams") && said.contains("64"), "{said}");
+    // Others are answered beside them, and no stream was cut for them.
+    for _ in 0..40 {
+        assert_eq!(a.get("/v1/elections/orders/token").0, 200);
+    }
+    assert!(!streams.iter().any(Events::has_ended));
+}

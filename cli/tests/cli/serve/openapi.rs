@@ -1,0 +1,236 @@
+//! `cli/openapi.json`, held against the server: each status of each path is answered as described.
+//! `scripts/schemathesis.sh` makes up requests from it.
+
+use std::collections::BTreeSet;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use super::Sidecar;
+use super::client::{parse, request, rest, sidecar};
+use super::events::all_streams;
+use crate::command::eventually;
+use crate::command::scene::Scene;
+
+const DOCUMENT: &str = include_str!("../../../openapi.json");
+const KEY: &str = "correct-horse-battery-staple";
+/// What no request brings about by itself.
+const NOT_SEEN: [(&str, &str, u16); 5] = [
+    // Before the stores are open.
+    ("GET", "/v1/elections", 503),
+    ("GET", "/v1/elections/{name}", 503),
+    ("GET", "/", 503),
+    // The store would have to hang at the right moment.
+    ("POST", "/v1/elections/{name}/resign", 504),
+    ("PUT", "/v1/elections/{name}/data", 504),
+];
+
+struct Check {
+    document: Value,
+    seen: BTreeSet<(String, String, u16)>,
+}
+
+impl Check {
+    /// Asks, and sees that the status is this one and the reply as described.
+    fn ask(&mut self, at: &Sidecar, line: &str, body: &str, status: u16) {
+        self.ask_with(at, line, "", body, status);
+    }
+
+    fn ask_with(&mut self, at: &Sidecar, line: &str, headers: &str, body: &str, status: u16) {
+        let (method, path) = line.split_once(' ').expect("a method and a path");
+        let reply = rest(at.send(&request(method, path, headers, body)));
+        let head = reply.split("\r\n\r\n").next().unwrap_or_default();
+        let said = parse(&reply);
+        assert_eq!(said.0, status, "{line}: {reply}");
+        let described = self.describe(method, path, status);
+        let (kind, content) = described["content"]
+            .as_object()
+            .and_then(|content| content.iter().next())
+            .unwrap_or_else(|| panic!("{line} {status} is described"));
+        assert!(head.contains(&format!("content-type: {kind}")), "{line}: {head}");
+        if kind == "application/json" {
+            let value: Value = serde_json::from_str(&said.1).expect("JSON");
+            let problem = problem(&self.document, &content["schema"], &value);
+            assert_eq!(problem, None, "{line}: {value}");
+        }
+    }
+
+    /// A stream does not end, so only its head is read.
+    fn streams(&mut self, at: &Sidecar, path: &str) {
+        let events = at.events(path);
+        eventually("it begins", || events.text().contains("\r\n\r\n"));
+        let text = events.text();
+        let kind = "content-type: text/event-stream";
+        assert!(text.starts_with("HTTP/1.1 200 ") && text.contains(kind), "{text}");
+        let described = self.describe("GET", path, 200);
+        assert!(described["content"]["text/event-stream"].is_object(), "{described}");
+        let schema = &self.document["components"]["schemas"]["Election"];
+        for (_, view) in events.all().iter().filter(|(name, _)| !name.is_empty()) {
+            assert_eq!(problem(&self.document, schema, view), None, "{view}");
+        }
+    }
+
+    /// The description of a reply; notes that it was seen.
+    fn describe(&mut self, method: &str, path: &str, status: u16) -> Value {
+        let path = path.split('?').next().unwrap_or_default();
+        let path = path.replace("/orders", "/{name}").replace("/nothing", "/{name}");
+        let replies = &self.document["paths"][&path][method.to_lowercase()]["responses"];
+        let described = replies[status.to_string()].clone();
+        assert!(described.is_object(), "{method} {path} {status} is not described");
+        self.seen.insert((method.to_owned(), path, status));
+        described
+    }
+
+    fn described(&self) -> BTreeSet<(String, String, u16)> {
+        let mut all = BTreeSet::new();
+        for (path, methods) in self.document["paths"].as_object().expect("paths") {
+            let methods = methods.as_object().expect("methods").iter();
+            for (method, operation) in methods.filter(|(name, _)| *name != "parameters") {
+                for status in operation["responses"].as_object().expect("replies").keys() {
+                    let status = status.parse().expect("a number");
+                    all.insert((method.to_uppercase(), path.clone(), status));
+                }
+            }
+        }
+        all
+    }
+}
+
+/// What is wrong with a value, by the part of JSON Schema that the document uses.
+fn problem(document: &Value, schema: &Value, value: &Value) -> Option<String> {
+    if let Some(name) = schema["$ref"].as_str() {
+        let schema = document.pointer(name.strip_prefix('#').expect("a local one"));
+        return problem(document, schema.expect("it exists"), value);
+    }
+    if let Some(any) = schema["anyOf"].as_array() {
+        let wrong: Option<Vec<_>> = any.iter().map(|one| problem(document, one, value)).collect();
+        return wrong.map(|wrong| wrong.join("; "));
+    }
+    let is = |kind: &Value| match kind.as_str().expect("a type") {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "null" => value.is_null(),
+        other => panic!("no rule for {other}"),
+    };
+    let fits = match &schema["type"] {
+        Value::Null => true,
+        Value::Array(kinds) => kinds.iter().any(is),
+        kind => is(kind),
+    };
+    if !fits {
+        return Some(format!("{value} is not {}", schema["type"]));
+    }
+    if let Some(known) = schema["enum"].as_array().filter(|known| !known.contains(value)) {
+        return Some(format!("{value} is not one of {known:?}"));
+    }
+    let below = schema["minimum"].as_u64().zip(value.as_u64()).is_some_and(|(least, n)| n < least);
+    if below {
+        return Some(format!("{value} is too small"));
+    }
+    for item in value.as_array().into_iter().flatten() {
+        if let Some(wrong) = problem(document, &schema["items"], item) {
+            return Some(wrong);
+        }
+    }
+    let fields = value.as_object()?;
+    for name in schema["required"].as_array().into_iter().flatten() {
+        if !fields.contains_key(name.as_str().expect("a name")) {
+            return Some(format!("{name} is missing"));
+        }
+    }
+    for (name, field) in fields {
+        match schema["properties"].get(name) {
+            Some(schema) => {
+                if let Some(wrong) = problem(document, schema, field) {
+                    return Some(format!("{name}: {wrong}"));
+                }
+            }
+            None if schema["additionalProperties"] == false => {
+                return Some(format!("{name} is not described"));
+            }
+            None => {}
+        }
+    }
+    None
+}
+
+const PATHS: [&str; 10] = [
+    "GET /v1/elections",
+    "GET /v1/elections/orders",
+    "GET /v1/elections/orders/token",
+    "GET /v1/elections/orders/events",
+    "POST /v1/elections/orders/resign",
+    "PUT /v1/elections/orders/data",
+    "POST /v1/heartbeat",
+    "GET /",
+    "GET /sse",
+    "GET /openapi.json",
+];
+
+#[test]
+fn each_reply_is_as_the_document_says() {
+    let document: Value = serde_json::from_str(DOCUMENT).expect("JSON");
+    let mut check = Check { document, seen: BTreeSet::new() };
+    let scene = Scene::new();
+    let beats = ["--app-health", "heartbeat", "--app-health-deadline", "600s", "--grace", "600s"];
+    let a = sidecar(&scene, "a", &beats);
+    check.ask(&a, "GET /v1/elections/orders", "", 200);
+    check.ask(&a, "POST /v1/heartbeat", "", 200);
+    a.leads();
+    let two = format!("other=file://{}", scene.path("other").display());
+    let b = sidecar(&scene, "b", &["--election", &two]);
+    for path in ["/v1/elections", "/v1/elections/orders", "/v1/elections/orders/token", "/"] {
+        check.ask(&a, &format!("GET {path}"), "", 200);
+    }
+    check.ask(&a, "GET /openapi.json", "", 200);
+    assert_eq!(a.get("/openapi.json").1, check.document);
+    check.streams(&a, "/v1/elections/orders/events");
+    check.streams(&a, "/sse");
+    check.ask(&b, "GET /v1/elections", "", 200);
+    check.ask(&b, "GET /v1/elections/orders/token", "", 503);
+    check.ask(&b, "POST /v1/heartbeat", "", 409);
+    check.ask(&b, "GET /", "", 404);
+    check.ask(&b, "GET /sse", "", 404);
+    for line in PATHS.iter().filter(|line| line.contains("/orders")) {
+        check.ask(&b, &line.replace("/orders", "/nothing"), "1", 404);
+    }
+    let (resign, data) = ("POST /v1/elections/orders/resign", "PUT /v1/elections/orders/data");
+    let long = format!("\"{}\"", "x".repeat(70_000));
+    for line in [resign, data, "POST /v1/heartbeat"] {
+        check.ask_with(&a, line, "Origin: https://x\r\n", "", 403);
+    }
+    for line in [resign, data] {
+        check.ask(&a, line, "{", 400);
+        check.ask(&a, line, &long, 413);
+        check.ask(&b, line, "{}", 409);
+        check.ask(&a, &format!("{line}?epoch=7"), "{}", 409);
+        check.ask(&a, &format!("{line}?epoch=seven"), "{}", 400);
+    }
+    check.ask(&a, data, "{}", 200);
+    locked(&scene, &mut check);
+    let streams = all_streams(&a);
+    check.ask(&a, "GET /v1/elections/orders/events", "", 503);
+    check.ask(&a, "GET /sse", "", 503);
+    drop(streams);
+    a.process.signal(Signal::SIGTERM);
+    eventually("it ends", || a.view()["state"] == "ending");
+    check.ask(&a, "GET /v1/elections/orders", "", 200);
+    check.ask(&a, data, "{}", 503);
+    check.ask(&a, &format!("{resign}?epoch=7"), "", 503);
+    check.ask(&a, resign, "", 200);
+    let not_seen = NOT_SEEN.map(|(method, path, status)| (method.into(), path.into(), status));
+    let expected = check.described().difference(&not_seen.into()).cloned().collect();
+    assert_eq!(check.seen, expected);
+}
+
+fn locked(scene: &Scene, check: &mut Check) {
+    std::fs::write(scene.path("key"), KEY).expect("a file");
+    let key = scene.path("key").display().to_string();
+    let locked = sidecar(scene, "c", &["--access-key-file", &key]);
+    for line in PATHS {
+        check.ask(&locked, line, "", 401);
+    }
+}

@@ -1,0 +1,68 @@
+//! Clients of two older sidecars, written from their documentation: Kubernetes' blog of January 2016
+//! ("Simple leader election with Kubernetes and Docker") and docs.nais.io ("Leader election").
+
+use super::client::{Sidecar, sidecar};
+use super::{kill, leader_and_follower};
+use crate::command::eventually;
+use crate::command::scene::Scene;
+
+/// As the blog's Node.js application: the body of `GET /` is one JSON object, whose `name` is
+/// compared with the pod's own.
+fn node_js_is_master(sidecar: &Sidecar, hostname: &str) -> bool {
+    let (status, body) = sidecar.ask("GET", "/", "");
+    assert_eq!(status, 200, "{body}");
+    let data: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+    data["name"].as_str().expect("a name is a string") == hostname
+}
+
+/// As the Java class of docs.nais.io: `ELECTOR_GET_URL`, `getString("name")`; with its second field.
+fn nais_is_leader(sidecar: &Sidecar, hostname: &str) -> bool {
+    let (_, leader) = sidecar.get("/");
+    let updated = leader["last_update"].as_str().expect("a time of day");
+    let is_rfc_3339 = updated.len() == 20 && updated.ends_with('Z') && &updated[10..11] == "T";
+    assert!(is_rfc_3339, "{updated}");
+    leader["name"].as_str().expect("a name is a string") == hostname
+}
+
+#[test]
+fn clients_of_older_sidecars_find_one_leader() {
+    let scene = Scene::new();
+    let (a, b) = leader_and_follower(&scene, &["--poll", "100ms"]);
+    for is_leader in [node_js_is_master, nais_is_leader] {
+        assert!(is_leader(&a, "a") && !is_leader(&b, "b"));
+        assert!(is_leader(&b, "a"), "b names a");
+    }
+    // ELECTOR_SSE_URL
+    let events = b.events("/sse");
+    eventually("the first is what is true", || !events.all().is_empty());
+    assert_eq!(a.json("POST", "/v1/elections/orders/resign", r#"{"pause_ms":600000}"#).0, 200);
+    eventually("b leads by its own sidecar", || node_js_is_master(&b, "b"));
+    eventually("a change is an event", || {
+        events.all().last().is_some_and(|(_, leader)| leader["name"] == "b")
+    });
+    let all = events.all();
+    assert!(all.iter().all(|(name, _)| name.is_empty()), "events without names: {all:?}");
+    assert_eq!(all[0].1["name"], "a");
+    assert!(all[0].1["last_update"].is_string(), "{all:?}");
+    assert!(!nais_is_leader(&a, "a"));
+}
+
+/// A client knows of no lease: it would take the epoch of the process before for its own.
+#[test]
+fn a_restarted_sidecar_does_not_name_itself_for_the_epoch_before() {
+    let scene = Scene::new();
+    let mut a = sidecar(&scene, "a", &[]);
+    a.leads();
+    kill(&mut a.process);
+    let again = sidecar(&scene, "a", &["--poll", "100ms"]);
+    eventually("it follows its former self", || {
+        let view = again.view();
+        view["this_candidate_leads"] == true || view["leader"] == "a"
+    });
+    let view = again.view();
+    if view["this_candidate_leads"] == false {
+        assert!(!node_js_is_master(&again, "a") || again.view()["this_candidate_leads"] == true);
+    }
+    again.leads();
+    assert!(node_js_is_master(&again, "a"));
+}
