@@ -284,8 +284,8 @@ pub fn own() -> io::Result<Tenure> {
     Ok(Tenure { binary: group::own_binary()?, options: logs::format().options() })
 }
 
-/// Waits until elected. Breaks with the exit code at a signal: then what was written lapses within a
-/// validity.
+/// Waits until elected. Breaks with the exit code at a signal: then what was written lapses within
+/// a validity.
 async fn campaign(
     election: &Election,
     signals: &mut Signals,

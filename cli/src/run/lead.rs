@@ -105,9 +105,7 @@ pub async fn lead(
     let epoch = leadership.epoch();
     job.health.enter(Phase::Elected(leadership.lease()));
     info!(outcome = "elected", "elected: epoch {epoch}; running {}", shown(&job.command));
-    let mut environment = vec![("TENURE_EPOCH", epoch.to_string())];
-    environment.extend(job.environment.iter().cloned());
-    environment.extend(turn.iter().flat_map(Turn::environment));
+    let environment = environment(job, epoch, turn.as_ref());
     let deadlines = job.margins.deadlines(leadership.ends_at());
     let extras = job.extras(&leadership);
     let started = Group::start_with(&job.tenure, &job.command, &environment, deadlines, extras);
@@ -168,6 +166,13 @@ pub async fn lead(
     }
     let why = why_lost(end.stop, at_the_end, loss, epoch)?;
     Ok(Outcome::Lost { why, asked_to_end })
+}
+
+fn environment(job: &Job, epoch: Epoch, turn: Option<&Turn>) -> Vec<(&'static str, String)> {
+    let mut environment = vec![("TENURE_EPOCH", epoch.to_string())];
+    environment.extend(job.environment.iter().cloned());
+    environment.extend(turn.into_iter().flat_map(Turn::environment));
+    environment
 }
 
 /// Why CMD did not end by itself under a valid lease.

@@ -41,10 +41,11 @@ fn write_record(bench: &Bench, epoch: u64, body: &str) {
 }
 
 fn earlier(start: &str, exit_code: Option<u8>) -> String {
+    let last_completed = exit_code.filter(|code| *code == 0).map(|_| start);
     let record = json!({
         "tenure_once_per": 1, "period_start": start, "period_ms": 3_600_000, "attempts": 1,
         "candidate": "b\u{1b}", "epoch": 1, "started_at": start, "ended_at": null,
-        "exit_code": exit_code, "last_completed": exit_code.filter(|code| *code == 0).map(|_| start),
+        "exit_code": exit_code, "last_completed": last_completed,
     });
     record.to_string()
 }
