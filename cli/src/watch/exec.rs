@@ -142,7 +142,7 @@ async fn end(mut child: Child) -> io::Result<()> {
         ended = child.wait() => ended.map(drop),
         () = pause(GRACE) => {
             signal(Signal::SIGKILL);
-            child.wait().await.map(drop)
+            child.kill().await
         }
     }
 }
