@@ -13,8 +13,17 @@ const VERBS: &[&str] =
 pub const OPTIONS: &[&str] =
     &["--all-features", "--benches", "--doc", "--lib", "--locked", "--no-default-features"];
 const MORE_OPTIONS: &[&str] = &["--no-deps", "--quiet", "--release"];
-pub const VALUES: &[&str] =
-    &["--bench", "--bin", "--example", "--features", "--manifest-path", "--path", "--test", "-p"];
+pub const VALUES: &[&str] = &[
+    "--bench",
+    "--bin",
+    "--example",
+    "--features",
+    "--manifest-path",
+    "--path",
+    "--profile",
+    "--test",
+    "-p",
+];
 /// Options of the test programs.
 pub const HARNESS: &[&str] = &["--exact", "--ignored", "--nocapture", "--test-threads"];
 
@@ -130,6 +139,10 @@ fn exists(packages: &[&str], name: &str, value: &str) -> Result<(), String> {
         "--bin" => value == "tenure",
         "--example" => is(format!("examples/{value}.rs")),
         "--manifest-path" | "--path" => is(value.to_owned()),
+        "--profile" => {
+            let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("it has one");
+            manifest.contains(&format!("\n[profile.{value}]\n"))
+        }
         "--test" => packages.iter().any(|folder| program(folder, value).is_some()),
         "-p" => true,
         _ => value
