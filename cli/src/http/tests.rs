@@ -5,6 +5,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use futures::StreamExt as _;
+
 use super::*;
 use crate::timer::pause;
 
@@ -191,4 +193,72 @@ fn an_address_has_a_port() {
     for wrong in ["8080", ":8080", "localhost:8080", "127.0.0.1", "127.0.0.1:65536"] {
         assert!(address(wrong).expect_err(wrong).contains("127.0.0.1:8080"));
     }
+}
+
+/// Answers with the length of the body, or with events that never end.
+fn server(most_body: usize) -> Server {
+    let handler: Handler = Arc::new(|asked: Asked| {
+        let answer = match (&*asked.path, &asked.body) {
+            ("/events", _) => {
+                let event = "data: ".to_owned() + &"x".repeat(1 << 10) + "\n\n";
+                Answer::Events(futures::stream::repeat(event).boxed())
+            }
+            (_, Ok(body)) => Answer::Whole(Reply::text(200, &body.len().to_string())),
+            (_, Err(why)) => Answer::Whole(Reply::text(413, &format!("{why:?}"))),
+        };
+        Box::pin(std::future::ready(answer))
+    });
+    Server { handler, most_body }
+}
+
+#[tokio::test]
+async fn a_body_is_read_up_to_its_limit() {
+    let serving = server(10).start(any_port()).expect("a free port");
+    let put = async |body: &str| {
+        let head = format!("PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+        ask(&serving, &(head + body)).await
+    };
+    assert!(put("0123456789").await.ends_with("\r\n\r\n10\n"));
+    assert!(put("").await.ends_with("\r\n\r\n0\n"));
+    assert!(put("0123456789a").await.contains("TooLong { most: 10 }"));
+    let chunked = async |body: &str| {
+        let head = "PUT /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+        ask(&serving, &(head.to_owned() + body)).await
+    };
+    assert!(chunked("5\r\n01234\r\n5\r\n56789\r\n0\r\n\r\n").await.ends_with("\r\n\r\n10\n"));
+    let said = chunked("5\r\n01234\r\n6\r\n56789a\r\n0\r\n\r\n").await;
+    assert!(said.contains("TooLong"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let serving = server(10).start(any_port()).expect("a free port");
+    let said = ask(&serving, "PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc").await;
+    assert_eq!(said, "");
+}
+
+#[tokio::test]
+async fn a_stream_outlasts_a_connection_while_its_peer_reads() {
+    let serving = server(0).start(any_port()).expect("a free port");
+    let mut stream = open(&serving).await;
+    stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is taken");
+    let mut part = vec![0; 1 << 16];
+    for _ in 0..100 {
+        stream.read_exact(&mut part).await.expect("it goes on");
+    }
+    // More than there may be of connections: a stream is none of them.
+    for _ in 0..2 * MOST_CONNECTIONS {
+        assert!(get(&serving, "/x").await.ends_with("\r\n\r\n0\n"));
+    }
+    stream.read_exact(&mut part).await.expect("it goes on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_whose_peer_does_not_read_is_cut_off() {
+    let serving = server(0).start(any_port()).expect("a free port");
+    let mut stream = open(&serving).await;
+    stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is taken");
+    pause(2 * CONNECTION_LIMIT).await;
+    // What the buffers held; a stream that goes on would never end.
+    rest(stream).await;
 }

@@ -162,7 +162,11 @@ impl Candidacy {
             leads,
             at_risk,
             data: if leads.is_some() { state.data.clone() } else { Value::Null },
-            seen: self.election.last_seen(),
+            // What it has given up itself nobody holds, although the lease may run.
+            seen: self.election.last_seen().filter(|seen| {
+                let given_up = state.lost.as_ref().map(|lost| lost.epoch);
+                given_up < Some(seen.leader.epoch.get())
+            }),
             answered_ago: self.election.since_last_answer(),
             lost: state.lost.clone(),
             at,
@@ -219,6 +223,7 @@ impl Candidacy {
 
 #[cfg(test)]
 mod tests {
+    use futures::StreamExt as _;
     use tenure_testkit::fault_store::Fault;
     use tenure_testkit::time::{millis, wait};
     use tenure_testkit::world::{VALIDITY, World, elect};
@@ -264,6 +269,11 @@ mod tests {
         assert!(lease.check().is_ok() && lease.remaining() > MARGIN, "{:?}", lease.remaining());
         assert_eq!(candidacy.leadership(), None);
         assert!(candidacy.now().leads.is_none());
+        // It holds the epoch still, by the store, and is not to be taken for its leader.
+        let mut changes = candidacy.election.observe();
+        changes.next().await.expect("it looks").expect("the store works");
+        assert_eq!(candidacy.election.last_seen().map(|seen| seen.is_held()), Some(true));
+        assert_eq!(candidacy.now().seen, None);
     }
 
     #[tokio::test(start_paused = true)]
