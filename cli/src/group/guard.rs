@@ -27,6 +27,7 @@ use super::pipes::Pipes;
 use super::process::{ADOPTS, KillPace, Tenure, adopt_orphans};
 use super::resignation::Resignation;
 use crate::print::in_ms;
+use crate::stderr;
 use events::{Event, read_orders, reap_children};
 
 /// How often to look for new orphans while the descendants of CMD get SIGTERM. Nothing reports
@@ -166,6 +167,8 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             }
             Err(error) => {
                 (self.say)("failed", &format!("cannot start a process for CMD: {error}"));
+                // `tenure` ends this process once nothing runs.
+                stderr::flush();
                 self.report(Report::Ended(CANNOT_START << 8));
                 self.remove_epoch_file();
                 self.gone();
