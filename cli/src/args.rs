@@ -111,7 +111,7 @@ impl Verb {
             // What it runs may fail.
             Verb::Watch(_) => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure_cli=warn,\
-                 tenure_cli::serve=info"
+                 tenure_cli::http=info"
             }
             // The address that they serve, if any.
             _ => "warn,aws=error,tenure=error,tenure::store=warn,tenure_cli::http=info",

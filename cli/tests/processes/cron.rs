@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use tenure::Moment;
 
-use crate::command::scene::{Candidate, Scene, children, pid};
+use crate::command::scene::{Candidate, Scene, children, kill_at_once, pid};
 use crate::command::{eventually, now, pause};
 
 /// From 1970 to 2069.
@@ -107,6 +107,10 @@ fn try_takes_over_from_a_leader_that_was_killed() {
     let scene = Scene::new();
     let leader = host(&scene, "a", &[SHORT]);
     eventually("it runs", || !lines(&scene).is_empty());
+    // With its guard, which would resign.
+    let guards = [leader.guard(), leader.standby()];
+    leader.signal(Signal::SIGSTOP);
+    kill_at_once(guards);
     leader.signal(Signal::SIGKILL);
     eventually("the lease has lapsed", || scene.status()["lapsed"] == true);
     let mut next = scene.script("b", &[SHORT, &["--try"]].concat(), "echo >other");

@@ -145,7 +145,10 @@ fn regression_no_number_of_orders_puts_off_the_end() {
     guard.hears(&["terminated", "watching"]);
     // These alone took 20 s and more.
     for _ in 0..20_000 {
-        guard.tell("signal SIGHUP");
+        // On a loaded machine the end comes first.
+        if !guard.tell_if_it_lives("signal SIGHUP") {
+            break;
+        }
     }
     guard.hang_up();
     eventually("all are dead", || !runs(child) && !runs(guard.command));

@@ -90,8 +90,13 @@ impl Guard {
     }
 
     pub fn tell(&mut self, line: &str) {
+        assert!(self.tell_if_it_lives(line), "the guard lives");
+    }
+
+    /// False if the guard has ended.
+    pub fn tell_if_it_lives(&mut self, line: &str) -> bool {
         let orders = self.orders.as_mut().expect("the pipe is open");
-        writeln!(orders, "{line}").expect("the guard lives");
+        writeln!(orders, "{line}").is_ok()
     }
 
     pub fn lease(&mut self, term_at: Moment, kill_at: Moment) {
