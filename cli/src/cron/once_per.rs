@@ -207,7 +207,11 @@ impl OncePer {
     /// CMD was not started; a failed write may count as an attempt.
     fn failure(&self, error: FencingError) -> Failure {
         let why = match error {
-            FencingError::Failed(error) => return Failure::from(error),
+            FencingError::Failed(error) => {
+                let counts = if error.may_have_happened() { ", but that may count" } else { "" };
+                let Failure { code, why } = Failure::from(error);
+                return Failure::new(code, format!("{why}; CMD was not run{counts}"));
+            }
             FencingError::Stale { stale, .. } => format!(
                 "epoch {} has claimed {}, and this candidate has epoch {}: CMD was not run; if no \
                  such epoch was granted, the election was wiped: see tenure restore",

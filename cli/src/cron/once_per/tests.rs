@@ -1,5 +1,6 @@
 use tenure::store::MemoryStore;
 use tenure::{Clock, Election, Moment};
+use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 
 use super::*;
 
@@ -19,7 +20,7 @@ fn rules(retries: u32) -> Rules {
     Rules { period, offset: Duration::ZERO, tolerance: None, retries, clock_ahead_max }
 }
 
-fn host(store: &MemoryStore, retries: u32, name: &str) -> OncePer {
+fn host(store: &(impl Store + Clone), retries: u32, name: &str) -> OncePer {
     OncePer::new(rules(retries), Arc::new(store.clone()), "p/", name)
 }
 
@@ -27,7 +28,7 @@ fn epoch(number: u64) -> Epoch {
     Epoch::new(number).expect("a small number")
 }
 
-async fn read(store: &MemoryStore) -> Option<Record> {
+async fn read(store: &(impl Store + Clone)) -> Option<Record> {
     let object = FencedObject::new(Arc::new(store.clone()), "p/once-per.json");
     let body = object.read().await.expect("a store in memory").and_then(|found| found.body);
     body.map(|body| Record::parse(&body).expect("a record"))
@@ -100,4 +101,64 @@ async fn a_lost_lease_completes_nothing() {
     assert_eq!(failure.code, 75);
     assert!(failure.why.contains("does not run again"), "{}", failure.why);
     assert!(!read(&store).await.expect("a record").is_completed());
+}
+
+/// The page on cron says how many.
+#[tokio::test]
+async fn requests_of_a_period() {
+    use Call::{Create, Get, Replace};
+    let store = FaultStore::new(Arc::new(MemoryStore::new()));
+    let (leadership, mut signals) = leader().await;
+    let first = host(&store, 0, "a");
+    assert!(!first.is_over().await.expect("no faults"));
+    assert_eq!(store.take_calls(), [Get]);
+    let mut turn = turn(&first, 1).await;
+    assert_eq!(store.take_calls(), [Get, Create, Get, Replace], "claim, clock, attempt");
+    turn.end(0, &leadership, &mut signals).await.expect("no faults");
+    assert_eq!(store.take_calls(), [Replace]);
+    assert!(host(&store, 0, "b").is_over().await.expect("no faults"));
+    assert_eq!(store.take_calls(), [Get]);
+    assert!(matches!(host(&store, 0, "b").take(epoch(2)).await, Ok(ControlFlow::Break(0))));
+    assert_eq!(store.take_calls(), [Get, Replace], "a claim");
+}
+
+/// Nobody knows whether the attempt was recorded, so CMD does not start, here or elsewhere.
+#[tokio::test]
+async fn an_attempt_whose_record_is_unknown_does_not_start() {
+    let store = FaultStore::new(Arc::new(MemoryStore::new()));
+    store.on(Call::Replace).always().fault(Fault::FailAfter);
+    store.on(Call::Get).skip(2).always().fault(Fault::FailBefore);
+    let failure = host(&store, 0, "a").take(epoch(1)).await.err().expect("the store fails");
+    assert_eq!(failure.code, 69);
+    assert!(failure.why.ends_with("CMD was not run, but that may count"), "{}", failure.why);
+    store.heal();
+    assert!(matches!(host(&store, 0, "b").take(epoch(2)).await, Ok(ControlFlow::Break(0))));
+}
+
+#[tokio::test]
+async fn a_completion_is_tried_as_long_as_the_lease_holds() {
+    let store = FaultStore::new(Arc::new(MemoryStore::new()));
+    let (leadership, mut signals) = leader().await;
+    let mut turn = turn(&host(&store, 0, "a"), 1).await;
+    // More than one call of the library tries.
+    store.on(Call::Replace).times(8).fault(Fault::FailBefore);
+    turn.end(0, &leadership, &mut signals).await.expect("it passes");
+    assert!(read(&store).await.expect("a record").is_completed());
+}
+
+/// A store that cannot be reached is left to the campaign, which waits; others end it.
+#[tokio::test]
+async fn the_first_look_waits_for_nothing() {
+    let store = FaultStore::new(Arc::new(MemoryStore::new()));
+    store.on(Call::Get).fault(Fault::FailBefore);
+    assert!(!host(&store, 0, "a").is_over().await.expect("nothing is known"));
+    store.on(Call::Get).fault(Fault::Denied);
+    assert_eq!(host(&store, 0, "a").is_over().await.err().map(|failure| failure.code), Some(77));
+}
+
+/// A leadership of its own store, whose faults are none of the record's.
+async fn leader() -> (Leadership, Signals) {
+    let election = Election::builder(Arc::new(MemoryStore::new()), "p").build().expect("defaults");
+    let leadership = election.campaign().await.expect("a store in memory");
+    (leadership, Signals::listen(&[]).expect("none of them"))
 }
