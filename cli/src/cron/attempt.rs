@@ -83,3 +83,6 @@ impl Watched {
         leader.epoch > self.epoch || leader.heartbeat != self.heartbeat && snapshot.end.is_none()
     }
 }
+
+#[cfg(test)]
+mod tests;
