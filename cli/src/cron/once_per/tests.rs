@@ -146,6 +146,26 @@ async fn a_completion_is_tried_as_long_as_the_lease_holds() {
     assert!(read(&store).await.expect("a record").is_completed());
 }
 
+/// The exit code of a host that has failed, and then finds that nothing is left to do.
+#[tokio::test]
+async fn a_failure_is_forgotten_only_if_another_host_completes_the_period() {
+    for (code, expected) in [(3, 9), (0, 0)] {
+        let store = MemoryStore::new();
+        let (leadership, mut signals) = leader().await;
+        let mut failed = host(&store, 1, "a");
+        let mut first = turn(&failed, 1).await;
+        first.end(9, &leadership, &mut signals).await.expect("a store in memory");
+        assert!(first.may_retry());
+        failed.failed_with(9);
+        assert_eq!(failed.code_or(76), 9);
+        let mut second = turn(&host(&store, 1, "b"), 2).await;
+        second.end(code, &leadership, &mut signals).await.expect("a store in memory");
+        assert!(!second.may_retry());
+        let taken = failed.take(epoch(3)).await;
+        assert!(matches!(taken, Ok(ControlFlow::Break(code)) if code == expected));
+    }
+}
+
 /// A store that cannot be reached is left to the campaign, which waits; others end it.
 #[tokio::test]
 async fn the_first_look_waits_for_nothing() {
