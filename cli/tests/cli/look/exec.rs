@@ -1,7 +1,6 @@
 //! `watch --exec`.
 
 use std::fs;
-use std::path::PathBuf;
 
 use super::*;
 use crate::bench::tenure;
@@ -124,7 +123,7 @@ fn the_end_of_the_watch_ends_the_group_of_cmd() {
         let command = format!("{trap} sleep 1000 & echo $! >\"$DIR/pid\"; wait; sleep 1000");
         let mut watching = watch(&bench, &command);
         watching.tells("a leads epoch 3");
-        let sleep = number_in(&PathBuf::from(bench.path("pid")));
+        let sleep = number_in(&bench.path("pid"));
         // It is not started again for this.
         bench.epoch(3, SEALED);
         watching.tells("nobody leads");
@@ -141,7 +140,7 @@ fn an_error_of_the_store_ends_cmd_and_the_watch() {
     bench.epoch(3, HELD);
     let mut watching = watch(&bench, "echo $$ >\"$DIR/pid\"; sleep 1000");
     watching.tells("a leads epoch 3");
-    let cmd = number_in(&PathBuf::from(bench.path("pid")));
+    let cmd = number_in(&bench.path("pid"));
     bench.epoch(3, "<html>");
     assert_eq!(ended(&mut watching.0).code(), Some(70));
     eventually("it has ended", || !runs(cmd));
