@@ -114,10 +114,12 @@ fn a_failure_of_cmd_is_logged_and_does_not_end_the_watch() {
     watching.ends(Signal::SIGINT);
 }
 
-/// A CMD that ignores SIGTERM, too, and what it has started.
+/// CMD gets SIGTERM, and what it has started, too; and SIGKILL where they ignore that.
 #[test]
 fn the_end_of_the_watch_ends_the_group_of_cmd() {
-    for trap in ["", "trap '' TERM;"] {
+    for (trap, tells) in
+        [("trap 'echo >\"$DIR/term\"; exit' TERM;", true), ("trap '' TERM;", false)]
+    {
         let bench = Bench::new();
         bench.epoch(3, HELD);
         let command = format!("{trap} sleep 1000 & echo $! >\"$DIR/pid\"; wait; sleep 1000");
@@ -131,6 +133,7 @@ fn the_end_of_the_watch_ends_the_group_of_cmd() {
         watching.ends(Signal::SIGTERM);
         eventually("it has ended", || !runs(sleep));
         assert!(!bench.path("pid").exists(), "CMD has run again");
+        assert_eq!(bench.path("term").exists(), tells);
     }
 }
 
