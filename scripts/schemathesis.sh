@@ -41,12 +41,14 @@ serve() {
 check() {
     local name=$1
     shift
-    # The key is sent or not: both are described.
-    "$venv/bin/schemathesis" --config-file "$work/schemathesis.toml" run "$root/cli/openapi.json" --url "$url" --workers 1 \
-        --exclude-checks not_a_server_error --exclude-path-regex '/(events|sse)$' --phases examples,coverage,fuzzing \
-        --max-examples "${EXAMPLES:-50}" --generation-database none --no-color "$@" >"$work/said" 2>&1 ||
+    # A 503 is described, too: to a follower it is the right reply.
+    "$venv/bin/schemathesis" --config-file "$work/schemathesis.toml" run "$root/cli/openapi.json" \
+        --url "$url" --workers 1 --exclude-checks not_a_server_error \
+        --exclude-path-regex '/(events|sse)$' --phases examples,coverage,fuzzing \
+        --max-examples "${EXAMPLES:-50}" --generation-database none --no-color "$@" \
+        >"$work/said" 2>&1 ||
         { cat "$work/said"; die "$name is not as cli/openapi.json says"; }
-    grep -E '[0-9]+ (generated|selected)' "$work/said" || true
+    grep -E '[0-9]+ generated' "$work/said" || true
     echo "$name: its replies are as described"
 }
 

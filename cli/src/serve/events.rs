@@ -98,3 +98,75 @@ impl Told {
         text
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::view::LostView;
+
+    fn view(state: &'static str, epoch: Option<u64>) -> View {
+        let leads = ["leading", "at_risk"].contains(&state);
+        View {
+            election: "e".to_owned(),
+            state,
+            reason: None,
+            this_candidate_leads: leads,
+            candidate: "a".to_owned(),
+            leader: epoch.map(|_| if leads { "a" } else { "b" }.to_owned()),
+            epoch,
+            data: Value::Null,
+            lease_remaining_ms: leads.then_some(1),
+            lapses_in_ms: None,
+            store_answered_ms_ago: Some(0),
+            lost: Some(LostView { epoch: 1, reason: "resigned", ms_ago: 0 }),
+        }
+    }
+
+    /// The names of the events for each of these views, one after another.
+    fn told(views: &[View]) -> Vec<String> {
+        let mut told = Told::default();
+        let names = |view: &View| {
+            let text = told.learn(view);
+            let names = text.lines().filter_map(|line| line.strip_prefix("event: "));
+            names.collect::<Vec<_>>().join(" ")
+        };
+        views.iter().map(names).collect()
+    }
+
+    #[test]
+    fn what_is_true_comes_first_and_then_what_changes() {
+        let (leading, at_risk) = (view("leading", Some(1)), view("at_risk", Some(1)));
+        let nobody = view("ending", None);
+        let all = [&leading, &leading, &at_risk, &at_risk, &leading, &at_risk, &nobody, &nobody];
+        assert_eq!(
+            told(&all.map(View::clone)),
+            [
+                "elected leader_changed",
+                "",
+                "at_risk",
+                "",
+                "safe",
+                "at_risk",
+                "lost leader_changed",
+                ""
+            ]
+        );
+        let followed = told(&[view("campaigning", None), view("following", Some(3))]);
+        assert_eq!(followed, ["leader_changed", "leader_changed"]);
+    }
+
+    /// A slow reader misses what lay in between, and never hears of a leadership that is over.
+    #[test]
+    fn a_slow_reader_hears_what_is_true_at_last() {
+        let (first, other) = (view("leading", Some(1)), view("following", Some(2)));
+        let risky = view("at_risk", Some(3));
+        assert_eq!(
+            told(&[first, risky, other]),
+            [
+                "elected leader_changed",
+                "lost elected at_risk leader_changed",
+                "lost leader_changed"
+            ]
+        );
+    }
+}

@@ -28,7 +28,7 @@ fn the_application_hears_of_the_end_and_has_its_grace() {
     assert_eq!((status, &said["sealed"]), (200, &true.into()), "{said}");
     assert_eq!(a.process.code(), 0);
     assert_eq!(scene.status()["ended"], "resigned");
-    assert!(events.has_ended());
+    eventually("the stream ends", || events.has_ended());
 }
 
 #[test]
