@@ -4,12 +4,15 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::command::scene::kill_at_once;
 use crate::command::{TENURE, eventually, in_ms, number_in, runs, state};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tenure_cli::group::{Deadlines, Group, GroupEnd, Left, Stop, Tenure};
+use tenure::store::DirStore;
+use tenure::{Election, EpochEnd};
+use tenure_cli::group::{Deadlines, Extras, Group, GroupEnd, Left, Resignation, Stop, Tenure};
 
 const HOUR: u64 = 3_600_000;
 
@@ -358,6 +361,38 @@ async fn dropping_the_group_kills_it() {
     while runs(child) {
         pause(20).await;
     }
+}
+
+/// `tenure` lives on, and decides itself what becomes of the epoch.
+#[tokio::test]
+async fn a_group_that_is_dropped_resigns_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (file, place) = (dir.path().join("pid"), dir.path().join("store"));
+    let store = Arc::new(DirStore::open(&place).expect("a directory"));
+    let election = Election::builder(store, "").name("a").build().expect("valid settings");
+    let leadership = election.campaign().await.expect("nobody else is there");
+    let resignation = Resignation {
+        store: format!("file://{}", place.display()),
+        layout: "epoch-files".to_owned(),
+        candidate: "a".to_owned(),
+        validity_ms: 30_000,
+        request_timeout_ms: 6_000,
+        key: leadership.resign_key().to_string(),
+        successor: None,
+        kill_margin_ms: 0,
+    };
+    let extras = Extras { resignation: Some(resignation), ..Extras::default() };
+    let tenure = Tenure { binary: TENURE.into(), options: &[] };
+    let command = ["sh", "-c", r#"echo $$ > "$0"; exec sleep 1000"#].map(OsString::from);
+    let command = [&command[..], &[file.clone().into()]].concat();
+    let group = Group::start_with(&tenure, &command, &[], far(), extras).await;
+    let guard = guard_of(number_in(&file));
+    drop(group);
+    while runs(guard) {
+        pause(20).await;
+    }
+    let end = election.snapshot().await.expect("it can be read").end;
+    assert!(end != Some(EpochEnd::Resigned), "{end:?}");
 }
 
 #[tokio::test]
