@@ -24,6 +24,7 @@ pub use show::{AFTER_CONFIG, ConfigArgs, show};
 /// such as `depose --force`, or that CMD finds in its environment, such as `restore --epoch`.
 const SETTINGS: &[&str] = &[
     "store",
+    "election",
     "layout",
     "partitions",
     "name",
@@ -59,10 +60,25 @@ const SETTINGS: &[&str] = &[
     "metrics-addr",
     "log-format",
 ];
-/// These come with the environment of a CMD, or stand in a file that is named there. A `tenure run`
-/// inside CMD must not pass for its own leader, nor say what another leader says of itself.
-const NOT_INHERITED: &[&str] =
-    &["name", "unique-name", "data", "on-elected", "on-lost", "epoch-file"];
+/// These are one job's own. They come with the environment of its CMD, as does the name of its file;
+/// but a `tenure run` inside CMD must not pass for its own leader, nor write the file of its epoch.
+const NOT_INHERITED: &[&str] = &[
+    "name",
+    "unique-name",
+    "data",
+    "data-file",
+    "successor",
+    "once-per",
+    "period-offset",
+    "missed",
+    "tolerance",
+    "retries",
+    "clock-ahead-max",
+    "busy-exit-code",
+    "on-elected",
+    "on-lost",
+    "epoch-file",
+];
 
 /// Why the arguments cannot be used.
 #[derive(Debug)]
@@ -103,6 +119,8 @@ enum Given {
     /// A flag without a value is on or off.
     Flag(bool),
     Value(String),
+    /// Of a flag that may be given more than once.
+    Values(Vec<String>),
 }
 
 #[derive(Debug, Clone)]
@@ -133,22 +151,27 @@ impl Found {
     fn of(command: &Command, matches: &ArgMatches) -> Result<Found, Failure> {
         let path = matches.get_one::<PathBuf>("config");
         let file = path.map(|path| File::read(path, command)).transpose()?;
+        let is_file_given = matches.value_source("config") == Some(ValueSource::CommandLine);
         let (verb, own) = leaf(command, matches);
         let mut added = Vec::new();
         for long in SETTINGS.iter().copied() {
             let Some(arg) = setting(verb.command, long) else { continue };
-            let is_flag = is_flag(arg);
-            let is_given = own.value_source(arg.get_id().as_str());
-            if is_given.is_some_and(|source| source != ValueSource::DefaultValue)
-                || NOT_INHERITED.contains(&long) && is_inside_cmd()
-            {
+            let kind = Kind::of(arg);
+            let given = own.value_source(arg.get_id().as_str());
+            if given.is_some_and(|source| source != ValueSource::DefaultValue) {
                 continue;
             }
-            let found = match of_variable(long, is_flag)? {
-                None => file.as_ref().map(|file| file.setting(&verb.names, long, is_flag)),
-                found => Some(Ok(found)),
+            let is_own = NOT_INHERITED.contains(&long) && is_inside_cmd();
+            let of_variable = if is_own { None } else { of_variable(long, kind)? };
+            let file = file.as_ref().filter(|_| !is_own || is_file_given);
+            let of_file = || match file {
+                Some(file) => file.setting(&verb.names, long, kind),
+                None => Ok(None),
             };
-            added.extend(found.transpose()?.flatten());
+            added.extend(match of_variable {
+                None => of_file()?,
+                found => found,
+            });
         }
         Ok(Found(added))
     }
@@ -156,7 +179,7 @@ impl Found {
     /// Before CMD.
     fn add_to(&self, line: &mut Vec<OsString>) {
         let end = line.iter().position(|word| word == "--").unwrap_or(line.len());
-        line.splice(end..end, self.0.iter().filter_map(Added::word));
+        line.splice(end..end, self.0.iter().flat_map(Added::words));
     }
 
     fn get(&self, long: &str) -> Option<&Added> {
@@ -180,17 +203,20 @@ impl Found {
 }
 
 impl Added {
-    fn word(&self) -> Option<OsString> {
+    fn words(&self) -> Vec<OsString> {
+        // One word each, as a value may begin with a dash.
+        let with = |value: &String| OsString::from(format!("--{}={value}", self.long));
         match &self.value {
-            Given::Flag(on) => on.then(|| format!("--{}", self.long).into()),
-            // One word, as a value may begin with a dash.
-            Given::Value(value) => Some(format!("--{}={value}", self.long).into()),
+            Given::Flag(false) => Vec::new(),
+            Given::Flag(true) => vec![format!("--{}", self.long).into()],
+            Given::Value(value) => vec![with(value)],
+            Given::Values(values) => values.iter().map(with).collect(),
         }
     }
 }
 
 /// What a variable says. An empty one is none, as for most programs.
-fn of_variable(long: &'static str, is_flag: bool) -> Result<Option<Added>, Failure> {
+fn of_variable(long: &'static str, kind: Kind) -> Result<Option<Added>, Failure> {
     let name = variable(long);
     let Some(value) = std::env::var_os(&name).filter(|value| !value.is_empty()) else {
         return Ok(None);
@@ -198,7 +224,10 @@ fn of_variable(long: &'static str, is_flag: bool) -> Result<Option<Added>, Failu
     let refuse = |why: &str| Failure::new(exit::USAGE, format!("{name} {why}"));
     let value = value.into_string().map_err(|_| refuse("is not UTF-8"))?;
     let value = match &*value.to_lowercase() {
-        _ if !is_flag => Given::Value(value),
+        _ if kind == Kind::Value => Given::Value(value),
+        _ if kind == Kind::Values => {
+            Given::Values(value.split_whitespace().map(str::to_owned).collect())
+        }
         "true" | "yes" | "on" | "1" => Given::Flag(true),
         "false" | "no" | "off" | "0" => Given::Flag(false),
         _ => return Err(refuse("must be true or false")),
@@ -239,8 +268,23 @@ fn setting<'a>(verb: &'a Command, long: &str) -> Option<&'a Arg> {
     verb.get_arguments().find(|arg| arg.get_long() == Some(long))
 }
 
-fn is_flag(arg: &Arg) -> bool {
-    matches!(arg.get_action(), ArgAction::SetTrue)
+/// What a flag takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Nothing,
+    Value,
+    /// A value each time that it is given.
+    Values,
+}
+
+impl Kind {
+    fn of(arg: &Arg) -> Kind {
+        match arg.get_action() {
+            ArgAction::SetTrue => Kind::Nothing,
+            ArgAction::Append => Kind::Values,
+            _ => Kind::Value,
+        }
+    }
 }
 
 /// The variable that gives a setting.

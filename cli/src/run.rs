@@ -30,7 +30,7 @@ use super::margins::Margins;
 use super::metrics::MetricsArg;
 use super::open::{Missing, Opened, open, prefix};
 use super::print::{in_ms, plain};
-use super::settings::SettingsArgs;
+use super::settings::{OwnArgs, SettingsArgs};
 use super::signals::{self, Signals};
 use super::timer::pause;
 use super::{group, logs};
@@ -45,6 +45,8 @@ pub struct RunArgs {
     pub store: StoreArg,
     #[command(flatten)]
     pub settings: SettingsArgs,
+    #[command(flatten)]
+    pub own: OwnArgs,
     /// Time between SIGTERM and SIGKILL when the lease is at risk [default: a sixth of the
     /// validity]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
@@ -140,7 +142,7 @@ pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     // All logs name the candidate.
     let span = error_span!("run", store = %args.store.store, candidate = name);
     let margins = args.settings.margins(args.grace)?;
-    let data = args.settings.first_data()?;
+    let data = args.own.first_data()?;
     args.cron.rules()?;
     // A directory is made when it is opened, so the settings are checked beforehand.
     let unused = || Arc::new(MemoryStore::new());
@@ -175,7 +177,7 @@ async fn run_as(
         health: Arc::clone(health),
         successor: args.successor.clone(),
         data: data.clone(),
-        data_file: args.settings.data_file.clone(),
+        data_file: args.own.data_file.clone(),
         hooks: args.hooks.clone(),
         layout: args.store.layout,
         validity: args.settings.validity,
@@ -192,7 +194,7 @@ async fn run_as(
         opened = open(url, Missing::Make) => opened?,
     };
     let election = election(args, name, data, Arc::clone(&store), &prefix).build()?;
-    if args.settings.unique_name {
+    if args.own.unique_name {
         tokio::select! {
             biased;
             signal = signals.next() => return Ok(signals::exit_code(signal)),
@@ -276,7 +278,8 @@ fn election(
     store: Arc<dyn Store>,
     prefix: &str,
 ) -> ElectionBuilder {
-    args.settings.election(args.store.layout, name, data, store, prefix)
+    let builder = args.settings.election(args.store.layout, name, store, prefix);
+    builder.name_is_unique(args.own.unique_name).data(data)
 }
 
 /// This command, for the processes that are started of it.

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{Instrument as _, error_span, info};
 
-use super::common_args::{LayoutArg, default_name};
+use super::common_args::LayoutArg;
 use super::exit::{self, Failure};
 use super::health::{Pulse, answered_lately, recent};
 use super::http::{self, Reply, Routes, Server, Sites};
@@ -111,7 +111,7 @@ const LAST_REPLIES: Duration = Duration::from_millis(200);
 
 pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     let usage = |why| Failure::new(exit::USAGE, why);
-    let candidate = args.lease.name.clone().unwrap_or_else(default_name);
+    let candidate = args.lease.settings.name();
     refuse_twice(&args.elections).map_err(usage)?;
     let margin = args.lease.margin().map_err(usage)?;
     for named in &args.elections {
@@ -125,8 +125,8 @@ pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     let pulse = Arc::new(Pulse::new(&clock));
     let mut sites = Sites::default();
     if let Some(address) = args.health_addr {
-        let longest_pause = args.lease.poll.unwrap_or_default().max(args.lease.validity / 3);
-        let recent = recent(longest_pause, args.lease.validity / 5);
+        let settings = &args.lease.settings;
+        let recent = recent(settings.longest_pause(), settings.request_timeout());
         sites.add(address, "health", probes(&api, &pulse, recent));
     }
     args.metrics.add_to(&mut sites)?;
@@ -143,8 +143,13 @@ pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     let mut candidacies = Vec::new();
     for (named, Opened { store, prefix }) in args.elections.iter().zip(opened) {
         let election = build(&args, &candidate, store, &prefix)?;
-        let (candidacy, orders) =
-            Candidacy::new(&named.name, election, args.lease.validity, margin, Process::system());
+        let (candidacy, orders) = Candidacy::new(
+            &named.name,
+            election,
+            args.lease.settings.validity,
+            margin,
+            Process::system(),
+        );
         let campaigner = Campaigner {
             candidacy: Arc::clone(&candidacy),
             orders,
@@ -234,8 +239,7 @@ fn build(
     store: Arc<dyn Store>,
     prefix: &str,
 ) -> Result<Election, Failure> {
-    let builder = Election::builder(store, prefix).layout(args.layout.into()).name(name);
-    Ok(args.lease.apply(builder).build()?)
+    Ok(args.lease.settings.election(args.layout, name, store, prefix).build()?)
 }
 
 /// Kept as long as the API is served.

@@ -18,16 +18,12 @@ use super::margins::Margins;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct SettingsArgs {
-    /// The name of this candidate, for people; need not be unique [default: HOSTNAME-PID]
+    /// The name of this candidate, for people; need not be unique, unless clients of `serve` compare
+    /// it with their own [default: HOSTNAME-PID]
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
-    /// No two living processes have this name: a process that starts ends the lease of its
-    /// predecessor, if that was killed, without waiting for it to lapse. It first waits until the
-    /// predecessor's CMD must have ended: give the same --grace and --validity
-    #[arg(long, requires = "name")]
-    pub unique_name: bool,
     /// Length of the lease: how long others wait for a dead machine at most. At least 2s with the
-    /// default grace
+    /// default grace of `run`, and 750ms with `serve`
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
     pub validity: Duration,
     /// How often the leader renews the lease, one request each [default: a third of the validity]
@@ -70,13 +66,6 @@ pub struct SettingsArgs {
     /// the lease
     #[arg(long)]
     pub machine_never_paused: bool,
-    /// What this candidate says of itself while it leads, any JSON of at most some 47 KiB, such as
-    /// its address; `status` and `watch` show it
-    #[arg(long, value_name = "JSON", value_parser = json)]
-    pub data: Option<Value>,
-    /// The same from a file, which is read each second: the record follows it
-    #[arg(long, value_name = "PATH")]
-    pub data_file: Option<PathBuf>,
 }
 
 /// When a waiting candidate looks at the leader.
@@ -102,6 +91,38 @@ impl fmt::Display for Poll {
         match self {
             Poll::Every(interval) => write!(f, "{}", format_duration(*interval)),
             Poll::AtLapse => f.write_str("lapse"),
+        }
+    }
+}
+
+/// What a candidate of `run` says of itself.
+#[derive(Debug, Clone, clap::Args)]
+pub struct OwnArgs {
+    /// No two living processes have this name: a process that starts ends the lease of its
+    /// predecessor, if that was killed, without waiting for it to lapse. It first waits until the
+    /// predecessor's CMD must have ended: give the same --grace and --validity
+    #[arg(long, requires = "name")]
+    pub unique_name: bool,
+    /// What this candidate says of itself while it leads, any JSON of at most some 47 KiB, such as
+    /// its address; `status` and `watch` show it
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    pub data: Option<Value>,
+    /// The same from a file, which is read each second: the record follows it
+    #[arg(long, value_name = "PATH")]
+    pub data_file: Option<PathBuf>,
+}
+
+impl OwnArgs {
+    /// What to say in the record at first.
+    pub fn first_data(&self) -> Result<Value, Failure> {
+        match (&self.data, &self.data_file) {
+            (Some(_), Some(_)) => {
+                Err(Failure::new(exit::USAGE, "give --data or --data-file, not both"))
+            }
+            (data, None) => Ok(data.clone().unwrap_or_default()),
+            (None, Some(file)) => {
+                data_file::read(file).map_err(|why| Failure::new(exit::USAGE, why))
+            }
         }
     }
 }
@@ -147,32 +168,17 @@ impl SettingsArgs {
             .map_err(|no_room| Failure::new(exit::USAGE, no_room))
     }
 
-    /// What to say in the record at first.
-    pub fn first_data(&self) -> Result<Value, Failure> {
-        match (&self.data, &self.data_file) {
-            (Some(_), Some(_)) => {
-                Err(Failure::new(exit::USAGE, "give --data or --data-file, not both"))
-            }
-            (data, None) => Ok(data.clone().unwrap_or_default()),
-            (None, Some(file)) => {
-                data_file::read(file).map_err(|why| Failure::new(exit::USAGE, why))
-            }
-        }
-    }
-
     /// An election of these settings, whose `build` refuses those that do not fit together.
     pub fn election(
         &self,
         layout: LayoutArg,
         name: &str,
-        data: Value,
         store: Arc<dyn Store>,
         prefix: &str,
     ) -> ElectionBuilder {
         let mut builder = Election::builder(store, prefix)
             .layout(layout.into())
             .name(name)
-            .name_is_unique(self.unique_name)
             .validity(self.validity)
             .renew_interval(self.renew_interval())
             .request_timeout(self.request_timeout())
@@ -181,8 +187,7 @@ impl SettingsArgs {
             .clock_drift_max(self.clock_drift_max)
             .verify_renewals(self.verify_renewals)
             .check_store(!self.no_check)
-            .machine_is_never_paused(self.machine_never_paused)
-            .data(data);
+            .machine_is_never_paused(self.machine_never_paused);
         match self.poll {
             Some(Poll::Every(interval)) => builder = builder.poll_interval(interval),
             Some(Poll::AtLapse) => builder = builder.poll_interval(None),

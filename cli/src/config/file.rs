@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Command;
 use toml::{Table, Value};
 
-use super::{Added, Given, Origin, SETTINGS, setting};
+use super::{Added, Given, Kind, Origin, SETTINGS, setting};
 use crate::exit::{self, Failure};
 use crate::print::plain;
 
@@ -36,7 +36,7 @@ impl File {
         &self,
         verb: &[&str],
         long: &'static str,
-        is_flag: bool,
+        kind: Kind,
     ) -> Result<Option<Added>, Failure> {
         let own = verb.iter().try_fold(&self.table, |table, name| table.get(*name)?.as_table());
         let value = own.and_then(|own| own.get(long)).or_else(|| self.table.get(long));
@@ -46,8 +46,15 @@ impl File {
             Err(Failure::new(exit::USAGE, format!("{path}: {long} must be {what}")))
         };
         let value = match value {
-            Value::Boolean(on) if is_flag => Given::Flag(*on),
-            _ if is_flag => return wrong("true or false"),
+            Value::Boolean(on) if kind == Kind::Nothing => Given::Flag(*on),
+            _ if kind == Kind::Nothing => return wrong("true or false"),
+            Value::Array(values) if kind == Kind::Values => {
+                let text = |value: &Value| value.as_str().map(str::to_owned);
+                match values.iter().map(text).collect() {
+                    Some(values) => Given::Values(values),
+                    None => return wrong("a list of texts in quotes"),
+                }
+            }
             Value::String(text) => Given::Value(text.clone()),
             Value::Integer(number) => Given::Value(number.to_string()),
             Value::Float(number) => Given::Value(number.to_string()),

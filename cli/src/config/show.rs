@@ -8,16 +8,15 @@ use std::time::Duration;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, FromArgMatches as _};
 use serde::Serialize;
+use serde_json::Value;
 use tenure::store::MemoryStore;
 
-use super::{
-    Found, Origin, Refused, SETTINGS, in_a_line, is_flag, leaf, lenient, setting, variable,
-};
+use super::{Found, Kind, Origin, Refused, SETTINGS, in_a_line, leaf, lenient, setting, variable};
 use crate::common_args::LayoutArg;
 use crate::exit::{self, Failure};
 use crate::margins::Margins;
 use crate::print::{FAINT, in_ms, plain, print_json, print_styled, styled};
-use crate::settings::{Poll, SettingsArgs};
+use crate::settings::{OwnArgs, Poll, SettingsArgs};
 
 #[derive(Debug, clap::Args)]
 pub struct ConfigArgs {
@@ -39,8 +38,10 @@ The file is TOML. What stands at its top is for all verbs that have the setting;
 [run], [compact] or [group.run], is for that verb, and counts before the top. A key that is no
 setting is refused. `data` may be a table.
 
-Inside a CMD that `tenure` runs, whose environment has TENURE_EPOCH, the name, unique-name and data
-of the variables and of the file do not count.
+--election takes a list in the file, and in the variable NAME=URL with spaces between them.
+
+Inside a CMD that `tenure` runs, whose environment has TENURE_EPOCH, the name, the data, the period
+and the hooks of the outer one do not count: they need flags, or a file that a flag names.
 
 Exit codes:
    0  done
@@ -97,8 +98,10 @@ fn rows(
     let grace = own.try_get_one("grace").ok().flatten().copied();
     let outcome = settings.as_ref().map_or(Ok(()), |settings| {
         settings.margins(grace)?;
-        let (data, store) = (settings.first_data()?, Arc::new(MemoryStore::new()));
-        settings.election(LayoutArg::EpochFiles, &settings.name(), data, store, "").build()?;
+        let data =
+            OwnArgs::from_arg_matches(own).map_or(Ok(Value::Null), |own| own.first_data())?;
+        let (name, store) = (settings.name(), Arc::new(MemoryStore::new()));
+        settings.election(LayoutArg::EpochFiles, &name, store, "").data(data).build()?;
         Ok(())
     });
     let follows = match (&settings, own.try_get_one("validity")) {
@@ -109,7 +112,7 @@ fn rows(
     let rows = SETTINGS.iter().filter_map(|long| {
         let arg = setting(verb.command, long)?;
         let id = arg.get_id().as_str();
-        let value = match is_flag(arg) {
+        let value = match Kind::of(arg) == Kind::Nothing {
             true => Some(own.get_flag(id).to_string()),
             false => own.get_raw(id).map(|words| {
                 let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();

@@ -160,6 +160,18 @@ fn a_run_inside_cmd_does_not_pass_for_its_own_leader() {
 }
 
 #[test]
+fn serve_takes_a_list_of_elections_from_a_variable_and_from_the_file() {
+    let bench = Bench::new();
+    let file = in_file(&bench, "[serve]\nelection = ['a=file:///a', 'b=file:///b']\n");
+    let shown = with(&[], &["--config", &file, "config", "--json", "serve"]);
+    assert_eq!(of(&shown, "election"), ("a=file:///a b=file:///b".into(), "file".to_owned()));
+    let twice = [("TENURE_ELECTION", "a=file:///a  a=file:///b")];
+    with(&twice, &["--config", &file, "serve"]).fails(64, &["two elections are called a"]);
+    let file = in_file(&bench, "election = [1]\n");
+    with(&[], &["--config", &file, "serve"]).fails(64, &["election must be a list"]);
+}
+
+#[test]
 fn a_restart_under_a_unique_name_waits_for_the_old_cmd_alone() {
     let scene = Scene::new();
     // Its lapse would take longer than the test waits.
