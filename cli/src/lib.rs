@@ -120,8 +120,12 @@ fn guard(
 }
 
 fn carry_out(verb: Verb, config: Option<PathBuf>) -> Result<u8, Failure> {
+    // Calls to a directory are made on threads of their own. The elections of a sidecar share few of
+    // them, as each costs memory.
+    let blocking = if matches!(verb, Verb::Serve(_)) { 16 } else { 512 };
     let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        .max_blocking_threads(blocking)
         .enable_all()
         .build()
         .map_err(|error| Failure::new(exit::OS, format!("cannot start threads: {error}")))?;

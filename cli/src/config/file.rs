@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Command;
-use toml::{Table, Value};
+use serde_json::{Map, Value};
 
 use super::{Added, Given, Kind, Origin, SETTINGS, setting};
 use crate::exit::{self, Failure};
 use crate::print::plain;
+
+type Table = Map<String, Value>;
 
 /// A file whose keys are all settings.
 #[derive(Debug)]
@@ -24,9 +26,8 @@ impl File {
         let refuse = |why: String| Failure::new(exit::USAGE, format!("{shown}: {why}"));
         let text = std::fs::read_to_string(path)
             .map_err(|error| refuse(format!("cannot read the settings: {error}")))?;
-        let table: Table = text.parse().map_err(|error: toml::de::Error| {
-            refuse(format!("not TOML: {}", plain(error.to_string().trim_end())))
-        })?;
+        let table: Table = basic_toml::from_str(&text)
+            .map_err(|error| refuse(format!("not TOML: {}", plain(&error.to_string()))))?;
         check(&table, command, "").map_err(refuse)?;
         Ok(File { path: path.to_owned(), table })
     }
@@ -38,7 +39,7 @@ impl File {
         long: &'static str,
         kind: Kind,
     ) -> Result<Option<Added>, Failure> {
-        let own = verb.iter().try_fold(&self.table, |table, name| table.get(*name)?.as_table());
+        let own = verb.iter().try_fold(&self.table, |table, name| table.get(*name)?.as_object());
         let value = own.and_then(|own| own.get(long)).or_else(|| self.table.get(long));
         let Some(value) = value else { return Ok(None) };
         let wrong = |what: &str| {
@@ -46,7 +47,7 @@ impl File {
             Err(Failure::new(exit::USAGE, format!("{path}: {long} must be {what}")))
         };
         let value = match value {
-            Value::Boolean(on) if kind == Kind::Nothing => Given::Flag(*on),
+            Value::Bool(on) if kind == Kind::Nothing => Given::Flag(*on),
             _ if kind == Kind::Nothing => return wrong("true or false"),
             Value::Array(values) if kind == Kind::Values => {
                 let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -56,12 +57,8 @@ impl File {
                 }
             }
             Value::String(text) => Given::Value(text.clone()),
-            Value::Integer(number) => Given::Value(number.to_string()),
-            Value::Float(number) => Given::Value(number.to_string()),
-            Value::Table(_) if long == "data" => match serde_json::to_string(value) {
-                Ok(json) => Given::Value(json),
-                Err(_) => return wrong("a table that JSON can say, or JSON in quotes"),
-            },
+            Value::Number(number) => Given::Value(number.to_string()),
+            Value::Object(_) if long == "data" => Given::Value(value.to_string()),
             _ if long == "data" => return wrong("a table, or JSON in quotes"),
             _ => return wrong("in quotes, as the flag takes it"),
         };
@@ -79,7 +76,7 @@ fn check(table: &Table, command: &Command, within: &str) -> Result<(), String> {
                     return Err(format!("{within} has no setting {shown}"));
                 }
             }
-            Value::Table(below) => match command.find_subcommand(key) {
+            Value::Object(below) => match command.find_subcommand(key) {
                 Some(verb) if !verb.is_hide_set() => {
                     let space = if within.is_empty() { "" } else { " " };
                     check(below, verb, &format!("{within}{space}{key}"))?;
