@@ -170,8 +170,9 @@ impl Api {
             let why = format!("pause_ms is a whole number from 0 to {LONGEST_PAUSE_MS}");
             return Err(Refusal::new(400, "bad_body", why));
         }
-        if body.successor.as_ref().is_some_and(|name| !(1..=256).contains(&name.len())) {
-            let why = "successor is the name of a candidate: 1 to 256 bytes";
+        if body.successor.as_deref().is_some_and(|name| !is_name(name)) {
+            let why =
+                "successor is the name of a candidate: 1 to 256 bytes and no control characters";
             return Err(Refusal::fixed(400, "bad_body", why));
         }
         let pause = body.pause_ms.map(|ms| Duration::from_secs_f64(ms / 1000.0));
@@ -191,6 +192,11 @@ impl Api {
         let epoch = within(outcome).await?;
         Ok(Answer::Whole(Reply::json(200, &json!({ "epoch": epoch }))))
     }
+}
+
+/// Whether a candidate can have it. A leadership that is given up for no such name is not sealed.
+fn is_name(name: &str) -> bool {
+    (1..=256).contains(&name.len()) && !name.chars().any(char::is_control)
 }
 
 fn whole(value: &impl Serialize) -> Result<Answer, Refusal> {

@@ -113,6 +113,24 @@ fn a_resignation_lets_another_lead_and_stays_out_for_a_while() {
     });
 }
 
+/// A successor that no candidate can be was found when the epoch was to be sealed, after the
+/// leadership had been given up.
+#[test]
+fn regression_a_successor_that_no_candidate_can_be_changes_nothing() {
+    let scene = Scene::new();
+    let a = sidecar(&scene, "a", &[]);
+    a.leads();
+    for wrong in ["\\u0000", "b\\n", "\\u009b", &"ü".repeat(129)] {
+        let body = format!(r#"{{"successor":"{wrong}"}}"#);
+        let (status, said) = a.json("POST", "/v1/elections/orders/resign", &body);
+        assert_eq!((status, &said["code"]), (400, &"bad_body".into()), "{wrong}: {said}");
+        assert_eq!((&a.view()["epoch"], &a.view()["state"]), (&1.into(), &"leading".into()));
+    }
+    let body = format!(r#"{{"successor":"{}"}}"#, "ü".repeat(128));
+    let (status, said) = a.json("POST", "/v1/elections/orders/resign", &body);
+    assert_eq!((status, &said["sealed"]), (200, &true.into()), "{said}");
+}
+
 /// Its clocks show the end of the lease at the first reply, which was asked for while it stood
 /// still and others were elected.
 #[test]
