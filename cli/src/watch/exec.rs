@@ -5,6 +5,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
@@ -33,6 +34,8 @@ fn command(text: &str) -> Result<String, String> {
 
 /// Between SIGTERM and SIGKILL when `watch` ends.
 const GRACE: Duration = Duration::from_secs(10);
+/// How often it is looked whether the group has ended.
+const LOOK: Duration = Duration::from_millis(20);
 /// A longer value is left out of the environment: Linux starts nothing with one of 128 KiB.
 const LONGEST_VALUE_BYTES: usize = 100_000;
 
@@ -138,11 +141,28 @@ async fn end(mut child: Child) -> io::Result<()> {
     // An error says that there is nothing left to signal.
     let signal = |signal| group.map(|group| killpg(group, signal));
     signal(Signal::SIGTERM);
+    let all_ended = async {
+        let ended = child.wait().await;
+        // What CMD has started may outlive it. Its number is nobody else's while the group exists.
+        while let Some(group) = group.filter(|group| killpg(*group, None).is_ok()) {
+            reap(group);
+            pause(LOOK).await;
+        }
+        ended.map(drop)
+    };
     tokio::select! {
-        ended = child.wait() => ended.map(drop),
+        ended = all_ended => ended,
         () = pause(GRACE) => {
             signal(Signal::SIGKILL);
             child.kill().await
         }
     }
+}
+
+/// In a container without another init, what has lost its parent is this process's child.
+fn reap(group: Pid) {
+    let of_the_group = Pid::from_raw(-group.as_raw());
+    while let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) =
+        waitpid(of_the_group, Some(WaitPidFlag::WNOHANG))
+    {}
 }

@@ -137,6 +137,27 @@ fn the_end_of_the_watch_ends_the_group_of_cmd() {
     }
 }
 
+/// CMD obeyed SIGTERM, and what it had started lived on, as that ended the wait.
+#[test]
+fn regression_what_cmd_has_started_does_not_outlive_the_watch() {
+    let bench = Bench::new();
+    bench.epoch(3, HELD);
+    let command = "(trap '' TERM; echo >\"$DIR/deaf\"; exec sleep 1000) >&- 2>&- & \
+        until test -e \"$DIR/deaf\"; do sleep 0.05; done; echo $! >\"$DIR/pid\"; wait";
+    let mut watching = watch(&bench, command);
+    watching.tells("a leads epoch 3");
+    let sleep = number_in(&bench.path("pid"));
+    watching.ends(Signal::SIGTERM);
+    let outlived = runs(sleep);
+    if outlived {
+        let _ = nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(sleep.cast_signed()),
+            Signal::SIGKILL,
+        );
+    }
+    assert!(!outlived);
+}
+
 #[test]
 fn an_error_of_the_store_ends_cmd_and_the_watch() {
     let bench = Bench::new();
