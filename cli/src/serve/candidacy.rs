@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tenure::{Election, LastSeen, Lease, Process};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::refusal::Refusal;
@@ -213,7 +214,11 @@ impl Candidacy {
 
     /// Passes an order to the task of this election.
     pub fn order(&self, order: Order) -> Result<(), Refusal> {
-        self.orders.try_send(order).map_err(|_| Refusal::BUSY)
+        self.orders.try_send(order).map_err(|error| match error {
+            TrySendError::Full(_) => Refusal::BUSY,
+            // The task has ended, and others of this process have not.
+            TrySendError::Closed(_) => Refusal::ENDING,
+        })
     }
 
     fn tell(&self) {

@@ -7,6 +7,7 @@ use crate::command::eventually;
 use crate::command::scene::Scene;
 
 const RESIGN: &str = "/v1/elections/orders/resign";
+const DATA: &str = "/v1/elections/orders/data";
 
 /// The lease is kept while the application ends its work, so that nobody else leads meanwhile.
 #[test]
@@ -51,4 +52,28 @@ fn a_second_signal_ends_it_at_once() {
     a.process.signal(Signal::SIGTERM);
     assert_eq!(a.process.code(), 143);
     assert_eq!(scene.status()["state"], "held", "it is left to lapse");
+}
+
+/// While another election has its grace, one that has ended said `busy` and to try again.
+#[test]
+fn regression_an_election_that_has_ended_is_not_busy() {
+    let scene = Scene::new();
+    let other = format!("other=file://{}", scene.path("other").display());
+    let mut a = sidecar(&scene, "a", &["--grace", "600s", "--election", &other]);
+    a.leads();
+    eventually("the other, too", || a.get("/v1/elections/other/token").0 == 200);
+    a.process.signal(Signal::SIGTERM);
+    eventually("it ends", || a.view()["state"] == "ending");
+    assert_eq!(a.json("POST", RESIGN, "").0, 200);
+    for (method, path, body) in [("POST", RESIGN, "{}"), ("PUT", DATA, "1")] {
+        let (status, said) = a.json(method, path, body);
+        // What is asked right after the reply may be cut off by the end of the task.
+        let (status, said) = match status {
+            504 => a.json(method, path, body),
+            _ => (status, said),
+        };
+        assert_eq!((status, &said["code"]), (503, &"ending".into()), "{said}");
+    }
+    assert_eq!(a.json("POST", "/v1/elections/other/resign", "").0, 200);
+    assert_eq!(a.process.code(), 0);
 }
