@@ -18,8 +18,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A comment is sent after so many looks without an event, so that a client sees a dead line.
 const LOOKS_BEFORE_A_COMMENT: u32 = 100;
 
-/// What a client of a stream knows. Each event is made of the view of that moment, so that a slow
-/// reader gets fewer events and never an old one.
+/// What a client of a stream was sent. Each event is made of the view of the moment at which it is
+/// sent. What a reader has not read yet waits in the connection's buffers: an event may be old when
+/// it is read, and what has followed it comes right after.
 #[derive(Debug, Default)]
 struct Told {
     leads: Option<u64>,
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(followed, ["leader_changed", "leader_changed"]);
     }
 
-    /// A slow reader misses what lay in between, and never hears of a leadership that is over.
+    /// Once the connection has no room, what lies in between is left out.
     #[test]
     fn a_slow_reader_hears_what_is_true_at_last() {
         let (first, other) = (view("leading", Some(1)), view("following", Some(2)));
