@@ -153,26 +153,43 @@ fn the_successor_of_a_killed_leader_goes_first() {
     assert_eq!(record(&scene)["successor"], "c");
 }
 
-/// The store does not answer: it waits no longer than for the end of the lease, and lets signals
-/// end itself.
+/// The store does not answer: it waits no longer than for the end of the lease.
 #[test]
 fn a_resignation_does_not_outlive_the_lease() {
     let scene = Scene::new();
     let a = scene.script("a", &["--validity", "6s"], "echo > ready; exec sleep 1000");
     scene.wait_for_file("ready");
     let guard = a.guard();
-    let lock = File::open(scene.path("store/.tenure/lock")).expect("the lock of the store");
-    lock.lock().expect("it can be locked");
+    let lock = lock_of_the_store(&scene);
     a.signal(Signal::SIGKILL);
-    let resigns = |line: &[u8]| line.starts_with(b"tenure\0__resign\0");
-    let mut blocks_none = false;
-    eventually("a process that blocks no signal resigns, or it is too late for that", || {
-        let process = children(guard).find(|(_, line)| resigns(line)).map(|(number, _)| number);
-        let status = process.and_then(|one| fs::read_to_string(format!("/proc/{one}/status")).ok());
-        blocks_none |= status.is_some_and(|status| status.contains("SigBlk:\t0000000000000000\n"));
-        blocks_none || !runs(guard)
-    });
     eventually("the guard has ended", || !runs(guard));
     assert!(a.said().contains("epoch 1 is not resigned"), "{}", a.said());
     assert!(!is_sealed(&scene));
+    drop(lock);
+}
+
+/// The guard has blocked all signals, and processes inherit that.
+#[test]
+fn signals_end_the_process_that_resigns() {
+    let scene = Scene::new();
+    let a = scene.script("a", &LONG, "echo > ready; exec sleep 1000");
+    scene.wait_for_file("ready");
+    let guard = a.guard();
+    let lock = lock_of_the_store(&scene);
+    a.signal(Signal::SIGKILL);
+    let resigns = |line: &[u8]| line.starts_with(b"tenure\0__resign\0");
+    eventually("a process that blocks no signal resigns", || {
+        let process = children(guard).find(|(_, line)| resigns(line)).map(|(number, _)| number);
+        let status = process.and_then(|one| fs::read_to_string(format!("/proc/{one}/status")).ok());
+        status.is_some_and(|status| status.contains("SigBlk:\t0000000000000000\n"))
+    });
+    drop(lock);
+    a.says("resigned epoch 1");
+}
+
+/// Nobody else can write as long as this is held.
+fn lock_of_the_store(scene: &Scene) -> File {
+    let lock = File::open(scene.path("store/.tenure/lock")).expect("the lock of the store");
+    lock.lock().expect("it can be locked");
+    lock
 }
