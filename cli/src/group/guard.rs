@@ -141,13 +141,15 @@ struct Guard<S> {
 impl<S: Fn(&'static str, &str)> Guard<S> {
     /// Starts CMD, unless its lease has ended already; false if nothing runs.
     fn start(&mut self, tenure: &Tenure, command: &[OsString], hook: Option<&Hook>) -> bool {
+        let written = self.epoch_file.as_ref().map_or(Ok(()), EpochFile::write);
+        // Only now: the disk may have hung for longer than the lease lasts.
         if self.timer.due(Process::system().now()) == Some(Due::Kill) {
             self.report(Report::TooLate);
-            self.report(Report::Gone);
+            self.remove_epoch_file();
+            self.gone();
             return false;
         }
         let parent = ["--parent".to_owned(), std::process::id().to_string()];
-        let written = self.epoch_file.as_ref().map_or(Ok(()), EpochFile::write);
         let gate = written
             .map_err(|error| io::Error::new(error.kind(), format!("--epoch-file: {error}")))
             .and_then(|()| tenure.command("__gate", &parent, command).process_group(0).spawn());

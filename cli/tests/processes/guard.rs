@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod bench;
+mod epoch_file;
 mod gate;
 mod resign;
 

@@ -65,6 +65,11 @@ impl Guard {
 
     /// One that waits for its first order.
     pub fn waiting(verb: &str, command: &[&str], argument: &Path) -> Guard {
+        Guard::with(verb, &[], command, argument)
+    }
+
+    /// The same with these options.
+    pub fn with(verb: &str, options: &[&str], command: &[&str], argument: &Path) -> Guard {
         let (orders_in, orders) = std::io::pipe().expect("a pipe");
         let (reports, reports_out) = std::io::pipe().expect("a pipe");
         inherit(&orders_in);
@@ -74,7 +79,9 @@ impl Guard {
         let child = Command::new(TENURE)
             .arg0_of_tenure()
             .args([verb, "--orders", &orders_in.as_raw_fd().to_string()])
-            .args(["--reports", &reports_out.as_raw_fd().to_string(), "--"])
+            .args(["--reports", &reports_out.as_raw_fd().to_string()])
+            .args(options)
+            .arg("--")
             .args(command)
             .arg(argument)
             .stdin(Stdio::null())
