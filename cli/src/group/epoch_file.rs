@@ -23,9 +23,11 @@ pub struct EpochFile {
 
 impl EpochFile {
     /// The arguments that pass it to a child.
-    pub fn arguments(&self) -> [OsString; 3] {
-        let epoch = format!("--epoch={}", self.epoch);
-        ["--epoch-file".into(), self.path.clone().into(), epoch.into()]
+    pub fn arguments(&self) -> [OsString; 2] {
+        // One word, as the path may begin with a dash.
+        let mut file = OsString::from("--epoch-file=");
+        file.push(&self.path);
+        [file, format!("--epoch={}", self.epoch).into()]
     }
 
     /// Writes the epoch, so that a reader finds it whole or not at all. It is not synced: after a

@@ -177,6 +177,15 @@ fn the_epoch_file_goes_with_the_guard() {
 }
 
 #[test]
+fn regression_an_epoch_file_may_begin_with_a_dash() {
+    let scene = Scene::new();
+    let mut a = scene.script("a", &["--epoch-file=-e"], "cat ./-e > seen; exit 0");
+    assert_eq!(a.code(), 0, "{}", a.said());
+    assert_eq!(scene.wait_for_file("seen"), "1\n");
+    assert!(!scene.exists("-e"));
+}
+
+#[test]
 fn an_epoch_file_that_cannot_be_written_is_refused_beforehand() {
     let scene = Scene::new();
     fs::write(scene.path("mine"), "my text\n").expect("a file");
