@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,7 +22,12 @@ const MOST_BYTES: u64 = 48 * 1024;
 pub fn read(path: &Path) -> Result<Value, String> {
     let shown = plain(&path.to_string_lossy());
     let mut text = Vec::new();
-    File::open(path)
+    // The opening or reading of a pipe may wait for ever.
+    std::fs::metadata(path)
+        .and_then(|found| match found.is_file() {
+            true => File::open(path),
+            false => Err(io::Error::other("it is no regular file")),
+        })
         .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut text))
         .map_err(|error| format!("cannot read the data file {shown}: {error}"))?;
     if text.len() as u64 > MOST_BYTES {
@@ -83,5 +88,17 @@ mod tests {
         let long = format!("\"{}\"", "x".repeat(48 * 1024));
         assert!(reads(&long).is_err_and(|why| why.contains("more than 49152 bytes")));
         assert!(read(dir.path()).is_err_and(|why| why.contains("cannot read")));
+    }
+
+    /// Without a writer the reading of a pipe waited for ever, and the record followed nothing more.
+    #[test]
+    fn regression_a_pipe_is_no_data_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let pipe = dir.path().join("data");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        // It waits for a reader, so it may outlive this test.
+        let writer = pipe.clone();
+        std::thread::spawn(move || std::fs::write(writer, "1"));
+        assert!(read(&pipe).is_err_and(|why| why.contains("no regular file")));
     }
 }
