@@ -57,8 +57,9 @@ impl OncePer {
     }
 
     /// Whether nothing is left to do, before a campaign: most hosts find the period completed. What
-    /// is read without a token may be old, but what is done stays done. 1 GET. A store that cannot
-    /// be reached is left to the campaign, which waits for it.
+    /// is read without a token may be old, but what is done stays done; an attempt without an end may
+    /// be running, which only a leader can tell. 1 GET. A store that cannot be reached is left to the
+    /// campaign, which waits for it.
     pub async fn is_over(&self) -> Result<bool, Failure> {
         let contents = match self.object().read().await {
             Ok(contents) => contents,
@@ -68,6 +69,11 @@ impl OncePer {
         let record = self.parse(contents.and_then(|contents| contents.body).as_deref())?;
         match self.rules.decide(record.as_ref(), self.period, wall()) {
             Decision::Run { .. } => Ok(false),
+            Decision::Nothing(Nothing::Failed)
+                if record.as_ref().is_some_and(|record| record.exit_code.is_none()) =>
+            {
+                Ok(false)
+            }
             Decision::Nothing(why) => self.explain(why, record.as_ref()).map(|()| true),
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use serde_json::Value;
 use tenure::{Election, LastSeen, Lease, Process};
 use tokio::sync::mpsc::error::TrySendError;
@@ -150,6 +151,11 @@ impl Candidacy {
     pub fn proclaimed(&self, data: Value) {
         lock(&self.state).data = data;
         self.tell();
+    }
+
+    /// By the wall clock: for people, and for logs of several processes.
+    pub fn time_of_day(&self) -> DateTime<Utc> {
+        self.process.now().time_of_day()
     }
 
     /// What is true now.

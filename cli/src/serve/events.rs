@@ -108,6 +108,7 @@ mod tests {
     fn view(state: &'static str, epoch: Option<u64>) -> View {
         let leads = ["leading", "at_risk"].contains(&state);
         View {
+            at: String::new(),
             election: "e".to_owned(),
             state,
             reason: None,

@@ -9,6 +9,8 @@ use crate::print::millis;
 /// `GET /v1/elections/{name}`, and the data of each event. What does not apply is null.
 #[derive(Debug, Clone, Serialize)]
 pub struct View {
+    /// When this was true, by the wall clock of this process: an event may be old when it is read.
+    pub at: String,
     pub election: String,
     pub state: &'static str,
     /// Why the state is `standby` or `failed`.
@@ -70,6 +72,7 @@ impl View {
             ms_ago: millis(at.saturating_sub(lost.at)),
         });
         let mut view = View {
+            at: candidacy.time_of_day().format("%FT%T%.3fZ").to_string(),
             election: candidacy.name.clone(),
             state,
             reason,

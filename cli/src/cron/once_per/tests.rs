@@ -66,7 +66,6 @@ async fn a_turn_that_was_taken_counts_though_nothing_more_is_heard_of_it() {
     );
     drop(turn(&host(&store, 1, "b"), 2).await);
     assert!(matches!(host(&store, 1, "c").take(epoch(3)).await, Ok(ControlFlow::Break(0))));
-    assert!(host(&store, 1, "c").is_over().await.expect("a store in memory"));
     assert_eq!(read(&store).await.map(|record| record.attempts), Some(2));
 }
 
@@ -167,6 +166,18 @@ async fn a_failure_is_forgotten_only_if_another_host_completes_the_period() {
 }
 
 /// A store that cannot be reached is left to the campaign, which waits; others end it.
+/// A host that came while CMD ran took it for one whose host had died, and said so.
+#[tokio::test]
+async fn regression_an_attempt_that_may_be_running_is_not_over() {
+    let store = MemoryStore::new();
+    drop(turn(&host(&store, 0, "a"), 1).await);
+    let other = host(&store, 0, "b");
+    assert!(!other.is_over().await.expect("a store in memory"));
+    // Once elected it knows.
+    let taken = other.take(epoch(2)).await.expect("a store in memory");
+    assert!(matches!(taken, ControlFlow::Break(0)));
+}
+
 #[tokio::test]
 async fn the_first_look_waits_for_nothing() {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
