@@ -84,7 +84,8 @@ When the lease is at risk of ending, the group of CMD gets SIGTERM, as do descen
 it whose parents have ended; after the grace all descendants get SIGKILL, before the lease ends:
 by max(200ms, VALIDITY/20). A guard process does this even if `tenure` itself is killed or stopped:
 if it is killed, CMD gets SIGTERM at once, and SIGKILL after the grace or when the lease is about
-to end, whichever is sooner. Once no descendant of CMD is left, the guard resigns the leadership.
+to end, whichever is sooner; after a deposition when the lease is about to end. Once no descendant
+of CMD is left, the guard resigns the leadership.
 Not on systems other than Linux, nor if the guard is killed too: then others wait for the lapse.
 If the guard is killed, CMD and its descendants are killed.
 

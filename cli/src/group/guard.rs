@@ -206,7 +206,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
-    /// CMD is to end, or has ended: whoever reads the file is not to act any more.
+    /// CMD is to end, or has ended: what reads the file is not to act any more.
     fn remove_epoch_file(&mut self) {
         if self.removal.is_none() {
             self.removal = self.epoch_file.as_ref().map(EpochFile::remove);

@@ -263,7 +263,7 @@ fn check_leases(lives: &[Life], stalls: &[Stall]) -> Result<u64, String> {
 
 /// Nothing acts for an epoch that was resigned. Says how many were.
 ///
-/// No stall excuses a sign of life after the seal: whoever writes it has seen the last process end.
+/// No stall excuses a sign of life after the seal: its writer has seen the last process end.
 fn check_resignations(lives: &[Life]) -> Result<usize, String> {
     let mut count = 0;
     for life in lives {
