@@ -158,6 +158,19 @@ impl Candidate {
         kill(pid(self.child.id()), signal).expect("it lives, or waits to be reaped");
     }
 
+    /// Stops it while it holds no lock of the directory, where it would stop all others as well.
+    pub fn stop(&self) {
+        eventually("it is stopped without a lock", || {
+            self.signal(Signal::SIGSTOP);
+            eventually("it is stopped", || state(self.id()) == Some('T'));
+            let is_free = !holds_a_lock(self.id());
+            if !is_free {
+                self.signal(Signal::SIGCONT);
+            }
+            is_free
+        });
+    }
+
     pub fn lives(&mut self) -> bool {
         self.look().is_none()
     }
@@ -230,6 +243,12 @@ impl Beat {
 
 pub fn pid(number: u32) -> Pid {
     Pid::from_raw(i32::try_from(number).expect("process numbers are small"))
+}
+
+fn holds_a_lock(process: u32) -> bool {
+    let process = process.to_string();
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    locks.lines().any(|line| line.contains(" FLOCK ") && line.split(' ').any(|it| it == process))
 }
 
 fn standbys(tenure: u32) -> impl Iterator<Item = u32> {

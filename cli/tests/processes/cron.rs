@@ -154,7 +154,7 @@ fn retries_run_on_other_hosts_and_never_beside_the_last_attempt() {
     hosts[first].signal(Signal::SIGKILL);
     // It is not killed but loses its lease, and then wants to go on.
     let second = running(&scene, &hosts, 2);
-    hosts[second].signal(Signal::SIGSTOP);
+    hosts[second].stop();
     let third = running(&scene, &hosts, 3);
     hosts[second].signal(Signal::SIGCONT);
     hosts[second].says("lost epoch");

@@ -90,7 +90,7 @@ fn of_three_members_one_runs_for_each_partition_whatever_happens_to_them() {
     a.signal(Signal::SIGKILL);
     assert_eq!(a.code(), 137);
     members.own(&[("a", 0), ("b", 3), ("c", 3)]);
-    b.signal(Signal::SIGSTOP);
+    b.stop();
     members.own(&[("b", 0), ("c", 6)]);
     // Past its session by far, it finds out that it owns nothing any more, and joins anew.
     b.signal(Signal::SIGCONT);

@@ -50,7 +50,7 @@ fn of_three_candidates_one_runs_whatever_happens_to_them() {
     let second = scene.beat_above(first.epoch);
     assert_ne!(second.name, first.name);
     let stopped = of(&second.name);
-    candidates[stopped].signal(Signal::SIGSTOP);
+    candidates[stopped].stop();
     let third = scene.beat_above(second.epoch);
     assert_ne!(third.name, second.name);
     // Past its lease by far, it finds out that it does not lead any more.
