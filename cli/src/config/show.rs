@@ -45,7 +45,7 @@ and the hooks of the outer one do not count: they need flags, or a file that a f
 
 Exit codes:
    0  done
-  64  wrong usage, or settings that do not fit together: they are printed nevertheless";
+  64  wrong usage, or settings of `run` that do not fit together: they are printed nevertheless";
 
 /// One setting.
 #[derive(Debug, Serialize)]
