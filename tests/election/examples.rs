@@ -267,8 +267,12 @@ fn build() -> PathBuf {
         Some("debug") | None => "dev",
         Some(profile) => profile,
     };
-    // With another set of features it would work too, but build the library once more.
-    let features = if cfg!(feature = "s3") { "s3" } else { "" };
+    // With another set of features it would work too, but build the library and all examples once more.
+    let features: &[&str] = match (cfg!(feature = "default"), cfg!(feature = "s3")) {
+        (true, _) => &[],
+        (false, true) => &["--no-default-features", "--features", "s3"],
+        (false, false) => &["--no-default-features"],
+    };
     let mut cargo = Command::new(env!("CARGO"));
     for (name, _) in std::env::vars() {
         // What Cargo tells this program of its package: `ring` is built again if it has changed.
@@ -277,8 +281,9 @@ fn build() -> PathBuf {
         }
     }
     cargo
-        .args(["build", "--quiet", "--examples", "--no-default-features", "--profile", profile])
-        .args(["--features", features, "--manifest-path"])
+        .args(["build", "--quiet", "--examples", "--profile", profile])
+        .args(features)
+        .arg("--manifest-path")
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
         .arg("--target-dir")
         .arg(folder.parent().unwrap())
