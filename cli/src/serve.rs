@@ -4,12 +4,14 @@
 mod access;
 mod api;
 mod app_health;
+mod body;
 mod campaign;
 mod candidacy;
 mod events;
 mod lease_args;
 mod refusal;
 mod shapes;
+mod stream;
 mod view;
 
 use std::net::SocketAddr;

@@ -1,32 +1,25 @@
 //! The paths of the API.
 
-use std::str::FromStr as _;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::access::Access;
 use super::app_health::AppHealth;
+use super::body::{LONGEST_PAUSE, bad_body, body_of, millis_of, only, optional, within};
 use super::candidacy::{self, Candidacy, Order, Resignation};
 use super::refusal::Refusal;
 use super::view::{TokenView, View, Views};
 use super::{events, shapes};
-use crate::http::{Answer, Asked, BadBody, Reply};
+use crate::http::{Answer, Asked, Reply};
 use crate::print::millis;
-use crate::timer::pause;
 
 /// The description of the API, by the OpenAPI initiative's format.
 const OPENAPI: &str = include_str!("../../openapi.json");
 /// Bytes of a request's body: what a record takes, and a little for the rest.
 pub const MOST_BODY: usize = 64 * 1024;
-/// How long a write may take until its client is told that the outcome is not known. Shorter than
-/// the connection's own limit.
-const LONGEST_WRITE: Duration = Duration::from_secs(25);
-const LONGEST_PAUSE_MS: f64 = 24.0 * 3600.0 * 1000.0;
 
 /// All that is served.
 pub struct Api {
@@ -88,7 +81,6 @@ impl Target<'_> {
 #[serde(deny_unknown_fields)]
 struct ResignBody {
     successor: Option<String>,
-    /// In JSON `5000.0` is the whole number 5000.
     pause_ms: Option<f64>,
 }
 
@@ -122,7 +114,7 @@ impl Api {
             Target::Events(name) => Ok(Answer::Events(events::events(self.election(name)?))),
             Target::Resign(name) => self.resign(self.election(name)?, &asked).await,
             Target::Data(name) => self.proclaim(self.election(name)?, &asked).await,
-            Target::Root => whole(&shapes::leader(self.only_election()?)),
+            Target::Root => whole(&shapes::leader_of(self.only_election()?)),
             Target::RootEvents => Ok(Answer::Events(shapes::events(self.only_election()?))),
         }
     }
@@ -159,23 +151,14 @@ impl Api {
     }
 
     async fn resign(&self, candidacy: &Candidacy, asked: &Asked) -> Result<Answer, Refusal> {
-        let epoch = only_epoch(&asked.query)?;
-        let body = body_of(asked)?;
-        let body: ResignBody = match &**body {
-            [] => ResignBody::default(),
-            text => serde_json::from_slice(text).map_err(|error| bad_body(&error))?,
-        };
-        let fits = |ms: f64| (0.0..=LONGEST_PAUSE_MS).contains(&ms) && ms.fract() == 0.0;
-        if body.pause_ms.is_some_and(|ms| !fits(ms)) {
-            let why = format!("pause_ms is a whole number from 0 to {LONGEST_PAUSE_MS}");
-            return Err(Refusal::new(400, "bad_body", why));
-        }
+        let epoch = only("epoch", &asked.query)?;
+        let body: ResignBody = optional(asked)?;
+        let pause = millis_of("pause_ms", body.pause_ms, LONGEST_PAUSE)?;
         if body.successor.as_deref().is_some_and(|name| !is_name(name)) {
             let why =
                 "successor is the name of a candidate: 1 to 256 bytes and no control characters";
             return Err(Refusal::fixed(400, "bad_body", why));
         }
-        let pause = body.pause_ms.map(|ms| Duration::from_secs_f64(ms / 1000.0));
         let order = Resignation { successor: body.successor, pause };
         let (reply, outcome) = oneshot::channel();
         candidacy.order(Order::Resign { order, epoch, reply })?;
@@ -184,7 +167,7 @@ impl Api {
     }
 
     async fn proclaim(&self, candidacy: &Candidacy, asked: &Asked) -> Result<Answer, Refusal> {
-        let epoch = only_epoch(&asked.query)?;
+        let epoch = only("epoch", &asked.query)?;
         let data: Value =
             serde_json::from_slice(body_of(asked)?).map_err(|error| bad_body(&error))?;
         let (reply, outcome) = oneshot::channel();
@@ -201,35 +184,4 @@ fn is_name(name: &str) -> bool {
 
 fn whole(value: &impl Serialize) -> Result<Answer, Refusal> {
     Ok(Answer::Whole(Reply::json(200, value)))
-}
-
-/// Waits for the outcome of a write.
-async fn within<T>(outcome: oneshot::Receiver<Result<T, Refusal>>) -> Result<T, Refusal> {
-    tokio::select! {
-        outcome = outcome => outcome.unwrap_or(Err(Refusal::UNKNOWN_OUTCOME)),
-        () = pause(LONGEST_WRITE) => Err(Refusal::UNKNOWN_OUTCOME),
-    }
-}
-
-/// `?epoch=N`: the only epoch in which the request is to be carried out.
-fn only_epoch(query: &str) -> Result<Option<u64>, Refusal> {
-    if query.is_empty() {
-        return Ok(None);
-    }
-    let epoch = query.strip_prefix("epoch=").and_then(|text| u64::from_str(text).ok());
-    let why = "the only parameter is epoch=N, a whole number";
-    epoch.map(Some).ok_or(Refusal::fixed(400, "bad_query", why))
-}
-
-fn body_of(asked: &Asked) -> Result<&Bytes, Refusal> {
-    asked.body.as_ref().map_err(|why| match why {
-        BadBody::TooLong { most } => {
-            Refusal::new(413, "body_too_long", format!("a body has at most {most} bytes"))
-        }
-        BadBody::Broken => Refusal::fixed(400, "bad_body", "the body did not come as a whole"),
-    })
-}
-
-fn bad_body(error: &serde_json::Error) -> Refusal {
-    Refusal::new(400, "bad_body", format!("the body is not the JSON that is expected: {error}"))
 }

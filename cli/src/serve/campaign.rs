@@ -12,6 +12,7 @@ use tracing::{info, warn};
 
 use super::candidacy::{Candidacy, Order, Reply, Resignation, Resigned, Role};
 use super::refusal::Refusal;
+use super::stream::Source as _;
 use crate::print::{in_ms, plain};
 use crate::timer::pause;
 

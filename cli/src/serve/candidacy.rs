@@ -10,6 +10,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::refusal::Refusal;
+use super::stream::{Changes, Source};
 use crate::lock::lock;
 
 /// Orders of clients that wait to be carried out; one more is refused.
@@ -30,7 +31,7 @@ pub struct Candidacy {
     validity: Duration,
     process: Process,
     state: Mutex<State>,
-    changes: watch::Sender<u64>,
+    changes: Changes,
     orders: mpsc::Sender<Order>,
 }
 
@@ -126,15 +127,10 @@ impl Candidacy {
             validity,
             process,
             state: Mutex::new(state),
-            changes: watch::Sender::new(0),
+            changes: Changes::new(),
             orders,
         };
         (Arc::new(candidacy), received)
-    }
-
-    /// Tells of each change of the role; not of time that passes, nor of other candidates.
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
     }
 
     pub fn enter(&self, role: Role) {
@@ -144,13 +140,13 @@ impl Candidacy {
         }
         state.role = role;
         drop(state);
-        self.tell();
+        self.changes.tell();
     }
 
     /// What this leader has written is what it has proclaimed.
     pub fn proclaimed(&self, data: Value) {
         lock(&self.state).data = data;
-        self.tell();
+        self.changes.tell();
     }
 
     /// By the wall clock: for people, and for logs of several processes.
@@ -214,7 +210,7 @@ impl Candidacy {
         if let Role::Leading(lease) = &state.role {
             state.lost = Some(Lost { epoch: lease.epoch().get(), reason, at });
             state.role = Role::Ending;
-            self.tell();
+            self.changes.tell();
         }
     }
 
@@ -226,9 +222,11 @@ impl Candidacy {
             TrySendError::Closed(_) => Refusal::ENDING,
         })
     }
+}
 
-    fn tell(&self) {
-        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+impl Source for Candidacy {
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 }
 

@@ -1,22 +1,14 @@
-//! Server-sent events: what has changed between two views of an election.
+//! The events of an election: what has changed between two views of it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::StreamExt as _;
-use futures::stream::{self, BoxStream};
+use futures::stream::BoxStream;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use super::candidacy::Candidacy;
+use super::stream;
 use super::view::View;
 use crate::print::json_line;
-use crate::timer::pause;
-
-/// How often a stream looks for what no task tells of: time that passes, and other candidates.
-const LOOK: Duration = Duration::from_millis(50);
-/// A comment is sent after so many looks without an event, so that a client sees a dead line.
-const LOOKS_BEFORE_A_COMMENT: u32 = 100;
 
 /// What a client of a stream was sent. Each event is made of the view of the moment at which it is
 /// sent. What a reader has not read yet waits in the connection's buffers: an event may be old when
@@ -32,42 +24,7 @@ struct Told {
 /// The events of an election, beginning with what is true now.
 pub fn events(candidacy: &Arc<Candidacy>) -> BoxStream<'static, String> {
     let mut told = Told::default();
-    // A client tries again this soon.
-    let first = stream::once(std::future::ready("retry: 1000\n\n".to_owned()));
-    first.chain(changes(candidacy, move |view| told.learn(view))).boxed()
-}
-
-/// Text that is sent for each view that differs from the last.
-pub fn changes(
-    candidacy: &Arc<Candidacy>,
-    mut next: impl FnMut(&View) -> String + Send + 'static,
-) -> BoxStream<'static, String> {
-    let (candidacy, changes) = (Arc::clone(candidacy), candidacy.changes());
-    let state = (candidacy, changes, 0);
-    let step =
-        move |(candidacy, mut changes, mut looks): (Arc<Candidacy>, watch::Receiver<u64>, u32)| {
-            // Made when the connection has room for it.
-            let text = next(&View::of(&candidacy));
-            async move {
-                if !text.is_empty() {
-                    return Some((text, (candidacy, changes, 0)));
-                }
-                tokio::select! {
-                    _ = changes.changed() => {}
-                    () = pause(LOOK) => looks += 1,
-                }
-                let text = match looks {
-                    LOOKS_BEFORE_A_COMMENT => {
-                        looks = 0;
-                        ": still here\n\n".to_owned()
-                    }
-                    _ => String::new(),
-                };
-                Some((text, (candidacy, changes, looks)))
-            }
-        };
-    // An empty text would end a chunked body.
-    stream::unfold(state, step).filter(|text| std::future::ready(!text.is_empty())).boxed()
+    stream::events(candidacy, move |candidacy| told.learn(&View::of(candidacy)))
 }
 
 impl Told {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use tenure::Process;
 
 use super::candidacy::Candidacy;
-use super::events::changes;
+use super::stream::follow;
 use super::view::View;
 use crate::print::json_line;
 
@@ -24,15 +24,15 @@ pub struct Leader {
     last_update: String,
 }
 
-pub fn leader(candidacy: &Candidacy) -> Leader {
+pub fn leader_of(candidacy: &Candidacy) -> Leader {
     of(&View::of(candidacy))
 }
 
 /// The leader now, and after each change.
 pub fn events(candidacy: &Arc<Candidacy>) -> BoxStream<'static, String> {
     let mut told = None;
-    changes(candidacy, move |view| {
-        let leader = of(view);
+    follow(candidacy, move |candidacy| {
+        let leader = leader_of(candidacy);
         if told.as_ref() == Some(&leader.name) {
             return String::new();
         }

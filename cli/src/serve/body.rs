@@ -1,0 +1,74 @@
+//! What a request of the API says in its query and its body.
+
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+
+use super::refusal::Refusal;
+use crate::http::{Asked, BadBody};
+use crate::timer::pause;
+
+/// How long a write may take until its client is told that the outcome is not known. Shorter than
+/// the connection's own limit.
+const LONGEST_WRITE: Duration = Duration::from_secs(25);
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
+
+/// Waits for the outcome of a write.
+pub async fn within<T>(outcome: oneshot::Receiver<Result<T, Refusal>>) -> Result<T, Refusal> {
+    tokio::select! {
+        outcome = outcome => outcome.unwrap_or(Err(Refusal::UNKNOWN_OUTCOME)),
+        () = pause(LONGEST_WRITE) => Err(Refusal::UNKNOWN_OUTCOME),
+    }
+}
+
+/// `?epoch=N` or `?token=N`: the only one for which the request is to be carried out.
+pub fn only(parameter: &str, query: &str) -> Result<Option<u64>, Refusal> {
+    if query.is_empty() {
+        return Ok(None);
+    }
+    let number = query.strip_prefix(parameter).and_then(|rest| rest.strip_prefix('='));
+    let number = number.and_then(|text| u64::from_str(text).ok());
+    let why = || format!("the only parameter is {parameter}=N, a whole number");
+    number.map(Some).ok_or_else(|| Refusal::new(400, "bad_query", why()))
+}
+
+pub fn body_of(asked: &Asked) -> Result<&Bytes, Refusal> {
+    asked.body.as_ref().map_err(|why| match why {
+        BadBody::TooLong { most } => {
+            Refusal::new(413, "body_too_long", format!("a body has at most {most} bytes"))
+        }
+        BadBody::Broken => Refusal::fixed(400, "bad_body", "the body did not come as a whole"),
+    })
+}
+
+/// A body that may be left out.
+pub fn optional<T: DeserializeOwned + Default>(asked: &Asked) -> Result<T, Refusal> {
+    match &**body_of(asked)? {
+        [] => Ok(T::default()),
+        text => serde_json::from_slice(text).map_err(|error| bad_body(&error)),
+    }
+}
+
+pub fn bad_body(error: &serde_json::Error) -> Refusal {
+    Refusal::new(400, "bad_body", format!("the body is not the JSON that is expected: {error}"))
+}
+
+/// A time in milliseconds. In JSON `5000.0` is the whole number 5000.
+pub fn millis_of(
+    field: &str,
+    ms: Option<f64>,
+    most: Duration,
+) -> Result<Option<Duration>, Refusal> {
+    let most = most.as_secs_f64() * 1000.0;
+    let fits = |ms: f64| (0.0..=most).contains(&ms) && ms.fract() == 0.0;
+    match ms {
+        Some(ms) if !fits(ms) => {
+            let why = format!("{field} is a whole number from 0 to {most}");
+            Err(Refusal::new(400, "bad_body", why))
+        }
+        ms => Ok(ms.map(|ms| Duration::from_secs_f64(ms / 1000.0))),
+    }
+}

@@ -1,0 +1,80 @@
+//! Server-sent events: text for each change of what a stream follows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use tokio::sync::watch;
+
+use crate::timer::pause;
+
+/// How often a stream looks for what no task tells of: time that passes, and other processes.
+const LOOK: Duration = Duration::from_millis(50);
+/// A comment is sent after so many looks without an event, so that a client sees a dead line.
+const LOOKS_BEFORE_A_COMMENT: u32 = 100;
+
+/// What wakes the streams of one election or group, and its task.
+#[derive(Debug)]
+pub struct Changes(watch::Sender<u64>);
+
+impl Changes {
+    pub fn new() -> Changes {
+        Changes(watch::Sender::new(0))
+    }
+
+    pub fn tell(&self) {
+        self.0.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.0.subscribe()
+    }
+}
+
+/// What a stream follows.
+pub trait Source: Send + Sync + 'static {
+    /// Tells of each change that a task makes; not of time that passes, nor of other processes.
+    fn changes(&self) -> watch::Receiver<u64>;
+}
+
+/// Text that is sent whenever `next` has some; it is asked after each change, and every 50 ms.
+pub fn follow<S: Source>(
+    source: &Arc<S>,
+    mut next: impl FnMut(&S) -> String + Send + 'static,
+) -> BoxStream<'static, String> {
+    let (source, changes) = (Arc::clone(source), source.changes());
+    let state = (source, changes, 0);
+    let step = move |(source, mut changes, mut looks): (Arc<S>, watch::Receiver<u64>, u32)| {
+        // Made when the connection has room for it.
+        let text = next(&source);
+        async move {
+            if !text.is_empty() {
+                return Some((text, (source, changes, 0)));
+            }
+            tokio::select! {
+                _ = changes.changed() => {}
+                () = pause(LOOK) => looks += 1,
+            }
+            let text = match looks {
+                LOOKS_BEFORE_A_COMMENT => {
+                    looks = 0;
+                    ": still here\n\n".to_owned()
+                }
+                _ => String::new(),
+            };
+            Some((text, (source, changes, looks)))
+        }
+    };
+    // An empty text would end a chunked body.
+    stream::unfold(state, step).filter(|text| std::future::ready(!text.is_empty())).boxed()
+}
+
+/// The same, which a client that loses it opens again after a second.
+pub fn events<S: Source>(
+    source: &Arc<S>,
+    next: impl FnMut(&S) -> String + Send + 'static,
+) -> BoxStream<'static, String> {
+    let first = stream::once(std::future::ready("retry: 1000\n\n".to_owned()));
+    first.chain(follow(source, next)).boxed()
+}
