@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use super::partition::Partition;
 use super::shared::Shared;
+use super::view::GroupSnapshot;
 use crate::error::Error;
 use crate::leadership::{Lease, Loss};
 use crate::protocol::group::PartitionNumber;
@@ -81,6 +82,15 @@ impl Membership {
     #[must_use]
     pub fn session(&self) -> String {
         self.shared.session.id.to_string()
+    }
+
+    /// Returns the assignment that this member has read last: who owns what, as far as it knows. It is
+    /// as old as [`Group::since_last_answer`](super::Group::since_last_answer) says. No request; a copy
+    /// of all members and partitions.
+    #[must_use]
+    pub fn last_seen(&self) -> GroupSnapshot {
+        let known = self.shared.state().participant.known().cloned();
+        GroupSnapshot::of(known.as_ref())
     }
 
     /// Takes no more partitions, and revokes all that this member owns. Once they are released the

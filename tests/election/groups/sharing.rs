@@ -35,6 +35,28 @@ async fn members_that_join_get_their_share_and_no_more_moves_than_needed() {
     assert!(moved.iter().all(|(name, owner, token)| *owner == 2 && *token > before[*name].1));
 }
 
+/// For an application that asks who owns what: it costs nothing.
+#[tokio::test(start_paused = true)]
+async fn a_member_knows_who_owns_what_without_a_request() {
+    let fleet = Fleet::new(12);
+    let a = fleet.member("a").await;
+    balanced(&[&a], 12, secs(20)).await;
+    let group = fleet.group("b");
+    let b = group.join().await.unwrap();
+    assert_eq!(b.last_seen().epoch, None, "it has read nothing yet");
+    for _ in 0..600 {
+        if b.last_seen().members.len() == 2 {
+            break;
+        }
+        wait(Duration::from_millis(100)).await;
+    }
+    let newest = group.snapshot().await.unwrap();
+    fleet.store.take_calls();
+    assert_eq!(b.last_seen(), newest);
+    assert!(fleet.store.take_calls().is_empty());
+    assert_eq!((newest.members.len(), newest.partitions.len()), (2, 12));
+}
+
 /// The lease × (1 + drift), a poll to see the last renewal, one of each that gains, and requests.
 const SUCCEEDED: Duration = Duration::from_millis(30_300 + 5_000 + 5_000 + 400);
 
