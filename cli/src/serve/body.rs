@@ -44,10 +44,13 @@ pub fn body_of(asked: &Asked) -> Result<&Bytes, Refusal> {
     })
 }
 
-/// A body that may be left out.
+/// A body that may be left out, and is an object: a list of its values would pass for one.
 pub fn optional<T: DeserializeOwned + Default>(asked: &Asked) -> Result<T, Refusal> {
     match &**body_of(asked)? {
         [] => Ok(T::default()),
+        text if text.trim_ascii_start().first() == Some(&b'[') => {
+            Err(Refusal::fixed(400, "bad_body", "the body is a list, and an object is expected"))
+        }
         text => serde_json::from_slice(text).map_err(|error| bad_body(&error)),
     }
 }

@@ -131,6 +131,19 @@ fn regression_a_successor_that_no_candidate_can_be_changes_nothing() {
     assert_eq!((status, &said["sealed"]), (200, &true.into()), "{said}");
 }
 
+/// `["b",1]` was carried out as `{"successor":"b","pause_ms":1}`.
+#[test]
+fn regression_a_body_that_is_a_list_changes_nothing() {
+    let scene = Scene::new();
+    let a = sidecar(&scene, "a", &[]);
+    a.leads();
+    for wrong in ["[null,null]", r#" ["b",1]"#, "\n[]"] {
+        let (status, said) = a.json("POST", "/v1/elections/orders/resign", wrong);
+        assert_eq!((status, &said["code"]), (400, &"bad_body".into()), "{wrong}: {said}");
+        assert_eq!((&a.view()["epoch"], &a.view()["state"]), (&1.into(), &"leading".into()));
+    }
+}
+
 /// Its clocks show the end of the lease at the first reply, which was asked for while it stood
 /// still and others were elected.
 #[test]
