@@ -42,7 +42,7 @@ pub enum Verb {
     /// Wait until elected, then run CMD for as long as the lease holds
     #[command(after_help = AFTER_RUN)]
     Run(Box<RunArgs>),
-    /// Campaign for an application that asks over HTTP: a sidecar
+    /// Campaign, or own partitions, for an application that asks over HTTP: a sidecar
     #[command(after_help = AFTER_SERVE)]
     Serve(Box<ServeArgs>),
     /// Show the current leader

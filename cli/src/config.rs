@@ -25,6 +25,7 @@ pub use show::{AFTER_CONFIG, ConfigArgs, show};
 const SETTINGS: &[&str] = &[
     "store",
     "election",
+    "group",
     "layout",
     "partitions",
     "name",
@@ -263,9 +264,11 @@ fn leaf<'a>(command: &'a Command, matches: &'a ArgMatches) -> (Verb<'a>, &'a Arg
     (verb, own)
 }
 
-/// The argument of a verb that is this setting.
+/// The argument of a verb that is this setting. `compact --group` says what to do, and is none.
 fn setting<'a>(verb: &'a Command, long: &str) -> Option<&'a Arg> {
-    verb.get_arguments().find(|arg| arg.get_long() == Some(long))
+    let mut args = verb.get_arguments();
+    let arg = args.find(|arg| arg.get_long() == Some(long))?;
+    (long != "group" || Kind::of(arg) == Kind::Values).then_some(arg)
 }
 
 /// What a flag takes.

@@ -40,7 +40,9 @@ impl File {
         kind: Kind,
     ) -> Result<Option<Added>, Failure> {
         let own = verb.iter().try_fold(&self.table, |table, name| table.get(*name)?.as_object());
-        let value = own.and_then(|own| own.get(long)).or_else(|| self.table.get(long));
+        // The table of the verb `group` is not the setting of that name.
+        let top = || self.table.get(long).filter(|value| long != "group" || !value.is_object());
+        let value = own.and_then(|own| own.get(long)).or_else(top);
         let Some(value) = value else { return Ok(None) };
         let wrong = |what: &str| {
             let path = plain(&self.path.to_string_lossy());
@@ -70,8 +72,9 @@ impl File {
 fn check(table: &Table, command: &Command, within: &str) -> Result<(), String> {
     for (key, value) in table {
         let shown = plain(key);
+        let is_setting = SETTINGS.contains(&&**key) && (key != "group" || !value.is_object());
         match value {
-            _ if SETTINGS.contains(&&**key) => {
+            _ if is_setting => {
                 if !within.is_empty() && setting(command, key).is_none() {
                     return Err(format!("{within} has no setting {shown}"));
                 }

@@ -20,8 +20,10 @@ use super::exit::Failure;
 use super::metrics::MetricsArg;
 use super::open::{Missing, Opened, open};
 use super::store_url::StoreUrl;
-use names::Names;
+pub use names::{Names, parse as parse_names};
+pub use run::LONGEST_KEPT;
 use run::{AFTER_GROUP_RUN, RunArgs};
+pub use status::GroupStatus;
 
 #[derive(Debug, clap::Args)]
 pub struct GroupArgs {

@@ -128,7 +128,7 @@ Exit codes:
       by SIGINT, 131 by SIGQUIT, 143 by SIGTERM";
 
 /// As long as the library keeps partitions.
-const LONGEST_KEPT: Duration = Duration::from_secs(3600);
+pub const LONGEST_KEPT: Duration = Duration::from_secs(3600);
 
 pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let name = args.name.clone().unwrap_or_else(default_name);

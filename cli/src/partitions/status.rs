@@ -14,7 +14,7 @@ pub const SHOWN_DIGITS: usize = 8;
 
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
-struct GroupStatus<'a> {
+pub struct GroupStatus<'a> {
     /// Null if there is no group yet.
     epoch: Option<u64>,
     members: Vec<MemberView<'a>>,
@@ -37,7 +37,7 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
 }
 
 impl GroupStatus<'_> {
-    fn of(group: &GroupSnapshot) -> GroupStatus<'_> {
+    pub fn of(group: &GroupSnapshot) -> GroupStatus<'_> {
         let partitions = group.partitions.iter().map(|it| PartitionView::of(it, group));
         GroupStatus {
             epoch: group.epoch.map(|epoch| epoch.get()),

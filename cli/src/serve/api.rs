@@ -10,6 +10,8 @@ use super::access::Access;
 use super::app_health::AppHealth;
 use super::body::{LONGEST_PAUSE, bad_body, body_of, millis_of, only, optional, within};
 use super::candidacy::{self, Candidacy, Order, Resignation};
+use super::groups::api as groups;
+use super::groups::member::Member;
 use super::refusal::Refusal;
 use super::view::{TokenView, View, Views};
 use super::{events, shapes};
@@ -26,11 +28,18 @@ pub struct Api {
     pub access: Access,
     pub app: Arc<AppHealth>,
     /// Once the stores are open.
-    pub elections: OnceLock<Vec<Arc<Candidacy>>>,
+    pub served: OnceLock<Served>,
+}
+
+/// What this process campaigns in, and is a member of.
+pub struct Served {
+    pub elections: Vec<Arc<Candidacy>>,
+    pub members: Vec<Arc<Member>>,
 }
 
 /// What a path stands for.
 enum Target<'a> {
+    OfGroups(groups::Target<'a>),
     Elections,
     Election(&'a str),
     Token(&'a str),
@@ -54,6 +63,9 @@ impl Target<'_> {
             "/v1/elections" => return Some(Target::Elections),
             _ => {}
         }
+        if path.starts_with("/v1/groups") {
+            return groups::Target::of(path).map(Target::OfGroups);
+        }
         let rest = path.strip_prefix("/v1/elections/")?;
         let (name, what) = rest.split_once('/').map_or((rest, None), |(a, b)| (a, Some(b)));
         match what {
@@ -69,6 +81,7 @@ impl Target<'_> {
     /// The methods that it takes, as in `Allow`.
     fn methods(&self) -> &'static str {
         match self {
+            Target::OfGroups(target) => target.methods(),
             Target::Resign(_) | Target::Heartbeat => "POST",
             Target::Data(_) => "PUT",
             _ => "GET, HEAD",
@@ -98,6 +111,9 @@ impl Api {
             return Err(Refusal::new(405, "method_not_allowed", why).with_header("allow", allowed));
         }
         match target {
+            Target::OfGroups(target) => {
+                groups::answer(&self.served()?.members, target, &asked).await
+            }
             Target::OpenApi => {
                 Ok(Answer::Whole(Reply::new(200, "application/json", OPENAPI.to_owned())))
             }
@@ -119,8 +135,12 @@ impl Api {
         }
     }
 
+    fn served(&self) -> Result<&Served, Refusal> {
+        self.served.get().ok_or(Refusal::STARTING)
+    }
+
     fn elections(&self) -> Result<&[Arc<Candidacy>], Refusal> {
-        self.elections.get().map(Vec::as_slice).ok_or(Refusal::STARTING)
+        Ok(&self.served()?.elections)
     }
 
     fn election(&self, name: &str) -> Result<&Arc<Candidacy>, Refusal> {
@@ -131,6 +151,7 @@ impl Api {
     fn only_election(&self) -> Result<&Arc<Candidacy>, Refusal> {
         match self.elections()? {
             [only] => Ok(only),
+            [] => Err(Refusal::fixed(404, "no_such_election", "there is no election")),
             several => {
                 let why = format!(
                     "there are {} elections, and this path is for one: use /v1/elections",

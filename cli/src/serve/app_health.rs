@@ -25,8 +25,8 @@ use crate::timer::pause;
 pub struct AppHealthArgs {
     /// How to see that the application works: an http:// URL that answers 2xx, file:PATH that it
     /// touches, or `heartbeat` for its POST /v1/heartbeat. Until it does, and once the deadline has
-    /// passed without it, this candidate does not campaign, and resigns if it leads. No fence: an
-    /// application that hangs may go on later
+    /// passed without it, this candidate does not campaign, and resigns if it leads; the same of the
+    /// session of a group. No fence: an application that hangs may go on later
     #[arg(long, value_name = "CHECK", value_parser = str::parse::<Check>)]
     app_health: Option<Check>,
     /// How long the application may show no sign of health: at least 100ms [default: 30s]

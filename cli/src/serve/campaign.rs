@@ -17,13 +17,13 @@ use crate::print::{in_ms, plain};
 use crate::timer::pause;
 
 /// While the store fails, it is logged this often.
-const SAY_AGAIN_AFTER: Duration = Duration::from_secs(60);
+pub const SAY_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// An error that retrying cannot fix is for an operator to fix: this often the campaign looks.
-const AFTER_A_FAILURE: Duration = Duration::from_secs(10);
+pub const AFTER_A_FAILURE: Duration = Duration::from_secs(10);
 /// The clocks are looked at this often, as a timer stands still while the machine sleeps.
-const LOOK: Duration = Duration::from_millis(500);
+pub const LOOK: Duration = Duration::from_millis(500);
 
-const TOO_LATE: &str = "its lease is about to end, and was not renewed in time";
+pub const TOO_LATE: &str = "its lease is about to end, and was not renewed in time";
 
 /// The task of one election.
 pub struct Campaigner {
@@ -306,7 +306,7 @@ fn of(error: &Error) -> Refusal {
 }
 
 /// One stable word, as `reason` of a failed election.
-fn code_of(kind: ErrorKind) -> &'static str {
+pub fn code_of(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::AccessDenied => "access_denied",
         ErrorKind::NoSuchStore => "no_such_store",

@@ -10,8 +10,8 @@ use crate::settings::SettingsArgs;
 pub struct LeaseArgs {
     #[command(flatten)]
     pub settings: SettingsArgs,
-    /// How long the application has at SIGTERM until the leaderships are resigned [default: a sixth
-    /// of the validity]
+    /// How long the application has at SIGTERM until the leaderships and the sessions are resigned
+    /// [default: a sixth of the validity]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     grace: Option<Duration>,
 }

@@ -27,6 +27,11 @@ impl Changes {
         self.0.send_modify(|count| *count = count.wrapping_add(1));
     }
 
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        *self.0.borrow()
+    }
+
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.0.subscribe()
     }
@@ -77,4 +82,67 @@ pub fn events<S: Source>(
 ) -> BoxStream<'static, String> {
     let first = stream::once(std::future::ready("retry: 1000\n\n".to_owned()));
     first.chain(follow(source, next)).boxed()
+}
+
+#[cfg(test)]
+pub mod testing {
+    //! When a stream says what, in Tokio's paused time.
+
+    use std::sync::Mutex;
+
+    use tenure::Clock as _;
+    use tenure_testkit::time::{TestClock, millis, wait};
+
+    use super::*;
+    use crate::lock::lock;
+
+    /// What docs/sidecar.md promises.
+    pub const SOON: Duration = Duration::from_millis(100);
+
+    /// What each of several streams has said, and when.
+    pub struct Heard(Vec<Arc<Texts>>);
+
+    type Texts = Mutex<Vec<(Duration, String)>>;
+
+    /// Follows several streams, which look at different times.
+    pub async fn hear(clock: &TestClock, open: impl Fn() -> BoxStream<'static, String>) -> Heard {
+        let mut all = Vec::new();
+        for _ in 0..12 {
+            let (heard, clock, mut stream) = (Arc::new(Texts::default()), clock.clone(), open());
+            all.push(Arc::clone(&heard));
+            tokio::spawn(async move {
+                while let Some(text) = stream.next().await {
+                    lock(&heard).push((clock.now().boot, text));
+                }
+            });
+            wait(millis(13)).await;
+        }
+        Heard(all)
+    }
+
+    impl Heard {
+        /// How long after this moment each stream has said this for the first time.
+        pub fn delays(&self, event: &str, after: Duration) -> Vec<Option<Duration>> {
+            let event = format!("event: {event}\n");
+            let first = |heard: &Arc<Texts>| {
+                let heard = lock(heard);
+                let said = heard.iter().find(|(at, text)| *at >= after && text.contains(&event));
+                said.map(|(at, _)| *at - after)
+            };
+            self.0.iter().map(first).collect()
+        }
+
+        /// Each stream has said it, no later than this.
+        #[track_caller]
+        pub fn said(&self, event: &str, after: Duration, within: Duration) {
+            let delays = self.delays(event, after);
+            let in_time = |delay: &Option<Duration>| delay.is_some_and(|delay| delay <= within);
+            assert!(delays.iter().all(in_time), "{event}: {delays:?}");
+        }
+
+        #[track_caller]
+        pub fn has_not_said(&self, event: &str) {
+            assert_eq!(self.delays(event, Duration::ZERO), vec![None; self.0.len()], "{event}");
+        }
+    }
 }

@@ -5,6 +5,7 @@ mod app_health;
 pub mod client;
 mod ending;
 mod events;
+mod groups;
 mod openapi;
 mod shapes;
 mod usage;

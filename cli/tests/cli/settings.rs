@@ -171,6 +171,30 @@ fn serve_takes_a_list_of_elections_from_a_variable_and_from_the_file() {
     with(&[], &["--config", &file, "serve"]).fails(64, &["election must be a list"]);
 }
 
+/// `[group]` is the table of the verb `group`, and `compact --group` is no setting.
+#[test]
+fn serve_takes_groups_and_their_partitions_from_variables_and_from_the_file() {
+    let bench = Bench::new();
+    let text = "poll = '2s'\n[serve]\ngroup = ['a=file:///a', 'b=file:///b']\n\
+                partitions = ['a=0..2', 'b=x,y']\nleave-for = '1m'\n[group.run]\nweight = 3\n";
+    let file = in_file(&bench, text);
+    let shown = with(&[], &["--config", &file, "config", "--json", "serve"]);
+    assert_eq!(of(&shown, "group"), ("a=file:///a b=file:///b".into(), "file".to_owned()));
+    assert_eq!(of(&shown, "partitions"), ("a=0..2 b=x,y".into(), "file".to_owned()));
+    assert_eq!(of(&shown, "leave-for"), ("1m".into(), "file".to_owned()));
+    let member = with(&[], &["--config", &file, "config", "--json", "group", "run"]);
+    assert_eq!(of(&member, "weight"), ("3".into(), "file".to_owned()));
+    // A file whose group is that of the verb alone.
+    let verb = in_file(&bench, "[group.run]\nweight = 3\n");
+    let shown = with(&[], &["--config", &verb, "config", "--json", "serve"]);
+    assert_eq!(of(&shown, "group"), (Value::Null, "default".to_owned()));
+    let variables = [("TENURE_GROUP", "a=file:///a b=file:///b"), ("TENURE_PARTITIONS", "a=0..2")];
+    with(&variables, &["serve"]).fails(64, &["the group b has no partitions", "b=0..64"]);
+    // It acts on a group, and takes its store from elsewhere.
+    let compact = with(&variables, &["config", "--json", "compact"]);
+    assert!(compact.code == 0 && !compact.out.contains("\"group\""), "{compact:?}");
+}
+
 #[test]
 fn a_restart_under_a_unique_name_waits_for_the_old_cmd_alone() {
     let scene = Scene::new();

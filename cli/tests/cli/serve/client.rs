@@ -22,9 +22,18 @@ const SAYS: &str = "serving elections at http://";
 
 /// A sidecar of the election `orders`.
 pub fn sidecar(scene: &Scene, name: &str, options: &[&str]) -> Sidecar {
+    start(scene, name, serve(scene, name, options))
+}
+
+/// A sidecar of the group `orders`, of six partitions unless the options say otherwise.
+pub fn member(scene: &Scene, name: &str, options: &[&str]) -> Sidecar {
+    start(scene, name, serve_group(scene, name, options))
+}
+
+fn start(scene: &Scene, name: &str, command: Command) -> Sidecar {
     // One that is started again has a log of its own.
     let number = STARTED.fetch_add(1, Ordering::Relaxed);
-    let process = scene.start(&format!("{name}-{number}"), serve(scene, name, options));
+    let process = scene.start(&format!("{name}-{number}"), command);
     let mut sidecar = Sidecar { process, address: String::new() };
     sidecar.address = sidecar.address_after(SAYS);
     // Until then it answers 503.
@@ -34,11 +43,34 @@ pub fn sidecar(scene: &Scene, name: &str, options: &[&str]) -> Sidecar {
 
 /// `tenure serve` of this scene's election. The validity is 10 s unless the options say otherwise.
 pub fn serve(scene: &Scene, name: &str, options: &[&str]) -> Command {
+    let defaults = [("--validity", "10s"), ("--listen", "127.0.0.1:0")];
+    served(scene, "--election", name, options, &defaults)
+}
+
+/// The same of this scene's group. It looks often, and plans at once.
+pub fn serve_group(scene: &Scene, name: &str, options: &[&str]) -> Command {
+    let defaults = [
+        ("--validity", "10s"),
+        ("--listen", "127.0.0.1:0"),
+        ("--partitions", "0..6"),
+        ("--poll", "100ms"),
+        ("--rebalance-delay", "0s"),
+    ];
+    served(scene, "--group", name, options, &defaults)
+}
+
+fn served(
+    scene: &Scene,
+    what: &str,
+    name: &str,
+    options: &[&str],
+    defaults: &[(&str, &str)],
+) -> Command {
     let mut command = Command::new(TENURE);
-    command.args(["serve", "--election", &format!("orders={}", scene.url()), "--name", name]);
+    command.args(["serve", what, &format!("orders={}", scene.url()), "--name", name]);
     command.args(options);
-    for (option, value) in [("--validity", "10s"), ("--listen", "127.0.0.1:0")] {
-        if !options.contains(&option) {
+    for (option, value) in defaults {
+        if !options.contains(option) {
             command.args([option, value]);
         }
     }

@@ -60,16 +60,16 @@ fn a_lease_that_cannot_be_renewed_is_given_up() {
 }
 
 /// As many as there may be, opened one after another: of connections that have not sent their
-/// request yet, there may be fewer.
-pub fn all_streams(sidecar: &Sidecar) -> Vec<Events> {
+/// request yet, there may be fewer. Each has begun with this event.
+pub fn all_streams(sidecar: &Sidecar, path: &str, first: &str) -> Vec<Events> {
     let open = |_| {
-        let mut stream = sidecar.events(EVENTS);
+        let mut stream = sidecar.events(path);
         eventually("there is room for a stream", || {
             // One that was closed may not be gone yet.
             if stream.text().starts_with("HTTP/1.1 503 ") {
-                stream = sidecar.events(EVENTS);
+                stream = sidecar.events(path);
             }
-            stream.names().contains(&"elected".to_owned())
+            stream.names().contains(&first.to_owned())
         });
         stream
     };
@@ -82,7 +82,7 @@ fn a_head_of_a_stream_has_no_body_and_too_many_streams_are_refused() {
     let a = sidecar(&scene, "a", &[]);
     a.leads();
     assert_eq!(a.ask("HEAD", EVENTS, ""), (200, String::new()));
-    let streams = all_streams(&a);
+    let streams = all_streams(&a, EVENTS, "elected");
     let (status, said) = parse(&rest(a.begin("GET", EVENTS, "")));
     assert!(status == 503 && said.contains("too_many_streams") && said.contains("64"), "{said}");
     // Others are answered beside them, and no stream was cut for them.

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::Sidecar;
-use super::client::{parse, request, rest, sidecar};
+use super::client::{member, parse, request, rest, sidecar};
 use super::events::all_streams;
 use crate::command::eventually;
 use crate::command::scene::Scene;
@@ -15,14 +15,21 @@ use crate::command::scene::Scene;
 const DOCUMENT: &str = include_str!("../../../openapi.json");
 const KEY: &str = "correct-horse-battery-staple";
 /// What no request brings about by itself.
-const NOT_SEEN: [(&str, &str, u16); 5] = [
+const NOT_SEEN: [(&str, &str, u16); 11] = [
     // Before the stores are open.
     ("GET", "/v1/elections", 503),
     ("GET", "/v1/elections/{name}", 503),
     ("GET", "/", 503),
+    ("GET", "/v1/groups", 503),
+    ("GET", "/v1/groups/{name}", 503),
+    ("POST", "/v1/groups/{name}/partitions/{partition}/release", 503),
     // The store would have to hang at the right moment.
     ("POST", "/v1/elections/{name}/resign", 504),
     ("PUT", "/v1/elections/{name}/data", 504),
+    // The task of the group would have to stand still, or to end at the right moment.
+    ("GET", "/v1/groups/{name}/assignment", 504),
+    ("POST", "/v1/groups/{name}/leave", 503),
+    ("POST", "/v1/groups/{name}/leave", 504),
 ];
 
 struct Check {
@@ -64,7 +71,8 @@ impl Check {
         assert!(text.starts_with("HTTP/1.1 200 ") && text.contains(kind), "{text}");
         let described = self.describe("GET", path, 200);
         assert!(described["content"]["text/event-stream"].is_object(), "{described}");
-        let schema = &self.document["components"]["schemas"]["Election"];
+        let schema = if path.starts_with("/v1/groups") { "GroupEvent" } else { "Election" };
+        let schema = &self.document["components"]["schemas"][schema];
         for (_, view) in events.all().iter().filter(|(name, _)| !name.is_empty()) {
             assert_eq!(problem(&self.document, schema, view), None, "{view}");
         }
@@ -74,6 +82,7 @@ impl Check {
     fn describe(&mut self, method: &str, path: &str, status: u16) -> Value {
         let path = path.split('?').next().unwrap_or_default();
         let path = path.replace("/orders", "/{name}").replace("/nothing", "/{name}");
+        let path = path.replace("/partitions/3/", "/partitions/{partition}/");
         let replies = &self.document["paths"][&path][method.to_lowercase()]["responses"];
         let described = replies[status.to_string()].clone();
         assert!(described.is_object(), "{method} {path} {status} is not described");
@@ -157,13 +166,20 @@ fn problem(document: &Value, schema: &Value, value: &Value) -> Option<String> {
     None
 }
 
-const PATHS: [&str; 10] = [
+const PATHS: [&str; 17] = [
     "GET /v1/elections",
     "GET /v1/elections/orders",
     "GET /v1/elections/orders/token",
     "GET /v1/elections/orders/events",
     "POST /v1/elections/orders/resign",
     "PUT /v1/elections/orders/data",
+    "GET /v1/groups",
+    "GET /v1/groups/orders",
+    "GET /v1/groups/orders/events",
+    "GET /v1/groups/orders/assignment",
+    "POST /v1/groups/orders/leave",
+    "GET /v1/groups/orders/partitions/3/token",
+    "POST /v1/groups/orders/partitions/3/release",
     "POST /v1/heartbeat",
     "GET /",
     "GET /sse",
@@ -211,7 +227,8 @@ fn each_reply_is_as_the_document_says() {
     }
     check.ask(&a, data, "{}", 200);
     locked(&scene, &mut check);
-    let streams = all_streams(&a);
+    of_a_group(&mut check);
+    let streams = all_streams(&a, "/v1/elections/orders/events", "elected");
     check.ask(&a, "GET /v1/elections/orders/events", "", 503);
     check.ask(&a, "GET /sse", "", 503);
     drop(streams);
@@ -224,6 +241,47 @@ fn each_reply_is_as_the_document_says() {
     let not_seen = NOT_SEEN.map(|(method, path, status)| (method.into(), path.into(), status));
     let expected = check.described().difference(&not_seen.into()).cloned().collect();
     assert_eq!(check.seen, expected);
+}
+
+fn of_a_group(check: &mut Check) {
+    let (leave, release) =
+        ("POST /v1/groups/orders/leave", "POST /v1/groups/orders/partitions/3/release");
+    let (token, assignment) =
+        ("GET /v1/groups/orders/partitions/3/token", "GET /v1/groups/orders/assignment");
+    let scene = Scene::new();
+    let a = member(&scene, "a", &["--data", "[7]"]);
+    eventually("it owns the partition", || a.ask("GET", &token[4..], "").0 == 200);
+    for line in [token, assignment, "GET /v1/groups", "GET /v1/groups/orders"] {
+        check.ask(&a, line, "", 200);
+    }
+    let events = "/v1/groups/orders/events";
+    check.streams(&a, events);
+    for line in [leave, release] {
+        check.ask_with(&a, line, "Origin: https://x\r\n", "", 403);
+        check.ask(&a, line, "{", 400);
+        check.ask(&a, line, &" ".repeat(70_000), 413);
+    }
+    check.ask(&a, &format!("{release}?token=1"), "", 409);
+    check.ask(&a, &format!("{release}?token=three"), "", 400);
+    let streams = all_streams(&a, events, "state_changed");
+    check.ask(&a, &format!("GET {events}"), "", 503);
+    drop(streams);
+    check.ask(&a, release, "", 200);
+    check.ask(&a, token, "", 503);
+    check.ask(&a, release, "", 409);
+    // What it owns still.
+    check.ask(&a, leave, r#"{"pause_ms":600000}"#, 200);
+    eventually("it has left", || {
+        let view = a.get("/v1/groups/orders").1;
+        for owned in view["partitions"].as_array().expect("a list") {
+            let name = owned["partition"].as_str().expect("a name");
+            a.json("POST", &format!("/v1/groups/orders/partitions/{name}/release"), "");
+        }
+        view["state"] == "standby"
+    });
+    check.ask(&a, "GET /v1/groups/orders", "", 200);
+    check.ask(&a, assignment, "", 503);
+    check.ask(&a, leave, "", 409);
 }
 
 fn locked(scene: &Scene, check: &mut Check) {

@@ -4,9 +4,18 @@ use crate::bench::{Bench, tenure};
 
 /// The options that follow, after one election.
 fn refused(options: &[&str], words: &[&str]) {
+    refused_after("--election", options, words);
+}
+
+/// The same after one group.
+fn refused_group(options: &[&str], words: &[&str]) {
+    refused_after("--group", options, words);
+}
+
+fn refused_after(what: &str, options: &[&str], words: &[&str]) {
     let bench = Bench::new();
-    let election = format!("orders=file://{}", bench.path("new").display());
-    let said = tenure(&[&["serve", "--election", &election][..], options].concat());
+    let named = format!("orders=file://{}", bench.path("new").display());
+    let said = tenure(&[&["serve", what, &named][..], options].concat());
     assert_eq!((said.code, said.out.as_str()), (64, ""), "{said:?}");
     for word in words {
         assert!(said.err.contains(word), "{word:?} is not in {said:?}");
@@ -24,6 +33,55 @@ fn elections_have_names_of_their_own() {
     refused(&["--election", "orders=file:///tmp/other"], &["two elections are called orders"]);
     let twice = ["--election", "a=s3://b/p", "--election", "b=s3://b/p/"];
     refused(&twice, &["a and b are the same election"]);
+}
+
+#[test]
+fn there_is_an_election_or_a_group() {
+    let said = tenure(&["serve"]);
+    said.fails(64, &["--election NAME=URL", "--group NAME=URL"]);
+}
+
+#[test]
+fn each_group_has_a_name_and_partitions_of_its_own() {
+    let partitions = ["--partitions", "0..4"];
+    let with = |options: &[&'static str]| [&partitions[..], options].concat();
+    refused_group(&[], &["the group orders has no partitions"]);
+    refused_group(&["--partitions", "4..4"], &["4..4 is empty"]);
+    refused_group(&["--partitions", "a,b,a"], &["two partitions", "\"a\""]);
+    refused_group(&["--partitions", "0..100001"], &["100000"]);
+    refused_group(&["--partitions", "others=0..4"], &["others", "no --group", "GROUP=others="]);
+    refused_group(&with(&["--partitions", "orders=0..2"]), &["2 times", "orders"]);
+    refused_group(&with(&["--group", "orders=file:///x"]), &["two groups are called orders"]);
+    // With two groups each one's partitions name it.
+    let two = with(&["--group", "b=s3://b/p", "--partitions", "b=0..2"]);
+    refused_group(&two, &["the group orders has no partitions", "2 groups", "orders=0..64"]);
+    let same = ["--group", "a=s3://b/p", "--group", "b=s3://b/p/"];
+    refused_group(&with(&same), &["a and b are the same group"]);
+    refused_group(&["--group", "a/b=file:///x"], &["1 to 64"]);
+}
+
+#[test]
+fn what_is_for_groups_needs_one_and_fits_together() {
+    for option in ["--partitions=0..4", "--unique-name", "--leave-for=1s", "--data=1"] {
+        let name = option.split('=').next().expect("a flag");
+        refused(&[option, "--name", "a"], &[name, "no --group"]);
+    }
+    refused(&["--weight", "2"], &["--weight"]);
+    refused(&["--rebalance-delay", "2s"], &["--rebalance-delay"]);
+    let refused_group = |options: &[&str], words: &[&str]| {
+        refused_group(&[&["--partitions", "0..4"], options].concat(), words);
+    };
+    refused_group(&["--unique-name"], &["--unique-name needs --name"]);
+    refused_group(&["--leave-for", "1m"], &["--leave-for needs --name"]);
+    refused_group(&["--leave-for", "61m", "--name", "a"], &["1h 1m", "at most 1h"]);
+    refused_group(&["--weight", "0"], &["weight of 0", "at least 1"]);
+    refused_group(&["--rebalance-delay", "2h"], &["7200s", "3600s"]);
+    refused_group(&["--poll", "lapse"], &["--poll lapse is for elections"]);
+    refused_group(&["--poll", "31s"], &["31s", "30s"]);
+    refused_group(&["--validity", "2h"], &["7200s", "3600s"]);
+    refused_group(&["--validity", "700ms"], &["700ms", "713ms"]);
+    refused_group(&["--clock-drift-max", "0.6"], &["0.6", "0.5"]);
+    refused_group(&["--data", "{"], &["not JSON"]);
 }
 
 #[test]

@@ -1,0 +1,172 @@
+//! The paths of groups.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use super::events;
+use super::member::{Leave, Member, Order};
+use super::refusals::{NO_GROUP, NO_TOKEN};
+use super::view::{AssignmentView, GroupView, GroupViews, TokenView};
+use crate::http::{Answer, Asked, Reply};
+use crate::partitions::LONGEST_KEPT;
+use crate::print::millis;
+use crate::serve::body::{LONGEST_PAUSE, millis_of, only, optional, within};
+use crate::serve::refusal::Refusal;
+
+/// What a path stands for, below `/v1/groups`.
+pub enum Target<'a> {
+    Groups,
+    Group(&'a str),
+    Events(&'a str),
+    Assignment(&'a str),
+    Leave(&'a str),
+    /// Of a group, its partition.
+    Token(&'a str, Cow<'a, str>),
+    Release(&'a str, Cow<'a, str>),
+}
+
+impl Target<'_> {
+    pub fn of(path: &str) -> Option<Target<'_>> {
+        let rest = path.strip_prefix("/v1/groups")?;
+        if rest.is_empty() {
+            return Some(Target::Groups);
+        }
+        let parts: Vec<_> = rest.strip_prefix('/')?.split('/').collect();
+        Some(match parts[..] {
+            [name] => Target::Group(name),
+            [name, "events"] => Target::Events(name),
+            [name, "assignment"] => Target::Assignment(name),
+            [name, "leave"] => Target::Leave(name),
+            [name, "partitions", partition, "token"] => Target::Token(name, decode(partition)?),
+            [name, "partitions", partition, "release"] => Target::Release(name, decode(partition)?),
+            _ => return None,
+        })
+    }
+
+    pub fn methods(&self) -> &'static str {
+        match self {
+            Target::Leave(_) | Target::Release(..) => "POST",
+            _ => "GET, HEAD",
+        }
+    }
+}
+
+/// The name of a partition, which may have any characters but control characters: `%2F` for `/`.
+fn decode(segment: &str) -> Option<Cow<'_, str>> {
+    if !segment.contains('%') {
+        return Some(Cow::Borrowed(segment));
+    }
+    let mut bytes = Vec::with_capacity(segment.len());
+    let mut rest = segment.bytes();
+    while let Some(byte) = rest.next() {
+        let mut digit = || char::from(rest.next()?).to_digit(16);
+        bytes.push(match byte {
+            b'%' => u8::try_from(digit()? * 16 + digit()?).ok()?,
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+/// `POST …/leave`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LeaveBody {
+    for_ms: Option<f64>,
+    pause_ms: Option<f64>,
+}
+
+/// `POST …/release`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReleaseBody {
+    back_off_ms: Option<f64>,
+}
+
+pub async fn answer(
+    members: &[Arc<Member>],
+    target: Target<'_>,
+    asked: &Asked,
+) -> Result<Answer, Refusal> {
+    let member = |name: &str| {
+        let named = members.iter().find(|one| one.name == name);
+        named.ok_or(NO_GROUP)
+    };
+    let reply = match target {
+        Target::Groups => {
+            let groups = members.iter().map(|one| GroupView::of(one)).collect();
+            Reply::json(200, &GroupViews { groups })
+        }
+        Target::Group(name) => Reply::json(200, &GroupView::of(member(name)?)),
+        Target::Events(name) => return Ok(Answer::Events(events::events(member(name)?))),
+        Target::Assignment(name) => assignment(member(name)?).await?,
+        Target::Leave(name) => leave(member(name)?, asked).await?,
+        Target::Token(name, partition) => {
+            let (owned, left) = member(name)?.token(&partition).ok_or(NO_TOKEN)?;
+            let (token, revoked) = (owned.token, owned.revoked);
+            Reply::json(200, &TokenView { token, lease_remaining_ms: millis(left), revoked })
+        }
+        Target::Release(name, partition) => release(member(name)?, &partition, asked)?,
+    };
+    Ok(Answer::Whole(reply))
+}
+
+async fn assignment(member: &Member) -> Result<Reply, Refusal> {
+    let (reply, outcome) = oneshot::channel();
+    member.order(Order::LastSeen { reply })?;
+    let seen = within(outcome).await?;
+    Ok(Reply::json(200, &AssignmentView::of(member, &seen)))
+}
+
+async fn leave(member: &Member, asked: &Asked) -> Result<Reply, Refusal> {
+    let body: LeaveBody = optional(asked)?;
+    let keep = millis_of("for_ms", body.for_ms, LONGEST_KEPT)?;
+    let keep = keep.filter(|keep| *keep > Duration::ZERO);
+    let pause = millis_of("pause_ms", body.pause_ms, LONGEST_PAUSE)?;
+    let (reply, outcome) = oneshot::channel();
+    member.order(Order::Leave { order: Leave { keep, pause }, reply })?;
+    let owned = within(outcome).await?;
+    Ok(Reply::json(200, &json!({ "owned": owned })))
+}
+
+fn release(member: &Member, partition: &str, asked: &Asked) -> Result<Reply, Refusal> {
+    let token = only("token", &asked.query)?;
+    let body: ReleaseBody = optional(asked)?;
+    // As long as the library keeps a partition away.
+    let back_off = millis_of("back_off_ms", body.back_off_ms, LONGEST_PAUSE)?;
+    let token = member.release(partition, token, back_off)?;
+    Ok(Reply::json(200, &json!({ "partition": partition, "token": token })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_may_have_any_name() {
+        assert_eq!(decode("orders-17").as_deref(), Some("orders-17"));
+        assert_eq!(decode("a%2Fb%20%C3%A4%25").as_deref(), Some("a/b ä%"));
+        for wrong in ["%", "%2", "%2g", "%C3", "%+1"] {
+            assert_eq!(decode(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn other_paths_are_none() {
+        let name = |path| match Target::of(path) {
+            Some(Target::Token(group, partition)) => format!("{group} {partition}"),
+            Some(_) => "another".to_owned(),
+            None => "none".to_owned(),
+        };
+        assert_eq!(name("/v1/groups/g/partitions/a%2Fb/token"), "g a/b");
+        assert_eq!(name("/v1/groups/g/events"), "another");
+        for path in ["/v1/groupsx", "/v1/groups/g/x", "/v1/groups/g/partitions/a/b/token"] {
+            assert_eq!(name(path), "none", "{path}");
+        }
+    }
+}

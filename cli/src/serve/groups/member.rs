@@ -1,0 +1,376 @@
+//! This process as a member of one group: what is true of it, decided when it is asked for.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use tenure::group::{Group, Partition};
+use tenure::{Lease, Loss, Process};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::refusals::{NOT_OWNED, other_token};
+use crate::lock::lock;
+use crate::serve::candidacy::NOT_RENEWED;
+use crate::serve::refusal::Refusal;
+use crate::serve::stream::{Changes, Source};
+
+/// Orders of clients that wait to be carried out; one more is refused.
+const MOST_ORDERS: usize = 64;
+/// A partition that was released although nobody wanted it back: other members are preferred for
+/// so long, as after a CMD of `group run` that ended by itself.
+const BACK_OFF: Duration = Duration::from_secs(1);
+
+/// This process in one group. The task that joins changes its role; a reply is made of the role and
+/// of the lease as it is at that moment.
+#[derive(Debug)]
+pub struct Member {
+    /// The name of the group in the API.
+    pub name: String,
+    pub group: Group,
+    /// How long before the end of its lease the session is given up.
+    margin: Duration,
+    validity: Duration,
+    process: Process,
+    state: Mutex<State>,
+    changes: Changes,
+    orders: mpsc::Sender<Order>,
+}
+
+#[derive(Debug)]
+struct State {
+    role: Role,
+    /// Until its end, as replies have it.
+    session: Option<Session>,
+    /// By the name of the partition.
+    owned: HashMap<String, Owned>,
+    /// How each partition that was owned before was lost last.
+    ends: HashMap<String, (u64, &'static str)>,
+    lost: Option<Lost>,
+}
+
+#[derive(Debug)]
+struct Session {
+    id: String,
+    lease: Lease,
+    /// Why it leaves, if it does.
+    leaves: Option<&'static str>,
+}
+
+#[derive(Debug)]
+struct Owned {
+    partition: Partition,
+    revoked: bool,
+}
+
+/// What this process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Starting,
+    /// It is no member, for this reason.
+    Standby(&'static str),
+    Joining,
+    /// Joining ended with an error of this kind, and is repeated.
+    Failed(&'static str),
+    Member,
+    /// It takes no more partitions, and ends its session once it owns none.
+    Leaving,
+    /// The session is over, and its lease may run still; or this process ends.
+    Ending,
+}
+
+/// How the last session of this member ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    pub session: String,
+    pub reason: &'static str,
+    /// On the boot clock.
+    pub at: Duration,
+}
+
+/// What is true at one moment, but for the partitions.
+#[derive(Debug)]
+pub struct Now {
+    pub role: Role,
+    /// The session, and for how long it surely lasts.
+    pub session: Option<(String, Duration)>,
+    /// Whether less than a quarter of the validity is left of that.
+    pub at_risk: bool,
+    pub lost: Option<Lost>,
+    /// On the boot clock.
+    pub at: Duration,
+}
+
+/// A partition that this member owns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedNow {
+    pub name: String,
+    pub number: u32,
+    pub token: u64,
+    /// It is to be handed over, and is still owned.
+    pub revoked: bool,
+}
+
+/// What a client asks of the task.
+#[derive(Debug)]
+pub enum Order {
+    /// How many partitions are to be released first.
+    Leave {
+        order: Leave,
+        reply: Reply<usize>,
+    },
+    LastSeen {
+        reply: Reply<tenure::group::GroupSnapshot>,
+    },
+}
+
+pub type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
+
+/// How to leave.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Leave {
+    /// For how long all that it owns is kept for its name.
+    pub keep: Option<Duration>,
+    /// How long this member stays out of the group; `None` for the default.
+    pub pause: Option<Duration>,
+}
+
+impl Member {
+    pub fn new(
+        name: &str,
+        group: Group,
+        validity: Duration,
+        margin: Duration,
+        process: Process,
+    ) -> (Member, mpsc::Receiver<Order>) {
+        let (orders, received) = mpsc::channel(MOST_ORDERS);
+        let (owned, ends) = Default::default();
+        let state = State { role: Role::Starting, session: None, owned, ends, lost: None };
+        let member = Member {
+            name: name.to_owned(),
+            group,
+            margin,
+            validity,
+            process,
+            state: Mutex::new(state),
+            changes: Changes::new(),
+            orders,
+        };
+        (member, received)
+    }
+
+    /// Changes with everything that a stream tells of.
+    pub fn change(&self) -> (u64, bool) {
+        let at_risk = self.now().at_risk;
+        (self.changes.count(), at_risk)
+    }
+
+    pub fn enter(&self, role: Role) {
+        lock(&self.state).role = role;
+        self.changes.tell();
+    }
+
+    /// From here on replies say so, until the lease or the task ends it.
+    pub fn joined(&self, id: String, lease: Lease) {
+        let mut state = lock(&self.state);
+        state.role = Role::Member;
+        state.session = Some(Session { id, lease, leaves: None });
+        drop(state);
+        self.changes.tell();
+    }
+
+    /// It takes no more partitions. The session ends for this reason once it owns none.
+    pub fn leaves(&self, reason: &'static str, role: Role) {
+        let mut state = lock(&self.state);
+        if let Some(session) = &mut state.session {
+            session.leaves = Some(reason);
+            state.role = role;
+        }
+        drop(state);
+        self.changes.tell();
+    }
+
+    /// By the wall clock: for people, and for logs of several processes.
+    pub fn time_of_day(&self) -> DateTime<Utc> {
+        self.process.now().time_of_day()
+    }
+
+    /// What is true now.
+    pub fn now(&self) -> Now {
+        let at = self.process.now().boot;
+        let mut state = lock(&self.state);
+        self.now_of(&mut state, at)
+    }
+
+    /// The same, and what this member owns, by number.
+    pub fn all(&self) -> (Now, Vec<OwnedNow>) {
+        let at = self.process.now().boot;
+        let mut state = lock(&self.state);
+        let now = self.now_of(&mut state, at);
+        let owned = state.owned.iter().filter(|(_, it)| it.partition.check().is_ok());
+        let mut owned: Vec<_> = owned.map(|(name, it)| it.now(name)).collect();
+        drop(state);
+        owned.sort_by_key(|it| it.number);
+        (now, owned)
+    }
+
+    fn now_of(&self, state: &mut MutexGuard<'_, State>, at: Duration) -> Now {
+        let left = self.left(state, at);
+        let at_risk = left.is_some_and(|left| left + self.margin <= self.validity / 4);
+        let id = state.session.as_ref().map(|session| session.id.clone());
+        Now { role: state.role, session: id.zip(left), at_risk, lost: state.lost.clone(), at }
+    }
+
+    /// For how long the session surely lasts.
+    pub fn remaining(&self) -> Option<Duration> {
+        let at = self.process.now().boot;
+        self.left(&mut lock(&self.state), at)
+    }
+
+    /// The token of a partition that this member owns, and for how long it surely does.
+    pub fn token(&self, name: &str) -> Option<(OwnedNow, Duration)> {
+        let at = self.process.now().boot;
+        let mut state = lock(&self.state);
+        let left = self.left(&mut state, at)?;
+        let owned = state.owned.get(name).filter(|it| it.partition.check().is_ok())?;
+        Some((owned.now(name), left))
+    }
+
+    /// How the partition was lost that was granted with this token, if that was the last time.
+    pub fn reason(&self, name: &str, token: u64) -> Option<&'static str> {
+        let state = lock(&self.state);
+        state.ends.get(name).filter(|(ended, _)| *ended == token).map(|(_, reason)| *reason)
+    }
+
+    /// Gives a partition up: the application says that its work on it has stopped. Nothing else
+    /// releases what is owned.
+    pub fn release(
+        &self,
+        name: &str,
+        only: Option<u64>,
+        back_off: Option<Duration>,
+    ) -> Result<u64, Refusal> {
+        let at = self.process.now().boot;
+        let mut state = lock(&self.state);
+        self.left(&mut state, at).ok_or(NOT_OWNED)?;
+        let owned = state.owned.get(name).filter(|it| it.partition.check().is_ok());
+        let token = owned.ok_or(NOT_OWNED)?.partition.token().get();
+        if only.is_some_and(|only| only != token) {
+            return Err(other_token(token));
+        }
+        if let Some(Owned { partition, revoked }) = state.end(name, "released") {
+            let again = if revoked { Duration::ZERO } else { BACK_OFF };
+            partition.release_for(back_off.unwrap_or(again));
+        }
+        drop(state);
+        self.changes.tell();
+        Ok(token)
+    }
+
+    /// This member owns it from now on, unless the session is over for replies: then the partition
+    /// is given back.
+    pub fn granted(&self, partition: Partition) -> Option<Partition> {
+        let at = self.process.now().boot;
+        let mut state = lock(&self.state);
+        if self.left(&mut state, at).is_none() {
+            return Some(partition);
+        }
+        let name = partition.name().to_owned();
+        state.owned.insert(name, Owned { partition, revoked: false });
+        drop(state);
+        self.changes.tell();
+        None
+    }
+
+    /// It is to be handed over. It stays owned until the application has released it.
+    pub fn revoked(&self, name: &str) {
+        if let Some(owned) = lock(&self.state).owned.get_mut(name) {
+            owned.revoked = true;
+        }
+        self.changes.tell();
+    }
+
+    pub fn taken(&self, name: &str) {
+        lock(&self.state).end(name, "taken");
+        self.changes.tell();
+    }
+
+    /// Ends the session for this reason, for every reply from now on. What was owned until now is
+    /// not released by this.
+    pub fn give_up(&self, reason: &'static str) -> Vec<Partition> {
+        let at = self.process.now().boot;
+        let mut state = lock(&self.state);
+        match self.left(&mut state, at) {
+            Some(_) => self.end(&mut state, reason, at),
+            None => Vec::new(),
+        }
+    }
+
+    /// Asks the lease itself. The first to find its end makes that final: a renewal that is answered
+    /// later revives nothing that a client was told of.
+    fn left(&self, state: &mut MutexGuard<'_, State>, at: Duration) -> Option<Duration> {
+        let session = state.session.as_ref()?;
+        let reason = match (session.lease.check(), session.leaves) {
+            (Ok(_), _) => match session.lease.remaining().saturating_sub(self.margin) {
+                Duration::ZERO => NOT_RENEWED,
+                left => return Some(left),
+            },
+            (Err(Loss::Resigned), Some(reason)) => reason,
+            (Err(loss), _) => loss.outcome(),
+        };
+        self.end(state, reason, at);
+        None
+    }
+
+    fn end(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        reason: &'static str,
+        at: Duration,
+    ) -> Vec<Partition> {
+        if let Some(Session { id, .. }) = state.session.take() {
+            state.lost = Some(Lost { session: id, reason, at });
+            state.role = Role::Ending;
+            self.changes.tell();
+        }
+        let owned = std::mem::take(&mut state.owned);
+        let ends = owned.iter().map(|(name, it)| (name.clone(), (it.token(), reason)));
+        state.ends.extend(ends);
+        owned.into_values().map(|it| it.partition).collect()
+    }
+
+    /// Passes an order to the task of this group.
+    pub fn order(&self, order: Order) -> Result<(), Refusal> {
+        self.orders.try_send(order).map_err(|error| match error {
+            TrySendError::Full(_) => Refusal::BUSY,
+            // The task has ended, and others of this process have not.
+            TrySendError::Closed(_) => Refusal::ENDING,
+        })
+    }
+}
+
+impl State {
+    fn end(&mut self, name: &str, reason: &'static str) -> Option<Owned> {
+        let owned = self.owned.remove(name)?;
+        self.ends.insert(name.to_owned(), (owned.token(), reason));
+        Some(owned)
+    }
+}
+
+impl Owned {
+    fn token(&self) -> u64 {
+        self.partition.token().get()
+    }
+
+    fn now(&self, name: &str) -> OwnedNow {
+        let number = self.partition.number().0;
+        OwnedNow { name: name.to_owned(), number, token: self.token(), revoked: self.revoked }
+    }
+}
+
+impl Source for Member {
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+}

@@ -1,0 +1,281 @@
+use std::collections::BTreeMap;
+
+use tenure::Clock as _;
+use tenure_testkit::fault_store::{Fault, FaultStore};
+use tenure_testkit::time::{millis, process, wait};
+use tenure_testkit::world::World;
+
+use super::member::{Leave, Order, Role};
+use super::*;
+use crate::serve::stream::Source as _;
+use crate::serve::stream::testing::{SOON, hear};
+
+const VALIDITY: Duration = Duration::from_secs(30);
+const MARGIN: Duration = Duration::from_millis(1_500);
+const GRACE: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(600);
+
+/// A sidecar of one group, without the server.
+struct Sidecar {
+    member: Arc<Member>,
+    healthy: watch::Sender<bool>,
+    ending: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Sidecar {
+    fn start(world: &World, store: &FaultStore, name: &str, seed: u64) -> Sidecar {
+        let group = Group::builder(Arc::new(store.clone()), "app")
+            .name(name)
+            .partitions(0..4)
+            .check_store(false)
+            .rebalance_delay(Duration::ZERO)
+            .process(process(&world.clock, seed))
+            .build()
+            .expect("settings that fit");
+        let clocks = Process::system().with_clock(Arc::new(world.clock.clone()));
+        let (member, orders) = Member::new("g", group, VALIDITY, MARGIN, clocks);
+        let member = Arc::new(member);
+        let (healthy, ending) = (watch::Sender::new(true), watch::Sender::new(false));
+        let joiner = Joiner {
+            member: Arc::clone(&member),
+            orders,
+            healthy: healthy.subscribe(),
+            ending: ending.subscribe(),
+            grace: GRACE,
+            leave_for: None,
+            margin: MARGIN,
+            stand_back: Duration::from_secs(10),
+        };
+        let task = tokio::spawn(joiner.run());
+        Sidecar { member, healthy, ending, task }
+    }
+
+    /// What `/token` is 200 for.
+    fn tokens(&self) -> BTreeMap<u32, u64> {
+        let names = (0..4).map(|number| number.to_string());
+        let owned = names.filter_map(|name| self.member.token(&name));
+        owned.map(|(owned, _)| (owned.number, owned.token)).collect()
+    }
+
+    fn revoked(&self) -> Vec<String> {
+        let (_, owned) = self.member.all();
+        owned.into_iter().filter(|it| it.revoked).map(|it| it.name).collect()
+    }
+
+    fn role(&self) -> Role {
+        self.member.now().role
+    }
+
+    fn lost(&self) -> Option<&'static str> {
+        self.member.now().lost.map(|lost| lost.reason)
+    }
+
+    async fn leave(&self, order: Leave) -> Result<usize, crate::serve::refusal::Refusal> {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        self.member.order(Order::Leave { order, reply }).expect("there is room");
+        answer.await.expect("the task runs")
+    }
+}
+
+/// Waits until it holds, and sees all the while that no two own one partition.
+async fn until(what: &str, all: &[&Sidecar], holds: impl Fn() -> bool) {
+    let mut waited = Duration::ZERO;
+    while !holds() {
+        one_owner(all);
+        assert!(waited < LONG, "it never holds that {what}");
+        wait(millis(100)).await;
+        waited += millis(100);
+    }
+}
+
+#[track_caller]
+fn one_owner(all: &[&Sidecar]) {
+    let mut owned = BTreeMap::new();
+    for (at, sidecar) in all.iter().enumerate() {
+        for (number, token) in sidecar.tokens() {
+            assert_eq!(owned.insert(number, at), None, "{number} with {token} is owned twice");
+        }
+    }
+}
+
+/// Two of a group of four, of which the first owns all, and is to hand over two.
+async fn revoked_of_four(world: &World) -> (Sidecar, Sidecar, FaultStore) {
+    let way = world.another_way();
+    let a = Sidecar::start(world, &way, "a", 1);
+    until("a owns all", &[&a], || a.tokens().len() == 4).await;
+    let b = Sidecar::start(world, &world.store, "b", 2);
+    until("two are revoked", &[&a, &b], || a.revoked().len() == 2).await;
+    (a, b, way)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_application_does_not_release_stays_where_it_is() {
+    let world = World::new();
+    let (a, b, _) = revoked_of_four(&world).await;
+    let (before, revoked) = (a.tokens(), a.revoked());
+    for _ in 0..100 {
+        wait(VALIDITY / 10).await;
+        assert_eq!((a.tokens(), b.tokens().len()), (before.clone(), 0));
+    }
+    // Of one of them it says that its work has stopped.
+    let token = before[&revoked[0].parse().expect("a number")];
+    let refused = a.member.release(&revoked[0], Some(token + 1), None).expect_err("another token");
+    assert_eq!((refused.status, refused.code), (409, "other_token"));
+    assert_eq!(a.tokens(), before, "nothing has changed");
+    assert_eq!(a.member.release(&revoked[0], Some(token), None), Ok(token));
+    assert_eq!(a.tokens().len(), 3, "at once");
+    let again = a.member.release(&revoked[0], None, None).expect_err("it is released");
+    assert_eq!((again.status, again.code), (409, "not_owned"));
+    until("b owns one", &[&a, &b], || b.tokens().len() == 1).await;
+    wait(VALIDITY * 3).await;
+    assert_eq!((a.tokens().len(), b.tokens().len()), (3, 1));
+    assert!(b.tokens().values().all(|of_b| *of_b > token));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_over_before_its_lease_and_stays_over() {
+    let world = World::new();
+    let (a, b, way) = revoked_of_four(&world).await;
+    let session = a.member.now().session.expect("a session").0;
+    way.always(Fault::FailBefore);
+    let ends = world.clock.now().boot + a.member.remaining().expect("a session");
+    while a.member.remaining().is_some() {
+        assert_eq!(a.tokens().len(), 4);
+        one_owner(&[&a, &b]);
+        wait(millis(10)).await;
+    }
+    assert!(world.clock.now().boot <= ends + millis(10));
+    assert_eq!((a.lost(), a.tokens().len()), (Some("not_renewed"), 0));
+    way.heal();
+    // It is another member from now on.
+    until("all are owned", &[&a, &b], || a.tokens().len() + b.tokens().len() == 4).await;
+    assert_ne!(a.member.now().session.expect("a session").0, session);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_asks_the_lease_and_not_what_was_known() {
+    let world = World::new();
+    let (a, _b, _) = revoked_of_four(&world).await;
+    let mut changes = a.member.changes();
+    changes.mark_unchanged();
+    // The machine sleeps: no task has run since.
+    world.clock.suspend(VALIDITY);
+    assert!(a.member.token("0").is_none());
+    assert!(changes.has_changed().expect("it is open"), "the streams are woken");
+    assert!(a.member.release("0", None, None).is_err(), "what is lost cannot be released");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_leaves_waits_for_its_application_and_stays_out() {
+    let world = World::new();
+    let (a, b, _) = revoked_of_four(&world).await;
+    let pause = Some(Duration::from_secs(3_600));
+    assert_eq!(a.leave(Leave { keep: None, pause }).await, Ok(4));
+    until("all are revoked", &[&a, &b], || a.revoked().len() == 4).await;
+    wait(VALIDITY * 3).await;
+    assert_eq!((a.role(), a.tokens().len(), b.tokens().len()), (Role::Leaving, 4, 0));
+    for number in 0..4 {
+        a.member.release(&number.to_string(), None, None).expect("it is owned");
+    }
+    until("b owns all", &[&a, &b], || b.tokens().len() == 4).await;
+    wait(VALIDITY * 3).await;
+    assert_eq!((a.role(), a.lost()), (Role::Standby("left"), Some("left")));
+    assert_eq!(a.leave(Leave::default()).await.map_err(|it| it.code), Err("not_member"));
+}
+
+/// Others own it only after the application has heard that it is lost, and had the margin.
+#[tokio::test(start_paused = true)]
+async fn a_sick_application_loses_all_and_others_own_it_later() {
+    let world = World::new();
+    let (a, b, _) = revoked_of_four(&world).await;
+    a.healthy.send_replace(false);
+    wait(millis(1)).await;
+    assert_eq!((a.tokens().len(), a.lost()), (0, Some("app_unhealthy")));
+    for _ in 0..14 {
+        wait(millis(100)).await;
+        assert_eq!(b.tokens().len(), 0);
+        let seen = a.member.group.snapshot().await.expect("the store works");
+        assert!(seen.partitions.iter().all(|it| seen.members[it.owner.expect("one")].name == "a"));
+    }
+    // No validity is waited for.
+    wait(VALIDITY / 2).await;
+    assert_eq!((b.tokens().len(), a.role()), (4, Role::Standby("app_unhealthy")));
+    a.healthy.send_replace(true);
+    until("it is a member again", &[&a, &b], || a.role() == Role::Member).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_end_the_application_has_its_grace() {
+    let world = World::new();
+    let (a, b, _) = revoked_of_four(&world).await;
+    a.ending.send_replace(true);
+    until("all are revoked", &[&a, &b], || a.revoked().len() == 4).await;
+    assert_eq!((a.role(), a.tokens().len()), (Role::Ending, 4), "they are valid until released");
+    a.member.release("0", None, None).expect("it is owned");
+    wait(GRACE - Duration::from_secs(1)).await;
+    assert_eq!((a.tokens().len(), a.task.is_finished()), (3, false));
+    until("the task ends", &[&a, &b], || a.task.is_finished()).await;
+    assert_eq!((a.lost(), a.tokens().len()), (Some("ending"), 0));
+    until("b owns all", &[&a, &b], || b.tokens().len() == 4).await;
+    // One whose work has ended is not waited for.
+    b.ending.send_replace(true);
+    wait(millis(10)).await;
+    for number in 0..4 {
+        b.member.release(&number.to_string(), None, None).expect("it is owned");
+    }
+    wait(millis(100)).await;
+    assert!(b.task.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_are_said_in_time() {
+    let world = World::new();
+    let (a, b, way) = revoked_of_four(&world).await;
+    let heard = hear(&world.clock, || events::events(&a.member)).await;
+    for first in ["granted", "revoked", "state_changed"] {
+        heard.said(first, Duration::ZERO, Duration::MAX);
+    }
+    heard.has_not_said("lost");
+    // A change that wakes.
+    let known = world.clock.now().boot;
+    a.member.release(&a.revoked()[0], None, None).expect("it is owned");
+    wait(millis(1)).await;
+    heard.said("lost", known, Duration::ZERO);
+    // What only time brings.
+    way.always(Fault::FailBefore);
+    let now = world.clock.now().boot;
+    let margin_at = now + a.member.remaining().expect("a session");
+    let risk_at = margin_at + MARGIN - VALIDITY / 4;
+    wait(risk_at - now - millis(1)).await;
+    heard.has_not_said("at_risk");
+    wait(margin_at - risk_at).await;
+    heard.said("at_risk", risk_at, SOON);
+    assert!(heard.delays("lost", risk_at).iter().all(Option::is_none));
+    wait(SOON).await;
+    heard.said("lost", margin_at, SOON);
+    drop(b);
+}
+
+/// Without its task, so that nothing but a stream looks.
+#[tokio::test(start_paused = true)]
+async fn a_stream_looks_by_itself() {
+    let world = World::new();
+    let (a, _b, _) = revoked_of_four(&world).await;
+    let heard = hear(&world.clock, || events::events(&a.member)).await;
+    a.task.abort();
+    world.clock.suspend(VALIDITY);
+    let awake = world.clock.now().boot;
+    wait(SOON).await;
+    heard.said("lost", awake, SOON);
+}
+
+#[test]
+fn partitions_are_of_the_only_group_or_of_one_that_is_named() {
+    let read = |text: &str| partitions(text).map(|it| (it.group, it.names.0.join(" ")));
+    assert_eq!(read("0..3"), Ok((None, "0 1 2".to_owned())));
+    assert_eq!(read("g=a,b"), Ok((Some("g".to_owned()), "a b".to_owned())));
+    // The first `=` ends the name of the group.
+    assert_eq!(read("g=a=b"), Ok((Some("g".to_owned()), "a=b".to_owned())));
+    assert!(read("g=").is_err());
+}

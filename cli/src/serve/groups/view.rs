@@ -1,0 +1,165 @@
+//! What the API says of a group.
+
+use serde::Serialize;
+use tenure::group::GroupSnapshot;
+
+use super::member::{Member, Now, OwnedNow, Role};
+use crate::partitions::GroupStatus;
+use crate::print::millis;
+
+/// This member. What does not apply is null.
+#[derive(Debug, Clone, Serialize)]
+pub struct MemberView {
+    /// When this was true, by the wall clock of this process: an event may be old when it is read.
+    pub at: String,
+    pub group: String,
+    pub state: &'static str,
+    /// Why the state is `standby` or `failed`.
+    pub reason: Option<&'static str>,
+    /// The name of this member.
+    pub member: String,
+    pub session: Option<String>,
+    /// For how long the session lasts, and with it all that this member owns, unless it is renewed.
+    pub lease_remaining_ms: Option<u64>,
+    /// How old all that is known of the assignment is.
+    pub store_answered_ms_ago: Option<u64>,
+    pub lost: Option<LostView>,
+}
+
+/// How the last session of this member ended.
+#[derive(Debug, Clone, Serialize)]
+pub struct LostView {
+    pub session: String,
+    pub reason: &'static str,
+    pub ms_ago: u64,
+}
+
+/// A partition that this member owns, or has lost.
+#[derive(Debug, Clone, Serialize)]
+pub struct PartitionView {
+    pub partition: String,
+    pub number: u32,
+    pub token: u64,
+    /// `owned`, `revoked` or `lost`.
+    pub state: &'static str,
+    /// Why it is lost.
+    pub reason: Option<&'static str>,
+}
+
+/// `GET /v1/groups/{name}`
+#[derive(Debug, Clone, Serialize)]
+pub struct GroupView {
+    #[serde(flatten)]
+    pub member: MemberView,
+    /// What this member owns, by number.
+    pub partitions: Vec<PartitionView>,
+}
+
+/// The data of an event.
+#[derive(Debug, Clone, Serialize)]
+pub struct EventView<'a> {
+    #[serde(flatten)]
+    pub member: &'a MemberView,
+    pub partition: Option<PartitionView>,
+}
+
+/// `GET /v1/groups`
+#[derive(Serialize)]
+pub struct GroupViews {
+    pub groups: Vec<GroupView>,
+}
+
+/// `GET /v1/groups/{name}/partitions/{partition}/token`
+#[derive(Serialize)]
+pub struct TokenView {
+    pub token: u64,
+    pub lease_remaining_ms: u64,
+    /// It is to be handed over: stop the work, then release it.
+    pub revoked: bool,
+}
+
+/// `GET /v1/groups/{name}/assignment`
+#[derive(Serialize)]
+pub struct AssignmentView<'a> {
+    at: String,
+    group: &'a str,
+    store_answered_ms_ago: Option<u64>,
+    #[serde(flatten)]
+    assignment: GroupStatus<'a>,
+}
+
+impl MemberView {
+    pub fn of(member: &Member, now: &Now) -> MemberView {
+        let (state, reason) = match now.role {
+            Role::Starting => ("starting", None),
+            Role::Standby(why) => ("standby", Some(why)),
+            Role::Joining => ("joining", None),
+            Role::Failed(why) => ("failed", Some(why)),
+            Role::Member if now.at_risk => ("at_risk", None),
+            Role::Member => ("member", None),
+            Role::Leaving => ("leaving", None),
+            Role::Ending => ("ending", None),
+        };
+        let lost = now.lost.as_ref().map(|lost| LostView {
+            session: lost.session.clone(),
+            reason: lost.reason,
+            ms_ago: millis(now.at.saturating_sub(lost.at)),
+        });
+        let (session, left) = now.session.clone().unzip();
+        MemberView {
+            at: at(member),
+            group: member.name.clone(),
+            state,
+            reason,
+            member: member.group.name().to_owned(),
+            session,
+            lease_remaining_ms: left.map(millis),
+            store_answered_ms_ago: answered(member),
+            lost,
+        }
+    }
+}
+
+impl GroupView {
+    /// What is true at this moment.
+    pub fn of(member: &Member) -> GroupView {
+        let (now, owned) = member.all();
+        let partitions = owned.iter().map(PartitionView::of).collect();
+        GroupView { member: MemberView::of(member, &now), partitions }
+    }
+}
+
+impl PartitionView {
+    pub fn of(owned: &OwnedNow) -> PartitionView {
+        PartitionView {
+            partition: owned.name.clone(),
+            number: owned.number,
+            token: owned.token,
+            state: if owned.revoked { "revoked" } else { "owned" },
+            reason: None,
+        }
+    }
+
+    pub fn lost(owned: &OwnedNow, reason: Option<&'static str>) -> PartitionView {
+        PartitionView { state: "lost", reason, ..PartitionView::of(owned) }
+    }
+}
+
+impl AssignmentView<'_> {
+    pub fn of<'a>(member: &'a Member, seen: &'a GroupSnapshot) -> AssignmentView<'a> {
+        AssignmentView {
+            at: at(member),
+            group: &member.name,
+            store_answered_ms_ago: answered(member),
+            assignment: GroupStatus::of(seen),
+        }
+    }
+}
+
+fn at(member: &Member) -> String {
+    member.time_of_day().format("%FT%T%.3fZ").to_string()
+}
+
+fn answered(member: &Member) -> Option<u64> {
+    member.group.since_last_answer().map(millis)
+}

@@ -1,0 +1,83 @@
+//! The elections and groups of a sidecar, as `--election` and `--group` name them.
+
+use std::sync::Arc;
+
+use crate::exit::Failure;
+use crate::open::{Missing, Opened, open, prefix};
+use crate::store_url::{Place, StoreUrl};
+
+/// An election or a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    pub name: String,
+    pub url: StoreUrl,
+}
+
+pub fn named(text: &str) -> Result<Named, String> {
+    let (name, url) =
+        text.split_once('=').ok_or("write NAME=URL, such as orders=s3://BUCKET/orders")?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    // A client may take these for folders.
+    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) || [".", ".."].contains(&name)
+    {
+        return Err("a name has 1 to 64 letters, digits, `.`, `_` or `-`".to_owned());
+    }
+    Ok(Named { name: name.to_owned(), url: url.parse()? })
+}
+
+/// A name stands for one election, and an election has one candidate of this process; the same of
+/// groups. `what` is `election` or `group`.
+pub fn refuse_twice(what: &str, all: &[Named]) -> Result<(), String> {
+    for (at, one) in all.iter().enumerate() {
+        for other in &all[..at] {
+            if one.name == other.name {
+                return Err(format!("two {what}s are called {}", one.name));
+            }
+            if is_same(one.url.place(), other.url.place()) {
+                let (other, one) = (&other.name, &one.name);
+                return Err(format!("{other} and {one} are the same {what}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_same(one: &Place, other: &Place) -> bool {
+    match (one, other) {
+        (Place::Dir { path: one, .. }, Place::Dir { path: other, .. }) => one == other,
+        (Place::In { prefix: one_prefix, .. }, Place::In { prefix: other_prefix, .. }) => {
+            let trimmed = |prefix: &str| prefix.trim_end_matches('/').to_owned();
+            in_one_store(one, other) && trimmed(one_prefix) == trimmed(other_prefix)
+        }
+        _ => false,
+    }
+}
+
+fn in_one_store(one: &Place, other: &Place) -> bool {
+    match (one, other) {
+        (
+            Place::In { service, name, options, .. },
+            Place::In { service: others, name: other, options: other_options, .. },
+        ) => service.kind == others.kind && name == other && options == other_options,
+        _ => false,
+    }
+}
+
+/// Opens each store once: a client of a service has its own connections and credentials.
+pub async fn open_all(all: &[&Named]) -> Result<Vec<Opened>, Failure> {
+    let mut opened: Vec<Opened> = Vec::new();
+    for (at, named) in all.iter().enumerate() {
+        let same = |other: &&Named| in_one_store(named.url.place(), other.url.place());
+        let known = all[..at].iter().position(same);
+        // Opening has checked this prefix, too, when there was no store to share.
+        let one = match known {
+            Some(known) if !prefix(&named.url).trim_matches('/').is_empty() => Opened {
+                store: Arc::clone(&opened[known].store),
+                prefix: prefix(&named.url).to_owned(),
+            },
+            _ => open(&named.url, Missing::Make).await?,
+        };
+        opened.push(one);
+    }
+    Ok(opened)
+}

@@ -1,0 +1,56 @@
+//! `/livez` and `/readyz`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::api::{Api, Served};
+use super::candidacy;
+use super::groups::member;
+use crate::health::{Pulse, answered_lately};
+use crate::http::{Reply, Routes};
+
+pub fn probes(api: &Arc<Api>, pulse: &Arc<Pulse>, recent: Duration) -> Routes {
+    let (api, pulse) = (Arc::clone(api), Arc::clone(pulse));
+    Arc::new(move |path| match path {
+        "/livez" => Some(pulse.livez()),
+        "/readyz" => Some(match api.served.get() {
+            Some(served) => readyz(served, recent),
+            None => Reply::text(503, "starting"),
+        }),
+        _ => None,
+    })
+}
+
+/// Whether each election is campaigned in and each group joined, or about to be, and their stores
+/// have answered lately.
+fn readyz(served: &Served, recent: Duration) -> Reply {
+    let elections = served.elections.iter().map(|candidacy| {
+        let now = candidacy.now();
+        let why = match now.role {
+            candidacy::Role::Starting => Some("starting"),
+            candidacy::Role::Ending => Some("ending"),
+            candidacy::Role::Failed(why) => Some(why),
+            _ => None,
+        };
+        (&candidacy.name, why, now.answered_ago)
+    });
+    let groups = served.members.iter().map(|member| {
+        let why = match member.now().role {
+            member::Role::Starting => Some("starting"),
+            member::Role::Ending => Some("ending"),
+            member::Role::Failed(why) => Some(why),
+            _ => None,
+        };
+        (&member.name, why, member.group.since_last_answer())
+    });
+    for (name, why, answered_ago) in elections.chain(groups) {
+        let refused = match why {
+            Some(why) => Some(Reply::text(503, &format!("{name}: {why}"))),
+            None => answered_lately(answered_ago, recent),
+        };
+        if let Some(refused) = refused {
+            return refused;
+        }
+    }
+    Reply::text(200, "ok")
+}

@@ -1,0 +1,328 @@
+//! Memberships: applications that own partitions by HTTP alone.
+
+use std::collections::BTreeMap;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::client::{self, Sidecar, member};
+use crate::command::eventually;
+use crate::command::scene::Scene;
+
+const GROUP: &str = "/v1/groups/orders";
+
+impl Sidecar {
+    fn group(&self) -> Value {
+        let (status, view) = self.get(GROUP);
+        assert_eq!(status, 200, "{view}");
+        view
+    }
+
+    /// The partitions that it has a token of, each with that.
+    fn tokens(&self) -> BTreeMap<String, u64> {
+        let names = (0..6).map(|number| number.to_string());
+        let token = |name: String| {
+            let (status, reply) = self.get(&format!("{GROUP}/partitions/{name}/token"));
+            (status == 200).then(|| (name, reply["token"].as_u64().expect("a number")))
+        };
+        names.filter_map(token).collect()
+    }
+
+    /// The partitions of this state.
+    fn names(&self, state: &str) -> Vec<String> {
+        let view = self.group();
+        let all = view["partitions"].as_array().expect("a list").iter();
+        let names = all.filter(|it| it["state"] == state);
+        names.map(|it| it["partition"].as_str().expect("a name").to_owned()).collect()
+    }
+
+    fn release(&self, partition: &str, query: &str, body: &str) -> (u16, Value) {
+        self.json("POST", &format!("{GROUP}/partitions/{partition}/release{query}"), body)
+    }
+
+    /// As an application that stops its work at once.
+    fn release_revoked(&self) {
+        for name in self.names("revoked") {
+            assert_eq!(self.release(&name, "", "").0, 200);
+        }
+    }
+}
+
+/// Sees that no partition has a token at two of them at a time. A token is asked for at one after
+/// another, so one that is valid at both was valid at both meanwhile: it is asked for once more.
+fn one_owner(all: &[&Sidecar]) {
+    let owned: Vec<_> = all.iter().map(|sidecar| sidecar.tokens()).collect();
+    for (at, one) in owned.iter().enumerate() {
+        for (name, token) in one {
+            for other in owned[at + 1..].iter().filter_map(|other| other.get(name)) {
+                let still = all[at].tokens().get(name) == Some(token);
+                assert!(!still, "{name} is owned with {token} and with {other}");
+            }
+        }
+    }
+}
+
+/// Waits for this many tokens at each, while the applications release what is revoked.
+fn settles(all: &[&Sidecar], counts: &[usize]) {
+    eventually(&format!("they own {counts:?}"), || {
+        one_owner(all);
+        all.iter().for_each(|sidecar| sidecar.release_revoked());
+        all.iter().map(|sidecar| sidecar.tokens().len()).eq(counts.iter().copied())
+    });
+}
+
+#[test]
+fn partitions_are_shared_by_applications_that_release_them() {
+    let scene = Scene::new();
+    let a = member(&scene, "a", &["--data", r#"{"address":"10.0.0.1"}"#]);
+    settles(&[&a], &[6]);
+    let before = a.tokens();
+    let at_a = a.events(&format!("{GROUP}/events"));
+    let b = member(&scene, "b", &[]);
+    let at_b = b.events(&format!("{GROUP}/events"));
+    settles(&[&a, &b], &[3, 3]);
+    let after = b.tokens();
+    assert!(after.iter().all(|(name, token)| token > &before[name]), "{before:?} {after:?}");
+    // What b owns was revoked, then lost, at a, and then granted to b.
+    for name in after.keys() {
+        let of = |events: &client::Events| -> Vec<(String, Value)> {
+            let all = events.all().into_iter();
+            all.filter(|(_, it)| it["partition"]["partition"] == **name).collect()
+        };
+        let said = of(&at_a);
+        let names: Vec<_> = said.iter().map(|(event, _)| &**event).collect();
+        assert_eq!(names, ["granted", "revoked", "lost"], "{name}");
+        let lost = &said[2].1["partition"];
+        assert_eq!((&lost["state"], &lost["reason"]), (&"lost".into(), &"released".into()));
+        assert_eq!(lost["token"], before[name]);
+        let granted = of(&at_b);
+        assert_eq!((granted.len(), &*granted[0].0), (1, "granted"), "{name}");
+        assert_eq!(granted[0].1["partition"]["token"], after[name]);
+    }
+    let c = member(&scene, "c", &[]);
+    settles(&[&a, &b, &c], &[2, 2, 2]);
+    // Who owns what, as far as this member knows, without a request.
+    let (status, seen) = c.get(&format!("{GROUP}/assignment"));
+    assert_eq!(status, 200, "{seen}");
+    let of_a = seen["members"].as_array().expect("a list").iter().find(|it| it["name"] == "a");
+    assert_eq!(of_a.expect("a member")["data"]["address"], "10.0.0.1");
+    assert!(seen["store_answered_ms_ago"].is_u64(), "{seen}");
+    let owned = seen["partitions"].as_array().expect("a list").iter();
+    assert_eq!(owned.filter(|it| it["owner"] == "c").count(), 2, "{seen}");
+}
+
+#[test]
+fn the_state_of_a_member_is_told_with_what_it_owns() {
+    let scene = Scene::new();
+    let a = member(&scene, "a", &["--partitions", "orders=a/b,17"]);
+    eventually("it owns both", || a.names("owned").len() == 2);
+    let view = a.group();
+    let session = view["session"].as_str().expect("a session");
+    assert_eq!(
+        (&view["state"], &view["member"], &view["group"], session.len()),
+        (&"member".into(), &"a".into(), &"orders".into(), 32)
+    );
+    assert!(view["lease_remaining_ms"].as_u64().is_some_and(|left| left <= 9_500), "{view}");
+    assert!(view["store_answered_ms_ago"].is_u64() && view["lost"].is_null(), "{view}");
+    let first = &view["partitions"][0];
+    assert_eq!((&first["partition"], &first["number"]), (&"a/b".into(), &0.into()));
+    let (status, list) = a.get("/v1/groups");
+    assert_eq!((status, &list["groups"][0]["group"]), (200, &"orders".into()), "{list}");
+    assert_eq!(a.get("/v1/elections"), (200, json!({ "elections": [] })));
+    assert_eq!(a.get("/").1["code"], "no_such_election");
+    // The name of a partition is escaped.
+    let (status, token) = a.get(&format!("{GROUP}/partitions/a%2Fb/token"));
+    assert_eq!((status, &token["token"]), (200, &first["token"]), "{token}");
+    assert_eq!(token["revoked"], false);
+    let (status, none) = a.get(&format!("{GROUP}/partitions/18/token"));
+    assert_eq!((status, &none["code"]), (503, &"not_owned".into()), "{none}");
+    assert_eq!(a.ask("HEAD", &format!("{GROUP}/partitions/17/token"), "").0, 200);
+    assert_eq!(a.get("/v1/groups/others").1["code"], "no_such_group");
+    for path in ["/v1/groups/", "/v1/groups/orders/partitions/a/b/token", "/v1/groupsorders"] {
+        assert_eq!(a.get(path).0, 404, "{path}");
+    }
+    assert_eq!(a.json("POST", GROUP, "").1["code"], "method_not_allowed");
+    assert_eq!(a.json("GET", &format!("{GROUP}/leave"), "").0, 405);
+    // A stream begins with what is true.
+    let events = a.events(&format!("{GROUP}/events"));
+    events.wait_for("state_changed", 0);
+    assert_eq!(events.names(), ["granted", "granted", "state_changed"]);
+    assert_eq!(events.all()[2].1["session"], session);
+}
+
+#[test]
+fn a_release_is_of_one_token_and_may_ask_to_stay_away() {
+    let scene = Scene::new();
+    let a = member(&scene, "a", &[]);
+    settles(&[&a], &[6]);
+    let token = a.tokens()["3"];
+    let (status, said) = a.release("3", &format!("?token={}", token + 1), "");
+    assert_eq!((status, &said["code"]), (409, &"other_token".into()), "{said}");
+    for (query, body) in [
+        ("?token=x", ""),
+        ("?epoch=1", ""),
+        ("", "{"),
+        ("", r#"{"back_of_ms":1}"#),
+        ("", r#"{"back_off_ms":-1}"#),
+        ("", r#"{"back_off_ms":86400001}"#),
+        ("", "[5]"),
+    ] {
+        let (status, said) = a.release("3", query, body);
+        assert_eq!(status, 400, "{query} {body}: {said}");
+    }
+    assert_eq!(a.release("7", "", "").1["code"], "not_owned");
+    assert_eq!(a.tokens()["3"], token, "nothing has changed");
+    let b = member(&scene, "b", &[]);
+    settles(&[&a, &b], &[3, 3]);
+    // It moves, as the work on it has failed here.
+    let moves = a.names("owned")[0].clone();
+    let token = a.tokens()[&moves];
+    let (status, said) = a.release(&moves, &format!("?token={token}"), r#"{"back_off_ms":600000}"#);
+    assert_eq!((status, said), (200, json!({ "partition": moves, "token": token })));
+    assert!(!a.tokens().contains_key(&moves), "at once");
+    eventually("b owns it", || {
+        one_owner(&[&a, &b]);
+        a.release_revoked();
+        b.release_revoked();
+        b.tokens().get(&moves).is_some_and(|of_b| *of_b > token)
+    });
+}
+
+/// The lease of what was killed has to end first.
+#[test]
+fn what_a_killed_sidecar_owned_moves() {
+    let scene = Scene::new();
+    let options = ["--validity", "3s"];
+    let (mut a, b) = (member(&scene, "a", &options), member(&scene, "b", &options));
+    settles(&[&a, &b], &[3, 3]);
+    let before = a.tokens();
+    a.process.signal(Signal::SIGKILL);
+    a.process.code();
+    settles(&[&b], &[6]);
+    let after = b.tokens();
+    assert!(before.iter().all(|(name, token)| after[name] > *token), "{before:?} {after:?}");
+}
+
+/// Its clocks show the end of the lease at the first reply, which was asked for while it stood
+/// still and others were granted its partitions.
+#[test]
+fn a_sidecar_that_stood_still_has_no_token_of_what_moved() {
+    let scene = Scene::new();
+    let options = ["--validity", "3s"];
+    let (a, b) = (member(&scene, "a", &options), member(&scene, "b", &options));
+    settles(&[&a, &b], &[3, 3]);
+    let before = a.tokens();
+    a.process.stop();
+    settles(&[&b], &[6]);
+    // The kernel accepts for it.
+    let ask = |name: &String| a.begin("GET", &format!("{GROUP}/partitions/{name}/token"), "");
+    let waiting: Vec<_> = before.keys().map(|name| (name, ask(name))).collect();
+    a.process.signal(Signal::SIGCONT);
+    for (name, asked) in waiting {
+        let (status, said) = client::parse(&client::rest(asked));
+        let said: Value = serde_json::from_str(&said).expect("JSON");
+        // On a slow machine it may own it again, with another token.
+        assert!(status == 503 || said["token"].as_u64() > Some(before[name]), "{status} {said}");
+    }
+    eventually("it says why", || {
+        let lost = a.group()["lost"]["reason"].clone();
+        ["lease_ended", "not_renewed", "suspended", "sealed"].iter().any(|known| lost == *known)
+    });
+}
+
+#[test]
+fn at_sigterm_all_is_revoked_and_the_applications_word_ends_it() {
+    let scene = Scene::new();
+    let mut a = member(&scene, "a", &["--grace", "600s"]);
+    settles(&[&a], &[6]);
+    let b = member(&scene, "b", &["--validity", "600s"]);
+    settles(&[&a, &b], &[3, 3]);
+    let events = a.events(&format!("{GROUP}/events"));
+    events.wait_for("state_changed", 0);
+    a.process.signal(Signal::SIGTERM);
+    eventually("all is revoked", || a.names("revoked").len() == 3);
+    assert_eq!(a.group()["state"], "ending");
+    let tokens = a.tokens();
+    assert_eq!((tokens.len(), b.tokens().len()), (3, 3), "valid until they are released");
+    for name in tokens.keys() {
+        one_owner(&[&a, &b]);
+        assert_eq!(a.release(name, "", "").0, 200);
+    }
+    assert_eq!(a.process.code(), 0);
+    assert_eq!(events.names().iter().filter(|name| *name == "lost").count(), 3);
+    // No validity of ten minutes is waited for.
+    settles(&[&b], &[6]);
+}
+
+#[test]
+fn after_the_grace_and_for_a_sick_application_the_session_is_resigned() {
+    let scene = Scene::new();
+    let health = ["--app-health", "heartbeat", "--app-health-deadline", "3s"];
+    let mut a = member(&scene, "a", &[&health[..], &["--grace", "0s"]].concat());
+    eventually("it waits for the application", || a.group()["reason"] == "app_unhealthy");
+    let is_member = |a: &Sidecar| {
+        eventually("it owns all", || {
+            assert_eq!(a.json("POST", "/v1/heartbeat", "").0, 200);
+            a.tokens().len() == 6
+        });
+    };
+    is_member(&a);
+    let events = a.events(&format!("{GROUP}/events"));
+    eventually("the application hangs", || a.group()["state"] == "standby");
+    let (_, lost) = events.wait_for("lost", 0);
+    assert_eq!(lost["partition"]["reason"], "app_unhealthy", "{lost}");
+    assert_eq!((a.tokens().len(), &a.group()["lost"]["reason"]), (0, &"app_unhealthy".into()));
+    is_member(&a);
+    a.process.signal(Signal::SIGTERM);
+    assert_eq!(a.process.code(), 0);
+    // The next one need not wait for a lapse of ten minutes.
+    let b = member(&scene, "b", &["--validity", "600s"]);
+    settles(&[&b], &[6]);
+}
+
+#[test]
+fn a_member_leaves_once_its_application_has_released_all() {
+    let scene = Scene::new();
+    let a = member(&scene, "a", &[]);
+    settles(&[&a], &[6]);
+    let leave = |body: &str| a.json("POST", &format!("{GROUP}/leave"), body);
+    for wrong in ["{", "[null,null]", r#"{"for":1}"#, r#"{"for_ms":3600001}"#, r#"{"pause_ms":-1}"#]
+    {
+        assert_eq!(leave(wrong).1["code"], "bad_body", "{wrong}");
+    }
+    // What it owns is kept for its name, so that nobody else gets it meanwhile.
+    let kept = leave(r#"{"for_ms":3600000,"pause_ms":1000}"#);
+    assert_eq!(kept, (200, json!({ "owned": 6 })));
+    let b = member(&scene, "b", &[]);
+    eventually("all is revoked", || a.names("revoked").len() == 6);
+    assert_eq!((&a.group()["state"], a.tokens().len()), (&"leaving".into(), 6));
+    for number in 0..6 {
+        assert_eq!(a.release(&number.to_string(), "", "").0, 200);
+    }
+    eventually("it comes back to what was its own", || {
+        one_owner(&[&a, &b]);
+        a.release_revoked();
+        a.tokens().len() >= 3
+    });
+    assert_eq!(a.group()["lost"]["reason"], "left");
+    assert_eq!(leave(r#"{"pause_ms":600000}"#).0, 200);
+    settles(&[&a, &b], &[0, 6]);
+    assert_eq!(leave("").1["code"], "not_member");
+    assert_eq!(a.get(&format!("{GROUP}/assignment")).1["code"], "not_member");
+    assert_eq!((&a.group()["state"], &a.group()["reason"]), (&"standby".into(), &"left".into()));
+}
+
+#[test]
+fn elections_and_groups_are_served_side_by_side() {
+    let scene = Scene::new();
+    let url = format!("orders=file://{}", scene.path("election").display());
+    let options = ["--election", &url, "--health-addr", "127.0.0.1:0"];
+    let a = member(&scene, "a", &options);
+    a.leads();
+    settles(&[&a], &[6]);
+    let probes = a.address_after("serving health at http://");
+    let probe = |path: &str| client::ask_at(&probes, "GET", path, "").0;
+    assert_eq!((probe("/livez"), probe("/readyz")), (200, 200));
+    assert_eq!(a.json("POST", "/v1/elections/orders/resign", "").0, 200);
+    assert_eq!(a.tokens().len(), 6);
+}
