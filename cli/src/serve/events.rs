@@ -128,4 +128,75 @@ mod tests {
             ]
         );
     }
+
+    mod in_time {
+        use std::time::Duration;
+
+        use tenure::{Clock as _, Process};
+        use tenure_testkit::fault_store::Fault;
+        use tenure_testkit::time::{millis, wait};
+        use tenure_testkit::world::{VALIDITY, World, elect};
+
+        use super::*;
+        use crate::serve::candidacy::Role;
+        use crate::serve::stream::testing::{SOON, hear};
+
+        const MARGIN: Duration = Duration::from_secs(1);
+
+        async fn leading(world: &World) -> (Arc<Candidacy>, tenure::Leadership) {
+            let election = world.node("a").build().expect("settings that fit");
+            let process = Process::system().with_clock(Arc::new(world.clock.clone()));
+            let (candidacy, _) = Candidacy::new("e", election, VALIDITY, MARGIN, process);
+            let leadership = elect(&candidacy.election).await;
+            candidacy.enter(Role::Leading(leadership.lease()));
+            (candidacy, leadership)
+        }
+
+        /// Whatever a stream does at that moment, it is woken.
+        #[tokio::test(start_paused = true)]
+        async fn what_a_task_changes_is_said_at_once() {
+            let world = World::new();
+            let (candidacy, leadership) = leading(&world).await;
+            let heard = hear(&world.clock, || events(&candidacy)).await;
+            heard.has_not_said("lost");
+            let known = world.clock.now().boot;
+            candidacy.give_up("resigned");
+            wait(millis(1)).await;
+            heard.said("lost", known, Duration::ZERO);
+            drop(leadership);
+        }
+
+        /// No task tells of it: a stream has to look.
+        #[tokio::test(start_paused = true)]
+        async fn what_only_time_brings_is_said_soon() {
+            let world = World::new();
+            let (candidacy, leadership) = leading(&world).await;
+            let heard = hear(&world.clock, || events(&candidacy)).await;
+            world.store.always(Fault::FailBefore);
+            let now = world.clock.now().boot;
+            let margin_at = now + leadership.remaining() - MARGIN;
+            let risk_at = now + leadership.remaining() - VALIDITY / 4;
+            wait(risk_at - now - millis(1)).await;
+            heard.has_not_said("at_risk");
+            wait(margin_at - risk_at).await;
+            heard.said("at_risk", risk_at, SOON);
+            heard.has_not_said("lost");
+            wait(SOON).await;
+            heard.said("lost", margin_at, SOON);
+            assert!(leadership.check().is_ok(), "its lease runs");
+        }
+
+        /// A machine that slept looks as soon as a timer runs.
+        #[tokio::test(start_paused = true)]
+        async fn a_lapse_while_the_machine_slept_is_said_soon() {
+            let world = World::new();
+            let (candidacy, leadership) = leading(&world).await;
+            let heard = hear(&world.clock, || events(&candidacy)).await;
+            world.clock.suspend(VALIDITY);
+            let awake = world.clock.now().boot;
+            wait(SOON).await;
+            heard.said("lost", awake, SOON);
+            drop(leadership);
+        }
+    }
 }
