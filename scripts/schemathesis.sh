@@ -4,8 +4,8 @@
 #
 #   scripts/schemathesis.sh [TENURE]
 #
-# TENURE is the command, target/debug/tenure by default. A sidecar that leads is asked, one that
-# follows, and one with an access key.
+# TENURE is the command, target/debug/tenure by default. A sidecar that leads and owns partitions is
+# asked, one that follows, and one with an access key.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -26,8 +26,9 @@ head -c 24 /dev/urandom | base64 >"$work/key"
 serve() {
     local name=$1
     shift
-    "$tenure" serve --election "orders=file://$work/store" --name "$name" --listen 127.0.0.1:0 \
-        --validity 60s --poll 1s --grace 0s "$@" 2>"$work/$name.log" &
+    "$tenure" serve --election "orders=file://$work/store" --group "orders=file://$work/group" \
+        --partitions 0..4 --name "$name" --listen 127.0.0.1:0 --validity 60s --poll 1s --grace 0s \
+        "$@" 2>"$work/$name.log" &
     sidecars+=($!)
     for _ in {1..600}; do
         url=$(sed -n 's#.*serving elections at \(http://[^ ]*\).*#\1#p' "$work/$name.log")
@@ -53,12 +54,15 @@ check() {
 }
 
 cd "$work"
-# A name made up is no election's.
-printf '[parameters]\n"path.name" = "orders"\n' >schemathesis.toml
+# A name made up is no election's, no group's and no partition's.
+printf '[parameters]\n"path.name" = "orders"\n"path.partition" = "3"\n' >schemathesis.toml
 serve leader --app-health heartbeat --app-health-deadline 600s
 curl --silent --fail --output /dev/null --request POST "$url/v1/heartbeat"
 for _ in {1..600}; do
-    ! curl --silent --fail --output /dev/null "$url/v1/elections/orders/token" || break
+    if curl --silent --fail --output /dev/null "$url/v1/elections/orders/token" &&
+        curl --silent --fail --output /dev/null "$url/v1/groups/orders/partitions/3/token"; then
+        break
+    fi
     sleep 0.1
 done
 check leader

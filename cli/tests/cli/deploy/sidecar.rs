@@ -1,18 +1,37 @@
 //! The Deployment with a sidecar: its command on a directory, asked as its application asks.
 
+use std::process::Command;
+
 use saphyr::{LoadableYamlNode as _, Yaml};
 use serde_json::Value;
 
 use crate::command::eventually;
 use crate::command::scene::Scene;
-use crate::serve::client::sidecar;
+use crate::serve::client::{Sidecar, member, sidecar};
 
+const STATEFUL_SET: &str = include_str!("../../../../deploy/kubernetes/sidecar-group.yaml");
 const DEPLOYMENT: &str = include_str!("../../../../deploy/kubernetes/sidecar.yaml");
 const OPENAPI: &str = include_str!("../../../openapi.json");
 
 fn words(list: &Yaml) -> Vec<String> {
     let words = list.as_sequence().expect("a list").iter();
     words.map(|word| word.as_str().expect("a word").to_owned()).collect()
+}
+
+/// The options, at ports that are free here.
+fn options(args: &[String]) -> Vec<String> {
+    let places = [("127.0.0.1:4040", "127.0.0.1:0"), ("0.0.0.0:8081", "127.0.0.1:0")];
+    let word = |word: &String| {
+        let place = places.iter().find(|(there, _)| there == word);
+        place.map_or(word.clone(), |(_, here)| (*here).to_owned())
+    };
+    let mut options: Vec<_> = args.iter().map(word).collect();
+    // The name is given, and the log is read here.
+    for option in ["--name", "--log-format"] {
+        let at = options.iter().position(|word| word == option).expect("it has one");
+        options.drain(at..at + 2);
+    }
+    options
 }
 
 #[test]
@@ -22,18 +41,7 @@ fn the_sidecar_answers_what_the_application_asks() {
     let args = words(&pod["initContainers"][0]["args"]);
     assert_eq!(args[..3], ["serve", "--election", "orders=s3://BUCKET/PREFIX"]);
     let script = words(&pod["containers"][0]["args"]).join("\n");
-    // The rest of the options, at ports that are free here.
-    let places = [("127.0.0.1:4040", "127.0.0.1:0"), ("0.0.0.0:8081", "127.0.0.1:0")];
-    let word = |word: &String| {
-        let place = places.iter().find(|(there, _)| there == word);
-        place.map_or(word.clone(), |(_, here)| (*here).to_owned())
-    };
-    let mut options: Vec<_> = args[3..].iter().map(word).collect();
-    // The name is given, and the log is read here.
-    for option in ["--name", "--log-format"] {
-        let at = options.iter().position(|word| word == option).expect("it has one");
-        options.drain(at..at + 2);
-    }
+    let options = options(&args[3..]);
     let options: Vec<_> = options.iter().map(String::as_str).collect();
     let scene = Scene::new();
     let a = sidecar(&scene, "pod", &options);
@@ -50,4 +58,44 @@ fn the_sidecar_answers_what_the_application_asks() {
     // What the script cuts out of the reply.
     let (_, reply) = a.ask("GET", "/v1/elections/orders/token", "");
     assert!(reply.contains(r#""token":1,"#), "{reply}");
+}
+
+/// Its script runs as it is, round by round, for fewer partitions. It needs curl, as its image has.
+#[test]
+fn the_members_application_works_and_releases_what_is_revoked() {
+    let documents = Yaml::load_from_str(STATEFUL_SET).expect("YAML");
+    let pod = &documents[2]["spec"]["template"]["spec"];
+    let args = words(&pod["initContainers"][0]["args"]);
+    assert_eq!(args[..3], ["serve", "--group", "orders=s3://BUCKET/PREFIX"]);
+    let options = options(&args[3..]);
+    let fewer = |word: &String| match &**word {
+        "0..64" => "0..6".to_owned(),
+        // Others are not waited for.
+        "10s" => "0s".to_owned(),
+        _ => word.clone(),
+    };
+    let mut options: Vec<_> = options.iter().map(fewer).collect();
+    options.extend(["--poll", "200ms"].map(str::to_owned));
+    let options: Vec<_> = options.iter().map(String::as_str).collect();
+    let scene = Scene::new();
+    let script = words(&pod["containers"][0]["args"]).join("\n");
+    let application = |sidecar: &Sidecar, log: &str| {
+        let script = script.replace("127.0.0.1:4040", &sidecar.address);
+        let script = script.replace("while true; do", "for once in 1; do").replace("sleep 1\n", "");
+        let output = Command::new("sh").args(["-c", &script]).output().expect("a shell");
+        assert!(output.stderr.is_empty(), "{log}: {output:?}");
+        String::from_utf8(output.stdout).expect("text").lines().count()
+    };
+    if Command::new("curl").arg("--version").output().is_err() {
+        eprintln!("not tried: there is no curl");
+        return;
+    }
+    let a = member(&scene, "a", &options);
+    eventually("a works on all", || application(&a, "a") == 6);
+    let b = member(&scene, "b", &options);
+    eventually("each works on its half", || {
+        let (of_a, of_b) = (application(&a, "a"), application(&b, "b"));
+        assert!(of_a + of_b <= 6, "{of_a} {of_b}");
+        (of_a, of_b) == (3, 3)
+    });
 }
