@@ -174,8 +174,16 @@ fn a_release_is_of_one_token_and_may_ask_to_stay_away() {
     assert_eq!(a.tokens()["3"], token, "nothing has changed");
     let b = member(&scene, "b", &[]);
     settles(&[&a, &b], &[3, 3]);
-    // It moves, as the work on it has failed here.
+    // It comes back, as nothing speaks against that.
     let moves = a.names("owned")[0].clone();
+    let before = a.tokens()[&moves];
+    assert_eq!(a.release(&moves, "", r#"{"back_off_ms":0}"#).0, 200);
+    eventually("it comes back", || {
+        one_owner(&[&a, &b]);
+        assert!(!b.tokens().contains_key(&moves), "it stays away from its owner");
+        a.tokens().get(&moves).is_some_and(|token| *token > before)
+    });
+    // It moves, as the work on it has failed here.
     let token = a.tokens()[&moves];
     let (status, said) = a.release(&moves, &format!("?token={token}"), r#"{"back_off_ms":600000}"#);
     assert_eq!((status, said), (200, json!({ "partition": moves, "token": token })));
