@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, Parser as _};
 
@@ -141,9 +141,9 @@ impl fmt::Display for Origin {
 
 impl Found {
     fn by(line: &[OsString]) -> Result<Found, Refused> {
-        let mut lenient = lenient();
-        match lenient.try_get_matches_from_mut(line) {
-            Ok(matches) => Ok(Found::of(&lenient, &matches)?),
+        let command = lenient();
+        match given(&command, line) {
+            Ok(matches) => Ok(Found::of(&command, &matches)?),
             // Read once more by the strict definitions, which say it better.
             Err(_) => Ok(Found::default()),
         }
@@ -298,6 +298,17 @@ fn variable(long: &str) -> String {
 /// Whether an outer `tenure run` started this process.
 fn is_inside_cmd() -> bool {
     std::env::var_os("TENURE_EPOCH").is_some()
+}
+
+/// What a command line gives. A flag may need another that the environment or the file has, as
+/// `--unique-name` needs `--name`: whether that is there is seen once they are added.
+fn given(command: &Command, line: &[OsString]) -> Result<ArgMatches, clap::Error> {
+    match command.clone().try_get_matches_from(line) {
+        Err(error) if error.kind() == ErrorKind::MissingRequiredArgument => {
+            command.clone().ignore_errors(true).try_get_matches_from(line)
+        }
+        matches => matches,
+    }
 }
 
 /// The definitions with nothing required: what is missing may be in the file.

@@ -11,7 +11,9 @@ use serde::Serialize;
 use serde_json::Value;
 use tenure::store::MemoryStore;
 
-use super::{Found, Kind, Origin, Refused, SETTINGS, in_a_line, leaf, lenient, setting, variable};
+use super::{
+    Found, Kind, Origin, Refused, SETTINGS, given, in_a_line, leaf, lenient, setting, variable,
+};
 use crate::common_args::LayoutArg;
 use crate::exit::{self, Failure};
 use crate::margins::Margins;
@@ -71,7 +73,7 @@ pub fn show(args: &ConfigArgs, config: Option<OsString>) -> Result<u8, Failure> 
     }
     let mut command = lenient();
     let refuse = |error: clap::Error| Failure::new(exit::USAGE, in_a_line(&error));
-    let given = command.try_get_matches_from_mut(&line).map_err(refuse)?;
+    let given = given(&command, &line).map_err(refuse)?;
     let found = Found::of(&command, &given)?;
     found.add_to(&mut line);
     let all =

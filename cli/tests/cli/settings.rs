@@ -141,6 +141,31 @@ fn settings_that_do_not_fit_together_are_refused_with_the_numbers() {
     assert_eq!(bench.objects(), [""; 0], "nothing was written");
 }
 
+/// `--unique-name` needs `--name`, and the line alone was looked at: the variables did not count at
+/// all.
+#[test]
+fn regression_a_flag_may_need_one_that_a_variable_or_the_file_gives() {
+    let bench = Bench::new();
+    let url = bench.url();
+    let variables = [("TENURE_STORE", &*url), ("TENURE_NAME", "a")];
+    let run = with(&variables, &["run", "--unique-name", "--", "true"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let shown = with(&variables, &["config", "--json", "run", "--unique-name"]);
+    assert_eq!(of(&shown, "name"), ("a".into(), "variable".to_owned()));
+    let file = in_file(&bench, "name = 'b'\n");
+    let line = ["--config", &file, "run", "--store", &url, "--unique-name", "--", "true"];
+    assert_eq!(with(&[], &line).code, 0);
+    // What is missing, or wrong besides, is refused as before.
+    let refused = |variables: &[(&str, &str)], line: &[&str], words: &str| {
+        let said = with(variables, line);
+        assert!(said.code == 64 && said.err.contains(words), "{words:?} is not in {said:?}");
+    };
+    refused(&[], &["run", "--store", &url, "--unique-name", "--", "true"], "--name <NAME>");
+    refused(&[], &["config", "run", "--unique-name"], "--name <NAME>");
+    refused(&variables, &["run", "--unique-name", "--valdity", "3s", "--", "true"], "--valdity");
+    refused(&variables, &["run", "--unique-name", "--validity", "3", "--", "true"], "time unit");
+}
+
 /// With the name of its own leader, unique by promise, it would end that leader's lease.
 #[test]
 fn a_run_inside_cmd_does_not_pass_for_its_own_leader() {
