@@ -41,7 +41,22 @@ pub(super) enum Put {
     Failed(StoreError),
 }
 
-/// The attempts at one compare-and-swap, and what is known of them.
+/// The attempts at one compare-and-swap, and what is known of them: how many are made, after which
+/// pauses, and what an answer says. The loops around it stay apart, as they are two proofs:
+///
+/// - *Raise*: the gate's token, the trim marker, the claim of an object, its reservation. Each
+///   attempt reads, decides, and writes on the condition of what it has just read. What others have
+///   written is what the next attempt decides on, and its read also finds a write whose answer was
+///   lost. So nothing is read back after a write.
+/// - *Overwrite*: the write of an object by its writer, the reset of a gate. The condition is what
+///   the caller saw before the first attempt, and stays the same. What was refused or has no answer
+///   is read back at once, also after the last attempt, and another ETag ends the call: it shows
+///   this very write, or another writer's, which must never be overwritten unseen.
+///
+/// A loop that did both would ask before each of its requests which of the two it is. Within
+/// *raise*, a claim counts refusals apart from failures, as each refusal is progress of another
+/// writer, and a reservation ends with the first failure, as it is for progress alone. The writer of
+/// a log has neither loop: it sends what `protocol::log` decides, which the model explores.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     made: u32,

@@ -6,19 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
 use super::calls::Calls;
-use super::envelope::{self, Line};
+use super::envelope;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::keys::Keys;
 use crate::process::Process;
 use crate::protocol::find::{After, Listing, Progress, Search};
 use crate::protocol::log::{Header, Kind};
-use crate::protocol::message::Nonce;
-use crate::store::{GetOutcome, Page, Store, StoreError, check_order};
+use crate::store::{GetOutcome, Store, StoreError};
+use keys::LogKeys;
+use line::LogLine;
 
+mod keys;
+mod line;
 mod read;
 mod trim;
 mod writer;
@@ -93,68 +95,10 @@ impl LogEntry {
     }
 }
 
-#[derive(Debug, Clone)]
-struct LogKeys(Arc<str>);
-
 /// An object of the log, as it was read.
 struct Read {
     header: Header,
     body: Bytes,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LogLine {
-    tenure_log: u64,
-    epoch: Epoch,
-    nonce: Nonce,
-    /// The number of the writer's claim; of a claim, that of the claim before.
-    claim: u64,
-    /// In a claim: the number of the newest entry before it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    claims_after: Option<u64>,
-    /// In a claim: how many fences lie directly below it, if any do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    fences: Option<u64>,
-    /// In a fence: up to where no number was free.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    fence_after: Option<u64>,
-}
-
-impl Line for LogLine {
-    const TAG: &'static str = "tenure_log";
-    const WHAT: &'static str = "an object of a fenced log";
-}
-
-impl LogLine {
-    fn of(header: &Header) -> LogLine {
-        let (claims_after, fences, fence_after) = match header.kind {
-            Kind::Entry => (None, None, None),
-            Kind::Claim { last, fences } => (Some(last), Some(fences).filter(|it| *it > 0), None),
-            Kind::Fence { base } => (None, None, Some(base)),
-        };
-        let Header { epoch, nonce, claim, .. } = *header;
-        let tenure_log = envelope::FORMAT;
-        LogLine { tenure_log, epoch, nonce, claim, claims_after, fences, fence_after }
-    }
-
-    /// `None` if it cannot be that of this number.
-    fn header(&self, number: u64) -> Option<Header> {
-        let LogLine { epoch, nonce, claim, .. } = *self;
-        let (kind, possible) = match (self.claims_after, self.fences, self.fence_after) {
-            (None, None, None) => (Kind::Entry, 0 < claim && claim < number),
-            (Some(last), fences, None) => {
-                let fences = fences.unwrap_or(0);
-                let first = number.checked_sub(fences)?;
-                (Kind::Claim { last, fences }, claim < first && last < first)
-            }
-            (None, None, Some(base)) => {
-                (Kind::Fence { base }, claim == 0 && 0 < base && base < number)
-            }
-            _ => return None,
-        };
-        possible.then_some(Header { epoch, nonce, claim, kind })
-    }
 }
 
 impl FencedLog {
@@ -307,98 +251,5 @@ impl FencedLog {
             }
             Err(error) => error,
         }
-    }
-}
-
-impl LogKeys {
-    fn numbered(&self, number: u64) -> String {
-        format!("{}{number:020}", self.0)
-    }
-
-    fn marker(&self) -> String {
-        format!("{}trim", self.0)
-    }
-
-    fn start(&self, after: &After) -> String {
-        match after {
-            After::Number(number) => self.numbered(*number),
-            After::Key(key) => key.clone(),
-        }
-    }
-
-    fn parse(&self, key: &str) -> Option<NonZeroU64> {
-        let digits = key.strip_prefix(&*self.0)?;
-        let exact = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
-        // Twenty digits may be more than 64 bits: foreign.
-        if exact { digits.parse().ok() } else { None }
-    }
-
-    fn check(
-        &self,
-        start: &str,
-        page: &Page,
-    ) -> Result<(Vec<NonZeroU64>, Option<After>), StoreError> {
-        let last = check_order(&self.0, start, page)?;
-        let numbers = page.entries.iter().filter_map(|entry| self.parse(&entry.key)).collect();
-        let ended = !page.truncated || last >= self.numbered(u64::MAX).as_str();
-        let rest = (!ended).then(|| match self.parse(last) {
-            Some(number) => After::Number(number.get()),
-            None => After::Key(last.to_owned()),
-        });
-        Ok((numbers, rest))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_of_twenty_digits_are_numbers() {
-        let keys = LogKeys("log/".into());
-        assert_eq!(keys.numbered(7), "log/00000000000000000007");
-        assert_eq!(keys.parse(&keys.numbered(u64::MAX)).map(NonZeroU64::get), Some(u64::MAX));
-        for foreign in [
-            "log/00000000000000000000",
-            "log/99999999999999999999",
-            "log/000000000000000000001",
-            "log/0000000000000000001",
-            "log/+0000000000000000001",
-            "log/00000000000000000001/x",
-            "log/trim",
-            "00000000000000000001",
-        ] {
-            assert_eq!(keys.parse(foreign), None, "{foreign}");
-        }
-    }
-
-    #[test]
-    fn a_line_that_points_ahead_is_refused() {
-        let line = |claim, claims_after| LogLine {
-            tenure_log: 1,
-            epoch: Epoch::FIRST,
-            nonce: Nonce::from_bits(1),
-            claim,
-            claims_after,
-            fences: None,
-            fence_after: None,
-        };
-        assert!(line(4, None).header(5).is_some());
-        assert!(line(0, Some(0)).header(1).is_some());
-        for (claim, claims_after) in [(5, None), (0, None), (5, Some(1)), (1, Some(5))] {
-            assert_eq!(line(claim, claims_after).header(5), None);
-        }
-        let fenced = |claim, last, fences| LogLine { fences: Some(fences), ..line(claim, last) };
-        assert!(fenced(1, Some(2), 2).header(5).is_some());
-        for (claim, last, fences) in
-            [(1, Some(3), 2), (3, Some(2), 2), (1, Some(2), 6), (1, None, 2)]
-        {
-            assert_eq!(fenced(claim, last, fences).header(5), None);
-        }
-        let fence = |claim, base| LogLine { fence_after: Some(base), ..line(claim, None) };
-        assert!(fence(0, 4).header(5).is_some());
-        assert_eq!(fence(0, 5).header(5), None);
-        assert_eq!(fence(0, 0).header(5), None);
-        assert_eq!(fence(1, 4).header(5), None);
     }
 }
