@@ -15,7 +15,8 @@ use super::{
 };
 use crate::clock;
 use failure::failed;
-use folder::{Access, Folder, Root, Way, root_failed};
+use folder::{Access, Folder, Root, root_failed};
+use way::Way;
 use write::Condition;
 
 mod content;
@@ -30,6 +31,7 @@ mod network;
 mod power;
 mod sync;
 mod unsynced;
+mod way;
 mod write;
 
 /// A directory of this machine as a [`Store`]: elections among its processes, without a network.

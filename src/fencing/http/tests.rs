@@ -14,7 +14,9 @@ use super::service::token;
 use super::*;
 use crate::fencing::Stale;
 use crate::mutex::unpoisoned;
-use crate::store::{MemoryStore, Store as _};
+use crate::store::Store as _;
+
+mod durable;
 
 fn e(number: u64) -> Epoch {
     Epoch::new(number).unwrap()
@@ -263,84 +265,6 @@ fn a_runtime_that_ends_answers_that_the_request_may_have_taken_effect() {
     let answer = call.now_or_never().expect("the task is gone").unwrap();
     assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
     assert!(!answer.headers().contains_key(RETRY_AFTER));
-}
-
-#[tokio::test]
-async fn a_durable_gate_outlives_the_service() {
-    let (store, resource) = (Arc::new(MemoryStore::new()), Resource::default());
-    let service = || {
-        let durable = DurableGate::new(store.clone(), "gates/board");
-        FenceLayer::new(Gate::new()).durable(durable)
-    };
-    assert_eq!(put(&service(), &resource, &["5"]).await.status(), StatusCode::OK);
-    let refused = put(&service(), &resource, &["4"]).await;
-    assert_eq!(
-        Stale::from_problem(refused.body().as_bytes()),
-        Some(Stale { offered: e(4), newest: e(5) })
-    );
-    assert_eq!(resource.written(), [5]);
-}
-
-/// Its answer with a durable gate on this store, which lets nothing in, and what was logged.
-async fn put_past_broken(store: Arc<dyn crate::store::Store>) -> (Response<String>, String) {
-    let logged = Arc::new(Mutex::new(Vec::new()));
-    let writer = Arc::clone(&logged);
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || Log(Arc::clone(&writer)))
-        .finish();
-    // With one subscriber alone, an event that another thread is the first to reach would be taken
-    // for one that nobody ever wants.
-    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
-    let _guard = tracing::subscriber::set_default(subscriber);
-    let resource = Resource::default();
-    let layer = FenceLayer::new(Gate::new()).durable(DurableGate::new(store, "gates/board"));
-    let answer = put(&layer, &resource, &["5"]).await;
-    assert!(resource.written().is_empty());
-    let logged = std::mem::take(&mut *logged.lock().unwrap());
-    (answer, String::from_utf8(logged).unwrap())
-}
-
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// It was 503 with `Retry-After: 1` for ever, and nothing was logged.
-#[tokio::test]
-async fn regression_a_broken_durable_gate_is_logged_and_no_retry_is_suggested() {
-    let store = MemoryStore::new();
-    store.create("gates/board", bytes::Bytes::from_static(b"not a gate")).await.unwrap();
-    let (answer, logged) = put_past_broken(Arc::new(store)).await;
-    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
-    assert!(!answer.headers().contains_key(RETRY_AFTER));
-    assert!(!answer.body().contains("gates/board"), "{}", answer.body());
-    assert!(logged.contains("WARN") && logged.contains("gates/board is not a gate"), "{logged}");
-    assert!(logged.contains(r#"outcome="failed""#), "{logged}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_durable_gate_whose_store_fails_is_logged_and_suggests_a_retry() {
-    use crate::store::{Determinacy, MockStore, StoreError, StoreErrorKind};
-    let mut store = MockStore::new();
-    store.expect_describe().return_const("a store".to_owned());
-    store.expect_may_send_twice().return_const(false);
-    store.expect_get().returning(|_, _, _| {
-        Err(StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, "slow down"))
-    });
-    let (answer, logged) = put_past_broken(Arc::new(store)).await;
-    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(answer.headers()[RETRY_AFTER], "1");
-    assert!(logged.contains("WARN") && logged.contains("slow down"), "{logged}");
-    assert!(logged.contains(r#"outcome="unavailable""#), "{logged}");
 }
 
 /// What a client sends, seen by the service.

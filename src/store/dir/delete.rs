@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::failure::in_the_way;
-use super::folder::{Folder, Named, Root, Way, work_folder};
+use super::folder::{Folder, Named, Root, work_folder};
 use super::key;
 use super::lock::Locked;
 use super::unsynced;
+use super::way::Way;
 use crate::store::StoreError;
 
 /// Deletes these objects; what is missing counts as deleted. Returns what could not be deleted, with

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 
-use super::folder::{Folder, Hint, Named, Root, Way, work_folder};
+use super::folder::{Folder, Hint, Named, Root, work_folder};
 use super::lock::Locked;
+use super::way::Way;
 use super::write::last_modified;
 use super::{key, unsynced};
 use crate::clock;

@@ -4,10 +4,8 @@
 //! A failed sync is the worst that Linux allows: what was to be written is forgotten, and a later
 //! sync succeeds without it.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io;
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -19,99 +17,13 @@ use super::unsynced::Mark;
 use super::write::{self, Condition};
 use super::{GetOutcome, PutOutcome, StoreError, delete, get, listing};
 use crate::store::{Determinacy, ETag, StoreErrorKind};
+use disk::{Choose, DISK, Died, Disk, Fate, children, with_disk};
 
-/// What becomes of a sync.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Works,
-    Fails,
-    /// The file system says this, and nothing is lost.
-    Says(Errno),
-    /// The process dies before it.
-    Dies,
-}
+mod disk;
 
-/// Unwinds in place of the death of a process.
-struct Died;
+pub(super) use disk::sync;
 
-type Choose = Box<dyn FnMut(&Path) -> Fate>;
-
-struct Disk {
-    choose: Choose,
-    /// What the names in folders stand for on the disk.
-    files: BTreeMap<PathBuf, Vec<u8>>,
-    folders: BTreeSet<PathBuf>,
-    /// By inode, each kept open so that no other file gets its number.
-    synced: BTreeMap<u64, File>,
-    forgotten: BTreeMap<u64, File>,
-}
-
-thread_local! {
-    static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) };
-}
-
-fn with_disk<T: Default>(work: impl FnOnce(&mut Disk) -> T) -> T {
-    DISK.with_borrow_mut(|disk| disk.as_mut().map(work).unwrap_or_default())
-}
-
-/// What becomes of the sync of a file or a folder; `None` without such a disk.
-pub(super) fn sync(path: &Path) -> Option<io::Result<()>> {
-    let fate = with_disk(|disk| Some((disk.choose)(path)))?;
-    Some(match fate {
-        Fate::Dies => resume_unwind(Box::new(Died)),
-        Fate::Fails => {
-            with_disk(|disk| disk.forget(path));
-            Err(Errno::EIO.into())
-        }
-        Fate::Says(errno) => Err(errno.into()),
-        Fate::Works => {
-            with_disk(|disk| disk.keep(path));
-            Ok(())
-        }
-    })
-}
-
-fn opened(path: &Path) -> (u64, File) {
-    let file = File::open(path).expect("it is there");
-    (file.metadata().expect("it is open").ino(), file)
-}
-
-/// The folders and the other files in a folder.
-fn children(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let entries = fs::read_dir(path).expect("it is there");
-    entries.map(|entry| entry.expect("an entry").path()).partition(|path| path.is_dir())
-}
-
-impl Disk {
-    /// What this sync was to write.
-    fn forget(&mut self, path: &Path) {
-        let files = if path.is_dir() { children(path).1 } else { vec![path.to_owned()] };
-        for (path, (inode, file)) in files.into_iter().map(|path| (path.clone(), opened(&path))) {
-            if self.files.get(&path) != fs::read(&path).ok().as_ref() {
-                self.forgotten.insert(inode, file);
-            }
-        }
-    }
-
-    fn keep(&mut self, folder: &Path) {
-        if !folder.is_dir() {
-            let (inode, file) = opened(folder);
-            self.synced.insert(inode, file);
-            return;
-        }
-        let (folders, files) = children(folder);
-        self.folders.extend(folders);
-        self.files.retain(|path, _| path.parent() != Some(folder) || files.contains(path));
-        for path in files {
-            let (inode, _) = opened(&path);
-            if !self.forgotten.contains_key(&inode) && self.synced.contains_key(&inode) {
-                self.files.insert(path.clone(), fs::read(path).expect("it is there"));
-            }
-        }
-    }
-}
-
-/// A directory on that disk.
+/// A directory on such a disk.
 struct Scene {
     dir: tempfile::TempDir,
     root: Root,

@@ -12,9 +12,10 @@
 use std::fs::{File, FileTimes};
 use std::io;
 
-use super::folder::{Folder, Root, Way, work_folder};
+use super::folder::{Folder, Root, work_folder};
 use super::key;
 use super::lock::{Locked, Waiting};
+use super::way::Way;
 use super::write::Draft;
 use crate::store::{Determinacy, StoreError, StoreErrorKind, content_hash};
 

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::content;
 use super::failure::{failed, in_the_way};
-use super::folder::{Folder, Named, Way, time_of_day, work_folder};
+use super::folder::{Folder, Named, time_of_day, work_folder};
 use super::lock::Locked;
 use super::unsynced::{self, Mark};
+use super::way::Way;
 use super::{key, sync};
 use crate::clock;
 use crate::store::{Determinacy, ETag, PutOutcome, StoreError};

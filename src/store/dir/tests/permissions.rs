@@ -1,0 +1,143 @@
+//! What other users may do, and what those may see who cannot open the lock.
+
+use super::*;
+
+#[tokio::test]
+async fn the_group_may_write_what_is_made_for_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = DirStore::open_for_group(dir.path()).expect("opened");
+    done(store.create("app/deep/a", "x".into()).await);
+    let mode = |path: &str| {
+        fs::metadata(dir.path().join(path)).expect("there").permissions().mode() & 0o7777
+    };
+    for folder in [".tenure", "app", "app/deep"] {
+        assert_eq!(mode(folder) & 0o2070, 0o2070, "{folder}: {:o}", mode(folder));
+    }
+    assert_eq!(mode("app/deep/a") & 0o7173, 0o060);
+    assert_eq!(mode(".tenure/lock"), 0o660);
+}
+
+/// The user of this test, by whom its files are.
+fn is_root(dir: &tempfile::TempDir) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    fs::metadata(dir.path()).expect("there").uid() == 0
+}
+
+/// Root is bound by no permissions, so it has this test run once more by another user. True if that
+/// is done; where nobody else may start this program, the test goes on and sees less.
+fn done_by_another_user(test: &str) -> bool {
+    use std::os::unix::process::CommandExt as _;
+    if !is_root(&tempfile::tempdir().expect("a temporary directory")) {
+        return false;
+    }
+    let mut command = std::process::Command::new(std::env::current_exe().expect("it runs"));
+    command
+        .args(["--exact", &format!("store::dir::tests::permissions::{test}"), "--nocapture"])
+        .uid(65_534);
+    let Ok(output) = command.current_dir("/").output() else { return false };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+    true
+}
+
+#[tokio::test]
+async fn regression_who_may_only_read_cannot_stop_an_election() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    let (dir, store) = store();
+    let etag = done(store.create("app/a", "x".into()).await);
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
+    // Others can be played by root alone.
+    if is_root(&dir) {
+        for (path, readable) in [("app/a", true), (".tenure/lock", false)] {
+            let mut cat = std::process::Command::new("cat");
+            let output = cat.arg(dir.path().join(path)).uid(65_534).output().expect("started");
+            assert_eq!(output.status.success(), readable, "{path}: {output:?}");
+        }
+    }
+    done(store.replace("app/a", "y".into(), etag).await);
+}
+
+/// Without the lock a folder is walked again if it changes meanwhile.
+#[tokio::test]
+async fn who_may_not_open_the_lock_can_list() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if done_by_another_user("who_may_not_open_the_lock_can_list") {
+        return;
+    }
+    let (dir, store) = store();
+    done(store.create("app/a", "x".into()).await);
+    let lock = dir.path().join(".tenure/lock");
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o000)).expect("set");
+    assert_eq!(keys_of(&store, "").await, ["app/a"]);
+    // Root may open all; then there is nothing to see here.
+    if !is_root(&dir) {
+        let denied = StoreErrorKind::AccessDenied;
+        refuses(store.create("b", "x".into()).await, denied, "processes of one user");
+    }
+}
+
+#[tokio::test]
+async fn without_permission_the_error_names_the_path() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if done_by_another_user("without_permission_the_error_names_the_path") {
+        return;
+    }
+    let (dir, store) = store();
+    done(store.create("a", "x".into()).await);
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).expect("set");
+    // Root is not bound by permissions; then there is nothing to see here.
+    if fs::create_dir(dir.path().join("probe")).is_err() {
+        let denied = StoreErrorKind::AccessDenied;
+        let path = store.path().display().to_string();
+        refuses(store.create("b", "x".into()).await, denied, &path);
+        refuses(store.create("b/c", "x".into()).await, denied, &path);
+        refuses(DirStore::open(dir.path().join("new")), denied, &path);
+        assert_eq!(keys_of(&store, "").await, ["a"], "reading works");
+        DirStore::open(dir.path()).expect("can be read");
+        let work = dir.path().join(".tenure");
+        fs::set_permissions(&work, fs::Permissions::from_mode(0o000)).expect("set");
+        DirStore::open(dir.path()).expect("leftovers are of those who may write");
+        fs::set_permissions(&work, fs::Permissions::from_mode(0o755)).expect("set");
+    }
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
+}
+
+/// What a killed process renamed is settled by the next holder of the lock; others are refused.
+#[tokio::test]
+async fn who_may_not_open_the_lock_reads_what_is_settled() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if done_by_another_user("who_may_not_open_the_lock_reads_what_is_settled") {
+        return;
+    }
+    let (dir, store) = store();
+    for key in ["settled", "open"] {
+        done(store.create(key, "x".into()).await);
+    }
+    let root = folder::Root::new(store.path().into(), folder::Access::Owner);
+    let work = folder::work_folder(&folder::Folder::root(&root).expect("there")).expect("there");
+    let _mark = unsynced::Mark::set(&work, "open").expect("set");
+    let lock = dir.path().join(".tenure/lock");
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o000)).expect("set");
+    body_of(&store, "settled").await;
+    if !is_root(&dir) {
+        let read = store.get("open", None, 9).await;
+        refuses(read, StoreErrorKind::Transient, "a power loss may undo that");
+    }
+}
+
+/// No writer can hold such a lock, so nobody is waited for.
+#[tokio::test]
+async fn what_is_not_settled_cannot_be_read_without_a_lock_that_opens() {
+    let (dir, store) = store();
+    done(store.create("open", "x".into()).await);
+    let root = folder::Root::new(store.path().into(), folder::Access::Owner);
+    let work = folder::work_folder(&folder::Folder::root(&root).expect("there")).expect("there");
+    let _mark = unsynced::Mark::set(&work, "open").expect("set");
+    let lock = dir.path().join(".tenure/lock");
+    fs::remove_file(&lock).expect("there");
+    symlink("nowhere", &lock).expect("a link");
+    let error = store.get("open", None, 9).await.expect_err("not settled").to_string();
+    assert!(error.starts_with("cannot open") && error.contains(".tenure/lock"), "{error}");
+}
