@@ -8,6 +8,8 @@ use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{TestClock, millis, secs, timed, wait, within};
 use tenure_testkit::world::{VALIDITY, World, elect, held, ready};
 
+mod clocks;
+
 /// A leader that reaches the objects of `world` on its own way.
 async fn leader_behind(world: &World) -> (Leadership, FaultStore, TestClock) {
     let (way, clock) = (world.another_way(), TestClock::new());
@@ -69,75 +71,6 @@ async fn never_a_token_at_or_after_the_end() {
     assert!(lead.check().is_err() && lead.remaining().is_zero());
 }
 
-#[tokio::test(start_paused = true)]
-async fn either_clock_ends_the_lease_before_the_driver_has_noticed() {
-    for suspended in [true, false] {
-        let world = World::new();
-        let (lead, _, clock) = leader_behind(&world).await;
-        wait(secs(1)).await;
-        assert!(lead.check().is_ok());
-        if suspended {
-            clock.suspend(secs(9))
-        } else {
-            clock.set_wall_by(9_000)
-        }
-        assert!(lead.check().is_err(), "no task has run since");
-        assert_eq!(lead.token(), None);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_wall_clock_set_back_lengthens_no_lease() {
-    let world = World::new();
-    let (lead, way, clock) = leader_behind(&world).await;
-    way.always(Fault::Hang);
-    clock.set_wall_by(-3_600_000);
-    let (took, _) = timed(lead.lost()).await;
-    assert!(took <= VALIDITY, "{took:?}");
-}
-
-/// A step of the wall clock was told as "the process did not run for 13.0s".
-#[tokio::test(start_paused = true)]
-async fn regression_a_wall_clock_set_forward_is_told_as_that() {
-    let world = World::new();
-    let (lead, _, clock) = leader_behind(&world).await;
-    wait(secs(2)).await;
-    clock.set_wall_by(13_000);
-    let Loss::WallClockAhead { by } = lead.check().unwrap_err() else { panic!("another reason") };
-    assert_eq!(by, secs(13));
-    // Final, and so is its reason.
-    clock.set_wall_by(-13_000);
-    let loss = lead.lost().await;
-    assert!(matches!(loss, Loss::WallClockAhead { by } if by == secs(13)), "{loss}");
-    assert!(loss.to_string().contains("wall clock moved 13.0s ahead"), "{loss}");
-}
-
-/// Small steps shorten the lease until the next renewal, and no more.
-#[tokio::test(start_paused = true)]
-async fn small_steps_of_the_wall_clock_lose_nothing() {
-    let world = World::new();
-    let (lead, _, clock) = leader_behind(&world).await;
-    for _ in 0..20 {
-        wait(secs(4)).await;
-        clock.set_wall_by(5_000);
-        assert!(lead.check().is_ok());
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_machine_that_is_never_paused_ignores_its_wall_clock() {
-    let world = World::new();
-    let election = world.node("a").machine_is_never_paused(true).build().unwrap();
-    let lead = elect(&election).await;
-    world.clock.set_wall_by(3_600_000);
-    assert!(lead.check().is_ok());
-    wait(secs(60)).await;
-    assert!(lead.check().is_ok(), "it goes on");
-    assert_eq!(lead.ends_at().wall, Duration::MAX, "never by that clock");
-    world.clock.suspend(VALIDITY);
-    assert!(matches!(lead.check().unwrap_err(), Loss::Suspended { .. }));
-}
-
 /// The check finds the end on a clock that then goes back, and the driver never saw it.
 #[tokio::test(start_paused = true)]
 async fn regression_a_loss_found_by_a_check_stops_the_renewals() {
@@ -191,72 +124,6 @@ async fn an_unreachable_store_is_told_with_its_last_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspension_is_told_as_one() {
-    let world = World::new();
-    let (lead, _, clock) = leader_behind(&world).await;
-    wait(secs(2)).await;
-    clock.suspend(secs(40));
-    let loss = lead.lost().await;
-    let Loss::Suspended { gap } = loss else { panic!("{loss}") };
-    assert!(gap >= secs(40) && gap < secs(42), "{gap:?}");
-}
-
-/// A suspension was over, and the store refused a dozen renewals in the time that was left: "the
-/// process did not run for 3.1s" was told, and nothing of the store.
-#[tokio::test(start_paused = true)]
-async fn regression_a_store_that_fails_after_a_suspension_is_told() {
-    for (fault, words) in [(Fault::FailBefore, "503"), (Fault::Hang, "no answer within 2s")] {
-        let world = World::new();
-        let (lead, way, clock) = leader_behind(&world).await;
-        clock.suspend(millis(3_100));
-        way.always(fault);
-        let loss = lead.lost().await;
-        let Loss::LeaseEnded { last_error: Some(error) } = &loss else { panic!("{loss}") };
-        assert!(error.to_string().contains(words), "{fault:?}: {error}");
-    }
-    // A failure before it does not count.
-    let world = World::new();
-    let (lead, way, clock) = leader_behind(&world).await;
-    way.on(Call::Replace).fault(Fault::FailBefore);
-    wait(millis(3_400)).await;
-    clock.suspend(secs(40));
-    let loss = lead.lost().await;
-    assert!(matches!(loss, Loss::Suspended { gap } if gap >= secs(40)), "{loss}");
-    // With no time for a request after it, it was the suspension.
-    let world = World::new();
-    let (lead, way, clock) = leader_behind(&world).await;
-    way.always(Fault::Hang);
-    clock.suspend(VALIDITY - millis(500));
-    let loss = lead.lost().await;
-    assert!(matches!(loss, Loss::Suspended { gap } if gap >= secs(9)), "{loss}");
-}
-
-/// A lease of 2 s is looked at five times a second, so a stop of 0.75 s is noticed as one.
-#[tokio::test(start_paused = true)]
-async fn short_leases_are_looked_at_more_often() {
-    let world = World::new();
-    let (way, clock) = (world.another_way(), TestClock::new());
-    let node = world.node_behind(&way, &clock, "a").validity(secs(2));
-    let lead = elect(&node.build().unwrap()).await;
-    way.always(Fault::Hang);
-    wait(millis(1_050)).await;
-    clock.suspend(millis(750));
-    let loss = lead.lost().await;
-    assert!(matches!(loss, Loss::Suspended { gap } if gap >= millis(750)), "{loss}");
-}
-
-/// The work looks first when a machine wakes up, before the driver has run.
-#[tokio::test(start_paused = true)]
-async fn regression_a_suspension_found_by_a_check_is_told_as_one() {
-    let world = World::new();
-    let (lead, _, clock) = leader_behind(&world).await;
-    wait(secs(2)).await;
-    clock.suspend(secs(40));
-    let loss = lead.check().unwrap_err();
-    assert!(matches!(loss, Loss::Suspended { gap } if gap >= secs(40)), "{loss}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn regression_an_outage_found_by_a_check_is_told_with_its_error() {
     let world = World::new();
     let (lead, way, _) = leader_behind(&world).await;
@@ -273,18 +140,6 @@ async fn regression_an_outage_found_by_a_check_is_told_with_its_error() {
         wait(Duration::from_micros(100)).await;
     };
     assert!(matches!(loss, Loss::LeaseEnded { last_error: Some(_) }), "{loss}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_short_suspension_is_survived() {
-    let world = World::new();
-    let (lead, _, clock) = leader_behind(&world).await;
-    for _ in 0..10 {
-        wait(secs(3)).await;
-        clock.suspend(secs(5));
-        wait(secs(1)).await;
-        assert!(lead.check().is_ok());
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,6 +16,7 @@ use tenure_testkit::outcomes::{done, expect, found};
 mod double;
 mod endpoints;
 mod environment;
+mod listings;
 mod served_at;
 mod table;
 
@@ -185,77 +186,6 @@ async fn keys_and_listings_without_a_partition_are_refused() {
 }
 
 #[tokio::test]
-async fn every_key_of_a_prefix_is_listed_however_deep() {
-    let (_server, store) = start();
-    let keys = ["app/a", "app/a/b/c", "app/epoch-0000000001/x/y", "app/größe", "app/é"];
-    for key in keys {
-        done(store.create(key, body("four")).await);
-    }
-    done(store.create("apple/a", body("x")).await);
-    let page = store.list("app/", "app/a", 1_000).await.unwrap();
-    let listed: Vec<_> = page.entries.iter().map(|entry| entry.key.as_str()).collect();
-    assert_eq!(listed, keys[1..]);
-    assert_eq!((page.entries[0].size, page.truncated), (4, false));
-    assert!(page.entries.iter().all(|entry| entry.last_modified.is_some()));
-}
-
-#[tokio::test]
-async fn a_full_page_says_that_more_may_follow_and_an_empty_one_ends() {
-    let (server, store) = start();
-    for key in ["app/1", "app/2"] {
-        done(store.create(key, body("")).await);
-    }
-    let page = store.list("app/", "", 2).await.unwrap();
-    assert_eq!((page.entries.len(), page.truncated), (2, true));
-    let page = store.list("app/", "app/2", 2).await.unwrap();
-    assert_eq!((page.entries.len(), page.truncated), (0, false));
-    server.quirks(|quirks| quirks.page_cap = Some(1));
-    let page = store.list("app/", "", 2).await.unwrap();
-    assert_eq!((page.entries.len(), page.truncated), (1, true));
-}
-
-#[tokio::test]
-async fn the_last_page_ends_where_it_is_told() {
-    let (server, store) = start();
-    for key in ["app/1", "app/2", "app/3"] {
-        done(store.create(key, body("")).await);
-    }
-    let last = async |after: &str, limit| {
-        let page = store.list_last("app/", after, limit).await.unwrap().expect("it can");
-        let keys = page.entries.into_iter().map(|entry| entry.key).collect::<Vec<_>>();
-        (keys.join(" "), page.truncated)
-    };
-    assert_eq!(last("", 2).await, ("app/2 app/3".to_owned(), true));
-    assert_eq!(
-        last("app/1", 2).await,
-        ("app/2 app/3".to_owned(), true),
-        "nobody has looked further"
-    );
-    assert_eq!(last("app/2", 2).await, ("app/3".to_owned(), false), "the page goes beyond");
-    assert_eq!(last("", 9).await, ("app/1 app/2 app/3".to_owned(), false));
-    assert_eq!(last("app/2", 9).await, ("app/3".to_owned(), false));
-    assert_eq!(server.count("Query"), 5);
-}
-
-#[tokio::test]
-async fn a_listing_may_start_before_its_prefix_and_after_all_of_it() {
-    let (server, store) = start();
-    done(store.create("app/lock-1", body("")).await);
-    server.forget_requests();
-    for (prefix, after, keys) in [
-        ("app/lock-", "app/a", 1),
-        ("app/lock-", "app/lock-", 1),
-        ("app/", "app/", 1),
-        ("app/lock-", "app/lock-1", 0),
-        ("app/lock-", "app/z", 0),
-    ] {
-        let page = store.list(prefix, after, 9).await.unwrap();
-        assert_eq!((page.entries.len(), page.truncated), (keys, false), "{prefix} {after}");
-    }
-    assert_eq!(server.count("Query"), 4, "nothing can come after all of a prefix");
-}
-
-#[tokio::test]
 async fn a_body_as_long_as_may_be_is_read() {
     let (_server, store) = start();
     let etag = done(store.create(KEY, body("four")).await);
@@ -394,28 +324,4 @@ async fn deleting_goes_by_25_and_names_the_keys_that_stay() {
     assert_eq!(server.count("BatchWriteItem"), 5);
     assert_eq!(server.keys(), ["app/kept"]);
     assert_eq!(store.delete(vec![]).await.unwrap(), []);
-}
-
-#[tokio::test]
-async fn the_newest_of_a_thousand_epochs_is_one_query_for_a_few_items() {
-    let (server, store) = start();
-    server.in_table(|table| {
-        for number in 1..=1_000 {
-            let name = format!("lock-{number:010}.json");
-            let item = json!({
-                "prefix": { "S": "app" }, "name": { "S": name }, "version": { "S": "0" },
-                "body": { "S": "{\"expired\":true,\"validity_ms\":1,\"ended\":\"resigned\"}" },
-            });
-            table.put_raw(item.as_object().expect("it is one").clone());
-        }
-    });
-    let election = tenure::Election::builder(std::sync::Arc::new(store), "app").check_store(false);
-    let leadership = election.build().unwrap().campaign().await.unwrap();
-    assert_eq!(leadership.epoch().get(), 1_001);
-    let asked = ["DescribeTable", "Query", "GetItem", "PutItem", "Query"];
-    assert_eq!(server.operations()[..5], asked);
-    let queries = server.requests("Query");
-    assert_eq!((&queries[0]["ScanIndexForward"], &queries[0]["Limit"]), (&json!(false), &json!(4)));
-    assert_eq!(queries[1]["ScanIndexForward"], Value::Null, "confirmed from the start");
-    leadership.resign().await.unwrap();
 }

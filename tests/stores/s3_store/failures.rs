@@ -12,6 +12,8 @@ use tenure::store::{Determinacy, ETag, Store, StoreErrorKind};
 use super::{KEY, MAX, body, done, eventually, expect, found, start};
 use tenure_testkit::s3_server::*;
 
+mod permanent;
+
 /// Long enough that no test waits for it.
 const LONG: Duration = Duration::from_secs(600);
 
@@ -230,168 +232,12 @@ async fn an_error_in_a_listing_never_passes_for_an_empty_one() {
     expect(error, StoreErrorKind::Transient, Determinacy::Determinate, &["200 InternalError"]);
 }
 
-// Failures that do not go away by themselves.
-
-/// Every call meets the fault and fails with this kind; none took effect.
-async fn every_call_fails(fault: Fault, kind: StoreErrorKind, words: &[&str]) {
-    let (server, store) = start().await;
-    server.put_raw(KEY, "one");
-    let etag = ETag::new(server.object(KEY).unwrap().etag);
-    server.fault(fault);
-    expect(store.list("app/", "", 1).await, kind, Determinacy::Determinate, words);
-    expect(store.get(KEY, Some(etag.clone()), MAX).await, kind, Determinacy::Determinate, words);
-    expect(store.create(KEY, body("two")).await, kind, Determinacy::Determinate, words);
-    expect(store.replace(KEY, body("two"), etag).await, kind, Determinacy::Determinate, words);
-    expect(store.delete(vec![KEY.to_owned()]).await, kind, Determinacy::Determinate, words);
-    assert_eq!(server.object(KEY).unwrap().body, body("one"));
-}
-
-#[tokio::test]
-async fn a_missing_bucket_is_no_such_store() {
-    let (server, _) = start().await;
-    let store = server.store("no-such-bucket");
-    let (kind, no) = (StoreErrorKind::NoSuchStore, Determinacy::Determinate);
-    let words = ["NoSuchBucket", "s3://no-such-bucket"];
-    expect(store.list("app/", "", 1).await, kind, no, &words);
-    expect(store.get(KEY, None, MAX).await, kind, no, &words);
-    expect(store.create(KEY, body("one")).await, kind, no, &words);
-    expect(store.replace(KEY, body("one"), ETag::new("\"0\"")).await, kind, no, &words);
-    expect(store.delete(vec![KEY.to_owned()]).await, kind, no, &words);
-    every_call_fails(Fault::NoSuchBucket, kind, &["NoSuchBucket"]).await;
-}
-
-#[tokio::test]
-async fn a_404_that_is_not_s3s_is_no_such_store_and_never_a_missing_key() {
-    every_call_fails(Fault::Answer(404, "404 page not found"), StoreErrorKind::NoSuchStore, &[])
-        .await;
-}
-
-#[tokio::test]
-async fn a_wrong_name_and_a_wrong_region_are_no_such_store_whatever_the_status() {
-    let kind = StoreErrorKind::NoSuchStore;
-    let words = ["400 InvalidBucketName", "check the bucket's name"];
-    every_call_fails(Fault::Answer(400, "InvalidBucketName"), kind, &words).await;
-    let words = ["the bucket is elsewhere"];
-    every_call_fails(Fault::Answer(301, "Moved"), kind, &words).await;
-    every_call_fails(Fault::Answer(400, "IllegalLocationConstraintException"), kind, &words).await;
-}
-
-#[tokio::test]
-async fn an_error_without_a_code_is_told_by_its_status() {
-    let (server, store) = start().await;
-    server.fault(Fault::Answer(403, ""));
-    let error = store.list("app/", "", 1).await.expect_err("denied");
-    assert_eq!(error.kind(), StoreErrorKind::AccessDenied);
-    let words = error.to_string();
-    assert!(words.contains(": 403: ordered by the test; listing needs"), "{words}");
-}
-
-#[tokio::test]
-async fn a_wrong_region_names_the_right_one() {
-    let words = ["301 PermanentRedirect", "region eu-central-1", "AWS_REGION=eu-central-1"];
-    every_call_fails(Fault::WrongRegion("eu-central-1"), StoreErrorKind::NoSuchStore, &words).await;
-}
-
 #[tokio::test]
 async fn a_redirect_while_a_new_buckets_name_spreads_passes() {
     let (server, store) = start().await;
     server.fault(Fault::Answer(307, "TemporaryRedirect"));
     let redirected = store.list("app/", "", 1).await;
     expect(redirected, StoreErrorKind::Transient, Determinacy::Determinate, &["307", "endpoint"]);
-}
-
-#[tokio::test]
-async fn a_wrong_clock_is_named() {
-    let fault = Fault::Answer(403, "RequestTimeTooSkewed");
-    every_call_fails(fault, StoreErrorKind::Invalid, &["clock", "15 minutes"]).await;
-}
-
-#[tokio::test]
-async fn refused_credentials_are_access_denied() {
-    let kind = StoreErrorKind::AccessDenied;
-    every_call_fails(Fault::AccessDenied, kind, &["403 AccessDenied", "needs s3:"]).await;
-    for code in ["InvalidAccessKeyId", "SignatureDoesNotMatch"] {
-        every_call_fails(Fault::Answer(403, code), kind, &[code, "credentials"]).await;
-    }
-    every_call_fails(Fault::Answer(400, "ExpiredToken"), kind, &["ExpiredToken"]).await;
-    let server = S3Server::start().await;
-    for client in
-        [server.client_as("AKIANOBODY", SECRET_KEY), server.client_as(ACCESS_KEY, "another")]
-    {
-        let denied = S3Store::new(client, BUCKET).create(KEY, body("one")).await;
-        expect(denied, kind, Determinacy::Determinate, &["check the credentials"]);
-    }
-    assert!(server.keys().is_empty());
-}
-
-#[tokio::test]
-async fn a_missing_permission_is_named() {
-    let server = S3Server::start().await;
-    server.put_raw(KEY, "one");
-    let etag = || ETag::new("\"0123\"");
-    let kind = StoreErrorKind::AccessDenied;
-    let denied = |op: Op| {
-        let name = format!("AKIANO{op:?}");
-        server.add_user(&name, "secret", &[op]);
-        S3Store::new(server.client_as(&name, "secret"), BUCKET)
-    };
-    let list = denied(Op::List);
-    expect(list.list("app/", "", 1).await, kind, Determinacy::Determinate, &["s3:ListBucket"]);
-    found(list.get(KEY, None, MAX).await);
-    let get = denied(Op::Get).get(KEY, None, MAX).await;
-    expect(
-        get,
-        kind,
-        Determinacy::Determinate,
-        &["s3:GetObject", "without s3:ListBucket a key that does"],
-    );
-    let put = denied(Op::Put);
-    expect(put.create(KEY, body("two")).await, kind, Determinacy::Determinate, &["s3:PutObject"]);
-    expect(
-        put.replace(KEY, body("two"), etag()).await,
-        kind,
-        Determinacy::Determinate,
-        &["s3:PutObject"],
-    );
-    let delete = denied(Op::Delete).delete(vec![KEY.to_owned()]).await;
-    expect(delete, kind, Determinacy::Determinate, &["s3:DeleteObject"]);
-}
-
-#[tokio::test]
-async fn another_owner_than_expected_is_access_denied() {
-    let server = S3Server::start().await;
-    let store = server.store(BUCKET).with_expected_bucket_owner(OWNER);
-    done(store.create(KEY, body("one")).await);
-    let store = server.store(BUCKET).with_expected_bucket_owner("999999999999");
-    let (kind, words) = (StoreErrorKind::AccessDenied, ["expected owner 999999999999"]);
-    expect(store.list("app/", "", 1).await, kind, Determinacy::Determinate, &words);
-    expect(store.get(KEY, None, MAX).await, kind, Determinacy::Determinate, &words);
-    expect(store.create("new", body("")).await, kind, Determinacy::Determinate, &words);
-    expect(store.delete(vec![KEY.to_owned()]).await, kind, Determinacy::Determinate, &words);
-}
-
-#[tokio::test]
-async fn what_a_store_has_not_implemented_is_unsupported() {
-    let fault = Fault::Answer(501, "NotImplemented");
-    every_call_fails(fault, StoreErrorKind::Unsupported, &["501", "conditional writes"]).await;
-}
-
-#[tokio::test]
-async fn a_request_that_cannot_be_right_is_invalid() {
-    let fault = Fault::Answer(400, "KeyTooLongError");
-    every_call_fails(fault, StoreErrorKind::Invalid, &["400 KeyTooLongError"]).await;
-}
-
-#[tokio::test]
-async fn a_directory_bucket_is_refused_before_anything_is_sent() {
-    let server = S3Server::start().await;
-    for bucket in ["tenure--use1-az4--x-s3", "point.mrap", "app--use1-az4--xa-s3"] {
-        let store = server.store(bucket);
-        let (kind, words) = (StoreErrorKind::Unsupported, [bucket, "general purpose"]);
-        expect(store.list("app/", "", 1).await, kind, Determinacy::Determinate, &words);
-        expect(store.create(KEY, body("one")).await, kind, Determinacy::Determinate, &words);
-    }
-    assert!(server.requests().is_empty());
 }
 
 // Requests that never reach a store.

@@ -1,0 +1,158 @@
+//! Guards and standbys that are killed or stopped: all that they guard ends.
+
+use super::*;
+use crate::command::eventually;
+use crate::command::scene::kill_at_once;
+use crate::command::state;
+
+#[tokio::test]
+async fn when_guard_and_standby_are_killed_nobody_says_that_all_are_gone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = format!(r#"echo $$ > "$1.leader"; {STUBBORN}"#);
+    let group = start(&script, &file).await;
+    let child = number_in(&file);
+    let guard = guard_of(number_in(&dir.path().join("pid.leader")));
+    let standby = guard_of(guard);
+    kill_at_once([guard, standby]);
+    let (end, left) = group.gone().await;
+    assert_eq!((end.exit_code(), end.stop, left), (137, Some(Stop::Unguarded), Left::Unknown));
+    assert!(!runs(child), "the group is known");
+}
+
+#[tokio::test]
+async fn the_guard_ends_all_when_its_standby_dies() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = format!(r#"echo $$ > "$1.leader"; {STUBBORN}"#);
+    let group = start(&script, &file).await;
+    let child = number_in(&file);
+    let standby = guard_of(guard_of(number_in(&dir.path().join("pid.leader"))));
+    kill(pid(standby), Signal::SIGKILL).expect("it lives");
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Unguarded)));
+    assert!(!runs(child));
+}
+
+#[tokio::test]
+async fn the_group_dies_with_its_guard() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = format!(r#"echo $$ > "$1.leader"; {STUBBORN}"#);
+    let group = start(&script, &file).await;
+    let child = number_in(&file);
+    let leader = number_in(&dir.path().join("pid.leader"));
+    kill(pid(guard_of(leader)), Signal::SIGKILL).expect("the guard lives");
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Unguarded)));
+    assert!(!runs(child));
+}
+
+#[tokio::test]
+async fn a_stopped_guard_does_not_save_the_group() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = format!(r#"echo $$ > "$1.leader"; {STUBBORN}"#);
+    let group = start(&script, &file).await;
+    number_in(&file);
+    let guard = guard_of(number_in(&dir.path().join("pid.leader")));
+    kill(pid(guard), Signal::SIGSTOP).expect("the guard lives");
+    eventually("the guard is stopped", || state(guard) == Some('T'));
+    group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(200) });
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));
+    eventually("the stopped guard is gone too", || !runs(guard));
+}
+
+/// Two faults at once: a stopped guard whose standby was killed let CMD go on beside its successor,
+/// and a stopped standby whose guard was killed kept the lease for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn regression_no_two_faults_of_guard_and_standby_keep_anything_alive() {
+    let faults = [None, Some(Signal::SIGSTOP), Some(Signal::SIGKILL)];
+    let pairs = faults.iter().flat_map(|standby| faults.iter().map(move |guard| (standby, guard)));
+    // If both are killed, nobody knows what left the group.
+    let pairs = pairs.filter(|pair| *pair != (&Some(Signal::SIGKILL), &Some(Signal::SIGKILL)));
+    let stories = pairs.map(async |(to_standby, to_guard)| {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("pid");
+        let script = format!(
+            r#"echo $$ > "$1.leader"
+            setsid sh -c 'echo $$ > "$1.away"; exec sleep 600' sh "$1" &
+            {STUBBORN}"#
+        );
+        let group = start(&script, &file).await;
+        let [child, away, leader] =
+            ["pid", "pid.away", "pid.leader"].map(|name| number_in(&dir.path().join(name)));
+        let guard = guard_of(leader);
+        let standby = guard_of(guard);
+        for (process, fault) in [(guard, to_guard), (standby, to_standby)] {
+            if *fault == Some(Signal::SIGSTOP) {
+                kill(pid(process), Signal::SIGSTOP).expect("it lives");
+                eventually("it is stopped", || state(process) == Some('T'));
+            }
+        }
+        for (process, fault) in [(guard, to_guard), (standby, to_standby)] {
+            if *fault == Some(Signal::SIGKILL) {
+                kill(pid(process), Signal::SIGKILL).expect("it lives");
+            }
+        }
+        group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(200) });
+        let end = gone(&group).await;
+        let story = format!("standby: {to_standby:?}, guard: {to_guard:?}");
+        assert_eq!(end.exit_code(), 137, "{story}");
+        for process in [child, away, leader] {
+            assert!(!runs(process), "{story}: {process} is alive");
+        }
+        for process in [guard, standby] {
+            let what = format!("{story}: {process} is gone, too");
+            eventually(&what, || !runs(process));
+        }
+    });
+    futures::future::join_all(stories).await;
+}
+
+/// A thousand signals filled the pipe to a stopped guard, and nobody killed CMD in its place.
+#[tokio::test]
+async fn regression_signals_to_a_stopped_guard_do_not_save_the_group() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = format!(r#"trap '' HUP; echo $$ > "$1.leader"; {STUBBORN}"#);
+    let group = start(&script, &file).await;
+    let child = number_in(&file);
+    let guard = guard_of(number_in(&dir.path().join("pid.leader")));
+    kill(pid(guard), Signal::SIGSTOP).expect("the guard lives");
+    eventually("the guard is stopped", || state(guard) == Some('T'));
+    for _ in 0..20_000 {
+        group.forward(Signal::SIGHUP);
+    }
+    group.set_deadlines(Deadlines { term_at: in_ms(0), kill_at: in_ms(200) });
+    let end = gone(&group).await;
+    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Killed)));
+    assert!(!runs(child));
+}
+
+/// The lease was renewed for ever for a CMD that had ended.
+#[tokio::test]
+async fn regression_the_end_of_cmd_is_noticed_although_its_guard_was_stopped() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("pid");
+    let group = start(r#"echo $$ > "$1"; exec sleep 600"#, &file).await;
+    let leader = number_in(&file);
+    let guard = guard_of(leader);
+    kill(pid(guard), Signal::SIGSTOP).expect("the guard lives");
+    eventually("the guard is stopped", || state(guard) == Some('T'));
+    kill(pid(leader), Signal::SIGKILL).expect("it lives");
+    // Renewals, as there is no end otherwise.
+    let renewals = async {
+        loop {
+            group.set_deadlines(far());
+            pause(100).await;
+        }
+    };
+    let end = tokio::select! {
+        end = gone(&group) => end,
+        () = renewals => unreachable!("renewals have no end"),
+    };
+    assert_eq!((end.exit_code(), end.stop), (137, Some(Stop::Unguarded)));
+    eventually("the stopped guard is gone too", || !runs(guard));
+}

@@ -1,0 +1,182 @@
+//! Campaigns whose requests fail, and those in whose way the store changes.
+
+use tenure::ErrorKind;
+use tenure::Loss;
+use tenure_testkit::world::key;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn every_failing_request_of_a_campaign_is_waited_out_and_told() {
+    for call in [Call::List, Call::Get, Call::Create, Call::Replace] {
+        for fault in [
+            Fault::FailBefore,
+            Fault::FailAfter,
+            Fault::Conflict,
+            Fault::Hang,
+            Fault::HangAfter,
+            Fault::NoEtag,
+            Fault::Late(secs(1)),
+        ] {
+            let world = World::new();
+            drop(world.leader("a").await);
+            let election = world.node("b").build().unwrap();
+            let mut events = election.events();
+            world.store.on(call).times(3).fault(fault);
+            let lead = elect(&election).await;
+            assert!(lead.check().is_ok() && lead.epoch().get() >= 2, "{call:?} {fault:?}");
+            assert_eq!(world.epochs().await.last(), Some(&lead.epoch().get()));
+            let told = ready(&mut events).await;
+            let failed = |e: &&CampaignEvent| matches!(e, CampaignEvent::StoreFailed(_));
+            let is_write = matches!(call, Call::Create | Call::Replace);
+            let expected = is_write || !matches!(fault, Fault::NoEtag | Fault::Late(_));
+            let any = told.iter().filter(failed).count() > 0;
+            assert_eq!(any, expected, "{call:?} {fault:?}: {told:?}");
+            assert!(matches!(told.last(), Some(CampaignEvent::Elected(e)) if *e == lead.epoch()));
+            wait(VALIDITY * 2).await;
+            assert!(lead.check().is_ok(), "{call:?} {fault:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_own_create_is_recognised_behind_its_refusal() {
+    let world = World::new();
+    // The first create takes effect unheard; the second is refused by the first.
+    world.store.on(Call::Create).fault(Fault::FailAfter);
+    let lead = world.leader("a").await;
+    assert_eq!(lead.epoch().get(), 1);
+    assert!(lead.remaining() < VALIDITY, "the lease counts from the first attempt");
+    wait(VALIDITY * 3).await;
+    assert!(lead.check().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_of_hours_is_waited_out() {
+    let world = World::new();
+    let election = world.node("a").build().unwrap();
+    world.store.always(Fault::FailBefore);
+    let mut campaign = Box::pin(election.campaign());
+    assert!(within(secs(3 * 3_600), &mut campaign).await.is_none());
+    let asked = world.store.take_calls().len();
+    // At least half a poll interval apart, once it has backed off.
+    assert!((6_000..14_000).contains(&asked), "{asked} requests");
+    world.store.heal();
+    let (took, lead) = timed(campaign).await;
+    assert_eq!(lead.unwrap().epoch().get(), 1);
+    assert!(took < secs(2), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waiting_does_not_mend_ends_a_campaign() {
+    for (fault, kind) in [
+        (Fault::Denied, ErrorKind::AccessDenied),
+        (Fault::NoSuchStore, ErrorKind::NoSuchStore),
+        (Fault::Unsupported, ErrorKind::UnsafeStore),
+        (Fault::Reverse, ErrorKind::UnsafeStore),
+    ] {
+        for call in [Call::List, Call::Get, Call::Create] {
+            let world = World::new();
+            world.leader("a").await.resign().await.unwrap();
+            world.leader("b").await.resign().await.unwrap();
+            world.store.on(call).always().fault(fault);
+            if fault == Fault::Reverse && call != Call::List {
+                continue;
+            }
+            let election = world.node("c").build().unwrap();
+            for _ in 0..2 {
+                let result = within(secs(60), election.campaign()).await.expect("no waiting");
+                assert_eq!(result.unwrap_err().kind(), kind, "{fault:?} {call:?}");
+                let error = election.try_campaign().await.unwrap_err();
+                assert_eq!(error.kind(), kind, "{fault:?} {call:?}: {error}");
+            }
+            world.store.heal();
+            drop(elect(&election).await);
+        }
+    }
+}
+
+/// Without a permission to list, S3 answers 403 for a missing key.
+#[tokio::test(start_paused = true)]
+async fn a_denied_read_of_an_epoch_that_was_superseded_is_no_error() {
+    let world = World::new();
+    world.leader("a").await.resign().await.unwrap();
+    let election = world.node("b").build().unwrap();
+    let follower = world.node("c").build().unwrap();
+    let a = elect(&election).await;
+    held(follower.try_campaign().await.unwrap());
+    a.resign().await.unwrap();
+    elect(&world.node("d").build().unwrap()).await.resign().await.unwrap();
+    world.delete(&name(2)).await;
+    world.store.on(Call::Get).key("lock-0000000002").always().fault(Fault::Denied);
+    assert_eq!(elected(follower.try_campaign().await.unwrap()).epoch().get(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_newest_epoch_is_an_error_and_never_a_new_first_epoch() {
+    let world = World::new();
+    let a = world.leader("a").await;
+    let b = world.node("b").build().unwrap();
+    held(b.try_campaign().await.unwrap());
+    world.delete(&name(1)).await;
+    let error = within(secs(60), b.campaign()).await.expect("no waiting").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NewestDeleted);
+    let text = error.to_string();
+    assert!(text.contains(&key(1)), "{text}");
+    assert!(text.contains("was the newest epoch object and is gone"), "{text}");
+    assert_eq!(b.leader().await.unwrap_err().kind(), ErrorKind::NewestDeleted);
+    assert!(matches!(a.lost().await, Loss::Vanished));
+    assert!(world.epochs().await.is_empty());
+    // Somebody restores it.
+    world.put(&name(1), json!({ "expired": true, "ended": "resigned" }).to_string()).await;
+    assert_eq!(elect(&b).await.epoch().get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_sees_the_newest_deleted_under_its_eyes() {
+    let world = World::new();
+    let _a = world.leader("a").await;
+    let b = world.node("b").build().unwrap();
+    let follow = tokio::spawn(async move { b.campaign().await });
+    wait(secs(3)).await;
+    world.delete(&name(1)).await;
+    let error = within(secs(10), follow).await.expect("no waiting").unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NewestDeleted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_candidate_does_not_revive_a_compacted_epoch() {
+    let world = World::new();
+    world.leader("a").await.resign().await.unwrap();
+    let b = world.node("b").build().unwrap();
+    // Its create of epoch 2 is on the way for a second; epochs 2 to 4 come and go, 2 is compacted.
+    world.store.on(Call::Create).fault(Fault::Slow(secs(1)));
+    let campaign = tokio::spawn(async move { elect(&b).await });
+    wait(millis(500)).await;
+    for _ in 2..=4 {
+        world.leader("c").await.resign().await.unwrap();
+    }
+    world.delete(&name(1)).await;
+    world.delete(&name(2)).await;
+    let lead = campaign.await.unwrap();
+    assert_eq!(lead.epoch().get(), 5);
+    assert_eq!(world.record(2).await["expired"], true, "it sealed what it had made");
+}
+
+/// A store that refuses every seal for no reason does not make a candidate spin.
+#[tokio::test(start_paused = true)]
+async fn regression_a_store_that_refuses_every_seal_is_not_hammered() {
+    for unique in [false, true] {
+        let world = World::new();
+        drop(world.leader("a").await);
+        world.store.on(Call::Replace).always().fault(Fault::Refuse);
+        let election = world.node("a").name_is_unique(unique).build().unwrap();
+        let campaign = within(secs(60), election.campaign());
+        assert!(within(secs(70), campaign).await.expect("no spinning").is_none());
+        let asked = world.store.take_calls().len();
+        // A pause before each, though not a growing one.
+        assert!(asked < 2_000, "{asked} requests in a minute");
+        world.store.heal();
+        assert_eq!(elect(&election).await.epoch().get(), 2);
+    }
+}
