@@ -7,6 +7,10 @@ mod broken;
 mod checks;
 #[path = "group_model/process.rs"]
 mod process;
+#[path = "group_model/serve.rs"]
+mod serve;
+#[path = "group_model/setting.rs"]
+mod setting;
 #[path = "group_model/step.rs"]
 mod step;
 #[path = "group_model/store.rs"]
@@ -14,8 +18,8 @@ mod store;
 #[path = "group_model/world.rs"]
 mod world;
 
+use setting::{Broken, Budget, Group};
 use stateright::{Checker, Model};
-use world::{Broken, Budget, Group};
 
 const ALWAYS: &[&str] = &["G1", "G2", "G3", "G4", "G5", "goes on"];
 

@@ -13,6 +13,8 @@ mod others;
 mod process;
 #[path = "model/reductions.rs"]
 mod reductions;
+#[path = "model/serve.rs"]
+mod serve;
 #[path = "model/setting.rs"]
 mod setting;
 #[path = "model/single/mod.rs"]

@@ -6,8 +6,9 @@ use tenure::protocol::group::session::SessionRecord;
 use tenure::protocol::group::{Assignment, Release, Session, SessionId};
 use tenure::protocol::message::Nonce;
 
+use super::setting::{Broken, Group};
 use super::store::Object;
-use super::world::{Broken, Group, World};
+use super::world::World;
 
 impl Group {
     /// What is read of a session's object.

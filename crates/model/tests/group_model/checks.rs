@@ -4,7 +4,8 @@ use stateright::Property;
 use tenure::protocol::group::{PartitionNumber, Release};
 
 use super::process::Process;
-use super::world::{Group, World};
+use super::setting::Group;
+use super::world::World;
 
 impl Group {
     pub fn checks(&self) -> Vec<Property<Group>> {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use tenure::Layout;
 
 use super::clock::MOST_SLEWED;
+use super::member::Member;
 use super::plan::{Knobs, Plan};
-use super::world::{Member, World, now, sleep};
+use super::world::{World, now, sleep};
 
 /// How long it took after the last fault until somebody led, and how long it may take.
 #[derive(Debug, Clone, Copy)]

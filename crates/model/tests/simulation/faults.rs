@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock::{MOST_SLEWED, Power, SimClock};
+use super::member::Outage;
 use super::peers::{depose, restore_for_a_while};
 use super::plan::{Broken, Knobs};
 use super::process::start_candidate;
-use super::world::{Outage, Who, World, now, sleep};
+use super::world::{Who, World, now, sleep};
 
 /// A machine on which candidates run, one after another.
 #[derive(Debug)]

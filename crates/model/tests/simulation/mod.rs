@@ -8,6 +8,7 @@ pub mod checkers;
 pub mod clock;
 pub mod faults;
 pub mod gate;
+pub mod member;
 pub mod network;
 pub mod peers;
 pub mod picture;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tenure::store::Determinacy;
 
 use super::bucket::Request;
-use super::world::{Outage, State, Who, World, now};
+use super::member::Outage;
+use super::world::{State, Who, World, now};
 
 /// What will happen to one request.
 #[derive(Debug, Clone)]

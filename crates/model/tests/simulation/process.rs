@@ -10,9 +10,10 @@ use tenure::{Compactor, Election, Entropy, ErrorKind, Observation, Process};
 use super::application::Candidate;
 use super::clock::SimClock;
 use super::gate::{Gate, Pausable, TaskEnd};
+use super::member::Member;
 use super::plan::{Broken, CompactorKnobs, Knobs};
 use super::store::{LEADS, SimStore};
-use super::world::{Member, Who, World, sleep};
+use super::world::{Who, World, sleep};
 
 /// Random numbers from the run's dice.
 struct SimEntropy(Arc<World>);

@@ -10,8 +10,7 @@ use tokio::sync::Notify;
 
 use super::bucket::Bucket;
 use super::checkers::{Book, Checker, Event, Grant, Lead, LeadId, View, checkers};
-use super::clock::SimClock;
-use super::gate::Gate;
+use super::member::Member;
 use super::plan::{Broken, Plan};
 use super::trace::Trace;
 
@@ -94,34 +93,6 @@ pub struct State {
 pub struct Resources {
     pub fenced: u64,
     pub unfenced: u64,
-}
-
-/// A process as the world sees it.
-#[derive(Debug, Clone)]
-pub struct Member {
-    pub label: String,
-    /// Its application, and the tasks of the library.
-    pub gates: [Arc<Gate>; 2],
-    pub clock: Arc<SimClock>,
-    pub outage: Option<Outage>,
-    pub alive: bool,
-    /// Stopped on purpose, so that faults do not pile up.
-    pub stopped: bool,
-    /// Whether its way to the store is short.
-    pub near: bool,
-    /// Which epoch's leader its observer told of last, if it has one that goes on.
-    pub watched: Option<Option<u64>>,
-    /// When an answer to it was last lost, in a steady run.
-    pub lost_at: Option<Duration>,
-    /// Which of the plan's candidates it is.
-    pub slot: Option<usize>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outage {
-    RequestsLost,
-    AnswersLost,
-    Unavailable,
 }
 
 impl World {

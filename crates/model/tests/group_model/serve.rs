@@ -1,0 +1,150 @@
+//! The store's answers to what a process asks, and what a broken process makes of them.
+
+use std::sync::Arc;
+
+use tenure::protocol::group::participant::Step;
+use tenure::protocol::group::reader::{self, News};
+use tenure::protocol::group::{Assignment, coordinator};
+use tenure::protocol::message::Answer;
+
+use super::setting::{Broken, Group};
+use super::store::{End, Wire};
+use super::world::{Serving, World};
+
+impl Group {
+    pub fn serve_write(&self, world: &mut World, wire: Wire, serving: Serving) -> Answer {
+        match serving {
+            Serving::Lost => {
+                world.left.lost -= 1;
+                world.wires.push(wire);
+                Answer::Unknown
+            }
+            Serving::Once | Serving::Twice => {
+                if serving == Serving::Twice {
+                    world.left.twice -= 1;
+                    world.wires.push(wire.clone());
+                }
+                let etag = match &wire {
+                    Wire::Session(_, _, object) => object.etag(),
+                    Wire::Assignment(it) => tenure::store::ETag::new(it.nonce.to_string()),
+                };
+                match (self.write(world, wire.clone()), wire) {
+                    (true, _) => Answer::Done { etag },
+                    (false, Wire::Session(id, Some(_), _))
+                        if !world.store.sessions.contains_key(&id) =>
+                    {
+                        Answer::Missing
+                    }
+                    (false, _) => Answer::Refused,
+                }
+            }
+        }
+    }
+
+    /// Serves the request about an assignment or a session.
+    pub fn ask(&self, world: &mut World, who: usize, serving: Serving) {
+        let Some(participant) = &world.processes[who].participant else { return };
+        match participant.step() {
+            Step::Assignment(request) => self.ask_assignment(world, who, request, serving),
+            Step::Sessions(request) => {
+                let answer = self.ask_session(world, request);
+                let process = &mut world.processes[who];
+                let Some(participant) = &mut process.participant else { return };
+                participant.session(answer);
+                if participant.plans() {
+                    process.plan(self.partitions, self.broken == Broken::AnyToken);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn ask_assignment(
+        &self,
+        world: &mut World,
+        who: usize,
+        request: reader::Request,
+        serving: Serving,
+    ) {
+        let answer = match request {
+            reader::Request::List(_) if self.broken == Broken::NoConfirm => {
+                let known = world.processes[who].participant.as_ref().and_then(|it| it.known());
+                let listing = world.store.list(&tenure::protocol::find::After::Number(0));
+                let epochs = listing.epochs.filter(|_| known.is_none());
+                reader::Answer::Listed(tenure::protocol::find::Listing { epochs, rest: None })
+            }
+            reader::Request::List(after) => reader::Answer::Listed(world.store.list(&after)),
+            reader::Request::Get(epoch) => match world.store.assignments.get(&epoch) {
+                Some(found) => reader::Answer::Found(Arc::clone(found)),
+                None => reader::Answer::Missing,
+            },
+            reader::Request::Create(assignment) => {
+                let assignment = self.distorted(world, assignment);
+                match self.serve_write(world, Wire::Assignment(assignment), serving) {
+                    Answer::Done { .. } => reader::Answer::Done,
+                    Answer::Unknown => reader::Answer::Unknown,
+                    _ => reader::Answer::Refused,
+                }
+            }
+        };
+        let process = &mut world.processes[who];
+        let Some(participant) = &mut process.participant else { return };
+        let (news, _) = participant.assignment(answer);
+        if news == Some(News::Confirmed)
+            && let Some(known) = participant.known().cloned()
+        {
+            self.confirmed(world, &known);
+        }
+    }
+
+    /// G1 and G2: what a LIST confirmed was granted from there on.
+    fn confirmed(&self, world: &mut World, assignment: &Assignment) {
+        let ghost = &mut world.ghost;
+        for partition in &assignment.partitions {
+            let (Some(owner), Some(token)) = (partition.owner, partition.token) else { continue };
+            let grant = (partition.number, token);
+            match ghost.granted.get(&grant) {
+                Some(before) if *before == owner => {}
+                Some(_) => {
+                    ghost.broken.insert("G1");
+                }
+                None => {
+                    let mut tokens = ghost.granted.keys().filter(|it| it.0 == partition.number);
+                    if tokens.any(|it| it.1 >= token) {
+                        ghost.broken.insert("G2");
+                    }
+                    ghost.granted.insert(grant, owner);
+                }
+            }
+        }
+    }
+
+    fn ask_session(&self, world: &mut World, request: coordinator::Request) -> coordinator::Answer {
+        match request {
+            coordinator::Request::List(_) => {
+                let sessions = world.store.sessions.iter();
+                let sessions = sessions.map(|(id, it)| (*id, Some(it.etag()))).collect();
+                coordinator::Answer::Listed { sessions, truncated: false }
+            }
+            coordinator::Request::Get(ids) => {
+                let id = *ids.first().expect("an empty set is not asked for");
+                match world.store.sessions.get(&id) {
+                    Some(object) => coordinator::Answer::Found(id, self.read(world, id, object)),
+                    None => coordinator::Answer::Missing(id),
+                }
+            }
+            coordinator::Request::Seal { .. } if self.broken == Broken::NoSeal => {
+                coordinator::Answer::Done
+            }
+            coordinator::Request::Seal { session, record } => {
+                let object = world.store.sessions.get(&session.id);
+                let same = object.filter(|it| it.etag() == record.etag);
+                let Some(sealed) = same.map(|it| it.sealed(End::Lapsed)) else {
+                    return coordinator::Answer::Refused;
+                };
+                world.store.sessions.insert(session.id, sealed);
+                coordinator::Answer::Done
+            }
+        }
+    }
+}
