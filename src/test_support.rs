@@ -1,10 +1,13 @@
 //! What property tests of several modules draw, and the scheduler of those that interleave tasks.
 
 pub(crate) mod interleavings;
+mod logged;
 
 use proptest::prelude::*;
 
 use crate::epoch::Epoch;
+
+pub(crate) use logged::logged;
 
 /// As many cases as a test asks for, or as `PROPTEST_CASES` says where that is more.
 pub(crate) fn cases(least: u32) -> ProptestConfig {

@@ -4,6 +4,8 @@
 use metrics::Unit::{Count, Seconds};
 use metrics::{describe_counter, describe_gauge, describe_histogram};
 
+use super::lease_names::{LEADERSHIP, LeaseNames, SESSION};
+
 /// Outcomes of `tenure_elections_total`.
 pub(super) const ELECTIONS: [&str; 4] = ["elected", "held", "abandoned", "failed"];
 /// Outcomes of `tenure_renewals_total`.
@@ -39,11 +41,11 @@ pub(super) const ASSIGNMENTS: [&str; 5] = ["created", "refused", "unknown", "fai
 /// Describes the metrics to the recorder. It may be called any number of times.
 pub(super) fn describe() {
     elections();
-    leases();
+    lease(&LEADERSHIP, "lease");
     requests();
     compactions();
     members();
-    sessions();
+    lease(&SESSION, "session");
     describe_counter!("tenure_gate_checks_total", Count, "Tokens that a durable gate has checked");
 }
 
@@ -57,29 +59,34 @@ fn elections() {
     describe_counter!("tenure_polls_total", Count, "Looks at the election by those who follow it");
 }
 
-fn leases() {
-    describe_counter!("tenure_renewals_total", Count, "Writes that were to renew the lease");
+/// `lease`: what it is called there.
+fn lease(names: &LeaseNames, lease: &str) {
+    describe_counter!(names.renewals, Count, format!("Writes that were to renew the {lease}"));
     describe_histogram!(
-        "tenure_renewal_seconds",
+        names.renewal_seconds,
         Seconds,
-        "From the first write of a renewal until the lease was extended, retries included"
+        format!(
+            "From the first write of a renewal until the {lease} was extended, retries included"
+        )
     );
     describe_gauge!(
-        "tenure_lease_remaining_seconds",
+        names.remaining,
         Seconds,
-        "What is left of the lease; 0 once it is over"
+        format!("What is left of the {lease}; 0 once it is over")
     );
     describe_histogram!(
-        "tenure_lease_least_ratio",
+        names.least_ratio,
         Count,
-        "What was left of the lease just before it was extended, as a part of the validity"
+        format!(
+            "What was left of the {lease} just before it was extended, as a part of the validity"
+        )
     );
     describe_counter!(
-        "tenure_lease_at_risk_total",
+        names.at_risk,
         Count,
-        "Times that less than a quarter of the validity was left"
+        format!("Times that less than a quarter of the {lease}'s validity was left")
     );
-    describe_gauge!("tenure_validity_seconds", Seconds, "The length of the lease");
+    describe_gauge!(names.validity, Seconds, format!("The length of the {lease}"));
 }
 
 fn requests() {
@@ -118,32 +125,7 @@ fn members() {
         Count,
         "Looks at the group by those who follow it"
     );
-}
-
-fn sessions() {
     describe_counter!("tenure_group_session_losses_total", Count, "Sessions that have ended");
-    describe_counter!("tenure_group_renewals_total", Count, "Writes that were to renew a session");
-    describe_histogram!(
-        "tenure_group_renewal_seconds",
-        Seconds,
-        "From the first write of a renewal until the session was extended, retries included"
-    );
-    describe_gauge!(
-        "tenure_group_lease_remaining_seconds",
-        Seconds,
-        "What is left of the session; 0 once it is over"
-    );
-    describe_histogram!(
-        "tenure_group_lease_least_ratio",
-        Count,
-        "What was left of the session just before it was extended, as a part of the validity"
-    );
-    describe_counter!(
-        "tenure_group_lease_at_risk_total",
-        Count,
-        "Times that less than a quarter of the session's validity was left"
-    );
-    describe_gauge!("tenure_group_validity_seconds", Seconds, "The length of the session");
 }
 
 fn compactions() {

@@ -5,6 +5,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use super::super::report::SessionsReport;
 use super::super::run::Run;
 use super::*;
+use crate::test_support::logged;
 
 fn memory() -> Arc<dyn Store> {
     Arc::new(MemoryStore::new())
@@ -149,40 +150,13 @@ async fn what_could_not_be_deleted_is_not_too_young() {
     assert_eq!((report.failed, report.kept, report.too_young), (3, 1, 0), "{report}");
 }
 
-/// What a run logs, as lines.
-async fn logged(run: impl Future<Output = Result<Report, Error>>) -> String {
-    let log = Arc::new(Mutex::new(Vec::new()));
-    let writer = Arc::clone(&log);
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::DEBUG)
-        .with_ansi(false)
-        .without_time()
-        .with_writer(move || Log(Arc::clone(&writer)))
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
-    let _ = run.await;
-    String::from_utf8(std::mem::take(&mut *log.lock().unwrap())).expect("text")
-}
-
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn each_outcome_of_a_run_has_its_line_and_level() {
     let watched = async |epochs| Watched::with_epochs(epochs, Duration::ZERO).await;
     let never = future::pending::<()>;
     let told = async |store: Arc<dyn Store>, stop: BoxFuture<'static, ()>| {
         let compactor = compactor(store, 1);
-        logged(async move { compactor.run_until(stop, |_| {}).await }).await
+        logged(compactor.run_until(stop, |_| {})).await.1
     };
     let last = watched(3).await;
     last.put(&lock(9_999_999_999)).await;
@@ -290,41 +264,17 @@ async fn an_interval_of_nothing_is_refused() {
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }
 
-/// What is logged, gathered.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn every_run_is_logged_with_its_outcome() {
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::DEBUG)
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    // With one subscriber alone, an event that another thread is the first to reach would be taken
-    // for one that nobody ever wants.
-    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
-    let _guard = tracing::subscriber::set_default(subscriber);
     let store = Watched::with_epochs(5, Duration::ZERO).await;
-    for _ in 0..2 {
-        compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
-    }
-    let broken = failing(vec![StoreErrorKind::Transient]);
-    compactor(Arc::new(broken), 1).run_once().await.unwrap_err();
-    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let (_, text) = logged(async {
+        for _ in 0..2 {
+            compactor(Arc::clone(&store) as _, 1).run_once().await.unwrap();
+        }
+        let broken = failing(vec![StoreErrorKind::Transient]);
+        compactor(Arc::new(broken), 1).run_once().await.unwrap_err();
+    })
+    .await;
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3, "{text}");
     assert!(lines[0].contains("INFO") && lines[0].contains(r#"outcome="compacted""#), "{text}");

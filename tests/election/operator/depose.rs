@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure::{Deposed, EpochEnd, ErrorKind, Layout, Loss};
 
-use super::scene::{LAYOUTS, Scene, depose, epoch, is_sealed};
+use super::scene::{LAYOUTS, Scene, UNANSWERED, depose, epoch, is_sealed};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, secs, timed, wait};
 use tenure_testkit::world::{VALIDITY, elect};
@@ -67,10 +67,7 @@ async fn what_it_costs() {
 async fn the_successor_waits_for_the_lease_of_a_holder_that_is_cut_off() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
-        let way = scene.another_way();
-        let a = elect(&scene.behind(&way, "a").build().unwrap()).await;
-        wait(secs(4)).await;
-        way.always(Fault::Hang);
+        let a = scene.cut_off_leader(secs(4)).await;
         scene.election("ann").depose(None).await.unwrap();
         let (took, b) = timed(elect(&scene.election("b"))).await;
         assert!(a.check().is_err(), "{layout:?}: both lead");
@@ -213,19 +210,8 @@ async fn a_later_format_is_left_alone_and_a_broken_single_object_has_no_token() 
 /// Whatever goes wrong with the seal: what is said is what is there.
 #[tokio::test(start_paused = true)]
 async fn a_seal_whose_fate_is_unknown_is_read_back() {
-    let faults = [
-        Fault::FailBefore,
-        Fault::FailAfter,
-        Fault::Conflict,
-        Fault::Hang,
-        Fault::HangAfter,
-        Fault::NoEtag,
-        Fault::Late(millis(100)),
-        Fault::Late(secs(1)),
-        Fault::Refuse,
-    ];
     for layout in LAYOUTS {
-        for fault in faults {
+        for fault in UNANSWERED.into_iter().chain([Fault::Refuse]) {
             for times in 1..=3 {
                 let scene = Scene::new(layout);
                 drop(scene.leader("a").await);

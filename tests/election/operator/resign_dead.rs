@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use tenure::{Deposed, Election, EpochEnd, ErrorKind, Layout, Loss, ResignKey, Resigned};
 
 use super::rival::Interposed;
-use super::scene::{LAYOUTS, Scene, epoch, is_sealed};
+use super::scene::{LAYOUTS, Scene, UNANSWERED, epoch, is_sealed};
 use tenure_testkit::fault_store::{Call, Fault};
-use tenure_testkit::time::{millis, secs, timed, wait};
+use tenure_testkit::time::{secs, timed, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 
 /// A leader that is cut off from the store without knowing it, as if it had been killed.
@@ -158,18 +158,8 @@ async fn a_holder_that_goes_on_renewing_is_left_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_seal_whose_fate_is_unknown_is_read_back() {
-    let faults = [
-        Fault::FailBefore,
-        Fault::FailAfter,
-        Fault::Conflict,
-        Fault::Hang,
-        Fault::HangAfter,
-        Fault::NoEtag,
-        Fault::Late(millis(100)),
-        Fault::Late(secs(1)),
-    ];
     for layout in LAYOUTS {
-        for fault in faults {
+        for fault in UNANSWERED {
             for times in 1..=3 {
                 let scene = Scene::new(layout);
                 let key = dead_leader(&scene).await;

@@ -8,7 +8,7 @@ use tenure::{Deposed, Election, EpochEnd, ErrorKind, Layout, Leadership, Restore
 use tenure::{Epoch, Store};
 
 use super::rival::Interposed;
-use super::scene::{LAYOUTS, Scene, depose, epoch, is_sealed};
+use super::scene::{LAYOUTS, Scene, UNANSWERED, depose, epoch, is_sealed};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, secs, timed, wait, within};
 use tenure_testkit::world::{VALIDITY, elect};
@@ -75,10 +75,7 @@ async fn what_it_costs() {
 async fn a_wait_is_kept_for_a_leader_of_before() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
-        let way = scene.another_way();
-        let a = elect(&scene.behind(&way, "a").build().unwrap()).await;
-        wait(secs(4)).await;
-        way.always(Fault::Hang);
+        let a = scene.cut_off_leader(secs(4)).await;
         scene.store.inner().delete(vec![scene.key(1)]).await.unwrap();
         scene.election("ann").restore(epoch(9), VALIDITY).await.unwrap();
         let b = elect(&scene.election("b")).await;
@@ -125,10 +122,7 @@ async fn nothing_is_restored_below_what_is_there_or_was_seen() {
 async fn whoever_leads_below_is_deposed_and_waited_for() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
-        let way = scene.another_way();
-        let a = elect(&scene.behind(&way, "a").build().unwrap()).await;
-        wait(secs(4)).await;
-        way.always(Fault::Hang);
+        let a = scene.cut_off_leader(secs(4)).await;
         let now = restored(&scene.election("ann"), 41).await;
         assert!(matches!(now, Restored::Sealed { wait, .. } if wait >= VALIDITY), "{now:?}");
         let b = elect(&scene.election("b")).await;
@@ -141,9 +135,7 @@ async fn whoever_leads_below_is_deposed_and_waited_for() {
 async fn a_deposition_below_is_still_waited_for() {
     for layout in LAYOUTS {
         let scene = Scene::new(layout);
-        let way = scene.another_way();
-        let a = elect(&scene.behind(&way, "a").build().unwrap()).await;
-        way.always(Fault::Hang);
+        let a = scene.cut_off_leader(Duration::ZERO).await;
         let ann = scene.election("ann");
         ann.depose(None).await.unwrap();
         restored(&ann, 41).await;
@@ -174,22 +166,11 @@ async fn an_epoch_below_that_cannot_say_how_long_needs_force_first() {
 /// Faults on each write: what is said is what is there, and running again finishes it.
 #[tokio::test(start_paused = true)]
 async fn faults_are_survived_or_told_and_running_again_finishes() {
-    let faults = [
-        Fault::FailBefore,
-        Fault::FailAfter,
-        Fault::Conflict,
-        Fault::Hang,
-        Fault::HangAfter,
-        Fault::NoEtag,
-        Fault::Late(millis(100)),
-        Fault::Late(secs(1)),
-        Fault::Refuse,
-    ];
     for layout in LAYOUTS {
         for (call, times) in
             [(Call::Create, 1), (Call::Replace, 1), (Call::Create, 99), (Call::Replace, 99)]
         {
-            for fault in faults {
+            for fault in UNANSWERED.into_iter().chain([Fault::Refuse]) {
                 let scene = Scene::new(layout);
                 scene.store.on(call).times(times).fault(fault);
                 let ann = scene.election("ann");

@@ -1,17 +1,30 @@
 //! An election in either layout, on a store with faults.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tenure::store::{DirStore, GetOutcome, MemoryStore};
 use tenure::{Deposed, Election, ElectionBuilder, Epoch, Error, Layout, Leadership};
 
-use tenure_testkit::fault_store::{FaultStore, overwrite};
-use tenure_testkit::time::{TestClock, process};
+use tenure_testkit::fault_store::{Fault, FaultStore, overwrite};
+use tenure_testkit::time::{TestClock, millis, process, secs, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 
 pub const LAYOUTS: [Layout; 2] = [Layout::EpochFiles, Layout::SingleObject];
+
+/// After each of these a write may have taken effect, or may yet.
+pub const UNANSWERED: [Fault; 8] = [
+    Fault::FailBefore,
+    Fault::FailAfter,
+    Fault::Conflict,
+    Fault::Hang,
+    Fault::HangAfter,
+    Fault::NoEtag,
+    Fault::Late(millis(100)),
+    Fault::Late(secs(1)),
+];
 
 pub async fn depose(ann: &Election, dead: bool, only: Option<Epoch>) -> Result<Deposed, Error> {
     match dead {
@@ -61,6 +74,15 @@ impl Scene {
 
     pub fn election(&self, name: &str) -> Election {
         self.node(name).build().unwrap()
+    }
+
+    /// A leader that is cut off from the store some time after it was elected.
+    pub async fn cut_off_leader(&self, after: Duration) -> Leadership {
+        let way = self.another_way();
+        let leader = elect(&self.behind(&way, "a").build().unwrap()).await;
+        wait(after).await;
+        way.always(Fault::Hang);
+        leader
     }
 
     pub async fn leader(&self, name: &str) -> Leadership {

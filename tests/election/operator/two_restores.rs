@@ -17,9 +17,7 @@ const NO_WAIT: Duration = Duration::ZERO;
 
 /// A leader that is cut off; only an operator knows of it, as its object is lost.
 async fn lost_leader(scene: &Scene) -> Leadership {
-    let way = scene.another_way();
-    let a = elect(&scene.behind(&way, "a").build().unwrap()).await;
-    way.always(Fault::Hang);
+    let a = scene.cut_off_leader(Duration::ZERO).await;
     scene.store.inner().delete(vec![scene.key(a.epoch().get())]).await.unwrap();
     a
 }
@@ -159,14 +157,8 @@ async fn interleave(
     kill: Option<usize>,
 ) -> bool {
     let scene = Scene::new(Layout::EpochFiles);
-    let a = if lost {
-        lost_leader(&scene).await
-    } else {
-        let way = scene.another_way();
-        let a = elect(&scene.behind(&way, "a").build().unwrap()).await;
-        way.always(Fault::Hang);
-        a
-    };
+    let a =
+        if lost { lost_leader(&scene).await } else { scene.cut_off_leader(Duration::ZERO).await };
     let told: Arc<Mutex<Option<Restored>>> = Arc::default();
     let deed = {
         let inner_store = Arc::clone(scene.store.inner());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure::{Layout, Restored};
 
 use super::scene::{Scene, epoch};
-use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::fault_store::Call;
 use tenure_testkit::time::millis;
 use tenure_testkit::world::{VALIDITY, elect};
 
@@ -16,9 +16,7 @@ async fn regression_the_holder_of_an_unreadable_single_object_is_waited_for() {
     let too_long = " ".repeat(65 * 1024);
     for body in ["no lock", r#"{"expires_at":1740151473.2}"#, &too_long] {
         let scene = Scene::new(Layout::SingleObject);
-        let way = scene.another_way();
-        let a = elect(&scene.behind(&way, "a").build().unwrap()).await;
-        way.always(Fault::Hang);
+        let a = scene.cut_off_leader(Duration::ZERO).await;
         scene.put(1, body).await;
         scene.store.take_calls();
         let ann = scene.election("ann");

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::store::MemoryStore;
+use crate::test_support::logged;
 
 #[tokio::test]
 async fn a_durable_gate_outlives_the_service() {
@@ -21,35 +22,11 @@ async fn a_durable_gate_outlives_the_service() {
 
 /// Its answer with a durable gate on this store, which lets nothing in, and what was logged.
 async fn put_past_broken(store: Arc<dyn crate::store::Store>) -> (Response<String>, String) {
-    let logged = Arc::new(Mutex::new(Vec::new()));
-    let writer = Arc::clone(&logged);
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || Log(Arc::clone(&writer)))
-        .finish();
-    // With one subscriber alone, an event that another thread is the first to reach would be taken
-    // for one that nobody ever wants.
-    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
-    let _guard = tracing::subscriber::set_default(subscriber);
     let resource = Resource::default();
     let layer = FenceLayer::new(Gate::new()).durable(DurableGate::new(store, "gates/board"));
-    let answer = put(&layer, &resource, &["5"]).await;
+    let answered = logged(put(&layer, &resource, &["5"])).await;
     assert!(resource.written().is_empty());
-    let logged = std::mem::take(&mut *logged.lock().unwrap());
-    (answer, String::from_utf8(logged).unwrap())
-}
-
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+    answered
 }
 
 /// It was 503 with `Retry-After: 1` for ever, and nothing was logged.

@@ -141,9 +141,7 @@ async fn regression_a_wait_that_was_asked_for_is_kept_or_refused() {
     }
     for (number, dies) in [(10, false), (20, false), (20, true)] {
         let scene = Scene::new(Layout::EpochFiles);
-        let way = scene.another_way();
-        let a = elect(&scene.behind(&way, "a").build().unwrap()).await;
-        way.always(Fault::Hang);
+        let a = scene.cut_off_leader(Duration::ZERO).await;
         scene.store.delete(vec![scene.key(1)]).await.unwrap();
         scene.store.on(Call::Replace).always().fault(Fault::Hang);
         let killed = within(secs(1), scene.election("ann").restore(epoch(10), NO_WAIT)).await;
