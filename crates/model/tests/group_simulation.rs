@@ -11,6 +11,8 @@ mod checks;
 #[path = "simulation/clock.rs"]
 #[allow(dead_code, reason = "shared with the simulation of elections")]
 mod clock;
+#[path = "simulation/entropy.rs"]
+mod entropy;
 #[path = "group_simulation/faults.rs"]
 mod faults;
 #[path = "simulation/gate.rs"]
@@ -20,14 +22,17 @@ mod gate;
 mod plan;
 #[path = "group_simulation/process.rs"]
 mod process;
+#[path = "simulation/seeds.rs"]
+mod seeds;
 #[path = "group_simulation/store.rs"]
 mod store;
+#[path = "simulation/time.rs"]
+mod time;
 #[path = "group_simulation/world.rs"]
 mod world;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use plan::{Broken, Plan};
 use world::{Outcome, run};
@@ -146,29 +151,7 @@ fn seeds() -> Range<u64> {
 
 /// Runs these seeds on all cores, up to the first that fails.
 fn run_all(seeds: Range<u64>, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Outcome> {
-    let next = AtomicU64::new(seeds.start);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let work = || {
-        let mut outcomes = Vec::new();
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if !seeds.contains(&seed) {
-                return outcomes;
-            }
-            let outcome = run(plan(seed));
-            if outcome.violation.is_some() {
-                // Greater seeds need not run; the lesser ones do already.
-                next.fetch_max(seeds.end, Ordering::Relaxed);
-            }
-            outcomes.push(outcome);
-        }
-    };
-    let mut outcomes: Vec<Outcome> = std::thread::scope(|scope| {
-        let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        all.into_iter().flat_map(|one| one.join().expect("a run reports its panics")).collect()
-    });
-    outcomes.sort_by_key(|outcome| outcome.seed);
-    outcomes
+    seeds::run_all(seeds, |seed| run(plan(seed)), |outcome| outcome.violation.is_some())
 }
 
 /// Runs the seed again, this time writing its timeline, and fails with it.

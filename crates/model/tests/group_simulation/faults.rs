@@ -9,7 +9,8 @@ use super::checks::{self, assignment_key, epoch_of};
 use super::clock::{MOST_SLEWED, Power};
 use super::plan::Broken;
 use super::process::{Slot, start_another, start_on};
-use super::world::{Who, World, now, sleep};
+use super::time::{now, sleep};
+use super::world::{Who, World};
 
 #[derive(Debug, Clone, Copy)]
 enum Fault {

@@ -1,18 +1,19 @@
 //! Simulated processes: a member with its application, and an operator.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::group::{Group, Partition};
-use tenure::{Compactor, Entropy, ErrorKind, Process};
+use tenure::{Compactor, ErrorKind, Process};
 
 use super::checks;
 use super::clock::SimClock;
+use super::entropy::SimEntropy;
 use super::gate::{Gate, Pausable, TaskEnd};
 use super::plan::Broken;
 use super::store::SimStore;
-use super::world::{Handle, Machine, Who, World, now, sleep};
+use super::time::{now, sleep};
+use super::world::{Handle, Machine, Who, World};
 
 /// A machine on which members of one name run, one after another.
 #[derive(Debug, Clone)]
@@ -21,26 +22,6 @@ pub struct Slot {
     pub clock: Arc<SimClock>,
     pub who: Who,
     pub group: Group,
-}
-
-struct SimEntropy(Arc<World>);
-
-impl Entropy for SimEntropy {
-    fn unique(&self) -> u128 {
-        let mut state = self.0.state();
-        state.uniques += 1;
-        (u128::from(state.rng.u64(..)) << 64) | u128::from(state.uniques)
-    }
-
-    fn fraction(&self) -> f64 {
-        self.0.state().rng.f64()
-    }
-}
-
-impl fmt::Debug for SimEntropy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SimEntropy")
-    }
 }
 
 fn spawn(

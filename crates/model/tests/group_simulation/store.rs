@@ -14,7 +14,8 @@ use tokio::sync::oneshot;
 use super::bucket::{Reply, Request};
 use super::checks;
 use super::plan::Broken;
-use super::world::{Who, World, now, sleep};
+use super::time::{now, sleep};
+use super::world::{Who, World};
 
 pub struct SimStore {
     pub world: Arc<World>,

@@ -12,6 +12,7 @@ use super::bucket::Bucket;
 use super::checks::Book;
 use super::gate::Gate;
 use super::plan::{Broken, Plan};
+use super::time::{self, now};
 use super::{faults, process};
 
 /// What every hundred runs show at least once.
@@ -42,26 +43,6 @@ impl fmt::Display for Who {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "p{}", self.0)
     }
-}
-
-/// Simulated time since the start of the run.
-pub fn now() -> Duration {
-    START.with(|start| instant() - start.get().expect("a run has begun on this thread"))
-}
-
-#[allow(clippy::disallowed_methods, reason = "this is where simulated time is read")]
-fn instant() -> tokio::time::Instant {
-    tokio::time::Instant::now()
-}
-
-#[allow(clippy::disallowed_methods, reason = "this is where the simulation sleeps")]
-pub async fn sleep(duration: Duration) {
-    tokio::time::sleep(duration).await;
-}
-
-std::thread_local! {
-    static START: std::cell::Cell<Option<tokio::time::Instant>> =
-        const { std::cell::Cell::new(None) };
 }
 
 #[derive(Debug)]
@@ -132,7 +113,7 @@ pub fn run(plan: Plan) -> Outcome {
         .build()
         .expect("a runtime without IO needs nothing");
     let world = runtime.block_on(async {
-        START.with(|start| start.set(Some(instant())));
+        time::start();
         let world = World::new(plan.clone());
         tokio::select! {
             biased;

@@ -11,7 +11,8 @@ use tenure::{
 
 use super::plan::{Broken, Knobs};
 use super::process::spawn;
-use super::world::{Who, World, now, sleep};
+use super::time::{now, sleep};
+use super::world::{Who, World};
 
 #[derive(Clone)]
 pub struct Candidate {

@@ -15,7 +15,8 @@ use super::application::Candidate;
 use super::checkers::{Event, LeadId};
 use super::plan::Broken;
 use super::process::spawn;
-use super::world::{Who, World, now, sleep};
+use super::time::{now, sleep};
+use super::world::{Who, World};
 
 /// What an application may ask of its election beside a campaign.
 #[derive(Debug, Clone, Copy)]

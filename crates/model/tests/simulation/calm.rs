@@ -8,7 +8,8 @@ use tenure::Layout;
 use super::clock::MOST_SLEWED;
 use super::member::Member;
 use super::plan::{Knobs, Plan};
-use super::world::{World, now, sleep};
+use super::time::{now, sleep};
+use super::world::World;
 
 /// How long it took after the last fault until somebody led, and how long it may take.
 #[derive(Debug, Clone, Copy)]

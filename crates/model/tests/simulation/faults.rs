@@ -8,7 +8,8 @@ use super::member::Outage;
 use super::peers::{depose, restore_for_a_while};
 use super::plan::{Broken, Knobs};
 use super::process::start_candidate;
-use super::world::{Who, World, now, sleep};
+use super::time::{now, sleep};
+use super::world::{Who, World};
 
 /// A machine on which candidates run, one after another.
 #[derive(Debug)]

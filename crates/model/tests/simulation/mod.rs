@@ -6,6 +6,7 @@ pub mod calls;
 pub mod calm;
 pub mod checkers;
 pub mod clock;
+mod entropy;
 pub mod faults;
 pub mod gate;
 pub mod member;
@@ -14,17 +15,18 @@ pub mod peers;
 pub mod picture;
 pub mod plan;
 pub mod process;
+pub mod seeds;
 pub mod spoil;
 pub mod stops;
 pub mod store;
 pub mod summary;
+pub mod time;
 pub mod trace;
 pub mod words;
 pub mod world;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use calm::{Recovery, calm, end_faults};
@@ -32,7 +34,8 @@ use faults::{Slot, inject, kill, slew};
 use plan::{Broken, Plan};
 use tenure::Layout;
 use tenure_history::drawing::Drawing;
-use world::{Counts, Violation, World, now};
+use time::now;
+use world::{Counts, Violation, World};
 
 /// What a run came to.
 #[derive(Debug)]
@@ -155,27 +158,5 @@ fn count_settings(world: &World) {
 
 /// Runs these seeds on all cores, up to the first that fails.
 pub fn run_all(seeds: Range<u64>, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Outcome> {
-    let next = AtomicU64::new(seeds.start);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let work = || {
-        let mut outcomes = Vec::new();
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if !seeds.contains(&seed) {
-                return outcomes;
-            }
-            let outcome = run(plan(seed));
-            if outcome.violation.is_some() {
-                // Greater seeds need not run; the lesser ones do already.
-                next.fetch_max(seeds.end, Ordering::Relaxed);
-            }
-            outcomes.push(outcome);
-        }
-    };
-    let mut outcomes: Vec<Outcome> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().flat_map(|t| t.join().expect("reported, not panicked")).collect()
-    });
-    outcomes.sort_by_key(|outcome| outcome.seed);
-    outcomes
+    seeds::run_all(seeds, |seed| run(plan(seed)), |outcome| outcome.violation.is_some())
 }

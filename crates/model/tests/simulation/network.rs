@@ -6,7 +6,8 @@ use tenure::store::Determinacy;
 
 use super::bucket::Request;
 use super::member::Outage;
-use super::world::{State, Who, World, now};
+use super::time::now;
+use super::world::{State, Who, World};
 
 /// What will happen to one request.
 #[derive(Debug, Clone)]

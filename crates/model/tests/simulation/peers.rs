@@ -14,7 +14,8 @@ use tenure_testkit::if_match::Node;
 
 use super::process::{join, machine, operators, spawn};
 use super::store::SimStore;
-use super::world::{Who, World, now, sleep};
+use super::time::{now, sleep};
+use super::world::{Who, World};
 
 /// Starts nothing: an operator acts when a fault says so. It sits close to the store, so that it
 /// can depose an epoch that is not yet confirmed.

@@ -1,40 +1,20 @@
 //! Simulated processes: a candidate with its application, an observer, a compactor.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use tenure::{Compactor, Election, Entropy, ErrorKind, Observation, Process};
+use tenure::{Compactor, Election, ErrorKind, Observation, Process};
 
 use super::application::Candidate;
 use super::clock::SimClock;
+use super::entropy::SimEntropy;
 use super::gate::{Gate, Pausable, TaskEnd};
 use super::member::Member;
 use super::plan::{Broken, CompactorKnobs, Knobs};
 use super::store::{LEADS, SimStore};
-use super::world::{Who, World, sleep};
-
-/// Random numbers from the run's dice.
-struct SimEntropy(Arc<World>);
-
-impl Entropy for SimEntropy {
-    fn unique(&self) -> u128 {
-        let mut state = self.0.state();
-        state.uniques += 1;
-        (u128::from(state.rng.u64(..)) << 64) | u128::from(state.uniques)
-    }
-
-    fn fraction(&self) -> f64 {
-        self.0.state().rng.f64()
-    }
-}
-
-impl fmt::Debug for SimEntropy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SimEntropy")
-    }
-}
+use super::time::sleep;
+use super::world::{Who, World};
 
 /// A new process. The clocks of a machine outlive its processes.
 pub fn join(world: &Arc<World>, label: &str, clock: Arc<SimClock>) -> Who {

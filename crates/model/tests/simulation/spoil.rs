@@ -10,7 +10,7 @@ use tenure::store::{Determinacy, ETag, GetOutcome, PutOutcome, StoreError, Store
 use super::bucket::{Body, Reply, Request, parse};
 use super::plan::Broken;
 use super::store::SimStore;
-use super::world::now;
+use super::time::now;
 
 type Answer = Result<Reply, StoreError>;
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::gate::{Gate, pass};
-use super::world::{State, Who, World, sleep};
+use super::time::sleep;
+use super::world::{State, Who, World};
 
 impl World {
     /// Perhaps stops the process of whoever awaits this.

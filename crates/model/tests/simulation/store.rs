@@ -19,8 +19,9 @@ use super::checkers::{Event, Seen, Write, WriteId};
 use super::network::{Answered, Course};
 use super::peers::depose;
 use super::plan::Broken;
+use super::time::{now, sleep};
 use super::words::{brief, describe, describe_answer};
-use super::world::{Who, World, now, sleep};
+use super::world::{Who, World};
 
 tokio::task_local! {
     /// Within the task of a leader.

@@ -12,6 +12,7 @@ use super::bucket::Bucket;
 use super::checkers::{Book, Checker, Event, Grant, Lead, LeadId, View, checkers};
 use super::member::Member;
 use super::plan::{Broken, Plan};
+use super::time::{self, now, sleep};
 use super::trace::Trace;
 
 /// A process, from its start to its end: a restart is another one.
@@ -22,26 +23,6 @@ impl fmt::Display for Who {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "p{}", self.0)
     }
-}
-
-/// Simulated time since the start of the run.
-pub fn now() -> Duration {
-    START.with(|start| instant() - start.get().expect("a run has begun on this thread"))
-}
-
-#[allow(clippy::disallowed_methods, reason = "this is where simulated time is read")]
-fn instant() -> tokio::time::Instant {
-    tokio::time::Instant::now()
-}
-
-#[allow(clippy::disallowed_methods, reason = "this is where the simulation sleeps")]
-pub async fn sleep(duration: Duration) {
-    tokio::time::sleep(duration).await;
-}
-
-std::thread_local! {
-    static START: std::cell::Cell<Option<tokio::time::Instant>> =
-        const { std::cell::Cell::new(None) };
 }
 
 #[derive(Debug)]
@@ -97,7 +78,7 @@ pub struct Resources {
 
 impl World {
     pub fn new(plan: Plan) -> Arc<World> {
-        START.with(|start| start.set(Some(instant())));
+        time::start();
         let state = State {
             // Not the numbers that the plan was drawn with.
             rng: fastrand::Rng::with_seed(plan.seed ^ 0x5eed_0000_0000_0000),

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::{Checker, Event, View};
 use crate::sim::plan::Knobs;
-use crate::sim::world::{Who, now};
+use crate::sim::time::now;
+use crate::sim::world::Who;
 
 #[derive(Debug, Default)]
 pub struct Leadership {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{Checker, Event, View, Write};
 use crate::sim::clock::{MOST_SLEWED, scale};
-use crate::sim::world::now;
+use crate::sim::time::now;
 
 #[derive(Debug, Default)]
 pub struct Waited {

@@ -1,0 +1,35 @@
+//! Many seeds, on all cores.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Runs these seeds, in their order, up to the first that fails.
+pub fn run_all<T: Send>(
+    seeds: Range<u64>,
+    run: impl Fn(u64) -> T + Sync,
+    fails: impl Fn(&T) -> bool + Sync,
+) -> Vec<T> {
+    let next = AtomicU64::new(seeds.start);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let work = || {
+        let mut outcomes = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if !seeds.contains(&seed) {
+                return outcomes;
+            }
+            let outcome = run(seed);
+            if fails(&outcome) {
+                // Greater seeds need not run; the lesser ones do already.
+                next.fetch_max(seeds.end, Ordering::Relaxed);
+            }
+            outcomes.push((seed, outcome));
+        }
+    };
+    let mut outcomes: Vec<(u64, T)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().flat_map(|it| it.join().expect("reported, not panicked")).collect()
+    });
+    outcomes.sort_by_key(|(seed, _)| *seed);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+}
