@@ -143,18 +143,14 @@ impl Config {
             hedged_renewals: settings.hedged_renewals,
             data: settings.data,
         };
-        config.check_name()?;
+        Config::check_name(&config.name)?;
         config.check_times()?;
         config.check_data(&config.data)?;
         Ok(config)
     }
 
-    fn check_name(&self) -> Result<(), Error> {
-        Config::check_a_name(&self.name)
-    }
-
     /// Refuses a name that no candidate can have.
-    pub(crate) fn check_a_name(name: &str) -> Result<(), Error> {
+    pub(crate) fn check_name(name: &str) -> Result<(), Error> {
         if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
             return refuse(format!(
                 "the name {name:?} must have 1 to {MAX_NAME_BYTES} bytes and no control characters"

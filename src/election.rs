@@ -280,7 +280,7 @@ impl Election {
         successor: Option<&str>,
     ) -> Result<Resigned, Error> {
         require_timers()?;
-        successor.map_or(Ok(()), Config::check_a_name)?;
+        successor.map_or(Ok(()), Config::check_name)?;
         Operator::new(&self.cx).resign_dead(key, successor.map(str::to_owned)).await
     }
 

@@ -172,7 +172,7 @@ impl Leadership {
     /// a name that no candidate can have: then nothing was sent, and the leadership is dropped.
     pub async fn resign_to(self, successor: impl Into<String>) -> Result<(), Error> {
         let successor = successor.into();
-        Config::check_a_name(&successor)?;
+        Config::check_name(&successor)?;
         self.give_up(Some(successor), None).await
     }
 

@@ -199,7 +199,7 @@ async fn run_as(
                     leave(&group, args.leave_for);
                 }
                 // Of one that runs, the partition would be owned before it is gone.
-                signal if works.are_none() => return Ok(signals::exit_code(signal)),
+                signal if health.is_idle() => return Ok(signals::exit_code(signal)),
                 signal => {
                     info!("{signal} again: each CMD is killed");
                     works.forward(Signal::SIGKILL);

@@ -54,11 +54,6 @@ impl Works {
         let _ = self.signals.send(signal);
     }
 
-    /// Whether nothing runs.
-    pub fn are_none(&self) -> bool {
-        self.health.is_idle()
-    }
-
     /// Returns once nobody can tell any more what runs of a CMD.
     pub async fn unguarded(&self) {
         self.unguarded.notified().await;
