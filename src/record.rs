@@ -1,7 +1,7 @@
 //! The record: the JSON body of an epoch object (docs/protocol.md, section 3).
 
 mod fields;
-mod lock;
+mod single;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +31,7 @@ const MAX_SEALED_NAME: usize = 1_024;
 pub(crate) const MAX_VALIDITY_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
 /// The body of an object, as read or to be written. Its JSON begins with what its layout alone has:
-/// `Head`, or that of the single object, `lock::Head`.
+/// `Head`, or that of the single object, `single::Head`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/protocol.md describes the fields")]
 pub struct Record {
@@ -123,7 +123,7 @@ impl Record {
     pub(crate) fn decode(epoch: Option<Epoch>, body: &[u8]) -> Result<(Epoch, Record), BadRecord> {
         match epoch {
             Some(epoch) => Record::parse(body).map(|record| (epoch, record)),
-            None => lock::parse(body),
+            None => single::parse(body),
         }
     }
 
@@ -138,7 +138,7 @@ impl Record {
     pub(crate) fn encode(&self, layout: Layout, epoch: Epoch, expires_at: Duration) -> Vec<u8> {
         match layout {
             Layout::EpochFiles => self.to_bytes(),
-            Layout::SingleObject => self.headed(lock::Head::of(epoch, self, expires_at)),
+            Layout::SingleObject => self.headed(single::Head::of(epoch, self, expires_at)),
         }
     }
 
