@@ -26,6 +26,8 @@ head -c 24 /dev/urandom | base64 >"$work/key"
 serve() {
     local name=$1
     shift
+    # The sidecar may not have opened it when it is first looked into.
+    : >"$work/$name.log"
     "$tenure" serve --election "orders=file://$work/store" --group "orders=file://$work/group" \
         --partitions 0..4 --name "$name" --listen 127.0.0.1:0 --validity 60s --poll 1s --grace 0s \
         "$@" 2>"$work/$name.log" &
