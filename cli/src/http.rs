@@ -2,14 +2,15 @@
 //!
 //! It shares the runtime with the renewals, which it cannot delay: at most [`MOST_CONNECTIONS`]
 //! tasks and [`MOST_STREAMS`] streams exist, and each stage of a connection has its limit. A new
-//! connection is always accepted: it takes the place of the oldest one that has not sent its
-//! request yet. The server does not hold up the exit: dropping [`Serving`], or the end of the
+//! connection takes the place of the oldest one that is idle; if all are busy, it waits until a
+//! reply is sent. The server does not hold up the exit: dropping [`Serving`], or the end of the
 //! runtime, cuts what is open.
 
 mod body;
 mod connection;
 mod server;
 mod socket;
+mod wire;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,9 +29,15 @@ use super::print::json_line;
 pub use server::{Server, Serving, start};
 pub use socket::{SocketFile, start_unix};
 
-/// One more closes the oldest that is idle or, if all have sent a request, the oldest. Streams do
+/// One more closes the oldest that is idle. If none is, it waits, as do those behind it. Streams do
 /// not count.
 pub const MOST_CONNECTIONS: usize = 32;
+/// A connection is idle if it has been open for so long, its request has not come as a whole, and
+/// nothing has come that was not read.
+pub const IDLE_AFTER: Duration = Duration::from_millis(250);
+/// A connection that waits for so long takes the place of the oldest whose peer does not read its
+/// reply.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Streams beside them; one more is refused.
 pub const MOST_STREAMS: usize = 64;
 /// How long a connection may take for its one request, and again for the reply.

@@ -11,17 +11,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::body::{Body, read};
 use super::server::{Place, Server};
+use super::wire::Shared;
 use super::{Answer, Asked, CONNECTION_LIMIT, HANDLER_LIMIT, MOST_BYTES, MOST_STREAMS, Reply};
 use crate::timer::pause;
-
-/// The bytes of a connection.
-pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
 /// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +41,7 @@ impl Stage {
 }
 
 pub(super) async fn serve(
-    wire: Box<dyn Wire>,
+    wire: Shared,
     server: &Server,
     stage: watch::Sender<Stage>,
     streams: &Arc<AtomicUsize>,

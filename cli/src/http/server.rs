@@ -1,21 +1,27 @@
 //! Accepting connections, and which of them goes when there are too many.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, UnixListener};
+use tenure::Process;
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
-use super::connection::{Stage, Wire, serve};
-use super::{Handler, MOST_CONNECTIONS, Routes, handler_of};
+use super::connection::{Stage, serve};
+use super::wire::{Look, Shared, Wire};
+use super::{Handler, IDLE_AFTER, LONGEST_WAIT, MOST_CONNECTIONS, Routes, handler_of};
 use crate::timer::pause;
 
 /// After an accept that failed, as when no file is left to open.
 const AFTER_A_FAILURE: Duration = Duration::from_millis(100);
+/// How many connections may wait to be accepted, unless the system allows fewer.
+pub(super) const MOST_QUEUED: u32 = 1024;
+/// How often a connection that waits looks whether another has become idle, or a stream.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What answers, and how long a request's body may be.
 #[derive(Clone)]
@@ -51,9 +57,14 @@ pub fn start(address: SocketAddr, routes: Routes) -> io::Result<Serving> {
 impl Server {
     /// Listens on `address` and answers there. Must be called within the runtime.
     pub fn start(self, address: SocketAddr) -> io::Result<Serving> {
-        let listener = StdListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        let listener = TcpListener::from_std(listener)?;
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        // As of the standard library's listeners: what a former process left behind blocks nothing.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let listener = socket.listen(MOST_QUEUED)?;
         let address = listener.local_addr()?;
         Ok(Serving { address, _accepting: self.accept(Listener::Tcp(listener)) })
     }
@@ -83,33 +94,87 @@ impl Listener {
 }
 
 async fn accept(listener: Listener, server: Server) {
-    // Ends its tasks with itself.
-    let mut tasks = JoinSet::new();
-    // The oldest first.
-    let mut open: Vec<Connection> = Vec::with_capacity(MOST_CONNECTIONS);
+    let mut open = Connections::default();
     let streams = Arc::new(AtomicUsize::new(0));
     loop {
         let Ok(wire) = listener.accept().await else {
             pause(AFTER_A_FAILURE).await;
             continue;
         };
-        while tasks.try_join_next().is_some() {}
-        // A stream has its own limit.
-        open.retain(|one| !one.task.is_finished() && *one.stage.borrow() != Stage::Streaming);
-        if open.len() >= MOST_CONNECTIONS {
-            let idle = open.iter().position(|one| *one.stage.borrow() == Stage::Reading);
-            open.remove(idle.unwrap_or(0)).task.abort();
-        }
-        let (stage, seen) = watch::channel(Stage::Reading);
-        let (server, streams) = (server.clone(), Arc::clone(&streams));
-        let task = tasks.spawn(async move { serve(wire, &server, stage, &streams).await });
-        open.push(Connection { task, stage: seen });
+        open.make_room().await;
+        open.add(Shared::new(wire), server.clone(), Arc::clone(&streams));
     }
+}
+
+/// The connections that are open, without those that have become streams, which have their own
+/// limit.
+#[derive(Default)]
+struct Connections {
+    /// Ends its tasks with itself.
+    tasks: JoinSet<()>,
+    /// The oldest first.
+    open: Vec<Connection>,
 }
 
 struct Connection {
     task: AbortHandle,
     stage: watch::Receiver<Stage>,
+    look: Look,
+    /// By the clock that counts suspends.
+    opened: Duration,
+}
+
+impl Connections {
+    fn add(&mut self, wire: Shared, server: Server, streams: Arc<AtomicUsize>) {
+        let (stage, seen) = watch::channel(Stage::Reading);
+        let look = wire.look();
+        let task = self.tasks.spawn(async move { serve(wire, &server, stage, &streams).await });
+        self.open.push(Connection { task, stage: seen, look, opened: now() });
+    }
+
+    /// Returns once there may be one more.
+    async fn make_room(&mut self) {
+        let began = now();
+        while self.is_full() && !self.close_one(now().saturating_sub(began) >= LONGEST_WAIT) {
+            tokio::select! {
+                _ = self.tasks.join_next() => {}
+                () = pause(LOOK) => {}
+            }
+        }
+    }
+
+    fn is_full(&mut self) -> bool {
+        while self.tasks.try_join_next().is_some() {}
+        self.open.retain(|one| !one.task.is_finished() && one.stage() != Stage::Streaming);
+        self.open.len() >= MOST_CONNECTIONS
+    }
+
+    /// Closes the oldest that is idle; `also_slow`: or, if none is, the oldest whose peer has not
+    /// read its reply. Returns whether there was one.
+    fn close_one(&mut self, also_slow: bool) -> bool {
+        let now = now();
+        let slow = |one: &Connection| also_slow && one.stage() == Stage::Writing;
+        let found = self.open.iter().position(|one| one.is_idle(now));
+        let Some(at) = found.or_else(|| self.open.iter().position(slow)) else { return false };
+        self.open.remove(at).task.abort();
+        true
+    }
+}
+
+impl Connection {
+    fn stage(&self) -> Stage {
+        *self.stage.borrow()
+    }
+
+    /// What has come and was not read yet may be the request.
+    fn is_idle(&self, now: Duration) -> bool {
+        let is_young = now.saturating_sub(self.opened) < IDLE_AFTER;
+        !is_young && self.stage() == Stage::Reading && self.look.is_quiet()
+    }
+}
+
+fn now() -> Duration {
+    Process::system().now().boot
 }
 
 /// One of a limited number; gives its place back when it is dropped.

@@ -3,13 +3,13 @@
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
-use std::os::unix::net::{UnixListener as StdListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use nix::sys::stat::{Mode, umask};
-use tokio::net::UnixListener;
+use tokio::net::UnixSocket;
 
-use super::server::{Accepting, Listener, Server};
+use super::server::{Accepting, Listener, MOST_QUEUED, Server};
 
 /// A server on a socket file. Dropping it ends the server, cuts what is open, and removes the file.
 #[derive(Debug)]
@@ -35,12 +35,12 @@ pub fn start_unix(path: &Path, server: Server) -> io::Result<SocketFile> {
     make_room(path)?;
     // From its first moment on, nobody else may connect: `bind` makes the file with this mask.
     let before = umask(Mode::from_bits_truncate(0o177));
-    let bound = StdListener::bind(path);
+    let socket = UnixSocket::new_stream();
+    let bound = socket.and_then(|socket| socket.bind(path).map(|()| socket));
     umask(before);
-    let listener = bound?;
+    let socket = bound?;
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
-    listener.set_nonblocking(true)?;
-    let listener = UnixListener::from_std(listener)?;
+    let listener = socket.listen(MOST_QUEUED)?;
     let file = identity(path)?;
     let path = path.to_owned();
     Ok(SocketFile { path, file, _accepting: server.accept(Listener::Unix(listener)) })

@@ -10,6 +10,8 @@ use futures::StreamExt as _;
 use super::*;
 use crate::timer::pause;
 
+mod crowd;
+
 const ANY_PORT: &str = "127.0.0.1:0";
 
 fn any_port() -> SocketAddr {

@@ -1,0 +1,115 @@
+//! More connections at once than there may be.
+
+use std::io::Write as _;
+use std::net::TcpStream as StdStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::net::TcpSocket;
+use tokio::sync::Semaphore;
+
+use super::*;
+
+const REQUEST: &[u8] = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
+/// For what must come soon.
+const SOON: Duration = Duration::from_millis(2_500);
+
+async fn asked(serving: &Serving) -> TcpStream {
+    let mut stream = open(serving).await;
+    stream.write_all(REQUEST).await.expect("it is taken");
+    stream
+}
+
+/// They wait to be accepted, and each has sent its request, before the server looks.
+#[tokio::test]
+async fn regression_a_request_that_was_not_read_yet_is_not_idle() {
+    let serving = started();
+    let mut clients = Vec::new();
+    for _ in 0..200 {
+        // Blocks the only thread, so that nothing is accepted meanwhile.
+        let mut stream = StdStream::connect(serving.address).expect("it listens");
+        stream.write_all(REQUEST).expect("it is taken");
+        clients.push(stream);
+    }
+    for (at, stream) in clients.into_iter().enumerate() {
+        stream.set_nonblocking(true).expect("it is open");
+        let stream = TcpStream::from_std(stream).expect("a runtime");
+        assert!(rest(stream).await.ends_with("hello\n"), "the client {at} of 200 had no reply");
+    }
+}
+
+/// The same while the server runs, on several threads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_clients_at_once_are_all_answered() {
+    let serving = Arc::new(started());
+    let client = |_| {
+        let serving = Arc::clone(&serving);
+        tokio::spawn(async move { rest(asked(&serving).await).await })
+    };
+    for client in (0..200).map(client).collect::<Vec<_>>() {
+        assert!(client.await.expect("no panic").ends_with("hello\n"));
+    }
+}
+
+#[tokio::test]
+async fn part_of_a_request_makes_no_connection_busy() {
+    let serving = started();
+    let mut slow = Vec::new();
+    for _ in 0..2 * MOST_CONNECTIONS {
+        let mut stream = open(&serving).await;
+        stream.write_all(&REQUEST[..9]).await.expect("it is taken");
+        slow.push(stream);
+    }
+    let said = timeout(SOON, get(&serving, "/hello")).await;
+    assert!(said.expect("it is answered soon").ends_with("hello\n"));
+    assert_eq!(rest(slow.swap_remove(0)).await, "", "the oldest was closed");
+}
+
+#[tokio::test]
+async fn one_more_than_are_busy_waits_and_none_is_cut() {
+    let (let_go, begun) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let handler: Handler = {
+        let (let_go, begun) = (Arc::clone(&let_go), Arc::clone(&begun));
+        Arc::new(move |_| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            let let_go = Arc::clone(&let_go);
+            Box::pin(async move {
+                let _ = let_go.acquire().await.expect("it is never closed");
+                Answer::Whole(Reply::text(200, "hello"))
+            })
+        })
+    };
+    let serving = Server { handler, most_body: 0 }.start(any_port()).expect("a free port");
+    let mut busy = Vec::new();
+    for _ in 0..MOST_CONNECTIONS {
+        busy.push(asked(&serving).await);
+    }
+    let mut newest = asked(&serving).await;
+    let early = timeout(LONGEST_WAIT + IDLE_AFTER, newest.read_u8()).await;
+    assert!(early.is_err(), "it was answered, or cut, among busy ones: {early:?}");
+    assert_eq!(begun.load(Ordering::SeqCst), MOST_CONNECTIONS);
+    let_go.add_permits(1);
+    for stream in busy.into_iter().chain([newest]) {
+        assert!(rest(stream).await.ends_with("hello\n"), "one was cut");
+    }
+}
+
+#[tokio::test]
+async fn replies_that_are_not_read_keep_others_waiting_for_a_moment_only() {
+    // More than the buffers of such a connection hold.
+    let big = |path: &str| match path {
+        "/big" => Some(Reply::text(200, &"x".repeat(5 << 20))),
+        path => hello(path),
+    };
+    let serving = start(any_port(), Arc::new(big)).expect("a free port");
+    let mut slow = Vec::new();
+    for _ in 0..MOST_CONNECTIONS {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(1 << 12).expect("a small buffer");
+        let mut stream = socket.connect(serving.address).await.expect("it listens");
+        stream.write_all(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is taken");
+        stream.read_u8().await.expect("the reply begins");
+        slow.push(stream);
+    }
+    let said = timeout(SOON, get(&serving, "/hello")).await;
+    assert!(said.expect("it is answered soon").ends_with("hello\n"));
+}
