@@ -5,7 +5,9 @@
 //! Their clients compare `name` with their own host's name, and know of no lease.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use chrono::DateTime;
 use futures::stream::BoxStream;
 use serde::Serialize;
 use tenure::Process;
@@ -20,7 +22,8 @@ use crate::print::json_line;
 pub struct Leader {
     name: String,
     /// When this was true, as far as is known: now of an own leadership, and of another's when the
-    /// store last answered.
+    /// store last answered. Before its first answer the start of the Unix epoch: a time in each
+    /// client's format, and so old that nobody takes the empty name for news.
     last_update: String,
 }
 
@@ -50,10 +53,47 @@ fn of(view: &View) -> Leader {
         None => "",
     };
     let age = match view.this_candidate_leads {
-        true => 0,
-        false => view.store_answered_ms_ago.unwrap_or_default(),
+        true => Some(0),
+        false => view.store_answered_ms_ago,
     };
-    let now = Process::system().now();
-    let at = now.minus(std::time::Duration::from_millis(age)).time_of_day();
+    let before = |age| Process::system().now().minus(Duration::from_millis(age)).time_of_day();
+    let at = age.map_or(DateTime::UNIX_EPOCH, before);
     Leader { name: name.to_owned(), last_update: at.format("%FT%TZ").to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn view(leads: bool, answered_ms_ago: Option<u64>) -> View {
+        View {
+            at: String::new(),
+            election: "orders".to_owned(),
+            state: "campaigning",
+            reason: None,
+            this_candidate_leads: leads,
+            candidate: "a".to_owned(),
+            leader: leads.then(|| "a".to_owned()),
+            epoch: None,
+            data: Value::Null,
+            lease_remaining_ms: None,
+            lapses_in_ms: None,
+            store_answered_ms_ago: answered_ms_ago,
+            lost: None,
+        }
+    }
+
+    #[test]
+    fn regression_nothing_is_new_while_the_store_has_never_answered() {
+        let never = of(&view(false, None));
+        assert_eq!((&*never.name, &*never.last_update), ("", "1970-01-01T00:00:00Z"));
+        let just_now = of(&view(false, Some(0)));
+        let an_hour_ago = of(&view(false, Some(3_600_000)));
+        // All are in UTC and of one length, so that they sort by time.
+        assert!(never.last_update < an_hour_ago.last_update, "{never:?} {an_hour_ago:?}");
+        assert!(an_hour_ago.last_update < just_now.last_update, "{an_hour_ago:?} {just_now:?}");
+        assert!(of(&view(true, None)).last_update >= just_now.last_update);
+    }
 }
