@@ -11,6 +11,25 @@ use super::prices::Prices;
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub const DAYS: f64 = 30.0;
 
+/// Keys on a page of a listing, and in a deletion.
+const PAGE_KEYS: f64 = 1_000.0;
+/// What `tenure compact` keeps by default: so many of the newest, and all of the last hour.
+const KEPT: f64 = 10.0;
+const HOURS_A_DAY: f64 = 24.0;
+
+/// Pages that show so many objects; without any it is one, too.
+pub fn pages(objects: f64) -> f64 {
+    (objects / PAGE_KEYS).ceil().max(1.0)
+}
+
+/// The most objects that are there at a time, if so many come in a day.
+pub fn most_objects(a_day: f64, compactions_per_day: f64) -> f64 {
+    // Without a compactor, those of a month.
+    let between =
+        if compactions_per_day > 0.0 { a_day / compactions_per_day } else { a_day * DAYS };
+    between + KEPT.max(a_day / HOURS_A_DAY)
+}
+
 /// What an election is like.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
@@ -117,7 +136,7 @@ impl Shape {
             // too. All look once more when the timer has run out.
             Layout::EpochFiles => Requests {
                 writes: 2.0 + others * 2.0,
-                lists: 1.0 + others * 2.0,
+                lists: 1.0 + others * 2.0 + self.search(),
                 reads: 1.0 + others * 3.0,
                 ..Requests::default()
             },
@@ -125,6 +144,17 @@ impl Shape {
             _ => {
                 Requests { writes: 1.0 + others, reads: 1.0 + others * 3.0, ..Requests::default() }
             }
+        }
+    }
+
+    /// The listings beyond the first, at most, with which a candidate that starts anew finds the
+    /// newest of more epochs than a page has: it leaps further and further ahead, and bisects.
+    pub fn search(&self) -> f64 {
+        let epochs = most_objects(self.elections_per_day, self.compactions_per_day);
+        match pages(epochs) {
+            // The second leap begins at the end of the second page.
+            few @ ..=2.0 => few - 1.0,
+            many => 1.0 + many.log2().ceil() + epochs.log2().ceil(),
         }
     }
 
@@ -136,12 +166,14 @@ impl Shape {
         let (runs, epochs) = (self.compactions_per_day * days, self.elections_per_day * days);
         // A run that finds nothing deletes nothing.
         let busy = runs.min(epochs);
+        let listed = most_objects(self.elections_per_day, self.compactions_per_day);
+        let batches = busy * pages(if runs > 0.0 { epochs / runs } else { 0.0 });
         Requests {
             // A look for the last epoch there can be, and a listing.
-            lists: runs * 2.0,
-            // Of the newest epoch, before anything is deleted.
-            reads: busy,
-            deletes: busy,
+            lists: runs * (1.0 + pages(listed)),
+            // Of the newest epoch that was listed, before each deletion.
+            reads: batches,
+            deletes: batches,
             deleted_keys: if runs > 0.0 { epochs } else { 0.0 },
             ..Requests::default()
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tenure::Layout;
 
-use super::arithmetic::{DAY, DAYS, Requests, Shape};
+use super::arithmetic::{DAY, DAYS, Requests, Shape, most_objects, pages};
 use super::prices::Prices;
 use super::{CostArgs, grouped, prices_for_people};
 use crate::print::{millis, plain};
@@ -106,11 +106,11 @@ impl GroupShape {
         let member = Requests { writes: validities * 3.0, reads, ..observer };
         // It looks at the coordinator with each poll.
         let deputy = Requests { reads: observer.reads + polls, ..member };
-        // It lists the sessions with each poll. Once a validity it reads each, its own too, and
+        // It lists the sessions with each poll, ended ones too. Once a validity it reads each, its own too, and
         // lists the assignments in place of a poll.
         let confirms = per(self.validity.min(LIST_EVERY).max(self.poll));
         let coordinator = Requests {
-            lists: polls + confirms,
+            lists: polls * pages(self.sessions()) + confirms,
             reads: polls - confirms + validities * f64::from(self.members),
             ..member
         };
@@ -172,17 +172,30 @@ impl GroupShape {
         death.plus(1.0, join).plus(1.0, releases).plus(ASSIGNMENTS, assignment)
     }
 
+    /// The sessions that are there, of members and of those whose end is not compacted yet.
+    fn sessions(&self) -> f64 {
+        let ended = most_objects(self.changes_per_day, self.compactions_per_day);
+        f64::from(self.members) + if self.changes_per_day > 0.0 { ended } else { 0.0 }
+    }
+
     fn compactions(&self, days: f64) -> Requests {
         let (runs, changes) = (self.compactions_per_day * days, self.changes_per_day * days);
         let busy = runs.min(changes);
+        let assignments =
+            most_objects(self.changes_per_day * ASSIGNMENTS, self.compactions_per_day);
+        let (assignments, sessions) = (pages(assignments), pages(self.sessions()));
+        let a_run = if runs > 0.0 { changes / runs } else { 0.0 };
+        // Pages of sessions with an ended one: for each the newest assignment is looked for and read.
+        let with_ended = sessions.min(a_run.max(1.0));
+        // What one change left grows old between two runs.
+        let batches = busy * (1.0 + pages(a_run * ASSIGNMENTS) + with_ended);
         Requests {
             // A look for the last assignment there can be, and listings of the assignments and the
             // sessions. A run that deletes sessions lists the assignments once more.
-            lists: runs * 3.0 + busy,
-            // Of the newest assignment, before anything is deleted, and of each old session. What
-            // one change left grows old between two runs.
-            reads: busy * 3.0 + if runs > 0.0 { changes } else { 0.0 },
-            deletes: busy * 3.0,
+            lists: runs * (1.0 + assignments + sessions) + busy * with_ended,
+            // Of the newest assignment, before anything is deleted, and of each old session.
+            reads: batches + if runs > 0.0 { changes } else { 0.0 },
+            deletes: batches,
             deleted_keys: if runs > 0.0 { changes * (ASSIGNMENTS + 1.0) } else { 0.0 },
             ..Requests::default()
         }

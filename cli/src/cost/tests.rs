@@ -275,6 +275,74 @@ async fn a_compactor_with_its_defaults_sends_what_the_arithmetic_says() {
     }
 }
 
+/// Sealed epochs, so many, from the first on.
+async fn epochs(store: &Counting, from: u64, to: u64) {
+    let body = br#"{"expired":true}"#;
+    for epoch in from..=to {
+        let key = format!("app/lock-{epoch:010}.json");
+        let created = store.memory.create(&key, body.to_vec().into()).await;
+        created.expect("there is room in memory");
+    }
+}
+
+/// More epochs between two runs than a page of a listing has, or a deletion takes.
+#[tokio::test(start_paused = true)]
+async fn regression_a_compactor_among_thousands_of_epochs_sends_what_the_arithmetic_says() {
+    for (a_run, hourly) in [(999_u32, 24.0), (1_001, 24.0), (2_500, 24.0), (7_400, 2.0)] {
+        let shape = Shape {
+            elections_per_day: f64::from(a_run) * hourly,
+            compactions_per_day: hourly,
+            ..shape(Layout::EpochFiles)
+        };
+        let clock = TestClock::new();
+        let memory = MemoryStore::with_clock(Arc::new(clock.clone()));
+        let store = Counting { memory, ..Counting::default() };
+        let by = store.other();
+        let compactor = Compactor::builder(Arc::new(Layered(by.clone())), "app");
+        let compactor = compactor.build().expect("settings");
+        let between = DAY.div_f64(hourly);
+        let in_the_last_hour = f64::from(a_run) / between.as_secs_f64() * 3_600.0;
+        let mut newest = 0;
+        // What the first run finds does not stay the same.
+        for run in 0..4 {
+            let _ = by.take();
+            let all = u64::from(a_run);
+            let young = in_the_last_hour.min(all as f64) as u64;
+            epochs(&store, newest + 1, newest + all - young).await;
+            wait(between.saturating_sub(secs(3_599))).await;
+            epochs(&store, newest + all - young + 1, newest + all).await;
+            newest += all;
+            wait(secs(3_599)).await;
+            compactor.run_once().await.expect("it compacts");
+            let (counted, expected) = (by.take(), shape.requests(between).compactor);
+            eprintln!("{a_run} in a run, run {run}: {counted:?} of {expected:?}");
+            if run > 0 {
+                same("compactor", &shape, counted, expected);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_among_thousands_of_epochs_sends_no_more_than_the_arithmetic_says() {
+    for many in [900_u32, 1_100, 2_001, 2_999, 4_003, 9_500] {
+        // Half of them since the last compaction, and half too young for that one.
+        let shape = Shape { elections_per_day: f64::from(many) * 12.0, ..shape(LAYOUTS[0]) };
+        let store = Counting::default();
+        epochs(&store, 1, many.into()).await;
+        let found = election(&store, &shape, &TestClock::new(), 1).snapshot().await;
+        let newest = found.expect("it is found").leader.map(|leader| leader.epoch.get());
+        assert_eq!(newest, Some(many.into()));
+        let (counted, most) = (store.take().lists, 1.0 + shape.search());
+        eprintln!("{many} epochs: {counted} listings of {most}");
+        assert!(counted <= most, "{many}: {counted} of {most}");
+        // The others may be found sooner.
+        if many <= 2_001 {
+            assert!(counted >= most * 0.75, "{many}: {counted} of {most}");
+        }
+    }
+}
+
 fn defaults() -> CostArgs {
     use clap::Parser as _;
     match crate::args::Args::try_parse_from(["tenure", "cost"]).map(|args| args.verb) {

@@ -140,6 +140,33 @@ async fn the_compactor_of_a_group_sends_no_more_than_the_arithmetic_says() {
     assert!(counted.lists >= most.lists * 0.9 && counted.deletes > 0.0, "{counted:?}");
 }
 
+/// Ended sessions are listed until they are compacted: here on a second page.
+#[tokio::test(start_paused = true)]
+async fn regression_a_coordinator_among_many_sessions_sends_what_the_arithmetic_says() {
+    const ENDED: u32 = 1_200;
+    let time = secs(20 * 60);
+    let (clock, store) = (TestClock::new(), Counting::default());
+    let shape = shape(2, (30, 5));
+    let mut nodes = Vec::new();
+    for seed in 1..=2 {
+        nodes.push(member(group(&store, &shape, &clock, seed)).await);
+    }
+    for session in 0..ENDED {
+        let key = format!("app/members/{session:032x}/lock.json");
+        let body = br#"{"expired":true}"#;
+        store.memory.create(&key, body.to_vec().into()).await.expect("there is room");
+    }
+    wait(shape.validity * 10).await;
+    let _ = store.take();
+    wait(time).await;
+    // With a compaction a day, those of a day and of an hour.
+    let a_day = f64::from(ENDED) / (1.0 + 1.0 / 24.0);
+    let shape = GroupShape { changes_per_day: a_day, compactions_per_day: 1.0, ..shape };
+    let roles = shape.requests(time);
+    near(&shape, store.take(), roles.coordinator.plus(1.0, roles.deputy), 0.02);
+    nodes.iter().for_each(|node| node.abort());
+}
+
 /// The numbers of docs/groups.md and docs/partitions.md.
 #[test]
 fn ten_members_with_a_thousand_partitions_cost_what_the_docs_say() {
