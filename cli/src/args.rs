@@ -197,6 +197,27 @@ mod tests {
         ));
     }
 
+    /// A duration without a bound is a typing error that nobody sees.
+    #[test]
+    fn the_help_of_each_duration_says_how_long_it_may_be() {
+        fn check(command: &clap::Command, seen: &mut usize) {
+            let is_duration = |arg: &&clap::Arg| {
+                let names = arg.get_value_names().unwrap_or_default();
+                names.iter().any(|name| name == "DURATION")
+            };
+            for arg in command.get_arguments().filter(is_duration) {
+                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                let says = ["at most", "At most", "less than"].iter().any(|it| help.contains(it));
+                assert!(says, "{} --{}: {help}", command.get_name(), arg.get_id());
+                *seen += 1;
+            }
+            command.get_subcommands().for_each(|command| check(command, seen));
+        }
+        let mut seen = 0;
+        check(&Args::command(), &mut seen);
+        assert!(seen > 30, "{seen} durations");
+    }
+
     #[test]
     fn a_wrong_store_is_a_usage_error() {
         assert_eq!(

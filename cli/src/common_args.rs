@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tenure::Layout;
 
+use super::print::in_ms;
 use super::store_url::StoreUrl;
 
 #[derive(Debug, clap::Args)]
@@ -64,6 +65,36 @@ pub fn positive_duration(text: &str) -> Result<Duration, String> {
         Duration::ZERO => Err("it must be longer than nothing".to_owned()),
         duration => Ok(duration),
     }
+}
+
+/// A bound of durations for which a shorter one would refuse some use.
+pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+pub const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// 100 years.
+pub const CENTURY: Duration = Duration::from_secs(36_525 * 24 * 60 * 60);
+
+type Parsed = Result<Duration, String>;
+
+/// A duration of at most so much.
+pub fn duration_up_to(most: Duration) -> impl Fn(&str) -> Parsed + Clone + Send + Sync {
+    move |text| up_to(most, duration(text)?)
+}
+
+/// The same, longer than nothing.
+pub fn positive_up_to(most: Duration) -> impl Fn(&str) -> Parsed + Clone + Send + Sync {
+    move |text| up_to(most, positive_duration(text)?)
+}
+
+fn up_to(most: Duration, given: Duration) -> Parsed {
+    if given <= most {
+        return Ok(given);
+    }
+    let in_days = |given: Duration| given.as_nanos().div_ceil(DAY.as_nanos());
+    Err(match most <= DAY {
+        true => format!("{} is too long: at most {}", in_ms(given), in_ms(most)),
+        // Years would be of 365.25 days.
+        false => format!("{} days are too many: at most {}", in_days(given), in_days(most)),
+    })
 }
 
 pub fn json(text: &str) -> Result<Value, String> {

@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use tenure::{Compactor, Error, ErrorKind, Report};
 use tokio_util::sync::CancellationToken;
 
-use super::common_args::{LayoutArg, StoreArg, duration, positive_duration};
+use super::common_args::{CENTURY, LayoutArg, StoreArg, YEAR, duration_up_to, positive_up_to};
 use super::exit::{self, Failure};
 use super::http::Sites;
 use super::lock::lock;
@@ -28,9 +28,9 @@ pub struct CompactArgs {
     #[arg(long, value_name = "COUNT", default_value = "10")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub keep: u64,
-    /// Delete only what is older than this by the store's clock. Below 1h a delayed request may
+    /// Delete only what is older than this by the store's clock: at most 36525d. Below 1h a delayed request may
     /// bring back a deleted epoch
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration_up_to(CENTURY))]
     pub min_age: Duration,
     /// Compact the partition group at the prefix in place of an election: superseded assignments,
     /// and sessions that have ended
@@ -39,8 +39,8 @@ pub struct CompactArgs {
     /// Print what would be deleted, and delete nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Compact again and again, this long after each run, instead of once
-    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    /// Compact again and again, this long after each run, at most 365d, instead of once
+    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(YEAR))]
     pub every: Option<Duration>,
     /// One JSON object per run instead of a line for people
     #[arg(long)]

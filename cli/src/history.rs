@@ -16,7 +16,7 @@ use std::time::Duration;
 use tenure::EpochEnd;
 use tenure_history::{History, LeadershipSpan, Reader};
 
-use super::common_args::{StoreArg, positive_duration};
+use super::common_args::{CENTURY, StoreArg, positive_up_to};
 use super::exit::{self, Failure};
 use super::open::{Missing, Opened, open, refuse_other_layout};
 use super::print::{Reader as Audience, print, print_json};
@@ -30,8 +30,8 @@ pub struct HistoryArgs {
     #[arg(long, value_name = "COUNT", default_value = "1000")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub limit: u32,
-    /// Only epochs that were written within this time
-    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    /// Only epochs that were written within this time: at most 36525d
+    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(CENTURY))]
     pub since: Option<Duration>,
     /// Also draw the timeline into this file, as an SVG for light and dark pages; `-` is stdout,
     /// and then nothing else goes there

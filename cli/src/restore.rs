@@ -23,7 +23,7 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "EPOCH")]
     pub epoch: Epoch,
     /// How long successors wait for a leader from before the accident that may still run: its
-    /// validity. Required above 0s where lock.json cannot be read
+    /// validity, at most 24h. Required above 0s where lock.json cannot be read
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub wait: Duration,
     /// The name of the operator, for people [default: HOSTNAME-PID]

@@ -47,8 +47,8 @@ pub struct RunArgs {
     pub settings: SettingsArgs,
     #[command(flatten)]
     pub own: OwnArgs,
-    /// Time between SIGTERM and SIGKILL when the lease is at risk [default: a sixth of the
-    /// validity]
+    /// Time between SIGTERM and SIGKILL when the lease is at risk: at most what a renewal, its retry
+    /// and the time to kill leave of the validity, 6.5s of 30s [default: a sixth of the validity]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub grace: Option<Duration>,
     /// Campaign again when the lease was lost, instead of exiting with 75

@@ -11,7 +11,8 @@ use serde_json::Value;
 use tenure::store::Store;
 use tenure::{Election, ElectionBuilder};
 
-use super::common_args::{LayoutArg, default_name, duration, json, name, positive_duration};
+use super::common_args::{DAY, LayoutArg, default_name, duration, json, name};
+use super::common_args::{positive_duration, positive_up_to};
 use super::data_file;
 use super::exit::{self, Failure};
 use super::margins::Margins;
@@ -23,14 +24,16 @@ pub struct SettingsArgs {
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
     /// Length of the lease: how long others wait for a dead machine at most. At least 2s with the
-    /// default grace of `run`, and 750ms with `serve`
+    /// default grace of `run`, and 750ms with `serve`; at most 24h
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
     pub validity: Duration,
-    /// How often the leader renews the lease, one request each [default: a third of the validity]
+    /// How often the leader renews the lease, one request each: at most the validity less two
+    /// request timeouts [default: a third of the validity]
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     pub renew: Option<Duration>,
-    /// How often to look at the current leader while waiting, or `lapse`: only when its lease would
-    /// lapse, so that a resignation is seen late [default: a sixth of the validity]
+    /// How often to look at the current leader while waiting, at most the validity, or `lapse`: only
+    /// when its lease would lapse, so that a resignation is seen late [default: a sixth of the
+    /// validity]
     #[arg(long, value_name = "DURATION")]
     pub poll: Option<Poll>,
     /// While the same leader leads, look less and less often, down to once in so long: at most the
@@ -40,11 +43,11 @@ pub struct SettingsArgs {
     /// How long a request may take in all [default, and at most: a fifth of the validity]
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     pub request_timeout: Option<Duration>,
-    /// An extra wait before taking over from a leader that did not resign, for what CMD writes to
+    /// An extra wait of at most 24h before taking over from a leader that did not resign, for what CMD writes to
     /// if that cannot refuse low epochs. All candidates must give the same
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub takeover_delay: Duration,
-    /// The priority: how much longer than others to wait before taking over. Those with 0s lead
+    /// The priority: how much longer than others to wait before taking over, at most 24h. Those with 0s lead
     /// when they can; for others it should be longer than the poll interval
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub priority_delay: Duration,
@@ -52,8 +55,8 @@ pub struct SettingsArgs {
     #[arg(long, value_name = "RATIO", default_value_t = 0.01)]
     pub clock_drift_max: f64,
     /// Take over at once if the store's own dates show that the lease ended longer ago than this,
-    /// at least 2s: longer than the store's clocks differ by, and 1s
-    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    /// at least 2s and at most 24h: longer than the store's clocks differ by, and 1s
+    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY))]
     pub store_clock_margin: Option<Duration>,
     /// Let a renewal count only after a LIST has shown no greater epoch: for stores behind proxies
     /// that resend PUTs. One LIST more for each renewal

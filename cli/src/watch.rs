@@ -25,7 +25,7 @@ use exec::{Exec, ExecArg};
 pub struct WatchArgs {
     #[command(flatten)]
     pub store: StoreArg,
-    /// How often to look
+    /// How often to look: at most 24h
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
     pub poll: Duration,
     /// One JSON object per change instead of a line for people

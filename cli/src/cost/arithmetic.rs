@@ -6,9 +6,9 @@ use serde::Serialize;
 use tenure::Layout;
 
 use super::prices::Prices;
+use crate::common_args::DAY;
 
 /// A month has 30 days.
-pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub const DAYS: f64 = 30.0;
 
 /// Keys on a page of a listing, and in a deletion.

@@ -7,9 +7,10 @@ use std::time::Duration;
 use serde::Serialize;
 use tenure::Layout;
 
-use super::arithmetic::{DAY, DAYS, Requests, Shape, most_objects, pages};
+use super::arithmetic::{DAYS, Requests, Shape, most_objects, pages};
 use super::prices::Prices;
 use super::{CostArgs, grouped, prices_for_people};
+use crate::common_args::DAY;
 use crate::print::{millis, plain};
 
 /// Members that stand by for the coordinator.

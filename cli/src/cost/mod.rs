@@ -12,10 +12,10 @@ use std::time::Duration;
 use serde::Serialize;
 use tenure::Layout;
 
-use self::arithmetic::{DAY, DAYS, Requests, Roles, Shape};
+use self::arithmetic::{DAYS, Requests, Roles, Shape};
 use self::group::GroupReport;
 use self::prices::Prices;
-use super::common_args::{LayoutArg, positive_duration};
+use super::common_args::{DAY, LayoutArg, positive_duration, positive_up_to};
 use super::exit::{self, Failure};
 use super::print::{millis, plain, print, print_json};
 
@@ -42,10 +42,10 @@ pub struct CostArgs {
     #[arg(long, value_name = "COUNT", default_value = "0")]
     #[arg(value_parser = clap::value_parser!(u32).range(..=100_000))]
     pub observers: u32,
-    /// Length of the lease: it is renewed three times in it
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
+    /// Length of the lease, at most 24h: it is renewed three times in it
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_up_to(DAY))]
     pub validity: Duration,
-    /// How often followers, observers and members look
+    /// How often followers, observers and members look: at most the validity
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
     pub poll: Duration,
     /// How often the leader changes; of a group, how often a member dies and another joins

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::period::{Rules, SHORTEST};
-use crate::common_args::{duration, positive_duration};
+use crate::common_args::{CENTURY, DAY, duration, duration_up_to, positive_up_to};
 use crate::exit::{self, Failure};
 use crate::print::in_ms;
 
@@ -18,30 +18,31 @@ pub struct CronArgs {
     /// other as a failure [default: 76]
     #[arg(long, value_name = "CODE", requires = "try")]
     pub busy_exit_code: Option<u8>,
-    /// Run CMD once per period, on one of the hosts. Periods are counted in UTC from
-    /// 1970-01-01T00:00:00Z. The run is recorded beside the election; if the period is completed or
+    /// Run CMD once per period, on one of the hosts: at least 1s, at most 36525d. Periods are counted
+    /// in UTC from 1970-01-01T00:00:00Z. The run is recorded beside the election; if the period is completed or
     /// has failed, exit with 0. See docs/cron.md for what is promised
-    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(CENTURY))]
     #[arg(conflicts_with = "forever")]
     pub once_per: Option<Duration>,
-    /// Periods start so much later, such as at 3:00 UTC with --once-per 1d --period-offset 3h
-    /// [default: 0s]
+    /// Periods start so much later, such as at 3:00 UTC with --once-per 1d --period-offset 3h: less
+    /// than the period [default: 0s]
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "once_per")]
     pub period_offset: Option<Duration>,
     /// What to do if the period began longer ago than the tolerance: run CMD late, or skip the
     /// period [default: run]
     #[arg(long, value_name = "WHAT", value_enum, requires = "once_per")]
     pub missed: Option<Missed>,
-    /// With --missed skip, CMD starts only so long after the start of the period [default: half of
-    /// the period]
+    /// With --missed skip, CMD starts only so long after the start of the period, at most the period
+    /// [default: half of the period]
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "missed")]
     pub tolerance: Option<Duration>,
     /// How often CMD may be started again in its period after it has failed or its host has died,
     /// by this host or another [default: 0]
     #[arg(long, value_name = "N", requires = "once_per")]
     pub retries: Option<u32>,
-    /// Refuse to run CMD if this host's clock is ahead of the store's by more [default: 1m]
-    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "once_per")]
+    /// Refuse to run CMD if this host's clock is ahead of the store's by more: at most 24h [default:
+    /// 1m]
+    #[arg(long, value_name = "DURATION", value_parser = duration_up_to(DAY), requires = "once_per")]
     pub clock_ahead_max: Option<Duration>,
 }
 

@@ -93,7 +93,7 @@ struct StatusArgs {
 struct WatchArgs {
     #[command(flatten)]
     at: GroupStoreArg,
-    /// How often to look
+    /// How often to look: at most 1h
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
     poll: Duration,
     #[command(flatten)]

@@ -63,16 +63,18 @@ pub struct RunArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     weight: u32,
     /// Length of the session: how long the partitions of a dead member are without an owner at
-    /// most. At least 2s with the default grace
+    /// most. At least 2s with the default grace; at most 1h
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
     validity: Duration,
-    /// How often to look for a change [default: a sixth of the validity]
+    /// How often to look for a change: at most the validity [default: a sixth of the validity]
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     poll: Option<Duration>,
-    /// How long the member that plans gathers members that join, so that a rollout is one rebalance
+    /// How long the member that plans gathers members that join, so that a rollout is one rebalance:
+    /// at most 1h
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     rebalance_delay: Duration,
-    /// Time between SIGTERM and SIGKILL when a partition is to move or the session is at risk
+    /// Time between SIGTERM and SIGKILL when a partition is to move or the session is at risk: at
+    /// most what a renewal, its retry and the time to kill leave of the validity, 6.5s of 30s
     /// [default: a sixth of the validity]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     grace: Option<Duration>,

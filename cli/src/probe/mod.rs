@@ -22,7 +22,7 @@ use self::advice::{Advice, Setting};
 use self::ask::{Asker, Check, Ends, RETRY_AFTER, failure};
 use self::races::{Bounds, LONGEST, Races, Tally};
 use self::report::{Asked, Finding, Kept, Report};
-use super::common_args::{LayoutArg, StoreArg, positive_duration};
+use super::common_args::{LayoutArg, StoreArg, YEAR, positive_up_to};
 use super::cost::prices;
 use super::exit::{self, Failure};
 use super::logs::complain;
@@ -45,8 +45,9 @@ pub struct ProbeArgs {
     #[arg(long, value_name = "COUNT", default_value = "30")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub rounds: u32,
-    /// Start no more rounds this long after the first; two of each kind are always raced
-    #[arg(long = "for", value_name = "DURATION", value_parser = positive_duration)]
+    /// Start no more rounds this long after the first; two of each kind are always raced.
+    /// At most 365d
+    #[arg(long = "for", value_name = "DURATION", value_parser = positive_up_to(YEAR))]
     pub span: Option<Duration>,
     /// One JSON object instead of tables for people
     #[arg(long)]

@@ -10,7 +10,7 @@ use tenure::Leadership;
 use tokio::process::Command;
 use tracing::{debug, info, warn};
 
-use crate::common_args::positive_duration;
+use crate::common_args::{DAY, positive_up_to};
 use crate::exit::{self, Failure};
 use crate::group::{EpochFile, Hook, prepare_epoch_file, to_stderr};
 use crate::print::{in_ms, millis, plain};
@@ -27,8 +27,8 @@ pub struct HooksArgs {
     /// reason. Others may lead by then. Not run if `tenure` itself is killed
     #[arg(long, value_name = "LINE")]
     pub on_lost: Option<String>,
-    /// How long a hook may run before it is killed
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
+    /// How long a hook may run before it is killed: at most 24h
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_up_to(DAY))]
     pub hook_timeout: Duration,
     /// Write the epoch to this file before CMD starts, and remove it when CMD is to end, also if
     /// `tenure` itself is killed. Each candidate needs a file of its own

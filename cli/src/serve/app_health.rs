@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 use url::Url;
 
-use crate::common_args::positive_duration;
+use crate::common_args::{DAY, positive_up_to};
 use crate::lock::lock;
 use crate::print::in_ms;
 use crate::timer::pause;
@@ -29,8 +29,9 @@ pub struct AppHealthArgs {
     /// session of a group. No fence: an application that hangs may go on later
     #[arg(long, value_name = "CHECK", value_parser = str::parse::<Check>)]
     app_health: Option<Check>,
-    /// How long the application may show no sign of health: at least 100ms [default: 30s]
-    #[arg(long, value_name = "DURATION", value_parser = positive_duration, requires = "app_health")]
+    /// How long the application may show no sign of health: at least 100ms, at most 24h
+    /// [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = positive_up_to(DAY), requires = "app_health")]
     app_health_deadline: Option<Duration>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common_args::duration;
+use crate::common_args::{DAY, duration_up_to};
 use crate::print::in_ms;
 use crate::settings::SettingsArgs;
 
@@ -10,9 +10,9 @@ use crate::settings::SettingsArgs;
 pub struct LeaseArgs {
     #[command(flatten)]
     pub settings: SettingsArgs,
-    /// How long the application has at SIGTERM until the leaderships and the sessions are resigned
-    /// [default: a sixth of the validity]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    /// How long the application has at SIGTERM until the leaderships and the sessions are resigned,
+    /// at most 24h [default: a sixth of the validity]
+    #[arg(long, value_name = "DURATION", value_parser = duration_up_to(DAY))]
     grace: Option<Duration>,
 }
 

@@ -100,6 +100,46 @@ fn settings_that_do_not_fit_are_refused_with_the_numbers() {
 }
 
 #[test]
+fn regression_durations_that_make_no_sense_are_refused_with_the_numbers() {
+    let store = "file:///tmp/tenure-test-none";
+    let election = format!("orders={store}");
+    let run: &[&str] = &["run", "--store", store];
+    let serve: &[&str] = &["serve", "--election", &election];
+    let group: &[&str] = &["group", "run", "--store", store, "--partitions", "0..4"];
+    let cron: &[&str] = &["run", "--store", store, "--once-per", "1d"];
+    let health: &[&str] = &["serve", "--election", &election, "--app-health", "heartbeat"];
+    for (line, option, value, bound) in [
+        (run, "--grace", "100d", "validity of 30s"),
+        (run, "--hook-timeout", "100d", "1day"),
+        (run, "--store-clock-margin", "25h", "1day"),
+        (run, "--takeover-delay", "25h", "86400s"),
+        (run, "--priority-delay", "25h", "86400s"),
+        (run, "--once-per", "36526d", "36525"),
+        (cron, "--clock-ahead-max", "25h", "1day"),
+        (serve, "--grace", "100d", "1day"),
+        (serve, "--store-clock-margin", "25h", "1day"),
+        (serve, "--validity", "25h", "86400s"),
+        (health, "--app-health-deadline", "25h", "1day"),
+        (group, "--grace", "100d", "validity of 30s"),
+        (group, "--validity", "61m", "3600s"),
+        (group, "--rebalance-delay", "61m", "3600s"),
+        (&["compact", "--store", store], "--min-age", "36526d", "36525"),
+        (&["compact", "--store", store], "--every", "366d", "365"),
+        (&["history", "--store", store], "--since", "36526d", "36525"),
+        (&["probe", "--store", store], "--for", "366d", "365"),
+        (&["restore", "--store", store, "--epoch", "7"], "--wait", "25h", "86400s"),
+        (&["watch", "--store", store], "--poll", "25h", "1day"),
+        (&["group", "watch", "--store", store], "--poll", "61m", "1h"),
+        (&["cost"], "--validity", "25h", "1day"),
+    ] {
+        let cmd: &[&str] = if line.contains(&"run") { &["--", "true"] } else { &[] };
+        let said = tenure(&[line, &[option, value], cmd].concat());
+        assert_eq!((said.code, said.out.as_str()), (64, ""), "{line:?} {option}: {said:?}");
+        assert!(said.err.contains(bound), "{line:?} {option} {value}: {said:?}");
+    }
+}
+
+#[test]
 fn a_directory_that_is_not_there_is_made_by_run_alone() {
     let bench = Bench::new();
     std::fs::remove_dir(bench.path("store")).expect("it is empty");
