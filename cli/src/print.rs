@@ -2,15 +2,19 @@
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use humantime::{FormattedDuration, format_duration};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::{SFlag, fstat};
 use serde::Serialize;
 
 use super::exit::{self, Failure};
+use super::timer::pause;
 
 /// Whether somebody still reads what is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +32,28 @@ pub fn print(lines: &str) -> Result<Reader, Failure> {
         Ok(()) => Ok(Reader::Listens),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::HasLeft),
         Err(error) => Err(Failure::new(exit::OS, format!("cannot write to stdout: {error}"))),
+    }
+}
+
+/// How often it is looked whether somebody still reads.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Returns soon after the last reader of stdout has left, as in `tenure watch | head -1`. Where
+/// stdout is no pipe and no socket it does not return.
+pub async fn reader_left() {
+    let kind = fstat(io::stdout()).map(|file| SFlag::from_bits_truncate(file.st_mode));
+    let is = |one: SFlag| kind.is_ok_and(|kind| kind & SFlag::S_IFMT == one);
+    if !is(SFlag::S_IFIFO) && !is(SFlag::S_IFSOCK) {
+        return std::future::pending().await;
+    }
+    let stdout = io::stdout();
+    loop {
+        // Without a reader there is an error, or a hang-up, though none was asked for.
+        let mut end = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+        if matches!(poll(&mut end, PollTimeout::ZERO), Ok(1..)) {
+            return;
+        }
+        pause(LOOK).await;
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod exec;
 
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
@@ -17,7 +18,7 @@ use super::http::Sites;
 use super::metrics::MetricsArg;
 use super::open::{Missing, Opened, open, refuse_other_layout};
 use super::print::{ATTENTION, FAINT, GOOD, NAME, Reader, is_for_the_eye, plain, print_json};
-use super::print::{millis, print_styled, styled};
+use super::print::{millis, print_styled, reader_left, styled};
 use super::signals::Signals;
 use exec::{Exec, ExecArg};
 
@@ -111,10 +112,12 @@ async fn follow(
     signals: &mut Signals,
     output: Output<'_>,
 ) -> Result<u8, Failure> {
+    let mut left = pin!(reader_left());
     loop {
         let change = tokio::select! {
             biased;
             _ = signals.next() => return Ok(0),
+            () = &mut left => return Ok(0),
             change = changes.next() => change,
         };
         let Some(change) = change else { return Ok(0) };

@@ -1,6 +1,7 @@
 //! `tenure group watch`: one line for every partition that changes its owner.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -14,7 +15,8 @@ use super::view::{name_or_dash, owner};
 use super::{WatchArgs, builder};
 use crate::exit::{self, Failure};
 use crate::http::Sites;
-use crate::print::{FAINT, Reader, plain, print_json, print_styled, styled};
+use crate::print::styled;
+use crate::print::{FAINT, Reader, plain, print_json, print_styled, reader_left};
 use crate::signals::Signals;
 
 /// An observer has no session: this only gives room for the interval of its polls.
@@ -42,10 +44,12 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
         .build()?;
     let mut snapshots = group.observe();
     let mut owned = BTreeMap::new();
+    let mut left = pin!(reader_left());
     loop {
         let snapshot = tokio::select! {
             biased;
             _ = signals.next() => return Ok(0),
+            () = &mut left => return Ok(0),
             snapshot = snapshots.next() => snapshot,
         };
         let Some(snapshot) = snapshot else { return Ok(0) };

@@ -213,6 +213,19 @@ fn what_is_not_there_is_refused() {
 }
 
 #[test]
+fn regression_watch_ends_once_its_reader_has_left() {
+    let scene = Scene::new("w1", 1);
+    let mut child = spawn(&[], &["group", "watch", "--store", &scene.bench.url()]);
+    let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    with_deadline(child.id(), || out.read_line(&mut line)).expect("text");
+    assert!(line.contains("Z  0  - -> w1  token "), "{line:?}");
+    // Nothing changes after that.
+    drop(out);
+    assert_eq!(ended(&mut child).code(), Some(0));
+}
+
+#[test]
 fn watch_prints_the_owners_and_then_each_change() {
     let scene = Scene::new("w1", 2);
     let url = scene.bench.url();

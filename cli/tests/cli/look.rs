@@ -226,6 +226,21 @@ impl Drop for Watching {
     }
 }
 
+/// As `tenure watch | head -1`.
+#[test]
+fn regression_watch_ends_once_its_reader_has_left() {
+    let bench = Bench::new();
+    bench.epoch(1, HELD);
+    let mut child = spawn(&[], &["watch", "--store", &bench.url()]);
+    let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    with_deadline(child.id(), || out.read_line(&mut line)).expect("text");
+    assert!(line.ends_with("Z  a leads epoch 1\n"), "{line:?}");
+    // Nothing changes after that.
+    drop(out);
+    assert_eq!(ended(&mut child).code(), Some(0));
+}
+
 #[test]
 fn watch_tells_each_change_at_once() {
     let bench = Bench::new();
