@@ -87,8 +87,9 @@ to the resource that is written, and let that refuse lower ones. A leadership is
 lease ends: by max(200ms, VALIDITY/20). An application that does not hear from this process has to
 stop by itself, once the lease_remaining_ms of the last reply have passed since it asked.
 
-At SIGINT and SIGTERM the application gets `lost`, and `revoked` for each partition. After the grace,
-or once it has resigned and released all, the leaderships and sessions are resigned. A second signal ends `tenure` at once, and others wait for the lapse.
+At SIGINT and SIGTERM the application gets `lost`, and `revoked` for each partition. After the
+grace, or once it has resigned and released all, the leaderships and sessions are resigned. A second
+signal ends `tenure` at once, and others wait for the lapse.
 
 Durations are a number and a unit: 500ms, 30s, 10m, 1h.
 Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json

@@ -41,8 +41,8 @@ The file is TOML. What stands at its top is for all verbs that have the setting;
 setting is refused. `data` may be a table.
 
 --election, and --group and --partitions of `serve`, take a list in the file, and in the variable
-NAME=URL with spaces between them. In the file, write `group` into the table [serve]: [group] at the top is
-the table of that verb.
+NAME=URL with spaces between them. In the file, write `group` into the table [serve]: [group] at the
+top is the table of that verb.
 
 Inside a CMD that `tenure` runs, whose environment has TENURE_EPOCH, the name, the data, the period
 and the hooks of the outer one do not count: they need flags, or a file that a flag names.

@@ -53,8 +53,8 @@ pub struct GroupsArgs {
     /// How many shares of the partitions this member takes [default: 1]
     #[arg(long, value_name = "NUMBER")]
     weight: Option<u32>,
-    /// How long the member that plans gathers members that join, so that a rollout is one rebalance
-    /// [default: 1s]
+    /// How long the member that plans gathers members that join, so that a rollout is one rebalance:
+    /// at most 1h [default: 1s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     rebalance_delay: Option<Duration>,
 }
