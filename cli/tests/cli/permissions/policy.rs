@@ -122,6 +122,14 @@ impl Policy {
         self
     }
 
+    /// This policy without the statements about such resources, and whether there were any.
+    pub fn without(mut self, end: &str) -> (Policy, bool) {
+        let all = self.0.len();
+        self.0.retain(|statement| !statement.resources.iter().all(|its| its.ends_with(end)));
+        let some = self.0.len() < all;
+        (self, some)
+    }
+
     /// This policy, each time without one of its actions or one of its resources.
     pub fn with_one_less(&self) -> Vec<(Policy, String)> {
         let mut all = Vec::new();
