@@ -59,6 +59,7 @@ LINES = [
     ("a flag", "tenure compact --min\t1h\r", "compact --min-age 1h"),
     ("a flag's value", "tenure status --layout e\t--json\r", "status --layout epoch-files --json"),
     ("a field", "tenure status --field ca\t\r", "status --field candidate"),
+    ("a group's field", "tenure group status --field mem\t\r", "group status --field members"),
 ]
 
 

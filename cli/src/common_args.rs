@@ -108,7 +108,7 @@ makes each line a JSON object.
 
 Exit codes:
    0  done
-   1  of `status --exit-code`: nobody leads
+   1  of `status --exit-code`: nobody leads; of `group status`: a partition has no owner
   64  wrong usage or settings
   69  store unreachable or missing, or some epochs could not be deleted
   70  store unsafe, or an object in it corrupt

@@ -3,7 +3,7 @@
 use tenure::store::StoreError;
 use tenure::{Error, ErrorKind};
 
-/// `status --exit-code` alone: nobody leads.
+/// `--exit-code` of `status` and `group status` alone: nobody leads, or owns a partition.
 pub const NOBODY: u8 = 1;
 /// The arguments or the settings are wrong; nothing was sent.
 pub const USAGE: u8 = 64;

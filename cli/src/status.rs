@@ -63,7 +63,7 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     }
     let status = Status::of(&snapshot);
     let _ = match &args.field {
-        Some(field) => print(&status.field(field))?,
+        Some(name) => print(&field(&status, name))?,
         None if args.json => print_json(&status)?,
         None => print_styled(&status.for_people(&snapshot))?,
     };
@@ -125,16 +125,6 @@ impl Status {
         self.state == "held" && !self.lapsed
     }
 
-    /// On one line, fit for a terminal.
-    fn field(&self, name: &str) -> String {
-        let all = serde_json::to_value(self).expect("a plain struct with string keys makes JSON");
-        match &all[name] {
-            Value::Null => String::new(),
-            Value::String(text) => plain(text),
-            other => json_line(other),
-        }
-    }
-
     fn for_people(&self, snapshot: &Snapshot) -> String {
         match (&snapshot.leader, snapshot.end) {
             (None, _) => line("state", &styled(ATTENTION, "vacant: nobody has led yet")),
@@ -153,6 +143,16 @@ impl Status {
                 lines(&state, "last", leader, snapshot.age)
             }
         }
+    }
+}
+
+/// A field of an object that `--json` prints: on one line, fit for a terminal.
+pub fn field(of: &impl Serialize, name: &str) -> String {
+    let all = serde_json::to_value(of).expect("a plain struct with string keys makes JSON");
+    match &all[name] {
+        Value::Null => String::new(),
+        Value::String(text) => plain(text),
+        other => json_line(other),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `tenure watch`: one line for every change of the leader.
 
-mod exec;
+pub mod exec;
 
 use std::pin::pin;
 use std::time::Duration;
@@ -17,10 +17,12 @@ use super::exit::{self, Failure};
 use super::http::Sites;
 use super::metrics::MetricsArg;
 use super::open::{Missing, Opened, open, refuse_other_layout};
-use super::print::{ATTENTION, FAINT, GOOD, NAME, Reader, is_for_the_eye, plain, print_json};
+use super::print::{
+    ATTENTION, FAINT, GOOD, NAME, Reader, is_for_the_eye, json_line, plain, print_json,
+};
 use super::print::{millis, print_styled, reader_left, styled};
 use super::signals::Signals;
-use exec::{Exec, ExecArg};
+use exec::{Exec, ExecArg, Told};
 
 #[derive(Debug, clap::Args)]
 pub struct WatchArgs {
@@ -92,7 +94,7 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
         .request_timeout(REQUEST_TIMEOUT)
         .poll_interval(args.poll)
         .build()?;
-    let exec = args.exec.start();
+    let exec = Exec::start(args.exec.exec);
     let output = Output { json: args.json, exec: exec.as_ref() };
     let outcome = follow(election.observe(), &mut signals, output).await;
     if let Some(exec) = exec {
@@ -123,7 +125,7 @@ async fn follow(
         let Some(change) = change else { return Ok(0) };
         let change = Change::of(&change?);
         if let Some(exec) = output.exec {
-            exec.handle(&change);
+            exec.handle(change.told());
         }
         let reader = if output.json {
             print_json(&change)?
@@ -137,8 +139,8 @@ async fn follow(
 }
 
 /// The object that `--json` prints. What does not apply is null.
-#[derive(Debug, Clone, Serialize)]
-pub struct Change {
+#[derive(Debug, Serialize)]
+struct Change {
     /// When it was seen, by the clock of this machine.
     at: String,
     state: &'static str,
@@ -162,6 +164,23 @@ impl Change {
             candidate: leader.and_then(|leader| leader.candidate.clone()),
             validity_ms: leader.and_then(|leader| leader.validity).map(millis),
             data: leader.map(|leader: &Leader| leader.data.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// For CMD, in whose environment nothing acts on a terminal.
+    fn told(&self) -> Told {
+        let epoch = self.epoch.map(|epoch| epoch.to_string()).unwrap_or_default();
+        let data = if self.data.is_null() { String::new() } else { json_line(&self.data) };
+        Told {
+            of: 0,
+            what: self.epoch.map_or(self.state.to_owned(), |epoch| format!("epoch {epoch}")),
+            environment: vec![
+                ("TENURE_STATE", self.state.to_owned()),
+                ("TENURE_EPOCH", epoch),
+                ("TENURE_CANDIDATE", self.candidate.as_deref().map(plain).unwrap_or_default()),
+                ("TENURE_DATA", data),
+            ],
+            json: json_line(self),
         }
     }
 

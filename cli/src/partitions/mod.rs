@@ -20,10 +20,13 @@ use super::exit::Failure;
 use super::metrics::MetricsArg;
 use super::open::{Missing, Opened, open};
 use super::store_url::StoreUrl;
+use super::watch::exec::command as exec_command;
 pub use names::{Names, parse as parse_names};
 pub use run::LONGEST_KEPT;
 use run::{AFTER_GROUP_RUN, RunArgs};
+use status::AFTER_GROUP_STATUS;
 pub use status::GroupStatus;
+use watch::AFTER_GROUP_WATCH;
 
 #[derive(Debug, clap::Args)]
 pub struct GroupArgs {
@@ -37,10 +40,10 @@ enum GroupVerb {
     #[command(after_help = AFTER_GROUP_RUN)]
     Run(Box<RunArgs>),
     /// Show the members, and which partitions they own
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = AFTER_GROUP_STATUS)]
     Status(StatusArgs),
     /// Follow the partitions: first a line for each one that is owned, then one per change of owner
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = AFTER_GROUP_WATCH)]
     Watch(WatchArgs),
     /// Set which partitions the group has: add those that it lacks, and retire all others
     #[command(after_help = EXIT_CODES)]
@@ -87,6 +90,14 @@ struct StatusArgs {
     /// List the partitions, too; `--json` always does
     #[arg(long)]
     partitions: bool,
+    /// One field of that object instead, alone on its line: a string without its quotes, all else
+    /// as JSON, and an empty line for null
+    #[arg(long, value_name = "NAME", value_parser = status::FIELDS)]
+    #[arg(conflicts_with_all = ["json", "partitions"])]
+    field: Option<String>,
+    /// End with 1 if there is no group yet, or a partition that nobody owns
+    #[arg(long)]
+    exit_code: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -96,6 +107,11 @@ struct WatchArgs {
     /// How often to look: at most 1h
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
     poll: Duration,
+    /// Run `sh -c CMD` for each partition that is owned at first and for each change, with
+    /// TENURE_STATE, TENURE_PARTITION, TENURE_EPOCH and TENURE_OWNER, and the object of --json on
+    /// stdin
+    #[arg(long, value_name = "CMD", value_parser = exec_command)]
+    exec: Option<String>,
     #[command(flatten)]
     metrics: MetricsArg,
 }

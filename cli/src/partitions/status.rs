@@ -5,9 +5,9 @@ use tenure::group::GroupSnapshot;
 
 use super::view::{MemberView, PartitionView, members, name_or_dash, owner, table};
 use super::{StatusArgs, builder};
-use crate::exit::Failure;
-use crate::print::{ATTENTION, GOOD, NAME, plain, print_json, print_styled, styled};
-use crate::status::{data, line};
+use crate::exit::{self, Failure};
+use crate::print::{ATTENTION, GOOD, NAME, plain, print, print_json, print_styled, styled};
+use crate::status::{data, field, line};
 
 /// Of the id of a session, for people.
 pub const SHOWN_DIGITS: usize = 8;
@@ -26,15 +26,40 @@ pub fn short(session: &str) -> String {
     plain(session).chars().take(SHOWN_DIGITS).collect()
 }
 
+pub const AFTER_GROUP_STATUS: &str = "\
+With --exit-code, `group status` ends with 0 while each partition has an owner, and with 1 if there
+is no group yet, or a partition that nobody owns, those included that are paused. It looks once, so
+both are true for that moment only: a member that died counts as an owner until another one plans,
+and one that was deposed counts as gone although it may not know yet. To act as an owner use
+`group run`, and send its token.
+
+Durations are a number and a unit: 500ms, 30s, 10m, 1h.
+Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
+makes each line a JSON object.
+
+Exit codes:
+   0  done
+   1  with --exit-code: a partition has no owner
+  64  wrong usage or settings
+  69  store unreachable or missing
+  70  an object in the store is corrupt, or too new
+  71  the operating system refused something
+  77  access denied by the store
+ 130  interrupted by SIGINT, 143 by SIGTERM";
+
 pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     let group = builder(&args.at).await?.build()?.snapshot().await?;
     let status = GroupStatus::of(&group);
-    let _ = match args.at.json {
-        true => print_json(&status)?,
-        false => print_styled(&status.for_people(args.partitions))?,
+    let _ = match &args.field {
+        Some(name) => print(&field(&status, name))?,
+        None if args.at.json => print_json(&status)?,
+        None => print_styled(&status.for_people(args.partitions))?,
     };
-    Ok(0)
+    Ok(if args.exit_code && !status.all_are_owned() { exit::NOBODY } else { 0 })
 }
+
+/// Of [`GroupStatus`], in its order.
+pub const FIELDS: [&str; 3] = ["epoch", "members", "partitions"];
 
 impl GroupStatus<'_> {
     pub fn of(group: &GroupSnapshot) -> GroupStatus<'_> {
@@ -46,14 +71,22 @@ impl GroupStatus<'_> {
         }
     }
 
+    /// How many partitions nobody owns.
+    fn vacant(&self) -> usize {
+        self.partitions.iter().filter(|it| it.owner.is_none()).count()
+    }
+
+    fn all_are_owned(&self) -> bool {
+        self.epoch.is_some() && self.vacant() == 0
+    }
+
     fn for_people(&self, partitions: bool) -> String {
         let Some(epoch) = self.epoch else {
             return line("state", &styled(ATTENTION, "no group yet: its first member creates it"));
         };
-        let vacant = self.partitions.iter().filter(|it| it.owner.is_none()).count();
-        let owned = match vacant {
+        let owned = match self.vacant() {
             0 => styled(GOOD, "all are owned"),
-            _ => styled(ATTENTION, format_args!("{vacant} without an owner")),
+            vacant => styled(ATTENTION, format_args!("{vacant} without an owner")),
         };
         let mut parts = vec![
             line("epoch", &epoch.to_string()),

@@ -4,20 +4,47 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 use humantime::format_duration;
 use nix::sys::signal::Signal;
 use serde::Serialize;
-use tenure::Process;
 use tenure::group::{GroupSnapshot, PartitionNumber};
+use tenure::{Error, Process};
 
 use super::view::{name_or_dash, owner};
 use super::{WatchArgs, builder};
 use crate::exit::{self, Failure};
 use crate::http::Sites;
 use crate::print::styled;
-use crate::print::{FAINT, Reader, plain, print_json, print_styled, reader_left};
+use crate::print::{FAINT, Reader, json_line, plain, print_json, print_styled, reader_left};
 use crate::signals::Signals;
+use crate::watch::exec::{Exec, Told};
+
+pub const AFTER_GROUP_WATCH: &str = "\
+With --exec, CMD gets TENURE_STATE (held or nobody), TENURE_PARTITION, TENURE_EPOCH (the token) and
+TENURE_OWNER in its environment, escaped as in all output and empty where they do not apply, and one
+line of JSON on stdin, as --json prints it.
+
+One CMD runs at a time. Changes that come while it runs wait, and when it has ended it runs for the
+newest of each partition; the others are left out. CMD has no time limit: write `timeout 1m COMMAND`
+to set one. If it fails, that is logged, and `group watch` goes on. When `group watch` ends, no CMD
+is started any more, and the process group of the one that runs gets SIGTERM, and after 10s SIGKILL.
+If `group watch` is killed, CMD runs on.
+
+CMD runs on each host that watches, some time after the change, and not because this host owns the
+partition: `group run` is for what only the owner may do.
+
+Durations are a number and a unit: 500ms, 30s, 10m, 1h.
+Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
+makes each line a JSON object.
+
+Exit codes:
+   0  ended by SIGINT or SIGTERM, or nobody reads its output any more
+  64  wrong usage or settings
+  69  store missing, or unreachable at the start
+  70  store unsafe, or an object in it corrupt
+  71  the operating system refused something
+  77  access denied by the store";
 
 /// An observer has no session: this only gives room for the interval of its polls.
 const SHORTEST_VALIDITY: Duration = Duration::from_secs(30);
@@ -42,7 +69,20 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
         .request_timeout(REQUEST_TIMEOUT)
         .poll_interval(args.poll)
         .build()?;
-    let mut snapshots = group.observe();
+    let exec = Exec::start(args.exec);
+    let outcome = follow(group.observe(), &mut signals, args.at.json, exec.as_ref()).await;
+    if let Some(exec) = exec {
+        exec.end().await;
+    }
+    outcome
+}
+
+async fn follow(
+    mut snapshots: impl Stream<Item = Result<GroupSnapshot, Error>> + Unpin,
+    signals: &mut Signals,
+    json: bool,
+    exec: Option<&Exec>,
+) -> Result<u8, Failure> {
     let mut owned = BTreeMap::new();
     let mut left = pin!(reader_left());
     loop {
@@ -55,7 +95,10 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
         let Some(snapshot) = snapshot else { return Ok(0) };
         let next = owned_in(&snapshot?);
         for change in changes(&owned, &next) {
-            let reader = match args.at.json {
+            if let Some(exec) = exec {
+                exec.handle(change.told());
+            }
+            let reader = match json {
                 true => print_json(&change)?,
                 false => print_styled(&change.for_people())?,
             };
@@ -132,6 +175,23 @@ fn changes<'a>(
 }
 
 impl Change<'_> {
+    /// For CMD, in whose environment nothing acts on a terminal.
+    fn told(&self) -> Told {
+        let state = if self.to.is_some() { "held" } else { "nobody" };
+        let partition = plain(self.partition);
+        Told {
+            of: self.number,
+            what: format!("partition {partition}"),
+            environment: vec![
+                ("TENURE_STATE", state.to_owned()),
+                ("TENURE_PARTITION", partition),
+                ("TENURE_EPOCH", self.token.map(|token| token.to_string()).unwrap_or_default()),
+                ("TENURE_OWNER", self.to.map(plain).unwrap_or_default()),
+            ],
+            json: json_line(self),
+        }
+    }
+
     fn for_people(&self) -> String {
         let (from, to) = (name_or_dash(self.from), owner(self.to));
         let token = self.token.map_or("-".to_owned(), |token| token.to_string());

@@ -1,5 +1,6 @@
-//! `tenure watch --exec`: a command for each change of the leader, one at a time.
+//! `tenure watch --exec` and `group watch --exec`: a command for each change, one at a time.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -9,12 +10,10 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
-use tokio::sync::watch;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tracing::warn;
 
-use super::Change;
-use crate::print::{json_line, plain};
 use crate::timer::pause;
 
 #[derive(Debug, clap::Args)]
@@ -25,7 +24,8 @@ pub struct ExecArg {
     pub exec: Option<String>,
 }
 
-fn command(text: &str) -> Result<String, String> {
+/// A command, as an argument.
+pub fn command(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
         return Err("a command has at least one word".to_owned());
     }
@@ -39,24 +39,36 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A longer value is left out of the environment: Linux starts nothing with one of 128 KiB.
 const LONGEST_VALUE_BYTES: usize = 100_000;
 
-impl ExecArg {
-    pub fn start(self) -> Option<Exec> {
-        let (changes, new_changes) = watch::channel(None);
-        let run = |command| tokio::spawn(run_all(command, new_changes));
-        self.exec.map(|command| Exec { changes, running: run(command) })
-    }
+/// A change, as CMD gets it.
+#[derive(Debug)]
+pub struct Told {
+    /// What has changed, if a watch follows several.
+    pub of: u32,
+    /// For the log.
+    pub what: String,
+    pub environment: Vec<(&'static str, String)>,
+    /// For stdin.
+    pub json: String,
 }
 
-/// Runs CMD for the newest change. Those that come while CMD runs are left out, but for the last.
+/// Runs CMD for the newest change of each. Those that come while CMD runs are left out, but for the
+/// last.
 #[derive(Debug)]
 pub struct Exec {
-    changes: watch::Sender<Option<Change>>,
+    changes: UnboundedSender<Told>,
     running: JoinHandle<()>,
 }
 
 impl Exec {
-    pub fn handle(&self, change: &Change) {
-        self.changes.send_replace(Some(change.clone()));
+    pub fn start(command: Option<String>) -> Option<Exec> {
+        let (changes, new_changes) = unbounded_channel();
+        let run = |command| tokio::spawn(run_all(command, new_changes));
+        command.map(|command| Exec { changes, running: run(command) })
+    }
+
+    pub fn handle(&self, change: Told) {
+        // An error is a panic of the task, which is reported at the end.
+        let _ = self.changes.send(change);
     }
 
     /// Starts CMD no more, ends the one that runs, and waits for its end.
@@ -67,12 +79,47 @@ impl Exec {
     }
 }
 
-async fn run_all(command: String, mut changes: watch::Receiver<Option<Change>>) {
-    // The second is an error once `watch` ends, also where a change is left.
-    while changes.changed().await.is_ok() && changes.has_changed().is_ok() {
-        let Some(change) = changes.borrow_and_update().clone() else { continue };
-        let what = change.epoch.map_or(change.state.to_owned(), |epoch| format!("epoch {epoch}"));
-        match run(&command, &change, &changes).await {
+/// Changes that wait for CMD: the newest of each, in the order in which the first of each came.
+struct Waiting {
+    changes: UnboundedReceiver<Told>,
+    order: VecDeque<u32>,
+    newest: BTreeMap<u32, Told>,
+}
+
+impl Waiting {
+    /// The next for CMD; `None` once `watch` ends, also where some are left.
+    async fn next(&mut self) -> Option<Told> {
+        while let Ok(change) = self.changes.try_recv() {
+            self.add(change);
+        }
+        if self.order.is_empty() {
+            let change = self.changes.recv().await?;
+            self.add(change);
+        }
+        let of = self.order.pop_front().filter(|_| !self.changes.is_closed())?;
+        self.newest.remove(&of)
+    }
+
+    fn add(&mut self, change: Told) {
+        let of = change.of;
+        if self.newest.insert(of, change).is_none() {
+            self.order.push_back(of);
+        }
+    }
+
+    /// Gathers changes until `watch` ends.
+    async fn over(&mut self) {
+        while let Some(change) = self.changes.recv().await {
+            self.add(change);
+        }
+    }
+}
+
+async fn run_all(command: String, changes: UnboundedReceiver<Told>) {
+    let mut waiting = Waiting { changes, order: VecDeque::new(), newest: BTreeMap::new() };
+    while let Some(change) = waiting.next().await {
+        let what = &change.what;
+        match run(&command, &change, &mut waiting).await {
             Ok(None) => return,
             Ok(Some(status)) if status.success() => {}
             Ok(Some(status)) => {
@@ -88,13 +135,12 @@ async fn run_all(command: String, mut changes: watch::Receiver<Option<Change>>) 
 /// How CMD ended; nothing if it was ended as `watch` ends.
 async fn run(
     command: &str,
-    change: &Change,
-    changes: &watch::Receiver<Option<Change>>,
+    change: &Told,
+    waiting: &mut Waiting,
 ) -> io::Result<Option<ExitStatus>> {
     let mut child = start(command, change)?;
     let mut stdin = child.stdin.take().expect("it is piped");
-    let mut line = json_line(change);
-    line.push('\n');
+    let line = format!("{}\n", change.json);
     let tell = async move {
         // CMD need not read it.
         drop(stdin.write_all(line.as_bytes()).await);
@@ -103,7 +149,7 @@ async fn run(
     };
     let ended = tokio::select! {
         ended = child.wait() => Some(ended),
-        () = over(changes) => None,
+        () = waiting.over() => None,
         () = tell => None,
     };
     match ended {
@@ -112,28 +158,15 @@ async fn run(
     }
 }
 
-fn start(command: &str, change: &Change) -> io::Result<Child> {
-    let data = if change.data.is_null() { String::new() } else { json_line(&change.data) };
-    let environment = [
-        ("TENURE_STATE", change.state.to_owned()),
-        ("TENURE_EPOCH", change.epoch.map(|epoch| epoch.to_string()).unwrap_or_default()),
-        ("TENURE_CANDIDATE", change.candidate.as_deref().map(plain).unwrap_or_default()),
-        ("TENURE_DATA", data),
-    ];
+fn start(command: &str, change: &Told) -> io::Result<Child> {
     let mut sh = Command::new("sh");
     sh.args(["-c", command]).stdin(Stdio::piped()).kill_on_drop(true);
-    for (name, value) in environment {
+    for (name, value) in &change.environment {
         // Also where it is too long, so that CMD never sees one of another origin.
         sh.env(name, if value.len() > LONGEST_VALUE_BYTES { "" } else { value.as_str() });
     }
     // A group of its own, to end all of it.
     sh.process_group(0).spawn()
-}
-
-/// Returns when `watch` ends.
-async fn over(changes: &watch::Receiver<Option<Change>>) {
-    let mut changes = changes.clone();
-    while changes.changed().await.is_ok() {}
 }
 
 async fn end(mut child: Child) -> io::Result<()> {

@@ -1,5 +1,7 @@
 //! `tenure group`, on a directory that a member of the library shares.
 
+mod scripts;
+
 use std::io::{BufRead as _, BufReader};
 use std::sync::Arc;
 use std::time::Duration;
