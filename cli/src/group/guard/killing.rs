@@ -1,0 +1,61 @@
+//! The signals that end CMD and its descendants.
+
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::super::descendants::{self, Living};
+use super::super::id::GroupId;
+use super::super::ipc::Report;
+use super::Guard;
+
+impl<S: Fn(&'static str, &str)> Guard<S> {
+    /// Sends SIGKILL to all, again and again, as a process may fork at any moment.
+    pub(super) fn kill(&mut self) -> Duration {
+        self.remove_epoch_file();
+        if descendants::kill_own(self.group) && !self.killed {
+            self.killed = true;
+            self.report(Report::Killed);
+            if self.hung_up {
+                (self.say)("killed", "the processes of CMD were killed (SIGKILL)");
+            }
+        }
+        self.pace.next()
+    }
+
+    /// Sends SIGTERM to the group of CMD, unless it was asked already, and to the orphans.
+    pub(super) fn ask_to_end(&mut self) {
+        let living = self.living();
+        // Two of them mean "at once" to many a program.
+        if !std::mem::replace(&mut self.asked, true) {
+            self.signal_group(Signal::SIGTERM, &living);
+        }
+        self.ask_orphans_to_end(&living);
+    }
+
+    /// Sends SIGTERM once to each process outside of the group whose parent has ended. The others
+    /// are their parents' to end: they may shut down in an order of their own.
+    pub(super) fn ask_orphans_to_end(&mut self, living: &[Living]) {
+        let own = Pid::this();
+        let group = self.group.map(GroupId::leader);
+        for one in living {
+            if one.parent == own && Some(one.group) != group && self.terminated.insert(one.pid) {
+                // An error says that it has ended, or belongs to another user.
+                let _ = kill(one.pid, Signal::SIGTERM);
+                let _ = kill(one.pid, Signal::SIGCONT);
+            }
+        }
+    }
+
+    pub(super) fn signal_group(&self, signal: Signal, living: &[Living]) {
+        let group = self.group.filter(|group| living.iter().any(|one| one.group == group.leader()));
+        if let Some(group) = group {
+            group.signal(signal);
+        }
+    }
+
+    pub(super) fn living(&self) -> Vec<Living> {
+        descendants::living(Pid::this(), self.group)
+    }
+}

@@ -1,0 +1,153 @@
+//! URLs of stores: what they name, and what is refused.
+
+use super::*;
+
+fn place(text: &str) -> Place {
+    text.parse::<StoreUrl>().unwrap_or_else(|error| panic!("{text}: {error}")).place
+}
+
+fn refused(text: &str) -> String {
+    match text.parse::<StoreUrl>() {
+        Ok(url) => panic!("{text} was taken for {:?}", url.place),
+        Err(why) => why,
+    }
+}
+
+fn s3(bucket: &str, prefix: &str) -> Place {
+    within(Kind::S3, bucket, prefix)
+}
+
+fn within(kind: Kind, name: &str, prefix: &str) -> Place {
+    let mut services = SCHEMES.iter().filter_map(|scheme| scheme.service.as_ref());
+    Place::In {
+        service: services.find(|service| service.kind == kind).expect("it has a row"),
+        name: name.to_owned(),
+        prefix: prefix.to_owned(),
+        options: S3Options::default(),
+    }
+}
+
+#[test]
+fn a_bucket_of_each_service() {
+    assert_eq!(place("gs://jobs/app"), within(Kind::CloudStorage, "jobs", "app"));
+    assert_eq!(place("az://jobs/a/b"), within(Kind::Azure, "jobs", "a/b"));
+    assert_eq!(place("az://$root/app"), within(Kind::Azure, "$root", "app"));
+    for text in ["gs://", "gs:///app", "az:", "az:///"] {
+        assert!(refused(text).contains("names no bucket"), "{text}");
+    }
+    assert!(refused("gs://b:80/p").contains("GOOGLE_BASE_URL"));
+    assert!(refused("az://me:secret@b/p").contains("AZURE environment"));
+    assert!(refused("gs://b/p?x").contains("no `?` or `#`"));
+}
+
+#[test]
+fn a_bucket_and_a_prefix() {
+    assert_eq!(place("s3://jobs/app"), s3("jobs", "app"));
+    assert_eq!(place("s3://jobs/app/"), s3("jobs", "app/"));
+    assert_eq!(place("s3://jobs/a/b/c"), s3("jobs", "a/b/c"));
+    assert_eq!(place("S3://jobs/app"), s3("jobs", "app"));
+    assert_eq!(place("s3://jobs"), s3("jobs", ""));
+    assert_eq!(place("s3://jobs/"), s3("jobs", ""));
+    assert_eq!(place("s3://My_old.Bucket/x"), s3("My_old.Bucket", "x"));
+}
+
+#[test]
+fn a_bucket_of_s3_takes_options_and_keeps_its_prefix() {
+    let owner = Some("111122223333".to_owned());
+    let options = S3Options { expected_bucket_owner: owner, ..S3Options::default() };
+    let bucket = |prefix: &str| {
+        let mut place = s3("jobs", prefix);
+        if let Place::In { options: none, .. } = &mut place {
+            none.clone_from(&options);
+        }
+        place
+    };
+    assert_eq!(place("s3://jobs/a/b?expected-bucket-owner=111122223333"), bucket("a/b"));
+    assert_eq!(place("s3://jobs?expected-bucket-owner=111122223333"), bucket(""));
+}
+
+#[test]
+fn a_table_and_a_prefix() {
+    let table = |prefix: &str| within(Kind::DynamoDb, "Locks_1.a-b", prefix);
+    assert_eq!(place("dynamodb://Locks_1.a-b/app/größe"), table("app/größe"));
+    assert_eq!(place("dynamodb://Locks_1.a-b"), table(""));
+    for text in ["dynamodb://", "dynamodb:///app", "dynamodb:app"] {
+        assert!(refused(text).contains("names no table"), "{text}");
+    }
+    assert!(refused("dynamodb://localhost:8000/p").contains("AWS_ENDPOINT_URL"));
+    assert!(refused("dynamodb://t/a%20b").contains("percent"));
+}
+
+#[test]
+fn a_prefix_is_taken_as_written() {
+    assert_eq!(place("s3://jobs/größe a+b"), s3("jobs", "größe a+b"));
+    assert_eq!(place("s3://jobs/a/../b"), s3("jobs", "a/../b"));
+    assert_eq!(place("s3://jobs//a"), s3("jobs", "/a"));
+}
+
+#[test]
+fn a_directory() {
+    let dir = |path: &str| Place::Dir { path: path.into(), group: false };
+    assert_eq!(place("file:///var/lib/app"), dir("/var/lib/app"));
+    assert_eq!(place("file:///var/lib/app/"), dir("/var/lib/app/"));
+    assert_eq!(place("file:///with%20space"), dir("/with space"));
+    assert_eq!(place("file:///with space"), dir("/with space"));
+    let shared = Place::Dir { path: "/var/lib/app".into(), group: true };
+    assert_eq!(place("file:///var/lib/app?share=group"), shared);
+    for text in ["file:///tmp/x?", "file:///tmp/x?y", "file:///tmp/x?share=all"] {
+        assert!(refused(text).contains("takes share=group"), "{text}");
+    }
+}
+
+#[test]
+fn it_is_shown_as_it_was_given() {
+    let text = "s3://jobs/größe";
+    assert_eq!(text.parse::<StoreUrl>().map(|url| url.to_string()).as_deref(), Ok(text));
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    for text in ["", "jobs/app", "/var/lib/app", "./x"] {
+        assert!(refused(text).contains("no scheme"), "{text}");
+    }
+    for text in ["s3://", "s3:///app", "s3:app", "s3:/jobs/app"] {
+        assert!(refused(text).contains("names no bucket"), "{text}");
+    }
+}
+
+#[test]
+fn other_schemes_are_named() {
+    assert!(refused("gcs://b/p").contains("write gs://BUCKET/PREFIX"));
+    assert!(refused("abfss://b@a.dfs.core.windows.net/p").contains("write az://CONTAINER"));
+    assert!(refused("https://minio:9000/b").contains("AWS_ENDPOINT_URL"));
+    assert!(refused("ftp://b/p").contains("ftp: is no store"));
+    assert!(refused("c:\\dir").contains("is no store"));
+}
+
+#[test]
+fn parts_that_would_be_lost_are_refused() {
+    for text in ["s3://b/p#x", "file:///tmp/x#y", "dynamodb://t/p?x", "az://b/p?sse=AES256"] {
+        assert!(refused(text).contains("no `?` or `#`"), "{text}");
+    }
+    for text in ["s3://b/p?region=eu-west-1", "s3://b?x", "s3://b/p?sse=%61"] {
+        assert!(!refused(text).is_empty());
+    }
+    assert!(refused("s3://minio:9000/p").contains("AWS_ENDPOINT_URL"));
+    assert!(refused("s3://b/a%20b").contains("percent"));
+    assert!(refused("s3://AKIA123:secret@bucket/p").contains("credentials"));
+}
+
+#[test]
+fn a_relative_path_is_never_taken_for_an_absolute_one() {
+    for text in ["file:x", "file:./x", "file:/x", "file://x", "file://./x", "file://tmp/x"] {
+        assert!(refused(text).contains("three slashes"), "{text}");
+    }
+    for text in ["file:///a/../b", "file:///a/..%2fb", "file:///a/%2e%2e/b"] {
+        let taken = text.parse::<StoreUrl>();
+        assert!(
+            taken.is_err()
+                || taken == Ok(StoreUrl { text: text.to_owned(), place: place("file:///b") }),
+            "{text}"
+        );
+    }
+}
