@@ -296,15 +296,14 @@ impl Member {
         self.changes.tell();
     }
 
-    /// Ends the session for this reason, for every reply from now on. What was owned until now is
-    /// not released by this.
-    pub fn give_up(&self, reason: &'static str) -> Vec<Partition> {
+    /// Ends the session for this reason, for every reply from now on. Returns what was owned until
+    /// now, which is not released by this; `None` if the session was over for replies already: then
+    /// nobody can release what it had.
+    pub fn give_up(&self, reason: &'static str) -> Option<Vec<Partition>> {
         let at = self.process.now().boot;
         let mut state = lock(&self.state);
-        match self.left(&mut state, at) {
-            Some(_) => self.end(&mut state, reason, at),
-            None => Vec::new(),
-        }
+        self.left(&mut state, at)?;
+        Some(self.end(&mut state, reason, at))
     }
 
     /// Asks the lease itself. The first to find its end makes that final: a renewal that is answered

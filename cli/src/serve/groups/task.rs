@@ -149,10 +149,7 @@ impl Joiner {
         match following.until_over().await {
             Over::Left(time) => Some(time),
             Over::Lost => following.lapse().await,
-            Over::GivenUp(reason) => {
-                following.resign(reason).await;
-                None
-            }
+            Over::GivenUp(reason) => following.resign(reason).await,
         }
     }
 }
@@ -268,35 +265,54 @@ impl Following<'_> {
     }
 
     /// What the application does is not known, so the session is left to lapse. One that is being
-    /// resigned is over for replies, too: that is waited for.
-    async fn lapse(mut self) -> Option<Duration> {
-        match self.membership.lease().check() {
+    /// resigned is over for replies, too: that is waited for. Returns how long to stay out.
+    async fn lapse(self) -> Option<Duration> {
+        let Following { joiner, mut membership, out, .. } = self;
+        let orders = &mut joiner.orders;
+        match membership.lease().check() {
             Err(Loss::Resigned) => {
-                while self.membership.next().await.is_some() {}
+                tokio::select! {
+                    () = async { while membership.next().await.is_some() {} } => {}
+                    never = refuse_all(orders) => match never {},
+                }
                 info!(outcome = "left", "left the group");
-                return self.out;
             }
             Err(loss) => {
                 let why = plain(&loss.to_string());
                 warn!(outcome = "lost", "the session is lost: {why}");
             }
-            Ok(_) => warn!(outcome = "lost", "the session is given up: {TOO_LATE}"),
+            Ok(_) => {
+                warn!(outcome = "lost", "the session is given up: {TOO_LATE}");
+                drop(membership);
+                // A member whose name is unique seals its former session as soon as it joins, and
+                // the application has the margin to hear of the loss.
+                tokio::select! {
+                    () = until(&mut joiner.ending, true) => {}
+                    () = pause(joiner.margin) => {}
+                    never = refuse_all(orders) => match never {},
+                }
+            }
         }
-        None
+        out
     }
 
     /// Gives the session up for this reason, and resigns it after the time that the application has
-    /// to hear of it: only here is a partition released without its word.
-    async fn resign(mut self, reason: &'static str) {
+    /// to hear of it: only here is a partition released without its word. Returns how long to stay
+    /// out.
+    async fn resign(mut self, reason: &'static str) -> Option<Duration> {
+        // Without its partitions nothing could release them, and the session would be renewed for
+        // ever.
+        let Some(mut owned) = self.joiner.member.give_up(reason) else {
+            return self.lapse().await;
+        };
         warn!(outcome = reason, "giving up all partitions: {reason}");
-        let mut owned = self.joiner.member.give_up(reason);
         let mut margin = std::pin::pin!(pause(self.joiner.margin));
         loop {
             tokio::select! {
                 biased;
                 event = self.membership.next() => match event {
                     Some(MembershipEvent::Granted(partition)) => owned.push(partition),
-                    Some(MembershipEvent::Lost(_)) | None => return,
+                    Some(MembershipEvent::Lost(_)) | None => return self.out,
                     Some(_) => {}
                 },
                 () = &mut margin => break,
@@ -319,6 +335,7 @@ impl Following<'_> {
             }
         }
         info!(outcome = "left", "left the group");
+        self.out
     }
 }
 

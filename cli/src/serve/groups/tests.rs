@@ -26,8 +26,19 @@ struct Sidecar {
 
 impl Sidecar {
     fn start(world: &World, store: &FaultStore, name: &str, seed: u64) -> Sidecar {
+        Sidecar::start_as(world, store, name, false, seed)
+    }
+
+    fn start_as(
+        world: &World,
+        store: &FaultStore,
+        name: &str,
+        is_unique: bool,
+        seed: u64,
+    ) -> Sidecar {
         let group = Group::builder(Arc::new(store.clone()), "app")
             .name(name)
+            .name_is_unique(is_unique)
             .partitions(0..4)
             .check_store(false)
             .rebalance_delay(Duration::ZERO)
@@ -61,7 +72,7 @@ impl Sidecar {
 
     fn revoked(&self) -> Vec<String> {
         let (_, owned) = self.member.all();
-        owned.into_iter().filter(|it| it.revoked).map(|it| it.name).collect()
+        owned.into_iter().filter(|it| it.revoked).map(|it| it.name.to_string()).collect()
     }
 
     fn role(&self) -> Role {
@@ -161,6 +172,63 @@ async fn a_session_is_over_before_its_lease_and_stays_over() {
     // It is another member from now on.
     until("all are owned", &[&a, &b], || a.tokens().len() + b.tokens().len() == 4).await;
     assert_ne!(a.member.now().session.expect("a session").0, session);
+}
+
+/// In one moment a reply finds the session over, and the application shows no sign of health; the
+/// next renewal succeeds: so it is after a pause that ends between the margin and the lease's end.
+#[tokio::test(start_paused = true)]
+async fn regression_a_session_that_a_reply_found_over_is_not_kept() {
+    let world = World::new();
+    let (a, b, _) = revoked_of_four(&world).await;
+    // As each reply does that finds the margin reached.
+    assert_eq!(a.member.give_up("not_renewed").map(|owned| owned.len()), Some(4));
+    assert!(a.member.token("0").is_none());
+    a.healthy.send_replace(false);
+    until("b owns all", &[&a, &b], || b.tokens().len() == 4).await;
+    assert_eq!((a.role(), a.lost()), (Role::Standby("app_unhealthy"), Some("not_renewed")));
+    a.ending.send_replace(true);
+    wait(millis(10)).await;
+    assert!(a.task.is_finished());
+}
+
+/// With a unique name the next session seals the former one as soon as it has joined.
+#[tokio::test(start_paused = true)]
+async fn regression_a_lost_session_is_not_sealed_before_the_margin_is_over() {
+    let world = World::new();
+    let way = world.another_way();
+    let a = Sidecar::start_as(&world, &way, "a", true, 1);
+    until("a owns all", &[&a], || a.tokens().len() == 4).await;
+    let session = a.member.now().session.expect("a session").0;
+    way.always(Fault::FailBefore);
+    while a.member.remaining().is_some() {
+        wait(millis(10)).await;
+    }
+    way.heal();
+    wait(MARGIN - millis(20)).await;
+    assert!(!is_sealed(&world, &session).await, "the application has the margin");
+    until("it owns all again", &[&a], || a.tokens().len() == 4).await;
+    assert!(is_sealed(&world, &session).await);
+}
+
+/// That the application wants to be out of the group counts, however the session ends.
+#[tokio::test(start_paused = true)]
+async fn regression_a_member_that_leaves_stays_out_however_its_session_ends() {
+    let world = World::new();
+    let (a, b, way) = revoked_of_four(&world).await;
+    let pause = Some(Duration::from_secs(3_600));
+    for (reason, member) in [("not_renewed", &a), ("app_unhealthy", &b)] {
+        until("it is a member", &[&a, &b], || member.role() == Role::Member).await;
+        member.leave(Leave { keep: None, pause }).await.expect("it is a member");
+        match reason {
+            "not_renewed" => way.always(Fault::FailBefore),
+            _ => drop(member.healthy.send_replace(false)),
+        }
+        until("its session is over", &[&a, &b], || member.lost() == Some(reason)).await;
+        way.heal();
+        member.healthy.send_replace(true);
+        wait(VALIDITY * 3).await;
+        assert_eq!(member.role(), Role::Standby("left"), "{reason}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
