@@ -23,6 +23,17 @@ struct Told {
     state: Option<(&'static str, Option<&'static str>, Option<String>)>,
 }
 
+/// Bytes of events that are made at once, and one event more: a member may own 100,000 partitions,
+/// and what a client has not read is kept for each of its streams.
+const MOST_AT_ONCE: usize = 64 * 1024;
+
+/// What is still to be told.
+#[derive(Debug, PartialEq, Eq)]
+enum Rest {
+    None,
+    Waits,
+}
+
 /// The events of a group, beginning with what is true now.
 pub fn events(member: &Arc<Member>) -> BoxStream<'static, String> {
     let mut told = Told::default();
@@ -35,7 +46,11 @@ pub fn events(member: &Arc<Member>) -> BoxStream<'static, String> {
         told.change = change;
         let (now, owned) = member.all();
         let reason = |it: &OwnedNow| member.reason(&it.name, it.token);
-        told.learn(&MemberView::of(member, &now), owned, reason)
+        let (text, rest) = told.learn(&MemberView::of(member, &now), now.at_risk, owned, reason);
+        if rest == Rest::Waits {
+            told.change = None;
+        }
+        text
     })
 }
 
@@ -44,43 +59,55 @@ impl Told {
     fn learn(
         &mut self,
         view: &MemberView,
+        at_risk: bool,
         owned: Vec<OwnedNow>,
         reason: impl Fn(&OwnedNow) -> Option<&'static str>,
-    ) -> String {
+    ) -> (String, Rest) {
         let mut text = String::new();
-        let mut tell = |event: &str, partition: Option<PartitionView>| {
+        let say = |event: &str, partition: Option<PartitionView>| {
             let data = json_line(&EventView { member: view, partition });
-            text.push_str(&format!("event: {event}\ndata: {data}\n\n"));
+            format!("event: {event}\ndata: {data}\n\n")
         };
         let owned: BTreeMap<_, _> = owned.into_iter().map(|it| (it.number, it)).collect();
-        let is_same = |a: &OwnedNow, b: Option<&OwnedNow>| b.is_some_and(|b| a.token == b.token);
-        for old in self.owned.values().filter(|it| !is_same(it, owned.get(&it.number))) {
-            tell("lost", Some(PartitionView::lost(old, reason(old))));
-        }
-        for new in owned.values() {
-            let old = self.owned.get(&new.number).filter(|old| is_same(new, Some(old)));
-            if old.is_none() {
-                tell("granted", Some(PartitionView::of(new)));
+        let is_over = |it: &&OwnedNow| owned.get(&it.number).is_none_or(|b| b.token != it.token);
+        let over: Vec<_> = self.owned.values().filter(is_over).cloned().collect();
+        for old in over {
+            if text.len() >= MOST_AT_ONCE {
+                return (text, Rest::Waits);
             }
-            if new.revoked && old.is_none_or(|old| !old.revoked) {
-                tell("revoked", Some(PartitionView::of(new)));
-            }
+            text.push_str(&say("lost", Some(PartitionView::lost(&old, reason(&old)))));
+            self.owned.remove(&old.number);
         }
-        self.owned = owned;
-        let at_risk = view.state == "at_risk";
-        // The end of a session, or another one, is told as such.
+        for (number, new) in owned {
+            let told = self.owned.get(&number).map(|told| told.revoked);
+            if told == Some(new.revoked) {
+                continue;
+            }
+            if text.len() >= MOST_AT_ONCE {
+                return (text, Rest::Waits);
+            }
+            if told.is_none() {
+                text.push_str(&say("granted", Some(PartitionView::of(&new))));
+            }
+            if new.revoked {
+                text.push_str(&say("revoked", Some(PartitionView::of(&new))));
+            }
+            self.owned.insert(number, new);
+        }
+        // It may leave, or end, while it is at risk: only a renewal makes it safe. The end of a
+        // session, or another one, is told as such.
         let was_at_risk = self.at_risk && view.session.is_some();
         if at_risk != was_at_risk {
-            tell(if at_risk { "at_risk" } else { "safe" }, None);
+            text.push_str(&say(if at_risk { "at_risk" } else { "safe" }, None));
         }
         self.at_risk = at_risk;
-        let state = if at_risk { "member" } else { view.state };
+        let state = if view.state == "at_risk" { "member" } else { view.state };
         let state = Some((state, view.reason, view.session.clone()));
         if self.state != state {
-            tell("state_changed", None);
+            text.push_str(&say("state_changed", None));
             self.state = state;
         }
-        text
+        (text, Rest::None)
     }
 }
 
@@ -105,7 +132,7 @@ mod tests {
     /// A number, its token, and whether it is revoked.
     fn owned(all: &[(u32, u64, bool)]) -> Vec<OwnedNow> {
         let one = |&(number, token, revoked)| OwnedNow {
-            name: format!("p{number}"),
+            name: format!("p{number}").into(),
             number,
             token,
             revoked,
@@ -115,7 +142,18 @@ mod tests {
 
     /// The events, each with its partition, token and reason.
     fn said(told: &mut Told, view: &MemberView, all: &[(u32, u64, bool)]) -> String {
-        let text = told.learn(view, owned(all), |it| (it.token < 5).then_some("released"));
+        said_at(told, view, view.state == "at_risk", all)
+    }
+
+    fn said_at(
+        told: &mut Told,
+        view: &MemberView,
+        at_risk: bool,
+        all: &[(u32, u64, bool)],
+    ) -> String {
+        let reason = |it: &OwnedNow| (it.token < 5).then_some("released");
+        let (text, rest) = told.learn(view, at_risk, owned(all), reason);
+        assert_eq!(rest, Rest::None);
         let mut said = Vec::new();
         for event in text.split("\n\n").filter(|event| !event.is_empty()) {
             let (name, data) = event.split_once("\ndata: ").expect("an event");
@@ -162,5 +200,35 @@ mod tests {
         let next = said(&mut told, &member, &[(1, 7, false), (2, 9, true)]);
         // Of a token that was lost longer ago the reason is forgotten.
         assert_eq!(next, "lost p1 4 released, lost p2 6, granted p1 7, granted p2 9, revoked p2 9");
+    }
+
+    /// A member that leaves while its renewals fail is not safe.
+    #[test]
+    fn regression_what_leaves_at_risk_is_not_called_safe() {
+        let mut told = Told::default();
+        said(&mut told, &view("at_risk", Some("s")), &[]);
+        let (leaving, none) = (view("leaving", Some("s")), &[]);
+        assert_eq!(said_at(&mut told, &leaving, true, none), "state_changed");
+        assert_eq!(said_at(&mut told, &leaving, false, none), "safe");
+        assert_eq!(said_at(&mut told, &leaving, true, none), "at_risk");
+    }
+
+    #[test]
+    fn regression_many_partitions_are_told_in_parts() {
+        let mut told = Told::default();
+        let member = view("member", Some("s"));
+        let all: Vec<_> = (0..5_000).map(|number| (number, 3, number % 2 == 0)).collect();
+        for (now, events) in [(&all[..], 7_501), (&[], 5_000)] {
+            let (mut texts, mut rest) = (Vec::new(), Rest::Waits);
+            while rest == Rest::Waits {
+                let (text, waits) = told.learn(&member, false, owned(now), |_| None);
+                assert!(text.len() < MOST_AT_ONCE + 2_000, "{}", text.len());
+                texts.push(text);
+                rest = waits;
+            }
+            assert!(texts.len() > 10, "{}", texts.len());
+            assert_eq!(texts.concat().matches("event: ").count(), events);
+        }
+        assert_eq!(said(&mut told, &member, &[]), "");
     }
 }

@@ -1,7 +1,7 @@
 //! This process as a member of one group: what is true of it, decided when it is asked for.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -44,9 +44,9 @@ struct State {
     /// Until its end, as replies have it.
     session: Option<Session>,
     /// By the name of the partition.
-    owned: HashMap<String, Owned>,
+    owned: HashMap<Arc<str>, Owned>,
     /// How each partition that was owned before was lost last.
-    ends: HashMap<String, (u64, &'static str)>,
+    ends: HashMap<Arc<str>, (u64, &'static str)>,
     lost: Option<Lost>,
 }
 
@@ -105,7 +105,8 @@ pub struct Now {
 /// A partition that this member owns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedNow {
-    pub name: String,
+    /// All streams share it.
+    pub name: Arc<str>,
     pub number: u32,
     pub token: u64,
     /// It is to be handed over, and is still owned.
@@ -233,7 +234,8 @@ impl Member {
         let at = self.process.now().boot;
         let mut state = lock(&self.state);
         let left = self.left(&mut state, at)?;
-        let owned = state.owned.get(name).filter(|it| it.partition.check().is_ok())?;
+        let (name, owned) = state.owned.get_key_value(name)?;
+        owned.partition.check().ok()?;
         Some((owned.now(name), left))
     }
 
@@ -276,7 +278,7 @@ impl Member {
         if self.left(&mut state, at).is_none() {
             return Some(partition);
         }
-        let name = partition.name().to_owned();
+        let name = Arc::from(partition.name());
         state.owned.insert(name, Owned { partition, revoked: false });
         drop(state);
         self.changes.tell();
@@ -334,7 +336,7 @@ impl Member {
             self.changes.tell();
         }
         let owned = std::mem::take(&mut state.owned);
-        let ends = owned.iter().map(|(name, it)| (name.clone(), (it.token(), reason)));
+        let ends = owned.iter().map(|(name, it)| (Arc::clone(name), (it.token(), reason)));
         state.ends.extend(ends);
         owned.into_values().map(|it| it.partition).collect()
     }
@@ -351,8 +353,8 @@ impl Member {
 
 impl State {
     fn end(&mut self, name: &str, reason: &'static str) -> Option<Owned> {
-        let owned = self.owned.remove(name)?;
-        self.ends.insert(name.to_owned(), (owned.token(), reason));
+        let (name, owned) = self.owned.remove_entry(name)?;
+        self.ends.insert(name, (owned.token(), reason));
         Some(owned)
     }
 }
@@ -362,9 +364,9 @@ impl Owned {
         self.partition.token().get()
     }
 
-    fn now(&self, name: &str) -> OwnedNow {
+    fn now(&self, name: &Arc<str>) -> OwnedNow {
         let number = self.partition.number().0;
-        OwnedNow { name: name.to_owned(), number, token: self.token(), revoked: self.revoked }
+        OwnedNow { name: Arc::clone(name), number, token: self.token(), revoked: self.revoked }
     }
 }
 

@@ -132,7 +132,7 @@ impl GroupView {
 impl PartitionView {
     pub fn of(owned: &OwnedNow) -> PartitionView {
         PartitionView {
-            partition: owned.name.clone(),
+            partition: owned.name.to_string(),
             number: owned.number,
             token: owned.token,
             state: if owned.revoked { "revoked" } else { "owned" },
