@@ -109,7 +109,20 @@ impl GroupsArgs {
             let store = Arc::new(MemoryStore::new());
             self.build(lease, name, named, store, prefix(&named.url))?;
         }
-        Ok(())
+        self.refuse_partitions_of_none().map_err(usage)
+    }
+
+    /// Each group has its own by now.
+    fn refuse_partitions_of_none(&self) -> Result<(), String> {
+        match self.groups.len() {
+            several if several > 1 && self.partitions.iter().any(|it| it.group.is_none()) => {
+                Err(format!(
+                    "--partitions without GROUP= is for the only group, and there are {several}, \
+                     each with its own"
+                ))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn keeps(&self) -> bool {

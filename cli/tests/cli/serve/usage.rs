@@ -61,6 +61,13 @@ fn each_group_has_a_name_and_partitions_of_its_own() {
 }
 
 #[test]
+fn regression_partitions_of_no_group_are_refused() {
+    let named = ["--group", "b=s3://b/p", "--partitions", "b=0..2", "--partitions", "orders=0..2"];
+    let more = [&named[..], &["--partitions", "0..9"]].concat();
+    refused_group(&more, &["--partitions without GROUP=", "there are 2"]);
+}
+
+#[test]
 fn what_is_for_groups_needs_one_and_fits_together() {
     for option in ["--partitions=0..4", "--unique-name", "--leave-for=1s", "--data=1"] {
         let name = option.split('=').next().expect("a flag");
