@@ -221,7 +221,7 @@ async fn regression_a_member_that_leaves_stays_out_however_its_session_ends() {
         member.leave(Leave { keep: None, pause }).await.expect("it is a member");
         match reason {
             "not_renewed" => way.always(Fault::FailBefore),
-            _ => drop(member.healthy.send_replace(false)),
+            _ => _ = member.healthy.send_replace(false),
         }
         until("its session is over", &[&a, &b], || member.lost() == Some(reason)).await;
         way.heal();
@@ -358,4 +358,19 @@ fn partitions_are_of_the_only_group_or_of_one_that_is_named() {
     // The first `=` ends the name of the group.
     assert_eq!(read("g=a=b"), Ok((Some("g".to_owned()), "a=b".to_owned())));
     assert!(read("g=").is_err());
+}
+
+/// The seal of the session is tried for as long as the lease lasts, and no longer.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_does_not_hold_up_the_end() {
+    let world = World::new();
+    let (a, _b, way) = revoked_of_four(&world).await;
+    way.always(Fault::Hang);
+    a.ending.send_replace(true);
+    wait(millis(10)).await;
+    for number in 0..4 {
+        a.member.release(&number.to_string(), None, None).expect("it is owned");
+    }
+    wait(VALIDITY).await;
+    assert!(a.task.is_finished());
 }
