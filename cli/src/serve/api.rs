@@ -91,7 +91,7 @@ impl Target<'_> {
 
 /// `POST …/resign`
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct ResignBody {
     successor: Option<String>,
     pause_ms: Option<f64>,

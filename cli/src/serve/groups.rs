@@ -69,6 +69,7 @@ struct Partitions {
 
 fn partitions(text: &str) -> Result<Partitions, String> {
     let (group, names) = match text.split_once('=') {
+        Some(("", _)) => return Err("there is no name of a group before the `=`".to_owned()),
         Some((group, names)) => (Some(group.to_owned()), names),
         None => (None, text),
     };

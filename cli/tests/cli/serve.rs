@@ -143,6 +143,9 @@ fn regression_a_body_that_is_a_list_changes_nothing() {
         assert_eq!((status, &said["code"]), (400, &"bad_body".into()), "{wrong}: {said}");
         assert_eq!((&a.view()["epoch"], &a.view()["state"]), (&1.into(), &"leading".into()));
     }
+    let (status, said) = a.json("POST", "/v1/elections/orders/resign", "7");
+    let why = said["message"].as_str().expect("a text");
+    assert!(status == 400 && why.contains("expected an object"), "{said}");
 }
 
 /// Its clocks show the end of the lease at the first reply, which was asked for while it stood

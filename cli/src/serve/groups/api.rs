@@ -75,7 +75,7 @@ fn decode(segment: &str) -> Option<Cow<'_, str>> {
 
 /// `POST …/leave`
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct LeaveBody {
     for_ms: Option<f64>,
     pause_ms: Option<f64>,
@@ -83,7 +83,7 @@ struct LeaveBody {
 
 /// `POST …/release`
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct ReleaseBody {
     back_off_ms: Option<f64>,
 }

@@ -358,6 +358,7 @@ fn partitions_are_of_the_only_group_or_of_one_that_is_named() {
     // The first `=` ends the name of the group.
     assert_eq!(read("g=a=b"), Ok((Some("g".to_owned()), "a=b".to_owned())));
     assert!(read("g=").is_err());
+    assert!(read("=0..4").is_err_and(|why| why.contains("no name of a group")));
 }
 
 /// The seal of the session is tried for as long as the lease lasts, and no longer.
