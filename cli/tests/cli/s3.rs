@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 
 use super::bench::{Said, command, said, spawn};
 use super::look::Watching;
-use crate::command::{ended, output, with_deadline};
+use crate::command::{ended, eventually, output, with_deadline};
 use tenure_testkit::s3_server::*;
 
 fn on(server: &S3Server, line: &[&str]) -> Said {
@@ -334,6 +334,25 @@ fn operators_work_on_s3_through_faults() {
             }
         }
     });
+}
+
+/// The process that resigns has its store, and the credentials, from the one that was killed.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_epoch_of_a_killed_leader_is_resigned_on_s3() {
+    let server = S3Server::start_blocking();
+    let work = ["--validity", "10m", "--", "sh", "-c", "echo on; exec sleep 300"];
+    let mut leader = spawn(&server.env(), &[&["run"][..], &STORE, &work].concat());
+    let mut line = String::new();
+    let id = leader.id();
+    let mut out = BufReader::new(leader.stdout.take().expect("it is piped"));
+    with_deadline(id, || out.read_line(&mut line)).expect("text");
+    leader.kill().expect("it lives");
+    ended(&mut leader);
+    let status = || on(&server, &[&["status", "--json"][..], &STORE].concat()).out;
+    eventually("its epoch is sealed", || status().starts_with(r#"{"state":"sealed","epoch":1,"#));
+    let said = run(&server);
+    assert_eq!((said.code, said.out.as_str()), (0, "elected\n"), "{said:?}");
 }
 
 fn an_operator_works_through(fault: &Fault, layout: &[&str]) {
