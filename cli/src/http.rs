@@ -174,5 +174,4 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 #[cfg(test)]
-#[path = "http/tests.rs"]
 mod tests;

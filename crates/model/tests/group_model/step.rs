@@ -6,7 +6,6 @@ use tenure::protocol::candidate::Input;
 use tenure::protocol::group::operation::Operation;
 use tenure::protocol::group::participant::{Participant, Step};
 use tenure::protocol::group::plan::check;
-use tenure::protocol::group::reader::{self};
 use tenure::protocol::group::{Assignment, Release, Session, SessionId};
 use tenure::protocol::message::{Answer, Nonce, Request};
 
