@@ -11,8 +11,8 @@ use super::refusal::Refusal;
 use crate::http::{Asked, BadBody};
 use crate::timer::pause;
 
-/// How long a write may take until its client is told that the outcome is not known. Shorter than
-/// the connection's own limit.
+/// How long a write may take before the reply says that the outcome is not known. Shorter than the
+/// connection's own limit.
 const LONGEST_WRITE: Duration = Duration::from_secs(25);
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 

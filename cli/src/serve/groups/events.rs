@@ -95,7 +95,7 @@ impl Told {
             self.owned.insert(number, new);
         }
         // It may leave, or end, while it is at risk: only a renewal makes it safe. The end of a
-        // session, or another one, is told as such.
+        // session, or another one, has an event of its own.
         let was_at_risk = self.at_risk && view.session.is_some();
         if at_risk != was_at_risk {
             text.push_str(&say(if at_risk { "at_risk" } else { "safe" }, None));
