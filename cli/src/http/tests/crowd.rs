@@ -5,10 +5,11 @@ use std::net::TcpStream as StdStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use tokio::net::TcpSocket;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Semaphore;
 
 use super::*;
+use crate::http::wire::Shared;
 
 const REQUEST: &[u8] = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
 /// For what must come soon.
@@ -120,4 +121,23 @@ async fn replies_that_are_not_read_keep_others_waiting_for_a_moment_only() {
     }
     let said = timeout(SOON, get(&serving, "/hello")).await;
     assert!(said.expect("it is answered soon").ends_with("hello\n"));
+}
+
+/// What makes a connection that is open for long no idle one.
+#[tokio::test]
+async fn a_connection_is_quiet_until_something_has_come() {
+    let listener = TcpListener::bind(ANY_PORT).await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let mut client = TcpStream::connect(address).await.expect("it listens");
+    let (wire, _) = listener.accept().await.expect("one has connected");
+    let wire = Shared::new(Box::new(wire));
+    let look = wire.look();
+    assert!(look.is_quiet());
+    client.write_all(&REQUEST[..1]).await.expect("it is taken");
+    let comes = async {
+        while look.is_quiet() {
+            pause(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, comes).await.expect("it has come");
 }
