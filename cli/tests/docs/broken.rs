@@ -87,7 +87,7 @@ fn cargo_commands_that_name_what_is_not_there() {
         ("`A=1 cargo test --features s3,s4 --lib`\n", "no features \"s3,s4\""),
         ("`cargo run --example nothing`\n", "no example \"nothing\""),
         ("`cargo bench --bench nothing`\n", "no bench \"nothing\""),
-        ("`cargo run --manifest-path a/Cargo.toml`\n", "no manifest-path"),
+        ("`cargo run -p nothing`\n", "no package \"nothing\""),
         ("`cargo test --test election no_such_name`\n", "no test in tests/election has"),
         ("`cargo test --lib i8_a_lease::no_such_name`\n", "no test in src"),
         ("`cargo test --test cli -- no_such_name`\n", "no test in cli/tests/cli"),

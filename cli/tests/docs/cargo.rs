@@ -13,17 +13,8 @@ const VERBS: &[&str] =
 pub const OPTIONS: &[&str] =
     &["--all-features", "--benches", "--doc", "--lib", "--locked", "--no-default-features"];
 const MORE_OPTIONS: &[&str] = &["--no-deps", "--quiet", "--release"];
-pub const VALUES: &[&str] = &[
-    "--bench",
-    "--bin",
-    "--example",
-    "--features",
-    "--manifest-path",
-    "--path",
-    "--profile",
-    "--test",
-    "-p",
-];
+pub const VALUES: &[&str] =
+    &["--bench", "--bin", "--example", "--features", "--path", "--profile", "--test", "-p"];
 /// Options of the test programs.
 pub const HARNESS: &[&str] = &["--exact", "--ignored", "--nocapture", "--test-threads"];
 
@@ -73,7 +64,6 @@ fn check(words: &[String]) -> Result<(), String> {
     }
     let mut places = Vec::new();
     let mut filters = Vec::new();
-    let mut elsewhere = false;
     let mut packages = DEFAULT_MEMBERS;
     while let Some(word) = words.next() {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
@@ -81,7 +71,6 @@ fn check(words: &[String]) -> Result<(), String> {
             break;
         } else if VALUES.contains(&name) {
             let value = if value.is_empty() { words.next().unwrap_or_default() } else { value };
-            elsewhere |= name == "--manifest-path";
             if name == "-p" {
                 packages = member(value)?;
             }
@@ -97,7 +86,7 @@ fn check(words: &[String]) -> Result<(), String> {
             return Err(format!("no option {word}"));
         }
     }
-    if verb != "test" || elsewhere {
+    if verb != "test" {
         return Ok(());
     }
     for word in words {
@@ -120,6 +109,7 @@ fn member(package: &str) -> Result<&'static [&'static str], String> {
         "tenure" => Ok(&[""]),
         "tenure-cli" => Ok(&["cli/"]),
         "tenure-history" => Ok(&["crates/history/"]),
+        "tenure-slatedb" => Ok(&["examples/slatedb/"]),
         "tenure-model" => Ok(&["crates/model/"]),
         "tenure-testkit" => Ok(&["crates/testkit/"]),
         other => Err(format!("no package {other:?}")),
@@ -138,7 +128,7 @@ fn exists(packages: &[&str], name: &str, value: &str) -> Result<(), String> {
         "--bench" => is(format!("benches/{value}.rs")),
         "--bin" => value == "tenure",
         "--example" => is(format!("examples/{value}.rs")),
-        "--manifest-path" | "--path" => is(value.to_owned()),
+        "--path" => is(value.to_owned()),
         "--profile" => {
             let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("it has one");
             manifest.contains(&format!("\n[profile.{value}]\n"))

@@ -24,7 +24,7 @@ pub struct Called {
 const CARGO: &str = r#"#!/bin/bash
 { printf '%s\n' "${AT:-}" "$@"; printf '\036\n'; } >>"$SHIMS/calls"
 [ -z "${LOOK_ONLY:-}" ] && [ "$1" = run ] && [[ " $* " != *" --example "* ]] &&
-    [[ " $* " != *" --manifest-path "* ]] || exit 0
+    [[ " $* " != *" -p tenure-slatedb "* ]] || exit 0
 until [ $# = 0 ] || [ "$1" = -- ]; do shift; done
 shift
 exec tenure "$@"

@@ -2,10 +2,10 @@
 //! SIGSTOP until after its lease, the other takes over, and the first is continued and fenced.
 //!
 //! ```text
-//! cargo run                        # on a temporary directory
-//! cargo run -- s3://bucket/prefix  # on S3, settings as for the AWS CLI
-//! cargo run -- shards              # 1,000 databases, shared by three processes; one is killed
-//! cargo run -- shards --shards 20 s3://bucket/prefix
+//! cargo run -p tenure-slatedb                        # on a temporary directory
+//! cargo run -p tenure-slatedb -- s3://bucket/prefix  # on S3, settings as for the AWS CLI
+//! cargo run -p tenure-slatedb -- shards              # 1,000 databases, shared by three processes; one is killed
+//! cargo run -p tenure-slatedb -- shards --shards 20 s3://bucket/prefix
 //! ```
 //!
 //! The lease keeps two writers from opening the database in turns and fencing one another off.
@@ -79,6 +79,8 @@ async fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env();
     let filter = filter.unwrap_or_else(|_| "off".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // It fails if another was chosen before: nothing did.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let args = Args::parse();
     let done = match args.command {
         Some(Command::Write { at, name, late_write }) => {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use slatedb::object_store::ObjectStore;
-use slatedb::object_store::aws::{AmazonS3Builder, S3ConditionalPut};
-use slatedb::object_store::local::LocalFileSystem;
+use object_store::ObjectStore;
+use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
+use object_store::local::LocalFileSystem;
 use tenure::Election;
 use tenure::group::Group;
 use tenure::store::{AnyObjectStore, DirStore, Store};
