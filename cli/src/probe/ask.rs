@@ -159,7 +159,9 @@ impl Asker {
     /// A body of this length that was not written before.
     pub fn long_body(&self, len: usize) -> Bytes {
         let mut body = self.body("a long write").to_vec();
-        body.resize(len, b' ');
+        let padding = len.saturating_sub(body.len());
+        body.truncate(len);
+        body.extend_from_slice(" ".repeat(padding).as_bytes());
         body.into()
     }
 
