@@ -1,6 +1,8 @@
 //! The command as its users see it: every verb, its output, its exit codes.
 #![cfg(unix)]
 
+#[cfg(feature = "s3")]
+mod absent;
 mod bench;
 #[cfg(any(feature = "gcs", feature = "azure"))]
 mod clouds;

@@ -1,7 +1,6 @@
 //! The command on S3, over real HTTP: what it says when the store is not as it should be.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
 
 use nix::sys::signal::Signal;
 
@@ -14,13 +13,13 @@ fn on(server: &S3Server, line: &[&str]) -> Said {
     with(&server.env(), line)
 }
 
-fn with(env: &[(&'static str, String)], line: &[&str]) -> Said {
+pub fn with(env: &[(&'static str, String)], line: &[&str]) -> Said {
     let mut command = command(line);
     command.envs(env.iter().map(|(name, value)| (name, value)));
     said(command.output().expect("it runs"))
 }
 
-const STORE: [&str; 2] = ["--store", "s3://tenure-test/app"];
+pub const STORE: [&str; 2] = ["--store", "s3://tenure-test/app"];
 
 fn run(server: &S3Server) -> Said {
     on(server, &[&["run"][..], &STORE, &["--", "echo", "elected"]].concat())
@@ -98,39 +97,6 @@ fn a_single_object_works_on_s3() {
     assert!(verb("status", &["--json"]).out.starts_with(r#"{"state":"sealed","epoch":3,"#));
     verb("compact", &[]).fails(64, &["nothing to compact"]);
     assert_eq!(server.keys(), ["app/.tenure-check", "app/lock.json"]);
-}
-
-#[test]
-fn an_unreachable_endpoint_gives_69() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
-    drop(listener);
-    let server = S3Server::start_blocking();
-    let mut env = server.env();
-    env.retain(|(name, _)| *name != "AWS_ENDPOINT_URL");
-    env.push(("AWS_ENDPOINT_URL", endpoint.clone()));
-    for line in [[&["status"][..], &STORE].concat(), [&["compact"][..], &STORE].concat()] {
-        with(&env, &line).fails(69, &[&endpoint, "can be reached"]);
-    }
-}
-
-#[test]
-fn run_waits_for_a_store_that_cannot_be_reached_yet() {
-    let server = S3Server::start_blocking();
-    server.fault(Fault::CutBefore);
-    let mut child = spawn(&server.env(), &[&["run"][..], &STORE, &["--", "echo", "yes"]].concat());
-    let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
-    let id = child.id();
-    let mut said = || with_deadline(id, || lines.next()).expect("a line").expect("text");
-    assert!(said().ends_with("in s3://tenure-test/app"));
-    let failing = said();
-    assert!(failing.contains("WARN the store fails, trying again: "), "{failing}");
-    server.clear_faults();
-    // The store is not said to fail again and again.
-    let elected = said();
-    assert!(elected.ends_with("tenure: elected: epoch 1; running echo yes"), "{elected}");
-    assert!(said().ends_with("tenure: resigned epoch 1"));
-    assert_eq!(ended(&mut child).code(), Some(0));
 }
 
 #[test]
@@ -291,17 +257,6 @@ fn watch_tells_not_to_know_from_nobody() {
     server.put_raw("app/lock-0000000003.json", SHORT.replace("false", "true"));
     watching.tells("nobody leads");
     watching.ends(Signal::SIGTERM);
-}
-
-#[test]
-fn watch_waits_for_a_store_that_cannot_be_reached_yet() {
-    let server = S3Server::start_blocking();
-    server.fault(Fault::CutBefore);
-    let mut watching = Watching::with(&server.env(), STORE[1], &[]);
-    watching.tells("unknown: the store does not answer");
-    server.clear_faults();
-    watching.tells("nobody leads");
-    watching.ends(Signal::SIGINT);
 }
 
 #[test]

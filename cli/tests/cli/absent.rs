@@ -1,0 +1,59 @@
+//! A store that cannot be reached, or not yet.
+//!
+//! Tests start in the order of their names, and a watch takes half a minute to say that it does not
+//! know: from the start of the program on, others run beside it.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+
+use nix::sys::signal::Signal;
+
+use super::bench::spawn;
+use super::look::Watching;
+use super::s3::{STORE, with};
+use crate::command::{ended, with_deadline};
+use tenure_testkit::s3_server::*;
+
+#[test]
+fn watch_waits_for_a_store_that_cannot_be_reached_yet() {
+    let server = S3Server::start_blocking();
+    server.fault(Fault::CutBefore);
+    let mut watching = Watching::with(&server.env(), STORE[1], &[]);
+    watching.tells("unknown: the store does not answer");
+    server.clear_faults();
+    watching.tells("nobody leads");
+    watching.ends(Signal::SIGINT);
+}
+
+#[test]
+fn an_unreachable_endpoint_gives_69() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
+    drop(listener);
+    let server = S3Server::start_blocking();
+    let mut env = server.env();
+    env.retain(|(name, _)| *name != "AWS_ENDPOINT_URL");
+    env.push(("AWS_ENDPOINT_URL", endpoint.clone()));
+    for line in [[&["status"][..], &STORE].concat(), [&["compact"][..], &STORE].concat()] {
+        with(&env, &line).fails(69, &[&endpoint, "can be reached"]);
+    }
+}
+
+#[test]
+fn run_waits_for_a_store_that_cannot_be_reached_yet() {
+    let server = S3Server::start_blocking();
+    server.fault(Fault::CutBefore);
+    let mut child = spawn(&server.env(), &[&["run"][..], &STORE, &["--", "echo", "yes"]].concat());
+    let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+    let id = child.id();
+    let mut said = || with_deadline(id, || lines.next()).expect("a line").expect("text");
+    assert!(said().ends_with("in s3://tenure-test/app"));
+    let failing = said();
+    assert!(failing.contains("WARN the store fails, trying again: "), "{failing}");
+    server.clear_faults();
+    // The store is not said to fail again and again.
+    let elected = said();
+    assert!(elected.ends_with("tenure: elected: epoch 1; running echo yes"), "{elected}");
+    assert!(said().ends_with("tenure: resigned epoch 1"));
+    assert_eq!(ended(&mut child).code(), Some(0));
+}
