@@ -9,7 +9,7 @@ use tenure::store::DirStore;
 use tokio::runtime::{self, Runtime};
 
 use super::bench::{Bench, Said, tenure};
-use crate::command::eventually;
+use crate::command::{eventually, pause};
 
 /// Far longer than a busy machine pauses it.
 const VALIDITY: Duration = Duration::from_secs(20);
@@ -90,7 +90,11 @@ fn the_partitions_of_a_deposed_member_move_once_its_lease_has_ended() {
     for field in [r#""ended": "deposed""#, r#""sealed_by": "operator""#] {
         assert!(body.contains(field), "{field} is not in {body}");
     }
-    eventually("it is waited for, and removed", || scene.members("w2").is_empty());
+    eventually("it is waited for, and removed", || {
+        // For the whole validity, and each look is a process.
+        pause(200);
+        scene.members("w2").is_empty()
+    });
 }
 
 #[test]
