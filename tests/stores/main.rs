@@ -9,6 +9,7 @@ mod dynamodb_store;
 mod gcs;
 mod gcs_promises;
 mod groups;
+mod morling_on_s3;
 mod object_store;
 mod s3_store;
 mod servers;

@@ -1,0 +1,58 @@
+//! A node of Morling's post and ours take turns over real HTTP and in real time, where dates have
+//! whole seconds. `tests/protocol/morling.rs` has the rest of it, in paused time.
+//!
+//! It waits for a dozen seconds, and is here as the other tests of this program work meanwhile.
+#![cfg(feature = "s3")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::{Election, Process, Store};
+use tenure_testkit::morling::{Lock, Node};
+use tenure_testkit::s3_server::{BUCKET, S3Server};
+use tenure_testkit::time::{millis, secs, wait, within};
+
+/// Tries every so often, as the post says.
+async fn lock(node: &Node, every: Duration) -> Lock {
+    loop {
+        if let Some(lock) = node.try_lock().await {
+            return lock;
+        }
+        wait(every).await;
+    }
+}
+
+#[tokio::test]
+async fn the_two_take_turns() {
+    let server = S3Server::start().await;
+    let store: Arc<dyn Store> = Arc::new(server.store(BUCKET));
+    let validity = secs(3);
+    let clock = Arc::new(Process::system());
+    let node = Node { store: Arc::clone(&store), prefix: "app/", validity, clock };
+    let ours = Election::builder(store, "app").name("ours").validity(validity).build().unwrap();
+    let mut file = node.try_lock().await.expect("nobody leads");
+    let mut campaign = Box::pin(ours.campaign());
+    // Further apart than a second, so that each shows in the date.
+    for _ in 0..4 {
+        tokio::select! {
+            _ = &mut campaign => panic!("elected while Morling's file was valid"),
+            () = wait(millis(1_200)) => {}
+        }
+        assert!(node.touch(&mut file).await);
+    }
+    let campaign = within(secs(60), campaign).await;
+    let lead = campaign.expect("elected within a minute").unwrap();
+    assert!(!node.is_valid(&file), "both lead");
+    assert_eq!(lead.epoch().get(), 2);
+    for _ in 0..10 {
+        assert!(node.try_lock().await.is_none(), "ours is valid");
+        wait(millis(400)).await;
+    }
+    lead.resign().await.unwrap();
+    let file = within(secs(60), lock(&node, millis(50))).await;
+    let file = file.expect("within a minute");
+    assert_eq!(file.epoch, 3);
+    node.release(file).await;
+    let lead = within(secs(60), ours.campaign()).await;
+    assert_eq!(lead.expect("within a minute").unwrap().epoch().get(), 4);
+}
