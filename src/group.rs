@@ -12,7 +12,11 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), tenure::Error> {
 //! let store = Arc::new(MemoryStore::new()); // S3Store::from_env("my-bucket").await
-//! let group = Group::builder(store, "orders").name("worker-7").partitions(0..4).build()?;
+//! let group = Group::builder(store, "orders")
+//!     .name("worker-7")
+//!     .partitions(0..4)
+//! #   .poll_interval(std::time::Duration::from_millis(100))
+//!     .build()?;
 //! # let stop = group.clone();
 //!
 //! group

@@ -158,7 +158,8 @@ impl PathLocks {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tenure::Error> {
     /// # let store = Arc::new(MemoryStore::new());
-    /// # let group = Group::builder(store, "albums").name("worker-7").partitions(0..1).build()?;
+    /// # let group = Group::builder(store, "albums").name("worker-7").partitions(0..1);
+    /// # let group = group.poll_interval(std::time::Duration::from_millis(100)).build()?;
     /// # let stop = group.clone();
     /// group
     ///     .run(async |partition| {
