@@ -9,6 +9,9 @@ mod broken;
 mod checks;
 #[path = "model/others.rs"]
 mod others;
+#[allow(dead_code, reason = "shared with the model of groups")]
+#[path = "model/part.rs"]
+mod part;
 #[path = "model/process.rs"]
 mod process;
 #[path = "model/reductions.rs"]

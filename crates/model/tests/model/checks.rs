@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use stateright::Property;
 use tenure::protocol::message::{EpochEnd, Lost};
 
+use super::part::Part;
 use super::setting::Setting;
 use super::store::{Body, NonceNumber, Number, Store, Wire, small};
 use super::world::{Game, World};
@@ -36,7 +37,7 @@ pub struct Grant {
 
 impl History {
     pub fn of_a_walk() -> History {
-        History { past: Past(Some(Box::default())), ..History::default() }
+        History { past: Past(Some(Part::new(Written::default()))), ..History::default() }
     }
 
     pub fn require(&mut self, name: &'static str, holds: bool) {
@@ -139,7 +140,7 @@ impl History {
 
 /// All that a random walk did to the store, and what it got to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Past(Option<Box<Written>>);
+pub struct Past(Option<Part<Written>>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct Written {
@@ -152,9 +153,15 @@ struct Written {
 
 impl Past {
     pub fn reach(&mut self, what: &'static str) {
-        if let Some(past) = &mut self.0 {
+        if let Some(past) = &mut self.0
+            && !past.reached.contains(what)
+        {
             past.reached.insert(what);
         }
+    }
+
+    pub fn settle(&mut self) {
+        self.0.iter_mut().for_each(Part::settle);
     }
 
     pub fn has(&self, what: &str) -> bool {
@@ -231,35 +238,37 @@ fn three_grants(world: &World) -> bool {
 /// The properties that this setting asks for.
 pub fn properties(setting: &Setting) -> Vec<Property<Game>> {
     let all: Vec<Property<Game>> = vec![
-        Property::always("I1", |_, world| holds(world, "I1")),
-        Property::always("I2", |_, world| holds(world, "I2")),
-        Property::always("I3", |_, world| holds(world, "I3")),
-        Property::always("I4", |_, world| holds(world, "I4")),
-        Property::always("I5", |_, world| holds(world, "I5")),
-        Property::always("I6", |_, world| i6(world)),
+        Property::<Game>::always("I1", |_, world| holds(world, "I1")),
+        Property::<Game>::always("I2", |_, world| holds(world, "I2")),
+        Property::<Game>::always("I3", |_, world| holds(world, "I3")),
+        Property::<Game>::always("I4", |_, world| holds(world, "I4")),
+        Property::<Game>::always("I5", |_, world| holds(world, "I5")),
+        Property::<Game>::always("I6", |_, world| i6(world)),
         // The reason of a loss is what happened.
-        Property::always("honest", |_, world| holds(world, "honest")),
+        Property::<Game>::always("honest", |_, world| holds(world, "honest")),
         // A campaign knows the epoch object that it created.
-        Property::always("own", |_, world| holds(world, "own")),
-        Property::always("no failure", |_, world| holds(world, "no failure")),
+        Property::<Game>::always("own", |_, world| holds(world, "own")),
+        Property::<Game>::always("no failure", |_, world| holds(world, "no failure")),
         // An observer writes nothing.
-        Property::always("observer", |_, world| holds(world, "observer")),
+        Property::<Game>::always("observer", |_, world| holds(world, "observer")),
         // In a random walk: from here somebody is elected, once the faults stop.
-        Property::always("no dead end", Game::goes_on),
+        Property::<Game>::always("no dead end", |game, world| game.goes_on(world)),
         // A renewal counts only while no greater epoch exists.
-        Property::always("verified", |_, world| holds(world, "verified")),
-        Property::sometimes("S1", |_, world| s1(world)),
-        Property::sometimes("S2", |_, world| s2(world)),
-        Property::sometimes("three grants in a row", |_, world| three_grants(world)),
-        Property::sometimes("a deposition succeeded", |_, world| deposition_succeeded(world)),
-        Property::sometimes("a predecessor's epoch reclaimed", |_, world| {
+        Property::<Game>::always("verified", |_, world| holds(world, "verified")),
+        Property::<Game>::sometimes("S1", |_, world| s1(world)),
+        Property::<Game>::sometimes("S2", |_, world| s2(world)),
+        Property::<Game>::sometimes("three grants in a row", |_, world| three_grants(world)),
+        Property::<Game>::sometimes("a deposition succeeded", |_, world| {
+            deposition_succeeded(world)
+        }),
+        Property::<Game>::sometimes("a predecessor's epoch reclaimed", |_, world| {
             reached(world, "a predecessor's epoch reclaimed")
         }),
-        Property::sometimes("a loss", |_, world| reached(world, "a loss")),
-        Property::sometimes("an own write adopted", |_, world| {
+        Property::<Game>::sometimes("a loss", |_, world| reached(world, "a loss")),
+        Property::<Game>::sometimes("an own write adopted", |_, world| {
             reached(world, "an own write adopted")
         }),
-        Property::sometimes("a campaign not confirmed", |_, world| {
+        Property::<Game>::sometimes("a campaign not confirmed", |_, world| {
             reached(world, "a campaign not confirmed")
         }),
     ];

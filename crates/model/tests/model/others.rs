@@ -6,6 +6,7 @@ use std::time::Duration;
 use tenure::Epoch;
 use tenure::protocol::compaction::{Body as ReadBody, Compaction, Listed};
 
+use super::part::Part;
 use super::process::{Phase, Process};
 use super::setting::{Broken, Morling};
 use super::store::{Body, Number, Wire, small};
@@ -25,7 +26,8 @@ impl Game {
             world.history.forget_pending(process.greatest(), nonce);
         }
         let rules = self.rules(process.role);
-        world.processes[who] = process.clone().born_again(rules);
+        let born_again = Process::clone(process).born_again(rules);
+        world.processes[who] = Part::new(born_again);
     }
 
     /// A process that lists before it creates, in the place of afterwards.
@@ -33,7 +35,7 @@ impl Game {
         let process = &mut world.processes[who];
         if world.store.newest() > process.greatest() + 1 {
             let rules = self.rules(process.role);
-            *process = Process::new(process.role, rules, process.machine.greatest());
+            *process = Part::new(Process::new(process.role, rules, process.machine.greatest()));
         } else {
             process.confirmed = true;
         }
@@ -75,7 +77,8 @@ impl Game {
             }
         }
         if more {
-            world.compactors[which] = Compactor { run: Some((plan, *listing.last()?)) };
+            let run = Some((plan, *listing.last()?));
+            world.compactors[which] = Part::new(Compactor { run });
         } else if self.setting.broken == Broken::CompactsNewest
             && let Some(newest) = plan.newest()
         {

@@ -4,9 +4,10 @@ use std::collections::{BTreeSet, HashSet};
 
 use stateright::Model;
 
+use super::part::Part;
 use super::setting::{Broken, Budget, Setting};
 use super::store::{Body, NonceNumber, Number, Wire};
-use super::world::{Game, Message, World, hash};
+use super::world::{Game, Message, World};
 
 impl World {
     /// Drops the writes under way that cannot be accepted any more, whatever happens.
@@ -96,12 +97,12 @@ fn seen(world: &World) -> Seen {
 fn all_seen(setting: Setting) -> (BTreeSet<Seen>, usize) {
     let game = Game { setting };
     let mut waiting = game.init_states();
-    let mut known: HashSet<u64> = waiting.iter().map(hash).collect();
+    let mut known: HashSet<u64> = waiting.iter().map(Part::digest).collect();
     let mut all = BTreeSet::new();
     while let Some(world) = waiting.pop() {
         all.insert(seen(&world));
         for next in game.next_states(&world) {
-            if known.insert(hash(&next)) {
+            if known.insert(next.digest()) {
                 waiting.push(next);
             }
         }

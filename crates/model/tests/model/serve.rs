@@ -126,7 +126,7 @@ impl Game {
 
     /// What a broken process makes of an answer.
     fn meddle(&self, world: &World, who: usize, mut answer: Answer) -> Answer {
-        let Process { phase, creating, leads, reclaims, inherited, .. } = &world.processes[who];
+        let Process { phase, creating, leads, reclaims, inherited, .. } = &*world.processes[who];
         if let Answer::Found { sighting: Sighting { seen, .. }, .. } = &mut answer {
             let inherited = inherited.iter().any(|nonce| Some(nonce_of(*nonce)) == seen.nonce);
             seen.reclaimable = *reclaims && inherited;

@@ -8,6 +8,7 @@ use tenure::protocol::candidate::Input;
 use tenure::protocol::message::{Answer, Step, Wait};
 
 use super::bound;
+use super::part::Part;
 use super::setting::{AMONG_ALL, Broken, Budget, LAWFUL, Morling, Role, SOMETIMES, Setting};
 use super::store::{Number, SLOTS};
 use super::world::{Action, Game, Serving, World};
@@ -72,11 +73,11 @@ impl Chooser<Game> for Weighted {
         Choices { rng: fastrand::Rng::with_seed(seed), made: 0, asleep_until: [0; 8] }
     }
 
-    fn choose_initial_state(&self, _: &mut Choices, _: &[World]) -> usize {
+    fn choose_initial_state(&self, _: &mut Choices, _: &[Part<World>]) -> usize {
         0
     }
 
-    fn choose_action(&self, choices: &mut Choices, _: &World, actions: &[Action]) -> usize {
+    fn choose_action(&self, choices: &mut Choices, _: &Part<World>, actions: &[Action]) -> usize {
         let Choices { rng, made, asleep_until } = choices;
         *made += 1;
         if rng.u8(0..64) == 0 {

@@ -1,6 +1,5 @@
 //! The state that the checker explores, and what may happen next.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::iter;
 
 use stateright::{Model, Property};
@@ -9,6 +8,7 @@ use tenure::protocol::compaction::Compaction;
 use tenure::protocol::message::{Request, Step, Wait};
 
 use super::checks::{self, History};
+use super::part::Part;
 use super::process::{Phase, Process};
 use super::setting::{Broken, Budget, Morling, Role, Setting};
 use super::store::{Body, NonceNumber, Number, SLOTS, Store, Wire};
@@ -24,8 +24,8 @@ pub struct World {
     pub store: Store,
     /// Their order says nothing: it is brought into line after every step, as candidates that swap
     /// their places have the same future.
-    pub processes: Vec<Process>,
-    pub compactors: Vec<Compactor>,
+    pub processes: Vec<Part<Process>>,
+    pub compactors: Vec<Part<Compactor>>,
     /// Writes under way that nobody waits for, in order.
     pub wires: Vec<Message>,
     pub left: Budget,
@@ -287,27 +287,27 @@ impl Game {
 }
 
 impl Model for Game {
-    type State = World;
+    type State = Part<World>;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<World> {
+    fn init_states(&self) -> Vec<Part<World>> {
         let candidates = iter::repeat_n(&Role::Candidate, self.setting.candidates);
         let roles = candidates.chain(self.setting.others);
-        let processes = roles.map(|role| Process::new(*role, self.rules(*role), None)).collect();
-        vec![World {
+        let process = |role: &Role| Part::new(Process::new(*role, self.rules(*role), None));
+        vec![Part::new(World {
             store: Store::default(),
-            processes,
-            compactors: vec![Compactor::default(); self.setting.compactors],
+            processes: roles.map(process).collect(),
+            compactors: vec![Part::new(Compactor::default()); self.setting.compactors],
             wires: Vec::new(),
             left: self.setting.faults,
             morling: Peer::default(),
             history: if self.walks() { History::of_a_walk() } else { History::default() },
             used: [0; SLOTS],
             steps: 0,
-        }]
+        })]
     }
 
-    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+    fn actions(&self, world: &Part<World>, actions: &mut Vec<Action>) {
         if self.walks() && (world.steps == self.setting.steps || self.is_broken(world)) {
             return;
         }
@@ -320,16 +320,16 @@ impl Model for Game {
         self.other_actions(world, actions);
     }
 
-    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+    fn next_state(&self, world: &Part<World>, action: Action) -> Option<Part<World>> {
         let next = self.changed(world, action);
         if !self.walks() {
-            return next;
+            return next.map(Part::new);
         }
         // A step without an effect is one, too: stateright cannot retrace a way that leaves any
         // out.
-        let mut next = next.unwrap_or_else(|| world.clone());
+        let mut next = next.unwrap_or_else(|| World::clone(world));
         next.steps += 1;
-        Some(next)
+        Some(Part::new(next))
     }
 
     fn properties(&self) -> Vec<Property<Game>> {
@@ -340,13 +340,14 @@ impl Model for Game {
 impl World {
     fn bring_into_line(&mut self, game: &Game) {
         self.wires.sort_unstable();
+        self.processes.iter_mut().for_each(Part::settle);
+        self.compactors.iter_mut().for_each(Part::settle);
+        self.history.past.settle();
         let named = game.setting.unreduced || game.setting.named;
-        if self.processes.len() > 1 && !named {
-            self.processes.sort_by_cached_key(hash);
+        if !named {
+            self.processes.sort_by_key(Part::digest);
         }
-        if self.compactors.len() > 1 {
-            self.compactors.sort_by_cached_key(hash);
-        }
+        self.compactors.sort_by_key(Part::digest);
     }
 
     pub fn confirming(&self, who: usize) -> Option<NonceNumber> {
@@ -355,10 +356,4 @@ impl World {
             _ => None,
         }
     }
-}
-
-pub fn hash(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }

@@ -108,22 +108,22 @@ pub const LAWFUL: &[&str] = &["I1", "I2", "I3", "I4", "I5", "token", "honest", "
 /// Those properties that are asked for.
 pub fn properties(always: &[&'static str], sometimes: &[&'static str]) -> Vec<Property<Game>> {
     let all: Vec<Property<Game>> = vec![
-        Property::always("I1", |_, world| holds(world, "I1")),
-        Property::always("I2", |_, world| holds(world, "I2")),
+        Property::<Game>::always("I1", |_, world| holds(world, "I1")),
+        Property::<Game>::always("I2", |_, world| holds(world, "I2")),
         // The object is never deleted, and its token never falls.
-        Property::always("I3", |_, world| holds(world, "I3")),
-        Property::always("I4", |_, world| holds(world, "I4")),
-        Property::always("I5", |_, world| holds(world, "I5")),
+        Property::<Game>::always("I3", |_, world| holds(world, "I3")),
+        Property::<Game>::always("I4", |_, world| holds(world, "I4")),
+        Property::<Game>::always("I5", |_, world| holds(world, "I5")),
         // Only an acquisition raises the token, by one; a release keeps it.
-        Property::always("token", |_, world| holds(world, "token")),
+        Property::<Game>::always("token", |_, world| holds(world, "token")),
         // What is overwritten was not written since its writer first saw it.
-        Property::always("no ABA", |_, world| holds(world, "no ABA")),
-        Property::always("honest", |_, world| holds(world, "honest")),
-        Property::always("own", |_, world| holds(world, "own")),
-        Property::always("no failure", |_, world| holds(world, "no failure")),
-        Property::sometimes("S1", |_, world| s1(world)),
-        Property::sometimes("S2", |_, world: &World| world.history.succeeded),
-        Property::sometimes("three grants in a row", |_, world| three_grants(world)),
+        Property::<Game>::always("no ABA", |_, world| holds(world, "no ABA")),
+        Property::<Game>::always("honest", |_, world| holds(world, "honest")),
+        Property::<Game>::always("own", |_, world| holds(world, "own")),
+        Property::<Game>::always("no failure", |_, world| holds(world, "no failure")),
+        Property::<Game>::sometimes("S1", |_, world| s1(world)),
+        Property::<Game>::sometimes("S2", |_, world| world.history.succeeded),
+        Property::<Game>::sometimes("three grants in a row", |_, world| three_grants(world)),
     ];
     let wanted = |name| always.contains(&name) || sometimes.contains(&name);
     all.into_iter().filter(|property| wanted(property.name)).collect()

@@ -11,6 +11,7 @@ use super::Broken;
 use super::process::Process;
 use super::store::{Body, NONCES, Wire, nonce_of};
 use super::world::{Action, Due, Game, Message, Serving, World};
+use crate::part::Part;
 
 impl Game {
     /// The state after an action; `None` if the action is not possible after all.
@@ -40,7 +41,7 @@ impl Game {
                 if let Some((token, _)) = world.processes[who].leads {
                     world.history.crashed = token;
                 }
-                world.processes[who] = Process { reborn: true, ..Process::new() };
+                world.processes[who] = Part::new(Process { reborn: true, ..Process::new() });
             }
             Action::Arrives(which) => {
                 let message = world.wires.remove(which);

@@ -8,6 +8,7 @@ use super::checks::{self, History};
 use super::process::Process;
 use super::store::{Body, Store, Wire};
 use super::{Broken, Setting};
+use crate::part::Part;
 use crate::setting::Budget;
 
 /// The model: a setting, to be explored whole.
@@ -19,7 +20,7 @@ pub struct Game {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
     pub store: Store,
-    pub processes: Vec<Process>,
+    pub processes: Vec<Part<Process>>,
     /// Writes under way that nobody waits for, in order.
     pub wires: Vec<Message>,
     pub left: Budget,
@@ -199,22 +200,22 @@ impl World {
 }
 
 impl Model for Game {
-    type State = World;
+    type State = Part<World>;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<World> {
-        vec![World {
+    fn init_states(&self) -> Vec<Part<World>> {
+        vec![Part::new(World {
             store: Store::default(),
-            processes: vec![Process::new(); self.setting.candidates],
+            processes: vec![Part::new(Process::new()); self.setting.candidates],
             wires: Vec::new(),
             left: self.setting.faults,
             peer: Peer::default(),
             history: History::default(),
             writes: 0,
-        }]
+        })]
     }
 
-    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+    fn actions(&self, world: &Part<World>, actions: &mut Vec<Action>) {
         for who in 0..world.processes.len() {
             // What is true of one is true of its equal.
             if !world.processes[..who].contains(&world.processes[who]) {
@@ -224,19 +225,22 @@ impl Model for Game {
         self.other_actions(world, actions);
     }
 
-    fn next_state(&self, world: &World, action: Action) -> Option<World> {
-        let mut next = self.after(world.clone(), action)?;
+    fn next_state(&self, world: &Part<World>, action: Action) -> Option<Part<World>> {
+        let mut next = self.after(World::clone(world), action)?;
         next.forget_what_cannot_matter(self.setting.broken);
         if !self.counts_writes() {
             next.writes = 0;
-            next.processes.iter_mut().for_each(|process| process.seen = None);
+            for process in next.processes.iter_mut().filter(|process| process.seen.is_some()) {
+                process.seen = None;
+            }
         }
         next.wires.sort_unstable();
         next.wires.dedup();
+        next.processes.iter_mut().for_each(Part::settle);
         if !self.setting.named {
-            next.processes.sort_by_cached_key(crate::world::hash);
+            next.processes.sort_by_key(Part::digest);
         }
-        (next != *world).then_some(next)
+        (next != **world).then(|| Part::new(next))
     }
 
     fn properties(&self) -> Vec<Property<Game>> {

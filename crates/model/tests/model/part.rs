@@ -1,0 +1,123 @@
+//! A part of a state, which most of the states after it have in common.
+
+use std::hash::{Hash, Hasher};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// A value that clones share until one of them changes it, with its hash.
+///
+/// A step changes little of a state, and each state is cloned and hashed many times: so what a step
+/// leaves alone is neither cloned nor hashed again.
+#[derive(Debug, Clone)]
+pub struct Part<T> {
+    value: Arc<T>,
+    /// `None` since the value was last open to changes.
+    hash: Option<u64>,
+}
+
+impl<T: Hash> Part<T> {
+    pub fn new(value: T) -> Part<T> {
+        Part::from(Arc::new(value))
+    }
+
+    pub fn shared(&self) -> Arc<T> {
+        Arc::clone(&self.value)
+    }
+
+    /// Keeps the hash, until the value is open to changes again.
+    pub fn settle(&mut self) {
+        self.hash = Some(self.digest());
+    }
+
+    pub fn digest(&self) -> u64 {
+        self.hash.unwrap_or_else(|| hash(&self.value))
+    }
+}
+
+impl<T: Hash> From<Arc<T>> for Part<T> {
+    fn from(value: Arc<T>) -> Part<T> {
+        let hash = Some(hash(&value));
+        Part { value, hash }
+    }
+}
+
+impl<T> Deref for Part<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: Clone> DerefMut for Part<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.hash = None;
+        Arc::make_mut(&mut self.value)
+    }
+}
+
+impl<T: Hash> Hash for Part<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.digest());
+    }
+}
+
+impl<T: Hash + PartialEq> PartialEq for Part<T> {
+    fn eq(&self, other: &Part<T>) -> bool {
+        let same = || self.digest() == other.digest() && *self.value == *other.value;
+        Arc::ptr_eq(&self.value, &other.value) || same()
+    }
+}
+
+impl<T: Hash + Eq> Eq for Part<T> {}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = Folding(SEED);
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Multiplies and folds, as the fastest hashers do. It has no seed of its own in each run: the
+/// order of the parts of a state follows from their hashes, and the way of a random walk from that.
+struct Folding(u64);
+
+// Digits of pi.
+const SEED: u64 = 0x243f_6a88_85a3_08d3;
+const FACTOR: u64 = 0x1319_8a2e_0370_7345;
+
+impl Hasher for Folding {
+    fn finish(&self) -> u64 {
+        let mut last = Folding(self.0);
+        last.write_u64(FACTOR);
+        last.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for word in bytes.chunks(8) {
+            let mut filled = [0; 8];
+            filled[..word.len()].copy_from_slice(word);
+            self.write_u64(u64::from_le_bytes(filled));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word) * u128::from(FACTOR);
+        self.0 = (product as u64) ^ (product >> 64) as u64;
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u16(&mut self, number: u16) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+}
