@@ -3,6 +3,7 @@
 use stateright::Property;
 use tenure::protocol::group::{PartitionNumber, Release};
 
+use super::part::Part;
 use super::process::Process;
 use super::setting::Group;
 use super::world::World;
@@ -42,7 +43,7 @@ impl Group {
 impl World {
     /// How many believe that they own this partition.
     fn believers(&self, partition: PartitionNumber) -> usize {
-        let believes = |it: &&Process| {
+        let believes = |it: &&Part<Process>| {
             let token = it.participant.as_ref().and_then(|it| it.holdings().token(partition));
             token.is_some_and(|token| it.believes(Release { partition, token }))
         };
@@ -64,7 +65,7 @@ impl World {
                 .count()
         };
         let counts: Vec<_> =
-            self.processes.iter().filter(|it| it.runs.is_some()).map(owns).collect();
+            self.processes.iter().filter(|it| it.runs.is_some()).map(|it| owns(it)).collect();
         let (least, most) = (counts.iter().min(), counts.iter().max());
         counts.iter().sum::<usize>() == usize::from(group.partitions)
             && least.zip(most).is_some_and(|(least, most)| most - least <= 1)

@@ -12,6 +12,7 @@ use tenure::protocol::group::{Member, Release, Session, SessionId};
 use tenure::protocol::message::{Answer, Nonce, Request, Step, Wait};
 use tenure::protocol::single::Candidate;
 
+use super::part::Part;
 use super::store::{Data, Object};
 
 const RULES: Rules = Rules { observer: false, verify_renewals: false, takeover_delay: false };
@@ -199,9 +200,9 @@ impl Process {
     }
 
     /// Whether a round would tell it anything, or lead to a plan.
-    pub fn has_to_look(&self, sessions: &BTreeMap<SessionId, Object>) -> bool {
+    pub fn has_to_look(&self, sessions: &BTreeMap<SessionId, Part<Object>>) -> bool {
         let Some(participant) = &self.participant else { return false };
-        let news = |(id, object): (&SessionId, &Object)| {
+        let news = |(id, object): (&SessionId, &Part<Object>)| {
             let Some(record) = participant.sessions().record(*id) else { return true };
             let session = Session { id: *id, nonce: record.nonce };
             let member = participant.known().is_some_and(|it| it.member(session).is_some());
@@ -218,9 +219,9 @@ impl Process {
     }
 
     /// The sessions whose tag has changed: in time each of them is read.
-    pub fn due(&self, sessions: &BTreeMap<SessionId, Object>) -> BTreeSet<SessionId> {
+    pub fn due(&self, sessions: &BTreeMap<SessionId, Part<Object>>) -> BTreeSet<SessionId> {
         let Some(participant) = &self.participant else { return BTreeSet::new() };
-        let changed = |(id, object): &(&SessionId, &Object)| {
+        let changed = |(id, object): &(&SessionId, &Part<Object>)| {
             participant.sessions().record(**id).is_some_and(|it| it.etag != object.etag())
         };
         sessions.iter().filter(changed).map(|(id, _)| *id).collect()

@@ -1,12 +1,11 @@
 //! The store's answers to what a process asks, and what a broken process makes of them.
 
-use std::sync::Arc;
-
 use tenure::protocol::group::participant::Step;
 use tenure::protocol::group::reader::{self, News};
 use tenure::protocol::group::{Assignment, coordinator};
 use tenure::protocol::message::Answer;
 
+use super::part::Part;
 use super::setting::{Broken, Group};
 use super::store::{End, Wire};
 use super::world::{Serving, World};
@@ -75,11 +74,11 @@ impl Group {
             }
             reader::Request::List(after) => reader::Answer::Listed(world.store.list(&after)),
             reader::Request::Get(epoch) => match world.store.assignments.get(&epoch) {
-                Some(found) => reader::Answer::Found(Arc::clone(found)),
+                Some(found) => reader::Answer::Found(found.shared()),
                 None => reader::Answer::Missing,
             },
             reader::Request::Create(assignment) => {
-                let assignment = self.distorted(world, assignment);
+                let assignment = Part::from(self.distorted(world, assignment));
                 match self.serve_write(world, Wire::Assignment(assignment), serving) {
                     Answer::Done { .. } => reader::Answer::Done,
                     Answer::Unknown => reader::Answer::Unknown,
@@ -142,7 +141,7 @@ impl Group {
                 let Some(sealed) = same.map(|it| it.sealed(End::Lapsed)) else {
                     return coordinator::Answer::Refused;
                 };
-                world.store.sessions.insert(session.id, sealed);
+                world.store.sessions.insert(session.id, Part::new(sealed));
                 coordinator::Answer::Done
             }
         }

@@ -1,7 +1,5 @@
 //! What comes of an action.
 
-use std::sync::Arc;
-
 use tenure::protocol::candidate::Input;
 use tenure::protocol::group::operation::Operation;
 use tenure::protocol::group::participant::{Participant, Step};
@@ -9,6 +7,7 @@ use tenure::protocol::group::plan::check;
 use tenure::protocol::group::{Assignment, Release, Session, SessionId};
 use tenure::protocol::message::{Answer, Nonce, Request};
 
+use super::part::Part;
 use super::setting::{Broken, Group};
 use super::store::Data;
 use super::store::{End, Object, Wire};
@@ -63,7 +62,8 @@ impl Group {
                 world.left.crashes -= 1;
                 let id = world.processes[who].id.bits();
                 let id = if self.reuses_ids { id } else { id + 4 };
-                world.processes[who] = world.processes[who].again(SessionId::from_bits(id));
+                let again = world.processes[who].again(SessionId::from_bits(id));
+                world.processes[who] = Part::new(again);
             }
             other => self.elsewhere(world, other),
         }
@@ -82,7 +82,7 @@ impl Group {
             Action::Depose(id) => {
                 world.left.depositions -= 1;
                 let object = world.store.sessions.get_mut(&id).expect("it was there to depose");
-                *object = object.sealed(End::Deposed);
+                *object = Part::new(object.sealed(End::Deposed));
             }
             Action::Vanish(id) => {
                 world.left.vanish -= 1;
@@ -120,7 +120,7 @@ impl Group {
         let Some(read) = world.operator.take() else { return };
         let nonce = Nonce::from_bits(1_000 + u128::from(world.left.operations));
         if let Ok(Some(next)) = operation.apply(&read, nonce) {
-            self.serve_write(world, Wire::Assignment(Arc::new(next)), serving);
+            self.serve_write(world, Wire::Assignment(Part::new(next)), serving);
         }
     }
 
@@ -129,7 +129,7 @@ impl Group {
         let newest = world.store.newest().cloned();
         let created = match &wire {
             Wire::Assignment(it) if Some(it.epoch) > newest.as_ref().map(|it| it.epoch) => {
-                Some(Arc::clone(it))
+                Some(it.clone())
             }
             _ => None,
         };
@@ -200,19 +200,17 @@ impl Group {
             }
             Request::Create { write, .. } => {
                 let data = (self.broken == Broken::JoinsByCreate).then(Data::default);
-                let object =
-                    Object { nonce: write.nonce, heartbeat: write.heartbeat, ended: None, data };
+                let object = Object::new(write.nonce, write.heartbeat, None, data);
                 Wire::Session(process.id, None, object)
             }
             Request::Renew { etag, write, .. } => {
                 let data = Some(process.send(write.heartbeat));
-                let object =
-                    Object { nonce: write.nonce, heartbeat: write.heartbeat, ended: None, data };
+                let object = Object::new(write.nonce, write.heartbeat, None, data);
                 Wire::Session(process.id, Some(etag), object)
             }
             Request::Seal { etag, nonce, heartbeat, .. } => {
                 let nonce = nonce.expect("every session has a nonce");
-                let object = Object { nonce, heartbeat, ended: Some(End::Resigned), data: None };
+                let object = Object::new(nonce, heartbeat, Some(End::Resigned), None);
                 Wire::Session(process.id, Some(etag), object)
             }
             other => unreachable!("the machine of a session asks for {other:?}"),
@@ -237,15 +235,15 @@ impl Group {
 
     /// Lets processes go on where nothing else can happen, and forgets what cannot matter.
     fn settle(&self, world: &mut World) {
-        for process in &mut world.processes {
+        for who in 0..world.processes.len() {
             loop {
-                let step = process.participant.as_ref().map(Participant::step);
-                let fresh = (step == Some(Step::Nonce)).then(|| process.draw());
-                let Some(participant) = &mut process.participant else { break };
-                match (step, fresh) {
-                    (_, Some(nonce)) => participant.nonce(nonce),
-                    (Some(Step::Pause), _) => participant.resume(),
-                    (Some(Step::Failed(_)), _) => {
+                match world.processes[who].participant.as_ref().map(Participant::step) {
+                    Some(Step::Nonce) => {
+                        let nonce = world.processes[who].draw();
+                        participant(world, who, |it| it.nonce(nonce));
+                    }
+                    Some(Step::Pause) => participant(world, who, Participant::resume),
+                    Some(Step::Failed(_)) => {
                         world.ghost.broken.insert("failed");
                         break;
                     }

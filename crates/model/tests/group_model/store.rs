@@ -1,7 +1,6 @@
 //! The store of a group: its assignments, and the sessions' objects.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use tenure::Epoch;
 use tenure::protocol::find::{After, Listing};
@@ -10,10 +9,12 @@ use tenure::protocol::group::{Assignment, SessionId};
 use tenure::protocol::message::{EpochEnd, Nonce, Seen, Sighting};
 use tenure::store::ETag;
 
+use super::part::Part;
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Store {
-    pub assignments: BTreeMap<Epoch, Arc<Assignment>>,
-    pub sessions: BTreeMap<SessionId, Object>,
+    pub assignments: BTreeMap<Epoch, Part<Assignment>>,
+    pub sessions: BTreeMap<SessionId, Part<Object>>,
 }
 
 /// A session's object.
@@ -23,6 +24,8 @@ pub struct Object {
     pub heartbeat: u64,
     pub ended: Option<End>,
     pub data: Option<Data>,
+    /// Of all but the data.
+    etag: ETag,
 }
 
 /// Those ends that a session's object can show.
@@ -44,14 +47,19 @@ pub struct Data {
 /// A write that nobody waits for any more, and that may yet arrive.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Wire {
-    Assignment(Arc<Assignment>),
+    Assignment(Part<Assignment>),
     /// Over this tag, or where there is none.
     Session(SessionId, Option<ETag>, Object),
 }
 
 impl Object {
+    pub fn new(nonce: Nonce, heartbeat: u64, ended: Option<End>, data: Option<Data>) -> Object {
+        let etag = ETag::new(format!("{nonce:?} {heartbeat} {ended:?}"));
+        Object { nonce, heartbeat, ended, data, etag }
+    }
+
     pub fn etag(&self) -> ETag {
-        ETag::new(format!("{} {} {:?}", self.nonce, self.heartbeat, self.ended))
+        self.etag.clone()
     }
 
     pub fn record(&self) -> SessionRecord {
@@ -76,8 +84,7 @@ impl Object {
     }
 
     pub fn sealed(&self, ended: End) -> Object {
-        let (heartbeat, ended) = (self.heartbeat + 1, Some(ended));
-        Object { heartbeat, ended, data: None, ..self.clone() }
+        Object::new(self.nonce, self.heartbeat + 1, Some(ended), None)
     }
 }
 
@@ -92,7 +99,7 @@ impl End {
 }
 
 impl Store {
-    pub fn newest(&self) -> Option<&Arc<Assignment>> {
+    pub fn newest(&self) -> Option<&Part<Assignment>> {
         self.assignments.last_key_value().map(|(_, newest)| newest)
     }
 
@@ -109,7 +116,7 @@ impl Store {
         match wire {
             Wire::Assignment(assignment) => !self.assignments.contains_key(&assignment.epoch),
             Wire::Session(id, tag, _) => {
-                self.sessions.get(id).map(Object::etag).as_ref() == tag.as_ref()
+                self.sessions.get(id).map(|object| &object.etag) == tag.as_ref()
             }
         }
     }
@@ -123,7 +130,7 @@ impl Store {
                 self.assignments.insert(assignment.epoch, assignment);
             }
             Wire::Session(id, _, object) => {
-                self.sessions.insert(id, object);
+                self.sessions.insert(id, Part::new(object));
             }
         }
         accepts

@@ -1,7 +1,6 @@
 //! The state that the checker explores, and what may happen next.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use stateright::{Model, Property};
 use tenure::Epoch;
@@ -11,6 +10,7 @@ use tenure::protocol::group::{
 };
 use tenure::protocol::message::{Nonce, Request};
 
+use super::part::Part;
 use super::process::Process;
 use super::setting::{Broken, Budget, Group};
 use super::store::{End, Object, Store, Wire};
@@ -18,13 +18,13 @@ use super::store::{End, Object, Store, Wire};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
     pub store: Store,
-    pub processes: Vec<Process>,
+    pub processes: Vec<Part<Process>>,
     /// Writes that nobody waits for any more.
     pub wires: Vec<Wire>,
     pub left: Budget,
     /// The newest assignment as an operator has read it.
-    pub operator: Option<Arc<Assignment>>,
-    pub ghost: Ghost,
+    pub operator: Option<Part<Assignment>>,
+    pub ghost: Part<Ghost>,
 }
 
 /// What no process knows.
@@ -264,7 +264,7 @@ impl Group {
 impl World {
     /// The heartbeat from which the lease of this session counts, if it runs.
     pub fn runs(&self, session: Session) -> Option<u64> {
-        let own = |it: &&Process| {
+        let own = |it: &&Part<Process>| {
             it.participant.as_ref().is_some_and(|it| it.holdings().session() == session)
         };
         self.processes.iter().find(own)?.runs
@@ -287,29 +287,32 @@ impl World {
     /// R3: a session that had ended before an assignment was created is not added to it.
     pub fn note_ends(&mut self) {
         let ends = |it: &Object| matches!(it.ended, Some(End::Resigned | End::Lapsed));
-        for (id, object) in self.store.sessions.iter().filter(|(_, it)| ends(it)) {
-            let session = Session { id: *id, nonce: object.nonce };
-            self.ghost.ended.entry(session).or_insert(self.ghost.greatest);
+        let ended = self.store.sessions.iter().filter(|(_, it)| ends(it));
+        let ended = ended.map(|(id, object)| Session { id: *id, nonce: object.nonce });
+        let fresh: Vec<_> = ended.filter(|it| !self.ghost.ended.contains_key(it)).collect();
+        if !fresh.is_empty() {
+            let newest = self.ghost.greatest;
+            self.ghost.ended.extend(fresh.into_iter().map(|session| (session, newest)));
         }
     }
 }
 
 impl Model for Group {
-    type State = World;
+    type State = Part<World>;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<World> {
-        vec![World {
+    fn init_states(&self) -> Vec<Part<World>> {
+        vec![Part::new(World {
             store: Store::default(),
-            processes: (1..=self.members).map(|id| self.process(id)).collect(),
+            processes: (1..=self.members).map(|id| Part::new(self.process(id))).collect(),
             wires: Vec::new(),
             left: self.budget,
             operator: None,
-            ghost: Ghost::default(),
-        }]
+            ghost: Part::new(Ghost::default()),
+        })]
     }
 
-    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+    fn actions(&self, world: &Part<World>, actions: &mut Vec<Action>) {
         for who in 0..world.processes.len() {
             self.lease_actions(world, who, actions);
             self.group_actions(world, who, actions);
@@ -318,10 +321,12 @@ impl Model for Group {
         self.other_actions(world, actions);
     }
 
-    fn next_state(&self, world: &World, action: Action) -> Option<World> {
-        let mut next = world.clone();
+    fn next_state(&self, world: &Part<World>, action: Action) -> Option<Part<World>> {
+        let mut next = World::clone(world);
         self.act(&mut next, action);
-        (next != *world).then_some(next)
+        next.processes.iter_mut().for_each(Part::settle);
+        next.ghost.settle();
+        (next != **world).then(|| Part::new(next))
     }
 
     fn properties(&self) -> Vec<Property<Group>> {
