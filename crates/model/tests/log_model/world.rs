@@ -9,6 +9,8 @@ use tenure::Epoch;
 use tenure::protocol::log::{Ended, Floor, Header, Kind, Sweep, Writer};
 use tenure::protocol::message::Nonce;
 
+use super::part::Part;
+
 /// How often each may happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Budget {
@@ -52,11 +54,11 @@ pub struct Log {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
-    pub objects: BTreeMap<u64, Header>,
+    pub objects: Part<BTreeMap<u64, Header>>,
     /// What was the first to lie at each number: the log, as it truly is.
-    pub first: BTreeMap<u64, Header>,
+    pub first: Part<BTreeMap<u64, Header>>,
     pub marker: Floor,
-    pub writers: Vec<OneWriter>,
+    pub writers: Vec<Part<OneWriter>>,
     /// Creates that may still take effect.
     pub limbo: Vec<(u64, Header)>,
     pub trims: Vec<Trim>,
@@ -196,8 +198,11 @@ impl World {
 
     /// After a writer has handled an answer: what it believes now.
     pub fn judge(&mut self, writer: usize) {
-        let OneWriter { machine, append, opened, other, .. } = self.writers[writer].clone();
-        if let Some(standing) = machine.standing() {
+        let it = &self.writers[writer];
+        let OneWriter { append, opened, other, .. } = **it;
+        let (standing, ended, epoch) =
+            (it.machine.standing(), it.machine.ended(), it.machine.epoch());
+        if let Some(standing) = standing {
             if let Some(nonce) = append {
                 let sent = if other { another(nonce) } else { nonce };
                 let holds = self.first.get(&standing.last).is_some_and(|it| it.nonce == sent);
@@ -206,16 +211,13 @@ impl World {
             if !opened {
                 let claim = self.first.get(&standing.claim);
                 let holds = claim.is_some() && claim == self.objects.get(&standing.claim);
-                self.require(
-                    "opened",
-                    holds && claim.is_some_and(|it| it.epoch == machine.epoch()),
-                );
+                self.require("opened", holds && claim.is_some_and(|it| it.epoch == epoch));
                 self.writers[writer].opened = true;
             }
             self.writers[writer].append = None;
             self.writers[writer].other = false;
         }
-        match machine.ended() {
+        match ended {
             Some(Ended::Stale { maybe: false, .. } | Ended::Replaced { maybe: false }) => {
                 if let Some(nonce) = append {
                     let there = self.first.values().any(|it| it.nonce == nonce);
@@ -228,7 +230,7 @@ impl World {
             }
             _ => {}
         }
-        if machine.ended().is_some() {
+        if ended.is_some() {
             self.writers[writer].append = None;
         }
     }
@@ -249,10 +251,10 @@ pub fn numbers(number: u64) -> NonZeroU64 {
 }
 
 impl Model for Log {
-    type State = World;
+    type State = Part<World>;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<World> {
+    fn init_states(&self) -> Vec<Part<World>> {
         let writer = |number: &u64| OneWriter {
             machine: Writer::new(epoch(*number), None),
             append: None,
@@ -261,11 +263,11 @@ impl Model for Log {
             drawn: 0,
             other: false,
         };
-        vec![World {
-            objects: BTreeMap::new(),
-            first: BTreeMap::new(),
+        vec![Part::new(World {
+            objects: Part::new(BTreeMap::new()),
+            first: Part::new(BTreeMap::new()),
             marker: Floor::default(),
-            writers: self.epochs.iter().map(writer).collect(),
+            writers: self.epochs.iter().map(writer).map(Part::new).collect(),
             limbo: Vec::new(),
             trims: Vec::new(),
             reader: Reader::Idle,
@@ -273,18 +275,22 @@ impl Model for Log {
             violated: Vec::new(),
             refused: Vec::new(),
             ghost: false,
-        }]
+        })]
     }
 
-    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+    fn actions(&self, world: &Part<World>, actions: &mut Vec<Action>) {
         self.list_actions(world, actions);
     }
 
-    fn next_state(&self, world: &World, action: Action) -> Option<World> {
-        self.step(world, action)
+    fn next_state(&self, world: &Part<World>, action: Action) -> Option<Part<World>> {
+        let mut next = self.step(world, action)?;
+        next.objects.settle();
+        next.first.settle();
+        next.writers.iter_mut().for_each(Part::settle);
+        Some(Part::new(next))
     }
 
-    fn within_boundary(&self, world: &World) -> bool {
+    fn within_boundary(&self, world: &Part<World>) -> bool {
         // Two that open the log under one epoch at once may outbid each other for any time.
         world.first.len() <= self.longest
     }
@@ -303,7 +309,7 @@ impl Model for Log {
                 })
             }),
             Property::<Log>::sometimes("replaced", |_, world| {
-                let ended = |writer: &OneWriter| writer.machine.ended();
+                let ended = |writer: &Part<OneWriter>| writer.machine.ended();
                 world.writers.iter().any(|it| matches!(ended(it), Some(Ended::Replaced { .. })))
             }),
             Property::<Log>::sometimes("fenced off", |_, world| {
