@@ -85,7 +85,7 @@ fn session_written(world: &Arc<World>, who: Who, id: SessionId, body: &[u8]) {
                 _ => world.count("sessions resigned"),
             }
             if word == "lapsed" && who != holder {
-                let held = world.running().into_iter();
+                let held = world.running(|_| true).into_iter();
                 let id = id.to_string();
                 let owns = held.filter(|(_, it)| it.session() == id && it.check().is_ok());
                 if let Some((handle, _)) = owns.into_iter().next() {
@@ -134,9 +134,7 @@ pub fn deleting(world: &World, keys: &[String]) {
 /// A process believes that it owns a partition at this moment, and writes with its token.
 pub fn believes(world: &World, who: Who, partition: &Partition) {
     let (number, token) = (partition.number().0, partition.token());
-    let others = world.running().into_iter();
-    let others = others.filter(|(it, _)| it.who != who && it.number == number);
-    for (other, its) in others {
+    for (other, its) in world.running(|it| it.who != who && it.number == number) {
         if its.check().is_ok() {
             let tokens = (token, its.token());
             let what = format!("{who} and {} own partition {number}: {tokens:?}", other.who);

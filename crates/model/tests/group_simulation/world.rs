@@ -199,12 +199,12 @@ impl World {
         self.state().rng.f64() < probability
     }
 
-    /// The handles of processes that run at this moment.
-    pub fn running(&self) -> Vec<(Handle, Arc<Partition>)> {
+    /// The handles of processes that run at this moment, of those that are asked for.
+    pub fn running(&self, of: impl Fn(&Handle) -> bool) -> Vec<(Handle, Arc<Partition>)> {
         let state = self.state();
         let runs = |handle: &&Handle| {
             let machine = &state.machines[handle.who.0];
-            machine.alive && !machine.stopped
+            of(handle) && machine.alive && !machine.stopped
         };
         let handles = state.handles.iter().filter(runs);
         handles.filter_map(|it| Some((it.clone(), it.partition.upgrade()?))).collect()
@@ -212,7 +212,8 @@ impl World {
 
     /// Who owns what, by the checks of those who run.
     pub fn owners(&self) -> BTreeMap<u32, Who> {
-        let owned = self.running().into_iter().filter(|(_, partition)| partition.check().is_ok());
+        let owned =
+            self.running(|_| true).into_iter().filter(|(_, partition)| partition.check().is_ok());
         owned.map(|(handle, _)| (handle.number, handle.who)).collect()
     }
 }
