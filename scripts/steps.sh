@@ -16,7 +16,9 @@ begin() {
         begun=$SECONDS
         "$@"
         ran_some_test "$log"
-        echo "$((SECONDS - begun)) s" >"$log.time"
+        # Its own line, as a shell that is begun for it has used none.
+        times >"$log.used"
+        echo "$((SECONDS - begun)) s, of processor time $(processor_time <"$log.used")" >"$log.time"
     ) </dev/null >"$log" 2>&1 &
     pids[$name]=$!
 }
@@ -25,6 +27,9 @@ begin() {
 begin_idle() {
     begin "$1" idle "${@:2}"
 }
+
+# What the commands have used that a shell has waited for, from what its `times` says.
+processor_time() { awk -F '[ms ]+' 'END { printf "%.0f s", $1 * 60 + $2 + $3 * 60 + $4 }'; }
 
 idle() {
     renice -n 19 $BASHPID >/dev/null
