@@ -84,7 +84,8 @@ pub(super) enum State {
     Seal {
         sighting: Sighting,
     },
-    /// Wait until the holder of a deposed epoch cannot believe in its lease any more.
+    /// Wait until the holder of a deposed epoch cannot believe in its lease any more: step
+    /// 4b of docs/protocol.md, section 4.
     Deposed {
         epoch: Epoch,
     },
