@@ -9,14 +9,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 parse_command "$@"
-version=${DYNALITE_VERSION:-4.0.0}
-folder=$servers/dynalite
-if [[ $(cat "$folder/installed" 2>/dev/null) != "$version" ]]; then
-    rm -rf "$folder"
-    mkdir -p "$folder"
-    npm install --prefix "$folder" --silent --no-fund --no-audit "dynalite@$version" >&2
-    echo "$version" >"$folder/installed"
-fi
+install_npm dynalite "dynalite@${DYNALITE_VERSION:-4.0.0}"
 port=$(free_port)
 # In memory; tables are there at once.
 server_is_up=speaks_dynamodb

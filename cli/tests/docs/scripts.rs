@@ -1,7 +1,6 @@
 //! What the scripts of CI and of the servers that are not ours share.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -60,22 +59,13 @@ fn two_steps_of_one_name_are_refused() {
 #[test]
 fn regression_two_installations_of_one_server_take_turns() {
     let dir = tempfile::tempdir().unwrap();
-    let bin = dir.path().join("bin");
-    fs::create_dir(&bin).unwrap();
-    // `python3 -m venv FOLDER`, whose pip takes a moment and finds its folder gone, or counts.
-    let python = "#!/usr/bin/env bash
-        mkdir -p \"$3/bin\"
-        printf '#!/usr/bin/env bash\\nsleep 0.5; echo once >>\"%s/count\"; test -e \"$0\"\\n' \"$DIR\" >\"$3/bin/pip\"
-        chmod +x \"$3/bin/pip\"";
-    fs::write(bin.join("python3"), python).unwrap();
-    fs::set_permissions(bin.join("python3"), fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    let install = || {
-        let mut bash =
-            bash(". scripts/lib.sh; install moto 'moto==1'; test -e \"$venv/bin/pip\"", dir.path());
-        bash.env("PATH", &path).env("DIR", dir.path()).spawn().unwrap()
-    };
+    // It takes a moment, and fails where its folder has gone.
+    let script = ". scripts/lib.sh
+        slowly() { mkdir $folder; sleep 0.5; test -d $folder; echo \"$@\" >>$servers/count; }
+        once moto slowly moto==1; test -d $folder";
+    let install = || bash(script, dir.path()).spawn().unwrap();
     let (mut first, mut second) = (install(), install());
     assert!(first.wait().unwrap().success() && second.wait().unwrap().success());
-    assert_eq!(fs::read_to_string(dir.path().join("count")).unwrap(), "once\n");
+    let count = dir.path().join("s3-servers/count");
+    assert_eq!(fs::read_to_string(count).unwrap(), "moto==1\n");
 }
