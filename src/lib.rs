@@ -154,10 +154,6 @@
 // Clocks move between two looks, so the difference of two of their readings has no sign.
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
-// The support of the integration tests serves the unit tests, too.
-#[cfg(test)]
-extern crate self as tenure;
-
 mod backoff;
 #[cfg(any(test, feature = "internals"))]
 #[doc(hidden)]
