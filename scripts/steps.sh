@@ -23,17 +23,17 @@ begin() {
     pids[$name]=$!
 }
 
-# begin_idle NAME COMMAND...: the same, of a step that takes the time which the others leave.
-begin_idle() {
-    begin "$1" idle "${@:2}"
+# begin_nice LEVEL NAME COMMAND...: the same, of a step that takes the time which those of a lower level leave.
+begin_nice() {
+    begin "$2" nicely "$1" "${@:3}"
 }
 
 # What the commands have used that a shell has waited for, from what its `times` says.
 processor_time() { awk -F '[ms ]+' 'END { printf "%.0f s", $1 * 60 + $2 + $3 * 60 + $4 }'; }
 
-idle() {
-    renice -n 19 $BASHPID >/dev/null
-    "$@"
+nicely() {
+    renice -n "$1" $BASHPID >/dev/null
+    "${@:2}"
 }
 
 # A filter that names no test passes, too: fails if test programs ran and none of them had a test.
