@@ -17,7 +17,7 @@ pub(crate) mod spans;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-pub(crate) use campaign::{FAILURES_BEFORE_GIVING_UP, Patience, Reached};
+pub(crate) use campaign::{CampaignEnd, FAILURES_BEFORE_GIVING_UP, Patience};
 use followed::Followed;
 pub(crate) use observe::Observer;
 pub(crate) use operator::Operator;

@@ -12,7 +12,7 @@ use tracing::{Instrument as _, Span};
 
 use crate::check::check_store;
 use crate::config::Config;
-use crate::driver::{Context, Driver, Observer, Operator, Patience, Reached, spans};
+use crate::driver::{CampaignEnd, Context, Driver, Observer, Operator, Patience, spans};
 use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::leader::{CampaignEvent, LastSeen, Leader, Observation, Snapshot};
@@ -102,7 +102,7 @@ impl Election {
             let mut driver = Driver::candidate(&self.cx);
             loop {
                 let reached = driver.campaign(Patience::Wait).await.map_err(failed)?;
-                if let Reached::Elected = reached {
+                if let CampaignEnd::Elected = reached {
                     return Ok(self.elected(driver, &caller));
                 }
             }
@@ -128,8 +128,8 @@ impl Election {
             check_store(&self.cx, Patience::Once).await.map_err(failed)?;
             let mut driver = Driver::candidate(&self.cx);
             match driver.campaign(Patience::Once).await.map_err(failed)? {
-                Reached::Elected => Ok(CampaignOutcome::Elected(self.elected(driver, &caller))),
-                Reached::Held(leader) => {
+                CampaignEnd::Elected => Ok(CampaignOutcome::Elected(self.elected(driver, &caller))),
+                CampaignEnd::Held(leader) => {
                     Span::current().record("outcome", "held");
                     Ok(CampaignOutcome::Held(leader))
                 }

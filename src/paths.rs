@@ -65,9 +65,9 @@ mod tests;
 pub use access::Access;
 pub use path::Path;
 
-use claim::{Cell as _, Claim, State};
+use claim::{Cell as _, Claim, ClaimState};
 
-type LockTable = Mutex<State>;
+type LockTable = Mutex<ClaimState>;
 
 /// Reader/writer locks on paths. Clones share the locks: give one to each task.
 ///

@@ -10,9 +10,9 @@ mod gate;
 #[cfg(feature = "metrics")]
 mod group;
 #[cfg(feature = "metrics")]
-mod kept;
-#[cfg(feature = "metrics")]
 mod lease_names;
+#[cfg(feature = "metrics")]
+mod metric_keys;
 #[cfg(not(feature = "metrics"))]
 mod off;
 #[cfg(feature = "metrics")]

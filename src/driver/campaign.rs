@@ -23,7 +23,7 @@ pub(crate) enum Patience {
 
 /// Where a campaign got to.
 #[derive(Debug)]
-pub(crate) enum Reached {
+pub(crate) enum CampaignEnd {
     /// Elected, with at least a third of the lease left.
     Elected,
     /// Somebody else holds the newest epoch, or its holder may still believe so.
@@ -36,24 +36,24 @@ pub(crate) const FAILURES_BEFORE_GIVING_UP: u32 = 3;
 impl Driver {
     /// Drives the machine. Dropping the future leaves at most an epoch object that lapses within
     /// its validity.
-    pub(crate) async fn campaign(&mut self, patience: Patience) -> Result<Reached, Error> {
+    pub(crate) async fn campaign(&mut self, patience: Patience) -> Result<CampaignEnd, Error> {
         let outcome = self.reach(patience).await;
         self.cx.meter.campaigned(match &outcome {
-            Ok(Reached::Elected) => "elected",
-            Ok(Reached::Held(_)) => "held",
+            Ok(CampaignEnd::Elected) => "elected",
+            Ok(CampaignEnd::Held(_)) => "held",
             Err(_) => "failed",
         });
         outcome
     }
 
-    async fn reach(&mut self, patience: Patience) -> Result<Reached, Error> {
+    async fn reach(&mut self, patience: Patience) -> Result<CampaignEnd, Error> {
         loop {
             match self.machine.step() {
                 Step::Nonce if self.defers() => {
                     if patience == Patience::Once
                         && let Some(leader) = self.followed.leader()
                     {
-                        return Ok(Reached::Held(leader));
+                        return Ok(CampaignEnd::Held(leader));
                     }
                     self.defer().await;
                 }
@@ -81,7 +81,7 @@ impl Driver {
         }
     }
 
-    async fn take_answer(&mut self, answer: Answer) -> Option<Reached> {
+    async fn take_answer(&mut self, answer: Answer) -> Option<CampaignEnd> {
         let failed = matches!(answer, Answer::Unknown);
         let followed = self.machine.followed().map(|it| (it.epoch, it.etag.clone()));
         let event = self.machine.handle(Input::Answer(answer));
@@ -105,7 +105,7 @@ impl Driver {
                 self.own.lease.extended(heartbeat);
                 self.own.leading = true;
                 if self.settle().await {
-                    return Some(Reached::Elected);
+                    return Some(CampaignEnd::Elected);
                 }
                 self.cx.meter.campaigned("abandoned");
                 self.own.leading = false;
@@ -198,8 +198,8 @@ impl Driver {
     }
 
     /// For a call that does not wait: what it answers instead of waiting for this.
-    fn would_wait(&self, wait: &Wait) -> Result<Option<Reached>, Error> {
-        let held = || self.followed.leader().map(Reached::Held);
+    fn would_wait(&self, wait: &Wait) -> Result<Option<CampaignEnd>, Error> {
+        let held = || self.followed.leader().map(CampaignEnd::Held);
         Ok(match wait {
             Wait::Follow if self.followed.could_seal_in() != Some(Duration::ZERO) => held(),
             Wait::Deposed if self.followed.lapses_in() != Some(Duration::ZERO) => held(),

@@ -42,12 +42,12 @@ pub struct Gate(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<Permits>,
     left: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct Permits {
     newest: Option<Epoch>,
     /// How many permits each token has.
     inside: BTreeMap<Epoch, usize>,
@@ -121,13 +121,13 @@ impl Gate {
         self.state().newest
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Permits> {
         // An act may panic, but the state is whole before it begins.
         unpoisoned(self.0.state.lock())
     }
 }
 
-impl State {
+impl Permits {
     fn admit(&mut self, token: Epoch) -> Result<(), Stale> {
         match self.newest {
             Some(newest) if token < newest => Err(Stale { offered: token, newest }),

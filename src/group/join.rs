@@ -13,7 +13,7 @@ use super::membership::Membership;
 use super::session_data;
 use super::shared::Shared;
 use crate::check::check_store;
-use crate::driver::{Context, Driver, Patience, Reached};
+use crate::driver::{CampaignEnd, Context, Driver, Patience};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::keys::Keys;
@@ -96,8 +96,8 @@ impl Group {
                 reached = driver.campaign(Patience::Wait) => reached,
             };
             match reached {
-                Ok(Reached::Elected) => break,
-                Ok(Reached::Held(_)) => {}
+                Ok(CampaignEnd::Elected) => break,
+                Ok(CampaignEnd::Held(_)) => {}
                 // It came so late that it was sealed as lapsed and compacted.
                 Err(error) if error.kind() == ErrorKind::NewestDeleted => return Ok(None),
                 Err(error) => return Err(error),

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::etag::ETag;
 use crate::listing::{EpochsOfPage, key_of};
 use crate::protocol::find::After;
-use crate::protocol::group::looks::When;
+use crate::protocol::group::looks::LookTime;
 use crate::protocol::group::reader::{Answer, Request};
 use crate::protocol::group::{Assignment, Member, Session, SessionId};
 use crate::protocol::message::{self, Failure, Nonce};
@@ -61,7 +61,7 @@ pub(super) enum Seen {
 pub(super) struct Sessions {
     pub(super) sessions: Vec<(SessionId, Option<ETag>)>,
     pub(super) truncated: bool,
-    pub(super) when: When,
+    pub(super) when: LookTime,
 }
 
 impl Objects {
@@ -234,7 +234,7 @@ impl Objects {
                 continue;
             }
             self.answered(Answer::Missing);
-            let when = When { sent, received: cx.process.now() };
+            let when = LookTime { sent, received: cx.process.now() };
             return Some(Sessions { sessions, truncated: page.truncated, when });
         }
     }
@@ -243,7 +243,7 @@ impl Objects {
     pub(super) async fn read_sessions(
         &mut self,
         ids: impl IntoIterator<Item = SessionId>,
-    ) -> Vec<(SessionId, Seen, When)> {
+    ) -> Vec<(SessionId, Seen, LookTime)> {
         let cx = &self.cx;
         let reads = ids.into_iter().map(|id| async move { (id, read(cx, id, None).await) });
         let reads: Vec<_> = stream::iter(reads).buffer_unordered(AT_ONCE).collect().await;
@@ -259,7 +259,7 @@ impl Objects {
         &mut self,
         id: SessionId,
         unless: Option<ETag>,
-    ) -> (Seen, When) {
+    ) -> (Seen, LookTime) {
         let (outcome, when) = read(&self.cx, id, unless).await;
         (self.seen(id, outcome), when)
     }
@@ -356,11 +356,11 @@ async fn read(
     cx: &Context,
     id: SessionId,
     unless: Option<ETag>,
-) -> (Result<GetOutcome, StoreError>, When) {
+) -> (Result<GetOutcome, StoreError>, LookTime) {
     let (key, sent) = (session_key(cx.keys.prefix(), id), cx.process.now());
     let read = cx.store.get(&key, unless, MAX_READ_BYTES);
     let outcome = answer_within(&cx.process, cx.config.request_timeout, read).await;
-    (outcome, When { sent, received: cx.process.now() })
+    (outcome, LookTime { sent, received: cx.process.now() })
 }
 
 /// The sessions that were read, as they were written.

@@ -7,7 +7,7 @@ use super::objects::Seen;
 use crate::driver::FAILURES_BEFORE_GIVING_UP;
 use crate::etag::ETag;
 use crate::protocol::group::coordinator::{Answer, Request};
-use crate::protocol::group::looks::When;
+use crate::protocol::group::looks::LookTime;
 use crate::protocol::group::{Session, SessionId};
 use crate::timer::sleep;
 
@@ -74,7 +74,7 @@ impl MemberTask {
         if let Some((listing, sent)) = &mut self.listing {
             listing.extend(page.sessions.iter().cloned());
             if !page.truncated {
-                let when = When { sent: *sent, received: page.when.received };
+                let when = LookTime { sent: *sent, received: page.when.received };
                 self.looks.listed(listing, when);
                 let listed: BTreeSet<_> = listing.keys().copied().collect();
                 self.foreign.retain(|id, _| listed.contains(id));
@@ -98,7 +98,7 @@ impl MemberTask {
     }
 
     /// Takes note of one look at a session.
-    pub(super) fn note(&mut self, id: SessionId, seen: Seen, when: When) -> Answer {
+    pub(super) fn note(&mut self, id: SessionId, seen: Seen, when: LookTime) -> Answer {
         let session = self.expected(id);
         match seen {
             Seen::Session(body) => {

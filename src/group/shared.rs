@@ -37,7 +37,7 @@ pub(super) struct Shared {
     pub(super) session: Session,
     pub(super) lease: Lease,
     said: Said,
-    state: Mutex<State>,
+    state: Mutex<SharedState>,
     /// There is something to write into the session.
     write: Notify,
     /// The end of a grant was set. One for all of them, as few are waited for.
@@ -50,7 +50,7 @@ pub(super) struct Shared {
 
 /// What changes.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct SharedState {
     pub(super) participant: Participant,
     grants: BTreeMap<PartitionNumber, Arc<Grant>>,
     /// `None` after the last event.
@@ -76,7 +76,7 @@ impl Shared {
         said: Said,
         events: mpsc::UnboundedSender<MembershipEvent>,
     ) -> Shared {
-        let state = State {
+        let state = SharedState {
             participant: Participant::new(session),
             grants: BTreeMap::new(),
             events: Some(events),
@@ -100,7 +100,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, SharedState> {
         #[cfg(test)]
         interleavings::before_a_critical_section();
         unpoisoned(self.state.lock())
@@ -112,7 +112,7 @@ impl Shared {
     }
 
     /// What changed is told to the application.
-    pub(super) fn apply(self: &Arc<Self>, state: &mut State, changes: Vec<Change>) {
+    pub(super) fn apply(self: &Arc<Self>, state: &mut SharedState, changes: Vec<Change>) {
         for change in changes {
             match change {
                 Change::Granted(release) => {
@@ -262,7 +262,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl SharedState {
     fn has_left(&self) -> bool {
         self.leaving && self.grants.is_empty()
     }

@@ -7,7 +7,7 @@ use super::member::MemberTask;
 use super::objects::Seen;
 use crate::protocol::group::Session;
 use crate::protocol::group::coordinator::Answer;
-use crate::protocol::group::looks::When;
+use crate::protocol::group::looks::LookTime;
 use crate::protocol::group::standby::{Place, Standby};
 
 impl MemberTask {
@@ -112,7 +112,7 @@ impl MemberTask {
             after = page.sessions.last().map(|(id, _)| *id);
             listing.extend(page.sessions);
             if !page.truncated {
-                self.looks.listed(&listing, When { sent, received: page.when.received });
+                self.looks.listed(&listing, LookTime { sent, received: page.when.received });
                 return;
             }
         }

@@ -13,7 +13,7 @@ use super::table::{Table, Ticket};
 use crate::mutex::unpoisoned;
 
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct ClaimState {
     pub(super) table: Table,
     /// Of the calls that wait and have been polled.
     wakers: BTreeMap<Ticket, Waker>,
@@ -23,18 +23,18 @@ pub(crate) struct State {
 pub(super) trait Cell: Send + Sync + 'static {
     /// Does this in a critical section. It must not run foreign code, so wakers are called, and
     /// dropped, outside: to drop one may end a task, and so drop its guards.
-    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T;
+    fn with<T>(&self, act: impl FnOnce(&mut ClaimState) -> T) -> T;
 }
 
-impl Cell for Mutex<State> {
-    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+impl Cell for Mutex<ClaimState> {
+    fn with<T>(&self, act: impl FnOnce(&mut ClaimState) -> T) -> T {
         let mut state = unpoisoned(self.lock());
         act(&mut state)
     }
 }
 
 /// A call that has entered the table. Dropping it takes it out, whether it was granted or not.
-pub(super) struct Claim<C: Cell = Mutex<State>> {
+pub(super) struct Claim<C: Cell = Mutex<ClaimState>> {
     cell: Arc<C>,
     ticket: Ticket,
     modes: Modes,
@@ -82,7 +82,7 @@ impl<C: Cell> Claim<C> {
 }
 
 #[cfg(test)]
-impl State {
+impl ClaimState {
     pub(super) fn sleepers(&self) -> usize {
         self.wakers.len()
     }

@@ -17,10 +17,10 @@ impl Meter {
             self.assignment(outcome, 0);
         }
         for counter in ["tenure_group_grants_total", "tenure_group_revocations_total"] {
-            self.kept().counter(counter, &[]).increment(0);
+            self.keys().counter(counter, &[]).increment(0);
         }
         for gauge in ["tenure_group_owned", "tenure_group_coordinator"] {
-            self.kept().gauge(gauge, &[]).increment(0.0);
+            self.keys().gauge(gauge, &[]).increment(0.0);
         }
     }
 
@@ -31,7 +31,7 @@ impl Meter {
 
     /// Somebody follows the assignment.
     pub(crate) fn follower(&self, is_member: bool) -> GroupSight {
-        self.kept().follows_a_group().fetch_add(1, Ordering::SeqCst);
+        self.keys().follows_a_group().fetch_add(1, Ordering::SeqCst);
         for outcome in POLLS {
             self.count("tenure_group_polls_total", "outcome", outcome, 0);
         }
@@ -62,12 +62,12 @@ pub(crate) struct Owner {
 impl Owner {
     pub(crate) fn granted(&mut self) {
         self.owned += 1;
-        self.meter.kept().gauge("tenure_group_owned", &[]).increment(1.0);
-        self.meter.kept().counter("tenure_group_grants_total", &[]).increment(1);
+        self.meter.keys().gauge("tenure_group_owned", &[]).increment(1.0);
+        self.meter.keys().counter("tenure_group_grants_total", &[]).increment(1);
     }
 
     pub(crate) fn revoked(&self) {
-        self.meter.kept().counter("tenure_group_revocations_total", &[]).increment(1);
+        self.meter.keys().counter("tenure_group_revocations_total", &[]).increment(1);
     }
 
     pub(crate) fn lost(&mut self, reason: &'static str) {
@@ -77,14 +77,14 @@ impl Owner {
 
     fn owns(&mut self, owned: u32) {
         let fewer = f64::from(self.owned) - f64::from(owned);
-        self.meter.kept().gauge("tenure_group_owned", &[]).decrement(fewer);
+        self.meter.keys().gauge("tenure_group_owned", &[]).decrement(fewer);
         self.owned = owned;
     }
 
     pub(crate) fn coordinates(&mut self, coordinates: bool) {
         if self.coordinates != coordinates {
             self.coordinates = coordinates;
-            let gauge = self.meter.kept().gauge("tenure_group_coordinator", &[]);
+            let gauge = self.meter.keys().gauge("tenure_group_coordinator", &[]);
             gauge.increment(if coordinates { 1.0 } else { -1.0 });
         }
     }
@@ -118,7 +118,7 @@ impl GroupSight {
         let ownerless = assignment.partitions.iter().filter(meant).count();
         self.set(assignment.partitions.len(), ownerless, assignment.members.len());
         let epoch = assignment.epoch.get() as f64;
-        self.meter.kept().gauge("tenure_group_epoch", &[]).set(epoch);
+        self.meter.keys().gauge("tenure_group_epoch", &[]).set(epoch);
     }
 
     fn set(&self, partitions: usize, ownerless: usize, members: usize) {
@@ -127,7 +127,7 @@ impl GroupSight {
             ("tenure_group_ownerless", ownerless),
             ("tenure_group_members", members),
         ] {
-            self.meter.kept().gauge(gauge, &[]).set(number as f64);
+            self.meter.keys().gauge(gauge, &[]).set(number as f64);
         }
     }
 }
@@ -135,7 +135,7 @@ impl GroupSight {
 impl Drop for GroupSight {
     /// Who has stopped looking sees nothing.
     fn drop(&mut self) {
-        if self.meter.kept().follows_a_group().fetch_sub(1, Ordering::SeqCst) == 1 {
+        if self.meter.keys().follows_a_group().fetch_sub(1, Ordering::SeqCst) == 1 {
             self.set(0, 0, 0);
         }
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use metrics::{Gauge, gauge};
 
 use super::describe::{ELECTIONS, LOSSES, OBSERVED, RENEWALS, describe};
-use super::kept::Kept;
 use super::lease_names::{LEADERSHIP, LeaseNames, SESSION};
+use super::metric_keys::MetricKeys;
 pub(crate) use super::requests::Counted;
 use super::requests::Role;
 use crate::epoch::Epoch;
@@ -24,7 +24,7 @@ use crate::store::Store;
 /// Counts for one election of this process, or for one group.
 #[derive(Debug, Clone)]
 pub(crate) struct Meter {
-    kept: Arc<Kept>,
+    keys: Arc<MetricKeys>,
 }
 
 impl Meter {
@@ -42,11 +42,11 @@ impl Meter {
     fn with(store: &dyn Store, keys: &Keys, lease: &'static LeaseNames) -> Meter {
         describe();
         let place = place(store, keys.prefix().trim_end_matches('/'));
-        Meter { kept: Arc::new(Kept::new(place, lease)) }
+        Meter { keys: Arc::new(MetricKeys::new(place, lease)) }
     }
 
     fn is_of_a_group(&self) -> bool {
-        std::ptr::eq(self.kept.lease, &SESSION)
+        std::ptr::eq(self.keys.lease, &SESSION)
     }
 
     /// The same store, whose requests are counted and timed.
@@ -54,24 +54,24 @@ impl Meter {
         Arc::new(Counted::new(Arc::clone(store), self.clone(), process.clone()))
     }
 
-    pub(super) fn kept(&self) -> &Kept {
-        &self.kept
+    pub(super) fn keys(&self) -> &MetricKeys {
+        &self.keys
     }
 
     /// Somebody campaigns under this name, or joins the group.
     pub(crate) fn candidate(&self, name: &str, validity: Duration) {
         // From the start at 0: a counter that appears with its first event has no increase.
         for outcome in RENEWALS {
-            self.count(self.kept.lease.renewals, "outcome", outcome, 0);
+            self.count(self.keys.lease.renewals, "outcome", outcome, 0);
         }
         for reason in LOSSES {
-            self.count(self.kept.lease.losses, "reason", reason, 0);
+            self.count(self.keys.lease.losses, "reason", reason, 0);
         }
-        self.kept.counter(self.kept.lease.at_risk, &[]).increment(0);
+        self.keys.counter(self.keys.lease.at_risk, &[]).increment(0);
         self.holders().increment(0.0);
-        self.kept.gauge(self.kept.lease.validity, &[]).set(validity);
+        self.keys.gauge(self.keys.lease.validity, &[]).set(validity);
         Role::Candidate.register(self);
-        let (name, place) = (name.to_owned(), self.kept.place());
+        let (name, place) = (name.to_owned(), self.keys.place());
         if self.is_of_a_group() {
             gauge!("tenure_group_member_info", "group" => place, "member" => name).set(1.0);
             return self.member();
@@ -79,13 +79,13 @@ impl Meter {
         for outcome in ELECTIONS {
             self.count("tenure_elections_total", "outcome", outcome, 0);
         }
-        self.kept.counter("tenure_polls_total", &[]).increment(0);
+        self.keys.counter("tenure_polls_total", &[]).increment(0);
         gauge!("tenure_candidate_info", "election" => place, "candidate" => name).set(1.0);
     }
 
     /// Somebody observes.
     pub(crate) fn observer(&self) -> Sight {
-        self.kept.counter("tenure_polls_total", &[]).increment(0);
+        self.keys.counter("tenure_polls_total", &[]).increment(0);
         Role::Observer.register(self);
         for state in OBSERVED {
             self.observers(state).increment(0.0);
@@ -114,9 +114,9 @@ impl Meter {
     /// This process leads, until it says otherwise.
     pub(crate) fn elected(&self) -> Leading {
         if self.is_of_a_group() {
-            self.kept.follows_a_group();
+            self.keys.follows_a_group();
         } else {
-            self.kept.leads();
+            self.keys.leads();
         }
         self.holders().increment(1.0);
         Leading { meter: self.clone(), over: AtomicBool::new(false) }
@@ -127,14 +127,14 @@ impl Meter {
         // That of a session tells nothing.
         if let Some(epoch) = greatest.filter(|_| !self.is_of_a_group()) {
             // The last epoch has ten digits, and a float is exact up to fifteen.
-            self.kept.gauge("tenure_epoch", &[]).set(epoch.get() as f64);
+            self.keys.gauge("tenure_epoch", &[]).set(epoch.get() as f64);
         }
     }
 
     pub(crate) fn polled(&self) {
         if !self.is_of_a_group() {
-            self.kept.polls();
-            self.kept.counter("tenure_polls_total", &[]).increment(1);
+            self.keys.polls();
+            self.keys.counter("tenure_polls_total", &[]).increment(1);
         }
     }
 
@@ -147,26 +147,26 @@ impl Meter {
             // No answer, or an error: whether it happened, the request's own outcome tells.
             _ => "failed",
         };
-        self.count(self.kept.lease.renewals, "outcome", outcome, 1);
+        self.count(self.keys.lease.renewals, "outcome", outcome, 1);
     }
 
     /// A renewal has extended the lease, of which this had been left until then.
     pub(crate) fn renewed(&self, took: Duration, left: Duration, validity: Duration) {
-        self.kept.histogram(self.kept.lease.renewal_seconds, &[]).record(took);
-        self.kept
-            .histogram(self.kept.lease.least_ratio, &[])
+        self.keys.histogram(self.keys.lease.renewal_seconds, &[]).record(took);
+        self.keys
+            .histogram(self.keys.lease.least_ratio, &[])
             .record(left.as_secs_f64() / validity.as_secs_f64());
     }
 
     pub(crate) fn deleted(&self, epochs: usize) {
-        self.kept.counter("tenure_epochs_compacted_total", &[]).increment(epochs as u64);
+        self.keys.counter("tenure_epochs_compacted_total", &[]).increment(epochs as u64);
     }
 
-    /// How a run ended, and how many superseded epochs it has left beyond those to be kept.
+    /// How a run ended, and how many superseded epochs it has left beyond those to be keys.
     pub(crate) fn compacted(&self, outcome: &'static str, backlog: Option<u64>) {
         self.count("tenure_compactions_total", "outcome", outcome, 1);
         if let Some(backlog) = backlog {
-            self.kept.gauge("tenure_epochs_backlog", &[]).set(backlog as f64);
+            self.keys.gauge("tenure_epochs_backlog", &[]).set(backlog as f64);
         }
     }
 
@@ -177,16 +177,16 @@ impl Meter {
         word: &'static str,
         by: u64,
     ) {
-        self.kept.counter(name, &[(label, word)]).increment(by);
+        self.keys.counter(name, &[(label, word)]).increment(by);
     }
 
     /// Leaders or members.
     fn holders(&self) -> Gauge {
-        self.kept.gauge(self.kept.lease.holds, &[])
+        self.keys.gauge(self.keys.lease.holds, &[])
     }
 
     fn observers(&self, state: &'static str) -> Gauge {
-        self.kept.gauge("tenure_observed", &[("state", state)])
+        self.keys.gauge("tenure_observed", &[("state", state)])
     }
 }
 
@@ -220,11 +220,11 @@ impl Leading {
     }
 
     pub(crate) fn at_risk(&self) {
-        self.meter.kept.counter(self.meter.kept.lease.at_risk, &[]).increment(1);
+        self.meter.keys.counter(self.meter.keys.lease.at_risk, &[]).increment(1);
     }
 
     pub(crate) fn lost(&self, reason: &'static str) {
-        self.meter.count(self.meter.kept.lease.losses, "reason", reason, 1);
+        self.meter.count(self.meter.keys.lease.losses, "reason", reason, 1);
         self.ends();
     }
 
@@ -240,7 +240,7 @@ impl Leading {
     }
 
     fn set_left(&self, left: Duration) {
-        self.meter.kept.gauge(self.meter.kept.lease.remaining, &[]).set(left);
+        self.meter.keys.gauge(self.meter.keys.lease.remaining, &[]).set(left);
     }
 }
 

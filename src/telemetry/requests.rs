@@ -39,7 +39,7 @@ impl Role {
         for (kind, outcomes) in kinds {
             for outcome in *outcomes {
                 let labels = [("kind", *kind), ("outcome", *outcome)];
-                meter.kept().counter("tenure_requests_total", &labels).increment(0);
+                meter.keys().counter("tenure_requests_total", &labels).increment(0);
             }
         }
     }
@@ -127,7 +127,7 @@ pub(crate) struct Sending<'a, T> {
     sent: Sent<'a>,
 }
 
-impl<T: Answer> Future for Sending<'_, T> {
+impl<T: Outcome> Future for Sending<'_, T> {
     type Output = Result<T, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -168,15 +168,15 @@ impl Sent<'_> {
     fn ends(&mut self, outcome: &'static str, date: Option<DateTime<Utc>>) {
         let Some(at) = self.at.take() else { return };
         let Sent { store, kind, .. } = *self;
-        let (now, kept) = (store.process.now(), store.meter.kept());
+        let (now, keys) = (store.process.now(), store.meter.keys());
         if let Some(date) = date {
             let skew = least_skew(date.timestamp(), at.wall, now.wall);
-            kept.gauge("tenure_store_clock_skew_seconds", &[]).set(skew);
+            keys.gauge("tenure_store_clock_skew_seconds", &[]).set(skew);
         }
         let labels = [("kind", kind), ("outcome", outcome)];
-        kept.counter("tenure_requests_total", &labels).increment(1);
+        keys.counter("tenure_requests_total", &labels).increment(1);
         let took = now.boot.saturating_sub(at.boot);
-        kept.histogram("tenure_request_seconds", &[("kind", kind)]).record(took);
+        keys.histogram("tenure_request_seconds", &[("kind", kind)]).record(took);
     }
 }
 
@@ -187,7 +187,7 @@ impl Drop for Sent<'_> {
 }
 
 /// What an answer is counted as.
-pub(crate) trait Answer {
+pub(crate) trait Outcome {
     /// `None` if nothing was asked.
     fn outcome(&self) -> Option<&'static str>;
 
@@ -197,7 +197,7 @@ pub(crate) trait Answer {
     }
 }
 
-impl Answer for Page {
+impl Outcome for Page {
     fn outcome(&self) -> Option<&'static str> {
         Some("done")
     }
@@ -207,7 +207,7 @@ impl Answer for Page {
     }
 }
 
-impl Answer for Option<Page> {
+impl Outcome for Option<Page> {
     fn outcome(&self) -> Option<&'static str> {
         self.as_ref().and_then(Page::outcome)
     }
@@ -217,7 +217,7 @@ impl Answer for Option<Page> {
     }
 }
 
-impl Answer for GetOutcome {
+impl Outcome for GetOutcome {
     fn outcome(&self) -> Option<&'static str> {
         Some(match self {
             GetOutcome::Found(_) | GetOutcome::TooLarge { .. } => "done",
@@ -234,7 +234,7 @@ impl Answer for GetOutcome {
     }
 }
 
-impl Answer for PutOutcome {
+impl Outcome for PutOutcome {
     fn outcome(&self) -> Option<&'static str> {
         Some(match self {
             PutOutcome::Done { etag: Some(_) } => "done",
@@ -245,7 +245,7 @@ impl Answer for PutOutcome {
     }
 }
 
-impl Answer for Vec<(String, String)> {
+impl Outcome for Vec<(String, String)> {
     fn outcome(&self) -> Option<&'static str> {
         Some("done")
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::poll;
 
-use super::super::claim::{Cell, Claim, State};
+use super::super::claim::{Cell, Claim, ClaimState};
 use super::*;
 use crate::test_support::interleavings::{every_interleaving, others_may_run, spawn};
 
@@ -14,13 +14,13 @@ use crate::test_support::interleavings::{every_interleaving, others_may_run, spa
 /// state is touched nowhere else, so who waits for the mutex could as well have come later.
 #[derive(Default)]
 struct ShuttleCell {
-    state: Mutex<State>,
+    state: Mutex<ClaimState>,
     /// The next critical section comes first in its task, whose start others may have preceded.
     comes_first: AtomicBool,
 }
 
 impl Cell for ShuttleCell {
-    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut ClaimState) -> T) -> T {
         if !self.comes_first.swap(false, Ordering::Relaxed) {
             others_may_run();
         }

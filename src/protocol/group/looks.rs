@@ -47,7 +47,7 @@ struct Look {
 /// One look: when its request was sent, and when its whole answer had been received. Of a listing
 /// of several pages: the first request and the last answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct When {
+pub struct LookTime {
     pub sent: Moment,
     pub received: Moment,
 }
@@ -83,7 +83,7 @@ impl Looks {
     }
 
     /// A complete listing, each session with its tag where the store lists them.
-    pub fn listed(&mut self, listed: &BTreeMap<SessionId, Option<ETag>>, when: When) {
+    pub fn listed(&mut self, listed: &BTreeMap<SessionId, Option<ETag>>, when: LookTime) {
         self.tagless = listed.values().any(Option::is_none);
         for (id, look) in &mut self.sessions {
             match listed.get(id).filter(|_| !look.replaced) {
@@ -96,7 +96,7 @@ impl Looks {
 
     /// A session was read, or nothing was found there. What has another nonce than `expected`
     /// counts as gone.
-    pub fn read(&mut self, session: Session, found: Option<&SessionRecord>, when: When) {
+    pub fn read(&mut self, session: Session, found: Option<&SessionRecord>, when: LookTime) {
         let Some(look) = self.sessions.get_mut(&session.id) else { return };
         look.read = Some(when.sent);
         look.replaced = found.is_some_and(|record| record.nonce != session.nonce);
@@ -115,7 +115,7 @@ impl Looks {
     }
 
     /// A session was read on the condition that it has another tag than this, and has not.
-    pub fn unchanged(&mut self, id: SessionId, tag: &ETag, when: When) {
+    pub fn unchanged(&mut self, id: SessionId, tag: &ETag, when: LookTime) {
         if let Some(look) = self.sessions.get_mut(&id) {
             look.read = Some(when.sent);
             look.shows(tag, when);
@@ -135,7 +135,7 @@ impl Looks {
     }
 
     /// What lies there is no session that this version can read, so it counts as gone.
-    pub fn foreign(&mut self, id: SessionId, when: When) {
+    pub fn foreign(&mut self, id: SessionId, when: LookTime) {
         if let Some(look) = self.sessions.get_mut(&id) {
             look.read = Some(when.sent);
             look.replaced = true;
@@ -179,7 +179,7 @@ impl Looks {
 }
 
 impl Look {
-    fn shows(&mut self, tag: &ETag, when: When) {
+    fn shows(&mut self, tag: &ETag, when: LookTime) {
         self.missing = None;
         match &self.tag {
             Some((known, _)) if known.names_the_same(tag) => {}
@@ -192,7 +192,7 @@ impl Look {
         self.shown = Some(when.sent);
     }
 
-    fn misses(&mut self, when: When) {
+    fn misses(&mut self, when: LookTime) {
         let first = self.missing.map_or(when.received, |(first, _)| first);
         self.missing = Some((first, when.sent));
     }
@@ -212,8 +212,8 @@ mod tests {
     }
 
     /// A look that was sent and answered at these seconds.
-    fn when(sent: u64, received: u64) -> When {
-        When { sent: at(sent), received: at(received) }
+    fn when(sent: u64, received: u64) -> LookTime {
+        LookTime { sent: at(sent), received: at(received) }
     }
 
     fn looks() -> Looks {
@@ -222,7 +222,7 @@ mod tests {
         looks
     }
 
-    fn list(looks: &mut Looks, tag: Option<&str>, when: When) {
+    fn list(looks: &mut Looks, tag: Option<&str>, when: LookTime) {
         let tag = tag.map(|tag| (SESSION.id, Some(ETag::new(tag))));
         looks.listed(&tag.into_iter().collect(), when);
     }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::looks::When;
+use super::looks::LookTime;
 use super::session::{Session, SessionRecord};
 use crate::etag::ETag;
 use crate::moment::Moment;
@@ -85,13 +85,13 @@ impl Standby {
     }
 
     /// Its session is as it was.
-    pub fn unchanged(&mut self, when: When) {
+    pub fn unchanged(&mut self, when: LookTime) {
         self.read = Some(when.sent);
         self.conclude(when);
     }
 
     /// Its session was read, or nothing is there. Another nonce there counts as nothing.
-    pub fn read(&mut self, found: Option<&SessionRecord>, when: When) {
+    pub fn read(&mut self, found: Option<&SessionRecord>, when: LookTime) {
         self.read = Some(when.sent);
         let own = |record: &&SessionRecord| {
             self.coordinator.is_some_and(|session| session.nonce == record.nonce)
@@ -115,7 +115,7 @@ impl Standby {
 
     /// It has lapsed if its tag stands still for its validity, and is wedged if it does not look
     /// for two.
-    fn conclude(&mut self, when: When) {
+    fn conclude(&mut self, when: LookTime) {
         let lapse = self.drift.stretch(self.validity);
         let stands = |since: &Moment, by| when.sent.since(*since) >= by;
         let lapsed = self.tag.as_ref().is_some_and(|(_, since)| stands(since, lapse));
@@ -168,8 +168,8 @@ mod tests {
         Moment::new(since, since, since)
     }
 
-    fn when(sent: u64) -> When {
-        When { sent: at(sent), received: at(sent) }
+    fn when(sent: u64) -> LookTime {
+        LookTime { sent: at(sent), received: at(sent) }
     }
 
     fn standby() -> Standby {

@@ -28,7 +28,7 @@ const NO_STORE: [&str; 5] = [
 ];
 
 /// An answer that is no success.
-struct Answer {
+struct ErrorResponse {
     status: u16,
     code: String,
     message: String,
@@ -37,7 +37,7 @@ struct Answer {
 impl Asked<'_, AnyObjectStore> {
     /// A refused condition is a value; anything else is an error.
     pub(super) fn write_failed(self, error: Error) -> Result<PutOutcome, StoreError> {
-        let answer = Answer::of(&error);
+        let answer = ErrorResponse::of(&error);
         let (status, code) = answer.as_ref().map_or((0, ""), |answer| answer.pair());
         let refused = match (&error, self.verb) {
             // S3 and Cloud Storage say 409 of somebody else who was writing at the time: not that
@@ -74,7 +74,7 @@ impl Asked<'_, AnyObjectStore> {
 
     pub(super) fn failed(self, error: &Error) -> StoreError {
         use StoreErrorKind::{AccessDenied, Invalid, NoSuchStore, Transient, Unsupported};
-        let answer = Answer::of(error);
+        let answer = ErrorResponse::of(error);
         let (status, code) = answer.as_ref().map_or((0, ""), |answer| answer.pair());
         let (kind, determinacy) = match (error, status) {
             (Error::PermissionDenied { .. } | Error::Unauthenticated { .. }, _)
@@ -107,8 +107,8 @@ impl Asked<'_, AnyObjectStore> {
     }
 }
 
-impl Answer {
-    fn of(error: &Error) -> Option<Answer> {
+impl ErrorResponse {
+    fn of(error: &Error) -> Option<ErrorResponse> {
         chain(error).find_map(|error| {
             let text = error.to_string();
             let rest = text.strip_prefix(STATUS)?;
@@ -122,7 +122,7 @@ impl Answer {
                 body if body.starts_with('<') => String::new(),
                 body => body.to_owned(),
             });
-            Some(Answer { status, code: element("Code").unwrap_or_default(), message })
+            Some(ErrorResponse { status, code: element("Code").unwrap_or_default(), message })
         })
     }
 
@@ -146,7 +146,7 @@ fn without_etag(error: &Error) -> bool {
 
 /// Whether the key alone is missing, and not the bucket.
 pub(super) fn missing_key(error: &Error) -> bool {
-    let code = || Answer::of(error).map(|answer| answer.code).unwrap_or_default();
+    let code = || ErrorResponse::of(error).map(|answer| answer.code).unwrap_or_default();
     matches!(error, Error::NotFound { .. }) && !NO_STORE.contains(&&*code())
 }
 

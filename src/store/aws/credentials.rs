@@ -35,16 +35,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub(in crate::store) struct CredentialsCache {
     source: SharedCredentialsProvider,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<CacheState>>,
 }
 
 #[derive(Default)]
-struct State {
-    held: Option<Held>,
+struct CacheState {
+    held: Option<CachedCredentials>,
     fetching: Option<Fetching>,
 }
 
-struct Held {
+struct CachedCredentials {
     credentials: Credentials,
     /// By the wall clock, as the end that the credentials name is.
     fetched: Duration,
@@ -121,7 +121,7 @@ impl CredentialsCache {
             let mut state = cache.state();
             state.fetching = None;
             if let Ok(credentials) = &fetched {
-                state.held = Some(Held::new(credentials.clone(), state.held.as_ref()));
+                state.held = Some(CachedCredentials::new(credentials.clone(), state.held.as_ref()));
             }
             fetched
         });
@@ -143,13 +143,13 @@ impl CredentialsCache {
         answer.map_err(Failed::from)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CacheState> {
         unpoisoned(self.state.lock())
     }
 }
 
-impl Held {
-    fn new(credentials: Credentials, before: Option<&Held>) -> Held {
+impl CachedCredentials {
+    fn new(credentials: Credentials, before: Option<&CachedCredentials>) -> CachedCredentials {
         let fetched = SystemClock.now().wall;
         let end = credentials.expiry().map(|end| end.duration_since(SystemTime::UNIX_EPOCH));
         let until = end.map_or(fetched + UNLIMITED, Result::unwrap_or_default);
@@ -158,7 +158,12 @@ impl Held {
             before.credentials.session_token() == credentials.session_token()
                 && before.credentials.access_key_id() == credentials.access_key_id()
         });
-        Held { credentials, fetched, until, taken: same.is_some_and(|before| before.taken) }
+        CachedCredentials {
+            credentials,
+            fetched,
+            until,
+            taken: same.is_some_and(|before| before.taken),
+        }
     }
 
     /// When the background refresh begins.
@@ -321,7 +326,7 @@ mod tests {
         for (life, ahead) in [(3_600, 60), (400, 60), (240, 60), (120, 30), (4, 1)] {
             let credentials = Credentials::new("key", "secret", None, None, "test");
             let (fetched, until) = (secs(1_000), secs(1_000 + life));
-            let held = Held { credentials, fetched, until, taken: false };
+            let held = CachedCredentials { credentials, fetched, until, taken: false };
             assert_eq!(held.renewed_from(), until - secs(ahead), "{life}");
         }
     }

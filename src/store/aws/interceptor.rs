@@ -16,16 +16,16 @@ use chrono::{DateTime, Utc};
 
 /// Watches one call. Where the SDK sends it again, the last answer counts.
 #[derive(Clone, Debug, Default)]
-pub(in crate::store) struct CallInterceptor(Arc<Seen>);
+pub(in crate::store) struct CallInterceptor(Arc<CallRecord>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct CallRecord {
     sent: AtomicBool,
-    answer: Mutex<Answer>,
+    answer: Mutex<ResponseFacts>,
 }
 
 #[derive(Debug, Default)]
-struct Answer {
+struct ResponseFacts {
     served_at: Option<DateTime<Utc>>,
     html: bool,
 }
@@ -46,7 +46,7 @@ impl CallInterceptor {
         self.answer().html
     }
 
-    fn answer(&self) -> MutexGuard<'_, Answer> {
+    fn answer(&self) -> MutexGuard<'_, ResponseFacts> {
         unpoisoned(self.0.answer.lock())
     }
 }
@@ -73,7 +73,7 @@ impl Intercept for CallInterceptor {
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let headers = context.response().headers();
-        *self.answer() = Answer {
+        *self.answer() = ResponseFacts {
             served_at: headers.get("date").and_then(parse_date),
             html: headers.get("content-type").is_some_and(|kind| kind.starts_with("text/html")),
         };

@@ -38,7 +38,11 @@ impl Shared {
         }
     }
 
-    pub(super) fn tell_before_it_takes(self: &Arc<Self>, state: &mut State, changes: Vec<Change>) {
+    pub(super) fn tell_before_it_takes(
+        self: &Arc<Self>,
+        state: &mut SharedState,
+        changes: Vec<Change>,
+    ) {
         for change in &changes {
             if let Change::Lost(release) = change {
                 let (name, number) = ("p".into(), release.partition);

@@ -259,7 +259,7 @@ impl World {
     }
 
     /// What changes nothing that is shared.
-    fn quietly<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+    fn quietly<T>(&self, act: impl FnOnce(&mut SharedState) -> T) -> T {
         act(&mut self.shared.state.try_lock().expect("nobody is in a critical section"))
     }
 

@@ -56,7 +56,7 @@ const SESSION: [(&str, Labels<'static>); 12] = [
 
 /// The keys of one election or group.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct MetricKeys {
     place: Arc<str>,
     /// What counts and times a lease.
     pub(super) lease: &'static LeaseNames,
@@ -66,20 +66,20 @@ pub(super) struct Kept {
     renewal: OnceLock<Box<[Key]>>,
     /// Once somebody is a member, or follows a group. Elections have no room for it: one process may
     /// follow thousands.
-    group: OnceLock<Box<GroupKept>>,
+    group: OnceLock<Box<GroupKeys>>,
 }
 
 #[derive(Debug)]
-struct GroupKept {
+struct GroupKeys {
     keys: Box<[Key]>,
     /// How many look at the group.
     sights: AtomicUsize,
 }
 
-impl Kept {
-    pub(super) fn new(place: String, lease: &'static LeaseNames) -> Kept {
+impl MetricKeys {
+    pub(super) fn new(place: String, lease: &'static LeaseNames) -> MetricKeys {
         let (poll, renewal, group) = Default::default();
-        Kept { place: place.into(), lease, poll, renewal, group }
+        MetricKeys { place: place.into(), lease, poll, renewal, group }
     }
 
     pub(super) fn counter(&self, name: &'static str, labels: Labels<'_>) -> Counter {
@@ -107,7 +107,7 @@ impl Kept {
     /// Keeps the keys of a session and of the polls of a group from now on. Returns how many look at
     /// the group.
     pub(super) fn follows_a_group(&self) -> &AtomicUsize {
-        let new = || Box::new(GroupKept { keys: self.keys(&SESSION), sights: AtomicUsize::new(0) });
+        let new = || Box::new(GroupKeys { keys: self.keys(&SESSION), sights: AtomicUsize::new(0) });
         &self.group.get_or_init(new).sights
     }
 
