@@ -7,6 +7,8 @@
 mod broken;
 #[path = "model/checks.rs"]
 mod checks;
+#[path = "model/found.rs"]
+mod found;
 #[path = "model/others.rs"]
 mod others;
 #[allow(dead_code, reason = "shared with the model of groups")]
@@ -34,24 +36,10 @@ mod walk;
 mod world;
 
 use setting::{AMONG_ALL, Budget, LAWFUL, Morling, SOMETIMES, Setting};
-use stateright::{Checker, Model};
-use tenure::Process;
 use world::Game;
 
-/// Explores all of it and requires what the setting asks for.
 fn explore(setting: Setting) {
-    let clock = Process::system();
-    let start = clock.now().boot;
-    let name = setting.name;
-    let checker = Game { setting }.checker().threads(2).spawn_dfs().join();
-    let took = (clock.now().boot - start).as_secs_f32();
-    println!(
-        "{name}: unique states: {}, generated: {}, depth: {}, time: {took:.1} s",
-        checker.unique_state_count(),
-        checker.state_count(),
-        checker.max_depth(),
-    );
-    checker.assert_properties();
+    found::explore(setting.name, Game { setting });
 }
 
 /// The greater bound where `TENURE_MODEL=large`.

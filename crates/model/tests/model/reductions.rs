@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use stateright::Model;
 
+use super::found;
 use super::part::Part;
 use super::setting::{Broken, Budget, Setting};
 use super::store::{Body, NonceNumber, Number, Wire};
@@ -116,6 +117,8 @@ fn nothing_is_lost(setting: Setting) {
     let (reduced, few) = all_seen(setting.clone());
     let (whole, many) = all_seen(Setting { unreduced: true, ..setting });
     println!("{name}: {} sights in {few} states, in place of {many}", whole.len());
+    let numbers = found::on_page(&format!("{name}, reduced and whole"));
+    assert_eq!(numbers, [few, many], "{name}, in docs/verification.md");
     assert!(few < many);
     assert!(reduced == whole, "{name}: the reductions change what can be seen");
 }

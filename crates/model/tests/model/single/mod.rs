@@ -8,12 +8,10 @@ mod store;
 mod world;
 
 use checks::LAWFUL;
-use stateright::{Checker, Model};
-use tenure::Process;
 use world::Game;
 
-use crate::bound;
 use crate::setting::Budget;
+use crate::{bound, found};
 
 /// Who takes part, and what may happen to them. Of the budget, what a compactor or a LIST would
 /// have to do with is left out; a foreign create is a try of a peer of the If-Match post.
@@ -64,20 +62,8 @@ impl Setting {
     }
 }
 
-/// Explores all of it and requires what the setting asks for.
 fn explore(setting: Setting) {
-    let clock = Process::system();
-    let start = clock.now().boot;
-    let name = setting.name;
-    let checker = Game { setting }.checker().threads(2).spawn_dfs().join();
-    let took = (clock.now().boot - start).as_secs_f32();
-    println!(
-        "single object, {name}: unique states: {}, generated: {}, depth: {}, time: {took:.1} s",
-        checker.unique_state_count(),
-        checker.state_count(),
-        checker.max_depth(),
-    );
-    checker.assert_properties();
+    found::explore(&format!("single object, {}", setting.name), Game { setting });
 }
 
 #[test]
