@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
 use crate::protocol::lease::Drift;
 use crate::protocol::message::Nonce;
-use crate::record::{FORMAT, MAX_WRITTEN_BYTES, Record, Validity};
+use crate::record::{MAX_WRITTEN_BYTES, Record, Validity};
 
 const MIN_VALIDITY: Duration = Duration::from_millis(100);
 const MAX_VALIDITY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -254,21 +254,12 @@ impl Config {
     pub(crate) fn record(&self, nonce: Nonce, heartbeat: u64, data: Value) -> Record {
         let millis = u64::try_from(self.validity.as_millis()).unwrap_or(u64::MAX);
         Record {
-            expired: false,
-            expires_at: None,
             validity_ms: Validity::Millis(millis),
-            format: FORMAT,
             candidate: Some(self.name.clone()),
             nonce: Some(nonce),
             heartbeat,
-            elected_at: None,
-            renewed_at: None,
-            sealed_at: None,
-            sealed_by: None,
-            ended: None,
-            successor: None,
-            park_ms: None,
             data,
+            ..Record::blank()
         }
     }
 }
