@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tenure::store::{GetOutcome, MemoryStore, Store as _};
 use tenure::{Election, Layout, Loss};
-use tenure_testkit::if_match::Node;
+use tenure_testkit::if_match::IfMatchNode;
 use tenure_testkit::time::{TestClock, millis, process, secs, timed, wait};
 
 const KEY: &str = "app/lock.json";
@@ -24,9 +24,9 @@ impl World {
         World { store: MemoryStore::with_clock(Arc::new(clock.clone())), clock }
     }
 
-    fn node(&self, clock: &TestClock) -> Node {
+    fn node(&self, clock: &TestClock) -> IfMatchNode {
         let store = Arc::new(self.store.clone());
-        Node { store, key: KEY, expires_in: secs(60), clock: Arc::new(clock.clone()) }
+        IfMatchNode { store, key: KEY, expires_in: secs(60), clock: Arc::new(clock.clone()) }
     }
 
     fn election(&self, seed: u64) -> Election {

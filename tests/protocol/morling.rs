@@ -7,17 +7,17 @@ use std::time::Duration;
 use futures::StreamExt as _;
 
 use tenure::{Leadership, Loss};
-use tenure_testkit::morling::{Lock, Node};
+use tenure_testkit::morling::{Lock, MorlingNode};
 use tenure_testkit::time::{millis, secs, timed, wait};
 use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, held};
 
-fn morling(world: &World) -> Node {
+fn morling(world: &World) -> MorlingNode {
     let store = Arc::clone(world.store.inner());
-    Node { store, prefix: "app/", validity: VALIDITY, clock: Arc::new(world.clock.clone()) }
+    MorlingNode { store, prefix: "app/", validity: VALIDITY, clock: Arc::new(world.clock.clone()) }
 }
 
 /// Tries every so often, as the post says.
-async fn lock(node: &Node, every: Duration) -> Lock {
+async fn lock(node: &MorlingNode, every: Duration) -> Lock {
     loop {
         if let Some(lock) = node.try_lock().await {
             return lock;
@@ -97,7 +97,7 @@ async fn a_node_whose_clock_is_ahead_supersedes_ours() {
     wait(secs(1)).await;
     let clock = tenure_testkit::time::TestClock::new();
     clock.set_wall_by(3_600_000);
-    let node = Node { clock: Arc::new(clock), ..morling(&world) };
+    let node = MorlingNode { clock: Arc::new(clock), ..morling(&world) };
     let file = node.try_lock().await.expect("ours looks an hour old");
     assert!(file.epoch > lead.epoch().get());
     let (took, loss) = timed(lead.lost()).await;
@@ -143,7 +143,7 @@ async fn regression_a_question_does_not_stop_a_campaign() {
         assert!(node.touch(&mut first).await);
         let clock = tenure_testkit::time::TestClock::new();
         clock.set_wall_by(3_600_000);
-        let ahead = Node { clock: Arc::new(clock), ..morling(&world) };
+        let ahead = MorlingNode { clock: Arc::new(clock), ..morling(&world) };
         let second = ahead.try_lock().await.expect("the first looks an hour old");
         let mut observation = Box::pin(ours.observe());
         match asked {

@@ -34,7 +34,7 @@ fn body(text: &str) -> Bytes {
 }
 
 /// Both kinds of write meet the fault once; afterwards the object is there or not.
-async fn writes_meet(fault: Fault, determinacy: Determinacy, applied: bool, words: &[&str]) {
+async fn writes_meet(fault: DynamoFault, determinacy: Determinacy, applied: bool, words: &[&str]) {
     let (server, store) = start();
     let etag = done(store.create(KEY, body("one")).await);
     server.forget_requests();
@@ -52,23 +52,23 @@ async fn writes_meet(fault: Fault, determinacy: Determinacy, applied: bool, word
 #[tokio::test]
 async fn a_write_of_unknown_fate_is_unknown_and_never_sent_again() {
     let maybe = Determinacy::Indeterminate;
-    writes_meet(Fault::ErrorAfter, maybe, true, &["500 InternalServerError"]).await;
-    writes_meet(Fault::CutAfter, maybe, true, &["connection"]).await;
-    writes_meet(Fault::CutBefore, maybe, false, &["connection"]).await;
+    writes_meet(DynamoFault::ErrorAfter, maybe, true, &["500 InternalServerError"]).await;
+    writes_meet(DynamoFault::CutAfter, maybe, true, &["connection"]).await;
+    writes_meet(DynamoFault::CutBefore, maybe, false, &["connection"]).await;
     for (status, code) in [
         (500, "InternalServerError"),
         (503, "ServiceUnavailable"),
         (400, "TransactionConflictException"),
         (400, "ReplicatedWriteConflictException"),
     ] {
-        writes_meet(Fault::Answer(status, code), maybe, false, &[code]).await;
+        writes_meet(DynamoFault::Answer(status, code), maybe, false, &[code]).await;
     }
 }
 
 #[tokio::test]
 async fn a_write_that_is_turned_away_has_not_happened() {
     for code in ["ProvisionedThroughputExceededException", "ThrottlingException"] {
-        writes_meet(Fault::Answer(400, code), Determinacy::Determinate, false, &[code]).await;
+        writes_meet(DynamoFault::Answer(400, code), Determinacy::Determinate, false, &[code]).await;
     }
 }
 
@@ -76,7 +76,7 @@ async fn a_write_that_is_turned_away_has_not_happened() {
 async fn reads_are_sent_again() {
     let (server, store) = start();
     done(store.create(KEY, body("one")).await);
-    server.fault(Fault::Answer(400, "ProvisionedThroughputExceededException"), "GetItem");
+    server.fault(DynamoFault::Answer(400, "ProvisionedThroughputExceededException"), "GetItem");
     let read = store.get(KEY, None, MAX).await;
     expect(read, StoreErrorKind::Transient, Determinacy::Determinate, &["reading", KEY]);
     assert_eq!(server.count("GetItem"), 3);
@@ -87,22 +87,22 @@ async fn what_a_person_must_mend_is_said() {
     use StoreErrorKind::{AccessDenied, NoSuchStore, Unsupported};
     for (fault, kind, words) in [
         (
-            Fault::Answer(400, "AccessDeniedException"),
+            DynamoFault::Answer(400, "AccessDeniedException"),
             AccessDenied,
             ["dynamodb:PutItem", "creating"],
         ),
         (
-            Fault::Answer(400, "UnrecognizedClientException"),
+            DynamoFault::Answer(400, "UnrecognizedClientException"),
             AccessDenied,
             ["check the credentials", KEY],
         ),
         (
-            Fault::Answer(400, "ResourceNotFoundException"),
+            DynamoFault::Answer(400, "ResourceNotFoundException"),
             NoSuchStore,
             ["no such table", "tenure table create"],
         ),
         (
-            Fault::Answer(400, "UnknownOperationException"),
+            DynamoFault::Answer(400, "UnknownOperationException"),
             Unsupported,
             ["is the endpoint a DynamoDB?", TABLE],
         ),
@@ -112,7 +112,7 @@ async fn what_a_person_must_mend_is_said() {
         expect(store.create(KEY, body("one")).await, kind, Determinacy::Determinate, &words);
     }
     let (server, store) = start();
-    server.fault(Fault::Html, "DescribeTable");
+    server.fault(DynamoFault::Html, "DescribeTable");
     let read = store.get(KEY, None, MAX).await;
     expect(
         read,
@@ -125,8 +125,8 @@ async fn what_a_person_must_mend_is_said() {
 #[tokio::test]
 async fn an_expired_session_is_denied_unless_it_was_taken_before() {
     let (server, store) = start();
-    server.fault(Fault::Answer(400, "ExpiredTokenException"), "DescribeTable");
-    server.fault(Fault::Answer(400, "ExpiredTokenException"), "PutItem");
+    server.fault(DynamoFault::Answer(400, "ExpiredTokenException"), "DescribeTable");
+    server.fault(DynamoFault::Answer(400, "ExpiredTokenException"), "PutItem");
     let denied = StoreErrorKind::AccessDenied;
     expect(
         store.create(KEY, body("one")).await,
@@ -136,7 +136,7 @@ async fn an_expired_session_is_denied_unless_it_was_taken_before() {
     );
     let (server, store) = start();
     done(store.create(KEY, body("one")).await);
-    server.fault(Fault::Answer(400, "ExpiredTokenException"), "PutItem");
+    server.fault(DynamoFault::Answer(400, "ExpiredTokenException"), "PutItem");
     let passing = store.create("app/lock-0000000002.json", body("two")).await;
     expect(
         passing,
@@ -148,7 +148,8 @@ async fn an_expired_session_is_denied_unless_it_was_taken_before() {
 
 #[tokio::test]
 async fn a_web_page_between_answers_is_unknown() {
-    writes_meet(Fault::Html, Determinacy::Indeterminate, false, &["a web page", "proxy"]).await;
+    writes_meet(DynamoFault::Html, Determinacy::Indeterminate, false, &["a web page", "proxy"])
+        .await;
 }
 
 #[tokio::test]
@@ -275,7 +276,7 @@ async fn the_environment_makes_a_store() {
 #[tokio::test]
 async fn a_request_that_cannot_be_right_is_told_in_the_tables_words() {
     let (server, store) = start();
-    server.fault(Fault::Answer(400, "ValidationException"), "PutItem");
+    server.fault(DynamoFault::Answer(400, "ValidationException"), "PutItem");
     let error = store.create(KEY, body("one")).await.expect_err("refused").to_string();
     assert!(error.ends_with("400 ValidationException: ordered by the test"), "{error}");
 }

@@ -82,15 +82,15 @@ fn failures(report: Vec<(&'static str, Result<(), String>)>) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn regression_a_bucket_that_fails_does_not_pass() {
     let can = Capabilities { race_rounds: 2, ..can() };
-    let judged = async |fault: Fault| {
+    let judged = async |fault: ServerFault| {
         let server = GcsServer::start();
         server.fault(fault);
         failures(conformance::report(Arc::new(server.store()), "app/", &can).await)
     };
-    let failed = judged(Fault::ErrorBefore).await;
+    let failed = judged(ServerFault::ErrorBefore).await;
     assert!(failed.len() >= conformance::CHECKS - 1, "{failed:?}");
     // Where every write is one too many, nothing was tried, and the races say so.
-    let failed = judged(Fault::SlowDown).await;
+    let failed = judged(ServerFault::SlowDown).await;
     assert_eq!(failed.len(), 2, "{failed:?}");
     assert!(failed.iter().all(|words| words.contains("-race]")), "{failed:?}");
 }
@@ -99,8 +99,8 @@ async fn regression_a_bucket_that_fails_does_not_pass() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_bucket_that_answers_429_now_and_then_passes() {
     let server = GcsServer::start();
-    server.fault(Fault::SlowDown).on(Op::Put).key_contains("etag/").after(3);
-    server.fault(Fault::SlowDown).on(Op::Put).key_contains("create-race/").times(40);
+    server.fault(ServerFault::SlowDown).on(Op::Put).key_contains("etag/").after(3);
+    server.fault(ServerFault::SlowDown).on(Op::Put).key_contains("create-race/").times(40);
     let can = Capabilities { race_rounds: 3, ..can() };
     let report = conformance::report(Arc::new(server.store()), "app/", &can).await;
     assert_eq!(report.iter().filter(|(_, result)| result.is_err()).count(), 1, "{report:?}");
@@ -149,7 +149,12 @@ async fn nothing_is_sent_twice() {
     let server = GcsServer::start();
     let store = server.store();
     assert!(!store.may_send_twice());
-    for fault in [Fault::ErrorAfter, Fault::CutAfter, Fault::SlowDown, Fault::ErrorBefore] {
+    for fault in [
+        ServerFault::ErrorAfter,
+        ServerFault::CutAfter,
+        ServerFault::SlowDown,
+        ServerFault::ErrorBefore,
+    ] {
         for op in [Op::Put, Op::Get, Op::List, Op::Delete] {
             server.clear_faults();
             server.forget_requests();
@@ -308,7 +313,7 @@ async fn regression_the_server_in_the_key_is_named_and_asked() {
 async fn regression_a_bucket_without_etags_is_refused() {
     let server = GcsServer::start();
     let store = server.store();
-    server.fault(Fault::NoEtag);
+    server.fault(ServerFault::NoEtag);
     let written = store.create(KEY, "one".into()).await.unwrap();
     assert_eq!(written, PutOutcome::Done { etag: None });
     let error = store.get(KEY, None, 9).await.expect_err("nobody knows the version");

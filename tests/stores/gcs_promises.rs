@@ -40,7 +40,7 @@ fn writings(server: &GcsServer) -> Vec<(String, String)> {
     let puts = server.requests().into_iter().filter(|seen| seen.op == Op::Put);
     let epochs = puts.filter(|seen| seen.key.contains("lock-"));
     let condition =
-        |seen: &Seen| seen.headers["x-goog-if-generation-match"].to_str().map(str::to_owned);
+        |seen: &GcsRequest| seen.headers["x-goog-if-generation-match"].to_str().map(str::to_owned);
     epochs.map(|seen| (seen.key.clone(), condition(&seen).expect("ASCII"))).collect()
 }
 
@@ -67,7 +67,12 @@ async fn it_is_refreshed_in_the_background_and_transient_failures_are_tolerated(
     let server = GcsServer::start();
     let lead = leader(node(&server, "a")).await;
     let before = server.object(FIRST).unwrap().generation;
-    for fault in [Fault::ErrorBefore, Fault::ErrorAfter, Fault::CutAfter, Fault::SlowDown] {
+    for fault in [
+        ServerFault::ErrorBefore,
+        ServerFault::ErrorAfter,
+        ServerFault::CutAfter,
+        ServerFault::SlowDown,
+    ] {
         server.fault(fault).on(Op::Put).times(1);
         wait(millis(1_700)).await;
         assert_eq!(lead.check().expect("it still leads").get(), 1);
@@ -81,7 +86,7 @@ async fn it_is_refreshed_in_the_background_and_transient_failures_are_tolerated(
 async fn it_aborts_well_before_the_ttl_in_the_object_is_over() {
     let server = GcsServer::start();
     let lead = leader(node(&server, "a")).await;
-    server.fault(Fault::CutBefore).on(Op::Put);
+    server.fault(ServerFault::CutBefore).on(Op::Put);
     let run = lead.run(|_, cancelled| async move {
         cancelled.cancelled().await;
         Process::system().now().wall
@@ -130,7 +135,7 @@ async fn every_refresh_and_release_has_a_precondition() {
 async fn a_delayed_refresh_never_hurts_the_successor() {
     let server = GcsServer::start();
     let lead = leader(node(&server, "a")).await;
-    server.fault(Fault::Hold).on(Op::Put).key_contains("0001").times(100);
+    server.fault(ServerFault::Hold).on(Op::Put).key_contains("0001").times(100);
     server.until_held(1).await;
     let loss = within(secs(30), lead.lost()).await.expect("the lease ends");
     assert!(matches!(loss, Loss::LeaseEnded { .. }), "{loss}");
@@ -150,7 +155,7 @@ async fn a_delayed_refresh_never_hurts_the_successor() {
 async fn a_delayed_release_never_hurts_the_successor() {
     let server = GcsServer::start();
     let lead = leader(node(&server, "a")).await;
-    server.fault(Fault::Hold).on(Op::Put).key_contains("0001");
+    server.fault(ServerFault::Hold).on(Op::Put).key_contains("0001");
     assert!(lead.resign().await.is_err(), "nobody answers before the lease ends");
     server.clear_faults();
     let next = leader(node(&server, "b")).await;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::{Election, Process, Store};
-use tenure_testkit::morling::{Lock, Node};
+use tenure_testkit::morling::{Lock, MorlingNode};
 use tenure_testkit::s3_server::{BUCKET, S3Server};
 use tenure_testkit::time::{millis, secs, wait, within};
 
 /// Tries every so often, as the post says.
-async fn lock(node: &Node, every: Duration) -> Lock {
+async fn lock(node: &MorlingNode, every: Duration) -> Lock {
     loop {
         if let Some(lock) = node.try_lock().await {
             return lock;
@@ -28,7 +28,7 @@ async fn the_two_take_turns() {
     let store: Arc<dyn Store> = Arc::new(server.store(BUCKET));
     let validity = secs(3);
     let clock = Arc::new(Process::system());
-    let node = Node { store: Arc::clone(&store), prefix: "app/", validity, clock };
+    let node = MorlingNode { store: Arc::clone(&store), prefix: "app/", validity, clock };
     let ours = Election::builder(store, "app").name("ours").validity(validity).build().unwrap();
     let mut file = node.try_lock().await.expect("nobody leads");
     let mut campaign = Box::pin(ours.campaign());

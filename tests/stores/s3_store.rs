@@ -135,7 +135,7 @@ async fn a_body_of_a_mebibyte_is_not_read() {
 #[tokio::test]
 async fn a_write_answered_without_an_etag_is_done_without_one() {
     let (server, store) = start().await;
-    server.fault(Fault::NoEtag).on(Op::Put);
+    server.fault(ServerFault::NoEtag).on(Op::Put);
     let outcome = store.create(KEY, body("one")).await;
     assert_eq!(outcome.unwrap(), PutOutcome::Done { etag: None });
 }

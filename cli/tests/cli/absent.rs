@@ -17,7 +17,7 @@ use tenure_testkit::s3_server::*;
 #[test]
 fn watch_waits_for_a_store_that_cannot_be_reached_yet() {
     let server = S3Server::start_blocking();
-    server.fault(Fault::CutBefore);
+    server.fault(ServerFault::CutBefore);
     let mut watching = Watching::with(&server.env(), STORE[1], &[]);
     watching.tells("unknown: the store does not answer");
     server.clear_faults();
@@ -42,7 +42,7 @@ fn an_unreachable_endpoint_gives_69() {
 #[test]
 fn run_waits_for_a_store_that_cannot_be_reached_yet() {
     let server = S3Server::start_blocking();
-    server.fault(Fault::CutBefore);
+    server.fault(ServerFault::CutBefore);
     let mut child = spawn(&server.env(), &[&["run"][..], &STORE, &["--", "echo", "yes"]].concat());
     let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
     let id = child.id();

@@ -49,7 +49,7 @@ fn a_long_backlog_is_interrupted_and_gone_on_with() {
     for epoch in 1..=BACKLOG {
         server.put_raw(&key(epoch), r#"{"expired":true,"validity_ms":30000}"#);
     }
-    server.fault(Fault::AnswerLate(Duration::from_millis(20))).on(Op::Delete);
+    server.fault(ServerFault::AnswerLate(Duration::from_millis(20))).on(Op::Delete);
     let mut gone = 0;
     for (signal, code, deletions) in [(Signal::SIGINT, 130, 10), (Signal::SIGTERM, 143, 30)] {
         let child = start(&server, &["--json"]);
@@ -79,7 +79,7 @@ fn a_hanging_store_does_not_keep_it_from_ending() {
     for epoch in 1..=3 {
         server.put_raw(&key(epoch), r#"{"expired":true,"validity_ms":30000}"#);
     }
-    server.fault(Fault::Hold).on(Op::List).times(1);
+    server.fault(ServerFault::Hold).on(Op::List).times(1);
     let child = start(&server, &[]);
     until("it lists", || server.count(Op::List) == 1);
     interrupt(&child, Signal::SIGTERM);
@@ -88,7 +88,7 @@ fn a_hanging_store_does_not_keep_it_from_ending() {
                 again to go on\n";
     assert_eq!((said.code, said.out.as_str()), (143, line));
     server.forget_requests();
-    server.fault(Fault::Hold).on(Op::Delete);
+    server.fault(ServerFault::Hold).on(Op::Delete);
     let child = start(&server, &[]);
     until("it deletes", || server.count(Op::Delete) == 1);
     interrupt(&child, Signal::SIGINT);

@@ -146,7 +146,7 @@ mod on_s3 {
         said(command.output().expect("it runs"))
     }
 
-    fn with(quirks: impl FnOnce(&mut Quirks)) -> (S3Server, Said) {
+    fn with(quirks: impl FnOnce(&mut S3Quirks)) -> (S3Server, Said) {
         let server = S3Server::start_blocking();
         server.quirks(quirks);
         let said = probe(&server, &[]);
@@ -286,7 +286,7 @@ mod on_s3 {
     #[test]
     fn regression_a_server_without_delete_is_inconclusive() {
         let server = S3Server::start_blocking();
-        server.fault(Fault::Answer(405, "MethodNotAllowed")).on(Op::Delete);
+        server.fault(ServerFault::Answer(405, "MethodNotAllowed")).on(Op::Delete);
         let said = probe(&server, &["--json"]);
         let report: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
         assert_eq!((said.code, report["verdict"].as_str()), (69, Some("inconclusive")), "{said:?}");
@@ -300,13 +300,13 @@ mod on_s3 {
     #[test]
     fn unknown_outcomes_are_neither_won_nor_lost() {
         let server = S3Server::start_blocking();
-        server.fault(Fault::Conflict).on(Op::Put).key_contains("race").after(10).times(20);
-        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("race").times(10);
+        server.fault(ServerFault::Conflict).on(Op::Put).key_contains("race").after(10).times(20);
+        server.fault(ServerFault::ErrorAfter).on(Op::Put).key_contains("race").times(10);
         let said = probe(&server, &[]);
         assert_eq!(said.code, 0, "{}", said.out);
         assert!(said.out.contains(" unknown") && !said.out.contains("96 refused"), "{}", said.out);
         server.clear_faults();
-        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("race");
+        server.fault(ServerFault::ErrorAfter).on(Op::Put).key_contains("race");
         let said = probe(&server, &[]);
         let verdict = said.out.lines().last().unwrap_or_default();
         assert_eq!((said.code, &verdict[..13]), (69, "inconclusive:"), "{}", said.out);
@@ -316,11 +316,11 @@ mod on_s3 {
     #[test]
     fn denied_access_gives_77_and_leaves_nothing() {
         let server = S3Server::start_blocking();
-        server.fault(Fault::AccessDenied).on(Op::Delete);
+        server.fault(ServerFault::AccessDenied).on(Op::Delete);
         probe(&server, &[]).fails(77, &["s3:DeleteObject"]);
         assert_eq!(server.count(Op::Put), 0, "what could not be deleted is not written");
         server.clear_faults();
-        server.fault(Fault::AccessDenied).on(Op::Put).after(30);
+        server.fault(ServerFault::AccessDenied).on(Op::Put).after(30);
         probe(&server, &[]).fails(77, &["s3:PutObject"]);
         assert_eq!(server.keys(), [""; 0]);
     }
@@ -331,7 +331,7 @@ mod on_s3 {
         let mut command = command(&["probe", "--store", "s3://no-such-bucket/app"]);
         command.envs(server.env());
         said(command.output().expect("it runs")).fails(69, &["no-such-bucket"]);
-        server.fault(Fault::ErrorBefore);
+        server.fault(ServerFault::ErrorBefore);
         probe(&server, &[]).fails(69, &["probing", "can be reached"]);
     }
 
@@ -340,7 +340,7 @@ mod on_s3 {
         for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
             let server = S3Server::start_blocking();
             // In the midst of a race.
-            server.fault(Fault::Hold).on(Op::Put).key_contains("race").times(32);
+            server.fault(ServerFault::Hold).on(Op::Put).key_contains("race").times(32);
             let line = ["probe", "--store", "s3://tenure-test/app", "--rounds", "1000"];
             let child = spawn(&server.env(), &line);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -80,7 +80,7 @@ fn the_history_of_real_elections_on_s3() {
     let svg = std::fs::read_to_string(svg).expect("it is drawn");
     roxmltree::Document::parse(&svg).expect("XML");
     assert!(svg.contains("ben &amp; &lt;co&gt;"), "{svg}");
-    server.fault(Fault::AccessDenied).on(Op::Get);
+    server.fault(ServerFault::AccessDenied).on(Op::Get);
     on(&server, &[&["history"][..], &STORE].concat()).fails(77, &["GetObject"]);
 }
 
@@ -116,12 +116,12 @@ fn a_missing_bucket_gives_69() {
 #[test]
 fn denied_access_gives_77_and_names_the_permission() {
     let server = S3Server::start_blocking();
-    server.fault(Fault::AccessDenied).on(Op::List);
+    server.fault(ServerFault::AccessDenied).on(Op::List);
     status(&server).fails(77, &["ListBucket"]);
     on(&server, &[&["watch"][..], &STORE].concat()).fails(77, &["ListBucket"]);
     compact(&server, &[]).fails(77, &["ListBucket"]);
     server.clear_faults();
-    server.fault(Fault::AccessDenied).on(Op::Put);
+    server.fault(ServerFault::AccessDenied).on(Op::Put);
     run(&server).fails(77, &["PutObject"]);
     assert_eq!(server.keys(), [""; 0]);
 }
@@ -205,7 +205,7 @@ fn a_directory_bucket_gives_70() {
 #[test]
 fn a_web_page_is_no_store() {
     let server = S3Server::start_blocking();
-    server.fault(Fault::Html);
+    server.fault(ServerFault::Html);
     let said = status(&server);
     assert!([69, 70].contains(&said.code) && said.err.lines().count() == 1, "{said:?}");
 }
@@ -213,7 +213,7 @@ fn a_web_page_is_no_store() {
 #[test]
 fn a_busy_store_is_asked_again() {
     let server = S3Server::start_blocking();
-    server.fault(Fault::SlowDown).on(Op::List).times(1);
+    server.fault(ServerFault::SlowDown).on(Op::List).times(1);
     let said = status(&server);
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
 }
@@ -224,7 +224,7 @@ fn keys_that_may_not_be_deleted_give_77() {
     for epoch in 1..=3 {
         server.put_raw(&format!("app/lock-{epoch:010}.json"), r#"{"expired":true}"#);
     }
-    server.fault(Fault::AccessDenied).on(Op::Delete);
+    server.fault(ServerFault::AccessDenied).on(Op::Delete);
     compact(&server, &[]).fails(77, &["DeleteObject"]);
     assert_eq!(server.keys().len(), 3);
     server.clear_faults();
@@ -251,7 +251,7 @@ fn watch_tells_not_to_know_from_nobody() {
     server.put_raw("app/lock-0000000003.json", SHORT);
     let mut watching = Watching::with(&server.env(), STORE[1], &[]);
     watching.tells("a leads epoch 3");
-    server.fault(Fault::ErrorBefore);
+    server.fault(ServerFault::ErrorBefore);
     watching.tells("unknown: the store does not answer");
     server.clear_faults();
     server.put_raw("app/lock-0000000003.json", SHORT.replace("false", "true"));
@@ -262,7 +262,7 @@ fn watch_tells_not_to_know_from_nobody() {
 #[test]
 fn compactions_go_on_when_one_fails() {
     let server = S3Server::start_blocking();
-    server.fault(Fault::ErrorBefore).on(Op::List).times(3);
+    server.fault(ServerFault::ErrorBefore).on(Op::List).times(3);
     let line = [&["compact"][..], &STORE, &["--every", "50ms", "--json"]].concat();
     let mut child = spawn(&server.env(), &line);
     // The SDK asks three times, so this is the report of the second run.
@@ -281,7 +281,12 @@ fn compactions_go_on_when_one_fails() {
 /// waits for a renewal, so they run together.
 #[test]
 fn operators_work_on_s3_through_faults() {
-    let faults = [Fault::ErrorBefore, Fault::ErrorAfter, Fault::Conflict, Fault::CutAfter];
+    let faults = [
+        ServerFault::ErrorBefore,
+        ServerFault::ErrorAfter,
+        ServerFault::Conflict,
+        ServerFault::CutAfter,
+    ];
     std::thread::scope(|scope| {
         for layout in [&[][..], &["--layout", "single-object"]] {
             for fault in &faults {
@@ -310,7 +315,7 @@ fn the_epoch_of_a_killed_leader_is_resigned_on_s3() {
     assert_eq!((said.code, said.out.as_str()), (0, "elected\n"), "{said:?}");
 }
 
-fn an_operator_works_through(fault: &Fault, layout: &[&str]) {
+fn an_operator_works_through(fault: &ServerFault, layout: &[&str]) {
     let server = S3Server::start_blocking();
     let verb = |verb, rest: &[&str]| on(&server, &[&[verb][..], &STORE, layout, rest].concat());
     server.fault(fault.clone()).on(Op::Put).times(1);

@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tenure::{Clock as _, Compactor, EpochEnd, ErrorKind, Layout};
 use tenure_history::{History, Reader};
 use tenure_testkit::fault_store::{Call, Fault};
-use tenure_testkit::morling::Node;
+use tenure_testkit::morling::MorlingNode;
 use tenure_testkit::time::{TestClock, millis, secs, wait};
 use tenure_testkit::world::{VALIDITY, World, name};
 
@@ -169,8 +169,12 @@ async fn what_the_compactor_has_deleted_is_a_hole_at_the_begin() {
 async fn a_peer_of_the_post_and_bad_bytes_are_shown() {
     let world = World::new();
     let store = Arc::clone(world.store.inner());
-    let node =
-        Node { store, prefix: "app/", validity: VALIDITY, clock: Arc::new(world.clock.clone()) };
+    let node = MorlingNode {
+        store,
+        prefix: "app/",
+        validity: VALIDITY,
+        clock: Arc::new(world.clock.clone()),
+    };
     node.try_lock().await.expect("it is the first");
     let a = world.leader("a").await;
     a.resign().await.unwrap();

@@ -29,7 +29,7 @@ pub enum Op {
 
 /// What goes wrong with a request.
 #[derive(Clone, Debug)]
-pub enum Fault {
+pub enum ServerFault {
     /// Not applied; answered with this status and this code.
     Answer(u16, &'static str),
     /// 403.
@@ -74,7 +74,7 @@ pub enum Fault {
 
 #[derive(Clone, Debug)]
 struct Rule {
-    fault: Fault,
+    fault: ServerFault,
     op: Option<Op>,
     key: Option<String>,
     skip: usize,
@@ -93,10 +93,10 @@ pub struct Faults {
 /// narrowed down, and until `clear_faults` of the server.
 ///
 /// ```
-/// use tenure_testkit::faults::{Fault, Faults, Op};
+/// use tenure_testkit::faults::{ServerFault, Faults, Op};
 ///
 /// let faults = Faults::default();
-/// faults.arm(Fault::SlowDown).on(Op::Put).key_contains("lock-").after(1).times(1);
+/// faults.arm(ServerFault::SlowDown).on(Op::Put).key_contains("lock-").after(1).times(1);
 /// assert!(faults.meet(Op::Get, "app/lock-1").is_none());
 /// assert!(faults.meet(Op::Put, "app/lock-1").is_none(), "the first passes");
 /// assert!(faults.meet(Op::Put, "app/lock-1").is_some());
@@ -130,7 +130,7 @@ impl Op {
 
 impl Faults {
     /// Begins the description of a fault.
-    pub fn arm(&self, fault: Fault) -> Arming {
+    pub fn arm(&self, fault: ServerFault) -> Arming {
         let rule = Rule { fault, op: None, key: None, skip: 0, left: None };
         Arming { faults: self.clone(), rule: Some(rule) }
     }
@@ -141,7 +141,7 @@ impl Faults {
     }
 
     /// The fault that this request meets, if any: the oldest that fits and is not used up.
-    pub fn meet(&self, op: Op, key: &str) -> Option<Fault> {
+    pub fn meet(&self, op: Op, key: &str) -> Option<ServerFault> {
         let mut rules = self.rules();
         let fits = |rule: &&mut Rule| {
             rule.left != Some(0)
@@ -165,7 +165,7 @@ impl Faults {
         self.met.lock().expect("no step under the lock panics").clone()
     }
 
-    fn count(&self, fault: &Fault) {
+    fn count(&self, fault: &ServerFault) {
         let name = format!("{fault:?}");
         let name = name.split('(').next().unwrap_or_default().to_owned();
         *self.met.lock().expect("no step under the lock panics").entry(name).or_default() += 1;

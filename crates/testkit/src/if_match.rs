@@ -22,7 +22,7 @@ pub struct LockData {
 }
 
 #[derive(Debug)]
-pub struct Node {
+pub struct IfMatchNode {
     pub store: Arc<dyn Store>,
     pub key: &'static str,
     pub expires_in: Duration,
@@ -36,7 +36,7 @@ pub struct Held {
     etag: ETag,
 }
 
-impl Node {
+impl IfMatchNode {
     /// `acquire_lock` of the post.
     pub async fn acquire(&self) -> Option<Held> {
         let existing = match self.store.get(self.key, None, 1 << 16).await {

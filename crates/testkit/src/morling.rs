@@ -19,7 +19,7 @@ use super::fault_store::overwrite;
 const ROUNDING: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub struct Node {
+pub struct MorlingNode {
     pub store: Arc<dyn Store>,
     pub prefix: &'static str,
     pub validity: Duration,
@@ -35,7 +35,7 @@ pub struct Lock {
     written: Moment,
 }
 
-impl Node {
+impl MorlingNode {
     /// Steps 1 to 7 of the post, once.
     pub async fn try_lock(&self) -> Option<Lock> {
         let epoch = match self.latest().await {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure::Process;
 
 use super::{PATIENCE, built};
-use tenure_testkit::s3_server::{Fault, Op, S3Server, Seen};
+use tenure_testkit::s3_server::{Op, S3Request, S3Server, ServerFault};
 
 /// Where the example differs from the page: the page's words first.
 const DIFFERENCES: &[(&str, &str)] = &[
@@ -73,7 +73,7 @@ fn regression_it_campaigns_again_after_a_hiccup_of_the_store() {
     let server = S3Server::start_blocking();
     server.create_bucket("my-bucket");
     let written = |part: &str| {
-        let put = |seen: &Seen| seen.op == Op::Put && seen.key.contains(part);
+        let put = |seen: &S3Request| seen.op == Op::Put && seen.key.contains(part);
         server.requests().iter().filter(|seen| put(seen)).count()
     };
     let mut command = Command::new(built("quick_start"));
@@ -82,7 +82,7 @@ fn regression_it_campaigns_again_after_a_hiccup_of_the_store() {
     program.until("it appends to the log", || written("orders/log/") > 3);
     // From here on no renewal is answered. By the third request the lease is at risk: each waits
     // for its timeout, a fifth of the validity, and the first comes after a third of it.
-    server.fault(Fault::Hold).on(Op::Put).key_contains("orders/leader/lock-0000000001");
+    server.fault(ServerFault::Hold).on(Op::Put).key_contains("orders/leader/lock-0000000001");
     let held = || server.faults_met().get("Hold").copied().unwrap_or_default();
     program.until("three requests hang", || held() >= 3);
     server.clear_faults();

@@ -98,8 +98,8 @@ mod s3 {
     async fn regression_a_denial_after_the_clients_own_retry_says_nothing_of_the_write() {
         let server = S3Server::start().await;
         let store = store(&server).await;
-        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("landed").times(1);
-        server.fault(Fault::AccessDenied).on(Op::Put).key_contains("landed").times(1);
+        server.fault(ServerFault::ErrorAfter).on(Op::Put).key_contains("landed").times(1);
+        server.fault(ServerFault::AccessDenied).on(Op::Put).key_contains("landed").times(1);
         let error = store.create("landed", "x".into()).await.expect_err("denied at last");
         assert_eq!(error.kind(), StoreErrorKind::AccessDenied, "{error}");
         assert_eq!(error.determinacy(), Determinacy::Indeterminate, "{error}");
@@ -107,8 +107,8 @@ mod s3 {
         assert!(server.object("landed").is_some(), "it has");
 
         // The first create takes effect, and its answer is lost; the retry is denied.
-        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);
-        server.fault(Fault::AccessDenied).on(Op::Put).key_contains("lock-").times(1);
+        server.fault(ServerFault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);
+        server.fault(ServerFault::AccessDenied).on(Op::Put).key_contains("lock-").times(1);
         let election = Election::builder(store, "app").build().unwrap();
         let CampaignOutcome::Elected(leadership) = election.try_campaign().await.unwrap() else {
             panic!("its own create was taken for another's")
@@ -136,19 +136,19 @@ mod s3 {
     async fn the_clients_own_retries_are_harmless() {
         let server = S3Server::start().await;
         let store = store(&server).await;
-        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("alone").times(1);
+        server.fault(ServerFault::ErrorAfter).on(Op::Put).key_contains("alone").times(1);
         assert_eq!(
             store.create("alone", "x".into()).await.unwrap(),
             PutOutcome::PreconditionFailed
         );
 
-        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);
+        server.fault(ServerFault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);
         let election = Election::builder(store, "app").build().unwrap();
         let CampaignOutcome::Elected(leadership) = election.try_campaign().await.unwrap() else {
             panic!("its own create was taken for another's")
         };
         assert_eq!(leadership.epoch().get(), 1);
-        server.fault(Fault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);
+        server.fault(ServerFault::ErrorAfter).on(Op::Put).key_contains("lock-").times(1);
         leadership.proclaim("here").await.expect("its own renewal is recognised");
         leadership.resign().await.expect("resigned");
     }

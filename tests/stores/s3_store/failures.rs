@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_secs(600);
 // Writes whose fate is unknown: one request each, and never taken for refused or done.
 
 /// Both kinds of write meet the fault; afterwards the object is there or not.
-async fn unknown(fault: Fault, applied: bool, words: &[&str]) {
+async fn unknown(fault: ServerFault, applied: bool, words: &[&str]) {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
     let etag = ETag::new(server.object(KEY).unwrap().etag);
@@ -36,41 +36,41 @@ async fn unknown(fault: Fault, applied: bool, words: &[&str]) {
 
 #[tokio::test]
 async fn a_409_is_unknown_never_refused() {
-    unknown(Fault::Conflict, false, &["409 ConditionalRequestConflict"]).await;
-    unknown(Fault::Answer(409, "OperationAborted"), false, &["409"]).await;
+    unknown(ServerFault::Conflict, false, &["409 ConditionalRequestConflict"]).await;
+    unknown(ServerFault::Answer(409, "OperationAborted"), false, &["409"]).await;
 }
 
 #[tokio::test]
 async fn a_500_before_the_write_took_effect_is_unknown() {
-    unknown(Fault::ErrorBefore, false, &["500 InternalError"]).await;
+    unknown(ServerFault::ErrorBefore, false, &["500 InternalError"]).await;
 }
 
 #[tokio::test]
 async fn a_500_after_the_write_took_effect_is_unknown() {
-    unknown(Fault::ErrorAfter, true, &["500 InternalError"]).await;
+    unknown(ServerFault::ErrorAfter, true, &["500 InternalError"]).await;
 }
 
 #[tokio::test]
 async fn a_busy_store_is_unknown() {
-    unknown(Fault::SlowDown, false, &["503 SlowDown"]).await;
-    unknown(Fault::Answer(429, "TooManyRequests"), false, &["429"]).await;
-    unknown(Fault::Answer(400, "RequestTimeout"), false, &["RequestTimeout"]).await;
+    unknown(ServerFault::SlowDown, false, &["503 SlowDown"]).await;
+    unknown(ServerFault::Answer(429, "TooManyRequests"), false, &["429"]).await;
+    unknown(ServerFault::Answer(400, "RequestTimeout"), false, &["RequestTimeout"]).await;
 }
 
 #[tokio::test]
 async fn a_connection_cut_before_the_write_took_effect_is_unknown() {
-    unknown(Fault::CutBefore, false, &["connection"]).await;
+    unknown(ServerFault::CutBefore, false, &["connection"]).await;
 }
 
 #[tokio::test]
 async fn a_connection_cut_after_the_write_took_effect_is_unknown() {
-    unknown(Fault::CutAfter, true, &["connection"]).await;
+    unknown(ServerFault::CutAfter, true, &["connection"]).await;
 }
 
 #[tokio::test]
 async fn a_200_with_an_error_in_its_body_is_unknown() {
-    unknown(Fault::ErrorBody, false, &["200 InternalError"]).await;
-    unknown(Fault::ErrorBodyAfter, true, &["200 InternalError"]).await;
+    unknown(ServerFault::ErrorBody, false, &["200 InternalError"]).await;
+    unknown(ServerFault::ErrorBodyAfter, true, &["200 InternalError"]).await;
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn an_sdk_timeout_is_unknown_and_not_sent_again() {
     let config = config(&server.endpoint(), ACCESS_KEY, SECRET_KEY);
     let client = Client::from_conf(config.timeout_config(timeouts.build()).build());
     let store = S3Store::new(client, BUCKET);
-    server.fault(Fault::AnswerLate(LONG)).on(Op::Put);
+    server.fault(ServerFault::AnswerLate(LONG)).on(Op::Put);
     let late = store.create(KEY, body("one")).await;
     expect(late, StoreErrorKind::Transient, Determinacy::Indeterminate, &["no answer in time"]);
     assert_eq!(server.count(Op::Put), 1);
@@ -90,7 +90,7 @@ async fn an_sdk_timeout_is_unknown_and_not_sent_again() {
 #[tokio::test]
 async fn a_dropped_write_may_still_take_effect() {
     let (server, store) = start().await;
-    server.fault(Fault::Hold).on(Op::Put).times(1);
+    server.fault(ServerFault::Hold).on(Op::Put).times(1);
     let write = tokio::spawn(async move { store.create(KEY, body("one")).await });
     server.until_held(1).await;
     write.abort();
@@ -104,11 +104,11 @@ async fn a_dropped_write_may_still_take_effect() {
 async fn a_write_can_take_effect_long_after_its_answer_and_twice() {
     let (server, store) = start().await;
     let soon = Duration::from_millis(50);
-    server.fault(Fault::ApplyLate(soon)).on(Op::Put).times(1);
+    server.fault(ServerFault::ApplyLate(soon)).on(Op::Put).times(1);
     let late = store.create(KEY, body("one")).await;
     expect(late, StoreErrorKind::Transient, Determinacy::Indeterminate, &[]);
     eventually(|| server.object(KEY).is_some()).await;
-    server.fault(Fault::ApplyAgain(soon)).on(Op::Put).times(1);
+    server.fault(ServerFault::ApplyAgain(soon)).on(Op::Put).times(1);
     done(store.create("app/twice.json", body("one")).await);
     server.remove_raw("app/twice.json");
     eventually(|| server.object("app/twice.json").is_some()).await;
@@ -117,7 +117,7 @@ async fn a_write_can_take_effect_long_after_its_answer_and_twice() {
 #[tokio::test]
 async fn a_web_page_never_passes_for_a_write() {
     let (server, store) = start().await;
-    server.fault(Fault::Html).on(Op::Put);
+    server.fault(ServerFault::Html).on(Op::Put);
     let page = store.create(KEY, body("one")).await;
     expect(
         page,
@@ -136,7 +136,7 @@ async fn a_web_page_never_passes_for_a_write() {
 async fn a_truncated_body_is_a_failure_of_the_transport() {
     let (server, store) = start().await;
     server.put_raw(KEY, "{\"expired\": false, \"validity_ms\": 30000}");
-    server.fault(Fault::TruncatedBody).on(Op::Get);
+    server.fault(ServerFault::TruncatedBody).on(Op::Get);
     let short = store.get(KEY, None, MAX).await;
     expect(
         short,
@@ -144,7 +144,7 @@ async fn a_truncated_body_is_a_failure_of_the_transport() {
         Determinacy::Determinate,
         &["reading", KEY, "broke off"],
     );
-    server.fault(Fault::TruncatedBody).on(Op::List);
+    server.fault(ServerFault::TruncatedBody).on(Op::List);
     let short = store.list("app/", "", 1_000).await;
     let words = ["listing", "app/", "broke off or made no sense"];
     expect(short, StoreErrorKind::Transient, Determinacy::Determinate, &words);
@@ -154,8 +154,8 @@ async fn a_truncated_body_is_a_failure_of_the_transport() {
 async fn reads_are_sent_again_by_the_sdk() {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
-    server.fault(Fault::SlowDown).on(Op::Get).times(1);
-    server.fault(Fault::CutBefore).on(Op::List).times(1);
+    server.fault(ServerFault::SlowDown).on(Op::Get).times(1);
+    server.fault(ServerFault::CutBefore).on(Op::List).times(1);
     assert_eq!(found(store.get(KEY, None, MAX).await).body, body("one"));
     assert_eq!(store.list("app/", "", 1).await.unwrap().entries.len(), 1);
     assert_eq!((server.count(Op::Get), server.count(Op::List)), (2, 2));
@@ -165,14 +165,14 @@ async fn reads_are_sent_again_by_the_sdk() {
 async fn a_web_page_is_a_wrong_endpoint_until_the_store_has_answered() {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
-    server.fault(Fault::Html);
+    server.fault(ServerFault::Html);
     let unsupported = StoreErrorKind::Unsupported;
     let words = ["web page", "is the endpoint that of an S3 API"];
     expect(store.list("app/", "", 1).await, unsupported, Determinacy::Determinate, &words);
     expect(store.get(KEY, None, MAX).await, unsupported, Determinacy::Determinate, &words);
     server.clear_faults();
     found(store.get(KEY, None, MAX).await);
-    server.fault(Fault::Html);
+    server.fault(ServerFault::Html);
     let words = ["web page", "proxy or a login page"];
     expect(
         store.list("app/", "", 1).await,
@@ -194,7 +194,7 @@ async fn a_web_page_is_a_wrong_endpoint_until_the_store_has_answered() {
 async fn a_line_of_text_is_no_listing_and_no_deletion() {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
-    server.fault(Fault::Text);
+    server.fault(ServerFault::Text);
     let (kind, words) = (StoreErrorKind::Unsupported, ["web page", "endpoint"]);
     expect(store.list("app/", "", 1).await, kind, Determinacy::Determinate, &words);
     expect(store.delete(vec![KEY.to_owned()]).await, kind, Determinacy::Indeterminate, &words);
@@ -211,7 +211,7 @@ async fn an_object_with_markup_is_an_object() {
 #[tokio::test]
 async fn an_unconditional_read_is_never_not_modified() {
     let (server, store) = start().await;
-    server.fault(Fault::Answer(304, "")).on(Op::Get);
+    server.fault(ServerFault::Answer(304, "")).on(Op::Get);
     let read = store.get(KEY, None, MAX).await;
     expect(read, StoreErrorKind::Transient, Determinacy::Determinate, &["reading", KEY]);
 }
@@ -219,7 +219,7 @@ async fn an_unconditional_read_is_never_not_modified() {
 #[tokio::test]
 async fn a_create_never_misses_its_key() {
     let (server, store) = start().await;
-    server.fault(Fault::Answer(404, "NoSuchKey")).on(Op::Put);
+    server.fault(ServerFault::Answer(404, "NoSuchKey")).on(Op::Put);
     let created = store.create(KEY, body("one")).await;
     expect(created, StoreErrorKind::NoSuchStore, Determinacy::Determinate, &["404 NoSuchKey"]);
 }
@@ -227,7 +227,7 @@ async fn a_create_never_misses_its_key() {
 #[tokio::test]
 async fn an_error_in_a_listing_never_passes_for_an_empty_one() {
     let (server, store) = start().await;
-    server.fault(Fault::ErrorBody).on(Op::List);
+    server.fault(ServerFault::ErrorBody).on(Op::List);
     let error = store.list("app/", "", 1).await;
     expect(error, StoreErrorKind::Transient, Determinacy::Determinate, &["200 InternalError"]);
 }
@@ -235,7 +235,7 @@ async fn an_error_in_a_listing_never_passes_for_an_empty_one() {
 #[tokio::test]
 async fn a_redirect_while_a_new_buckets_name_spreads_passes() {
     let (server, store) = start().await;
-    server.fault(Fault::Answer(307, "TemporaryRedirect"));
+    server.fault(ServerFault::Answer(307, "TemporaryRedirect"));
     let redirected = store.list("app/", "", 1).await;
     expect(redirected, StoreErrorKind::Transient, Determinacy::Determinate, &["307", "endpoint"]);
 }
@@ -282,7 +282,7 @@ async fn an_expired_session_passes_once_the_store_has_taken_it() {
     let (server, store) = start().await;
     done(store.create(KEY, body("one")).await);
     let etag = ETag::new(server.object(KEY).unwrap().etag);
-    server.fault(Fault::Answer(400, "ExpiredToken"));
+    server.fault(ServerFault::Answer(400, "ExpiredToken"));
     let (kind, no) = (StoreErrorKind::Transient, Determinacy::Determinate);
     expect(store.replace(KEY, body("two"), etag).await, kind, no, &["400 ExpiredToken"]);
     expect(store.get(KEY, None, MAX).await, kind, no, &["400 ExpiredToken"]);

@@ -103,7 +103,7 @@ async fn whoever_may_not_look_is_told_so_and_what_it_takes() {
 #[tokio::test]
 async fn a_store_that_has_no_such_settings_says_so() {
     let server = S3Server::start().await;
-    server.fault(Fault::Answer(501, "NotImplemented")).on(Op::Bucket);
+    server.fault(ServerFault::Answer(501, "NotImplemented")).on(Op::Bucket);
     let settings = server.store(BUCKET).bucket_settings().await;
     let error = settings.lifecycle.expect_err("it is not implemented");
     assert_eq!(error.kind(), StoreErrorKind::Unsupported);

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::time::Duration;
 
-use tenure_testkit::s3_server::{Fault, Op};
+use tenure_testkit::s3_server::{Op, ServerFault};
 
 use super::{Backend, Kind};
 use crate::child::now_ns;
@@ -105,18 +105,18 @@ impl Backend {
             _ => return None,
         };
         let (fault, op) = match harm {
-            Harm::CutBefore => (Fault::CutBefore, Op::Put),
-            Harm::CutAfter => (Fault::CutAfter, Op::Put),
-            Harm::ErrorBefore if rng.bool() => (Fault::ErrorBefore, Op::List),
-            Harm::ErrorBefore => (Fault::ErrorBefore, Op::Put),
-            Harm::ErrorAfter => (Fault::ErrorAfter, Op::Put),
-            Harm::SlowDown if rng.bool() => (Fault::SlowDown, Op::Get),
-            Harm::SlowDown => (Fault::SlowDown, Op::Put),
-            Harm::Conflict => (Fault::Conflict, Op::Put),
-            Harm::AnswerLate => (Fault::AnswerLate(late), Op::Put),
-            Harm::ApplyLate => (Fault::ApplyLate(late), Op::Put),
-            Harm::ApplyAgain => (Fault::ApplyAgain(late), Op::Put),
-            _ => (Fault::TruncatedBody, Op::Get),
+            Harm::CutBefore => (ServerFault::CutBefore, Op::Put),
+            Harm::CutAfter => (ServerFault::CutAfter, Op::Put),
+            Harm::ErrorBefore if rng.bool() => (ServerFault::ErrorBefore, Op::List),
+            Harm::ErrorBefore => (ServerFault::ErrorBefore, Op::Put),
+            Harm::ErrorAfter => (ServerFault::ErrorAfter, Op::Put),
+            Harm::SlowDown if rng.bool() => (ServerFault::SlowDown, Op::Get),
+            Harm::SlowDown => (ServerFault::SlowDown, Op::Put),
+            Harm::Conflict => (ServerFault::Conflict, Op::Put),
+            Harm::AnswerLate => (ServerFault::AnswerLate(late), Op::Put),
+            Harm::ApplyLate => (ServerFault::ApplyLate(late), Op::Put),
+            Harm::ApplyAgain => (ServerFault::ApplyAgain(late), Op::Put),
+            _ => (ServerFault::TruncatedBody, Op::Get),
         };
         let (key, most) = rng.choice(self.faulted).expect("some requests meet faults");
         let times = rng.usize(1..=*most);

@@ -7,12 +7,12 @@ use tenure::{Compactor, ErrorKind, Layout};
 
 use super::policy::{Policy, Who, allows};
 use super::{ANY, COMPACTOR, PREFIX, campaigns_in_both, place, store};
-use tenure_testkit::s3_server::{BUCKET, Op, S3Server, Seen};
+use tenure_testkit::s3_server::{BUCKET, Op, S3Request, S3Server};
 
 const BUCKET_POLICY: &str = include_str!("../../../../deploy/iam/bucket-policy.json");
 
 /// With `if-match` or `if-none-match`, or with neither.
-fn put(path: &str, headers: &[(&str, &str)]) -> Seen {
+fn put(path: &str, headers: &[(&str, &str)]) -> S3Request {
     let uri: http::Uri = format!("/{BUCKET}/{path}").parse().unwrap();
     let key = uri.path().trim_start_matches(&format!("/{BUCKET}/")).to_owned();
     let mut map = HeaderMap::new();
@@ -20,7 +20,7 @@ fn put(path: &str, headers: &[(&str, &str)]) -> Seen {
         let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
         map.insert(name, HeaderValue::from_str(value).unwrap());
     }
-    Seen { op: Op::Put, key, deletes: Vec::new(), uri, headers: map, exists: true }
+    S3Request { op: Op::Put, key, deletes: Vec::new(), uri, headers: map, exists: true }
 }
 
 #[test]

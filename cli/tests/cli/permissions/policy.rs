@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use tenure_testkit::s3_server::{Op, Seen};
+use tenure_testkit::s3_server::{Op, S3Request};
 
 #[derive(Debug, Clone)]
 pub struct Policy(Vec<Statement>);
@@ -49,7 +49,7 @@ struct Needed {
 }
 
 /// A deny wins, and what nothing allows is denied.
-pub fn allows(policies: &[Policy], who: &Who, seen: &Seen) -> bool {
+pub fn allows(policies: &[Policy], who: &Who, seen: &S3Request) -> bool {
     needed(seen).into_iter().all(|needed| {
         let statements = policies.iter().flat_map(|policy| &policy.0);
         let mut matching =
@@ -58,7 +58,7 @@ pub fn allows(policies: &[Policy], who: &Who, seen: &Seen) -> bool {
     })
 }
 
-fn needed(seen: &Seen) -> Vec<Needed> {
+fn needed(seen: &S3Request) -> Vec<Needed> {
     let bucket = seen.uri.path().split('/').nth(1).unwrap_or_default();
     let bucket = format!("arn:aws:s3:::{bucket}");
     let of_bucket = |action, prefix| Needed { action, resource: bucket.clone(), prefix };
@@ -187,7 +187,7 @@ impl Statement {
         }
     }
 
-    fn matches(&self, who: &Who, seen: &Seen, needed: &Needed) -> bool {
+    fn matches(&self, who: &Who, seen: &S3Request, needed: &Needed) -> bool {
         self.actions.iter().any(|pattern| like(pattern, needed.action))
             && self.resources.iter().any(|pattern| like(pattern, &needed.resource))
             && self.conditions.iter().all(|condition| condition.holds(who, seen, needed))
@@ -195,7 +195,7 @@ impl Statement {
 }
 
 impl Condition {
-    fn holds(&self, who: &Who, seen: &Seen, needed: &Needed) -> bool {
+    fn holds(&self, who: &Who, seen: &S3Request, needed: &Needed) -> bool {
         let header = |name| seen.headers.get(name).and_then(|value| value.to_str().ok());
         let query = seen.uri.query().unwrap_or_default();
         let value = match self.key.as_str() {

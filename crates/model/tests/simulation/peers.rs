@@ -10,7 +10,7 @@ use tenure::store::{GetOutcome, PutOutcome};
 use tenure::{Deposed, Epoch, Layout, Restored, Store as _};
 
 use super::bucket::{LOCK, PREFIX, epoch_of, key_of};
-use tenure_testkit::if_match::Node;
+use tenure_testkit::if_match::IfMatchNode;
 
 use super::process::{join, machine, operators, spawn};
 use super::store::SimStore;
@@ -135,7 +135,7 @@ impl World {
 pub fn start_if_match(world: &Arc<World>, expires_in: Duration) -> Who {
     let clock = machine(world, 1_000_000);
     let who = join(world, "if-match", Arc::clone(&clock));
-    let node = Node { store: SimStore::new(world, who), key: LOCK, expires_in, clock };
+    let node = IfMatchNode { store: SimStore::new(world, who), key: LOCK, expires_in, clock };
     let its_world = Arc::clone(world);
     spawn(world, who, 0, async move {
         loop {

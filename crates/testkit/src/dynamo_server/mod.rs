@@ -6,13 +6,13 @@
 //!
 //! ```
 //! use tenure::store::Store as _;
-//! use tenure_testkit::dynamo_server::{DynamoServer, Fault};
+//! use tenure_testkit::dynamo_server::{DynamoServer, DynamoFault};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
 //! let server = DynamoServer::start();
 //! let store = server.store(); // or `server.env()` for another process
-//! server.fault(Fault::CutAfter, "PutItem");
+//! server.fault(DynamoFault::CutAfter, "PutItem");
 //! store.create("app/lock-0000000001.json", "{}".into()).await.unwrap_err();
 //! assert_eq!(server.keys(), ["app/lock-0000000001.json"]);
 //! # }
@@ -34,7 +34,7 @@ mod serve;
 mod tables;
 
 pub use self::expressions::Item;
-pub use self::tables::{Quirks, Table};
+pub use self::tables::{DynamoQuirks, Table};
 use self::tables::{Refusal, Tables};
 pub use super::http_shell::aws::own_http_client;
 
@@ -46,7 +46,7 @@ pub use super::outcomes::SECRET_KEY;
 
 /// What goes wrong with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum DynamoFault {
     /// Not applied; answered with this status and this code.
     Answer(u16, &'static str),
     /// 500, although the request took effect.
@@ -59,9 +59,9 @@ pub enum Fault {
     Html,
 }
 
-/// A request that came in.
+/// A request that the server received.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct DynamoRequest {
     /// Such as `PutItem`.
     pub operation: String,
     /// The body.
@@ -80,14 +80,14 @@ pub struct DynamoServer {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    seen: Log<Seen>,
+    seen: Log<DynamoRequest>,
 }
 
 #[derive(Default)]
 struct State {
     tables: Tables,
     /// What goes wrong with which operation.
-    faults: Vec<(Fault, &'static str)>,
+    faults: Vec<(DynamoFault, &'static str)>,
 }
 
 impl DynamoServer {
@@ -148,7 +148,7 @@ impl DynamoServer {
     }
 
     /// From now on every request of this kind, such as `PutItem`, meets the fault.
-    pub fn fault(&self, fault: Fault, operation: &'static str) {
+    pub fn fault(&self, fault: DynamoFault, operation: &'static str) {
         self.state().faults.push((fault, operation));
     }
 
@@ -158,7 +158,7 @@ impl DynamoServer {
     }
 
     /// Changes how the server differs from DynamoDB.
-    pub fn quirks(&self, change: impl FnOnce(&mut Quirks)) {
+    pub fn quirks(&self, change: impl FnOnce(&mut DynamoQuirks)) {
         change(&mut self.state().tables.quirks);
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use serde_json::{Value, json};
 
-use super::{ACCESS_KEY, Fault, Refusal, Seen, Shared};
+use super::{ACCESS_KEY, DynamoFault, DynamoRequest, Refusal, Shared};
 use crate::http_shell::{Answer, answer, cut};
 
 /// An error closes the connection without an answer.
@@ -25,8 +25,11 @@ pub async fn respond(shared: Arc<Shared>, parts: Parts, body: Bytes) -> io::Resu
     let Ok(request) = serde_json::from_slice::<Value>(&body) else {
         return Ok(error(400, "SerializationException", "", None));
     };
-    shared.seen.lock().push(Seen { operation: operation.to_owned(), request: request.clone() });
-    let meets = |(_, met): &&(Fault, &'static str)| *met == operation;
+    shared
+        .seen
+        .lock()
+        .push(DynamoRequest { operation: operation.to_owned(), request: request.clone() });
+    let meets = |(_, met): &&(DynamoFault, &'static str)| *met == operation;
     let fault = shared.state().faults.iter().find(meets).map(|(fault, _)| *fault);
     let apply = || match shared.carry_out(operation, &request) {
         Ok(answer) => json_answer(200, &answer),
@@ -34,17 +37,17 @@ pub async fn respond(shared: Arc<Shared>, parts: Parts, body: Bytes) -> io::Resu
     };
     Ok(match fault {
         None => apply(),
-        Some(Fault::Answer(status, code)) => error(status, code, "ordered by the test", None),
-        Some(Fault::CutBefore) => return Err(cut()),
-        Some(Fault::CutAfter) => {
+        Some(DynamoFault::Answer(status, code)) => error(status, code, "ordered by the test", None),
+        Some(DynamoFault::CutBefore) => return Err(cut()),
+        Some(DynamoFault::CutAfter) => {
             apply();
             return Err(cut());
         }
-        Some(Fault::ErrorAfter) => {
+        Some(DynamoFault::ErrorAfter) => {
             apply();
             error(500, "InternalServerError", "ordered by the test", None)
         }
-        Some(Fault::Html) => answer(200, "text/html", "<html><body>Sign in</body></html>"),
+        Some(DynamoFault::Html) => answer(200, "text/html", "<html><body>Sign in</body></html>"),
     })
 }
 

@@ -9,7 +9,7 @@ use super::expressions::{Expressions, Item, Term, text};
 
 /// How the server differs from DynamoDB.
 #[derive(Clone, Debug, Default)]
-pub struct Quirks {
+pub struct DynamoQuirks {
     /// A refused condition does not show the item, as in older emulators.
     pub hides_old_items: bool,
     /// Pages of at most so many items.
@@ -41,7 +41,7 @@ type Key = (String, String);
 #[derive(Debug, Default)]
 pub struct Tables {
     pub tables: BTreeMap<String, Table>,
-    pub quirks: Quirks,
+    pub quirks: DynamoQuirks,
 }
 
 /// An answer that is no success: a code, words, and the item of a refused condition.

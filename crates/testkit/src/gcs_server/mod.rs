@@ -4,13 +4,13 @@
 //!
 //! ```
 //! use tenure::store::Store as _;
-//! use tenure_testkit::gcs_server::{Fault, GcsServer, Op};
+//! use tenure_testkit::gcs_server::{ServerFault, GcsServer, Op};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
 //! let server = GcsServer::start();
 //! let store = server.store(); // or `server.env()` for another process
-//! server.fault(Fault::CutAfter).on(Op::Put).key_contains("lock-").times(1);
+//! server.fault(ServerFault::CutAfter).on(Op::Put).key_contains("lock-").times(1);
 //! store.create("app/lock-0000000001.json", "{}".into()).await.unwrap_err();
 //! assert_eq!(server.keys(), ["app/lock-0000000001.json"]);
 //! # }
@@ -30,10 +30,10 @@ use tenure::store::AnyObjectStore;
 
 mod storage;
 
+pub use self::storage::{GcsObject, GcsQuirks};
 use self::storage::{Outcome, Refusal, State, http_date, query};
-pub use self::storage::{Quirks, Stored};
 use super::faults::Faults;
-pub use super::faults::{Arming, Fault, Op};
+pub use super::faults::{Arming, Op, ServerFault};
 use super::http_shell::{Answer, Gate, Log, Shell, boxed, cut, pause};
 
 /// The bucket that is there from the start.
@@ -41,9 +41,9 @@ pub const BUCKET: &str = "tenure-test";
 /// The bearer token of the one account.
 pub const TOKEN: &str = "ya29.of-the-test";
 
-/// A request that came in.
+/// A request that the server received.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct GcsRequest {
     /// Its kind.
     pub op: Op,
     /// The key, or the prefix of a listing; decoded.
@@ -65,7 +65,7 @@ pub struct GcsServer {
 struct Shared {
     state: Mutex<State>,
     faults: Faults,
-    seen: Log<Seen>,
+    seen: Log<GcsRequest>,
     gate: Gate,
 }
 
@@ -106,7 +106,7 @@ impl GcsServer {
     }
 
     /// Begins the description of a fault, which is armed at the end of the statement.
-    pub fn fault(&self, fault: Fault) -> Arming {
+    pub fn fault(&self, fault: ServerFault) -> Arming {
         self.shared.faults.arm(fault)
     }
 
@@ -116,11 +116,11 @@ impl GcsServer {
     }
 
     /// Changes how the server differs from what elections need.
-    pub fn quirks(&self, change: impl FnOnce(&mut Quirks)) {
+    pub fn quirks(&self, change: impl FnOnce(&mut GcsQuirks)) {
         change(&mut self.state().quirks);
     }
 
-    /// Lets go of the requests that met [`Fault::Hold`] up to now.
+    /// Lets go of the requests that met [`ServerFault::Hold`] up to now.
     pub fn release(&self) {
         self.shared.gate.release();
     }
@@ -131,7 +131,7 @@ impl GcsServer {
     }
 
     /// All requests up to now, refused ones included.
-    pub fn requests(&self) -> Vec<Seen> {
+    pub fn requests(&self) -> Vec<GcsRequest> {
         self.shared.seen.lock().clone()
     }
 
@@ -151,7 +151,7 @@ impl GcsServer {
     }
 
     /// The object at a key.
-    pub fn object(&self, key: &str) -> Option<Stored> {
+    pub fn object(&self, key: &str) -> Option<GcsObject> {
         self.state().objects.get(key).cloned()
     }
 
@@ -179,13 +179,13 @@ async fn respond(shared: Arc<Shared>, parts: Parts, body: Bytes) -> io::Result<A
         _ => place(&parts).1,
     };
     let fault = shared.faults.meet(op, &key);
-    shared.seen.lock().push(Seen { op, key, headers: parts.headers.clone() });
+    shared.seen.lock().push(GcsRequest { op, key, headers: parts.headers.clone() });
     with_fault(&shared, fault, parts, body).await
 }
 
 async fn with_fault(
     shared: &Arc<Shared>,
-    fault: Option<Fault>,
+    fault: Option<ServerFault>,
     parts: Parts,
     body: Bytes,
 ) -> io::Result<Answer> {
@@ -200,39 +200,39 @@ async fn with_fault(
     };
     Ok(match fault {
         None => answer(self::apply(shared, &parts, body), parts.method == Method::HEAD),
-        Some(Fault::Answer(status, code)) => ordered(status, code),
-        Some(Fault::AccessDenied) => ordered(403, "AccessDenied"),
-        Some(Fault::NoSuchBucket) => ordered(404, "NoSuchBucket"),
-        Some(Fault::SlowDown) => ordered(429, "SlowDown"),
-        Some(Fault::Conflict) => ordered(409, "Conflict"),
-        Some(Fault::ErrorBefore) => ordered(503, "ServiceUnavailable"),
-        Some(Fault::ErrorAfter) => {
+        Some(ServerFault::Answer(status, code)) => ordered(status, code),
+        Some(ServerFault::AccessDenied) => ordered(403, "AccessDenied"),
+        Some(ServerFault::NoSuchBucket) => ordered(404, "NoSuchBucket"),
+        Some(ServerFault::SlowDown) => ordered(429, "SlowDown"),
+        Some(ServerFault::Conflict) => ordered(409, "Conflict"),
+        Some(ServerFault::ErrorBefore) => ordered(503, "ServiceUnavailable"),
+        Some(ServerFault::ErrorAfter) => {
             apply(&parts, body);
             ordered(503, "ServiceUnavailable")
         }
-        Some(Fault::CutBefore) => return Err(cut()),
-        Some(Fault::CutAfter) => {
+        Some(ServerFault::CutBefore) => return Err(cut()),
+        Some(ServerFault::CutAfter) => {
             apply(&parts, body);
             return Err(cut());
         }
-        Some(Fault::AnswerLate(delay)) => {
+        Some(ServerFault::AnswerLate(delay)) => {
             let answer = apply(&parts, body);
             pause(delay).await;
             answer
         }
-        Some(Fault::ApplyLate(delay)) => {
+        Some(ServerFault::ApplyLate(delay)) => {
             apply_later(delay);
             ordered(503, "ServiceUnavailable")
         }
-        Some(Fault::ApplyAgain(delay)) => {
+        Some(ServerFault::ApplyAgain(delay)) => {
             apply_later(delay);
             apply(&parts, body)
         }
-        Some(Fault::Hold) => {
+        Some(ServerFault::Hold) => {
             shared.gate.hold().await;
             apply(&parts, body)
         }
-        Some(Fault::NoEtag) => {
+        Some(ServerFault::NoEtag) => {
             let mut answer = apply(&parts, body);
             answer.headers_mut().remove(http::header::ETAG);
             answer

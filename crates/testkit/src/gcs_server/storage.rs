@@ -15,7 +15,7 @@ use tenure::Process;
 
 /// An object, as the server keeps it.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct GcsObject {
     /// What was written.
     pub body: Bytes,
     /// Grows with every write, in the whole bucket.
@@ -30,7 +30,7 @@ pub struct Stored {
 
 /// Where the bucket differs from what elections need.
 #[derive(Clone, Debug, Default)]
-pub struct Quirks {
+pub struct GcsQuirks {
     /// Unsafe: preconditions are ignored.
     pub ignore_preconditions: bool,
     /// Everybody may read the bucket, so reads of an object come from a cache for as long as its
@@ -42,11 +42,11 @@ pub struct Quirks {
 
 #[derive(Debug, Default)]
 pub struct State {
-    pub objects: BTreeMap<String, Stored>,
-    pub quirks: Quirks,
+    pub objects: BTreeMap<String, GcsObject>,
+    pub quirks: GcsQuirks,
     generation: u64,
     /// What a cache in front of a public bucket has seen.
-    cached: BTreeMap<String, Stored>,
+    cached: BTreeMap<String, GcsObject>,
 }
 
 /// An answer that is no success: its status, its code and what it says.
@@ -74,12 +74,12 @@ impl State {
     }
 
     /// Writes without a precondition.
-    pub fn write(&mut self, key: &str, body: Bytes, cache_control: Option<String>) -> Stored {
+    pub fn write(&mut self, key: &str, body: Bytes, cache_control: Option<String>) -> GcsObject {
         let now = Process::system().now().wall;
         let micros = u64::try_from(now.as_micros()).expect("this is not the year 500,000");
         // Of Google's, too, only the order means anything.
         self.generation = micros.max(self.generation + 1);
-        let stored = Stored {
+        let stored = GcsObject {
             etag: etag(&body),
             body,
             generation: self.generation,
@@ -112,7 +112,7 @@ impl State {
     }
 
     /// What a reader sees: in a public bucket perhaps what a cache still has.
-    fn readable(&mut self, key: &str) -> Option<Stored> {
+    fn readable(&mut self, key: &str) -> Option<GcsObject> {
         let stored = self.objects.get(key).cloned();
         if !self.quirks.public {
             return stored;
@@ -190,7 +190,7 @@ impl State {
 }
 
 /// An answer about an object.
-fn described(stored: &Stored, body: Bytes) -> Response<Bytes> {
+fn described(stored: &GcsObject, body: Bytes) -> Response<Bytes> {
     let whole = stored.last_modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let whole = SystemTime::UNIX_EPOCH + Duration::from_secs(whole.as_secs());
     let mut answer = Response::builder()

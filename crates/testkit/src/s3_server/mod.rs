@@ -3,13 +3,13 @@
 //!
 //! ```
 //! use tenure::store::Store as _;
-//! use tenure_testkit::s3_server::{BUCKET, Fault, Op, S3Server};
+//! use tenure_testkit::s3_server::{BUCKET, ServerFault, Op, S3Server};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
 //! let server = S3Server::start().await;
 //! let store = server.store(BUCKET); // or `server.env()` for another process
-//! server.fault(Fault::CutAfter).on(Op::Put).key_contains("lock-").times(1);
+//! server.fault(ServerFault::CutAfter).on(Op::Put).key_contains("lock-").times(1);
 //! store.create("app/lock-0000000001.json", "{}".into()).await.unwrap_err();
 //! assert_eq!(server.keys(), ["app/lock-0000000001.json"]);
 //! # }
@@ -35,9 +35,9 @@ mod serve;
 mod storage;
 
 use self::storage::Storage;
-pub use self::storage::{OWNER, Quirks, Stored};
+pub use self::storage::{OWNER, S3Object, S3Quirks};
 use super::faults::Faults;
-pub use super::faults::{Arming, Fault, Op};
+pub use super::faults::{Arming, Op, ServerFault};
 use super::http_shell::{Gate, Log, Shell, aws};
 
 /// The bucket that is there from the start, and that the calls behind the API use.
@@ -48,9 +48,9 @@ pub const REGION: &str = aws::REGION;
 pub const ACCESS_KEY: &str = aws::ACCESS_KEY;
 pub use super::outcomes::SECRET_KEY;
 
-/// A request that came in.
+/// A request that the server received.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct S3Request {
     /// Its kind.
     pub op: Op,
     /// The key, or the prefix of a listing; decoded.
@@ -79,7 +79,7 @@ struct Shared {
     storage: Storage,
     faults: Faults,
     users: Users,
-    seen: Log<Seen>,
+    seen: Log<S3Request>,
     gate: Gate,
     /// How long the next request takes, before it takes effect.
     latency: Mutex<Option<Latency>>,
@@ -93,7 +93,7 @@ struct Users(Arc<Mutex<BTreeMap<String, User>>>);
 
 struct User {
     secret: String,
-    allows: Box<dyn Fn(&Seen) -> bool + Send>,
+    allows: Box<dyn Fn(&S3Request) -> bool + Send>,
 }
 
 impl S3Server {
@@ -155,7 +155,7 @@ impl S3Server {
     }
 
     /// Begins the description of a fault, which is armed at the end of the statement.
-    pub fn fault(&self, fault: Fault) -> Arming {
+    pub fn fault(&self, fault: ServerFault) -> Arming {
         self.shared.faults.arm(fault)
     }
 
@@ -187,7 +187,7 @@ impl S3Server {
     }
 
     /// Changes how the server differs from S3.
-    pub fn quirks(&self, change: impl FnOnce(&mut Quirks)) {
+    pub fn quirks(&self, change: impl FnOnce(&mut S3Quirks)) {
         change(&mut self.shared.storage.lock().quirks);
     }
 
@@ -202,12 +202,12 @@ impl S3Server {
         &self,
         access_key: &str,
         secret_key: &str,
-        allows: impl Fn(&Seen) -> bool + Send + 'static,
+        allows: impl Fn(&S3Request) -> bool + Send + 'static,
     ) {
         self.shared.users.add(access_key, secret_key, allows);
     }
 
-    /// Lets go of the requests that met [`Fault::Hold`] up to now.
+    /// Lets go of the requests that met [`ServerFault::Hold`] up to now.
     pub fn release(&self) {
         self.shared.gate.release();
     }
@@ -218,7 +218,7 @@ impl S3Server {
     }
 
     /// All requests up to now, refused ones included.
-    pub fn requests(&self) -> Vec<Seen> {
+    pub fn requests(&self) -> Vec<S3Request> {
         self.shared.seen.lock().clone()
     }
 
@@ -232,7 +232,7 @@ impl S3Server {
     /// # Panics
     ///
     /// If there was none.
-    pub fn last(&self, op: Op) -> Seen {
+    pub fn last(&self, op: Op) -> S3Request {
         let seen = self.shared.seen.lock().iter().rfind(|seen| seen.op == op).cloned();
         seen.expect("there was such a request")
     }
@@ -258,7 +258,7 @@ impl S3Server {
     }
 
     /// The object at a key.
-    pub fn object(&self, key: &str) -> Option<Stored> {
+    pub fn object(&self, key: &str) -> Option<S3Object> {
         self.in_bucket(|objects| objects.get(key).cloned())
     }
 
@@ -267,7 +267,7 @@ impl S3Server {
         self.in_bucket(|objects| objects.keys().cloned().collect())
     }
 
-    fn in_bucket<T>(&self, look: impl FnOnce(&mut BTreeMap<String, Stored>) -> T) -> T {
+    fn in_bucket<T>(&self, look: impl FnOnce(&mut BTreeMap<String, S3Object>) -> T) -> T {
         look(self.shared.storage.lock().buckets.get_mut(BUCKET).expect("the bucket exists"))
     }
 }
@@ -293,13 +293,18 @@ impl Shared {
 }
 
 impl Users {
-    fn add(&self, access_key: &str, secret: &str, allows: impl Fn(&Seen) -> bool + Send + 'static) {
+    fn add(
+        &self,
+        access_key: &str,
+        secret: &str,
+        allows: impl Fn(&S3Request) -> bool + Send + 'static,
+    ) {
         let user = User { secret: secret.to_owned(), allows: Box::new(allows) };
         self.lock().insert(access_key.to_owned(), user);
     }
 
     /// Whether the user that signed the request is denied it.
-    fn denies(&self, seen: &Seen) -> bool {
+    fn denies(&self, seen: &S3Request) -> bool {
         let authorization = seen.headers.get("authorization").and_then(|it| it.to_str().ok());
         let authorization = authorization.unwrap_or_default();
         let users = self.lock();
@@ -309,7 +314,7 @@ impl Users {
     }
 
     /// Whether its session token says that it has ended: `until-SECONDS…`, since the Unix epoch.
-    fn expired(seen: &Seen) -> bool {
+    fn expired(seen: &S3Request) -> bool {
         let token = seen.headers.get("x-amz-security-token").and_then(|it| it.to_str().ok());
         let until = token.and_then(|token| token.strip_prefix("until-"));
         let until = until.and_then(|until| until.split('-').next()?.parse::<f64>().ok());

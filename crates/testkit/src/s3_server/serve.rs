@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use percent_encoding::percent_decode_str;
 
-use super::{Fault, Op, Seen, Shared, Users};
+use super::{Op, S3Request, ServerFault, Shared, Users};
 use crate::http_shell::{Answer, answer, cut, pause};
 
 /// An error closes the connection without an answer.
@@ -24,7 +24,7 @@ pub async fn respond(shared: Arc<Shared>, parts: Parts, body: Bytes) -> io::Resu
     let bucket = parts.uri.path().split('/').nth(1).unwrap_or_default();
     let exists = shared.storage.lock().buckets.get(bucket).is_some_and(|it| it.contains_key(&key));
     let (uri, headers) = (parts.uri.clone(), parts.headers.clone());
-    let seen = Seen { op, key, deletes, uri, headers, exists };
+    let seen = S3Request { op, key, deletes, uri, headers, exists };
     if shared.users.denies(&seen) {
         shared.seen.lock().push(seen);
         return Ok(dated(&shared, error(403, "AccessDenied")));
@@ -45,55 +45,55 @@ pub async fn respond(shared: Arc<Shared>, parts: Parts, body: Bytes) -> io::Resu
 
 async fn with_fault(
     shared: &Arc<Shared>,
-    fault: Option<Fault>,
+    fault: Option<ServerFault>,
     parts: &Parts,
     body: Bytes,
 ) -> io::Result<Answer> {
     let Some(fault) = fault else { return apply(shared, parts, body).await };
     Ok(match fault {
-        Fault::Answer(status, code) => error(status, code),
-        Fault::AccessDenied => error(403, "AccessDenied"),
-        Fault::NoSuchBucket => error(404, "NoSuchBucket"),
-        Fault::SlowDown => error(503, "SlowDown"),
-        Fault::Conflict => error(409, "ConditionalRequestConflict"),
-        Fault::ErrorBefore => error(500, "InternalError"),
-        Fault::CutBefore => return Err(cut()),
-        Fault::Html => page(),
-        Fault::Text => answer(200, "text/plain", "try again later".to_owned()),
-        Fault::ErrorBody => error(200, "InternalError"),
-        Fault::WrongRegion(region) => {
+        ServerFault::Answer(status, code) => error(status, code),
+        ServerFault::AccessDenied => error(403, "AccessDenied"),
+        ServerFault::NoSuchBucket => error(404, "NoSuchBucket"),
+        ServerFault::SlowDown => error(503, "SlowDown"),
+        ServerFault::Conflict => error(409, "ConditionalRequestConflict"),
+        ServerFault::ErrorBefore => error(500, "InternalError"),
+        ServerFault::CutBefore => return Err(cut()),
+        ServerFault::Html => page(),
+        ServerFault::Text => answer(200, "text/plain", "try again later".to_owned()),
+        ServerFault::ErrorBody => error(200, "InternalError"),
+        ServerFault::WrongRegion(region) => {
             let mut answer = error(301, "PermanentRedirect");
             let region = HeaderValue::from_static(region);
             answer.headers_mut().insert("x-amz-bucket-region", region);
             answer
         }
-        Fault::ErrorAfter | Fault::CutAfter | Fault::ErrorBodyAfter => {
+        ServerFault::ErrorAfter | ServerFault::CutAfter | ServerFault::ErrorBodyAfter => {
             apply(shared, parts, body).await?;
             match fault {
-                Fault::CutAfter => return Err(cut()),
-                Fault::ErrorAfter => error(500, "InternalError"),
+                ServerFault::CutAfter => return Err(cut()),
+                ServerFault::ErrorAfter => error(500, "InternalError"),
                 _ => error(200, "InternalError"),
             }
         }
-        Fault::TruncatedBody => truncated(apply(shared, parts, body).await?).await?,
-        Fault::AnswerLate(delay) => {
+        ServerFault::TruncatedBody => truncated(apply(shared, parts, body).await?).await?,
+        ServerFault::AnswerLate(delay) => {
             let answer = apply(shared, parts, body).await?;
             pause(delay).await;
             answer
         }
-        Fault::ApplyLate(delay) => {
+        ServerFault::ApplyLate(delay) => {
             apply_later(shared, parts, body, delay);
             error(500, "InternalError")
         }
-        Fault::ApplyAgain(delay) => {
+        ServerFault::ApplyAgain(delay) => {
             apply_later(shared, parts, body.clone(), delay);
             apply(shared, parts, body).await?
         }
-        Fault::Hold => {
+        ServerFault::Hold => {
             shared.gate.hold().await;
             apply(shared, parts, body).await?
         }
-        Fault::NoEtag => {
+        ServerFault::NoEtag => {
             let mut answer = apply(shared, parts, body).await?;
             answer.headers_mut().remove(ETAG);
             answer

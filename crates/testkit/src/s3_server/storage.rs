@@ -18,7 +18,7 @@ pub const OWNER: &str = "111122223333";
 
 /// An object, as the server keeps it.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct S3Object {
     /// What was written.
     pub body: Bytes,
     /// With its quotes.
@@ -29,7 +29,7 @@ pub struct Stored {
 
 /// Where the server differs from S3.
 #[derive(Clone, Debug, Default)]
-pub struct Quirks {
+pub struct S3Quirks {
     /// Ceph 16: ETags match only without their quotes, and `If-Match` on a missing key is 412.
     pub unquoted_etags: bool,
     /// Unsafe: `If-None-Match: *` of a PUT is ignored.
@@ -65,8 +65,8 @@ pub struct Quirks {
 
 #[derive(Debug, Default)]
 pub struct State {
-    pub buckets: BTreeMap<String, BTreeMap<String, Stored>>,
-    pub quirks: Quirks,
+    pub buckets: BTreeMap<String, BTreeMap<String, S3Object>>,
+    pub quirks: S3Quirks,
     /// The keys that were written, the last one last.
     written: Vec<String>,
 }
@@ -94,25 +94,25 @@ impl State {
 
     pub fn write(&mut self, bucket: &str, key: &str, body: Bytes) -> S3Result<String> {
         let etag = if self.quirks.opaque_etags { opaque_etag() } else { etag(&body) };
-        let stored = Stored { etag, body, last_modified: self.now() };
+        let stored = S3Object { etag, body, last_modified: self.now() };
         let etag = stored.etag.clone();
         self.written.push(key.to_owned());
         self.bucket(bucket)?.insert(key.to_owned(), stored);
         Ok(etag)
     }
 
-    fn bucket(&mut self, name: &str) -> S3Result<&mut BTreeMap<String, Stored>> {
+    fn bucket(&mut self, name: &str) -> S3Result<&mut BTreeMap<String, S3Object>> {
         let missing = || s3_error!(NoSuchBucket, "The specified bucket does not exist");
         self.buckets.get_mut(name).ok_or_else(missing)
     }
 
-    fn object(&mut self, bucket: &str, key: &str) -> S3Result<Stored> {
+    fn object(&mut self, bucket: &str, key: &str) -> S3Result<S3Object> {
         let missing = || s3_error!(NoSuchKey, "The specified key does not exist.");
         self.bucket(bucket)?.get(key).cloned().ok_or_else(missing)
     }
 
     /// Whether a tag from a request's header is that of this object.
-    fn matches(&self, stored: &Stored, tag: &str) -> bool {
+    fn matches(&self, stored: &S3Object, tag: &str) -> bool {
         let current =
             if self.quirks.unquoted_etags { stored.etag.trim_matches('"') } else { &stored.etag };
         tag == current || tag == "*"
@@ -180,7 +180,7 @@ impl State {
         let last = page.last().map_or(start, |(key, _)| key);
         let next = is_truncated.then(|| format!("{}:{last}", blank.saturating_sub(1)));
         let name = |key: &str| if encode { encoded(key) } else { key.to_owned() };
-        let entry = |(key, stored): &(&String, &Stored)| Object {
+        let entry = |(key, stored): &(&String, &S3Object)| Object {
             key: Some(name(key)),
             size: Some(stored.body.len() as i64),
             e_tag: Some(ETag::Strong(stored.etag.trim_matches('"').to_owned())),

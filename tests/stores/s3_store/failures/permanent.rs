@@ -3,7 +3,7 @@
 use super::*;
 
 /// Every call meets the fault and fails with this kind; none took effect.
-async fn every_call_fails(fault: Fault, kind: StoreErrorKind, words: &[&str]) {
+async fn every_call_fails(fault: ServerFault, kind: StoreErrorKind, words: &[&str]) {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
     let etag = ETag::new(server.object(KEY).unwrap().etag);
@@ -27,29 +27,34 @@ async fn a_missing_bucket_is_no_such_store() {
     expect(store.create(KEY, body("one")).await, kind, no, &words);
     expect(store.replace(KEY, body("one"), ETag::new("\"0\"")).await, kind, no, &words);
     expect(store.delete(vec![KEY.to_owned()]).await, kind, no, &words);
-    every_call_fails(Fault::NoSuchBucket, kind, &["NoSuchBucket"]).await;
+    every_call_fails(ServerFault::NoSuchBucket, kind, &["NoSuchBucket"]).await;
 }
 
 #[tokio::test]
 async fn a_404_that_is_not_s3s_is_no_such_store_and_never_a_missing_key() {
-    every_call_fails(Fault::Answer(404, "404 page not found"), StoreErrorKind::NoSuchStore, &[])
-        .await;
+    every_call_fails(
+        ServerFault::Answer(404, "404 page not found"),
+        StoreErrorKind::NoSuchStore,
+        &[],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_wrong_name_and_a_wrong_region_are_no_such_store_whatever_the_status() {
     let kind = StoreErrorKind::NoSuchStore;
     let words = ["400 InvalidBucketName", "check the bucket's name"];
-    every_call_fails(Fault::Answer(400, "InvalidBucketName"), kind, &words).await;
+    every_call_fails(ServerFault::Answer(400, "InvalidBucketName"), kind, &words).await;
     let words = ["the bucket is elsewhere"];
-    every_call_fails(Fault::Answer(301, "Moved"), kind, &words).await;
-    every_call_fails(Fault::Answer(400, "IllegalLocationConstraintException"), kind, &words).await;
+    every_call_fails(ServerFault::Answer(301, "Moved"), kind, &words).await;
+    every_call_fails(ServerFault::Answer(400, "IllegalLocationConstraintException"), kind, &words)
+        .await;
 }
 
 #[tokio::test]
 async fn an_error_without_a_code_is_told_by_its_status() {
     let (server, store) = start().await;
-    server.fault(Fault::Answer(403, ""));
+    server.fault(ServerFault::Answer(403, ""));
     let error = store.list("app/", "", 1).await.expect_err("denied");
     assert_eq!(error.kind(), StoreErrorKind::AccessDenied);
     let words = error.to_string();
@@ -59,23 +64,24 @@ async fn an_error_without_a_code_is_told_by_its_status() {
 #[tokio::test]
 async fn a_wrong_region_names_the_right_one() {
     let words = ["301 PermanentRedirect", "region eu-central-1", "AWS_REGION=eu-central-1"];
-    every_call_fails(Fault::WrongRegion("eu-central-1"), StoreErrorKind::NoSuchStore, &words).await;
+    every_call_fails(ServerFault::WrongRegion("eu-central-1"), StoreErrorKind::NoSuchStore, &words)
+        .await;
 }
 
 #[tokio::test]
 async fn a_wrong_clock_is_named() {
-    let fault = Fault::Answer(403, "RequestTimeTooSkewed");
+    let fault = ServerFault::Answer(403, "RequestTimeTooSkewed");
     every_call_fails(fault, StoreErrorKind::Invalid, &["clock", "15 minutes"]).await;
 }
 
 #[tokio::test]
 async fn refused_credentials_are_access_denied() {
     let kind = StoreErrorKind::AccessDenied;
-    every_call_fails(Fault::AccessDenied, kind, &["403 AccessDenied", "needs s3:"]).await;
+    every_call_fails(ServerFault::AccessDenied, kind, &["403 AccessDenied", "needs s3:"]).await;
     for code in ["InvalidAccessKeyId", "SignatureDoesNotMatch"] {
-        every_call_fails(Fault::Answer(403, code), kind, &[code, "credentials"]).await;
+        every_call_fails(ServerFault::Answer(403, code), kind, &[code, "credentials"]).await;
     }
-    every_call_fails(Fault::Answer(400, "ExpiredToken"), kind, &["ExpiredToken"]).await;
+    every_call_fails(ServerFault::Answer(400, "ExpiredToken"), kind, &["ExpiredToken"]).await;
     let server = S3Server::start().await;
     for client in
         [server.client_as("AKIANOBODY", SECRET_KEY), server.client_as(ACCESS_KEY, "another")]
@@ -134,13 +140,13 @@ async fn another_owner_than_expected_is_access_denied() {
 
 #[tokio::test]
 async fn what_a_store_has_not_implemented_is_unsupported() {
-    let fault = Fault::Answer(501, "NotImplemented");
+    let fault = ServerFault::Answer(501, "NotImplemented");
     every_call_fails(fault, StoreErrorKind::Unsupported, &["501", "conditional writes"]).await;
 }
 
 #[tokio::test]
 async fn a_request_that_cannot_be_right_is_invalid() {
-    let fault = Fault::Answer(400, "KeyTooLongError");
+    let fault = ServerFault::Answer(400, "KeyTooLongError");
     every_call_fails(fault, StoreErrorKind::Invalid, &["400 KeyTooLongError"]).await;
 }
 
