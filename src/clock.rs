@@ -17,8 +17,39 @@ use crate::moment::{Moment, time_of_day};
 
 /// Reads the time. Tests and simulations set their own with
 /// [`Process::with_clock`](crate::Process::with_clock).
+///
+/// # Examples
+///
+/// A clock that a test moves by hand; [another](crate#tests-with-paused-time) moves with Tokio's
+/// paused time.
+/// ```
+/// # use std::{sync::{Arc, Mutex}, time::Duration};
+/// # use tenure::{Clock, Election, Moment, Process, store::MemoryStore};
+/// #[derive(Debug)]
+/// struct ManualClock(Mutex<Duration>);
+///
+/// impl Clock for ManualClock {
+///     fn now(&self) -> Moment {
+///         let now = *self.0.lock().unwrap();
+///         Moment::new(now, now, now)
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// # let store = Arc::new(MemoryStore::new());
+/// let clock = Arc::new(ManualClock(Mutex::new(Duration::from_secs(1_000_000))));
+/// let process = Process::system().with_clock(clock.clone());
+/// let leadership =
+///     Election::builder(store, "test").process(process).build()?.campaign().await?;
+/// *clock.0.lock().unwrap() += Duration::from_secs(30); // as if the machine had been suspended
+/// assert_eq!(leadership.token(), None); // the default validity is over
+/// # Ok(())
+/// # }
+/// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// Now.
+    /// Returns the reading of the three clocks at this moment. `boot` and `raw` must never go
+    /// back; `wall` may.
     fn now(&self) -> Moment;
 }
 

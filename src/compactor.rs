@@ -45,15 +45,24 @@ const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// below it stay, as one of them may have a leader. And no object is deleted that is younger than
 /// the validity in its record.
 ///
+/// # Examples
 /// ```
 /// # use std::{sync::Arc, time::Duration};
-/// # use tenure::{Compactor, store::MemoryStore};
-/// # async fn example() -> Result<(), tenure::Error> {
-/// let compactor = Compactor::builder(Arc::new(MemoryStore::new()), "app")
-///     .keep_epochs(100)
-///     .min_age(Duration::from_secs(24 * 3600))
+/// # use tenure::{Compactor, Election, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// # let store = Arc::new(MemoryStore::new());
+/// # let election = Election::builder(store.clone(), "orders/leader").build()?;
+/// for _ in 0..5 {
+///     election.campaign().await?.resign().await?; // each leaves an object
+/// }
+/// let compactor = Compactor::builder(store, "orders/leader")
+///     .keep_epochs(2)
+///     .min_age(Duration::ZERO) // for this example: the default is 1 h
 ///     .build()?;
-/// println!("{}", compactor.run_once().await?);
+/// let report = compactor.run_once().await?;
+/// assert_eq!((report.deleted, report.kept), (3, 2));
+/// assert_eq!(report.newest, election.newest_epoch().await?); // never deleted
 /// # Ok(())
 /// # }
 /// ```
@@ -71,7 +80,8 @@ pub struct Compactor {
 }
 
 impl Compactor {
-    /// The settings of a compactor of the election at `prefix`; `app` and `app/` are the same.
+    /// Returns the settings of a compactor of the election at `prefix`; `app` and `app/` are the
+    /// same. No request.
     pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> CompactorBuilder {
         CompactorBuilder {
             store,
@@ -172,7 +182,26 @@ impl Compactor {
     }
 }
 
-/// Settings of a [`Compactor`].
+/// Settings of a [`Compactor`]. [`build`](CompactorBuilder::build) checks them.
+///
+/// # Examples
+/// ```
+/// # use std::{sync::Arc, time::Duration};
+/// # use tenure::{Compactor, Election, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// # let store = Arc::new(MemoryStore::new());
+/// # let election = Election::builder(store.clone(), "orders/leader").build()?;
+/// # for _ in 0..5 { election.campaign().await?.resign().await?; }
+/// // What would be deleted? A dry run counts, and deletes nothing. There are five epochs:
+/// let builder = Compactor::builder(store, "orders/leader").keep_epochs(1).dry_run(true);
+/// let report = builder.clone().min_age(Duration::ZERO).build()?.run_once().await?;
+/// assert_eq!((report.deleted, report.kept), (4, 1));
+/// let report = builder.build()?.run_once().await?; // by the default, 1 h
+/// assert_eq!((report.deleted, report.too_young), (0, 4));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 #[must_use]
 pub struct CompactorBuilder {

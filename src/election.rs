@@ -34,6 +34,8 @@ pub use builder::ElectionBuilder;
 /// process, before the first request.) The task that renews a leadership runs on the runtime in
 /// which its campaign ended: keep that runtime running as long as the leadership.
 ///
+/// # Examples
+///
 /// ```
 /// # use std::sync::Arc;
 /// # use tenure::{Election, store::MemoryStore};
@@ -65,8 +67,8 @@ pub enum CampaignOutcome {
 }
 
 impl Election {
-    /// The settings of an election among all candidates that use this prefix of this store. `app`
-    /// and `app/` are the same; the empty prefix is the root of the store.
+    /// Returns the settings of an election among all candidates that use this prefix of this store.
+    /// `app` and `app/` are the same; the empty prefix is the root of the store. No request.
     pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> ElectionBuilder {
         ElectionBuilder::new(store, prefix.into())
     }
@@ -315,7 +317,8 @@ impl Election {
         Operator::new(&self.cx).restore(epoch, wait).await
     }
 
-    /// The events of campaigns from now on. A slow reader misses the oldest events.
+    /// Returns the events of campaigns from now on. A slow reader misses the oldest events. No
+    /// request.
     pub fn events(&self) -> impl Stream<Item = CampaignEvent> + Send + Unpin + use<> {
         let stream = stream::unfold(self.cx.events.subscribe(), |mut events| async {
             loop {
@@ -348,7 +351,7 @@ impl Election {
         self.cx.last_seen()
     }
 
-    /// The display name of this candidate.
+    /// Returns the display name of this candidate.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.config.name

@@ -14,6 +14,8 @@ use crate::error::{Error, ErrorKind};
 /// resource that remembers the greatest epoch it has seen and refuses lower ones is safe from
 /// leaders of the past.
 ///
+/// # Examples
+///
 /// ```
 /// # use tenure::Epoch;
 /// let epoch: Epoch = "7".parse()?;
@@ -32,7 +34,7 @@ impl Epoch {
     /// [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted).
     pub const MAX: Epoch = Epoch(9_999_999_999);
 
-    /// The epoch with this number, or `None` outside 1 to 9,999,999,999.
+    /// Returns the epoch with this number, or `None` outside 1 to 9,999,999,999.
     #[must_use]
     pub const fn new(number: u64) -> Option<Epoch> {
         if number >= Self::FIRST.0 && number <= Self::MAX.0 { Some(Epoch(number)) } else { None }
@@ -44,14 +46,14 @@ impl Epoch {
         if number == 0 { Some(Epoch(0)) } else { Epoch::new(number) }
     }
 
-    /// The number itself, 1 to 9,999,999,999; 0 only of a peer that holds a
+    /// Returns the number itself, 1 to 9,999,999,999; 0 only of a peer that holds a
     /// [single object](crate::Layout::SingleObject) with the token 0.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The epoch after this one; `None` after [`Epoch::MAX`].
+    /// Returns the epoch after this one; `None` after [`Epoch::MAX`].
     #[must_use]
     pub const fn next(self) -> Option<Epoch> {
         Epoch::new(self.0 + 1)

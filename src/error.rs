@@ -11,6 +11,18 @@ use crate::store::{Determinacy, StoreError, StoreErrorKind};
 ///
 /// A lost race is never an error but a value
 /// ([`CampaignOutcome::Held`](crate::CampaignOutcome::Held), [`Loss`](crate::Loss)).
+///
+/// # Examples
+/// ```
+/// # use std::{sync::Arc, time::Duration};
+/// # use tenure::{Election, ErrorKind, store::MemoryStore};
+/// # let store = Arc::new(MemoryStore::new());
+/// let builder = Election::builder(store, "orders/leader").validity(Duration::from_secs(10));
+/// let error = builder.request_timeout(Duration::from_secs(6)).build().unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::InvalidInput); // decide by the kind …
+/// assert!(!error.may_have_happened());
+/// assert!(error.to_string().contains("10s")); // … and show the message: it has the numbers
+/// ```
 #[derive(Clone)]
 pub struct Error {
     kind: ErrorKind,
@@ -20,6 +32,27 @@ pub struct Error {
 }
 
 /// What kind of error this is, and so what to do.
+///
+/// # Examples
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Election, ErrorKind, store::{MemoryStore, Store}};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let store = Arc::new(MemoryStore::new());
+/// # let election = Election::builder(store.clone(), "orders/leader").build()?;
+/// store.create("orders/leader/lock-0000000001.json", "edited by hand".into()).await?;
+/// let error = election.campaign().await.unwrap_err();
+/// let advice = match error.kind() {
+///     ErrorKind::Unavailable => "try again",
+///     ErrorKind::CorruptRecord | ErrorKind::NewestDeleted => "call the operator: see the message",
+///     _ => "correct the settings, the permissions or the address",
+/// };
+/// assert_eq!(advice, "call the operator: see the message");
+/// assert!(error.to_string().contains("orders/leader/lock-0000000001.json"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -108,7 +141,7 @@ impl Error {
         self.determinacy == Determinacy::Indeterminate
     }
 
-    /// What kind of error this is.
+    /// Returns what kind of error this is, and so what to do.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -13,6 +13,27 @@ use crate::protocol::message::EpochEnd;
 use crate::record::Record;
 
 /// The holder of an epoch, by its record. All times of day are the writer's and for people only.
+///
+/// # Examples
+/// ```
+/// # use std::sync::Arc;
+/// # use serde_json::json;
+/// # use tenure::{Election, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// # let store = Arc::new(MemoryStore::new());
+/// let builder = Election::builder(store.clone(), "orders/leader").name("worker-7");
+/// let election = builder.data(json!({"address": "10.0.0.7:9000"})).build()?;
+/// let leadership = election.campaign().await?;
+///
+/// // A client, which finds the leader through the store:
+/// # let election = Election::builder(store, "orders/leader").build()?;
+/// let leader = election.leader().await?.expect("nobody has resigned");
+/// assert_eq!((leader.name(), leader.epoch), ("worker-7", leadership.epoch()));
+/// assert_eq!(leader.data["address"], "10.0.0.7:9000");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Leader {
@@ -50,7 +71,7 @@ impl Leader {
         }
     }
 
-    /// The name, or a dash.
+    /// Returns the name, or a dash if the record has none.
     #[must_use]
     pub fn name(&self) -> &str {
         self.candidate.as_deref().unwrap_or("-")
@@ -64,6 +85,26 @@ impl fmt::Display for Leader {
 }
 
 /// The newest epoch object as read. A former leader may still believe that it leads.
+///
+/// # Examples
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Election, EpochEnd, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// # let store = Arc::new(MemoryStore::new());
+/// # let process = |name| Election::builder(store.clone(), "orders/leader").name(name).build();
+/// let leadership = process("worker-7")?.campaign().await?;
+/// let operator = process("operator")?;
+/// operator.depose(Some(leadership.epoch())).await?;
+///
+/// let snapshot = operator.snapshot().await?; // sealed: `leader` would return `None`
+/// assert_eq!(snapshot.leader.unwrap().name(), "worker-7");
+/// assert_eq!(snapshot.end, Some(EpochEnd::Deposed));
+/// assert_eq!(snapshot.sealed_by.as_deref(), Some("operator"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -98,7 +139,8 @@ pub struct LastSeen {
 }
 
 impl LastSeen {
-    /// Whether the epoch is not sealed and its lease has not lapsed by the clocks of this process.
+    /// Returns whether the epoch is not sealed and its lease has not lapsed by the clocks of this
+    /// process.
     #[must_use]
     pub fn is_held(&self) -> bool {
         !self.sealed && self.lapses_in != Some(Duration::ZERO)
@@ -107,6 +149,29 @@ impl LastSeen {
 
 /// The state of an election as an observer sees it. [`observe`](crate::Election::observe) yields
 /// only changes.
+///
+/// # Examples
+/// ```
+/// # use std::sync::Arc;
+/// use futures::StreamExt as _;
+/// # use tenure::{Election, Observation, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// # let store = Arc::new(MemoryStore::new());
+/// # let leadership = Election::builder(store.clone(), "orders/leader").build()?.campaign().await?;
+/// let observer = Election::builder(store, "orders/leader").build()?;
+/// let mut observations = observer.observe();
+/// match observations.next().await.expect("it ends after an error alone")? {
+///     Observation::Leader(leader) => assert_eq!(leader.epoch.get(), 1), // send requests there
+///     Observation::NoLeader => unreachable!("wait for the next leader"),
+///     _ => unreachable!("the store does not answer: stay with the last leader, or give up"),
+/// }
+/// leadership.resign().await?;
+/// observer.refresh(); // polls now, not only at the next poll interval
+/// assert_eq!(observations.next().await.unwrap()?, Observation::NoLeader);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Observation {

@@ -42,6 +42,27 @@ use crate::timer::{require_timers, sleep};
 /// background instead. Dropping never blocks and never panics.
 ///
 /// While leading: one PUT every renew interval, and one GET every validity.
+///
+/// # Examples
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Election, fencing::Gate, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let store = Arc::new(MemoryStore::new());
+/// # let candidate = |name| Election::builder(store.clone(), "orders/leader").name(name).build();
+/// # let resource = Gate::new();
+/// let leadership = candidate("worker-7")?.campaign().await?;
+/// let token = leadership.check()?; // right before each write; a loss says why to stop
+/// resource.admit(token)?; // sent with the write, as the resource refuses former leaders
+///
+/// leadership.resign().await?; // once the work has ended
+/// let successor = candidate("worker-8")?.campaign().await?; // at once: no lapse to wait for
+/// resource.admit(successor.check()?)?;
+/// assert!(resource.admit(token).is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a leadership that is dropped is no longer renewed"]
 pub struct Leadership {
     lease: Lease,
@@ -111,8 +132,8 @@ impl Leadership {
         self.lead.lost().await
     }
 
-    /// The events from now on, up to the loss, which ends the stream. A slow reader misses the
-    /// oldest events.
+    /// Returns the events from now on, up to the loss, which ends the stream. A slow reader misses
+    /// the oldest of more than 64 unread events. No request.
     pub fn events(&self) -> impl Stream<Item = LeadershipEvent> + Send + Unpin + use<> {
         let events = self.lead.events.subscribe();
         // Subscribed first, so that no loss falls between the two.

@@ -21,10 +21,22 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The default is the process itself, [`system`](Process::system). A test or a simulation runs many
 /// processes in one: another clock or seed makes another process. Clones are the same process.
 ///
+/// # Examples
 /// ```
-/// # use tenure::Process;
-/// let process = Process::system().with_seed(7);
-/// assert!(process.now().boot <= Process::system().now().boot);
+/// # use std::sync::Arc;
+/// # use tenure::{CampaignOutcome, Election, Process, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// let store = Arc::new(MemoryStore::new());
+/// // Two processes in one test; the same seeds draw the same random numbers in the next run.
+/// let machine = |seed| {
+///     let process = Process::system().with_seed(seed);
+///     Election::builder(store.clone(), "test").process(process).build()
+/// };
+/// let leadership = machine(1)?.campaign().await?;
+/// assert!(matches!(machine(2)?.try_campaign().await?, CampaignOutcome::Held(_)));
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Debug, Clone)]
 pub struct Process {
@@ -47,8 +59,8 @@ struct Parts {
 struct Spawner(Arc<dyn Fn(Task) + Send + Sync>);
 
 impl Process {
-    /// The process that this code runs in: the machine's clocks, the operating system's random
-    /// numbers.
+    /// Returns the process that this code runs in: the machine's clocks, the operating system's
+    /// random numbers, and Tokio's tasks.
     #[must_use]
     pub fn system() -> Process {
         static SYSTEM: LazyLock<Process> = LazyLock::new(|| {

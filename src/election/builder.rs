@@ -16,6 +16,24 @@ use crate::process::Process;
 use crate::store::Store;
 
 /// Settings of an [`Election`]. [`build`](ElectionBuilder::build) checks that they fit together.
+/// No method sends a request.
+///
+/// # Examples
+/// ```
+/// # use std::{sync::Arc, time::Duration};
+/// # use tenure::{Election, ErrorKind, store::MemoryStore};
+/// # let store = Arc::new(MemoryStore::new());
+/// let builder = || {
+///     Election::builder(store.clone(), "orders/leader")
+///         .name("worker-7")
+///         .validity(Duration::from_secs(10)) // another leads about 10 s after a crash
+///         .poll_interval(Duration::from_secs(1)) // and about 1 s after a resignation
+/// };
+/// assert!(builder().build().is_ok());
+/// // The renew interval and two request timeouts must fit into the validity:
+/// let error = builder().renew_interval(Duration::from_secs(9)).build().unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::InvalidInput);
+/// ```
 #[must_use = "a builder does nothing until it is built"]
 pub struct ElectionBuilder {
     store: Arc<dyn Store>,

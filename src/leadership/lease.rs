@@ -14,19 +14,38 @@ use crate::moment::Moment;
 ///
 /// It does not keep the leadership alive: once that is resigned, lost or dropped,
 /// [`check`](Lease::check) fails. No method sends a request.
+///
+/// # Examples
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Election, Loss, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// # let election = Election::builder(Arc::new(MemoryStore::new()), "orders/leader").build()?;
+/// let leadership = election.campaign().await?;
+/// let lease = leadership.lease();
+/// // A handler of the service, in any task or thread:
+/// let handle = move || lease.check().map(|token| format!("written with token {token}"));
+/// assert_eq!(handle().unwrap(), "written with token 1");
+///
+/// leadership.resign().await?;
+/// assert!(matches!(handle(), Err(Loss::Resigned)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Lease {
     pub(crate) lead: Arc<Lead>,
 }
 
 impl Lease {
-    /// The epoch. It is a valid fencing token only while [`check`](Lease::check) succeeds.
+    /// Returns the epoch. It is a valid fencing token only while [`check`](Lease::check) succeeds.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.lead.epoch
     }
 
-    /// The display name of the candidate that was elected.
+    /// Returns the display name of the candidate that was elected.
     #[must_use]
     pub fn candidate(&self) -> &str {
         &self.lead.candidate
@@ -40,7 +59,7 @@ impl Lease {
         self.lead.check()
     }
 
-    /// As [`check`](Lease::check), without the reason of a loss.
+    /// Returns the token as [`check`](Lease::check) does, without the reason of a loss.
     #[must_use]
     pub fn token(&self) -> Option<Epoch> {
         self.check().ok()

@@ -12,6 +12,27 @@ use crate::protocol::message::EpochEnd;
 ///
 /// The epoch may outlast the leadership, until a peer or an operator seals it: [`EpochEnd`] says
 /// how an epoch ended.
+///
+/// # Examples
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Election, Loss, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// # let store = Arc::new(MemoryStore::new());
+/// # let process = |name| Election::builder(store.clone(), "orders/leader").name(name).build();
+/// let leadership = process("worker-7")?.campaign().await?;
+/// process("operator")?.depose(None).await?;
+/// # assert!(leadership.proclaim("a write, before the next renewal").await.is_err());
+/// let campaign_again = match leadership.lost().await {
+///     Loss::Vanished | Loss::Tampered => false, // somebody changes the objects by other means
+///     Loss::Sealed { by, .. } => by.as_deref() != Some("operator"), // lets another one lead
+///     _ => true,
+/// };
+/// assert!(!campaign_again);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Loss {
@@ -62,7 +83,7 @@ impl Loss {
         )
     }
 
-    /// One stable word, for logs and metrics.
+    /// Returns one stable word, for logs and metrics.
     #[must_use]
     pub fn outcome(&self) -> &'static str {
         match self {

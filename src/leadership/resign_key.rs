@@ -13,6 +13,27 @@ use crate::protocol::message::Nonce;
 /// ([`Election::resign_dead`](crate::Election::resign_dead)). It is no secret: the record of the
 /// epoch shows both. As text it is one word, such as
 /// `7-5f0c0123456789abcdef0123456789ab`.
+///
+/// # Examples
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Election, ResignKey, Resigned, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// # let store = Arc::new(MemoryStore::new());
+/// # let process = |name| Election::builder(store.clone(), "orders/leader").name(name).build();
+/// let leadership = process("worker-7")?.campaign().await?;
+/// let key = leadership.resign_key().to_string(); // for the supervisor of this process
+/// drop(leadership); // the process dies, and has resigned nothing
+///
+/// // The supervisor has seen the last of its processes end:
+/// let key: ResignKey = key.parse()?;
+/// assert_eq!(process("supervisor")?.resign_dead(key, None).await?, Resigned::Sealed);
+/// let next = process("worker-8")?.campaign().await?; // without waiting for a lapse
+/// assert!(next.epoch() > key.epoch());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ResignKey {
     pub(crate) epoch: Epoch,
@@ -20,7 +41,7 @@ pub struct ResignKey {
 }
 
 impl ResignKey {
-    /// The epoch.
+    /// Returns the epoch of the leadership.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.epoch

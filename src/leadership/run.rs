@@ -13,6 +13,38 @@ use crate::epoch::Epoch;
 /// of the validity is left) or lost. Final: a later renewal does not take the signal back.
 ///
 /// Clones share the signal. No method sends a request.
+///
+/// # Examples
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Election, Process, RunOutcome, store::MemoryStore};
+/// # #[derive(Debug)]
+/// # struct Paused(tokio::time::Instant);
+/// # impl tenure::Clock for Paused {
+/// #     fn now(&self) -> tenure::Moment {
+/// #         let now = std::time::Duration::from_secs(1_000_000) + self.0.elapsed();
+/// #         tenure::Moment::new(now, now, now)
+/// #     }
+/// # }
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// # let store = Arc::new(MemoryStore::new());
+/// # let process = Process::system().with_clock(Arc::new(Paused(tokio::time::Instant::now())));
+/// # let builder = || Election::builder(store.clone(), "orders/leader").process(process.clone());
+/// # let (election, operator) = (builder().build()?, builder().build()?);
+/// # async fn step() { tokio::time::sleep(std::time::Duration::from_secs(1)).await }
+/// let work = election.campaign().await?.run(async |_token, cancelled| {
+///     while !cancelled.is_cancelled() {
+///         step().await; // short compared to the validity
+///     }
+/// });
+/// // While the work runs, an operator deposes the leader: the work ends at the next renewal.
+/// let (outcome, deposed) = tokio::join!(work, operator.depose(None));
+/// assert!(matches!(outcome, RunOutcome::Lost { .. }));
+/// # deposed?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Cancellation {
     lead: Arc<Lead>,
@@ -68,7 +100,7 @@ impl Cancellation {
         }
     }
 
-    /// A token of the crate `tokio-util`, for libraries that take one. The task that renews the
+    /// Returns a token of the crate `tokio-util`, for libraries that take one. The task that renews the
     /// lease cancels it, or a call of these methods that notices first. Cancelling the token
     /// cancels nothing else.
     ///
@@ -90,7 +122,7 @@ impl fmt::Debug for Cancellation {
 }
 
 impl<T> RunOutcome<T> {
-    /// What the work returned, however the leadership ended.
+    /// Returns what the work returned, however the leadership ended.
     pub fn into_value(self) -> T {
         match self {
             RunOutcome::Completed(value)
@@ -99,7 +131,7 @@ impl<T> RunOutcome<T> {
         }
     }
 
-    /// Why the leadership ended before the work returned; `None` if it did not.
+    /// Returns why the leadership ended before the work returned; `None` if it did not.
     #[must_use]
     pub fn loss(&self) -> Option<&Loss> {
         match self {
