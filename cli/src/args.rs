@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use super::common_args::EXIT_CODES;
 use super::compact::CompactArgs;
-use super::config::{AFTER_CONFIG, ConfigArgs};
+use super::config_args::{AFTER_CONFIG, ConfigArgs};
 use super::cost::{AFTER_COST, CostArgs};
 use super::depose::DeposeArgs;
 use super::group::{GateArgs, GuardArgs};

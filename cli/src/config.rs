@@ -18,7 +18,7 @@ use super::args::Args;
 use super::exit::{self, Failure};
 use super::print::plain;
 use file::File;
-pub use show::{AFTER_CONFIG, ConfigArgs, show};
+pub use show::show;
 
 /// The flags that a variable and a file may give, too. Not those that say what to do just once,
 /// such as `depose --force`, or that CMD finds in its environment, such as `restore --epoch`.

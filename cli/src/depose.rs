@@ -1,16 +1,15 @@
 //! `tenure depose`: seals the epoch of the current leader.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use humantime::format_duration;
 use serde::Serialize;
-use tenure::{Deposed, Election, Epoch, EpochEnd, Leader};
+use tenure::{Deposed, Election, Epoch, EpochEnd};
 
 use super::common_args::{LayoutArg, StoreArg, default_name, name};
 use super::exit::{self, Failure};
 use super::open::{Missing, Opened, open, refuse_other_layout};
-use super::print::{millis, plain, print, print_json};
+use super::operator::{holder, needs_force, then, unknown};
+use super::print::{millis, print, print_json};
 
 #[derive(Debug, clap::Args)]
 pub struct DeposeArgs {
@@ -79,47 +78,6 @@ pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
     };
     let _ = if args.json { print_json(&report)? } else { print(&line)? };
     Ok(0)
-}
-
-/// Says what to do where it is unknown whether it took effect.
-pub fn unknown(error: tenure::Error) -> Failure {
-    let maybe = error.may_have_happened();
-    let mut failure = Failure::from(error);
-    if maybe {
-        failure.why += ". It is not known whether it took effect: run it again to find out";
-    }
-    failure
-}
-
-/// The holder of the epoch, escaped for a terminal.
-pub fn holder(leader: &Leader) -> String {
-    leader.candidate.as_deref().map_or("somebody without a name".to_owned(), plain)
-}
-
-/// What successors do.
-pub fn then(wait: Duration) -> String {
-    match up_to_seconds(wait) {
-        None => "a successor need not wait".to_owned(),
-        Some(wait) => {
-            format!("a successor waits up to {} for the old lease to end", format_duration(wait))
-        }
-    }
-}
-
-/// In whole seconds, and no less than it is; `None` if it is next to nothing.
-pub fn up_to_seconds(wait: Duration) -> Option<Duration> {
-    // By how little a validity differs from nothing.
-    let waits = wait >= Duration::from_millis(10);
-    waits.then(|| Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))
-}
-
-/// Why an epoch needs force.
-pub fn needs_force(leader: &Leader) -> String {
-    format!(
-        "the record of epoch {} does not say for how long its holder may believe in it; once that \
-         is known to be dead, use `tenure depose --epoch {} --force`",
-        leader.epoch, leader.epoch
-    )
 }
 
 fn why_not(refused: &Deposed, layout: LayoutArg) -> String {

@@ -5,13 +5,16 @@
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
 mod args;
+mod cmd;
 mod common_args;
 mod compact;
 mod config;
+mod config_args;
 mod cost;
 mod cron;
 mod data_file;
 mod depose;
+mod exec;
 #[doc(hidden)]
 pub mod exit;
 #[doc(hidden)]
@@ -24,8 +27,10 @@ mod logs;
 mod margins;
 mod metrics;
 mod open;
+mod operator;
 mod pages;
 mod partitions;
+mod prices;
 mod print;
 mod probe;
 mod progress;
@@ -114,7 +119,7 @@ fn guard(
     run: impl FnOnce(&Tenure, &GuardArgs, fn(&'static str, &str)) -> io::Result<()>,
 ) -> Result<u8, Failure> {
     let failed = |error| Failure::new(exit::OS, format!("cannot guard CMD: {error}"));
-    let tenure = run::own().map_err(failed)?;
+    let tenure = cmd::own().map_err(failed)?;
     run(&tenure, args, logs::say).map_err(failed)?;
     Ok(0)
 }

@@ -8,9 +8,9 @@ use serde::Serialize;
 use tenure::{Election, Epoch, Restored};
 
 use super::common_args::{StoreArg, default_name, duration, name};
-use super::depose::{holder, needs_force, then, unknown};
 use super::exit::{self, Failure};
 use super::open::{Missing, Opened, open, refuse_other_layout};
+use super::operator::{holder, needs_force, then, unknown};
 use super::print::{millis, print, print_json};
 
 #[derive(Debug, clap::Args)]

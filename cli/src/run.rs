@@ -2,28 +2,24 @@
 
 mod hooks;
 mod lead;
-mod lookup;
-pub mod rest;
 mod turn;
 
 use std::ffi::OsString;
-use std::io;
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use nix::sys::signal::Signal;
 use serde_json::Value;
 use tenure::store::{MemoryStore, Store};
 use tenure::{CampaignEvent, Election, ElectionBuilder, Error, Leadership, Process, Snapshot};
 use tracing::{Instrument as _, error_span, info, warn};
 
+use super::cmd::{SIGNALS, look_up, own};
 use super::common_args::{StoreArg, duration, name};
 use super::cron::{CronArgs, OncePer};
 use super::exit::{self, Failure};
-use super::group::Tenure;
 use super::health::{Health, HealthArg, Phase, recent};
 use super::http::Sites;
 use super::margins::Margins;
@@ -33,11 +29,8 @@ use super::print::{in_ms, plain};
 use super::settings::{OwnArgs, SettingsArgs};
 use super::signals::{self, Signals};
 use super::timer::pause;
-use super::{group, logs};
 use hooks::HooksArgs;
-pub use hooks::tell;
 use lead::{Job, Outcome};
-pub use lookup::look_up;
 
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
@@ -269,9 +262,6 @@ async fn outlast_predecessor(election: &Election, name: &str, margins: Margins) 
     }
 }
 
-/// They are forwarded to CMD; each ends `tenure`.
-const SIGNALS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
-
 fn election(
     args: &RunArgs,
     name: &str,
@@ -281,11 +271,6 @@ fn election(
 ) -> ElectionBuilder {
     let builder = args.settings.election(args.store.layout, name, store, prefix);
     builder.name_is_unique(args.own.unique_name).data(data)
-}
-
-/// This command, for the processes that are started of it.
-pub fn own() -> io::Result<Tenure> {
-    Ok(Tenure { binary: group::own_binary()?, options: logs::format().options() })
 }
 
 /// Waits until elected. Breaks with the exit code at a signal: then what was written lapses within

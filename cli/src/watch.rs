@@ -1,7 +1,5 @@
 //! `tenure watch`: one line for every change of the leader.
 
-pub mod exec;
-
 use std::pin::pin;
 use std::time::Duration;
 
@@ -13,6 +11,7 @@ use serde_json::Value;
 use tenure::{Election, Error, Leader, Observation, Process};
 
 use super::common_args::{StoreArg, positive_duration};
+use super::exec::{Exec, ExecArg, Told};
 use super::exit::{self, Failure};
 use super::http::Sites;
 use super::metrics::MetricsArg;
@@ -22,7 +21,6 @@ use super::print::{
 };
 use super::print::{millis, print_styled, reader_left, styled};
 use super::signals::Signals;
-use exec::{Exec, ExecArg, Told};
 
 #[derive(Debug, clap::Args)]
 pub struct WatchArgs {

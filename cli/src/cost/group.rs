@@ -8,9 +8,9 @@ use serde::Serialize;
 use tenure::Layout;
 
 use super::arithmetic::{DAYS, Requests, Shape, most_objects, pages};
-use super::prices::Prices;
 use super::{CostArgs, grouped, prices_for_people};
 use crate::common_args::DAY;
+use crate::prices::Prices;
 use crate::print::{millis, plain};
 
 /// Members that stand by for the coordinator.

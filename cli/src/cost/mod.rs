@@ -3,7 +3,6 @@
 
 mod arithmetic;
 mod group;
-pub mod prices;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -14,9 +13,9 @@ use tenure::Layout;
 
 use self::arithmetic::{DAYS, Requests, Roles, Shape};
 use self::group::GroupReport;
-use self::prices::Prices;
 use super::common_args::{DAY, LayoutArg, positive_duration, positive_up_to};
 use super::exit::{self, Failure};
+use super::prices::{self, Prices};
 use super::print::{millis, plain, print, print_json};
 
 #[derive(Debug, clap::Args)]

@@ -3,13 +3,14 @@
 use std::io::{self, stderr};
 use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use tenure::{Moment, Process};
+use tracing::{debug, warn};
 
 use super::descendants::Living;
 use super::id::GroupId;
@@ -63,4 +64,13 @@ impl RunningHook {
 /// What a hook prints goes to stderr: stdout is CMD's.
 pub fn to_stderr() -> Stdio {
     stderr().as_fd().try_clone_to_owned().map_or_else(|_| Stdio::null(), Stdio::from)
+}
+
+/// Logs how a hook ended.
+pub fn log_end(hook: &str, status: ExitStatus) {
+    if status.success() {
+        debug!("{hook} has ended");
+    } else {
+        warn!(outcome = "hook_failed", "{hook} failed: {status}");
+    }
 }

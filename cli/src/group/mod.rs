@@ -42,7 +42,7 @@ pub use deadlines::Deadlines;
 pub use epoch_file::{EpochFile, prepare as prepare_epoch_file};
 pub use gate::{GateArgs, NOT_EXECUTABLE, NOT_FOUND, run as run_gate};
 pub use guard::{GuardArgs, run as run_guard};
-pub use hook::{Hook, to_stderr};
+pub use hook::{Hook, log_end as log_hook_end, to_stderr};
 pub use phase::{GroupEnd, Left, Stop};
 pub use pipes::Pipes;
 pub use process::{Tenure, own_binary};

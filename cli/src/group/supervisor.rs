@@ -17,10 +17,10 @@ use super::deadlines::{DeadlineTimer, Deadlines, Due};
 use super::descendants::{self, Living};
 use super::epoch_file::EpochFile;
 use super::guard_process::{GuardProcess, Heard};
+use super::hook;
 use super::id::GroupId;
 use super::ipc::{Order, Report};
 use super::phase::{GroupEnd, Left, Phase, Stop};
-use crate::run::tell;
 use crate::timer::pause;
 
 /// For how long no descendant must be seen alive until a guard that says nothing is not waited for.
@@ -293,7 +293,9 @@ impl Supervisor {
                 self.status = Some(status);
                 self.phase.send_replace(Phase::Ended(GroupEnd { status, stop: self.stop }));
             }
-            Report::HookEnded(status) => tell("--on-elected", ExitStatus::from_raw(status)),
+            Report::HookEnded(status) => {
+                hook::log_end("--on-elected", ExitStatus::from_raw(status))
+            }
             Report::Gone => self.left = Some(Left::Nothing),
         }
     }

@@ -8,8 +8,8 @@ use tenure::group::{Group, GroupSnapshot, PartitionSnapshot};
 use super::names::Names;
 use super::view::PartitionView;
 use super::{BarArgs, GroupStoreArg, MarkArgs, PinArgs, ResizeArgs, builder};
-use crate::depose::unknown;
 use crate::exit::{self, Failure};
+use crate::operator::unknown;
 use crate::print::{plain, print, print_json};
 
 /// More names are only counted.

@@ -12,9 +12,9 @@ use super::DeposeArgs;
 use super::status::short;
 use super::view::{MemberView, members};
 use crate::common_args::default_name;
-use crate::depose::{unknown, up_to_seconds};
 use crate::exit::{self, Failure};
 use crate::open::{Missing, Opened, open};
+use crate::operator::{unknown, up_to_seconds};
 use crate::print::{millis, plain, print, print_json};
 
 /// The digits of a session's id that `group status` shows: fewer do not name a session.

@@ -20,7 +20,7 @@ use super::exit::Failure;
 use super::metrics::MetricsArg;
 use super::open::{Missing, Opened, open};
 use super::store_url::StoreUrl;
-use super::watch::exec::command as exec_command;
+use crate::exec::command as exec_command;
 pub use names::{Names, parse as parse_names};
 pub use run::LONGEST_KEPT;
 use run::{AFTER_GROUP_RUN, RunArgs};

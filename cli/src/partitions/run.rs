@@ -17,6 +17,7 @@ use tenure::store::{MemoryStore, Store};
 use tracing::{Instrument as _, error_span, info};
 
 use super::names::{self, Names};
+use crate::cmd::{SIGNALS, look_up, own};
 use crate::common_args::{default_name, duration, json, name, positive_duration};
 use crate::exit::{self, Failure};
 use crate::http::Sites;
@@ -24,7 +25,6 @@ use crate::margins::Margins;
 use crate::metrics::MetricsArg;
 use crate::open::{Missing, Opened, open, prefix};
 use crate::print::plain;
-use crate::run::{look_up, own};
 use crate::signals::{self, Signals};
 use crate::store_url::StoreUrl;
 use crate::timer::pause;
@@ -242,8 +242,6 @@ async fn outlast_predecessor(group: &Group, name: &str, margins: Margins) {
     );
     pause(delay).await;
 }
-
-const SIGNALS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
 fn leave(group: &Group, keep: Option<Duration>) {
     match keep {

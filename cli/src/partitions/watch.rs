@@ -13,12 +13,12 @@ use tenure::{Error, Process};
 
 use super::view::{name_or_dash, owner};
 use super::{WatchArgs, builder};
+use crate::exec::{Exec, Told};
 use crate::exit::{self, Failure};
 use crate::http::Sites;
 use crate::print::styled;
 use crate::print::{FAINT, Reader, json_line, plain, print_json, print_styled, reader_left};
 use crate::signals::Signals;
-use crate::watch::exec::{Exec, Told};
 
 pub const AFTER_GROUP_WATCH: &str = "\
 With --exec, CMD gets TENURE_STATE (held or nobody), TENURE_PARTITION, TENURE_EPOCH (the token) and

@@ -10,8 +10,8 @@ use super::advice::{self, Advice, Setting};
 use super::ask::{Account, Asker};
 use super::clock::Skew;
 use super::races::{Tally, WRITERS};
-use crate::cost::prices::Prices;
 use crate::exit;
+use crate::prices::Prices;
 use crate::print::plain;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -1,18 +1,18 @@
 //! The hooks of `run`, and the file that holds the epoch.
 
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tenure::Leadership;
 use tokio::process::Command;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use crate::common_args::{DAY, positive_up_to};
 use crate::exit::{self, Failure};
-use crate::group::{EpochFile, Hook, prepare_epoch_file, to_stderr};
+use crate::group::{EpochFile, Hook, log_hook_end, prepare_epoch_file, to_stderr};
 use crate::print::{in_ms, millis, plain};
 use crate::signals::Signals;
 use crate::timer::pause;
@@ -78,7 +78,7 @@ impl HooksArgs {
             biased;
             status = hook.wait() => {
                 if let Ok(status) = status {
-                    tell("--on-lost", status);
+                    log_hook_end("--on-lost", status);
                 }
                 return false;
             }
@@ -97,14 +97,5 @@ impl HooksArgs {
             ),
         }
         why.is_some_and(|signal| signal != Signal::SIGHUP)
-    }
-}
-
-/// Logs how a hook ended.
-pub fn tell(hook: &str, status: ExitStatus) {
-    if status.success() {
-        debug!("{hook} has ended");
-    } else {
-        warn!(outcome = "hook_failed", "{hook} failed: {status}");
     }
 }

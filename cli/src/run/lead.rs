@@ -17,7 +17,7 @@ use tenure::{Epoch, EpochEnd, Leadership, LeadershipEvent, Loss};
 use tracing::{info, warn};
 
 use super::hooks::HooksArgs;
-use super::rest::{Watching, shown};
+use crate::cmd::{Watching, shown};
 use crate::common_args::LayoutArg;
 use crate::cron::Turn;
 use crate::data_file;

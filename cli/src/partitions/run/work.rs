@@ -13,11 +13,11 @@ use tokio::sync::{Notify, broadcast};
 use tracing::{Instrument as _, error_span, info, warn};
 
 use super::health::Health;
+use crate::cmd::{Watching, shown};
 use crate::group::{Group, GroupEnd, Left, Stop, Tenure};
 use crate::logs::PARTITION_SPAN;
 use crate::margins::Margins;
 use crate::print::plain;
-use crate::run::rest::{Watching, shown};
 use crate::timer::pause;
 
 /// Signals that wait until a CMD's task has run; the oldest are left out.
