@@ -52,10 +52,9 @@ async fn the_suite_holds_for_a_client_of_somebody_elses() {
     conformance::run_with(Arc::new(store), "app/", &can()).await;
 }
 
-/// A real bucket, which is billed: `TENURE_TEST_GCS_BUCKET=NAME cargo test --features gcs --test
-/// gcs -- --ignored real`, with credentials as `AnyObjectStore::gcs_from_env` reads them.
+/// A real bucket, which is billed, with credentials as `AnyObjectStore::gcs_from_env` reads them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "needs a bucket and credentials, as docs/stores.md says"]
+#[ignore = "needs credentials: TENURE_TEST_GCS_BUCKET=NAME cargo test --features gcs --test stores real -- --ignored"]
 async fn the_suite_holds_on_a_real_bucket() {
     let bucket = std::env::var("TENURE_TEST_GCS_BUCKET").expect("TENURE_TEST_GCS_BUCKET is set");
     let unique = fastrand::u128(..);

@@ -34,7 +34,7 @@ const RECOVERY: Duration = Duration::from_secs(18);
 
 /// Not a test: a member of the group.
 #[test]
-#[ignore = "run by the tests"]
+#[ignore = "no test: the tests start this program with --exact groups::member --ignored"]
 fn member() {
     if std::env::var_os(worker::MEMBER).is_some() {
         worker::run();
@@ -53,7 +53,7 @@ fn directory() {
 }
 
 #[test]
-#[ignore = "needs a server: scripts/ministack.sh -- cargo test --test chaos groups::server_of"]
+#[ignore = "needs a server: scripts/ministack.sh -- cargo test --test chaos groups::server_of -- --ignored"]
 fn server_of_the_environment() {
     chaos(Backend::environment(), 120);
 }

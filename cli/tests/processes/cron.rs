@@ -242,7 +242,7 @@ fn whole_periods(from: u64, until: u64) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "needs libfaketime: scripts/faketime.sh -- cargo test --test processes skewed"]
+#[ignore = "needs libfaketime: scripts/faketime.sh -- cargo test --test processes skewed -- --ignored"]
 fn hosts_with_skewed_clocks_run_each_period_once() {
     let library = std::env::var("TENURE_TEST_FAKETIME").expect("set by scripts/faketime.sh");
     let scene = Scene::new();
@@ -266,7 +266,7 @@ fn hosts_with_skewed_clocks_run_each_period_once() {
 }
 
 #[test]
-#[ignore = "needs libfaketime: scripts/faketime.sh -- cargo test --test processes skewed"]
+#[ignore = "needs libfaketime: scripts/faketime.sh -- cargo test --test processes skewed -- --ignored"]
 fn hosts_with_skewed_clocks_that_are_killed_never_run_at_the_same_time() {
     let library = std::env::var("TENURE_TEST_FAKETIME").expect("set by scripts/faketime.sh");
     let scene = Scene::new();
