@@ -20,7 +20,7 @@ use super::timer::pause;
 /// The signals that are forwarded to CMD.
 pub const SIGNALS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 /// For how long nothing is done about what CMD leaves behind: most often nothing is left.
-const UNTIL_THE_REST_IS_TOLD: Duration = Duration::from_millis(200);
+const UNTIL_TERM: Duration = Duration::from_millis(200);
 
 /// This command, for the processes that are started of it.
 pub fn own() -> io::Result<Tenure> {
@@ -55,7 +55,7 @@ fn is_executable(file: &Path) -> bool {
 }
 
 /// Watches over a group while it waits.
-pub trait Watching<'a> {
+pub trait GroupWatch<'a> {
     fn group(&self) -> &'a Group;
 
     /// Between SIGTERM and SIGKILL.
@@ -67,9 +67,9 @@ pub trait Watching<'a> {
     /// Waits for what is to come, and watches meanwhile.
     async fn until<T>(&mut self, what: impl Future<Output = T>) -> T;
 
-    /// CMD has ended: sees to the end of the processes that it left behind.
-    async fn end_the_rest(&mut self) -> Left {
-        if let Some(left) = self.gone_within(UNTIL_THE_REST_IS_TOLD).await {
+    /// CMD has ended: ends the processes that it left behind.
+    async fn end_descendants(&mut self) -> Left {
+        if let Some(left) = self.gone_within(UNTIL_TERM).await {
             return left;
         }
         self.group().end_rest();

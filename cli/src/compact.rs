@@ -14,7 +14,7 @@ use super::http::Sites;
 use super::lock::lock;
 use super::logs::{complain, complain_of};
 use super::metrics::MetricsArg;
-use super::open::{Missing, Opened, open, refuse_other_layout};
+use super::open::{IfMissing, Opened, open, refuse_other_layout};
 use super::print::{Reader, plain, print, print_json};
 use super::progress::Progress;
 use super::signals::{Signals, exit_code};
@@ -63,7 +63,7 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
     let Opened { store, prefix } = tokio::select! {
         biased;
         signal = signals.next() => return Ok(exit_code(signal)),
-        opened = open(&args.store.store, Missing::Refuse) => opened?,
+        opened = open(&args.store.store, IfMissing::Refuse) => opened?,
     };
     let compactor = Compactor::builder(Arc::clone(&store), prefix.as_str())
         .keep_epochs(usize::try_from(args.keep).unwrap_or(usize::MAX))
@@ -88,7 +88,7 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
             if report.newest.is_none() && signal.is_none() && !args.group {
                 refuse_other_layout(&store, &prefix, args.store.layout).await?;
             }
-            let _ = tell(&report, args.json)?;
+            let _ = print_report(&report, args.json)?;
             match signal.filter(|_| report.interrupted) {
                 Some(signal) => Ok(exit_code(signal)),
                 None => not_deleted(&report).map_or(Ok(0), Err),
@@ -162,14 +162,14 @@ fn report_run(outcome: Result<Report, Error>, json: bool) -> Result<Reader, Fail
         }
         Err(error) => return Err(error.into()),
     };
-    let reader = tell(&report, json)?;
+    let reader = print_report(&report, json)?;
     if let Some(failure) = not_deleted(&report) {
         complain_of(&failure);
     }
     Ok(reader)
 }
 
-fn tell(report: &Report, json: bool) -> Result<Reader, Failure> {
+fn print_report(report: &Report, json: bool) -> Result<Reader, Failure> {
     if json { print_json(report) } else { print(&plain(&report.to_string())) }
 }
 

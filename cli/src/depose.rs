@@ -7,7 +7,7 @@ use tenure::{Deposed, Election, Epoch, EpochEnd};
 
 use super::common_args::{LayoutArg, StoreArg, default_name, name};
 use super::exit::{self, Failure};
-use super::open::{Missing, Opened, open, refuse_other_layout};
+use super::open::{IfMissing, Opened, open, refuse_other_layout};
 use super::operator::{holder, needs_force, then, unknown};
 use super::print::{millis, print, print_json};
 
@@ -43,7 +43,7 @@ struct DeposeReport {
 }
 
 pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
-    let Opened { store, prefix } = open(&args.store.store, Missing::Refuse).await?;
+    let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
     let election = Election::builder(Arc::clone(&store), prefix.as_str())
         .layout(args.store.layout.into())
         .name(args.name.unwrap_or_else(default_name))

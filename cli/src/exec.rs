@@ -41,7 +41,7 @@ const LONGEST_VALUE_BYTES: usize = 100_000;
 
 /// A change, as CMD gets it.
 #[derive(Debug)]
-pub struct Told {
+pub struct ExecChange {
     /// What has changed, if a watch follows several.
     pub of: u32,
     /// For the log.
@@ -55,7 +55,7 @@ pub struct Told {
 /// last.
 #[derive(Debug)]
 pub struct Exec {
-    changes: UnboundedSender<Told>,
+    changes: UnboundedSender<ExecChange>,
     running: JoinHandle<()>,
 }
 
@@ -66,7 +66,7 @@ impl Exec {
         command.map(|command| Exec { changes, running: run(command) })
     }
 
-    pub fn handle(&self, change: Told) {
+    pub fn handle(&self, change: ExecChange) {
         // An error is a panic of the task, which is reported at the end.
         let _ = self.changes.send(change);
     }
@@ -81,14 +81,14 @@ impl Exec {
 
 /// Changes that wait for CMD: the newest of each, in the order in which the first of each came.
 struct Waiting {
-    changes: UnboundedReceiver<Told>,
+    changes: UnboundedReceiver<ExecChange>,
     order: VecDeque<u32>,
-    newest: BTreeMap<u32, Told>,
+    newest: BTreeMap<u32, ExecChange>,
 }
 
 impl Waiting {
     /// The next for CMD; `None` once `watch` ends, also where some are left.
-    async fn next(&mut self) -> Option<Told> {
+    async fn next(&mut self) -> Option<ExecChange> {
         while let Ok(change) = self.changes.try_recv() {
             self.add(change);
         }
@@ -100,7 +100,7 @@ impl Waiting {
         self.newest.remove(&of)
     }
 
-    fn add(&mut self, change: Told) {
+    fn add(&mut self, change: ExecChange) {
         let of = change.of;
         if self.newest.insert(of, change).is_none() {
             self.order.push_back(of);
@@ -115,7 +115,7 @@ impl Waiting {
     }
 }
 
-async fn run_all(command: String, changes: UnboundedReceiver<Told>) {
+async fn run_all(command: String, changes: UnboundedReceiver<ExecChange>) {
     let mut waiting = Waiting { changes, order: VecDeque::new(), newest: BTreeMap::new() };
     while let Some(change) = waiting.next().await {
         let what = &change.what;
@@ -135,13 +135,13 @@ async fn run_all(command: String, changes: UnboundedReceiver<Told>) {
 /// How CMD ended; nothing if it was ended as `watch` ends.
 async fn run(
     command: &str,
-    change: &Told,
+    change: &ExecChange,
     waiting: &mut Waiting,
 ) -> io::Result<Option<ExitStatus>> {
     let mut child = start(command, change)?;
     let mut stdin = child.stdin.take().expect("it is piped");
     let line = format!("{}\n", change.json);
-    let tell = async move {
+    let write_stdin = async move {
         // CMD need not read it.
         drop(stdin.write_all(line.as_bytes()).await);
         drop(stdin);
@@ -150,7 +150,7 @@ async fn run(
     let ended = tokio::select! {
         ended = child.wait() => Some(ended),
         () = waiting.over() => None,
-        () = tell => None,
+        () = write_stdin => None,
     };
     match ended {
         Some(ended) => ended.map(Some),
@@ -158,7 +158,7 @@ async fn run(
     }
 }
 
-fn start(command: &str, change: &Told) -> io::Result<Child> {
+fn start(command: &str, change: &ExecChange) -> io::Result<Child> {
     let mut sh = Command::new("sh");
     sh.args(["-c", command]).stdin(Stdio::piped()).kill_on_drop(true);
     for (name, value) in &change.environment {

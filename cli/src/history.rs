@@ -18,7 +18,7 @@ use tenure_history::{History, LeadershipSpan, Reader};
 
 use super::common_args::{CENTURY, StoreArg, positive_up_to};
 use super::exit::{self, Failure};
-use super::open::{Missing, Opened, open, refuse_other_layout};
+use super::open::{IfMissing, Opened, open, refuse_other_layout};
 use super::print::{Reader as Audience, print, print_json};
 use super::progress::Progress;
 
@@ -47,7 +47,7 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
         let why = "--json and --svg - would both go to stdout: draw into a file";
         return Err(Failure::new(exit::USAGE, why));
     }
-    let Opened { store, prefix } = open(&args.store.store, Missing::Refuse).await?;
+    let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
     let layout = args.store.layout;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let mut reader = Reader::new(Arc::clone(&store), &prefix)?.layout(layout.into()).limit(limit);

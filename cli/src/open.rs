@@ -16,21 +16,21 @@ use super::store_url::{Kind, Place, Service, StoreUrl};
 
 /// What becomes of a directory that does not exist. A bucket or a table is never made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Missing {
-    /// It is made: a candidate founds the election.
-    Make,
+pub enum IfMissing {
+    /// It is created: a candidate founds the election.
+    Create,
     /// It is refused: an election that does not exist is most likely a typing error.
     Refuse,
     /// The same of a group, which the command does not make.
     RefuseGroup,
 }
 
-impl Missing {
+impl IfMissing {
     /// What lies in the store.
     fn what(self) -> &'static str {
         match self {
-            Missing::Make | Missing::Refuse => "an election",
-            Missing::RefuseGroup => "a group",
+            IfMissing::Create | IfMissing::Refuse => "an election",
+            IfMissing::RefuseGroup => "a group",
         }
     }
 }
@@ -42,16 +42,16 @@ pub struct Opened {
 }
 
 /// Opens the store. A bucket or a table is not asked for anything yet.
-pub async fn open(url: &StoreUrl, missing: Missing) -> Result<Opened, Failure> {
+pub async fn open(url: &StoreUrl, if_missing: IfMissing) -> Result<Opened, Failure> {
     match url.place() {
-        Place::Dir { path, group } => dir(path, *group, url, missing),
+        Place::Dir { path, group } => dir(path, *group, url, if_missing),
         // In a table the prefix up to its first slash is the partition of the election.
         Place::In { service, prefix, .. }
             if service.kind == Kind::DynamoDb && matches!(&**prefix, "" | "/") =>
         {
             let table = url.to_string();
             let table = table.trim_end_matches('/');
-            let what = missing.what();
+            let what = if_missing.what();
             let why = format!("{what} in a {} needs a prefix: {table}/PREFIX", service.what);
             Err(Failure::new(exit::USAGE, why))
         }
@@ -93,11 +93,11 @@ pub fn prefix(url: &StoreUrl) -> &str {
     }
 }
 
-fn dir(path: &Path, group: bool, url: &StoreUrl, missing: Missing) -> Result<Opened, Failure> {
+fn dir(path: &Path, group: bool, url: &StoreUrl, if_missing: IfMissing) -> Result<Opened, Failure> {
     // An error other than "not found" is for the store to explain.
-    if missing != Missing::Make && matches!(path.try_exists(), Ok(false)) {
-        let maker = match missing {
-            Missing::RefuseGroup => "the first member of a group",
+    if if_missing != IfMissing::Create && matches!(path.try_exists(), Ok(false)) {
+        let maker = match if_missing {
+            IfMissing::RefuseGroup => "the first member of a group",
             _ => "`tenure run`",
         };
         let why = format!("{url}: there is no such directory; {maker} makes it");

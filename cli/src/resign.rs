@@ -13,7 +13,7 @@ use super::common_args::LayoutArg;
 use super::exit::{self, Failure};
 use super::group::{Resignation, Task};
 use super::logs;
-use super::open::{Missing, Opened, open};
+use super::open::{IfMissing, Opened, open};
 use super::print::plain;
 use super::store_url::StoreUrl;
 use super::timer::pause;
@@ -70,7 +70,7 @@ async fn resign_dead(resignation: &Resignation) -> Result<Resigned, String> {
     let layout = LayoutArg::from_str(layout, false)?;
     let key: ResignKey = key.parse().map_err(|error: tenure::Error| error.to_string())?;
     let Opened { store, prefix } =
-        open(&url, Missing::Refuse).await.map_err(|failure| failure.why)?;
+        open(&url, IfMissing::Refuse).await.map_err(|failure| failure.why)?;
     let election = Election::builder(Arc::clone(&store), prefix)
         .layout(layout.into())
         .name(candidate)

@@ -9,7 +9,7 @@ use tenure::{Election, Epoch, Restored};
 
 use super::common_args::{StoreArg, default_name, duration, name};
 use super::exit::{self, Failure};
-use super::open::{Missing, Opened, open, refuse_other_layout};
+use super::open::{IfMissing, Opened, open, refuse_other_layout};
 use super::operator::{holder, needs_force, then, unknown};
 use super::print::{millis, print, print_json};
 
@@ -46,7 +46,7 @@ struct RestoreReport {
 
 pub async fn restore(args: RestoreArgs) -> Result<u8, Failure> {
     // A directory that was lost is made again: its election is known to have been there.
-    let Opened { store, prefix } = open(&args.store.store, Missing::Make).await?;
+    let Opened { store, prefix } = open(&args.store.store, IfMissing::Create).await?;
     refuse_other_layout(&store, &prefix, args.store.layout).await?;
     let election = Election::builder(Arc::clone(&store), prefix.as_str())
         .layout(args.store.layout.into())

@@ -24,7 +24,7 @@ use super::health::{Health, HealthArg, Phase, recent};
 use super::http::Sites;
 use super::margins::Margins;
 use super::metrics::MetricsArg;
-use super::open::{Missing, Opened, open, prefix};
+use super::open::{IfMissing, Opened, open, prefix};
 use super::print::{in_ms, plain};
 use super::settings::{OwnArgs, SettingsArgs};
 use super::signals::{self, Signals};
@@ -185,7 +185,7 @@ async fn run_as(
     let Opened { store, prefix } = tokio::select! {
         biased;
         signal = signals.next() => return Ok(signals::exit_code(signal)),
-        opened = open(url, Missing::Make) => opened?,
+        opened = open(url, IfMissing::Create) => opened?,
     };
     let election = election(args, name, data, Arc::clone(&store), &prefix).build()?;
     if args.own.unique_name {

@@ -198,7 +198,7 @@ fn start(
             healthy: shared.healthy.clone(),
             ending: shared.ending.clone(),
             grace: args.lease.grace(),
-            stand_back: args.lease.stand_back(),
+            defer_for: args.lease.defer_for(),
         };
         let span = error_span!("election", name = named.name, candidate = shared.name);
         tasks.spawn(campaigner.run().instrument(span));
@@ -221,13 +221,13 @@ fn build(
     Ok(args.lease.settings.election(args.layout, name, store, prefix).build()?)
 }
 
-/// Kept as long as the API is served.
-enum Kept {
+/// Dropping it ends the API.
+enum ServingGuard {
     Tcp { _serving: http::Serving },
     Unix { _serving: http::SocketFile },
 }
 
-fn listen(at: &Listen, api: &Arc<Api>) -> Result<Kept, Failure> {
+fn listen(at: &Listen, api: &Arc<Api>) -> Result<ServingGuard, Failure> {
     let api = Arc::clone(api);
     let server = Server {
         handler: Arc::new(move |asked| {
@@ -236,15 +236,15 @@ fn listen(at: &Listen, api: &Arc<Api>) -> Result<Kept, Failure> {
         }),
         most_body: MOST_BODY,
     };
-    let (kept, shown) = match at {
+    let (guard, shown) = match at {
         Listen::Tcp(address) => server.start(*address).map(|serving| {
             let shown = format!("http://{}", serving.address);
-            (Kept::Tcp { _serving: serving }, shown)
+            (ServingGuard::Tcp { _serving: serving }, shown)
         }),
         Listen::Unix(path) => http::start_unix(path, server)
-            .map(|serving| (Kept::Unix { _serving: serving }, at.to_string())),
+            .map(|serving| (ServingGuard::Unix { _serving: serving }, at.to_string())),
     }
     .map_err(|error| Failure::new(exit::OS, format!("cannot serve elections at {at}: {error}")))?;
     info!("serving elections at {shown}");
-    Ok(kept)
+    Ok(guard)
 }

@@ -16,13 +16,13 @@ impl Signals {
     /// a shell that starts a background job, ask for that.
     pub fn listen(to: &[Signal]) -> Result<Signals, Failure> {
         let ignored = ignored();
-        let heard = to.iter().filter(|signal| ignored & bit(**signal) == 0).map(|signal| {
+        let streams = to.iter().filter(|signal| ignored & bit(**signal) == 0).map(|signal| {
             unix::signal(SignalKind::from_raw(*signal as i32)).map(|stream| (*signal, stream))
         });
-        let heard = heard
+        let streams = streams
             .collect::<io::Result<_>>()
             .map_err(|error| Failure::new(exit::OS, format!("cannot handle signals: {error}")))?;
-        Ok(Signals(heard))
+        Ok(Signals(streams))
     }
 
     /// The next signal. Cancel-safe.

@@ -9,7 +9,7 @@ use tenure::{Election, EpochEnd, Leader, Snapshot};
 
 use super::common_args::StoreArg;
 use super::exit::{self, Failure};
-use super::open::{Missing, Opened, open, refuse_other_layout};
+use super::open::{IfMissing, Opened, open, refuse_other_layout};
 use super::print::{ATTENTION, FAINT, GOOD, NAME, in_ms, in_seconds, json_line, millis, plain};
 use super::print::{print, print_json, print_styled, styled};
 
@@ -54,7 +54,7 @@ Exit codes:
 const SHOWN_DATA_CHARS: usize = 200;
 
 pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
-    let Opened { store, prefix } = open(&args.store.store, Missing::Refuse).await?;
+    let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
     let layout = args.store.layout;
     let election = Election::builder(Arc::clone(&store), prefix.as_str()).layout(layout.into());
     let snapshot = election.build()?.snapshot().await?;

@@ -11,11 +11,11 @@ use serde_json::Value;
 use tenure::{Election, Error, Leader, Observation, Process};
 
 use super::common_args::{StoreArg, positive_duration};
-use super::exec::{Exec, ExecArg, Told};
+use super::exec::{Exec, ExecArg, ExecChange};
 use super::exit::{self, Failure};
 use super::http::Sites;
 use super::metrics::MetricsArg;
-use super::open::{Missing, Opened, open, refuse_other_layout};
+use super::open::{IfMissing, Opened, open, refuse_other_layout};
 use super::print::{
     ATTENTION, FAINT, GOOD, NAME, Reader, is_for_the_eye, json_line, plain, print_json,
 };
@@ -79,7 +79,7 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
     args.metrics.add_to(&mut sites)?;
     let _serving = sites.start()?;
     let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM])?;
-    let Opened { store, prefix } = open(&args.store.store, Missing::Refuse).await?;
+    let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
     tokio::select! {
         biased;
         _ = signals.next() => return Ok(0),
@@ -123,7 +123,7 @@ async fn follow(
         let Some(change) = change else { return Ok(0) };
         let change = Change::of(&change?);
         if let Some(exec) = output.exec {
-            exec.handle(change.told());
+            exec.handle(change.for_exec());
         }
         let reader = if output.json {
             print_json(&change)?
@@ -166,10 +166,10 @@ impl Change {
     }
 
     /// For CMD, in whose environment nothing acts on a terminal.
-    fn told(&self) -> Told {
+    fn for_exec(&self) -> ExecChange {
         let epoch = self.epoch.map(|epoch| epoch.to_string()).unwrap_or_default();
         let data = if self.data.is_null() { String::new() } else { json_line(&self.data) };
-        Told {
+        ExecChange {
             of: 0,
             what: self.epoch.map_or(self.state.to_owned(), |epoch| format!("epoch {epoch}")),
             environment: vec![

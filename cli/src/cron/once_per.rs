@@ -272,12 +272,12 @@ impl Turn {
             let error = tokio::select! {
                 biased;
                 loss = leadership.lost() => break loss.to_string(),
-                heard = hurried(signals, signal) => {
-                    break format!("{heard} asked to end");
+                signal = hurried(signals, signal) => {
+                    break format!("{signal} asked to end");
                 }
                 written = self.writer.write(body) => match written {
                     Ok(()) => {
-                        self.tell(code);
+                        self.log_end(code);
                         return Ok(());
                     }
                     Err(error) => error,
@@ -293,7 +293,7 @@ impl Turn {
             }
             tokio::select! {
                 biased;
-                heard = signals.next() => signal = Some(heard),
+                next = signals.next() => signal = Some(next),
                 () = pause(WRITE_AGAIN_AFTER) => {}
             }
         };
@@ -306,7 +306,7 @@ impl Turn {
         Err(Failure::new(exit::LEASE_LOST, plain(&why)))
     }
 
-    fn tell(&self, code: u8) {
+    fn log_end(&self, code: u8) {
         let start = shown(self.record.period_start);
         if code == 0 {
             info!(outcome = "period_completed", "the period of {start} is completed");
@@ -319,8 +319,8 @@ impl Turn {
 }
 
 /// Returns once a signal has asked to end, and a write has had its time.
-async fn hurried(signals: &mut Signals, heard: Option<Signal>) -> Signal {
-    let signal = match heard {
+async fn hurried(signals: &mut Signals, earlier: Option<Signal>) -> Signal {
+    let signal = match earlier {
         Some(signal) => signal,
         None => signals.next().await,
     };

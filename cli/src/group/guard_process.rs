@@ -28,9 +28,9 @@ pub struct GuardProcess {
     exited: bool,
 }
 
-/// What is heard from them.
+/// A message from them, or its absence.
 #[derive(Debug)]
-pub enum Heard {
+pub enum GuardMessage {
     Report(Report),
     /// The guard has died, or makes no sense: no report comes any more.
     Silence,
@@ -75,26 +75,26 @@ impl GuardProcess {
     }
 
     /// Does not wait as long as few orders are unanswered: the pipe holds hundreds.
-    pub async fn tell(&mut self, order: Order) -> io::Result<()> {
+    pub async fn send(&mut self, order: Order) -> io::Result<()> {
         self.orders.write_all(format!("{order}\n").as_bytes()).await
     }
 
-    /// What is heard next. May be dropped at any time. After silence and exit it waits for ever.
-    pub async fn hear(&mut self) -> Heard {
+    /// The next message. May be dropped at any time. After silence and exit it waits for ever.
+    pub async fn recv(&mut self) -> GuardMessage {
         tokio::select! {
             biased;
             line = self.reports.next_line(), if self.reporting => {
                 match line.ok().flatten().and_then(|line| line.parse().ok()) {
-                    Some(report) => Heard::Report(report),
+                    Some(report) => GuardMessage::Report(report),
                     None => {
                         self.reporting = false;
-                        Heard::Silence
+                        GuardMessage::Silence
                     }
                 }
             }
             status = self.standby.wait(), if !self.exited => {
                 self.exited = true;
-                Heard::Exit(status.ok())
+                GuardMessage::Exit(status.ok())
             }
             else => std::future::pending().await,
         }

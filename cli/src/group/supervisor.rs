@@ -1,4 +1,4 @@
-//! The task in `tenure` that supervises one CMD: it keeps the guard informed, hears how CMD ended,
+//! The task in `tenure` that supervises one CMD: it keeps the guard informed, learns how CMD ended,
 //! and sees to the end of its descendants.
 
 use std::io;
@@ -16,7 +16,7 @@ use super::Extras;
 use super::deadlines::{DeadlineTimer, Deadlines, Due};
 use super::descendants::{self, Living};
 use super::epoch_file::EpochFile;
-use super::guard_process::{GuardProcess, Heard};
+use super::guard_process::{GuardMessage, GuardProcess};
 use super::hook;
 use super::id::GroupId;
 use super::ipc::{Order, Report};
@@ -101,18 +101,18 @@ impl Supervisor {
     pub async fn put_under_guard(&mut self, extras: Extras) -> bool {
         let deadlines = *self.deadlines.borrow_and_update();
         self.unanswered = true;
-        self.tell(Order::Watch(deadlines)).await;
+        self.send(Order::Watch(deadlines)).await;
         self.epoch_file = extras.epoch_file;
         if let Some(resignation) = extras.resignation {
-            self.tell(Order::Resign(Box::new(resignation))).await;
+            self.send(Order::Resign(Box::new(resignation))).await;
         }
         if let Some(hook) = extras.on_elected {
-            self.tell(Order::OnElected(Box::new(hook))).await;
+            self.send(Order::OnElected(Box::new(hook))).await;
         }
         while self.unanswered && !self.guard_lost {
-            match self.guard.hear().await {
-                Heard::Report(report) => self.heard(report),
-                Heard::Silence | Heard::Exit(_) => self.lose_guard("the guard"),
+            match self.guard.recv().await {
+                GuardMessage::Report(report) => self.handle(report),
+                GuardMessage::Silence | GuardMessage::Exit(_) => self.lose_guard("the guard"),
             }
         }
         // It shares the group of the standby, and no other process is there yet.
@@ -123,7 +123,7 @@ impl Supervisor {
 
     /// Has CMD started. The order is written at once or, if this is dropped before, not at all.
     pub async fn start(&mut self) {
-        self.tell(Order::Start).await;
+        self.send(Order::Start).await;
     }
 
     /// Supervises CMD until nothing of it is left, or until nobody holds its
@@ -134,7 +134,7 @@ impl Supervisor {
         }
         let Some(left) = self.left else {
             // The end of the orders alone would leave CMD its grace.
-            self.tell(Order::Lease(Deadlines::long_past())).await;
+            self.send(Order::Lease(Deadlines::long_past())).await;
             return;
         };
         debug!(?left, "nothing of CMD runs any more");
@@ -150,13 +150,13 @@ impl Supervisor {
     async fn step(&mut self) {
         let next_look = self.look();
         tokio::select! {
-            heard = self.guard.hear() => match heard {
-                Heard::Report(report) => {
-                    self.heard(report);
+            message = self.guard.recv() => match message {
+                GuardMessage::Report(report) => {
+                    self.handle(report);
                     self.pass_signals_on().await;
                 }
-                Heard::Silence => self.lose_guard("the guard"),
-                Heard::Exit(status) => self.standby_ended(status).await,
+                GuardMessage::Silence => self.lose_guard("the guard"),
+                GuardMessage::Exit(status) => self.standby_ended(status).await,
             },
             changed = self.deadlines.changed(), if !self.unanswered && !self.guard_lost => {
                 match changed {
@@ -242,7 +242,7 @@ impl Supervisor {
     async fn pass_on_deadlines(&mut self) {
         let deadlines = *self.deadlines.borrow_and_update();
         self.unanswered = true;
-        self.tell(Order::Lease(deadlines)).await;
+        self.send(Order::Lease(deadlines)).await;
     }
 
     async fn pass_on(&mut self, order: Order) {
@@ -253,7 +253,7 @@ impl Supervisor {
                 self.waiting.push(signal);
                 self.pass_signals_on().await;
             }
-            order => self.tell(order).await,
+            order => self.send(order).await,
         }
     }
 
@@ -261,16 +261,16 @@ impl Supervisor {
         while self.signals < MAX_SIGNALS && !self.waiting.is_empty() {
             let signal = self.waiting.remove(0);
             self.signals += 1;
-            self.tell(Order::Signal(signal)).await;
+            self.send(Order::Signal(signal)).await;
         }
     }
 
-    async fn tell(&mut self, order: Order) {
+    async fn send(&mut self, order: Order) {
         // An error says that the guard has died, and so does the end of its reports.
-        let _ = self.guard.tell(order).await;
+        let _ = self.guard.send(order).await;
     }
 
-    fn heard(&mut self, report: Report) {
+    fn handle(&mut self, report: Report) {
         match report {
             Report::Watching => self.unanswered = false,
             Report::Signalled(orders) => self.signals = self.signals.saturating_sub(orders),
@@ -345,12 +345,12 @@ impl Supervisor {
         self.lose_guard("the standby of the guard");
         self.standby_lost = true;
         // Alone, the guard still ends all before it ends itself.
-        self.tell(Order::Lease(Deadlines::long_past())).await;
+        self.send(Order::Lease(Deadlines::long_past())).await;
     }
 
     async fn read_last_reports(&mut self) {
-        while let Heard::Report(report) = self.guard.hear().await {
-            self.heard(report);
+        while let GuardMessage::Report(report) = self.guard.recv().await {
+            self.handle(report);
         }
     }
 

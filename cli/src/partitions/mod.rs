@@ -18,7 +18,7 @@ use tenure::group::{Group, GroupBuilder};
 use super::common_args::{EXIT_CODES, name, positive_duration};
 use super::exit::Failure;
 use super::metrics::MetricsArg;
-use super::open::{Missing, Opened, open};
+use super::open::{IfMissing, Opened, open};
 use super::store_url::StoreUrl;
 use crate::exec::command as exec_command;
 pub use names::{Names, parse as parse_names};
@@ -217,6 +217,6 @@ pub async fn group(args: GroupArgs) -> Result<u8, Failure> {
 
 /// The settings of a group that this process observes or operates. Nothing is sent to a bucket.
 async fn builder(at: &GroupStoreArg) -> Result<GroupBuilder, Failure> {
-    let Opened { store, prefix } = open(&at.store, Missing::RefuseGroup).await?;
+    let Opened { store, prefix } = open(&at.store, IfMissing::RefuseGroup).await?;
     Ok(Group::builder(store, prefix))
 }

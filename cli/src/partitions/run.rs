@@ -23,7 +23,7 @@ use crate::exit::{self, Failure};
 use crate::http::Sites;
 use crate::margins::Margins;
 use crate::metrics::MetricsArg;
-use crate::open::{Missing, Opened, open, prefix};
+use crate::open::{IfMissing, Opened, open, prefix};
 use crate::print::plain;
 use crate::signals::{self, Signals};
 use crate::store_url::StoreUrl;
@@ -173,7 +173,7 @@ async fn run_as(
     let Opened { store, prefix } = tokio::select! {
         biased;
         signal = signals.next() => return Ok(signals::exit_code(signal)),
-        opened = open(url, Missing::Make) => opened?,
+        opened = open(url, IfMissing::Create) => opened?,
     };
     let group = group(args, name, store, &prefix).build()?;
     if args.unique_name {

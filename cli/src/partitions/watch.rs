@@ -13,7 +13,7 @@ use tenure::{Error, Process};
 
 use super::view::{name_or_dash, owner};
 use super::{WatchArgs, builder};
-use crate::exec::{Exec, Told};
+use crate::exec::{Exec, ExecChange};
 use crate::exit::{self, Failure};
 use crate::http::Sites;
 use crate::print::styled;
@@ -96,7 +96,7 @@ async fn follow(
         let next = owned_in(&snapshot?);
         for change in changes(&owned, &next) {
             if let Some(exec) = exec {
-                exec.handle(change.told());
+                exec.handle(change.for_exec());
             }
             let reader = match json {
                 true => print_json(&change)?,
@@ -176,10 +176,10 @@ fn changes<'a>(
 
 impl Change<'_> {
     /// For CMD, in whose environment nothing acts on a terminal.
-    fn told(&self) -> Told {
+    fn for_exec(&self) -> ExecChange {
         let state = if self.to.is_some() { "held" } else { "nobody" };
         let partition = plain(self.partition);
-        Told {
+        ExecChange {
             of: self.number,
             what: format!("partition {partition}"),
             environment: vec![

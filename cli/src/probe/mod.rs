@@ -21,11 +21,11 @@ use tokio_util::sync::CancellationToken;
 use self::advice::{Advice, Setting};
 use self::ask::{Asker, Check, Ends, RETRY_AFTER, failure};
 use self::races::{Bounds, LONGEST, Races, Tally};
-use self::report::{Asked, Finding, Kept, Report};
+use self::report::{Asked, Finding, PromiseStatus, Report};
 use super::common_args::{LayoutArg, StoreArg, YEAR, positive_up_to};
 use super::exit::{self, Failure};
 use super::logs::complain;
-use super::open::{Missing, Opened, open, prefix};
+use super::open::{IfMissing, Opened, open, prefix};
 use super::prices;
 use super::print::{print, print_json};
 use super::progress::Progress;
@@ -90,7 +90,7 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     let url = &args.store.store;
     // Refuses a prefix that no election can have.
     let normalised = normalised(prefix(url));
-    let Opened { store, prefix } = open(url, Missing::Refuse).await?;
+    let Opened { store, prefix } = open(url, IfMissing::Refuse).await?;
     Election::builder(Arc::clone(&store), prefix).build()?;
     let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])?;
     let stop = CancellationToken::new();
@@ -294,12 +294,12 @@ async fn tried(
     let mut unclear = 0;
     let (kept, seen) = loop {
         match check().await {
-            Ok(()) => break (Kept::Yes, None),
-            Err(Ends::Broken(what)) => break (Kept::No, Some(what)),
+            Ok(()) => break (PromiseStatus::Yes, None),
+            Err(Ends::Broken(what)) => break (PromiseStatus::No, Some(what)),
             Err(Ends::Unclear(error)) => {
                 unclear += 1;
                 if unclear == ATTEMPTS {
-                    break (Kept::Unknown, Some(error.to_string()));
+                    break (PromiseStatus::Unknown, Some(error.to_string()));
                 }
                 pause(RETRY_AFTER * unclear).await;
             }
@@ -313,8 +313,8 @@ fn raced(races: Races, ends: Check) -> Check<[Finding; 2]> {
     // What ended the races ended both.
     let seen = match ends {
         Ok(()) => None,
-        Err(Ends::Broken(what)) => Some((Kept::No, what)),
-        Err(Ends::Unclear(error)) => Some((Kept::Unknown, error.to_string())),
+        Err(Ends::Broken(what)) => Some((PromiseStatus::No, what)),
+        Err(Ends::Unclear(error)) => Some((PromiseStatus::Unknown, error.to_string())),
         Err(ends) => return Err(ends),
     };
     Ok([
@@ -327,19 +327,21 @@ fn race(
     name: &'static str,
     promise: &'static str,
     tally: Tally,
-    ends: Option<(Kept, String)>,
+    ends: Option<(PromiseStatus, String)>,
 ) -> Finding {
     let (kept, seen) = match ends {
         _ if tally.broken > 0 => {
             let first = tally.first.as_deref().unwrap_or_default();
             let seen =
                 format!("breaks its promise in {} of {} races: {first}", tally.broken, tally.races);
-            (Kept::No, Some(seen))
+            (PromiseStatus::No, Some(seen))
         }
         Some((kept, seen)) => (kept, Some(seen)),
-        None if tally.is_clear() => (Kept::Yes, None),
-        None if tally.races == 0 => (Kept::Unknown, Some("no race was started".to_owned())),
-        None => (Kept::Unknown, Some("too few writers had a clear answer".to_owned())),
+        None if tally.is_clear() => (PromiseStatus::Yes, None),
+        None if tally.races == 0 => {
+            (PromiseStatus::Unknown, Some("no race was started".to_owned()))
+        }
+        None => (PromiseStatus::Unknown, Some("too few writers had a clear answer".to_owned())),
     };
     Finding { name, promise, kept, seen, needed: true, unclear: 0, race: Some(tally) }
 }

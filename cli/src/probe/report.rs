@@ -27,7 +27,7 @@ pub enum Verdict {
 pub struct Finding {
     pub name: &'static str,
     pub promise: &'static str,
-    pub kept: Kept,
+    pub kept: PromiseStatus,
     /// What was seen instead, or why it is not known.
     pub seen: Option<String>,
     /// Whether an election in this layout rests on it.
@@ -40,7 +40,7 @@ pub struct Finding {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kept {
+pub enum PromiseStatus {
     Yes,
     No,
     Unknown,
@@ -201,10 +201,10 @@ impl Report {
         let _ = writeln!(text, "{:<50} {:<8} seen", "promise", "kept");
         for Finding { promise, kept, seen, needed, unclear, race, .. } in &self.promises {
             let kept = match (kept, needed) {
-                (Kept::Yes, _) => "yes",
-                (Kept::No, true) => "NO",
-                (Kept::No, false) => "no",
-                (Kept::Unknown, _) => "unknown",
+                (PromiseStatus::Yes, _) => "yes",
+                (PromiseStatus::No, true) => "NO",
+                (PromiseStatus::No, false) => "no",
+                (PromiseStatus::Unknown, _) => "unknown",
             };
             let mut notes = Vec::new();
             if let Some(race) = race {
@@ -267,8 +267,8 @@ fn nothing_tried(why: &str) -> String {
 fn verdict(promises: &[Finding], races: u32) -> (Verdict, String) {
     let of = |kept| promises.iter().filter(move |one| one.needed && one.kept == kept);
     let words = |one: &Finding| one.seen.clone().unwrap_or_default();
-    if let Some(first) = of(Kept::No).next() {
-        let seen: Vec<_> = of(Kept::No).map(words).collect();
+    if let Some(first) = of(PromiseStatus::No).next() {
+        let seen: Vec<_> = of(PromiseStatus::No).map(words).collect();
         let more = match seen.len() {
             1 => String::new(),
             all => format!(" ({all} promises are broken, see above)"),
@@ -280,7 +280,7 @@ fn verdict(promises: &[Finding], races: u32) -> (Verdict, String) {
         );
         return (Verdict::Unsafe, why);
     }
-    if let Some(first) = of(Kept::Unknown).next() {
+    if let Some(first) = of(PromiseStatus::Unknown).next() {
         let why = format!(
             "inconclusive: too few clear answers about: {} ({}). See that the store can be reached \
              and is not overloaded, and probe again",

@@ -34,7 +34,7 @@ impl Probed {
     /// The names of the promises that are broken.
     fn broken(&self) -> Vec<&str> {
         let promises = self.report.promises.iter();
-        promises.filter(|one| one.kept == Kept::No).map(|one| one.name).collect()
+        promises.filter(|one| one.kept == PromiseStatus::No).map(|one| one.name).collect()
     }
 }
 

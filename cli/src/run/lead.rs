@@ -17,7 +17,7 @@ use tenure::{Epoch, EpochEnd, Leadership, LeadershipEvent, Loss};
 use tracing::{info, warn};
 
 use super::hooks::HooksArgs;
-use crate::cmd::{Watching, shown};
+use crate::cmd::{GroupWatch, shown};
 use crate::common_args::LayoutArg;
 use crate::cron::Turn;
 use crate::data_file;
@@ -145,7 +145,7 @@ pub async fn lead(
     let end = watch.until(group.wait()).await;
     job.health.enter(Phase::Ending(leadership.lease()));
     let at_the_end = leadership.check();
-    let left = watch.end_the_rest().await;
+    let left = watch.end_descendants().await;
     let mut asked_to_end = watch.asked_to_end;
     drop(watch);
     let recorded = match &mut turn {
@@ -225,7 +225,7 @@ struct Watch<'a, E> {
     asked_to_end: bool,
 }
 
-impl<'a, E: Stream<Item = LeadershipEvent> + Unpin> Watching<'a> for Watch<'a, E> {
+impl<'a, E: Stream<Item = LeadershipEvent> + Unpin> GroupWatch<'a> for Watch<'a, E> {
     fn group(&self) -> &'a Group {
         self.group
     }
@@ -245,7 +245,7 @@ impl<'a, E: Stream<Item = LeadershipEvent> + Unpin> Watching<'a> for Watch<'a, E
                 biased;
                 value = &mut what => return value,
                 loss = self.leadership.lost(), if !self.lost => self.lose(&loss),
-                Some(event) = self.events.next() => self.hear(event),
+                Some(event) = self.events.next() => self.handle(event),
                 never = &mut self.data => match never {},
                 signal = self.signals.next() => self.pass_on(signal),
             }
@@ -254,7 +254,7 @@ impl<'a, E: Stream<Item = LeadershipEvent> + Unpin> Watching<'a> for Watch<'a, E
 }
 
 impl<E> Watch<'_, E> {
-    fn hear(&mut self, event: LeadershipEvent) {
+    fn handle(&mut self, event: LeadershipEvent) {
         match event {
             LeadershipEvent::Renewed { .. } if !self.lost => {
                 self.group.set_deadlines(self.job.margins.deadlines(self.leadership.ends_at()));

@@ -36,7 +36,7 @@ pub struct Campaigner {
     /// How long the application has for its work once this process is to end.
     pub grace: Duration,
     /// How long this candidate stays out of the election after it has resigned.
-    pub stand_back: Duration,
+    pub defer_for: Duration,
 }
 
 /// Why a leadership is over.
@@ -52,14 +52,14 @@ enum Over {
 
 impl Campaigner {
     pub async fn run(mut self) {
-        let mut stand_back = None;
+        let mut defer_for = None;
         while !*self.ending.borrow() {
             if !*self.healthy.borrow() {
                 self.stand_by("app_unhealthy", None).await;
-            } else if let Some(time) = stand_back.take() {
+            } else if let Some(time) = defer_for.take() {
                 self.stand_by("resigned", Some(time)).await;
             } else if let Some(leadership) = self.campaign().await {
-                stand_back = self.lead(leadership).await;
+                defer_for = self.lead(leadership).await;
             }
         }
         self.candidacy.enter(Role::Ending);
@@ -168,7 +168,7 @@ impl Campaigner {
                 self.candidacy.give_up("resigned");
                 let sealed = resign(leadership, successor).await;
                 let _ = reply.send(Ok(Resigned { epoch: epoch.get(), sealed }));
-                Some(pause.unwrap_or(self.stand_back))
+                Some(pause.unwrap_or(self.defer_for))
             }
         }
     }

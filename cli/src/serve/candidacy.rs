@@ -140,13 +140,13 @@ impl Candidacy {
         }
         state.role = role;
         drop(state);
-        self.changes.tell();
+        self.changes.notify();
     }
 
     /// What this leader has written is what it has proclaimed.
     pub fn proclaimed(&self, data: Value) {
         lock(&self.state).data = data;
-        self.changes.tell();
+        self.changes.notify();
     }
 
     /// By the wall clock: for people, and for logs of several processes.
@@ -210,7 +210,7 @@ impl Candidacy {
         if let Role::Leading(lease) = &state.role {
             state.lost = Some(Lost { epoch: lease.epoch().get(), reason, at });
             state.role = Role::Ending;
-            self.changes.tell();
+            self.changes.notify();
         }
     }
 

@@ -14,7 +14,7 @@ use crate::print::json_line;
 /// sent. What a reader has not read yet waits in the connection's buffers: an event may be old when
 /// it is read, and what has followed it comes right after.
 #[derive(Debug, Default)]
-struct Told {
+struct SentElection {
     leads: Option<u64>,
     at_risk: bool,
     /// The name, epoch and data of the leader.
@@ -23,33 +23,33 @@ struct Told {
 
 /// The events of an election, beginning with what is true now.
 pub fn events(candidacy: &Arc<Candidacy>) -> BoxStream<'static, String> {
-    let mut told = Told::default();
-    stream::events(candidacy, move |candidacy| told.learn(&View::of(candidacy)))
+    let mut sent = SentElection::default();
+    stream::events(candidacy, move |candidacy| sent.update(&View::of(candidacy)))
 }
 
-impl Told {
-    /// The events that lead from what was told to this view.
-    fn learn(&mut self, view: &View) -> String {
+impl SentElection {
+    /// The events that lead from what was sent to this view.
+    fn update(&mut self, view: &View) -> String {
         let mut text = String::new();
-        let mut tell = |event: &str| {
+        let mut push = |event: &str| {
             text.push_str(&format!("event: {event}\ndata: {}\n\n", json_line(view)));
         };
         let leads = view.epoch.filter(|_| view.this_candidate_leads);
         let at_risk = view.state == "at_risk";
         if self.leads.is_some() && self.leads != leads {
-            tell("lost");
+            push("lost");
         }
         if leads.is_some() && self.leads != leads {
-            tell("elected");
+            push("elected");
             self.at_risk = false;
         }
         if leads.is_some() && self.at_risk != at_risk {
-            tell(if at_risk { "at_risk" } else { "safe" });
+            push(if at_risk { "at_risk" } else { "safe" });
             self.at_risk = at_risk;
         }
         let leader = Some((view.leader.clone(), view.epoch, view.data.clone()));
         if self.leader != leader {
-            tell("leader_changed");
+            push("leader_changed");
             self.leader = leader;
         }
         self.leads = leads;
@@ -82,10 +82,10 @@ mod tests {
     }
 
     /// The names of the events for each of these views, one after another.
-    fn told(views: &[View]) -> Vec<String> {
-        let mut told = Told::default();
+    fn sent(views: &[View]) -> Vec<String> {
+        let mut sent = SentElection::default();
         let names = |view: &View| {
-            let text = told.learn(view);
+            let text = sent.update(view);
             let names = text.lines().filter_map(|line| line.strip_prefix("event: "));
             names.collect::<Vec<_>>().join(" ")
         };
@@ -98,7 +98,7 @@ mod tests {
         let nobody = view("ending", None);
         let all = [&leading, &leading, &at_risk, &at_risk, &leading, &at_risk, &nobody, &nobody];
         assert_eq!(
-            told(&all.map(View::clone)),
+            sent(&all.map(View::clone)),
             [
                 "elected leader_changed",
                 "",
@@ -110,7 +110,7 @@ mod tests {
                 ""
             ]
         );
-        let followed = told(&[view("campaigning", None), view("following", Some(3))]);
+        let followed = sent(&[view("campaigning", None), view("following", Some(3))]);
         assert_eq!(followed, ["leader_changed", "leader_changed"]);
     }
 
@@ -120,7 +120,7 @@ mod tests {
         let (first, other) = (view("leading", Some(1)), view("following", Some(2)));
         let risky = view("at_risk", Some(3));
         assert_eq!(
-            told(&[first, risky, other]),
+            sent(&[first, risky, other]),
             [
                 "elected leader_changed",
                 "lost elected at_risk leader_changed",
@@ -139,7 +139,7 @@ mod tests {
 
         use super::*;
         use crate::serve::candidacy::Role;
-        use crate::serve::stream::testing::{SOON, hear};
+        use crate::serve::stream::testing::{SOON, follow_events};
 
         const MARGIN: Duration = Duration::from_secs(1);
 
@@ -157,12 +157,12 @@ mod tests {
         async fn what_a_task_changes_is_said_at_once() {
             let world = World::new();
             let (candidacy, leadership) = leading(&world).await;
-            let heard = hear(&world.clock, || events(&candidacy)).await;
-            heard.has_not_said("lost");
+            let logs = follow_events(&world.clock, || events(&candidacy)).await;
+            logs.has_not_said("lost");
             let known = world.clock.now().boot;
             candidacy.give_up("resigned");
             wait(millis(1)).await;
-            heard.said("lost", known, Duration::ZERO);
+            logs.said("lost", known, Duration::ZERO);
             drop(leadership);
         }
 
@@ -171,18 +171,18 @@ mod tests {
         async fn what_only_time_brings_is_said_soon() {
             let world = World::new();
             let (candidacy, leadership) = leading(&world).await;
-            let heard = hear(&world.clock, || events(&candidacy)).await;
+            let logs = follow_events(&world.clock, || events(&candidacy)).await;
             world.store.always(Fault::FailBefore);
             let now = world.clock.now().boot;
             let margin_at = now + leadership.remaining() - MARGIN;
             let risk_at = now + leadership.remaining() - VALIDITY / 4;
             wait(risk_at - now - millis(1)).await;
-            heard.has_not_said("at_risk");
+            logs.has_not_said("at_risk");
             wait(margin_at - risk_at).await;
-            heard.said("at_risk", risk_at, SOON);
-            heard.has_not_said("lost");
+            logs.said("at_risk", risk_at, SOON);
+            logs.has_not_said("lost");
             wait(SOON).await;
-            heard.said("lost", margin_at, SOON);
+            logs.said("lost", margin_at, SOON);
             assert!(leadership.check().is_ok(), "its lease runs");
         }
 
@@ -191,11 +191,11 @@ mod tests {
         async fn a_lapse_while_the_machine_slept_is_said_soon() {
             let world = World::new();
             let (candidacy, leadership) = leading(&world).await;
-            let heard = hear(&world.clock, || events(&candidacy)).await;
+            let logs = follow_events(&world.clock, || events(&candidacy)).await;
             world.clock.suspend(VALIDITY);
             let awake = world.clock.now().boot;
             wait(SOON).await;
-            heard.said("lost", awake, SOON);
+            logs.said("lost", awake, SOON);
             drop(leadership);
         }
     }

@@ -240,7 +240,7 @@ impl GroupsArgs {
             grace: shared.lease.grace(),
             leave_for: self.leave_for,
             margin: shared.margin,
-            stand_back: shared.lease.stand_back(),
+            defer_for: shared.lease.defer_for(),
         }
     }
 }

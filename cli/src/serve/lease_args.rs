@@ -24,7 +24,7 @@ impl LeaseArgs {
     }
 
     /// Others look within this time, unless they look less often than this candidate.
-    pub fn stand_back(&self) -> Duration {
+    pub fn defer_for(&self) -> Duration {
         self.settings.look_every().saturating_mul(2)
     }
 

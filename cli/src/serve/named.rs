@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::exit::Failure;
-use crate::open::{Missing, Opened, open, prefix};
+use crate::open::{IfMissing, Opened, open, prefix};
 use crate::store_url::{Place, StoreUrl};
 
 /// An election or a group.
@@ -75,7 +75,7 @@ pub async fn open_all(all: &[&Named]) -> Result<Vec<Opened>, Failure> {
                 store: Arc::clone(&opened[known].store),
                 prefix: prefix(&named.url).to_owned(),
             },
-            _ => open(&named.url, Missing::Make).await?,
+            _ => open(&named.url, IfMissing::Create).await?,
         };
         opened.push(one);
     }

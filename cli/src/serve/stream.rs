@@ -23,7 +23,7 @@ impl Changes {
         Changes(watch::Sender::new(0))
     }
 
-    pub fn tell(&self) {
+    pub fn notify(&self) {
         self.0.send_modify(|count| *count = count.wrapping_add(1));
     }
 
@@ -39,7 +39,7 @@ impl Changes {
 
 /// What a stream follows.
 pub trait Source: Send + Sync + 'static {
-    /// Tells of each change that a task makes; not of time that passes, nor of other processes.
+    /// Announces each change that a task makes; not those of time or of other processes.
     fn changes(&self) -> watch::Receiver<u64>;
 }
 
@@ -100,33 +100,36 @@ pub mod testing {
     pub const SOON: Duration = Duration::from_millis(100);
 
     /// What each of several streams has said, and when.
-    pub struct Heard(Vec<Arc<Texts>>);
+    pub struct EventLogs(Vec<Arc<Texts>>);
 
     type Texts = Mutex<Vec<(Duration, String)>>;
 
     /// Follows several streams, which look at different times.
-    pub async fn hear(clock: &TestClock, open: impl Fn() -> BoxStream<'static, String>) -> Heard {
+    pub async fn follow_events(
+        clock: &TestClock,
+        open: impl Fn() -> BoxStream<'static, String>,
+    ) -> EventLogs {
         let mut all = Vec::new();
         for _ in 0..12 {
-            let (heard, clock, mut stream) = (Arc::new(Texts::default()), clock.clone(), open());
-            all.push(Arc::clone(&heard));
+            let (log, clock, mut stream) = (Arc::new(Texts::default()), clock.clone(), open());
+            all.push(Arc::clone(&log));
             tokio::spawn(async move {
                 while let Some(text) = stream.next().await {
-                    lock(&heard).push((clock.now().boot, text));
+                    lock(&log).push((clock.now().boot, text));
                 }
             });
             wait(millis(13)).await;
         }
-        Heard(all)
+        EventLogs(all)
     }
 
-    impl Heard {
+    impl EventLogs {
         /// How long after this moment each stream has said this for the first time.
         pub fn delays(&self, event: &str, after: Duration) -> Vec<Option<Duration>> {
             let event = format!("event: {event}\n");
-            let first = |heard: &Arc<Texts>| {
-                let heard = lock(heard);
-                let said = heard.iter().find(|(at, text)| *at >= after && text.contains(&event));
+            let first = |log: &Arc<Texts>| {
+                let log = lock(log);
+                let said = log.iter().find(|(at, text)| *at >= after && text.contains(&event));
                 said.map(|(at, _)| *at - after)
             };
             self.0.iter().map(first).collect()

@@ -12,7 +12,7 @@ use self::read::GroupHistory;
 use super::HistoryArgs;
 use crate::exit::{self, Failure};
 use crate::history::draw;
-use crate::open::{Missing, Opened, open};
+use crate::open::{IfMissing, Opened, open};
 use crate::print::{Reader, plain, print, print_json, print_styled};
 use crate::progress::Progress;
 
@@ -21,7 +21,7 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
         let why = "--json and --svg - would both go to stdout: draw into a file";
         return Err(Failure::new(exit::USAGE, why));
     }
-    let Opened { store, prefix } = open(&args.at.store, Missing::RefuseGroup).await?;
+    let Opened { store, prefix } = open(&args.at.store, IfMissing::RefuseGroup).await?;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let mut history = {
         let progress = Progress::of("reading assignments");

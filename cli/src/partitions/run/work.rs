@@ -13,7 +13,7 @@ use tokio::sync::{Notify, broadcast};
 use tracing::{Instrument as _, error_span, info, warn};
 
 use super::health::Health;
-use crate::cmd::{Watching, shown};
+use crate::cmd::{GroupWatch, shown};
 use crate::group::{Group, GroupEnd, Left, Stop, Tenure};
 use crate::logs::PARTITION_SPAN;
 use crate::margins::Margins;
@@ -102,7 +102,7 @@ impl Works {
             lost: false,
         };
         let end = watch.until(group.wait()).await;
-        if watch.end_the_rest().await == Left::Unknown {
+        if watch.end_descendants().await == Left::Unknown {
             // Not released, as something may run on.
             self.unguarded.notify_one();
             pending::<()>().await;
@@ -142,7 +142,7 @@ struct Watch<'a> {
     lost: bool,
 }
 
-impl<'a> Watching<'a> for Watch<'a> {
+impl<'a> GroupWatch<'a> for Watch<'a> {
     fn group(&self) -> &'a Group {
         self.group
     }

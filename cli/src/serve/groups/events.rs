@@ -13,7 +13,7 @@ use crate::serve::stream;
 /// What a client of a stream was sent. As for elections, each event is made of what is true at the
 /// moment at which it is sent; but it has one partition, and not all.
 #[derive(Debug, Default)]
-struct Told {
+struct SentMember {
     /// What was known when it was made.
     change: Option<(u64, bool)>,
     /// By number.
@@ -27,44 +27,44 @@ struct Told {
 /// and what a client has not read is kept for each of its streams.
 const MOST_AT_ONCE: usize = 64 * 1024;
 
-/// What is still to be told.
+/// Whether more events are to be made at the next look.
 #[derive(Debug, PartialEq, Eq)]
-enum Rest {
-    None,
-    Waits,
+enum Batch {
+    Complete,
+    Partial,
 }
 
 /// The events of a group, beginning with what is true now.
 pub fn events(member: &Arc<Member>) -> BoxStream<'static, String> {
-    let mut told = Told::default();
+    let mut sent = SentMember::default();
     stream::events(member, move |member| {
         // Most looks find nothing new, and a member may own thousands.
         let change = Some(member.change());
-        if told.change == change {
+        if sent.change == change {
             return String::new();
         }
-        told.change = change;
+        sent.change = change;
         let (now, owned) = member.all();
         let reason = |it: &OwnedNow| member.reason(&it.name, it.token);
-        let (text, rest) = told.learn(&MemberView::of(member, &now), now.at_risk, owned, reason);
-        if rest == Rest::Waits {
-            told.change = None;
+        let (text, batch) = sent.update(&MemberView::of(member, &now), now.at_risk, owned, reason);
+        if batch == Batch::Partial {
+            sent.change = None;
         }
         text
     })
 }
 
-impl Told {
-    /// The events that lead from what was told to this.
-    fn learn(
+impl SentMember {
+    /// The events that lead from what was sent to this.
+    fn update(
         &mut self,
         view: &MemberView,
         at_risk: bool,
         owned: Vec<OwnedNow>,
         reason: impl Fn(&OwnedNow) -> Option<&'static str>,
-    ) -> (String, Rest) {
+    ) -> (String, Batch) {
         let mut text = String::new();
-        let say = |event: &str, partition: Option<PartitionView>| {
+        let event_text = |event: &str, partition: Option<PartitionView>| {
             let data = json_line(&EventView { member: view, partition });
             format!("event: {event}\ndata: {data}\n\n")
         };
@@ -73,24 +73,24 @@ impl Told {
         let over: Vec<_> = self.owned.values().filter(is_over).cloned().collect();
         for old in over {
             if text.len() >= MOST_AT_ONCE {
-                return (text, Rest::Waits);
+                return (text, Batch::Partial);
             }
-            text.push_str(&say("lost", Some(PartitionView::lost(&old, reason(&old)))));
+            text.push_str(&event_text("lost", Some(PartitionView::lost(&old, reason(&old)))));
             self.owned.remove(&old.number);
         }
         for (number, new) in owned {
-            let told = self.owned.get(&number).map(|told| told.revoked);
-            if told == Some(new.revoked) {
+            let sent = self.owned.get(&number).map(|sent| sent.revoked);
+            if sent == Some(new.revoked) {
                 continue;
             }
             if text.len() >= MOST_AT_ONCE {
-                return (text, Rest::Waits);
+                return (text, Batch::Partial);
             }
-            if told.is_none() {
-                text.push_str(&say("granted", Some(PartitionView::of(&new))));
+            if sent.is_none() {
+                text.push_str(&event_text("granted", Some(PartitionView::of(&new))));
             }
             if new.revoked {
-                text.push_str(&say("revoked", Some(PartitionView::of(&new))));
+                text.push_str(&event_text("revoked", Some(PartitionView::of(&new))));
             }
             self.owned.insert(number, new);
         }
@@ -98,16 +98,16 @@ impl Told {
         // session, or another one, has an event of its own.
         let was_at_risk = self.at_risk && view.session.is_some();
         if at_risk != was_at_risk {
-            text.push_str(&say(if at_risk { "at_risk" } else { "safe" }, None));
+            text.push_str(&event_text(if at_risk { "at_risk" } else { "safe" }, None));
         }
         self.at_risk = at_risk;
         let state = if view.state == "at_risk" { "member" } else { view.state };
         let state = Some((state, view.reason, view.session.clone()));
         if self.state != state {
-            text.push_str(&say("state_changed", None));
+            text.push_str(&event_text("state_changed", None));
             self.state = state;
         }
-        (text, Rest::None)
+        (text, Batch::Complete)
     }
 }
 
@@ -141,19 +141,19 @@ mod tests {
     }
 
     /// The events, each with its partition, token and reason.
-    fn said(told: &mut Told, view: &MemberView, all: &[(u32, u64, bool)]) -> String {
-        said_at(told, view, view.state == "at_risk", all)
+    fn said(sent: &mut SentMember, view: &MemberView, all: &[(u32, u64, bool)]) -> String {
+        said_at(sent, view, view.state == "at_risk", all)
     }
 
     fn said_at(
-        told: &mut Told,
+        sent: &mut SentMember,
         view: &MemberView,
         at_risk: bool,
         all: &[(u32, u64, bool)],
     ) -> String {
         let reason = |it: &OwnedNow| (it.token < 5).then_some("released");
-        let (text, rest) = told.learn(view, at_risk, owned(all), reason);
-        assert_eq!(rest, Rest::None);
+        let (text, batch) = sent.update(view, at_risk, owned(all), reason);
+        assert_eq!(batch, Batch::Complete);
         let mut said = Vec::new();
         for event in text.split("\n\n").filter(|event| !event.is_empty()) {
             let (name, data) = event.split_once("\ndata: ").expect("an event");
@@ -173,9 +173,9 @@ mod tests {
 
     #[test]
     fn what_is_true_comes_first_and_then_what_changes() {
-        let mut told = Told::default();
+        let mut sent = SentMember::default();
         let (member, risky) = (view("member", Some("s")), view("at_risk", Some("s")));
-        let mut said = |view: &MemberView, all: &[(u32, u64, bool)]| said(&mut told, view, all);
+        let mut said = |view: &MemberView, all: &[(u32, u64, bool)]| said(&mut sent, view, all);
         let both = [(1, 3, false), (2, 4, true)];
         let first = "granted p1 3, granted p2 4, revoked p2 4, state_changed";
         assert_eq!(said(&member, &both), first);
@@ -191,13 +191,13 @@ mod tests {
         assert_eq!(said(&view("member", Some("t")), &[]), "state_changed");
     }
 
-    /// What lies between two looks is left out, but for the end of what was told.
+    /// What lies between two looks is left out, but for the end of what was sent.
     #[test]
     fn what_was_lost_and_granted_anew_is_told_as_both() {
-        let mut told = Told::default();
+        let mut sent = SentMember::default();
         let member = view("member", Some("s"));
-        said(&mut told, &member, &[(1, 4, true), (2, 6, false)]);
-        let next = said(&mut told, &member, &[(1, 7, false), (2, 9, true)]);
+        said(&mut sent, &member, &[(1, 4, true), (2, 6, false)]);
+        let next = said(&mut sent, &member, &[(1, 7, false), (2, 9, true)]);
         // Of a token that was lost longer ago the reason is forgotten.
         assert_eq!(next, "lost p1 4 released, lost p2 6, granted p1 7, granted p2 9, revoked p2 9");
     }
@@ -205,30 +205,30 @@ mod tests {
     /// A member that leaves while its renewals fail is not safe.
     #[test]
     fn regression_what_leaves_at_risk_is_not_called_safe() {
-        let mut told = Told::default();
-        said(&mut told, &view("at_risk", Some("s")), &[]);
+        let mut sent = SentMember::default();
+        said(&mut sent, &view("at_risk", Some("s")), &[]);
         let (leaving, none) = (view("leaving", Some("s")), &[]);
-        assert_eq!(said_at(&mut told, &leaving, true, none), "state_changed");
-        assert_eq!(said_at(&mut told, &leaving, false, none), "safe");
-        assert_eq!(said_at(&mut told, &leaving, true, none), "at_risk");
+        assert_eq!(said_at(&mut sent, &leaving, true, none), "state_changed");
+        assert_eq!(said_at(&mut sent, &leaving, false, none), "safe");
+        assert_eq!(said_at(&mut sent, &leaving, true, none), "at_risk");
     }
 
     #[test]
     fn regression_many_partitions_are_told_in_parts() {
-        let mut told = Told::default();
+        let mut sent = SentMember::default();
         let member = view("member", Some("s"));
         let all: Vec<_> = (0..5_000).map(|number| (number, 3, number % 2 == 0)).collect();
         for (now, events) in [(&all[..], 7_501), (&[], 5_000)] {
-            let (mut texts, mut rest) = (Vec::new(), Rest::Waits);
-            while rest == Rest::Waits {
-                let (text, waits) = told.learn(&member, false, owned(now), |_| None);
+            let (mut texts, mut batch) = (Vec::new(), Batch::Partial);
+            while batch == Batch::Partial {
+                let (text, next) = sent.update(&member, false, owned(now), |_| None);
                 assert!(text.len() < MOST_AT_ONCE + 2_000, "{}", text.len());
                 texts.push(text);
-                rest = waits;
+                batch = next;
             }
             assert!(texts.len() > 10, "{}", texts.len());
             assert_eq!(texts.concat().matches("event: ").count(), events);
         }
-        assert_eq!(said(&mut told, &member, &[]), "");
+        assert_eq!(said(&mut sent, &member, &[]), "");
     }
 }

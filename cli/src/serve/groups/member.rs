@@ -169,7 +169,7 @@ impl Member {
 
     pub fn enter(&self, role: Role) {
         lock(&self.state).role = role;
-        self.changes.tell();
+        self.changes.notify();
     }
 
     /// From here on replies say so, until the lease or the task ends it.
@@ -178,7 +178,7 @@ impl Member {
         state.role = Role::Member;
         state.session = Some(Session { id, lease, leaves: None });
         drop(state);
-        self.changes.tell();
+        self.changes.notify();
     }
 
     /// It takes no more partitions. The session ends for this reason once it owns none.
@@ -189,7 +189,7 @@ impl Member {
             state.role = role;
         }
         drop(state);
-        self.changes.tell();
+        self.changes.notify();
     }
 
     /// By the wall clock: for people, and for logs of several processes.
@@ -266,7 +266,7 @@ impl Member {
             partition.release_for(back_off.unwrap_or(again));
         }
         drop(state);
-        self.changes.tell();
+        self.changes.notify();
         Ok(token)
     }
 
@@ -281,7 +281,7 @@ impl Member {
         let name = Arc::from(partition.name());
         state.owned.insert(name, Owned { partition, revoked: false });
         drop(state);
-        self.changes.tell();
+        self.changes.notify();
         None
     }
 
@@ -290,12 +290,12 @@ impl Member {
         if let Some(owned) = lock(&self.state).owned.get_mut(name) {
             owned.revoked = true;
         }
-        self.changes.tell();
+        self.changes.notify();
     }
 
     pub fn taken(&self, name: &str) {
         lock(&self.state).end(name, "taken");
-        self.changes.tell();
+        self.changes.notify();
     }
 
     /// Ends the session for this reason, for every reply from now on. Returns what was owned until
@@ -333,7 +333,7 @@ impl Member {
         if let Some(Session { id, .. }) = state.session.take() {
             state.lost = Some(Lost { session: id, reason, at });
             state.role = Role::Ending;
-            self.changes.tell();
+            self.changes.notify();
         }
         let owned = std::mem::take(&mut state.owned);
         let ends = owned.iter().map(|(name, it)| (Arc::clone(name), (it.token(), reason)));

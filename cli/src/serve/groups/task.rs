@@ -33,7 +33,7 @@ pub struct Joiner {
     /// Between the end of a session for replies and for the others.
     pub margin: Duration,
     /// How long this member stays out of the group after it has left.
-    pub stand_back: Duration,
+    pub defer_for: Duration,
 }
 
 /// Why this process is no member any more.
@@ -51,7 +51,7 @@ struct Following<'a> {
     joiner: &'a mut Joiner,
     membership: Membership,
     /// How long to stay out of the group, once it leaves.
-    out: Option<Duration>,
+    defer_for: Option<Duration>,
     /// It leaves as this process ends.
     draining: bool,
     said_at: Option<Duration>,
@@ -59,14 +59,14 @@ struct Following<'a> {
 
 impl Joiner {
     pub async fn run(mut self) {
-        let mut stay_out = None;
+        let mut defer_for = None;
         while !*self.ending.borrow() {
             if !*self.healthy.borrow() {
                 self.stand_by("app_unhealthy", None).await;
-            } else if let Some(time) = stay_out.take() {
+            } else if let Some(time) = defer_for.take() {
                 self.stand_by("left", Some(time)).await;
             } else if let Some(membership) = self.join().await {
-                stay_out = self.take_part(membership).await;
+                defer_for = self.take_part(membership).await;
             }
         }
         self.member.enter(Role::Ending);
@@ -144,8 +144,8 @@ impl Joiner {
         let (session, lease) = (membership.session(), membership.lease());
         info!(outcome = "joined", "joined: session {session}");
         self.member.joined(session, lease);
-        let (out, draining, said_at) = Default::default();
-        let mut following = Following { joiner: self, membership, out, draining, said_at };
+        let (defer_for, draining, said_at) = Default::default();
+        let mut following = Following { joiner: self, membership, defer_for, draining, said_at };
         match following.until_over().await {
             Over::Left(time) => Some(time),
             Over::Lost => following.lapse().await,
@@ -176,7 +176,7 @@ impl Following<'_> {
                 () = &mut grace => return Over::GivenUp("ending"),
                 event = self.membership.next() => match event {
                     Some(MembershipEvent::Lost(loss)) => return self.ended(&loss),
-                    Some(event) => self.heard(event),
+                    Some(event) => self.handle(event),
                     None => return Over::Lost,
                 },
                 Some(order) = joiner.orders.recv() => self.carry_out(order),
@@ -192,7 +192,7 @@ impl Following<'_> {
         info!(outcome = "ending", "all is revoked; leaving after a grace of {}", in_ms(*grace));
         member.leaves("ending", Role::Ending);
         // What the application has asked for counts.
-        if self.out.is_none() || leave_for.is_some() {
+        if self.defer_for.is_none() || leave_for.is_some() {
             leave(&self.membership, *leave_for);
         }
     }
@@ -203,7 +203,7 @@ impl Following<'_> {
             Order::Leave { order: Leave { keep, pause }, reply } => {
                 if !self.draining {
                     info!(outcome = "leaving", "the application leaves: all is revoked");
-                    self.out = Some(pause.unwrap_or(self.joiner.stand_back));
+                    self.defer_for = Some(pause.unwrap_or(self.joiner.defer_for));
                     self.joiner.member.leaves("left", Role::Leaving);
                     leave(&self.membership, keep);
                 }
@@ -213,7 +213,7 @@ impl Following<'_> {
         }
     }
 
-    fn heard(&mut self, event: MembershipEvent) {
+    fn handle(&mut self, event: MembershipEvent) {
         let member = &self.joiner.member;
         match event {
             MembershipEvent::Granted(partition) => {
@@ -251,7 +251,7 @@ impl Following<'_> {
     fn ended(&mut self, loss: &Loss) -> Over {
         // Finds the reason, if no reply has done so.
         self.joiner.member.give_up(loss.outcome());
-        match (loss, self.out) {
+        match (loss, self.defer_for) {
             (Loss::Resigned, Some(time)) => {
                 info!(outcome = "left", "left the group");
                 Over::Left(time)
@@ -267,7 +267,7 @@ impl Following<'_> {
     /// What the application does is not known, so the session is left to lapse. One that is being
     /// resigned is over for replies, too: that is waited for. Returns how long to stay out.
     async fn lapse(self) -> Option<Duration> {
-        let Following { joiner, mut membership, out, .. } = self;
+        let Following { joiner, mut membership, defer_for, .. } = self;
         let orders = &mut joiner.orders;
         match membership.lease().check() {
             Err(Loss::Resigned) => {
@@ -293,7 +293,7 @@ impl Following<'_> {
                 }
             }
         }
-        out
+        defer_for
     }
 
     /// Gives the session up for this reason, and resigns it after the time that the application has
@@ -312,7 +312,7 @@ impl Following<'_> {
                 biased;
                 event = self.membership.next() => match event {
                     Some(MembershipEvent::Granted(partition)) => owned.push(partition),
-                    Some(MembershipEvent::Lost(_)) | None => return self.out,
+                    Some(MembershipEvent::Lost(_)) | None => return self.defer_for,
                     Some(_) => {}
                 },
                 () = &mut margin => break,
@@ -335,7 +335,7 @@ impl Following<'_> {
             }
         }
         info!(outcome = "left", "left the group");
-        self.out
+        self.defer_for
     }
 }
 

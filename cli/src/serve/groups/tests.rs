@@ -9,7 +9,7 @@ use tenure_testkit::world::World;
 use super::member::{Leave, Order, Role};
 use super::*;
 use crate::serve::stream::Source as _;
-use crate::serve::stream::testing::{SOON, hear};
+use crate::serve::stream::testing::{SOON, follow_events};
 
 const VALIDITY: Duration = Duration::from_secs(30);
 const MARGIN: Duration = Duration::from_millis(1_500);
@@ -57,7 +57,7 @@ impl Sidecar {
             grace: GRACE,
             leave_for: None,
             margin: MARGIN,
-            stand_back: Duration::from_secs(10),
+            defer_for: Duration::from_secs(10),
         };
         let task = tokio::spawn(joiner.run());
         Sidecar { member, healthy, ending, task }
@@ -311,29 +311,29 @@ async fn at_the_end_the_application_has_its_grace() {
 async fn events_are_said_in_time() {
     let world = World::new();
     let (a, b, way) = revoked_of_four(&world).await;
-    let heard = hear(&world.clock, || events::events(&a.member)).await;
+    let logs = follow_events(&world.clock, || events::events(&a.member)).await;
     for first in ["granted", "revoked", "state_changed"] {
-        heard.said(first, Duration::ZERO, Duration::MAX);
+        logs.said(first, Duration::ZERO, Duration::MAX);
     }
-    heard.has_not_said("lost");
+    logs.has_not_said("lost");
     // A change that wakes.
     let known = world.clock.now().boot;
     a.member.release(&a.revoked()[0], None, None).expect("it is owned");
     wait(millis(1)).await;
-    heard.said("lost", known, Duration::ZERO);
+    logs.said("lost", known, Duration::ZERO);
     // What only time brings, to streams that look at different times.
-    let heard = hear(&world.clock, || events::events(&a.member)).await;
+    let logs = follow_events(&world.clock, || events::events(&a.member)).await;
     way.always(Fault::FailBefore);
     let now = world.clock.now().boot;
     let margin_at = now + a.member.remaining().expect("a session");
     let risk_at = margin_at + MARGIN - VALIDITY / 4;
     wait(risk_at - now - millis(1)).await;
-    heard.has_not_said("at_risk");
+    logs.has_not_said("at_risk");
     wait(margin_at - risk_at).await;
-    heard.said("at_risk", risk_at, SOON);
-    assert!(heard.delays("lost", risk_at).iter().all(Option::is_none));
+    logs.said("at_risk", risk_at, SOON);
+    assert!(logs.delays("lost", risk_at).iter().all(Option::is_none));
     wait(SOON).await;
-    heard.said("lost", margin_at, SOON);
+    logs.said("lost", margin_at, SOON);
     drop(b);
 }
 
@@ -342,12 +342,12 @@ async fn events_are_said_in_time() {
 async fn a_stream_looks_by_itself() {
     let world = World::new();
     let (a, _b, _) = revoked_of_four(&world).await;
-    let heard = hear(&world.clock, || events::events(&a.member)).await;
+    let logs = follow_events(&world.clock, || events::events(&a.member)).await;
     a.task.abort();
     world.clock.suspend(VALIDITY);
     let awake = world.clock.now().boot;
     wait(SOON).await;
-    heard.said("lost", awake, SOON);
+    logs.said("lost", awake, SOON);
 }
 
 #[test]
