@@ -160,23 +160,7 @@ async fn run_as(
     margins: Margins,
     health: &Arc<Health>,
 ) -> Result<u8, Failure> {
-    let url = &args.store.store;
-    let job = Job {
-        tenure: own().map_err(|error| {
-            Failure::new(exit::OS, format!("cannot find the file of this command: {error}"))
-        })?,
-        command: args.command.clone(),
-        environment: [("TENURE_NAME", name.to_owned()), ("TENURE_STORE", url.to_string())],
-        margins,
-        health: Arc::clone(health),
-        successor: args.successor.clone(),
-        data: data.clone(),
-        data_file: args.own.data_file.clone(),
-        hooks: args.hooks.clone(),
-        layout: args.store.layout,
-        validity: args.settings.validity,
-        request_timeout: args.settings.request_timeout(),
-    };
+    let job = job(args, name, &data, margins, health)?;
     let mut sites = Sites::default();
     args.health.add_to(&mut sites, health);
     args.metrics.add_to(&mut sites)?;
@@ -185,7 +169,7 @@ async fn run_as(
     let Opened { store, prefix } = tokio::select! {
         biased;
         signal = signals.next() => return Ok(signals::exit_code(signal)),
-        opened = open(url, IfMissing::Create) => opened?,
+        opened = open(&args.store.store, IfMissing::Create) => opened?,
     };
     let election = election(args, name, data, Arc::clone(&store), &prefix).build()?;
     if args.own.unique_name {
@@ -197,34 +181,73 @@ async fn run_as(
     }
     health.opened(&election);
     let rules = args.cron.rules()?;
-    let mut once = rules.map(|rules| OncePer::new(rules, store, &prefix, name));
+    let once = rules.map(|rules| OncePer::new(rules, store, &prefix, name));
     if let ControlFlow::Break(code) = turn::look_first(once.as_ref(), &mut signals).await? {
         return Ok(code);
     }
+    lead_until_done(args, &job, &election, once, &mut signals).await
+}
+
+fn job(
+    args: &RunArgs,
+    name: &str,
+    data: &Value,
+    margins: Margins,
+    health: &Arc<Health>,
+) -> Result<Job, Failure> {
+    Ok(Job {
+        tenure: own().map_err(|error| {
+            Failure::new(exit::OS, format!("cannot find the file of this command: {error}"))
+        })?,
+        command: args.command.clone(),
+        environment: [
+            ("TENURE_NAME", name.to_owned()),
+            ("TENURE_STORE", args.store.store.to_string()),
+        ],
+        margins,
+        health: Arc::clone(health),
+        successor: args.successor.clone(),
+        data: data.clone(),
+        data_file: args.own.data_file.clone(),
+        hooks: args.hooks.clone(),
+        layout: args.store.layout,
+        validity: args.settings.validity,
+        request_timeout: args.settings.request_timeout(),
+    })
+}
+
+/// Campaigns and leads until one leadership decides the exit code.
+async fn lead_until_done(
+    args: &RunArgs,
+    job: &Job,
+    election: &Election,
+    mut once: Option<OncePer>,
+    signals: &mut Signals,
+) -> Result<u8, Failure> {
+    let [(_, name), (_, store)] = &job.environment;
     let poll = args.settings.look_every();
     loop {
-        let place = plain(&url.to_string());
-        info!(outcome = "campaigning", "campaigning as {} in {place}", plain(name));
+        info!(outcome = "campaigning", "campaigning as {} in {}", plain(name), plain(store));
         let elected = match args.cron.once {
             true => {
                 let busy = args.cron.busy_exit_code();
                 let busy = once.as_ref().map_or(busy, |once| once.code_or(busy));
-                health.enter(Phase::Campaigning);
-                turn::try_once(&election, poll, busy, &mut signals).await?
+                job.health.enter(Phase::Campaigning);
+                turn::try_once(election, poll, busy, signals).await?
             }
-            false => campaign(&election, &mut signals, health).await?,
+            false => campaign(election, signals, &job.health).await?,
         };
         let leadership = match elected {
             ControlFlow::Continue(leadership) => leadership,
             ControlFlow::Break(code) => return Ok(code),
         };
         let span = error_span!("lead", epoch = leadership.epoch().get());
-        let turn = turn::lead_in_turn(&job, once.as_ref(), leadership, &mut signals);
+        let turn = turn::lead_in_turn(job, once.as_ref(), leadership, signals);
         match turn.instrument(span).await? {
             Outcome::Done(code) => return Ok(code),
             Outcome::Retry(code) => {
                 once.as_mut().into_iter().for_each(|once| once.failed_with(code));
-                if let ControlFlow::Break(code) = turn::let_others_try(poll, &mut signals).await {
+                if let ControlFlow::Break(code) = turn::let_others_try(poll, signals).await {
                     return Ok(code);
                 }
             }

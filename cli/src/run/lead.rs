@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -94,6 +95,13 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    pub fn lost_before_start(epoch: Epoch, loss: &Loss) -> Outcome {
+        let why = format!("lost epoch {epoch} before CMD was started: {}", loss_text(loss));
+        Outcome::Lost { why, asked_to_end: false }
+    }
+}
+
 /// Runs CMD for as long as the lease holds, in its turn if it has a period. When this returns, none
 /// of its descendants is left, and the leadership is resigned or lost.
 pub async fn lead(
@@ -106,27 +114,9 @@ pub async fn lead(
     job.health.enter(Phase::Elected(leadership.lease()));
     info!(outcome = "elected", "elected: epoch {epoch}; running {}", shown(&job.command));
     let environment = environment(job, epoch, turn.as_ref());
-    let deadlines = job.margins.deadlines(leadership.ends_at());
-    let extras = job.extras(&leadership);
-    let started = Group::start_with(&job.tenure, &job.command, &environment, deadlines, extras);
-    // Dropping the start leaves nothing that runs.
-    let group = tokio::select! {
-        biased;
-        signal = signals.next() => {
-            resign(job, leadership, signals).await;
-            return Ok(Outcome::Done(signals::exit_code(signal)));
-        }
-        loss = leadership.lost() => {
-            let why = format!("lost epoch {epoch} before CMD was started: {}", loss_text(&loss));
-            return Ok(Outcome::Lost { why, asked_to_end: false });
-        }
-        group = started => match group {
-            Ok(group) => group,
-            Err(error) => {
-                resign(job, leadership, signals).await;
-                return Err(Failure::new(exit::OS, error.to_string()));
-            }
-        },
+    let (leadership, group) = match start(job, &environment, leadership, signals).await? {
+        ControlFlow::Continue(started) => started,
+        ControlFlow::Break(outcome) => return Ok(outcome),
     };
     let mut watch = Watch {
         job,
@@ -166,6 +156,36 @@ pub async fn lead(
     }
     let why = why_lost(end.stop, at_the_end, loss, epoch)?;
     Ok(Outcome::Lost { why, asked_to_end })
+}
+
+/// Starts CMD; breaks if the leadership is over before.
+async fn start(
+    job: &Job,
+    environment: &[(&str, String)],
+    leadership: Leadership,
+    signals: &mut Signals,
+) -> Result<ControlFlow<Outcome, (Leadership, Group)>, Failure> {
+    let deadlines = job.margins.deadlines(leadership.ends_at());
+    let extras = job.extras(&leadership);
+    let started = Group::start_with(&job.tenure, &job.command, environment, deadlines, extras);
+    // Dropping the start leaves nothing that runs.
+    tokio::select! {
+        biased;
+        signal = signals.next() => {
+            resign(job, leadership, signals).await;
+            Ok(ControlFlow::Break(Outcome::Done(signals::exit_code(signal))))
+        }
+        loss = leadership.lost() => {
+            Ok(ControlFlow::Break(Outcome::lost_before_start(leadership.epoch(), &loss)))
+        }
+        group = started => match group {
+            Ok(group) => Ok(ControlFlow::Continue((leadership, group))),
+            Err(error) => {
+                resign(job, leadership, signals).await;
+                Err(Failure::new(exit::OS, error.to_string()))
+            }
+        },
+    }
 }
 
 fn environment(job: &Job, epoch: Epoch, turn: Option<&Turn>) -> Vec<(&'static str, String)> {
@@ -345,6 +365,6 @@ fn do_not_resign(epoch: Epoch) -> &'static str {
     NOT_RESIGNED
 }
 
-pub fn loss_text(loss: &Loss) -> String {
+fn loss_text(loss: &Loss) -> String {
     plain(&loss.to_string())
 }

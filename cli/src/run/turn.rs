@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure::{Election, Leadership};
 use tracing::info;
 
-use super::lead::{Job, Outcome, lead, loss_text, resign};
+use super::lead::{Job, Outcome, lead, resign};
 use crate::cron::{Attempt, OncePer, attempt};
 use crate::exit::Failure;
 use crate::print::plain;
@@ -63,10 +63,7 @@ pub async fn lead_in_turn(
     let taken = tokio::select! {
         biased;
         signal = signals.next() => Ok(ControlFlow::Break(signals::exit_code(signal))),
-        loss = leadership.lost() => {
-            let why = format!("lost epoch {epoch} before CMD was started: {}", loss_text(&loss));
-            return Ok(Outcome::Lost { why, asked_to_end: false });
-        }
+        loss = leadership.lost() => return Ok(Outcome::lost_before_start(epoch, &loss)),
         taken = once.take(epoch) => taken,
     };
     match taken {
