@@ -101,12 +101,24 @@ pub fn json(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
 }
 
-pub const EXIT_CODES: &str = "\
-Durations are a number and a unit: 500ms, 30s, 10m, 1h.
-Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
-makes each line a JSON object.
+/// What stands below the options of a verb: its own text, what holds for all, and its exit codes.
+macro_rules! after_help {
+    ($codes:literal) => {
+        concat!(
+            "Durations are a number and a unit: 500ms, 30s, 10m, 1h.\n\
+             Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and \
+             --log-format json\nmakes each line a JSON object.\n\nExit codes:",
+            $codes
+        )
+    };
+    ($text:literal, $codes:literal) => {
+        concat!($text, "\n\n", after_help!($codes))
+    };
+}
+pub(crate) use after_help;
 
-Exit codes:
+pub const EXIT_CODES: &str = after_help!(
+    "
    0  done
    1  of `status --exit-code`: nobody leads; of `group status`: a partition has no owner
   64  wrong usage or settings
@@ -118,7 +130,8 @@ Exit codes:
   76  somebody else leads (`run --try`)
   77  access denied by the store
  130  interrupted by SIGINT, 143 by SIGTERM, and `run` and `probe` 129 by SIGHUP, after a report of
-      what was done. `watch` and `compact --every`, which run until a signal, exit with 0";
+      what was done. `watch` and `compact --every`, which run until a signal, exit with 0"
+);
 
 #[cfg(test)]
 mod tests {

@@ -194,5 +194,4 @@ pub fn answered_lately(ago: Option<Duration>, recent: Duration) -> Option<Reply>
 }
 
 #[cfg(test)]
-#[path = "health/tests.rs"]
 mod tests;

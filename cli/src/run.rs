@@ -17,7 +17,7 @@ use tenure::{CampaignEvent, Election, ElectionBuilder, Error, Leadership, Proces
 use tracing::{Instrument as _, error_span, info, warn};
 
 use super::cmd::{SIGNALS, look_up, own};
-use super::common_args::{StoreArg, duration, name};
+use super::common_args::{StoreArg, after_help, duration, name};
 use super::cron::{CronArgs, OncePer};
 use super::exit::{self, Failure};
 use super::health::{Health, HealthArg, Phase, recent};
@@ -63,7 +63,8 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-pub const AFTER_RUN: &str = "\
+pub const AFTER_RUN: &str = after_help!(
+    "\
 CMD runs in a process group of its own, with TENURE_EPOCH (the fencing token), TENURE_NAME and
 TENURE_STORE in its environment. When it has ended, the processes that it left behind get SIGTERM,
 and after the grace SIGKILL. Once no descendant of CMD is left, the leadership is resigned.
@@ -107,13 +108,8 @@ With --health-addr, /livez is 200 while `tenure` itself works, whatever the stor
 while the store has answered lately; and /leader, with JSON, while this candidate leads and CMD
 runs. A 200 is true for that moment only: what comes after it still needs the token.
 
-CMD is not in the foreground of a terminal, and is stopped when it reads from one.
-
-Durations are a number and a unit: 500ms, 30s, 10m, 1h.
-Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
-makes each line a JSON object.
-
-Exit codes:
+CMD is not in the foreground of a terminal, and is stopped when it reads from one.",
+    "
    N  CMD's own exit code, if the lease was valid when it ended; 128+N if signal N ended it,
       126 if it cannot be executed, 127 if it was not found, both before any campaign
   64  wrong usage or settings
@@ -124,7 +120,8 @@ Exit codes:
   75  lost the lease: CMD was stopped, or had ended too late
   76  with --try: somebody else leads, and CMD was not run; see --busy-exit-code
   77  access denied by the store
- 129  ended by SIGHUP while it waited, 130 by SIGINT, 131 by SIGQUIT, 143 by SIGTERM";
+ 129  ended by SIGHUP while it waited, 130 by SIGINT, 131 by SIGQUIT, 143 by SIGTERM"
+);
 
 /// How often to look whether a predecessor has gone.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);

@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{Instrument as _, error_span, info};
 
-use super::common_args::LayoutArg;
+use super::common_args::{LayoutArg, after_help};
 use super::exit::{self, Failure};
 use super::health::{Pulse, recent};
 use super::http::{self, Server, Sites};
@@ -71,7 +71,8 @@ pub struct ServeArgs {
     metrics: MetricsArg,
 }
 
-pub const AFTER_SERVE: &str = "\
+pub const AFTER_SERVE: &str = after_help!(
+    "\
 GET /v1/elections/NAME says who leads, and how old that is; GET /v1/elections/NAME/token is 200 only
 while this candidate leads; GET /v1/elections/NAME/events sends `elected`, `at_risk`, `lost` and
 `leader_changed` as server-sent events. POST /v1/elections/NAME/resign and
@@ -89,18 +90,14 @@ stop by itself, once the lease_remaining_ms of the last reply have passed since 
 
 At SIGINT and SIGTERM the application gets `lost`, and `revoked` for each partition. After the
 grace, or once it has resigned and released all, the leaderships and sessions are resigned. A second
-signal ends `tenure` at once, and others wait for the lapse.
-
-Durations are a number and a unit: 500ms, 30s, 10m, 1h.
-Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
-makes each line a JSON object.
-
-Exit codes:
+signal ends `tenure` at once, and others wait for the lapse.",
+    "
    0  ended by SIGINT or SIGTERM
   64  wrong usage or settings; nothing was sent
   69  a directory cannot be reached; a store that cannot be reached later is waited for
   71  the operating system refused something, such as an address
- 130  ended by a second SIGINT, 143 by a second SIGTERM, before all was resigned";
+ 130  ended by a second SIGINT, 143 by a second SIGTERM, before all was resigned"
+);
 
 /// How long replies on their way have at the end.
 const LAST_REPLIES: Duration = Duration::from_millis(200);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tenure::{Election, EpochEnd, Leader, Snapshot};
 
-use super::common_args::StoreArg;
+use super::common_args::{StoreArg, after_help};
 use super::exit::{self, Failure};
 use super::open::{IfMissing, Opened, open, refuse_other_layout};
 use super::print::{ATTENTION, FAINT, GOOD, NAME, in_ms, in_seconds, json_line, millis, plain};
@@ -30,17 +30,13 @@ pub struct StatusArgs {
     pub exit_code: bool,
 }
 
-pub const AFTER_STATUS: &str = "\
+pub const AFTER_STATUS: &str = after_help!(
+    "\
 With --exit-code, `status` ends with 0 while an epoch is held, and with 1 if nobody leads. It looks
 once, so both are true for that moment only: a leader that died counts as leading until its validity
 is over, and one that was deposed counts as gone although it may not know yet. To act as the leader
-use `run`, and send its token.
-
-Durations are a number and a unit: 500ms, 30s, 10m, 1h.
-Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
-makes each line a JSON object.
-
-Exit codes:
+use `run`, and send its token.",
+    "
    0  done
    1  with --exit-code: nobody leads
   64  wrong usage or settings
@@ -48,7 +44,8 @@ Exit codes:
   70  an object in the store is corrupt, or too new
   71  the operating system refused something
   77  access denied by the store
- 130  interrupted by SIGINT, 143 by SIGTERM";
+ 130  interrupted by SIGINT, 143 by SIGTERM"
+);
 
 /// What is shown of the data; it can have 48 KiB.
 const SHOWN_DATA_CHARS: usize = 200;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tenure::{Election, Error, Leader, Observation, Process};
 
-use super::common_args::{StoreArg, positive_duration};
+use super::common_args::{StoreArg, after_help, positive_duration};
 use super::exec::{Exec, ExecArg, ExecChange};
 use super::exit::{self, Failure};
 use super::http::Sites;
@@ -38,7 +38,8 @@ pub struct WatchArgs {
     pub metrics: MetricsArg,
 }
 
-pub const AFTER_WATCH: &str = "\
+pub const AFTER_WATCH: &str = after_help!(
+    "\
 With --exec, CMD gets TENURE_STATE (held, nobody or unknown), TENURE_EPOCH, TENURE_CANDIDATE and
 TENURE_DATA (JSON) in its environment, escaped as in all output and empty where they do not apply,
 and one line of JSON on stdin, as --json prints it. What CMD writes goes where `watch` writes.
@@ -50,19 +51,15 @@ more, and the process group of the one that runs gets SIGTERM, and after 10s SIG
 killed, CMD runs on.
 
 CMD runs on each host that watches, some time after the change, and not because this host leads:
-`tenure run` is for what only the leader may do.
-
-Durations are a number and a unit: 500ms, 30s, 10m, 1h.
-Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
-makes each line a JSON object.
-
-Exit codes:
+`tenure run` is for what only the leader may do.",
+    "
    0  ended by SIGINT or SIGTERM, or nobody reads its output any more
   64  wrong usage or settings
   69  store missing, or unreachable at the start
   70  store unsafe, or an object in it corrupt
   71  the operating system refused something
-  77  access denied by the store";
+  77  access denied by the store"
+);
 
 /// An observer has no lease: these are for how long the store may be silent before the observer
 /// says that it does not know, and for how long a request may take.

@@ -5,6 +5,7 @@ use tenure::group::GroupSnapshot;
 
 use super::view::{MemberView, PartitionView, members, name_or_dash, owner, table};
 use super::{StatusArgs, builder};
+use crate::common_args::after_help;
 use crate::exit::{self, Failure};
 use crate::print::{ATTENTION, GOOD, NAME, plain, print, print_json, print_styled, styled};
 use crate::status::{data, field, line};
@@ -26,18 +27,14 @@ pub fn short(session: &str) -> String {
     plain(session).chars().take(SHOWN_DIGITS).collect()
 }
 
-pub const AFTER_GROUP_STATUS: &str = "\
+pub const AFTER_GROUP_STATUS: &str = after_help!(
+    "\
 With --exit-code, `group status` ends with 0 while each partition has an owner, and with 1 if there
 is no group yet, or a partition that nobody owns, those included that are paused. It looks once, so
 both are true for that moment only: a member that died counts as an owner until another one plans,
 and one that was deposed counts as gone although it may not know yet. To act as an owner use
-`group run`, and send its token.
-
-Durations are a number and a unit: 500ms, 30s, 10m, 1h.
-Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
-makes each line a JSON object.
-
-Exit codes:
+`group run`, and send its token.",
+    "
    0  done
    1  with --exit-code: a partition has no owner
   64  wrong usage or settings
@@ -45,7 +42,8 @@ Exit codes:
   70  an object in the store is corrupt, or too new
   71  the operating system refused something
   77  access denied by the store
- 130  interrupted by SIGINT, 143 by SIGTERM";
+ 130  interrupted by SIGINT, 143 by SIGTERM"
+);
 
 pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     let group = builder(&args.at).await?.build()?.snapshot().await?;

@@ -13,6 +13,7 @@ use tenure::{Error, Process};
 
 use super::view::{name_or_dash, owner};
 use super::{WatchArgs, builder};
+use crate::common_args::after_help;
 use crate::exec::{Exec, ExecChange};
 use crate::exit::{self, Failure};
 use crate::http::Sites;
@@ -20,7 +21,8 @@ use crate::print::styled;
 use crate::print::{FAINT, Reader, json_line, plain, print_json, print_styled, reader_left};
 use crate::signals::Signals;
 
-pub const AFTER_GROUP_WATCH: &str = "\
+pub const AFTER_GROUP_WATCH: &str = after_help!(
+    "\
 With --exec, CMD gets TENURE_STATE (held or nobody), TENURE_PARTITION, TENURE_EPOCH (the token) and
 TENURE_OWNER in its environment, escaped as in all output and empty where they do not apply, and one
 line of JSON on stdin, as --json prints it.
@@ -32,19 +34,15 @@ is started any more, and the process group of the one that runs gets SIGTERM, an
 If `group watch` is killed, CMD runs on.
 
 CMD runs on each host that watches, some time after the change, and not because this host owns the
-partition: `group run` is for what only the owner may do.
-
-Durations are a number and a unit: 500ms, 30s, 10m, 1h.
-Logs go to stderr; RUST_LOG sets their level, such as RUST_LOG=tenure=debug, and --log-format json
-makes each line a JSON object.
-
-Exit codes:
+partition: `group run` is for what only the owner may do.",
+    "
    0  ended by SIGINT or SIGTERM, or nobody reads its output any more
   64  wrong usage or settings
   69  store missing, or unreachable at the start
   70  store unsafe, or an object in it corrupt
   71  the operating system refused something
-  77  access denied by the store";
+  77  access denied by the store"
+);
 
 /// An observer has no session: this only gives room for the interval of its polls.
 const SHORTEST_VALIDITY: Duration = Duration::from_secs(30);
