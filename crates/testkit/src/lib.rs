@@ -76,6 +76,8 @@ pub mod layer;
 #[cfg(feature = "s3")]
 pub mod s3_server;
 pub mod time;
+#[cfg(test)]
+pub mod type_names;
 
 /// Used only by tenure's own tests. Its API is not stable, so it may lack docs.
 macro_rules! internal {

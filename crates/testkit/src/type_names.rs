@@ -1,0 +1,38 @@
+//! A type's name says what it is without its module, so no two public types share one: the compiler
+//! refuses the second re-export of a name.
+
+#![deny(ambiguous_glob_reexports)]
+
+pub use crate::conformance::*;
+#[cfg(feature = "dynamodb")]
+pub use crate::dynamo_server::*;
+#[cfg(all(feature = "internals", feature = "s3"))]
+pub use crate::environment::*;
+pub use crate::fault_store::*;
+#[cfg(any(feature = "s3", feature = "gcs"))]
+pub use crate::faults::*;
+#[cfg(feature = "gcs")]
+pub use crate::gcs_server::*;
+#[cfg(all(feature = "internals", unix))]
+pub use crate::harm::*;
+#[cfg(feature = "internals")]
+pub use crate::if_match::*;
+pub use crate::layer::*;
+#[cfg(feature = "internals")]
+pub use crate::morling::*;
+pub use crate::outcomes::*;
+#[cfg(feature = "internals")]
+pub use crate::prometheus::*;
+#[cfg(feature = "internals")]
+pub use crate::proxy::*;
+#[cfg(feature = "s3")]
+pub use crate::s3_server::*;
+#[cfg(feature = "internals")]
+pub use crate::svg::*;
+pub use crate::time::*;
+#[cfg(feature = "internals")]
+pub use crate::world::*;
+
+// Servers have constants and functions of one name: those are used with their module.
+#[cfg(feature = "s3")]
+pub use crate::s3_server::{ACCESS_KEY, BUCKET, config};
