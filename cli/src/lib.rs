@@ -1,6 +1,7 @@
 //! The command `tenure`: its verbs are the verbs of the library of that name.
 //!
 //! Only the command is for use. What is public here, is so for its own tests.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 

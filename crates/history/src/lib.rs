@@ -18,6 +18,7 @@
 //! than whole seconds are not recognised.
 //!
 //! [`drawing`] draws such timelines.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 // Clocks move between two looks, so the difference of two of their readings has no sign.

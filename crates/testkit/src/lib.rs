@@ -59,6 +59,7 @@
 //!     assert!(leadership.check().is_ok());
 //! }
 //! ```
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
