@@ -7,11 +7,6 @@
 //! the time as an argument; all else is timeless, so that a model checker can explore it under any
 //! clocks.
 
-#![cfg_attr(
-    not(any(test, feature = "internals")),
-    allow(dead_code, reason = "the model and the checks ask more of the machines than the driver")
-)]
-
 pub mod assignment;
 pub mod assignor;
 pub mod coordinator;

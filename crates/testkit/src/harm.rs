@@ -17,7 +17,6 @@ pub struct Harm {
 
 impl Harm {
     /// Whether the server is such a cluster.
-    #[allow(dead_code, reason = "only one of the programs that share this runs on any server")]
     pub fn is_possible() -> bool {
         std::env::var_os(FOLDER).is_some()
     }

@@ -1,5 +1,4 @@
 //! What Prometheus reads, read again.
-#![allow(dead_code, reason = "every test program uses its own part of this")]
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -124,6 +124,7 @@ impl Coordinator {
         self.awaited.clear();
     }
 
+    #[cfg(test)]
     pub fn is_idle(&self) -> bool {
         self.task == Task::Idle
     }

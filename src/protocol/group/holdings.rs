@@ -49,6 +49,7 @@ impl Holdings {
         self.owned.get(&partition).map(|owned| owned.token)
     }
 
+    #[cfg(any(test, feature = "internals"))]
     pub fn owned(&self) -> impl Iterator<Item = Release> {
         self.owned
             .iter()

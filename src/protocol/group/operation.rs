@@ -43,11 +43,12 @@ pub enum Refusal {
 
 impl Operation {
     /// The assignment after `now`; `None` if nothing would change.
+    #[cfg(any(test, feature = "internals"))]
     pub fn apply(&self, now: &Assignment, nonce: Nonce) -> Result<Option<Assignment>, Refusal> {
         Operation::apply_all(std::slice::from_ref(self), now, nonce)
     }
 
-    /// The same, of several operations in one assignment.
+    /// The assignment after `now` with all of these changes; `None` if nothing would change.
     pub fn apply_all(
         all: &[Operation],
         now: &Assignment,

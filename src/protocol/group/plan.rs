@@ -159,6 +159,7 @@ impl Evidence {
 
 /// Checks a change of the assignment by R1 to R3, given what is true of the sessions. A test calls
 /// it with what it knows, which no process does.
+#[cfg(any(test, feature = "internals"))]
 pub fn check(
     before: &Assignment,
     after: &Assignment,

@@ -128,6 +128,7 @@ impl Reader {
     }
 
     /// The greatest epoch seen to exist.
+    #[cfg(test)]
     pub fn greatest(&self) -> Option<Epoch> {
         self.greatest
     }

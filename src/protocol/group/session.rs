@@ -18,6 +18,7 @@ impl SessionId {
         SessionId(bits)
     }
 
+    #[cfg(any(test, feature = "internals"))]
     pub const fn bits(self) -> u128 {
         self.0
     }
