@@ -5,7 +5,8 @@ use std::fs;
 use tenure::ErrorKind;
 use tenure_cli::exit::{CODES, code_of};
 
-use super::page::root;
+use super::page::{Page, root};
+use super::workspace::Package;
 
 const PAGE: &str = "docs/what-can-go-wrong.md";
 
@@ -36,13 +37,12 @@ const HIDDEN: [&str; 4] = ["default", "cloud", "internals", "object-store-tests"
 
 #[test]
 fn the_front_page_has_every_feature() {
-    let manifest = read("Cargo.toml");
-    let (_, features) = manifest.split_once("[features]\n").expect("there are some");
-    let (features, _) = features.split_once("\n[").expect("they end");
-    let names = features.lines().filter_map(|line| line.split_once(" = [")).map(|(name, _)| name);
+    let library = Package::named("tenure").expect("a member of the workspace");
     let front = read("src/lib.rs");
-    let (_, table) = front.split_once("//! # Features\n").expect("it has the section");
-    for name in names.filter(|name| !HIDDEN.contains(name)) {
-        assert!(table.contains(&format!("`{name}`")), "{name} is missing");
+    let text = front.lines().filter_map(|line| line.strip_prefix("//!"));
+    let text: Vec<_> = text.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
+    let page = Page::parse("src/lib.rs", &text.join("\n"));
+    for name in library.features().filter(|name| !HIDDEN.contains(name)) {
+        assert!(page.first_cells.iter().any(|cell| cell == name), "{name} is missing");
     }
 }

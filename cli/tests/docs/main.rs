@@ -16,7 +16,8 @@
 //! The blocks of a page run in order, in one fresh directory, against one S3 server of the tests.
 //! `…` in an output stands for anything, on a line of its own for any lines. `<!-- not run: reason
 //! -->` before a block spares it. A block has two minutes. `cargo` and `scripts/` do not run: what
-//! they name must exist.
+//! they name must exist. The test programs are built and asked for their tests, so that a filter on
+//! a page names one.
 #![cfg(unix)]
 
 mod broken;
@@ -32,6 +33,7 @@ mod scripts;
 #[cfg(feature = "s3")]
 mod session;
 mod shims;
+mod workspace;
 
 use std::collections::BTreeMap;
 

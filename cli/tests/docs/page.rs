@@ -13,6 +13,8 @@ pub struct Page {
     pub spans: Vec<At<String>>,
     pub links: Vec<At<String>>,
     pub headings: Vec<String>,
+    /// The code in the first cells of the rows of tables.
+    pub first_cells: Vec<String>,
 }
 
 pub struct At<T> {
@@ -55,11 +57,7 @@ pub fn pages() -> Vec<Page> {
     find(root(), &mut paths);
     paths.sort();
     assert!(paths.len() > 10, "found only {paths:?}");
-    let read = |path: PathBuf| {
-        let text = fs::read_to_string(root().join(&path)).expect("a page can be read");
-        Page::parse(path, &text)
-    };
-    paths.into_iter().map(read).collect()
+    paths.into_iter().map(Page::read).collect()
 }
 
 fn find(folder: &Path, paths: &mut Vec<PathBuf>) {
@@ -78,6 +76,11 @@ fn find(folder: &Path, paths: &mut Vec<PathBuf>) {
 }
 
 impl Page {
+    pub fn read(path: PathBuf) -> Page {
+        let text = fs::read_to_string(root().join(&path)).expect("a page can be read");
+        Page::parse(path, &text)
+    }
+
     pub fn parse(path: impl Into<PathBuf>, text: &str) -> Page {
         let mut page = Page {
             path: path.into(),
@@ -85,11 +88,13 @@ impl Page {
             spans: Vec::new(),
             links: Vec::new(),
             headings: Vec::new(),
+            first_cells: Vec::new(),
         };
         let line_of = |offset: usize| text[..offset].matches('\n').count() + 1;
         let mut heading = None::<String>;
         let mut before = Before::Other;
         let mut in_block = false;
+        let mut in_first_cell = false;
         for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
             let line = line_of(range.start);
             match event {
@@ -126,7 +131,12 @@ impl Page {
                 Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
                     page.links.push(At { line, it: dest_url.to_string() });
                 }
+                Event::Start(Tag::TableRow) => in_first_cell = true,
+                Event::End(TagEnd::TableCell) => in_first_cell = false,
                 Event::Code(code) => {
+                    if in_first_cell {
+                        page.first_cells.push(code.to_string());
+                    }
                     if let Some(heading) = &mut heading {
                         heading.push_str(&code);
                     }

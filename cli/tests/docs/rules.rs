@@ -1,24 +1,24 @@
 //! What each kind of block must be, short of running it.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::sync::LazyLock;
 
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, Connection};
 use saphyr::{LoadableYamlNode as _, Yaml};
+use serde_json::{Value, json};
 
+use super::flags;
 use super::page::{Block, Page, root};
-use super::{cargo, flags};
+use super::workspace::Package;
 
-/// All of the library's and the command's.
-static SOURCES: LazyLock<String> = LazyLock::new(|| {
-    let mut files = Vec::new();
-    for folder in ["src", "cli/src"] {
-        cargo::sources(Path::new(folder), &mut files);
-    }
-    let read = |file: &String| fs::read_to_string(root().join(file)).expect("a source");
-    files.iter().map(read).collect()
+/// Those of the tables of docs/observability.md, which tests/election/metrics.rs holds to what a
+/// recorder gets.
+static METRICS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let page = Page::read("docs/observability.md".into());
+    let first_cells = page.first_cells.into_iter();
+    first_cells.filter(|cell| cell.starts_with("tenure_")).collect()
 });
 
 pub fn problems(page: &Page) -> Vec<String> {
@@ -43,7 +43,7 @@ fn check(page: &Page, block: &Block) -> Result<(), String> {
     match block.word() {
         "" => Err("a block without a tag".to_owned()),
         "rust" => rust(page, block),
-        "json" => match serde_json::from_str::<serde_json::Value>(&block.text) {
+        "json" => match serde_json::from_str::<Value>(&block.text) {
             Ok(_) => Ok(()),
             Err(error) => Err(format!("no JSON: {error}")),
         },
@@ -89,21 +89,22 @@ fn command_lines(yaml: &Yaml) -> Result<(), String> {
 
 /// The dependencies are some of this package's own, and `tokio` has what the page's programs use.
 fn dependencies(page: &Page, toml: &str) -> Result<(), String> {
-    let mut lines = toml.lines().filter(|line| !line.is_empty());
-    if lines.next() != Some("[dependencies]") {
+    let manifest: Value =
+        basic_toml::from_str(toml).map_err(|error| format!("no TOML: {error}"))?;
+    let manifest = manifest.as_object().expect("a document is a table");
+    let (Some(dependencies), 1) = (manifest.get("dependencies"), manifest.len()) else {
         return Err("no table of dependencies".to_owned());
-    }
-    let own = fs::read_to_string(root().join("Cargo.toml")).expect("the package has a manifest");
-    for line in lines.clone() {
-        let name = line.split_once(" = ").ok_or(format!("no dependency: {line}"))?.0;
-        if name != "tenure" && !own.contains(&format!("\n{name} = ")) {
+    };
+    let own = Package::named("tenure").expect("the library's");
+    for name in dependencies.as_object().ok_or("no table of dependencies")?.keys() {
+        if name != "tenure" && !own.depends_on(name) {
             return Err(format!("{name} is no dependency of this package"));
         }
     }
     let programs = || page.blocks.iter().filter(|block| block.word() == "rust");
     let main = programs().any(|block| block.text.contains("#[tokio::main]"));
-    let tokio = lines.find(|line| line.starts_with("tokio = ")).unwrap_or_default();
-    match main && !["\"macros\"", "\"rt-multi-thread\""].iter().all(|one| tokio.contains(one)) {
+    let features = dependencies["tokio"]["features"].as_array().cloned().unwrap_or_default();
+    match main && !["macros", "rt-multi-thread"].iter().all(|one| features.contains(&json!(one))) {
         true => Err("#[tokio::main] needs macros and rt-multi-thread of tokio".to_owned()),
         false => Ok(()),
     }
@@ -115,7 +116,7 @@ fn metrics(query: &str) -> Result<(), String> {
     for name in words.filter(|word| word.starts_with("tenure_")) {
         // What Prometheus makes of a histogram.
         let stem = ["_bucket", "_count", "_sum"].iter().find_map(|end| name.strip_suffix(end));
-        let made = |name: &str| SOURCES.contains(&format!("\"{name}\""));
+        let made = |name: &str| METRICS.contains(name);
         if !made(name) && !stem.is_some_and(made) {
             return Err(format!("no metric {name}"));
         }

@@ -101,6 +101,8 @@ internal! {
     morling,
     outcomes,
     #[cfg(feature = "internals")]
+    page_filters,
+    #[cfg(feature = "internals")]
     prometheus,
     #[cfg(feature = "internals")]
     proxy,
