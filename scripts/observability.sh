@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the alerts with promtool, each on a bad story and on a good one, and that the dashboard is
+# Checks the alerts with promtool, each on a failing scenario and on a healthy one, and that the dashboard is
 # JSON. Installs Debian's package `prometheus` where promtool is missing and that can be done.
 set -euo pipefail
 source "$(dirname "$0")/lib.sh"
