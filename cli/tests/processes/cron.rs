@@ -225,6 +225,7 @@ fn crontab(scene: &Scene, host: usize, library: &str, options: &[&str], until: u
         let mut candidate = scene.start(&name, command);
         let code = candidate.code();
         assert!([0, 75, 76, 137].contains(&code), "{code}: {}", candidate.said());
+        // As the next line of a crontab would be: no check depends on how long this takes.
         pause(300);
     }
 }

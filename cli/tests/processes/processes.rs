@@ -244,7 +244,12 @@ fn what_nohup_ignores_stays_ignored() {
     let mut a = scene.start("a", command);
     scene.wait_for_file("ready");
     a.signal(Signal::SIGHUP);
-    pause(300);
+    // The second renewal from here on was begun after the signal.
+    for _ in 0..2 {
+        let record = || fs::read(scene.path("store/lock-0000000001.json")).expect("the record");
+        let before = record();
+        eventually("it renews", || record() != before);
+    }
     assert!(a.lives() && !a.said().contains("SIGHUP"), "{}", a.said());
     a.signal(Signal::SIGTERM);
     assert_eq!(a.code(), 143);
