@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::bench::{Said, said, spawn};
-use crate::command::output;
+use crate::command::{eventually, output};
 use tenure_testkit::s3_server::*;
 
 const BACKLOG: u64 = 100_000;
@@ -32,17 +32,6 @@ fn key(epoch: u64) -> String {
     format!("app/lock-{epoch:010}.json")
 }
 
-#[allow(clippy::disallowed_methods, reason = "polls a real process")]
-fn until(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..6_000 {
-        if holds() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("gave up waiting until {what}");
-}
-
 #[test]
 fn a_long_backlog_is_interrupted_and_gone_on_with() {
     let server = S3Server::start_blocking();
@@ -53,7 +42,7 @@ fn a_long_backlog_is_interrupted_and_gone_on_with() {
     let mut gone = 0;
     for (signal, code, deletions) in [(Signal::SIGINT, 130, 10), (Signal::SIGTERM, 143, 30)] {
         let child = start(&server, &["--json"]);
-        until("it deletes", || server.count(Op::Delete) >= deletions);
+        eventually("it deletes", || server.count(Op::Delete) >= deletions);
         interrupt(&child, signal);
         let said = end(child);
         assert_eq!((said.code, said.err.as_str()), (code, ""), "{said:?}");
@@ -81,7 +70,7 @@ fn a_hanging_store_does_not_keep_it_from_ending() {
     }
     server.fault(ServerFault::Hold).on(Op::List).times(1);
     let child = start(&server, &[]);
-    until("it lists", || server.count(Op::List) == 1);
+    eventually("it lists", || server.count(Op::List) == 1);
     interrupt(&child, Signal::SIGTERM);
     let said = end(child);
     let line = "interrupted: deleted 0 of the 0 epochs listed so far (0 bytes); 1 requests; run it \
@@ -90,9 +79,9 @@ fn a_hanging_store_does_not_keep_it_from_ending() {
     server.forget_requests();
     server.fault(ServerFault::Hold).on(Op::Delete);
     let child = start(&server, &[]);
-    until("it deletes", || server.count(Op::Delete) == 1);
+    eventually("it deletes", || server.count(Op::Delete) == 1);
     interrupt(&child, Signal::SIGINT);
-    until("it has heard the first", || {
+    eventually("it has heard the first", || {
         // A second one while it waits ends it at once.
         interrupt(&child, Signal::SIGINT);
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id()));

@@ -4,29 +4,15 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Child;
 use std::thread;
-use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tenure::Process;
 
 use super::bench::{Bench, spawn};
-use crate::command::{ended, with_deadline};
+use crate::command::{ended, eventually, with_deadline};
 use tenure_testkit::prometheus::Scrape;
 
 const ANY_PORT: &str = "127.0.0.1:0";
-/// Far longer than anything here takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Polls until the condition holds.
-#[allow(clippy::disallowed_methods, reason = "polls real processes")]
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let give_up_at = Process::system().now().boot + PATIENCE;
-    while !holds() {
-        assert!(Process::system().now().boot < give_up_at, "gave up waiting until {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// A command that serves its metrics, killed in the end.
 struct Served {
