@@ -46,6 +46,7 @@ const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// the validity in its record.
 ///
 /// # Examples
+///
 /// ```
 /// # use std::{sync::Arc, time::Duration};
 /// # use tenure::{Compactor, Election, store::MemoryStore};
@@ -185,6 +186,7 @@ impl Compactor {
 /// Settings of a [`Compactor`]. [`build`](CompactorBuilder::build) checks them.
 ///
 /// # Examples
+///
 /// ```
 /// # use std::{sync::Arc, time::Duration};
 /// # use tenure::{Compactor, Election, store::MemoryStore};
@@ -229,14 +231,14 @@ impl CompactorBuilder {
         self
     }
 
-    /// How many of the newest epochs to keep as history, the current one included: 1 to 100,000,
-    /// default 10. A run remembers 32 bytes for each.
+    /// Sets how many of the newest epochs to keep as history, the current one included: 1 to
+    /// 100,000, default 10. A run remembers 32 bytes for each.
     pub fn keep_epochs(mut self, keep_epochs: usize) -> Self {
         self.keep_epochs = keep_epochs;
         self
     }
 
-    /// The least age of an epoch object to be deleted: the time since its last write, by the
+    /// Sets the least age of an epoch object to be deleted: the time since its last write, by the
     /// store's clock. Default: 1 h.
     ///
     /// If the validity in the newest epoch is not shorter than this, the least age is that validity
@@ -250,13 +252,13 @@ impl CompactorBuilder {
         self
     }
 
-    /// Whether to only list and count, without deleting: default false.
+    /// Sets whether to only list and count, without deleting: default false.
     pub fn dry_run(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
         self
     }
 
-    /// How long a single request may take, more than 0: default 30 s.
+    /// Sets how long a single request may take, more than 0: default 30 s.
     pub fn request_timeout(mut self, request_timeout: Duration) -> Self {
         self.request_timeout = request_timeout;
         self

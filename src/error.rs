@@ -13,6 +13,7 @@ use crate::store::{Determinacy, StoreError, StoreErrorKind};
 /// ([`CampaignOutcome::Held`](crate::CampaignOutcome::Held), [`Loss`](crate::Loss)).
 ///
 /// # Examples
+///
 /// ```
 /// # use std::{sync::Arc, time::Duration};
 /// # use tenure::{Election, ErrorKind, store::MemoryStore};
@@ -34,6 +35,7 @@ pub struct Error {
 /// What kind of error this is, and so what to do.
 ///
 /// # Examples
+///
 /// ```
 /// # use std::sync::Arc;
 /// # use tenure::{Election, ErrorKind, store::{MemoryStore, Store}};

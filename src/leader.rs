@@ -15,6 +15,7 @@ use crate::record::Record;
 /// The holder of an epoch, by its record. All times of day are the writer's and for people only.
 ///
 /// # Examples
+///
 /// ```
 /// # use std::sync::Arc;
 /// # use serde_json::json;
@@ -87,6 +88,7 @@ impl fmt::Display for Leader {
 /// The newest epoch object as read. A former leader may still believe that it leads.
 ///
 /// # Examples
+///
 /// ```
 /// # use std::sync::Arc;
 /// # use tenure::{Election, EpochEnd, store::MemoryStore};
@@ -151,6 +153,7 @@ impl LastSeen {
 /// only changes.
 ///
 /// # Examples
+///
 /// ```
 /// # use std::sync::Arc;
 /// use futures::StreamExt as _;

@@ -44,6 +44,7 @@ use crate::timer::{require_timers, sleep};
 /// While leading: one PUT every renew interval, and one GET every validity.
 ///
 /// # Examples
+///
 /// ```
 /// # use std::sync::Arc;
 /// # use tenure::{Election, fencing::Gate, store::MemoryStore};

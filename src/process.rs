@@ -22,6 +22,7 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// processes in one: another clock or seed makes another process. Clones are the same process.
 ///
 /// # Examples
+///
 /// ```
 /// # use std::sync::Arc;
 /// # use tenure::{CampaignOutcome, Election, Process, store::MemoryStore};

@@ -19,6 +19,7 @@ use crate::store::Store;
 /// No method sends a request.
 ///
 /// # Examples
+///
 /// ```
 /// # use std::{sync::Arc, time::Duration};
 /// # use tenure::{Election, ErrorKind, store::MemoryStore};
@@ -48,15 +49,15 @@ impl ElectionBuilder {
         ElectionBuilder { store, prefix, settings, process }
     }
 
-    /// The display name of this candidate, 1 to 256 bytes. It is for people: two processes may have
-    /// the same name. Default: the host's name and the process id.
+    /// Sets the display name of this candidate, 1 to 256 bytes. It is for people: two processes may
+    /// have the same name. Default: the host's name and the process id.
     pub fn name(mut self, name: impl Into<String>) -> ElectionBuilder {
         self.settings.name = Some(name.into());
         self
     }
 
-    /// How the election is stored. All candidates and observers of one election must use the same
-    /// layout; the check of the store refuses a prefix that shows the other one. Default:
+    /// Sets how the election is stored. All candidates and observers of one election must use the
+    /// same layout; the check of the store refuses a prefix that shows the other one. Default:
     /// [`Layout::EpochFiles`].
     pub fn layout(mut self, layout: Layout) -> ElectionBuilder {
         self.settings.layout = layout;
@@ -85,21 +86,21 @@ impl ElectionBuilder {
         self
     }
 
-    /// How long a lease lasts without a renewal: 100 ms to 24 h, in whole milliseconds. After a
-    /// leader dies, another candidate leads after about this time. Default: 30 s.
+    /// Sets how long a lease lasts without a renewal: 100 ms to 24 h, in whole milliseconds. After
+    /// a leader dies, another candidate leads after about this time. Default: 30 s.
     pub fn validity(mut self, validity: Duration) -> ElectionBuilder {
         self.settings.validity = validity;
         self
     }
 
-    /// How often the leader renews: one PUT each. At least 10 ms. The interval and two request
+    /// Sets how often the leader renews: one PUT each. At least 10 ms. The interval and two request
     /// timeouts must fit into the validity. Default: validity / 3.
     pub fn renew_interval(mut self, interval: Duration) -> ElectionBuilder {
         self.settings.renew_interval = Some(interval);
         self
     }
 
-    /// How often a follower polls: one GET each; 10 ms to the validity. Default: validity / 6.
+    /// Sets how often a follower polls: one GET each; 10 ms to the validity. Default: validity / 6.
     ///
     /// `None`: a follower polls only when the lease would lapse, so about once a validity. That is
     /// the least that following can cost. But the follower notices a resignation only then, unless
@@ -123,15 +124,15 @@ impl ElectionBuilder {
         self
     }
 
-    /// How long a request may take in total, credentials and name resolution included: at least 10
-    /// ms; at most, and by default, validity / 5.
+    /// Sets how long a request may take in total, credentials and name resolution included: at
+    /// least 10 ms; at most, and by default, validity / 5.
     pub fn request_timeout(mut self, timeout: Duration) -> ElectionBuilder {
         self.settings.request_timeout = Some(timeout);
         self
     }
 
-    /// The greatest ratio by which the rates of any two machines' clocks may differ: 0 to 0.5. An
-    /// observer waits that much longer before it considers a leader dead. Default: 0.01.
+    /// Sets the greatest ratio by which the rates of any two machines' clocks may differ: 0 to 0.5.
+    /// An observer waits that much longer before it considers a leader dead. Default: 0.01.
     pub fn clock_drift_max(mut self, ratio: f64) -> ElectionBuilder {
         self.settings.clock_drift_max = ratio;
         self
@@ -157,7 +158,7 @@ impl ElectionBuilder {
         self
     }
 
-    /// An extra wait before the create when the previous epoch did not end by resignation, for
+    /// Adds an extra wait before the create when the previous epoch did not end by resignation, for
     /// guarded resources that cannot check tokens; at most 24 h. It counts from when the candidate
     /// first sees the seal (on a single object: from the lapse). After a deposition or a
     /// restoration it counts from the end of the old lease, if that is later. Every candidate must
@@ -167,33 +168,33 @@ impl ElectionBuilder {
         self
     }
 
-    /// The priority of this candidate: how much longer than others it waits before it takes over,
-    /// after a lapse and after a seal; at most 24 h. Give 0 to the preferred candidates, and to the
-    /// others more than the poll interval of the preferred ones. It takes no leadership away, and
-    /// does not apply to an election without any epoch. Default: 0.
+    /// Sets the priority of this candidate: how much longer than others it waits before it takes
+    /// over, after a lapse and after a seal; at most 24 h. Give 0 to the preferred candidates, and
+    /// to the others more than the poll interval of the preferred ones. It takes no leadership
+    /// away, and does not apply to an election without any epoch. Default: 0.
     pub fn priority_delay(mut self, delay: Duration) -> ElectionBuilder {
         self.settings.priority_delay = delay;
         self
     }
 
-    /// What this candidate publishes in its record while it leads, such as its address: any JSON,
-    /// at most some 47 KiB. Default: nothing.
+    /// Sets what this candidate publishes in its record while it leads, such as its address: any
+    /// JSON, at most some 47 KiB. Default: nothing.
     pub fn data(mut self, data: impl Into<Value>) -> ElectionBuilder {
         self.settings.data = data.into();
         self
     }
 
-    /// Whether the first campaign checks that the store honours conditions and lists in order: 5
-    /// requests on the fixed object `.tenure-check` under the prefix, without any delete, once for
-    /// each store value of the process. It cannot prove that the store decides races atomically.
-    /// Default: true.
+    /// Sets whether the first campaign checks that the store honours conditions and lists in order:
+    /// 5 requests on the fixed object `.tenure-check` under the prefix, without any delete, once
+    /// for each store value of the process. It cannot prove that the store decides races
+    /// atomically. Default: true.
     pub fn check_store(mut self, check: bool) -> ElectionBuilder {
         self.settings.check_store = check;
         self
     }
 
-    /// Whether a dropped [`Leadership`](crate::Leadership) resigns in the background instead of
-    /// letting its lease lapse. Use it only if the work cannot outlive the leadership. Default:
+    /// Sets whether a dropped [`Leadership`](crate::Leadership) resigns in the background instead
+    /// of letting its lease lapse. Use it only if the work cannot outlive the leadership. Default:
     /// false.
     pub fn resign_on_drop(mut self, resign: bool) -> ElectionBuilder {
         self.settings.resign_on_drop = resign;
@@ -209,8 +210,8 @@ impl ElectionBuilder {
         self
     }
 
-    /// Where time and random numbers come from: for simulations, and for
-    /// [tests with paused time](crate#tests-with-paused-time). Default: [`Process::system`].
+    /// Sets where time and random numbers come from: for simulations, and for [tests with paused
+    /// time](crate#tests-with-paused-time). Default: [`Process::system`].
     pub fn process(mut self, process: Process) -> ElectionBuilder {
         self.process = process;
         self

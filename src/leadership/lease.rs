@@ -16,6 +16,7 @@ use crate::moment::Moment;
 /// [`check`](Lease::check) fails. No method sends a request.
 ///
 /// # Examples
+///
 /// ```
 /// # use std::sync::Arc;
 /// # use tenure::{Election, Loss, store::MemoryStore};

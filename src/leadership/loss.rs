@@ -14,6 +14,7 @@ use crate::protocol::message::EpochEnd;
 /// how an epoch ended.
 ///
 /// # Examples
+///
 /// ```
 /// # use std::sync::Arc;
 /// # use tenure::{Election, Loss, store::MemoryStore};

@@ -15,6 +15,7 @@ use crate::protocol::message::Nonce;
 /// `7-5f0c0123456789abcdef0123456789ab`.
 ///
 /// # Examples
+///
 /// ```
 /// # use std::sync::Arc;
 /// # use tenure::{Election, ResignKey, Resigned, store::MemoryStore};

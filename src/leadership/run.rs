@@ -15,6 +15,7 @@ use crate::epoch::Epoch;
 /// Clones share the signal. No method sends a request.
 ///
 /// # Examples
+///
 /// ```
 /// # use std::sync::Arc;
 /// # use tenure::{Election, Process, RunOutcome, store::MemoryStore};
@@ -100,8 +101,8 @@ impl Cancellation {
         }
     }
 
-    /// Returns a token of the crate `tokio-util`, for libraries that take one. The task that renews the
-    /// lease cancels it, or a call of these methods that notices first. Cancelling the token
+    /// Returns a token of the crate `tokio-util`, for libraries that take one. The task that renews
+    /// the lease cancels it, or a call of these methods that notices first. Cancelling the token
     /// cancels nothing else.
     ///
     /// Unlike [`is_cancelled`](Cancellation::is_cancelled) it does not check the lease: on a
