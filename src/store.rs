@@ -79,6 +79,56 @@ pub(crate) fn content_hash_of(hasher: sha2::Sha256) -> String {
 /// own success into a refusal.
 ///
 /// Callers set a timeout on each call and then drop it; a dropped write may still take effect.
+/// `tenure_testkit::conformance` is a suite that tests an implementation.
+///
+/// # Examples
+///
+/// A store that counts the requests of another one, by the crate `async-trait`. One that wraps a
+/// real store also forwards the methods that have a default.
+/// ```
+/// # use std::sync::{Arc, atomic::{AtomicU32, Ordering::SeqCst}};
+/// # use bytes::Bytes;
+/// # use tenure::{Election, store::*};
+/// #[derive(Debug, Default)]
+/// struct Counting(MemoryStore, AtomicU32);
+///
+/// #[async_trait::async_trait]
+/// impl Store for Counting {
+///     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
+///         self.1.fetch_add(1, SeqCst);
+///         self.0.list(prefix, after, limit).await
+///     }
+///     // … and `get`, `create`, `replace`, `delete`.
+/// #   async fn get(&self, k: &str, e: Option<ETag>, l: usize) -> Result<GetOutcome, StoreError> {
+/// #       self.1.fetch_add(1, SeqCst);
+/// #       self.0.get(k, e, l).await
+/// #   }
+/// #   async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
+/// #       self.1.fetch_add(1, SeqCst);
+/// #       self.0.create(key, body).await
+/// #   }
+/// #   async fn replace(&self, k: &str, b: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
+/// #       self.1.fetch_add(1, SeqCst);
+/// #       self.0.replace(k, b, etag).await
+/// #   }
+/// #   async fn delete(&self, k: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+/// #       self.1.fetch_add(1, SeqCst);
+/// #       self.0.delete(k).await
+/// #   }
+///     fn describe(&self) -> String {
+///         format!("counted {}", self.0.describe())
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// let store = Arc::new(Counting::default());
+/// let election = Election::builder(store.clone(), "app").check_store(false).build()?;
+/// election.campaign().await?.resign().await?;
+/// assert_eq!(store.1.load(SeqCst), 4); // LIST, PUT, LIST to be elected; PUT to resign
+/// # Ok(())
+/// # }
+/// ```
 #[cfg_attr(test, mockall::automock)]
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
@@ -208,7 +258,7 @@ impl StoreError {
         StoreError { kind, determinacy, message: plain(&message.into()), source: None }
     }
 
-    /// The same, with the error underneath.
+    /// Returns the same error, with the error underneath.
     #[must_use]
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> StoreError {
         self.source = Some(Arc::new(source));
@@ -232,13 +282,13 @@ impl StoreError {
         self
     }
 
-    /// What kind of failure it is.
+    /// Returns what kind of failure it is.
     #[must_use]
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }
 
-    /// Whether the request may have taken effect.
+    /// Returns whether the request may have taken effect.
     #[must_use]
     pub fn determinacy(&self) -> Determinacy {
         self.determinacy

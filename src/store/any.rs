@@ -37,20 +37,6 @@ mod tag;
 /// Any store with the interface of the crate object_store 0.14, which users of SlateDB, Delta or
 /// DataFusion already have: Cloud Storage, Azure, S3, memory, or your own.
 ///
-/// ```
-/// # use std::sync::Arc;
-/// use object_store::memory::InMemory;
-/// use tenure::{Election, store::AnyObjectStore};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let store = AnyObjectStore::new(Arc::new(InMemory::new())).await?;
-/// let election = Election::builder(Arc::new(store), "orders/leader").build()?;
-/// # assert!(matches!(election.try_campaign().await?, tenure::CampaignOutcome::Elected(_)));
-/// # Ok(())
-/// # }
-/// ```
-///
 /// **What it must promise.** What [`Store`] requires: strong consistency, atomic `PutMode::Create`
 /// and `PutMode::Update`, and listings in the order of the keys. A listing out of order is an
 /// error, and the check before the first campaign shows whether conditions are honoured at all.
@@ -73,6 +59,24 @@ mod tag;
 ///
 /// **Keys** are those of object_store: no empty part, `.` or `..` between slashes. One foreign key
 /// of another kind in the folder of the election makes every listing fail.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// use object_store::{ObjectStore, ObjectStoreExt as _, memory::InMemory};
+/// use tenure::{Election, store::AnyObjectStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let objects: Arc<dyn ObjectStore> = Arc::new(InMemory::new()); // the one of the database
+/// let store = AnyObjectStore::new(objects.clone()).await?;
+/// let election = Election::builder(Arc::new(store), "orders/leader").build()?;
+/// let leadership = election.campaign().await?;
+/// assert!(objects.head(&"orders/leader/lock-0000000001.json".into()).await.is_ok());
+/// # Ok(())
+/// # }
+/// ```
 pub struct AnyObjectStore {
     store: Arc<dyn ObjectStore>,
     /// The same store, if it is a client made here, whose listings know any prefix.

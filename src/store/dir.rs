@@ -76,6 +76,28 @@ mod write;
 /// In a listing, [`Entry::size`](super::Entry::size) is the length of the file: up to 50 bytes more
 /// than the body, and there is no [`Entry::etag`](super::Entry::etag), as the tag is a hash of the
 /// body: reading every file would be too expensive.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{CampaignOutcome, Election, store::DirStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("elections");
+/// // Each process of this machine opens the same directory:
+/// let (one, other) = (Arc::new(DirStore::open(&path)?), Arc::new(DirStore::open(&path)?));
+/// let leadership = Election::builder(one, "backup").build()?.campaign().await?;
+/// let other = Election::builder(other, "backup").build()?;
+/// assert!(matches!(other.try_campaign().await?, CampaignOutcome::Held(_)));
+///
+/// leadership.resign().await?;
+/// assert!(matches!(other.try_campaign().await?, CampaignOutcome::Elected(_)));
+/// assert!(path.join("backup/lock-0000000002.json").is_file());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct DirStore {
     root: Root,
@@ -100,7 +122,8 @@ impl DirStore {
         DirStore::open_with(path.as_ref(), Access::Owner)
     }
 
-    /// The same, for processes of several users: the members of the directory's group.
+    /// Opens the store as [`open`](DirStore::open) does, for processes of several users: the
+    /// members of the directory's group.
     ///
     /// The group may write what is made here, whatever the umask says. The lock has the mode 0660
     /// in place of 0600. All processes must open the directory this way, and it must belong to the
@@ -127,7 +150,7 @@ impl DirStore {
         }
     }
 
-    /// The directory, absolute and without symbolic links.
+    /// Returns the directory, absolute and without symbolic links.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.root.path

@@ -54,6 +54,24 @@ const MAX_KEY: usize = 1_024;
 ///
 /// The credentials need `dynamodb:GetItem`, `dynamodb:PutItem`, `dynamodb:Query` and
 /// `dynamodb:DescribeTable`, and a compactor `dynamodb:BatchWriteItem`.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use std::{sync::Arc, time::Duration};
+/// # use tenure::{Election, store::DynamoStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = DynamoStore::from_env("elections").await;
+/// while !store.create_table().await? {
+///     tokio::time::sleep(Duration::from_secs(1)).await; // DynamoDB makes it
+/// }
+/// let election = Election::builder(Arc::new(store), "orders/leader").build()?;
+/// let leadership = election.campaign().await?;
+/// assert!(leadership.token().is_some());
+/// # Ok(())
+/// # }
+/// ```
 pub struct DynamoStore {
     client: Client,
     table: String,
@@ -64,7 +82,7 @@ pub struct DynamoStore {
 }
 
 impl DynamoStore {
-    /// The table of this name or ARN, through a ready client.
+    /// Creates the store of the table of this name or ARN, through a ready client. No request.
     ///
     /// The client's settings apply, except that its retries are off for conditional writes.
     pub fn new(client: Client, table: impl Into<String>) -> DynamoStore {
@@ -77,9 +95,10 @@ impl DynamoStore {
         }
     }
 
-    /// The table of this name, with settings from the usual variables and files: `AWS_REGION`,
-    /// `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` …, `AWS_ENDPOINT_URL` or `AWS_ENDPOINT_URL_DYNAMODB`,
-    /// roles of containers and instances, `credential_process`, single sign-on, `HTTPS_PROXY`.
+    /// Creates the store of the table of this name, with settings from the usual variables and
+    /// files: `AWS_REGION`, `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` …, `AWS_ENDPOINT_URL` or
+    /// `AWS_ENDPOINT_URL_DYNAMODB`, roles of containers and instances, `credential_process`, single
+    /// sign-on, `HTTPS_PROXY`.
     ///
     /// With a custom endpoint the region is `us-east-1` unless set. No request to the table. A
     /// missing region or missing credentials show in the first call. All stores of a process that

@@ -16,7 +16,26 @@ use crate::mutex::unpoisoned;
 /// A store in memory. Clones share their objects.
 ///
 /// Every call is one atomic step under one lock. ETags are hashes of the content, as on S3: the
-/// same body written again has the same ETag.
+/// same body written again has the same ETag. Nothing outlives the last clone.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{CampaignOutcome, Election, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// let store = MemoryStore::new();
+/// let candidate = |name| {
+///     Election::builder(Arc::new(store.clone()), "orders/leader").name(name).build()
+/// };
+/// let leadership = candidate("a")?.campaign().await?;
+/// // As on S3, the other one sees the leader, and cannot create the same epoch:
+/// let CampaignOutcome::Held(leader) = candidate("b")?.try_campaign().await? else { panic!() };
+/// assert_eq!((leader.name(), leader.epoch), ("a", leadership.epoch()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct MemoryStore {
     objects: Arc<Mutex<BTreeMap<String, Stored>>>,
@@ -31,7 +50,7 @@ struct Stored {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store, which takes its dates from this machine's wall clock.
     #[must_use]
     pub fn new() -> MemoryStore {
         MemoryStore::with_clock(Arc::new(SystemClock))

@@ -50,6 +50,24 @@ const EMPTY_PAGES: usize = 100;
 /// `s3:DeleteObject` (docs/permissions.md has a policy for each role). Directory buckets (S3
 /// Express One Zone) are refused, as their listings have no order, and so are multi-region access
 /// points, as their regions agree only after a while.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use tenure::{Election, store::S3Store};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// // No bucket of the same name that another account has created since:
+/// let store = S3Store::from_env("my-bucket").await.with_expected_bucket_owner("111122223333");
+/// let election = Election::builder(Arc::new(store), "orders/leader").build()?;
+/// // The first campaign checks that the bucket honours conditions, and waits until elected.
+/// let leadership = election.campaign().await?;
+/// assert!(leadership.token().is_some());
+/// leadership.resign().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct S3Store {
     client: Client,
     bucket: String,
@@ -60,7 +78,8 @@ pub struct S3Store {
 }
 
 impl S3Store {
-    /// The bucket of this name, or access point of this alias or ARN, through a ready client.
+    /// Creates the store of the bucket of this name, or access point of this alias or ARN, through
+    /// a ready client. No request.
     ///
     /// The client's settings apply, addressing style and checksums included, except that its
     /// retries are off for conditional writes. An endpoint with a path must end in a slash: the SDK
@@ -76,9 +95,10 @@ impl S3Store {
         }
     }
 
-    /// The bucket of this name, with settings from the usual variables and files: `AWS_REGION`,
-    /// `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` …, `AWS_ENDPOINT_URL` or `AWS_ENDPOINT_URL_S3`, roles of
-    /// containers and instances, `credential_process`, single sign-on, `HTTPS_PROXY`.
+    /// Creates the store of the bucket of this name, with settings from the usual variables and
+    /// files: `AWS_REGION`, `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` …, `AWS_ENDPOINT_URL` or
+    /// `AWS_ENDPOINT_URL_S3`, roles of containers and instances, `credential_process`, single
+    /// sign-on, `HTTPS_PROXY`.
     ///
     /// With a custom endpoint, which may have a path, the bucket's name goes into the path, the
     /// region is `us-east-1` unless set, and checksums are left out where S3 does not require them,

@@ -24,6 +24,15 @@ impl DynamoStore {
     /// While it is being made, which takes some seconds, this returns `false`: call it again in a
     /// second or so. Any number of processes may call it at once. One or two requests, which need
     /// `dynamodb:DescribeTable` and `dynamodb:CreateTable`.
+    ///
+    /// # Errors
+    ///
+    /// - [`StoreErrorKind::Invalid`]: a table of this name has other keys: choose another name. Or
+    ///   a setting is missing.
+    /// - [`StoreErrorKind::Unsupported`]: it is a global table whose regions agree only after a
+    ///   while: use a table of one region.
+    /// - [`StoreErrorKind::AccessDenied`]: the credentials are refused or lack a permission.
+    /// - [`StoreErrorKind::Transient`]: a request failed; the table may be made. Call it again.
     pub async fn create_table(&self) -> Result<bool, StoreError> {
         match self.describe_table().await {
             Err(error) if error.kind() == StoreErrorKind::NoSuchStore => {}
