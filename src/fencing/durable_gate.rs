@@ -40,6 +40,26 @@ pub use reset::GateState;
 /// alone, and compare those above [`newest`](DurableGate::newest) with
 /// [`Election::newest_epoch`](crate::Election::newest_epoch). [`GateState`] says how to repair a
 /// gate that has seen a wrong token.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Epoch, fencing::DurableGate, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tenure::fencing::FencingError> {
+/// # let store = Arc::new(MemoryStore::new());
+/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+/// let gate = DurableGate::new(store.clone(), "orders/gate.json");
+/// gate.admit(new).await?;
+/// drop(gate); // the service restarts, or the next request reaches another instance
+///
+/// let gate = DurableGate::new(store, "orders/gate.json");
+/// let refused = gate.admit(old).await.unwrap_err();
+/// assert_eq!(refused.stale().map(|stale| stale.newest), Some(new));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct DurableGate {
     calls: Calls,
@@ -86,7 +106,7 @@ impl Seen {
 }
 
 impl DurableGate {
-    /// The gate at this key. Sends nothing.
+    /// Creates the gate at this key. Sends nothing.
     pub fn new(store: Arc<dyn Store>, key: impl Into<String>) -> DurableGate {
         let key: Arc<str> = key.into().into();
         let meter = GateMeter::new(store.as_ref(), &key);
@@ -102,14 +122,14 @@ impl DurableGate {
         self
     }
 
-    /// How long a single request may take: default 30 s.
+    /// Sets how long a single request may take: default 30 s.
     #[must_use]
     pub fn request_timeout(mut self, request_timeout: Duration) -> DurableGate {
         self.calls.request_timeout = request_timeout;
         self
     }
 
-    /// Where clock and random numbers come from: default [`Process::system`].
+    /// Sets where clock and random numbers come from: default [`Process::system`].
     #[must_use]
     pub fn process(mut self, process: Process) -> DurableGate {
         self.calls.process = process;

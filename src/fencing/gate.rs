@@ -13,16 +13,6 @@ use crate::mutex::unpoisoned;
 /// Refuses tokens lower than the greatest it has seen, for a service that gets a token with each
 /// request. In memory, no requests to a store. Clones are the same gate.
 ///
-/// ```
-/// # use tenure::{Epoch, fencing::Gate};
-/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
-/// let gate = Gate::new();
-/// gate.admit(new)?;
-/// let refused = gate.admit(old).unwrap_err();
-/// assert_eq!((refused.offered, refused.newest), (old, new));
-/// # Ok::<(), tenure::fencing::Stale>(())
-/// ```
-///
 /// **What it guarantees.** Once a token was admitted, no clone admits a lower one. With
 /// [`act`](Gate::act) and [`enter`](Gate::enter), the admission and the action are one step: once
 /// an action was done under a token, none is done under a lower one.
@@ -37,6 +27,21 @@ use crate::mutex::unpoisoned;
 /// [`DurableGate`](super::DurableGate), or, best of all, store the token with the data, in one
 /// transaction. Two instances of a service know nothing of each other. Tasks with one token are all
 /// admitted.
+///
+/// # Examples
+///
+/// ```
+/// # use tenure::{Epoch, fencing::Gate};
+/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+/// let (gate, mut rows) = (Gate::new(), Vec::new());
+/// gate.act(old, || rows.push("by the old leader"))?;
+/// gate.act(new, || rows.push("by the new leader"))?;
+/// // A request that the old leader sent before it was paused arrives now:
+/// let refused = gate.act(old, || rows.push("too late")).unwrap_err();
+/// assert_eq!((refused.offered, refused.newest), (old, new));
+/// assert_eq!(rows, ["by the old leader", "by the new leader"]);
+/// # Ok::<(), tenure::fencing::Stale>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Gate(Arc<Shared>);
 
@@ -61,7 +66,7 @@ pub struct GatePermit {
 }
 
 impl Gate {
-    /// A gate that has seen no token.
+    /// Creates a gate that has seen no token.
     #[must_use]
     pub fn new() -> Gate {
         Gate::default()
@@ -115,7 +120,7 @@ impl Gate {
         }
     }
 
-    /// The greatest token seen.
+    /// Returns the greatest token seen; `None` if there was none.
     #[must_use]
     pub fn newest(&self) -> Option<Epoch> {
         self.state().newest
@@ -140,7 +145,7 @@ impl Permits {
 }
 
 impl GatePermit {
-    /// The token that was admitted.
+    /// Returns the token that was admitted.
     #[must_use]
     pub fn token(&self) -> Epoch {
         self.token

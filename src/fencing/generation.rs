@@ -15,21 +15,6 @@ use crate::timer::require_timers;
 /// A folder of objects with one generation an epoch, each under keys of its own. Clones are the same
 /// folder.
 ///
-/// ```
-/// # use std::sync::Arc;
-/// # use tenure::{Epoch, fencing::Generations, store::{MemoryStore, Store}};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let store = Arc::new(MemoryStore::new());
-/// let orders = Generations::new(store.clone(), "orders")?;
-/// let key = orders.key(Epoch::FIRST) + "part-1";
-/// assert_eq!(key, "orders/epoch-0000000001/part-1");
-/// store.create(&key, "…".into()).await?;
-/// assert_eq!(orders.newest().await?, Some(Epoch::FIRST));
-/// # Ok(())
-/// # }
-/// ```
-///
 /// **What it guarantees.** A former leader writes, even with plain PUTs, where nobody reads any
 /// more: readers use the [`newest`](Generations::newest) generation.
 ///
@@ -37,6 +22,26 @@ use crate::timer::require_timers;
 /// leads, and its objects must be deleted some day. A generation counts as the newest from its
 /// first object on: let a last object tell readers that it is complete. The new leader must copy
 /// what it needs of the previous generation, and may miss what the old leader writes later.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Epoch, fencing::Generations, store::{MemoryStore, Store}};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+/// let store = Arc::new(MemoryStore::new());
+/// let orders = Generations::new(store.clone(), "orders")?;
+/// store.create(&(orders.key(new) + "part-1"), "new".into()).await?;
+/// // The old leader was paused, and writes where nobody reads any more:
+/// store.create(&(orders.key(old) + "part-1"), "late".into()).await?;
+///
+/// let newest = orders.newest().await?.expect("somebody has written");
+/// assert_eq!(orders.key(newest), "orders/epoch-0000000002/");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Generations {
     calls: Calls,
@@ -45,7 +50,8 @@ pub struct Generations {
 }
 
 impl Generations {
-    /// The generations under this prefix; `app/data` and `app/data/` are the same. Sends nothing.
+    /// Creates the generations under this prefix; `app/data` and `app/data/` are the same. Sends
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -55,30 +61,30 @@ impl Generations {
         Ok(Generations { calls: Calls::new(store), prefix })
     }
 
-    /// How long a single request may take: default 30 s.
+    /// Sets how long a single request may take: default 30 s.
     #[must_use]
     pub fn request_timeout(mut self, request_timeout: Duration) -> Generations {
         self.calls.request_timeout = request_timeout;
         self
     }
 
-    /// Where the clock comes from: default [`Process::system`].
+    /// Sets where the clock comes from: default [`Process::system`].
     #[must_use]
     pub fn process(mut self, process: Process) -> Generations {
         self.calls.process = process;
         self
     }
 
-    /// Where the writer of this epoch keeps its objects: `<prefix>/epoch-%010d/`. Append their
-    /// names. No request.
+    /// Returns where the writer of this epoch keeps its objects: `<prefix>/epoch-%010d/`. Append
+    /// their names. No request.
     #[must_use]
     pub fn key(&self, epoch: Epoch) -> String {
         format!("{}{:010}/", self.prefix, epoch.get())
     }
 
-    /// The greatest epoch that has objects at its [`key`](Generations::key); `None` if there is
-    /// none. 1 LIST where there are few objects; tens at a million. A failed request is not
-    /// retried.
+    /// Returns the greatest epoch that has objects at its [`key`](Generations::key); `None` if
+    /// there is none. 1 LIST where there are few objects; tens at a million. A failed request is
+    /// not retried.
     ///
     /// # Errors
     ///

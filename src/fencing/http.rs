@@ -54,6 +54,27 @@ const IMPLAUSIBLE: &str = "a fencing token that nobody was granted is refused";
 /// It does not check whether the lease still runs: refusing a stale token is the task of the
 /// service. Create one layer for each leadership. A request whose extensions hold an [`Epoch`] is
 /// sent with that instead of the layer's token.
+///
+/// # Examples
+///
+/// ```
+/// # use std::convert::Infallible;
+/// # use http::{Request, Response};
+/// # use tenure::{Epoch, fencing::http::TokenLayer};
+/// # use tower::{Layer as _, ServiceExt as _, service_fn};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Infallible> {
+/// # let http_client = service_fn(|request: Request<()>| async move {
+/// #     Ok::<_, Infallible>(Response::new(request.headers()["fencing-token"].clone()))
+/// # });
+/// # let epoch = Epoch::new(7).unwrap();
+/// // Around the client of a service, with the epoch of the leadership:
+/// let client = TokenLayer::new(epoch).layer(http_client);
+/// let response = client.oneshot(Request::new(())).await?;
+/// assert_eq!(response.body(), "7"); // here the service returns the header as it received it
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct TokenLayer {
     token: Epoch,
@@ -86,6 +107,31 @@ pub struct TokenLayer {
 /// gates: with a durable gate the check is common, but between one instance's check and its write
 /// another may write. There the resource behind them must keep the token itself: handlers find it
 /// as an [`Epoch`] in the request's extensions.
+///
+/// # Examples
+///
+/// ```
+/// # use std::convert::Infallible;
+/// # use http::{Request, Response};
+/// # use tenure::Epoch;
+/// # use tenure::fencing::{Gate, Stale, http::{FenceLayer, TokenLayer}};
+/// # use tower::{Layer as _, ServiceExt as _, service_fn};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Infallible> {
+/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+/// # let routes_that_write = service_fn(|_: Request<()>| async {
+/// #     Ok::<_, Infallible>(Response::new("written".to_owned()))
+/// # });
+/// let service = FenceLayer::new(Gate::new()).layer(routes_that_write);
+/// let send = |token| TokenLayer::new(token).layer(service.clone()).oneshot(Request::new(()));
+/// assert_eq!(send(new).await?.body(), "written");
+///
+/// let refused = send(old).await?; // which the former leader sent before it was paused
+/// assert_eq!(refused.status(), 412);
+/// assert_eq!(Stale::from_problem(refused.body().as_bytes()), Some(Stale::new(old, new)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct FenceLayer {
     gate: Gate,
@@ -99,13 +145,13 @@ impl TokenLayer {
     /// The header's name where no other is chosen, here and in [`FenceLayer`]: `Fencing-Token`.
     pub const HEADER: HeaderName = HeaderName::from_static("fencing-token");
 
-    /// Sends this token, as `Fencing-Token`.
+    /// Creates a layer that sends this token, as `Fencing-Token`.
     #[must_use]
     pub fn new(token: Epoch) -> TokenLayer {
         TokenLayer { token, header: Self::HEADER }
     }
 
-    /// Another header.
+    /// Sends another header in place of `Fencing-Token`.
     #[must_use]
     pub fn header(mut self, name: HeaderName) -> TokenLayer {
         self.header = name;
@@ -122,8 +168,8 @@ impl<S> Layer<S> for TokenLayer {
 }
 
 impl FenceLayer {
-    /// Admits requests by their `Fencing-Token`, with this gate. All services made by one layer
-    /// share the gate.
+    /// Creates a layer that admits requests by their `Fencing-Token`, with this gate. All services
+    /// made by one layer share the gate.
     #[must_use]
     pub fn new(gate: Gate) -> FenceLayer {
         let (durable, election) = (None, None);
@@ -186,7 +232,7 @@ impl FenceLayer {
         self
     }
 
-    /// Another header.
+    /// Reads another header in place of `Fencing-Token`.
     #[must_use]
     pub fn header(mut self, name: HeaderName) -> FenceLayer {
         self.header = name;

@@ -31,24 +31,6 @@ pub use writer::LogWriter;
 /// `If-None-Match` and carrying its writer's epoch, as SlateDB's manifests are. Clones are the same
 /// log.
 ///
-/// ```
-/// # use std::sync::Arc;
-/// # use tenure::{Epoch, fencing::FencedLog, store::MemoryStore};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
-/// let log = FencedLog::new(Arc::new(MemoryStore::new()), "orders/manifest")?;
-/// let mut writer = log.open(old).await?; // claims it: older epochs append no more
-/// let number = writer.append("a.sst").await?;
-///
-/// log.open(new).await?;
-/// assert!(writer.append("b.sst").await.unwrap_err().stale().is_some());
-/// let latest = log.latest().await?.unwrap();
-/// assert_eq!((latest.number, &latest.body[..]), (number, &b"a.sst"[..]));
-/// # Ok(())
-/// # }
-/// ```
-///
 /// **What it guarantees.**
 /// - Once [`open`](FencedLog::open) has returned, no writer of an older epoch, nor an earlier
 ///   writer of the same epoch, appends anything more, however long it was paused and whatever was
@@ -68,6 +50,26 @@ pub use writer::LogWriter;
 /// `<prefix>/trim` says what was trimmed. Claims and the fences below them are never deleted, one
 /// object of 150 bytes for each call of `open` and for each fence: the one after its last entry
 /// stops a paused writer that continues.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Epoch, fencing::FencedLog, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+/// let log = FencedLog::new(Arc::new(MemoryStore::new()), "orders/manifest")?;
+/// let mut writer = log.open(old).await?; // claims it: older epochs append no more
+/// let number = writer.append("a.sst").await?;
+///
+/// log.open(new).await?;
+/// assert!(writer.append("b.sst").await.unwrap_err().stale().is_some());
+/// let latest = log.latest().await?.unwrap();
+/// assert_eq!((latest.number, &latest.body[..]), (number, &b"a.sst"[..]));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct FencedLog {
     calls: Calls,
@@ -102,7 +104,7 @@ struct Read {
 }
 
 impl FencedLog {
-    /// The log under this prefix; `app/log` and `app/log/` are the same. Sends nothing.
+    /// Creates the log under this prefix; `app/log` and `app/log/` are the same. Sends nothing.
     ///
     /// # Errors
     ///
@@ -112,14 +114,14 @@ impl FencedLog {
         Ok(FencedLog { calls: Calls::new(store), keys, known: Arc::default() })
     }
 
-    /// How long a single request may take: default 30 s.
+    /// Sets how long a single request may take: default 30 s.
     #[must_use]
     pub fn request_timeout(mut self, request_timeout: Duration) -> FencedLog {
         self.calls.request_timeout = request_timeout;
         self
     }
 
-    /// Where clock and random numbers come from: default [`Process::system`].
+    /// Sets where clock and random numbers come from: default [`Process::system`].
     #[must_use]
     pub fn process(mut self, process: Process) -> FencedLog {
         self.calls.process = process;

@@ -33,24 +33,6 @@ const REFUSALS: u32 = 4 * CHECK_EVERY;
 
 /// One object on a store that only the newest leader can write. Clones are the same object.
 ///
-/// ```
-/// # use std::sync::Arc;
-/// # use tenure::{Epoch, fencing::FencedObject, store::MemoryStore};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
-/// let object = FencedObject::new(Arc::new(MemoryStore::new()), "orders/state.json");
-/// let mut writer = object.open(old).await?; // claims it: older epochs write no more
-/// writer.write("one").await?;
-///
-/// let successor = object.open(new).await?;
-/// assert_eq!(successor.body().unwrap(), "one");
-/// let refused = writer.write("two").await.unwrap_err(); // although the successor has not written
-/// assert_eq!(refused.stale().unwrap().newest, new);
-/// # Ok(())
-/// # }
-/// ```
-///
 /// **What it guarantees.** [`open`](FencedObject::open) claims the object: it writes the present
 /// body once more, under its own epoch. From then on no write of an older writer takes effect,
 /// whatever that writer has checked before and however late its request arrives. What `open` has
@@ -70,6 +52,26 @@ const REFUSALS: u32 = 4 * CHECK_EVERY;
 /// object's metadata: `If-Match` compares ETags, and on S3 those do not change with the metadata,
 /// so a claim there would stop nobody. `<key>.reservation` exists once a busy older writer has
 /// delayed an `open`: one line with the greatest epoch that was delayed. Deleting it does no harm.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Epoch, fencing::FencedObject, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+/// let object = FencedObject::new(Arc::new(MemoryStore::new()), "orders/state.json");
+/// let mut writer = object.open(old).await?; // claims it: older epochs write no more
+/// writer.write("one").await?;
+///
+/// let successor = object.open(new).await?;
+/// assert_eq!(successor.body().unwrap(), "one");
+/// let refused = writer.write("two").await.unwrap_err(); // although the successor has not written
+/// assert_eq!(refused.stale().unwrap().newest, new);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct FencedObject {
     calls: Calls,
@@ -132,20 +134,20 @@ impl Found {
 }
 
 impl FencedObject {
-    /// The object at this key. Sends nothing.
+    /// Creates the object at this key. Sends nothing.
     pub fn new(store: Arc<dyn Store>, key: impl Into<String>) -> FencedObject {
         let operations = Arc::default();
         FencedObject { calls: Calls::new(store), key: key.into().into(), operations }
     }
 
-    /// How long a single request may take: default 30 s. More for large bodies.
+    /// Sets how long a single request may take: default 30 s. More for large bodies.
     #[must_use]
     pub fn request_timeout(mut self, request_timeout: Duration) -> FencedObject {
         self.calls.request_timeout = request_timeout;
         self
     }
 
-    /// Where clock and random numbers come from: default [`Process::system`].
+    /// Sets where clock and random numbers come from: default [`Process::system`].
     #[must_use]
     pub fn process(mut self, process: Process) -> FencedObject {
         self.calls.process = process;

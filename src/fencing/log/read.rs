@@ -109,7 +109,8 @@ impl FencedLog {
         Box::pin(batches.try_flatten())
     }
 
-    /// The number of the oldest entry that may be left: 1 if nothing was ever trimmed. 1 GET.
+    /// Returns the number of the oldest entry that may be left: 1 if nothing was ever trimmed. 1
+    /// GET.
     ///
     /// # Errors
     ///

@@ -12,6 +12,28 @@ use crate::store::{Determinacy, StoreError, StoreErrorKind};
 use crate::timer::require_timers;
 
 /// Appends to a [`FencedLog`] under one epoch. It is not cloned: share it behind a lock.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Epoch, fencing::{FencedLog, FencingError}, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), FencingError> {
+/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+/// let log = FencedLog::new(Arc::new(MemoryStore::new()), "orders/manifest")?;
+/// let mut former = log.open(old).await?;
+/// former.append("a.sst").await?;
+///
+/// let mut writer = log.open(new).await?;
+/// let last = writer.latest().await?.unwrap(); // the last that `former` will ever have appended
+/// let manifest = format!("{},b.sst", str::from_utf8(&last.body).unwrap());
+/// writer.append(manifest).await?;
+/// assert!(former.append("a.sst,c.sst").await.unwrap_err().stale().is_some());
+/// assert_eq!(log.latest().await?.unwrap().body, "a.sst,b.sst");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct LogWriter {
     log: FencedLog,
@@ -54,14 +76,14 @@ impl FencedLog {
 }
 
 impl LogWriter {
-    /// The token.
+    /// Returns the token under which it appends.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.machine.epoch()
     }
 
-    /// The number of the newest entry that this writer appended or found; `None` if there is none,
-    /// or while the outcome of an append is unknown. No request.
+    /// Returns the number of the newest entry that this writer appended or found; `None` if there
+    /// is none, or while the outcome of an append is unknown. No request.
     #[must_use]
     pub fn last(&self) -> Option<u64> {
         self.machine.standing().map(|standing| standing.last).filter(|last| *last > 0)

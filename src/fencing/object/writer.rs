@@ -11,6 +11,27 @@ use crate::store::{Determinacy, ETag, StoreError};
 use crate::timer::require_timers;
 
 /// Writes a [`FencedObject`] under one epoch. It is not cloned: share it behind a lock.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Epoch, fencing::{FencedObject, FencingError}, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), FencingError> {
+/// # let (old, new) = (Epoch::FIRST, Epoch::new(2).unwrap());
+/// let counter = FencedObject::new(Arc::new(MemoryStore::new()), "orders/count");
+/// let mut former = counter.open(old).await?;
+/// former.write("41").await?;
+///
+/// let mut writer = counter.open(new).await?; // has read what `former` will ever have written
+/// let count: u32 = std::str::from_utf8(writer.body().unwrap()).unwrap().parse().unwrap();
+/// writer.write((count + 1).to_string()).await?; // so no increment is lost
+/// assert!(former.write("0").await.unwrap_err().stale().is_some());
+/// assert_eq!(counter.read().await?.unwrap().body.unwrap(), "42");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct ObjectWriter {
     object: FencedObject,
@@ -42,13 +63,14 @@ impl ObjectWriter {
         ObjectWriter { object, epoch, etag, body, sent: Vec::new(), stale: None }
     }
 
-    /// The token.
+    /// Returns the token under which it writes.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// The body as this writer last wrote or read it; `None` if none was ever written. No request.
+    /// Returns the body as this writer last wrote or read it; `None` if none was ever written. No
+    /// request.
     #[must_use]
     pub fn body(&self) -> Option<&Bytes> {
         self.body.as_ref()
