@@ -116,6 +116,43 @@ pub use crate::protocol::group::assignor::{Assignor, Seat, Share, StickyAssignor
 /// A group of members that share partitions, as one of them, an observer or an operator.
 ///
 /// Clones are the same member. Building one sends nothing.
+///
+/// # Examples
+///
+/// A router finds the owner of a partition; it is no member itself.
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{group::Group, store::MemoryStore};
+/// # #[derive(Debug)]
+/// # struct Paused(tokio::time::Instant);
+/// # impl tenure::Clock for Paused {
+/// #     fn now(&self) -> tenure::Moment {
+/// #         let now = std::time::Duration::from_secs(1_000_000) + self.0.elapsed();
+/// #         tenure::Moment::new(now, now, now)
+/// #     }
+/// # }
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// # let store = Arc::new(MemoryStore::new());
+/// # let clock = Arc::new(Paused(tokio::time::Instant::now()));
+/// # let process = tenure::Process::system().with_clock(clock);
+/// # let group = Group::builder(store.clone(), "orders").name("worker-7").partitions(0..4);
+/// # let group = group.data("10.0.0.7:9000").process(process.clone()).build()?;
+/// # let member = group.join().await?;
+/// let router = Group::builder(store, "orders").name("router");
+/// # let router = router.process(process);
+/// let router = router.build()?;
+/// # while router.snapshot().await?.owner("3").is_none() {
+/// #     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+/// # }
+/// let snapshot = router.snapshot().await?; // or each change, from `observe`
+/// let owner = snapshot.owner("3").expect("a member has joined");
+/// assert_eq!((owner.name.as_str(), &owner.data), ("worker-7", &"10.0.0.7:9000".into()));
+/// // The partition may move meanwhile: send the token, so that its owner can refuse the request.
+/// assert!(snapshot.partition("3").unwrap().token.is_some());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Group {
     cx: Arc<Context>,
@@ -127,14 +164,14 @@ pub struct Group {
 }
 
 impl Group {
-    /// The settings of a group among all processes that use this prefix of this store. `app` and
-    /// `app/` are the same; the empty prefix is the root of the store. An election may have the
-    /// same prefix.
+    /// Returns the settings of a group among all processes that use this prefix of this store.
+    /// `app` and `app/` are the same; the empty prefix is the root of the store. An election may
+    /// have the same prefix. No request.
     pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> GroupBuilder {
         GroupBuilder::new(store, prefix.into())
     }
 
-    /// The display name of this member.
+    /// Returns the display name of this member.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.cx.config.name

@@ -29,6 +29,25 @@ const DEFAULT_REBALANCE_DELAY: Duration = Duration::from_secs(1);
 const MAX_PARTITIONS: usize = 100_000;
 
 /// Settings of a [`Group`]. [`build`](GroupBuilder::build) checks that they fit together.
+/// No method sends a request.
+///
+/// # Examples
+///
+/// ```
+/// # use std::{sync::Arc, time::Duration};
+/// # use tenure::{ErrorKind, group::Group, store::MemoryStore};
+/// # let store = Arc::new(MemoryStore::new());
+/// let builder = || {
+///     Group::builder(store.clone(), "orders")
+///         .name("worker-7") // the same after a restart
+///         .partitions(0..64) // of the group that the first member creates
+///         .weight(2) // takes twice as many as a member of weight 1
+///         .validity(Duration::from_secs(10)) // the partitions of a dead member move then
+/// };
+/// assert!(builder().build().is_ok());
+/// let error = builder().partitions(["eu", "us", "eu"]).build().unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::InvalidInput); // two partitions have the name "eu"
+/// ```
 #[must_use = "a builder does nothing until it is built"]
 pub struct GroupBuilder {
     store: Arc<dyn Store>,
@@ -78,9 +97,9 @@ impl GroupBuilder {
         }
     }
 
-    /// The display name of this member, 1 to 256 bytes. Give each process a name of its own that
-    /// outlasts a restart: partitions are pinned and kept by name. Default: the host's name and the
-    /// process id.
+    /// Sets the display name of this member, 1 to 256 bytes. Give each process a name of its own
+    /// that outlasts a restart: partitions are pinned and kept by name. Default: the host's name
+    /// and the process id.
     pub fn name(mut self, name: impl Into<String>) -> GroupBuilder {
         self.settings.name = Some(name.into());
         self
@@ -96,9 +115,9 @@ impl GroupBuilder {
         self
     }
 
-    /// The names of the partitions that the group is created with, such as `0..64`: at most 100,000
-    /// of 1 to 256 bytes each. All members give the same. A group that exists keeps its own:
-    /// [`resize`](Group::resize) changes them. Default: none.
+    /// Sets the names of the partitions that the group is created with, such as `0..64`: at most
+    /// 100,000 of 1 to 256 bytes each. All members give the same. A group that exists keeps its
+    /// own: [`resize`](Group::resize) changes them. Default: none.
     pub fn partitions<I>(mut self, names: I) -> GroupBuilder
     where
         I: IntoIterator,
@@ -108,20 +127,20 @@ impl GroupBuilder {
         self
     }
 
-    /// What this member says of itself, for [`observe`](Group::observe), such as its address: any
-    /// JSON, at most some 44 KiB; it is repeated in each assignment. Default: nothing.
+    /// Sets what this member says of itself, for [`observe`](Group::observe), such as its address:
+    /// any JSON, at most some 44 KiB; it is repeated in each assignment. Default: nothing.
     pub fn data(mut self, data: impl Into<Value>) -> GroupBuilder {
         self.settings.data = data.into();
         self
     }
 
-    /// How many shares of the partitions this member takes; at least 1. Default: 1.
+    /// Sets how many shares of the partitions this member takes; at least 1. Default: 1.
     pub fn weight(mut self, weight: u32) -> GroupBuilder {
         self.weight = weight;
         self
     }
 
-    /// How long the session of this member lasts without a renewal: 100 ms to 1 h, in whole
+    /// Sets how long the session of this member lasts without a renewal: 100 ms to 1 h, in whole
     /// milliseconds. After a member dies, its partitions are owned by others after about this time
     /// and two polls of the coordinator, whichever member that is: if members of one group differ,
     /// a long validity of one slows down all. Default: 30 s.
@@ -130,28 +149,29 @@ impl GroupBuilder {
         self
     }
 
-    /// How often the session is renewed: one PUT each. As for
+    /// Sets how often the session is renewed: one PUT each. As for
     /// [elections](crate::ElectionBuilder::renew_interval). Default: validity / 3.
     pub fn renew_interval(mut self, interval: Duration) -> GroupBuilder {
         self.settings.renew_interval = Some(interval);
         self
     }
 
-    /// How often this member looks for a new assignment, and as the coordinator at the sessions:
-    /// one GET each, and one LIST more for the coordinator; 10 ms to the validity. Default: validity
-    /// / 6.
+    /// Sets how often this member looks for a new assignment, and as the coordinator at the
+    /// sessions: one GET each, and one LIST more for the coordinator; 10 ms to the validity.
+    /// Default: validity / 6.
     pub fn poll_interval(mut self, interval: Duration) -> GroupBuilder {
         self.settings.polling = Polling::Every(interval);
         self
     }
 
-    /// How long a request may take in total: at least 10 ms; at most, and by default, validity / 5.
+    /// Sets how long a request may take in total: at least 10 ms; at most, and by default, validity
+    /// / 5.
     pub fn request_timeout(mut self, timeout: Duration) -> GroupBuilder {
         self.settings.request_timeout = Some(timeout);
         self
     }
 
-    /// The greatest ratio by which the rates of any two machines' clocks may differ: 0 to 0.5.
+    /// Sets the greatest ratio by which the rates of any two machines' clocks may differ: 0 to 0.5.
     /// Default: 0.01.
     pub fn clock_drift_max(mut self, ratio: f64) -> GroupBuilder {
         self.settings.clock_drift_max = ratio;
@@ -165,27 +185,27 @@ impl GroupBuilder {
         self
     }
 
-    /// How long the coordinator gathers members that join, so that a rollout is one rebalance; at
-    /// most 1 h. A death is not waited for. Default: 1 s.
+    /// Sets how long the coordinator gathers members that join, so that a rollout is one rebalance;
+    /// at most 1 h. A death is not waited for. Default: 1 s.
     pub fn rebalance_delay(mut self, delay: Duration) -> GroupBuilder {
         self.rebalance_delay = delay;
         self
     }
 
-    /// Places the partitions. All members give the same. Default: [`StickyAssignor`].
+    /// Sets what places the partitions. All members give the same. Default: [`StickyAssignor`].
     pub fn assignor(mut self, assignor: impl Assignor) -> GroupBuilder {
         self.assignor = Arc::new(assignor);
         self
     }
 
-    /// Whether the first join checks that the store keeps the promises that the protocol needs: 5
-    /// requests, as for [elections](crate::ElectionBuilder::check_store). Default: true.
+    /// Sets whether the first join checks that the store keeps the promises that the protocol
+    /// needs: 5 requests, as for [elections](crate::ElectionBuilder::check_store). Default: true.
     pub fn check_store(mut self, check: bool) -> GroupBuilder {
         self.settings.check_store = check;
         self
     }
 
-    /// Where time and random numbers come from: for simulations and tests. Default:
+    /// Sets where time and random numbers come from: for simulations and tests. Default:
     /// [`Process::system`].
     pub fn process(mut self, process: Process) -> GroupBuilder {
         self.process = process;

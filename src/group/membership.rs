@@ -50,6 +50,42 @@ pub enum MembershipEvent {
 /// A process that has joined a group, until its session is over.
 ///
 /// Dropping it stops the renewals and lets the session lapse, as work may still be running.
+///
+/// # Examples
+///
+/// For programs that keep their own table of partitions; others call [`run`](super::Group::run).
+/// ```
+/// # use std::{collections::BTreeMap, sync::Arc};
+/// # use tenure::{group::{Group, MembershipEvent}, store::MemoryStore};
+/// # #[derive(Debug)]
+/// # struct Paused(tokio::time::Instant);
+/// # impl tenure::Clock for Paused {
+/// #     fn now(&self) -> tenure::Moment {
+/// #         let now = std::time::Duration::from_secs(1_000_000) + self.0.elapsed();
+/// #         tenure::Moment::new(now, now, now)
+/// #     }
+/// # }
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// # let store = Arc::new(MemoryStore::new());
+/// # let clock = Arc::new(Paused(tokio::time::Instant::now()));
+/// # let process = tenure::Process::system().with_clock(clock);
+/// # let group = Group::builder(store, "orders").partitions(0..4).process(process).build()?;
+/// let mut membership = group.join().await?;
+/// let mut owned = BTreeMap::new();
+/// while let Some(event) = membership.next().await {
+///     match event {
+///         MembershipEvent::Granted(it) => drop(owned.insert(it.number(), it)), // begin the work
+///         MembershipEvent::Revoked { number, .. } => owned.remove(&number).unwrap().release(),
+///         MembershipEvent::Lost(_) => break,
+///         _ => {}
+///     }
+/// #     if owned.len() == 4 { membership.leave() }
+/// }
+/// assert!(owned.is_empty()); // this process left, and has released all
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a membership that is dropped is no longer renewed"]
 pub struct Membership {
     pub(super) shared: Arc<Shared>,
@@ -64,7 +100,7 @@ impl Membership {
         self.events.recv().await
     }
 
-    /// The events as a stream, which keeps the membership.
+    /// Returns the events as a stream, which keeps the membership. No request.
     pub fn into_stream(self) -> impl Stream<Item = MembershipEvent> + Send + Unpin {
         Box::pin(stream::unfold(self, |mut membership| async {
             let event = membership.next().await?;
@@ -72,13 +108,14 @@ impl Membership {
         }))
     }
 
-    /// The lease of this member's session. All partitions that it owns last as long.
+    /// Returns the lease of this member's session. All partitions that it owns last as long. No
+    /// request.
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.shared.lease.clone()
     }
 
-    /// The id of this member's session, as the assignment names it.
+    /// Returns the id of this member's session, as the assignment names it.
     #[must_use]
     pub fn session(&self) -> String {
         self.shared.session.id.to_string()

@@ -21,6 +21,45 @@ use crate::protocol::group::{PartitionNumber, Release};
 ///
 /// Dropping it releases nothing, as the work may still be running: the member keeps the partition
 /// until it is [released](Partition::release), or its session ends.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{fencing::FencedObject, group::Group, store::MemoryStore};
+/// # #[derive(Debug)]
+/// # struct Paused(tokio::time::Instant);
+/// # impl tenure::Clock for Paused {
+/// #     fn now(&self) -> tenure::Moment {
+/// #         let now = std::time::Duration::from_secs(1_000_000) + self.0.elapsed();
+/// #         tenure::Moment::new(now, now, now)
+/// #     }
+/// # }
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), tenure::Error> {
+/// # let store = Arc::new(MemoryStore::new());
+/// # let clock = Arc::new(Paused(tokio::time::Instant::now()));
+/// # let process = tenure::Process::system().with_clock(clock);
+/// # let group = Group::builder(store.clone(), "orders").partitions(0..4).process(process);
+/// # let group = group.build()?;
+/// # let stop = group.clone();
+/// group
+///     .run(async |partition| {
+///         let object = FencedObject::new(store.clone(), format!("state/{}", partition.name()));
+///         // Former owners write no more from here on, however late their requests arrive:
+///         let mut writer = object.open(partition.check()?).await?;
+///         partition.check()?; // right before each write
+///         writer.write("a step further").await?;
+/// #       stop.leave();
+///         partition.revoked().cancelled().await;
+///         Ok(()) // releases the partition
+///     })
+///     .await?;
+/// # let state = FencedObject::new(store, "state/3").read().await?.unwrap();
+/// # assert!(state.body.is_some() && state.epoch.get() > 1);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Partition {
     pub(super) grant: Arc<Grant>,
     pub(super) shared: Arc<Shared>,
@@ -135,25 +174,25 @@ impl Partition {
         }
     }
 
-    /// The name of the partition.
+    /// Returns the name of the partition.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.grant.name
     }
 
-    /// The number of the partition in its group. It is never used again for another one.
+    /// Returns the number of the partition in its group. It is never used again for another one.
     #[must_use]
     pub fn number(&self) -> PartitionNumber {
         self.grant.release.partition
     }
 
-    /// The fencing token. It is valid only while [`check`](Partition::check) succeeds.
+    /// Returns the fencing token. It is valid only while [`check`](Partition::check) succeeds.
     #[must_use]
     pub fn token(&self) -> Epoch {
         self.grant.release.token
     }
 
-    /// The id of the session under which this member owns it, as the assignment names it.
+    /// Returns the id of the session under which this member owns it, as the assignment names it.
     #[must_use]
     pub fn session(&self) -> String {
         self.shared.session.id.to_string()
@@ -186,8 +225,9 @@ impl Partition {
         self.shared.lease.ends_at()
     }
 
-    /// Signals the work to stop: once the partition is to move to another member, the session is at
-    /// risk (less than a quarter of its validity is left), or the partition is lost. Final.
+    /// Returns the signal to stop the work: once the partition is to move to another member, the
+    /// session is at risk (less than a quarter of its validity is left), or the partition is lost.
+    /// Final.
     #[must_use]
     pub fn revoked(&self) -> Cancellation {
         Cancellation::of(&self.shared.lease, self.grant.stop.clone())
@@ -213,7 +253,7 @@ impl Partition {
 const MAX_BACK_OFF: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl PartitionLoss {
-    /// One stable word, for logs and metrics.
+    /// Returns one stable word, for logs and metrics.
     #[must_use]
     pub fn outcome(&self) -> &'static str {
         match self {

@@ -69,13 +69,14 @@ pub struct PartitionSnapshot {
 }
 
 impl GroupSnapshot {
-    /// The partition of this name.
+    /// Returns the partition of this name; `None` if the group has none.
     #[must_use]
     pub fn partition(&self, name: &str) -> Option<&PartitionSnapshot> {
         self.partitions.iter().find(|partition| partition.name == name)
     }
 
-    /// The owner of the partition of this name.
+    /// Returns the owner of the partition of this name; `None` if there is no such partition, or if
+    /// nobody owns it.
     #[must_use]
     pub fn owner(&self, name: &str) -> Option<&MemberSnapshot> {
         self.members.get(self.partition(name)?.owner?)

@@ -7,12 +7,42 @@ use std::fmt;
 use super::assignment::Marks;
 
 /// Places partitions at members. A pure function: the same input gives the same plan.
+///
+/// # Examples
+///
+/// Each partition has one member that it belongs to by its number, and moves as members come and
+/// go. [`StickyAssignor`] moves fewer.
+/// ```
+/// # use tenure::group::{Assignor, Marks, Seat, Share};
+/// #[derive(Debug)]
+/// struct RoundRobin;
+///
+/// impl Assignor for RoundRobin {
+///     fn name(&self) -> &str {
+///         "round-robin"
+///     }
+///
+///     fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<Option<usize>> {
+///         let from = |n| (0..seats.len()).map(move |next| (n + next) % seats.len());
+///         let shares = shares.iter().enumerate();
+///         shares.map(|(n, it)| from(n).find(|&seat| it.allows(&seats[seat]))).collect()
+///     }
+/// }
+///
+/// # let marks = Marks::default();
+/// # let share = Share { holder: None, marks: &marks, avoid: None, kept: None };
+/// let seats = ["a", "b"].map(|name| Seat { name, weight: 1 });
+/// let pinned = Marks { pinned: Some("a".into()), ..Marks::default() };
+/// let shares = [share, share, share, Share { marks: &pinned, ..share }];
+/// assert_eq!(RoundRobin.assign(&seats, &shares), [0, 1, 0, 0].map(Some));
+/// ```
 pub trait Assignor: fmt::Debug + Send + Sync + 'static {
-    /// Its name in the assignment: 1 to 256 bytes. A process whose assignor has another name than
-    /// the group's moves no partition that has an owner.
+    /// Returns its name in the assignment: 1 to 256 bytes. A process whose assignor has another
+    /// name than the group's moves no partition that has an owner.
     fn name(&self) -> &str;
 
-    /// For each share the number of its seat, or `None` where no seat may have it.
+    /// Returns for each share the number of its seat, or `None` where no seat may have it
+    /// ([`Share::allows`]).
     fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<Option<usize>>;
 }
 
@@ -45,7 +75,7 @@ impl Seat<'_> {
 }
 
 impl<'a> Share<'a> {
-    /// Whether this seat may have it.
+    /// Returns whether this seat may have it.
     pub fn allows(&self, seat: &Seat<'_>) -> bool {
         self.marks.allow(seat.name)
             && self.avoid != Some(seat.name)
@@ -87,6 +117,22 @@ enum Choice {
 /// equal weights this is the least sum of squares, so also the least maximum and the greatest
 /// minimum. A share moves away from a holder that may have it only where that improves the balance;
 /// with marks this can be a share more than the fewest.
+///
+/// # Examples
+///
+/// A third member joins two that have three partitions each.
+/// ```
+/// # use tenure::group::{Assignor, Marks, Seat, Share, StickyAssignor};
+/// # let marks = Marks::default();
+/// let seats = ["a", "b", "c"].map(|name| Seat { name, weight: 1 });
+/// let held = [0, 0, 0, 1, 1, 1].map(Some);
+/// let shares = held.map(|holder| Share { holder, marks: &marks, avoid: None, kept: None });
+/// let plan = StickyAssignor.assign(&seats, &shares);
+/// let has = |seat| plan.iter().filter(|it| **it == Some(seat)).count();
+/// assert_eq!([has(0), has(1), has(2)], [2, 2, 2]);
+/// let moved = plan.iter().zip(held).filter(|(new, old)| **new != *old).count();
+/// assert_eq!(moved, 2); // the fewest that balance them
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StickyAssignor;
 
