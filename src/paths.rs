@@ -72,6 +72,30 @@ type LockTable = Mutex<ClaimState>;
 /// Reader/writer locks on paths. Clones share the locks: give one to each task.
 ///
 /// The [module](crate::paths) documents their promises and cost.
+///
+/// # Examples
+///
+/// Locks that only the leader can take:
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Election, Loss, store::MemoryStore};
+/// # use tenure::paths::{Access, Path, PathLocks};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let election = Election::builder(Arc::new(MemoryStore::new()), "albums/leader").build()?;
+/// let leadership = election.campaign().await?;
+/// let (locks, album) = (PathLocks::under(&leadership), Path::new("/albums/may")?);
+/// let deleting = locks.lock(Access::to_delete(&album)).await?;
+/// let upload = Access::to_write(&album.join("1.jpg")?);
+/// assert!(locks.clone().try_lock(upload.clone())?.is_none()); // in another task
+/// drop(deleting); // once the last object is deleted
+/// assert!(locks.try_lock(upload.clone())?.is_some());
+///
+/// leadership.resign().await?;
+/// assert!(matches!(locks.lock(upload).await, Err(Loss::Resigned)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct PathLocks {
     table: Arc<LockTable>,
@@ -112,6 +136,30 @@ impl Term {
 ///
 /// In a long operation call [`check`](PathGuard::check) before each write, and send the
 /// [`token`](PathGuard::token) with it. Dropping the guard never blocks and never panics.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tenure::{Election, Loss, store::MemoryStore};
+/// # use tenure::paths::{Access, Path, PathLocks};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let election = Election::builder(Arc::new(MemoryStore::new()), "albums/leader").build()?;
+/// # let leadership = election.campaign().await?;
+/// let locks = PathLocks::under(&leadership);
+/// let (draft, album) = (Path::new("/draft")?, Path::new("/albums/may")?);
+/// let guard = locks.lock(Access::to_rename(&draft, &album)).await?;
+/// // For each object, right before it is copied or deleted:
+/// guard.check()?;
+/// assert_eq!(guard.token(), leadership.token()); // sent with the write
+///
+/// leadership.resign().await?; // too early: the guard notices
+/// assert!(matches!(guard.check(), Err(Loss::Resigned)));
+/// assert_eq!(guard.token(), None);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the paths are unlocked when the guard is dropped"]
 pub struct PathGuard {
     claim: Claim,
@@ -239,8 +287,8 @@ impl PathGuard {
         check(self.term.as_ref())
     }
 
-    /// The fencing token under which this was locked, as long as `check` succeeds; `None` without a
-    /// leadership or a partition. Send it with each write. No request.
+    /// Returns the fencing token under which this was locked, as long as `check` succeeds; `None`
+    /// without a leadership or a partition. Send it with each write. No request.
     #[must_use]
     pub fn token(&self) -> Option<Epoch> {
         self.term.as_ref().and_then(|term| term.check().ok())

@@ -11,12 +11,19 @@ use super::path::Path;
 /// several times, for reading and for writing: what an operation writes it may also read. Name all
 /// that an operation needs in one `Access`.
 ///
+/// # Examples
+///
 /// ```
-/// # use tenure::paths::{Access, Path};
+/// # use tenure::paths::{Access, Path, PathLocks};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let (a, b, c) = (Path::new("/a")?, Path::new("/b")?, Path::new("/c")?);
-/// let merge = Access::new().read([&a, &b]).write([&c]);
-/// let rename = Access::to_rename(&a, &b); // the same as Access::new().write([&a, &b])
-/// # Ok::<(), tenure::Error>(())
+/// let locks = PathLocks::new();
+/// let merge = locks.try_lock(Access::new().read([&a, &b]).write([&c]))?;
+/// assert!(merge.is_some());
+/// assert!(locks.try_lock(Access::to_copy(&a, &Path::new("/d")?))?.is_some()); // reads `/a`, too
+/// assert!(locks.try_lock(Access::to_rename(&a, &b))?.is_none()); // writes `/a` and `/b`
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "an access is only locked by `PathLocks::lock`"]
@@ -44,27 +51,28 @@ impl Access {
         self.with(paths, Mode::Write, Mode::WriteAncestor)
     }
 
-    /// To read all of a folder as it is at one moment. A GET of one object needs no lock.
+    /// Creates an access to read all of a folder as it is at one moment. A GET of one object needs
+    /// no lock.
     pub fn to_read(folder: &Path) -> Access {
         Access::new().read([folder])
     }
 
-    /// To write into a folder.
+    /// Creates an access to write into a folder.
     pub fn to_write(folder: &Path) -> Access {
         Access::new().write([folder])
     }
 
-    /// To delete a folder.
+    /// Creates an access to delete a folder.
     pub fn to_delete(folder: &Path) -> Access {
         Access::new().write([folder])
     }
 
-    /// To copy a folder: reads `from`, writes `to`.
+    /// Creates an access to copy a folder: reads `from`, writes `to`.
     pub fn to_copy(from: &Path, to: &Path) -> Access {
         Access::new().read([from]).write([to])
     }
 
-    /// To rename a folder: writes both.
+    /// Creates an access to rename a folder: writes both.
     pub fn to_rename(from: &Path, to: &Path) -> Access {
         Access::new().write([from, to])
     }

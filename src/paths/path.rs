@@ -18,6 +18,8 @@ use crate::error::{Error, ErrorKind};
 /// Paths are ordered ancestors first, then by component: `/a`, `/a/b`, `/a!`. Cloning one, and
 /// taking its [`parent`](Path::parent), allocates nothing.
 ///
+/// # Examples
+///
 /// ```
 /// # use tenure::paths::Path;
 /// let folder = Path::new("/photos/2024")?;
@@ -60,26 +62,26 @@ impl Path {
         Path { text: text.into(), len: text.len() }
     }
 
-    /// `/`, the folder of everything.
+    /// Returns `/`, the folder of everything.
     #[must_use]
     pub fn root() -> Path {
         Path::of("/")
     }
 
-    /// The path as text, with the slash in front.
+    /// Returns the path as text, with the slash in front.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text[..self.len]
     }
 
-    /// The same without the slash in front: the key of the object at this path. The objects below
-    /// have this and a slash as their prefix; the root's is empty.
+    /// Returns the same without the slash in front: the key of the object at this path. The objects
+    /// below have this and a slash as their prefix; the root's is empty.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.as_str()[1..]
     }
 
-    /// The folder that this path lies in; `None` for the root.
+    /// Returns the folder that this path lies in; `None` for the root.
     #[must_use]
     pub fn parent(&self) -> Option<Path> {
         let slash = self.key().rfind('/').map_or(0, |slash| slash + 1);
@@ -87,7 +89,7 @@ impl Path {
         (self.len > 1).then(|| Path { text: Arc::clone(&self.text), len: slash.max(1) })
     }
 
-    /// The path of this component inside this folder.
+    /// Returns the path of this component inside this folder.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] if it is empty, `.` or `..`, or has a slash.
