@@ -11,16 +11,42 @@ use nix::sys::signal::Signal;
 use nix::unistd::{AccessFlags, access};
 use tracing::{info, warn};
 
-use super::exit::Failure;
+use super::exit::{self, Failure};
 use super::group::{Group, Left, NOT_EXECUTABLE, NOT_FOUND, Tenure, own_binary};
 use super::logs;
+use super::margins::Margins;
 use super::print::{in_ms, plain};
+use super::store_url::StoreUrl;
 use super::timer::pause;
 
 /// The signals that are forwarded to CMD.
 pub const SIGNALS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 /// For how long nothing is done about what CMD leaves behind: most often nothing is left.
 const UNTIL_TERM: Duration = Duration::from_millis(200);
+
+/// What to run, and how.
+pub struct Cmd {
+    pub tenure: Tenure,
+    pub command: Vec<OsString>,
+    /// The name and the store: for CMD, besides the epoch.
+    pub environment: [(&'static str, String); 2],
+    pub margins: Margins,
+}
+
+impl Cmd {
+    pub fn new(
+        command: &[OsString],
+        name: &str,
+        store: &StoreUrl,
+        margins: Margins,
+    ) -> Result<Cmd, Failure> {
+        let tenure = own().map_err(|error| {
+            Failure::new(exit::OS, format!("cannot find the file of this command: {error}"))
+        })?;
+        let environment = [("TENURE_NAME", name.to_owned()), ("TENURE_STORE", store.to_string())];
+        Ok(Cmd { tenure, command: command.to_vec(), environment, margins })
+    }
+}
 
 /// This command, for the processes that are started of it.
 pub fn own() -> io::Result<Tenure> {

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure::Process;
@@ -138,6 +139,21 @@ fn left_out(lines: u64) -> String {
 
 fn write(line: String) {
     stderr::write(line.into_bytes(), left_out);
+}
+
+/// Lets the warning that the store fails through once a minute: it may fail for hours.
+#[derive(Debug, Default)]
+pub struct Throttle(Option<Duration>);
+
+impl Throttle {
+    pub fn is_due(&mut self) -> bool {
+        let now = Process::system().now().boot;
+        let due = self.0.is_none_or(|at| now.saturating_sub(at) >= Duration::from_secs(60));
+        if due {
+            self.0 = Some(now);
+        }
+        due
+    }
 }
 
 /// What logs write to: each write is whole lines.

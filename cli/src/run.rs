@@ -13,15 +13,16 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde_json::Value;
 use tenure::store::{MemoryStore, Store};
-use tenure::{CampaignEvent, Election, ElectionBuilder, Error, Leadership, Process, Snapshot};
+use tenure::{CampaignEvent, Election, ElectionBuilder, Leadership, Process, Snapshot};
 use tracing::{Instrument as _, error_span, info, warn};
 
-use super::cmd::{SIGNALS, look_up, own};
+use super::cmd::{Cmd, SIGNALS, look_up};
 use super::common_args::{StoreArg, after_help, duration, name};
 use super::cron::{CronArgs, OncePer};
 use super::exit::{self, Failure};
 use super::health::{Health, HealthArg, Phase, recent};
 use super::http::Sites;
+use super::logs::Throttle;
 use super::margins::Margins;
 use super::metrics::MetricsArg;
 use super::open::{IfMissing, Opened, open, prefix};
@@ -125,8 +126,6 @@ CMD is not in the foreground of a terminal, and is stopped when it reads from on
 
 /// How often to look whether a predecessor has gone.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// While the store fails, it is logged this often.
-const SAY_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let name = args.settings.name();
@@ -193,15 +192,7 @@ fn job(
     health: &Arc<Health>,
 ) -> Result<Job, Failure> {
     Ok(Job {
-        tenure: own().map_err(|error| {
-            Failure::new(exit::OS, format!("cannot find the file of this command: {error}"))
-        })?,
-        command: args.command.clone(),
-        environment: [
-            ("TENURE_NAME", name.to_owned()),
-            ("TENURE_STORE", args.store.store.to_string()),
-        ],
-        margins,
+        cmd: Cmd::new(&args.command, name, &args.store.store, margins)?,
         health: Arc::clone(health),
         successor: args.successor.clone(),
         data: data.clone(),
@@ -221,7 +212,7 @@ async fn lead_until_done(
     mut once: Option<OncePer>,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
-    let [(_, name), (_, store)] = &job.environment;
+    let [(_, name), (_, store)] = &job.cmd.environment;
     let poll = args.settings.look_every();
     loop {
         info!(outcome = "campaigning", "campaigning as {} in {}", plain(name), plain(store));
@@ -303,7 +294,7 @@ async fn campaign(
     health.enter(Phase::Campaigning);
     let mut events = election.events();
     let mut campaign = pin!(election.campaign());
-    let mut said_at = None;
+    let mut throttle = Throttle::default();
     loop {
         tokio::select! {
             biased;
@@ -317,19 +308,12 @@ async fn campaign(
                     health.enter(Phase::Following { leader: leader.candidate, epoch });
                     info!(outcome = "following", "waiting: {name} leads epoch {epoch}");
                 }
-                CampaignEvent::StoreFailed(error) => warn_of(&error, &mut said_at),
+                CampaignEvent::StoreFailed(error) if throttle.is_due() => {
+                    let why = plain(&error.to_string());
+                    warn!(outcome = "store_failed", "the store fails, trying again: {why}");
+                }
                 _ => {}
             },
         }
-    }
-}
-
-/// Logs that the store fails, but not often: it may fail for hours.
-fn warn_of(error: &Error, said_at: &mut Option<Duration>) {
-    let now = Process::system().now().boot;
-    if said_at.is_none_or(|at| now.saturating_sub(at) >= SAY_AGAIN_AFTER) {
-        *said_at = Some(now);
-        let why = plain(&error.to_string());
-        warn!(outcome = "store_failed", "the store fails, trying again: {why}");
     }
 }

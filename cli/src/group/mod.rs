@@ -72,22 +72,12 @@ pub struct Group {
 }
 
 impl Group {
-    /// Starts the command, with these variables added to its environment, under a guard.
+    /// Starts the command, with these variables added to its environment, under a guard that also
+    /// does the extras.
     ///
     /// CMD that cannot be executed is no error here: it ends with 126 or 127, as in a shell.
     /// Dropping the future leaves nothing that runs.
     pub async fn start(
-        tenure: &Tenure,
-        command: &[OsString],
-        environment: &[(&str, String)],
-        deadlines: Deadlines,
-    ) -> io::Result<Group> {
-        let extras = Extras::default();
-        Group::start_with(tenure, command, environment, deadlines, extras).await
-    }
-
-    /// The same, and has the guard do more.
-    pub async fn start_with(
         tenure: &Tenure,
         command: &[OsString],
         environment: &[(&str, String)],

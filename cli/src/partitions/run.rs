@@ -17,7 +17,7 @@ use tenure::store::{MemoryStore, Store};
 use tracing::{Instrument as _, error_span, info};
 
 use super::names::{self, Names};
-use crate::cmd::{SIGNALS, look_up, own};
+use crate::cmd::{Cmd, SIGNALS, look_up};
 use crate::common_args::{default_name, duration, json, name, positive_duration};
 use crate::exit::{self, Failure};
 use crate::http::Sites;
@@ -29,7 +29,7 @@ use crate::signals::{self, Signals};
 use crate::store_url::StoreUrl;
 use crate::timer::pause;
 use health::{GroupHealthArg, Health};
-use work::{Job, Works};
+use work::Works;
 
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
@@ -161,10 +161,7 @@ async fn run_as(
     health: &Arc<Health>,
 ) -> Result<u8, Failure> {
     let url = &args.store;
-    let tenure = own().map_err(|error| {
-        Failure::new(exit::OS, format!("cannot find the file of this command: {error}"))
-    })?;
-    let environment = [("TENURE_NAME", name.to_owned()), ("TENURE_STORE", url.to_string())];
+    let cmd = Cmd::new(&args.command, name, url, margins)?;
     let mut sites = Sites::default();
     args.health.add_to(&mut sites, health);
     args.metrics.add_to(&mut sites)?;
@@ -184,8 +181,7 @@ async fn run_as(
         }
     }
     health.opened(&group);
-    let job = Job { tenure, command: args.command.clone(), environment, margins };
-    let works = Works::new(job, Arc::clone(health));
+    let works = Works::new(cmd, Arc::clone(health));
     info!(outcome = "joining", "joining {} as {}", plain(&url.to_string()), plain(name));
     let mut running = pin!(group.run(|partition| works.work(partition)));
     let mut leaving = false;

@@ -1,7 +1,6 @@
 //! One leadership: from the start of CMD until the last of its descendants is gone.
 
 use std::convert::Infallible;
-use std::ffi::OsString;
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -18,14 +17,13 @@ use tenure::{Epoch, EpochEnd, Leadership, LeadershipEvent, Loss};
 use tracing::{info, warn};
 
 use super::hooks::HooksArgs;
-use crate::cmd::{GroupWatch, shown};
+use crate::cmd::{Cmd, GroupWatch, shown};
 use crate::common_args::LayoutArg;
 use crate::cron::Turn;
 use crate::data_file;
 use crate::exit::{self, Failure};
-use crate::group::{Deadlines, Extras, Group, Left, Resignation, Stop, Tenure};
+use crate::group::{Deadlines, Extras, Group, Left, Resignation, Stop};
 use crate::health::{Health, Phase};
-use crate::margins::Margins;
 use crate::print::{millis, plain};
 use crate::signals::{self, Signals};
 use crate::timer::pause;
@@ -36,13 +34,9 @@ const HURRIED_RESIGNATION: Duration = Duration::from_secs(1);
 /// An epoch that is over for this process, and that others wait for.
 const NOT_RESIGNED: &str = "not_resigned";
 
-/// What to run, and how.
+/// CMD, and what is done about it in one leadership.
 pub struct Job {
-    pub tenure: Tenure,
-    pub command: Vec<OsString>,
-    /// For CMD, besides the epoch.
-    pub environment: [(&'static str, String); 2],
-    pub margins: Margins,
+    pub cmd: Cmd,
     pub health: Arc<Health>,
     /// The name of the candidate that leads next.
     pub successor: Option<String>,
@@ -66,7 +60,7 @@ impl Job {
 
     /// What the guard needs to resign this leadership.
     fn resignation(&self, leadership: &Leadership) -> Resignation {
-        let [(_, name), (_, store)] = &self.environment;
+        let [(_, name), (_, store)] = &self.cmd.environment;
         let layout = self.layout.to_possible_value().expect("no layout is hidden");
         Resignation {
             store: store.clone(),
@@ -76,7 +70,7 @@ impl Job {
             request_timeout_ms: millis(self.request_timeout),
             key: leadership.resign_key().to_string(),
             successor: self.successor.clone(),
-            kill_margin_ms: millis(self.margins.kill_margin),
+            kill_margin_ms: millis(self.cmd.margins.kill_margin),
         }
     }
 }
@@ -112,7 +106,7 @@ pub async fn lead(
 ) -> Result<Outcome, Failure> {
     let epoch = leadership.epoch();
     job.health.enter(Phase::Elected(leadership.lease()));
-    info!(outcome = "elected", "elected: epoch {epoch}; running {}", shown(&job.command));
+    info!(outcome = "elected", "elected: epoch {epoch}; running {}", shown(&job.cmd.command));
     let environment = environment(job, epoch, turn.as_ref());
     let (leadership, group) = match start(job, &environment, leadership, signals).await? {
         ControlFlow::Continue(started) => started,
@@ -130,7 +124,7 @@ pub async fn lead(
         asked_to_end: false,
     };
     // What was renewed during the start has had no listener.
-    group.set_deadlines(job.margins.deadlines(leadership.ends_at()));
+    group.set_deadlines(job.cmd.margins.deadlines(leadership.ends_at()));
     job.health.enter(Phase::Leading(leadership.lease()));
     let end = watch.until(group.wait()).await;
     job.health.enter(Phase::Ending(leadership.lease()));
@@ -165,9 +159,9 @@ async fn start(
     leadership: Leadership,
     signals: &mut Signals,
 ) -> Result<ControlFlow<Outcome, (Leadership, Group)>, Failure> {
-    let deadlines = job.margins.deadlines(leadership.ends_at());
+    let deadlines = job.cmd.margins.deadlines(leadership.ends_at());
     let extras = job.extras(&leadership);
-    let started = Group::start_with(&job.tenure, &job.command, environment, deadlines, extras);
+    let started = Group::start(&job.cmd.tenure, &job.cmd.command, environment, deadlines, extras);
     // Dropping the start leaves nothing that runs.
     tokio::select! {
         biased;
@@ -190,7 +184,7 @@ async fn start(
 
 fn environment(job: &Job, epoch: Epoch, turn: Option<&Turn>) -> Vec<(&'static str, String)> {
     let mut environment = vec![("TENURE_EPOCH", epoch.to_string())];
-    environment.extend(job.environment.iter().cloned());
+    environment.extend(job.cmd.environment.iter().cloned());
     environment.extend(turn.into_iter().flat_map(Turn::environment));
     environment
 }
@@ -251,7 +245,7 @@ impl<'a, E: Stream<Item = LeadershipEvent> + Unpin> GroupWatch<'a> for Watch<'a,
     }
 
     fn grace(&self) -> Duration {
-        self.job.margins.grace
+        self.job.cmd.margins.grace
     }
 
     fn lost(&self) -> bool {
@@ -277,14 +271,14 @@ impl<E> Watch<'_, E> {
     fn handle(&mut self, event: LeadershipEvent) {
         match event {
             LeadershipEvent::Renewed { .. } if !self.lost => {
-                self.group.set_deadlines(self.job.margins.deadlines(self.leadership.ends_at()));
+                self.group.set_deadlines(self.job.cmd.margins.deadlines(self.leadership.ends_at()));
                 if std::mem::take(&mut self.at_risk) {
                     info!(outcome = "renewed", "the lease is renewed again");
                 }
             }
             LeadershipEvent::AtRisk { remaining, last_error } => {
                 self.at_risk = true;
-                let margins = self.job.margins.grace + self.job.margins.kill_margin;
+                let margins = self.job.cmd.margins.grace + self.job.cmd.margins.kill_margin;
                 let left = remaining.saturating_sub(margins).as_millis();
                 let error = last_error.map_or_else(String::new, |error| format!(": {error}"));
                 let error = plain(&error);
@@ -304,7 +298,8 @@ impl<E> Watch<'_, E> {
         if let Loss::Sealed { ended: EpochEnd::Deposed, .. } = loss {
             // The next leader waits for the end of the lease, so there is time for the grace.
             let Deadlines { term_at, .. } = Deadlines::long_past();
-            let Deadlines { kill_at, .. } = self.job.margins.deadlines(self.leadership.ends_at());
+            let Deadlines { kill_at, .. } =
+                self.job.cmd.margins.deadlines(self.leadership.ends_at());
             self.group.set_deadlines(Deadlines { term_at, kill_at });
             warn!(outcome = loss.outcome(), "{}: CMD gets SIGTERM", loss_text(loss));
         } else {

@@ -6,18 +6,17 @@ use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
-use tenure::{CampaignEvent, Election, Error, ErrorKind, Leadership, Process};
+use tenure::{CampaignEvent, Election, Error, ErrorKind, Leadership};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
 use super::candidacy::{Candidacy, Order, Reply, Resignation, Resigned, Role};
 use super::refusal::Refusal;
 use super::stream::Source as _;
+use crate::logs::Throttle;
 use crate::print::{in_ms, plain};
 use crate::timer::pause;
 
-/// While the store fails, it is logged this often.
-pub const SAY_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// An error that retrying cannot fix is for an operator to fix: this often the campaign looks.
 pub const AFTER_A_FAILURE: Duration = Duration::from_secs(10);
 /// The clocks are looked at this often, as a timer stands still while the machine sleeps.
@@ -94,14 +93,14 @@ impl Campaigner {
         self.candidacy.enter(Role::Campaigning);
         let election = &self.candidacy.election;
         let campaign = async {
-            let mut said_at = None;
+            let mut throttle = Throttle::default();
             let mut events = election.events();
             let mut campaign = std::pin::pin!(election.campaign());
             loop {
                 tokio::select! {
                     biased;
                     elected = &mut campaign => return elected,
-                    Some(event) = events.next() => log(&event, &mut said_at),
+                    Some(event) = events.next() => log(&event, &mut throttle),
                 }
             }
         };
@@ -319,19 +318,15 @@ pub fn code_of(kind: ErrorKind) -> &'static str {
     }
 }
 
-fn log(event: &CampaignEvent, said_at: &mut Option<Duration>) {
+fn log(event: &CampaignEvent, throttle: &mut Throttle) {
     match event {
         CampaignEvent::Following(leader) => {
             let (name, epoch) = (plain(leader.name()), leader.epoch);
             info!(outcome = "following", "waiting: {name} leads epoch {epoch}");
         }
-        CampaignEvent::StoreFailed(error) => {
-            let now = Process::system().now().boot;
-            if said_at.is_none_or(|at| now.saturating_sub(at) >= SAY_AGAIN_AFTER) {
-                *said_at = Some(now);
-                let why = plain(&error.to_string());
-                warn!(outcome = "store_failed", "the store fails, trying again: {why}");
-            }
+        CampaignEvent::StoreFailed(error) if throttle.is_due() => {
+            let why = plain(&error.to_string());
+            warn!(outcome = "store_failed", "the store fails, trying again: {why}");
         }
         _ => {}
     }

@@ -39,7 +39,9 @@ async fn start_command(command: &[&OsStr], deadlines: Deadlines) -> Group {
     let command: Vec<OsString> = command.iter().map(OsString::from).collect();
     let environment = [("TENURE_EPOCH", "7".to_owned())];
     let tenure = Tenure { binary: TENURE.into(), options: &[] };
-    Group::start(&tenure, &command, &environment, deadlines).await.expect("it starts")
+    Group::start(&tenure, &command, &environment, deadlines, Extras::default())
+        .await
+        .expect("it starts")
 }
 
 #[allow(clippy::disallowed_methods, reason = "real processes, and a deadline")]
@@ -239,7 +241,7 @@ async fn a_group_that_is_dropped_resigns_nothing() {
     let tenure = Tenure { binary: TENURE.into(), options: &[] };
     let command = ["sh", "-c", r#"echo $$ > "$0"; exec sleep 1000"#].map(OsString::from);
     let command = [&command[..], &[file.clone().into()]].concat();
-    let group = Group::start_with(&tenure, &command, &[], far(), extras).await;
+    let group = Group::start(&tenure, &command, &[], far(), extras).await;
     let guard = guard_of(number_in(&file));
     drop(group);
     while runs(guard) {

@@ -1,7 +1,6 @@
 //! One partition: from the start of its CMD until the last descendant of that is gone.
 
 use std::error::Error as StdError;
-use std::ffi::OsString;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +12,8 @@ use tokio::sync::{Notify, broadcast};
 use tracing::{Instrument as _, error_span, info, warn};
 
 use super::health::Health;
-use crate::cmd::{GroupWatch, shown};
-use crate::group::{Group, GroupEnd, Left, Stop, Tenure};
+use crate::cmd::{Cmd, GroupWatch, shown};
+use crate::group::{Extras, Group, GroupEnd, Left, Stop};
 use crate::logs::PARTITION_SPAN;
 use crate::margins::Margins;
 use crate::print::plain;
@@ -25,27 +24,18 @@ const MOST_SIGNALS: usize = 16;
 /// How often to look whether the session was renewed or lost, at least.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
-/// What to run, and how.
-pub struct Job {
-    pub tenure: Tenure,
-    pub command: Vec<OsString>,
-    /// For CMD, besides the partition and the epoch.
-    pub environment: [(&'static str, String); 2],
-    pub margins: Margins,
-}
-
 /// The work on all partitions that this member owns.
 pub struct Works {
-    job: Job,
+    cmd: Cmd,
     health: Arc<Health>,
     signals: broadcast::Sender<Signal>,
     unguarded: Notify,
 }
 
 impl Works {
-    pub fn new(job: Job, health: Arc<Health>) -> Works {
+    pub fn new(cmd: Cmd, health: Arc<Health>) -> Works {
         let (signals, _) = broadcast::channel(MOST_SIGNALS);
-        Works { job, health, signals, unguarded: Notify::new() }
+        Works { cmd, health, signals, unguarded: Notify::new() }
     }
 
     /// Passes a signal on to each CMD; SIGKILL kills its descendants, too.
@@ -75,7 +65,7 @@ impl Works {
         &self,
         partition: &Arc<Partition>,
     ) -> Result<(), Box<dyn StdError + Send + Sync>> {
-        let Job { tenure, command, environment: [name, store], margins } = &self.job;
+        let Cmd { tenure, command, environment: [name, store], margins } = &self.cmd;
         info!(outcome = "granted", "granted: running {}", shown(command));
         let environment = [
             ("TENURE_PARTITION", partition.name().to_owned()),
@@ -85,7 +75,8 @@ impl Works {
         ];
         let signals = self.signals.subscribe();
         let ends_at = partition.ends_at();
-        let started = Group::start(tenure, command, &environment, margins.deadlines(ends_at));
+        let deadlines = margins.deadlines(ends_at);
+        let started = Group::start(tenure, command, &environment, deadlines, Extras::default());
         // Dropping the start leaves nothing that runs.
         let group = tokio::select! {
             biased;

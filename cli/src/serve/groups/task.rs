@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use tenure::group::{Group, Membership, MembershipEvent, Partition};
-use tenure::{Error, Loss, Process};
+use tenure::{Error, Loss};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 
 use super::member::{Leave, Member, Order, Reply, Role};
 use super::refusals::{NOT_MEMBER, NOTHING_SEEN};
+use crate::logs::Throttle;
 use crate::print::{in_ms, plain};
-use crate::serve::campaign::{AFTER_A_FAILURE, LOOK, SAY_AGAIN_AFTER, TOO_LATE, code_of};
+use crate::serve::campaign::{AFTER_A_FAILURE, LOOK, TOO_LATE, code_of};
 use crate::serve::stream::Source as _;
 use crate::timer::pause;
 
@@ -54,7 +55,7 @@ struct Following<'a> {
     defer_for: Option<Duration>,
     /// It leaves as this process ends.
     draining: bool,
-    said_at: Option<Duration>,
+    throttle: Throttle,
 }
 
 impl Joiner {
@@ -144,8 +145,8 @@ impl Joiner {
         let (session, lease) = (membership.session(), membership.lease());
         info!(outcome = "joined", "joined: session {session}");
         self.member.joined(session, lease);
-        let (defer_for, draining, said_at) = Default::default();
-        let mut following = Following { joiner: self, membership, defer_for, draining, said_at };
+        let (defer_for, draining, throttle) = Default::default();
+        let mut following = Following { joiner: self, membership, defer_for, draining, throttle };
         match following.until_over().await {
             Over::Left(time) => Some(time),
             Over::Lost => following.lapse().await,
@@ -234,14 +235,9 @@ impl Following<'_> {
                 let left = in_ms(remaining);
                 warn!(outcome = "at_risk", "renewals fail, and {left} are left of the lease");
             }
-            MembershipEvent::StoreFailed(error) => {
-                let now = Process::system().now().boot;
-                let said_at = &mut self.said_at;
-                if said_at.is_none_or(|at| now.saturating_sub(at) >= SAY_AGAIN_AFTER) {
-                    *said_at = Some(now);
-                    let why = plain(&error.to_string());
-                    warn!(outcome = "store_failed", "the store fails, trying again: {why}");
-                }
+            MembershipEvent::StoreFailed(error) if self.throttle.is_due() => {
+                let why = plain(&error.to_string());
+                warn!(outcome = "store_failed", "the store fails, trying again: {why}");
             }
             _ => {}
         }
