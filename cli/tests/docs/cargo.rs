@@ -104,8 +104,8 @@ fn check(words: &[String]) -> Result<(), String> {
     filters.into_iter().try_for_each(|filter| chosen.matches(filter))
 }
 
-/// Filters for unit tests behind the feature `dynamodb`, which nothing holds to a list: the library's
-/// unit tests are also run as they are published, without the testkit.
+/// Filters for unit tests behind the feature `dynamodb`, which nothing holds to a list: the
+/// library's unit tests are also run as they are published, without the testkit.
 const UNCHECKED: [&str; 2] =
     ["regression_an_answer_of_a_server_that_is_behind", "regression_an_item_left_out"];
 
