@@ -155,9 +155,6 @@
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
 mod backoff;
-#[cfg(any(test, feature = "internals"))]
-#[doc(hidden)]
-pub mod bad_bytes;
 mod check;
 mod clock;
 mod compactor;
@@ -171,6 +168,9 @@ mod error;
 mod escape;
 mod etag;
 pub mod fencing;
+#[cfg(any(test, feature = "internals"))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod group;
 mod keys;
 mod layout;

@@ -21,15 +21,15 @@ fn replay(target: &str, check: fn(&[u8])) {
 
 #[test]
 fn records() {
-    replay("record", tenure::bad_bytes::record);
+    replay("record", tenure::fuzzing::record);
 }
 
 #[test]
 fn listings() {
-    replay("listing", tenure::bad_bytes::listing);
+    replay("listing", tenure::fuzzing::listing);
 }
 
 #[test]
 fn assignments() {
-    replay("assignment", tenure::bad_bytes::assignment);
+    replay("assignment", tenure::fuzzing::assignment);
 }

@@ -104,7 +104,7 @@ fn cargo_commands_that_name_what_is_not_there() {
         // bash complains of a script that is not there, too.
         says(&problems[problems.len().saturating_sub(1)..], &["docs/bad.md:", why]);
     }
-    let good = "`SEED=1 cargo test --lib bad_bytes::records -- --nocapture` `cargo` `scripts/`\n";
+    let good = "`SEED=1 cargo test --lib fuzzing::records -- --nocapture` `cargo` `scripts/`\n";
     assert!(cargo::problems(&page(good)).is_empty(), "{:?}", cargo::problems(&page(good)));
 }
 
