@@ -127,7 +127,7 @@ pub const EXIT_CODES: &str = after_help!(
   71  the operating system refused something, such as starting a process
   73  a precondition did not hold; nothing was changed
   75  lost the lease
-  76  somebody else leads (`run --try`)
+  76  another candidate leads (`run --try`)
   77  access denied by the store
  130  interrupted by SIGINT, 143 by SIGTERM, and `run` and `probe` 129 by SIGHUP, after a report of
       what was done. `watch` and `compact --every`, which run until a signal, exit with 0"

@@ -70,8 +70,8 @@ CMD runs in a process group of its own, with TENURE_EPOCH (the fencing token), T
 TENURE_STORE in its environment. When it has ended, the processes that it left behind get SIGTERM,
 and after the grace SIGKILL. Once no descendant of CMD is left, the leadership is resigned.
 
-With --try, or --no-wait, `tenure` exits at once if somebody else leads. With --once-per, CMD has
-TENURE_PERIOD_START, TENURE_ATTEMPT and TENURE_LAST_COMPLETED (the start of the last completed
+With --try, or --no-wait, `tenure` exits at once if another candidate leads. With --once-per, CMD
+has TENURE_PERIOD_START, TENURE_ATTEMPT and TENURE_LAST_COMPLETED (the start of the last completed
 period, empty before the first). Without --retries CMD starts at most once in a period, with
 --retries N at most N+1 times, and never twice at the same time.
 
@@ -119,7 +119,7 @@ CMD is not in the foreground of a terminal, and is stopped when it reads from on
   71  the operating system refused to start a process, or the guard has died
   73  with --once-per: a clock is wrong, and CMD was not run
   75  lost the lease: CMD was stopped, or had ended too late
-  76  with --try: somebody else leads, and CMD was not run; see --busy-exit-code
+  76  with --try: another candidate leads, and CMD was not run; see --busy-exit-code
   77  access denied by the store
  129  ended by SIGHUP while it waited, 130 by SIGINT, 131 by SIGQUIT, 143 by SIGTERM"
 );

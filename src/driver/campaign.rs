@@ -181,7 +181,7 @@ impl Driver {
             epoch = leader.epoch.get(),
             leader = plain(leader.name()),
             outcome = "following",
-            "somebody else leads"
+            "another candidate leads"
         );
         self.cx.tell(CampaignEvent::Following(leader));
         self.followed.started();

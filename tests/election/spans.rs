@@ -271,7 +271,7 @@ async fn nothing_that_is_proclaimed_is_told() {
     wait(VALIDITY * 2).await;
     following.abort();
     let all = capture.all();
-    assert!(all.len() > 20 && !capture.named("somebody else leads").is_empty(), "{all:?}");
+    assert!(all.len() > 20 && !capture.named("another candidate leads").is_empty(), "{all:?}");
     for told in all {
         assert!(!format!("{told:?}").contains("hush"), "{told:?}");
     }

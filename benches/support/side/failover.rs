@@ -1,4 +1,4 @@
-//! A leader crashes: how long until somebody else leads.
+//! A leader crashes: how long until another candidate leads.
 
 use std::time::Duration;
 

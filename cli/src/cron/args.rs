@@ -9,12 +9,12 @@ use crate::print::in_ms;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct CronArgs {
-    /// Do not wait: exit with 76 if somebody else leads. If the store's dates say that the lease of
-    /// that leader has lapsed, watch it for as long as its lease lasts, and take over if it shows
+    /// Do not wait: exit with 76 if another candidate leads. If the store's dates say that the lease
+    /// of that leader has lapsed, watch it for as long as its lease lasts, and take over if it shows
     /// no sign of life. A store that cannot be reached gives 69
     #[arg(id = "try", long = "try", visible_alias = "no-wait", conflicts_with = "forever")]
     pub once: bool,
-    /// The exit code of --try if somebody else leads, such as 0 for a scheduler that takes any
+    /// The exit code of --try if another candidate leads, such as 0 for a scheduler that takes any
     /// other as a failure [default: 76]
     #[arg(long, value_name = "CODE", requires = "try")]
     pub busy_exit_code: Option<u8>,

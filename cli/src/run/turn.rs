@@ -13,7 +13,7 @@ use crate::print::plain;
 use crate::signals::{self, Signals};
 use crate::timer::pause;
 
-/// Makes one attempt to be elected. Breaks with the exit code: `busy` if somebody else leads.
+/// Makes one attempt to be elected. Breaks with the exit code: `busy` if another candidate leads.
 pub async fn try_once(
     election: &Election,
     look_every: Duration,

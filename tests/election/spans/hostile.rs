@@ -250,7 +250,7 @@ async fn regression_nothing_hostile_comes_out_of_events_spans_and_errors() {
 
     let hostile = shown.iter().filter(|text| text.contains("epoch 99")).count();
     assert!(hostile > 20, "only {hostile} texts show anything hostile");
-    for event in ["somebody else leads", "deposed", "a request failed"] {
+    for event in ["another candidate leads", "deposed", "a request failed"] {
         assert!(!capture.named(event).is_empty(), "nobody said {event:?}");
     }
     let over = capture.all().into_iter().filter(|told| told.name.contains("is over: x\\n2026"));

@@ -74,7 +74,7 @@ impl Scene {
             .expect("settings that fit")
     }
 
-    /// One attempt of a new process, and how long it took; `None` if somebody else leads.
+    /// One attempt of a new process, and how long it took; `None` if another candidate leads.
     async fn attempt(&self, seed: u64) -> (Option<Leadership>, Duration) {
         let started = self.clock.now().boot;
         let outcome = attempt(&self.election("b", seed), POLL).await;
