@@ -2,8 +2,8 @@
 
 use super::page::Page;
 #[cfg(feature = "s3")]
-use super::session;
-use super::{cargo, flags, links, rules};
+use super::{cargo, session};
+use super::{flags, links, rules};
 
 fn page(text: &str) -> Page {
     Page::parse("docs/bad.md", text)
@@ -78,6 +78,7 @@ fn flags_that_nobody_has() {
     assert!(flags::problems(&page(good)).is_empty());
 }
 
+#[cfg(feature = "s3")]
 #[test]
 fn cargo_commands_that_name_what_is_not_there() {
     let cases = [
