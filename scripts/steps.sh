@@ -32,7 +32,8 @@ begin_nice() {
 processor_time() { awk -F '[ms ]+' 'END { printf "%.0f s", $1 * 60 + $2 + $3 * 60 + $4 }'; }
 
 nicely() {
-    renice -n "$1" $BASHPID >/dev/null
+    # Without being root it can go up alone.
+    renice -n "$1" $BASHPID >/dev/null 2>&1 || true
     "${@:2}"
 }
 

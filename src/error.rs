@@ -48,7 +48,7 @@ pub struct Error {
 /// let advice = match error.kind() {
 ///     ErrorKind::Unavailable => "try again",
 ///     ErrorKind::CorruptRecord | ErrorKind::NewestDeleted => "call the operator: see the message",
-///     _ => "correct the settings, the permissions or the address",
+///     _ => "stop: see what its kind says",
 /// };
 /// assert_eq!(advice, "call the operator: see the message");
 /// assert!(error.to_string().contains("orders/leader/lock-0000000001.json"));

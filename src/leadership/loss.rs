@@ -17,7 +17,7 @@ use crate::protocol::message::EpochEnd;
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use tenure::{Election, Loss, store::MemoryStore};
+/// # use tenure::{Election, EpochEnd, Loss, store::MemoryStore};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tenure::Error> {
 /// # let store = Arc::new(MemoryStore::new());
@@ -27,7 +27,7 @@ use crate::protocol::message::EpochEnd;
 /// # assert!(leadership.proclaim("a write, before the next renewal").await.is_err());
 /// let campaign_again = match leadership.lost().await {
 ///     Loss::Vanished | Loss::Tampered => false, // somebody changes the objects by other means
-///     Loss::Sealed { by, .. } => by.as_deref() != Some("operator"), // lets another one lead
+///     Loss::Sealed { ended, .. } => ended != EpochEnd::Deposed, // lets another one lead
 ///     _ => true,
 /// };
 /// assert!(!campaign_again);

@@ -95,6 +95,8 @@ fn cargo_commands_that_name_what_is_not_there() {
         // A function, but no test.
         ("`cargo test --test docs broken::says`\n", "no test of docs has"),
         ("`cargo test --test docs broken -- --ignored`\n", "no ignored test of docs has"),
+        ("`cargo test --features dynamodb --test stores gcs_promises`\n", "no test of stores has"),
+        ("`cargo test --lib regression_an_item_left_out`\n", "no test of --lib has"),
         ("`cargo test -p tenure-model --test model no_such_name`\n", "no test of model has"),
         ("`cargo test -- --nocature`\n", "no option --nocature"),
         ("`scripts/moto.sh -- cargo test --test clii`\n", "no test \"clii\""),
