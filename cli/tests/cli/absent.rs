@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use super::bench::spawn;
 use super::look::Watching;
 use super::s3::{STORE, with};
-use crate::command::{ended, with_deadline};
+use tenure_testkit::command::{ended, with_deadline};
 use tenure_testkit::s3_server::*;
 
 #[test]

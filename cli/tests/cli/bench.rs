@@ -8,7 +8,7 @@ use assert_cmd::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::command::{PATIENCE, default_signals};
+use tenure_testkit::command::{PATIENCE, default_signals};
 
 pub struct Bench {
     dir: TempDir,
@@ -82,7 +82,7 @@ impl Bench {
 
 /// The command, without anything of this user's own settings.
 pub fn command(line: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut command = Command::new(crate::TENURE);
     for name in own_settings() {
         command.env_remove(name);
     }
@@ -112,7 +112,7 @@ pub fn said(output: Output) -> Said {
 
 /// The command as a child, for what is not over at once.
 pub fn spawn(env: &[(&'static str, String)], line: &[&str]) -> std::process::Child {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut command = std::process::Command::new(crate::TENURE);
     for name in own_settings() {
         command.env_remove(name);
     }

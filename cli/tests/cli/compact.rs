@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::bench::{Bench, spawn};
-use crate::command::{ended, with_deadline};
+use tenure_testkit::command::{ended, with_deadline};
 
 const RECORD: &str = r#"{"expired":true,"validity_ms":30000}"#;
 

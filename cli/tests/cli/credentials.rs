@@ -60,7 +60,7 @@ impl Leader {
         let process = format!("sh '{}'", path("provider").display());
         fs::write(path("config"), format!("[default]\ncredential_process = {process}\n"))
             .expect("a file");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        let mut command = Command::new(crate::TENURE);
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_")) {
             command.env_remove(name);
         }

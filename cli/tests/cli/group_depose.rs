@@ -9,7 +9,7 @@ use tenure::store::DirStore;
 use tokio::runtime::{self, Runtime};
 
 use super::bench::{Bench, Said, tenure};
-use crate::command::{eventually, pause};
+use tenure_testkit::command::{eventually, pause};
 
 /// Far longer than a busy machine pauses it.
 const VALIDITY: Duration = Duration::from_secs(20);
@@ -123,9 +123,9 @@ fn a_member_that_is_dead_is_not_waited_for() {
         &w1_session[..8]
     );
     assert_eq!((said.code, said.out), (0, line), "{}", said.err);
-    let before = crate::command::now().boot;
+    let before = tenure_testkit::command::now().boot;
     eventually("w2 owns all", || scene.members("w2").iter().any(|it| it["partitions"] == 3));
-    let took = crate::command::now().boot.saturating_sub(before);
+    let took = tenure_testkit::command::now().boot.saturating_sub(before);
     assert!(took < VALIDITY, "{took:?}");
 }
 

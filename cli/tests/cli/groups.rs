@@ -14,7 +14,7 @@ use tenure::store::DirStore;
 use tokio::runtime::{self, Runtime};
 
 use super::bench::{Bench, Said, command, spawn, tenure};
-use crate::command::{ended, eventually, with_deadline};
+use tenure_testkit::command::{ended, eventually, with_deadline};
 
 /// A member in this process, and the command beside it.
 struct Scene {

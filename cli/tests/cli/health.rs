@@ -7,8 +7,9 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::bench::Bench;
-use crate::command::eventually;
-use crate::command::scene::{Candidate, Scene};
+use crate::TENURE;
+use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::{Candidate, Scene};
 
 const OPTIONS: [&str; 4] = ["--health-addr", "127.0.0.1:0", "--validity", "3s"];
 
@@ -44,7 +45,7 @@ fn view(address: SocketAddr) -> Value {
 
 #[test]
 fn a_load_balancer_finds_the_leader_and_its_successor() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &OPTIONS, "exec sleep 600");
     let at_a = address(&a);
     eventually("a leads", || status(at_a, "/leader") == 200);
@@ -73,7 +74,7 @@ fn a_load_balancer_finds_the_leader_and_its_successor() {
 
 #[test]
 fn who_is_told_to_end_is_drained_while_its_command_still_runs() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let script = "trap 'touch told; while [ ! -e go ]; do sleep 0.05; done; exit 0' TERM
                   touch ready; while :; do sleep 0.05; done";
     let mut a = scene.script("a", &OPTIONS, script);
@@ -97,7 +98,7 @@ fn who_is_told_to_end_is_drained_while_its_command_still_runs() {
 /// Killing it for that would cost the lease and mend nothing.
 #[test]
 fn a_store_that_fails_makes_it_unready_and_not_dead() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &[&OPTIONS[..], &["--forever"]].concat(), "exec sleep 600");
     let address = address(&a);
     eventually("a leads", || status(address, "/leader") == 200);
@@ -127,7 +128,7 @@ fn an_address_in_use_is_refused_before_anything_is_sent() {
 
 #[test]
 fn a_member_of_a_group_shows_what_it_owns() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut member = scene.group_run("a", &[&OPTIONS[..], &["--partitions", "0..2"]].concat());
     // It ends only once it is killed.
     member.args(["--", "sh", "-c", "trap '' TERM; while :; do sleep 0.02; done"]);

@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::bench::{Said, said, spawn};
-use crate::command::{eventually, output};
+use tenure_testkit::command::{eventually, output};
 use tenure_testkit::s3_server::*;
 
 const BACKLOG: u64 = 100_000;

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::bench::{Bench, spawn};
-use crate::command::{ended, with_deadline};
+use tenure_testkit::command::{ended, with_deadline};
 
 const HELD: &str = r#"{"expired":false,"validity_ms":30000,"format":1,"candidate":"a","nonce":
     "0123456789abcdef0123456789abcdef","heartbeat":4,"elected_at":"2026-11-20T23:12:00Z",
@@ -159,7 +159,7 @@ fn a_reader_that_has_left_is_no_error() {
         &["history", "--json"],
     ] {
         let url = bench.url();
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"));
+        let mut command = std::process::Command::new(crate::TENURE);
         command.args(line).args(["--store", &url]).env_remove("RUST_LOG");
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
@@ -174,7 +174,7 @@ fn a_reader_that_has_left_is_no_error() {
 fn a_full_disk_is_an_error() {
     let bench = Bench::new();
     let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut command = std::process::Command::new(crate::TENURE);
     command.args(["status", "--store", &bench.url()]).stdout(full);
     let output = command.stderr(Stdio::piped()).output().expect("it runs");
     assert_eq!(output.status.code(), Some(71));

@@ -6,8 +6,6 @@ mod absent;
 mod bench;
 #[cfg(any(feature = "gcs", feature = "azure"))]
 mod clouds;
-#[path = "../command/mod.rs"]
-mod command;
 mod compact;
 mod cost;
 mod credentials;
@@ -36,3 +34,6 @@ mod settings;
 mod single;
 mod terminal;
 mod usage;
+
+/// The command under test.
+const TENURE: &str = env!("CARGO_BIN_EXE_tenure");

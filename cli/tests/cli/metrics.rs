@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::bench::{Bench, spawn};
-use crate::command::{ended, eventually, with_deadline};
+use tenure_testkit::command::{ended, eventually, with_deadline};
 use tenure_testkit::prometheus::Scrape;
 
 const ANY_PORT: &str = "127.0.0.1:0";

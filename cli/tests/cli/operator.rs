@@ -6,7 +6,7 @@ use std::process::Child;
 use serde_json::json;
 
 use super::bench::{Bench, said, spawn};
-use crate::command::{output, with_deadline};
+use tenure_testkit::command::{output, with_deadline};
 
 const LAYOUTS: [&[&str]; 2] = [&[], &["--layout", "single-object"]];
 const FOREIGN: &str = r#"{"expired":false,"validity_ms":60000}"#;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::bench::Bench;
-use crate::command::eventually;
+use tenure_testkit::command::eventually;
 
 #[test]
 fn a_directory_is_safe_and_empty_afterwards() {
@@ -136,7 +136,7 @@ mod on_s3 {
     use nix::unistd::Pid;
 
     use super::super::bench::{Said, command, said, spawn};
-    use super::super::command::output;
+    use tenure_testkit::command::output;
     use tenure_testkit::s3_server::*;
 
     fn probe(server: &S3Server, options: &[&str]) -> Said {

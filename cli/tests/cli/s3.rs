@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 
 use super::bench::{Said, command, said, spawn};
 use super::look::Watching;
-use crate::command::{ended, eventually, output, with_deadline};
+use tenure_testkit::command::{ended, eventually, output, with_deadline};
 use tenure_testkit::s3_server::*;
 
 fn on(server: &S3Server, line: &[&str]) -> Said {

@@ -13,9 +13,10 @@ mod usage;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::command::eventually;
-use crate::command::scene::{Candidate, Scene};
+use crate::TENURE;
 use client::{Sidecar, sidecar};
+use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::{Candidate, Scene};
 
 /// Of two sidecars, the one that leads and the one that does not.
 fn leader_and_follower(scene: &Scene, options: &[&str]) -> (Sidecar, Sidecar) {
@@ -28,7 +29,7 @@ fn leader_and_follower(scene: &Scene, options: &[&str]) -> (Sidecar, Sidecar) {
 
 #[test]
 fn the_leader_has_a_token_and_a_follower_says_how_old_its_knowledge_is() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let (a, b) = leader_and_follower(&scene, &[]);
     let (led, seen) = (a.view(), b.view());
     assert_eq!((&led["state"], &led["leader"]), (&"leading".into(), &"a".into()), "{led}");
@@ -53,7 +54,7 @@ fn the_leader_has_a_token_and_a_follower_says_how_old_its_knowledge_is() {
 
 #[test]
 fn what_the_leader_proclaims_is_read_by_the_others() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let (a, b) = leader_and_follower(&scene, &["--poll", "100ms"]);
     let data = json!({ "address": "10.0.0.1:80", "größe": [1, null] });
     let put = |at: &Sidecar, path: &str, body: &str| {
@@ -79,7 +80,7 @@ fn what_the_leader_proclaims_is_read_by_the_others() {
 
 #[test]
 fn a_resignation_lets_another_lead_and_stays_out_for_a_while() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let (a, b) = leader_and_follower(&scene, &["--poll", "100ms"]);
     let resign = |at: &Sidecar, query: &str, body: &str| {
         at.json("POST", &format!("/v1/elections/orders/resign{query}"), body)
@@ -118,7 +119,7 @@ fn a_resignation_lets_another_lead_and_stays_out_for_a_while() {
 /// leadership had been given up.
 #[test]
 fn regression_a_successor_that_no_candidate_can_be_changes_nothing() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let a = sidecar(&scene, "a", &[]);
     a.leads();
     for wrong in ["\\u0000", "b\\n", "\\u009b", &"ü".repeat(129)] {
@@ -135,7 +136,7 @@ fn regression_a_successor_that_no_candidate_can_be_changes_nothing() {
 /// `["b",1]` was carried out as `{"successor":"b","pause_ms":1}`.
 #[test]
 fn regression_a_body_that_is_a_list_changes_nothing() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let a = sidecar(&scene, "a", &[]);
     a.leads();
     for wrong in ["[null,null]", r#" ["b",1]"#, "\n[]"] {
@@ -152,7 +153,7 @@ fn regression_a_body_that_is_a_list_changes_nothing() {
 /// still and others were elected.
 #[test]
 fn a_sidecar_that_stood_still_does_not_say_that_it_leads() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let options = ["--validity", "3s", "--poll", "100ms"];
     let (a, b) = leader_and_follower(&scene, &options);
     let before = a.get("/v1/elections/orders/token").1["token"].clone();
@@ -172,7 +173,7 @@ fn a_sidecar_that_stood_still_does_not_say_that_it_leads() {
 
 #[test]
 fn a_store_that_fails_ends_the_leadership_and_not_the_process() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let a = sidecar(&scene, "a", &["--validity", "3s", "--health-addr", "127.0.0.1:0"]);
     a.leads();
     let probes = a.address_after("serving health at http://");
@@ -196,7 +197,7 @@ fn a_store_that_fails_ends_the_leadership_and_not_the_process() {
 
 #[test]
 fn several_elections_are_independent() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let other = format!("other=file://{}", scene.path("other").display());
     let a = sidecar(&scene, "a", &["--election", &other]);
     a.leads();
@@ -213,7 +214,7 @@ fn several_elections_are_independent() {
 
 #[test]
 fn other_paths_and_methods_are_refused_with_a_word() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let a = sidecar(&scene, "a", &[]);
     for path in ["/v1", "/v1/elections/", "/v1/elections/orders/", "/v1/elections/orders/x", "/x"] {
         let (status, said) = a.get(path);
@@ -237,7 +238,7 @@ fn other_paths_and_methods_are_refused_with_a_word() {
 
 #[test]
 fn a_killed_leader_is_succeeded_and_its_sidecar_is_another_candidate_after_a_restart() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let options = ["--validity", "3s", "--poll", "100ms"];
     let (mut a, b) = leader_and_follower(&scene, &options);
     kill(&mut a.process);

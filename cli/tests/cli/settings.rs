@@ -7,8 +7,9 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::bench::{Bench, Said, command, said};
-use crate::command::eventually;
-use crate::command::scene::Scene;
+use crate::TENURE;
+use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::Scene;
 
 /// `tenure` with these variables.
 fn with(variables: &[(&str, &str)], line: &[&str]) -> Said {
@@ -169,8 +170,8 @@ fn regression_a_flag_may_need_one_that_a_variable_or_the_file_gives() {
 /// With the name of its own leader, unique by promise, it would end that leader's lease.
 #[test]
 fn a_run_inside_cmd_does_not_pass_for_its_own_leader() {
-    let scene = Scene::new();
-    let tenure = crate::command::TENURE;
+    let scene = Scene::new(TENURE);
+    let tenure = TENURE;
     let inner = format!(
         "TENURE_UNIQUE_NAME=1 {tenure} run --store {url} -- sh -c 'echo inner >inner'; \
          {tenure} config run >shown; echo ended >ended",
@@ -222,7 +223,7 @@ fn serve_takes_groups_and_their_partitions_from_variables_and_from_the_file() {
 
 #[test]
 fn a_restart_under_a_unique_name_waits_for_the_old_cmd_alone() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     // Its lapse would take longer than the test waits.
     let options = ["--validity", "4m", "--grace", "1s", "--unique-name"];
     let mut old =
@@ -252,7 +253,7 @@ fn a_long_dead_leader_is_succeeded_at_once_by_the_stores_clock() {
 
 #[test]
 fn the_record_follows_the_data_file() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let file = scene.path("data.json");
     fs::write(&file, r#"{"at": "10.0.0.7"}"#).expect("a file");
     let options = ["--data-file", file.to_str().expect("text"), "--validity", "30s"];

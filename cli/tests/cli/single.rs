@@ -4,9 +4,9 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 
 use super::bench::{Bench, spawn};
-use crate::command::{ended, with_deadline};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tenure_testkit::command::{ended, with_deadline};
 
 const SINGLE: [&str; 2] = ["--layout", "single-object"];
 /// Only the fields of the post, for as long as this test may run.

@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::bench::{Bench, command, said};
-use crate::command::{default_signals, ended, with_deadline};
+use tenure_testkit::command::{default_signals, ended, with_deadline};
 
 const HELD: &str = r#"{"expired":false,"validity_ms":30000,"format":1,"candidate":"a\u001b[2J","nonce":
     "0123456789abcdef0123456789abcdef","heartbeat":4}"#;
@@ -18,7 +18,7 @@ const SEALED: &str = r#"{"expired":true,"validity_ms":30000}"#;
 /// The verb on a terminal of its own.
 fn on_terminal(bench: &Bench, verb: &str, options: &[&str], env: &[(&str, &str)]) -> (Child, File) {
     let pty = openpty(None, None).expect("a terminal");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut command = Command::new(crate::TENURE);
     // With `CI` every terminal is taken for one that shows colours.
     for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI", "RUST_LOG"] {
         command.env_remove(name);

@@ -7,8 +7,9 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use tenure::Moment;
 
-use crate::command::scene::{Candidate, Scene, children, kill_at_once, pid};
-use crate::command::{eventually, now, pause};
+use crate::TENURE;
+use tenure_testkit::command::scene::{Candidate, Scene, children, kill_at_once, pid};
+use tenure_testkit::command::{eventually, now, pause};
 
 /// From 1970 to 2069.
 const LONG: &[&str] = &["--once-per", "36500d"];
@@ -80,7 +81,7 @@ fn running(scene: &Scene, hosts: &[Candidate], attempt: u32) -> usize {
 
 #[test]
 fn try_does_not_wait_for_a_leader_that_lives() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut leader = host(&scene, "a", &[&["--validity", "60s"]]);
     eventually("it runs", || !lines(&scene).is_empty());
     for (name, options, code) in [
@@ -104,7 +105,7 @@ fn try_does_not_wait_for_a_leader_that_lives() {
 /// Each is a new process, which has never seen the leader alive.
 #[test]
 fn try_takes_over_from_a_leader_that_was_killed() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let leader = host(&scene, "a", &[SHORT]);
     eventually("it runs", || !lines(&scene).is_empty());
     // With its guard, which would resign.
@@ -120,7 +121,7 @@ fn try_takes_over_from_a_leader_that_was_killed() {
 
 #[test]
 fn of_three_hosts_one_runs_the_period() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut hosts = ["a", "b", "c"].map(|name| host(&scene, name, &[LONG]));
     eventually("one runs", || !lines(&scene).is_empty());
     fs::write(scene.path("go"), "").expect("a file");
@@ -133,7 +134,7 @@ fn of_three_hosts_one_runs_the_period() {
 
 #[test]
 fn a_host_that_is_killed_in_the_middle_has_had_its_attempt() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut hosts = ["a", "b", "c"].map(|name| host(&scene, name, &[LONG, SHORT]));
     let leader = running(&scene, &hosts, 1);
     hosts[leader].signal(Signal::SIGKILL);
@@ -147,7 +148,7 @@ fn a_host_that_is_killed_in_the_middle_has_had_its_attempt() {
 
 #[test]
 fn retries_run_on_other_hosts_and_never_beside_the_last_attempt() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let retries: &[&str] = &["--retries", "2"];
     let mut hosts = ["a", "b", "c"].map(|name| host(&scene, name, &[LONG, SHORT, retries]));
     let first = running(&scene, &hosts, 1);
@@ -172,7 +173,7 @@ fn retries_run_on_other_hosts_and_never_beside_the_last_attempt() {
 /// After a failure the others have two polls of time: here two minutes.
 #[test]
 fn a_failed_attempt_is_left_to_another_host_first() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let slow: &[&str] = &["--retries", "1", "--validity", "60s", "--poll", "60s"];
     let mut failed = scene.script("a", &[LONG, slow].concat(), "exit 9");
     failed.says("resigned epoch 1");
@@ -188,7 +189,7 @@ fn a_failed_attempt_is_left_to_another_host_first() {
 /// this machine is too slow for the other, the first makes both: with the same code.
 #[test]
 fn a_host_that_has_failed_says_so() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let retries: &[&str] = &["--retries", "1", "--poll", "1s"];
     let script = "while [ ! -e fail ]; do sleep 0.02; done; exit 9";
     let mut failed = scene.script("a", &[LONG, retries, &["--try"]].concat(), script);
@@ -246,7 +247,7 @@ fn whole_periods(from: u64, until: u64) -> Vec<String> {
 #[ignore = "needs libfaketime: scripts/faketime.sh -- cargo test --test processes skewed -- --ignored"]
 fn hosts_with_skewed_clocks_run_each_period_once() {
     let library = std::env::var("TENURE_TEST_FAKETIME").expect("set by scripts/faketime.sh");
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let from = wall();
     let until = from + PERIOD * PERIODS;
     std::thread::scope(|threads| {
@@ -270,7 +271,7 @@ fn hosts_with_skewed_clocks_run_each_period_once() {
 #[ignore = "needs libfaketime: scripts/faketime.sh -- cargo test --test processes skewed -- --ignored"]
 fn hosts_with_skewed_clocks_that_are_killed_never_run_at_the_same_time() {
     let library = std::env::var("TENURE_TEST_FAKETIME").expect("set by scripts/faketime.sh");
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let until = wall() + PERIOD * PERIODS;
     let mut kills = 0;
     std::thread::scope(|threads| {

@@ -7,12 +7,13 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::command::{TENURE, in_ms, number_in, runs};
+use crate::TENURE;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tenure::store::DirStore;
 use tenure::{Election, EpochEnd};
 use tenure_cli::group::{Deadlines, Extras, Group, GroupEnd, Left, Resignation, Stop, Tenure};
+use tenure_testkit::command::{in_ms, number_in, runs};
 
 mod guards;
 

@@ -9,10 +9,10 @@ mod resign;
 use std::fs;
 use std::time::Duration;
 
-use crate::command::scene::{guard_of, kill_at_once};
-use crate::command::{eventually, in_ms, now, number_in, runs, state};
 use bench::{COUNTING, ESCAPING, Guard, POLITE, STUBBORN, escaped, lines, reached};
 use nix::sys::signal::Signal;
+use tenure_testkit::command::scene::{guard_of, kill_at_once};
+use tenure_testkit::command::{eventually, in_ms, now, number_in, runs, state};
 
 const HOUR: u64 = 3_600_000;
 

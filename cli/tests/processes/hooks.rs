@@ -5,8 +5,9 @@ use std::fs;
 
 use nix::sys::signal::{Signal, kill};
 
-use crate::command::scene::{self, Scene, pid};
-use crate::command::{eventually, runs};
+use crate::TENURE;
+use tenure_testkit::command::scene::{self, Scene, pid};
+use tenure_testkit::command::{eventually, runs};
 
 /// Ends at SIGTERM, some time after it.
 const SLOW: &str = "trap 'echo > term; sleep 1; exit 0' TERM; echo $$ > cmd; \
@@ -15,7 +16,7 @@ const STUBBORN: &str = "trap '' TERM; echo $$ > cmd; while :; do sleep 0.02; don
 
 #[test]
 fn hooks_run_at_the_start_and_at_the_end() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let elected = r#"echo "$TENURE_EPOCH $TENURE_NAME $TENURE_STORE" > elected; cat"#;
     let lost =
         r#"echo "$TENURE_EPOCH $TENURE_NAME $TENURE_LOSS" > lost; [ -e cmd.runs ] || echo gone"#;
@@ -32,7 +33,7 @@ fn hooks_run_at_the_start_and_at_the_end() {
 
 #[test]
 fn a_hook_that_fails_is_logged_and_changes_nothing() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let options = ["--on-elected", "exit 4", "--on-lost", "kill -KILL $$"];
     let mut a = scene.script("a", &options, "echo > ready; read x < go; exit 0");
     scene.wait_for_file("ready");
@@ -44,7 +45,7 @@ fn a_hook_that_fails_is_logged_and_changes_nothing() {
 
 #[test]
 fn hooks_that_do_not_end_are_killed() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let hang = |name: &str| format!("trap '' TERM; echo $$ > {name}; while :; do sleep 0.02; done");
     let (elected, lost) = (hang("elected"), hang("lost"));
     let options =
@@ -62,7 +63,7 @@ fn hooks_that_do_not_end_are_killed() {
 /// The hook acts for the epoch as CMD does.
 #[test]
 fn nothing_is_resigned_while_a_hook_runs() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let hook = "trap '' TERM; echo $$ > hook; while :; do sleep 0.02; done";
     let options = ["--on-elected", hook, "--grace", "5s", "--validity", "60s"];
     let mut a = scene.script("a", &options, "echo > ready; until [ -s go ]; do sleep 0.02; done");
@@ -81,7 +82,7 @@ fn nothing_is_resigned_while_a_hook_runs() {
 
 #[test]
 fn a_hook_dies_with_a_killed_tenure_and_before_the_resignation() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let hook = "trap '' TERM; echo $$ > hook; while :; do sleep 0.02; done";
     let options = ["--on-elected", hook, "--grace", "500ms", "--validity", "10m"];
     let mut a = scene.script("a", &options, "exec sleep 1000");
@@ -97,7 +98,7 @@ fn a_hook_dies_with_a_killed_tenure_and_before_the_resignation() {
 /// It asks `tenure` to end although it campaigns again by itself.
 #[test]
 fn a_signal_ends_a_hook_and_tenure() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let lost = "echo $$ > lost; exec sleep 1000";
     let options = ["--forever", "--on-lost", lost, "--hook-timeout", "10m", "--validity", "3s"];
     let mut a = scene.script("a", &options, "echo > ready; exec sleep 1000");
@@ -114,7 +115,7 @@ fn a_signal_ends_a_hook_and_tenure() {
 
 #[test]
 fn the_epoch_file_is_there_while_cmd_runs() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     fs::write(scene.path("epoch"), "99\n").expect("a file that was left behind");
     let script = "cat epoch > seen; exit 0";
     let mut a = scene.script("a", &["--epoch-file", "epoch"], script);
@@ -133,7 +134,7 @@ fn the_epoch_file_is_there_while_cmd_runs() {
 
 #[test]
 fn the_epoch_file_goes_when_tenure_is_killed() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let options = ["--epoch-file", "epoch", "--validity", "10m", "--grace", "60s"];
     let mut a = scene.script("a", &options, STUBBORN);
     let cmd = scene.number("cmd");
@@ -147,7 +148,7 @@ fn the_epoch_file_goes_when_tenure_is_killed() {
 
 #[test]
 fn the_epoch_file_goes_with_the_sigterm_for_the_lease() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &["--epoch-file", "epoch", "--validity", "6s"], SLOW);
     scene.number("cmd");
     assert!(scene.exists("epoch"));
@@ -161,7 +162,7 @@ fn the_epoch_file_goes_with_the_sigterm_for_the_lease() {
 #[test]
 fn the_epoch_file_goes_with_the_guard() {
     for tenure_too in [false, true] {
-        let scene = Scene::new();
+        let scene = Scene::new(TENURE);
         let options = ["--epoch-file", "epoch", "--validity", "10m"];
         let mut a = scene.script("a", &options, STUBBORN);
         scene.number("cmd");
@@ -178,7 +179,7 @@ fn the_epoch_file_goes_with_the_guard() {
 
 #[test]
 fn regression_an_epoch_file_may_begin_with_a_dash() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &["--epoch-file=-e"], "cat ./-e > seen; exit 0");
     assert_eq!(a.code(), 0, "{}", a.said());
     assert_eq!(scene.wait_for_file("seen"), "1\n");
@@ -187,7 +188,7 @@ fn regression_an_epoch_file_may_begin_with_a_dash() {
 
 #[test]
 fn an_epoch_file_that_cannot_be_written_is_refused_beforehand() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     fs::write(scene.path("mine"), "my text\n").expect("a file");
     for (path, why) in [
         ("mine", "mine is there, and holds no epoch"),
@@ -205,7 +206,7 @@ fn an_epoch_file_that_cannot_be_written_is_refused_beforehand() {
 /// The directory is gone when the epoch is to be written.
 #[test]
 fn cmd_does_not_start_without_its_epoch_file() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     fs::create_dir(scene.path("run")).expect("a directory");
     let _b = scene.script("b", &[], "echo > ready; until [ -s go ]; do sleep 0.02; done");
     scene.wait_for_file("ready");

@@ -6,8 +6,9 @@ use std::fs::{self, File};
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 
-use crate::command::scene::{self, Candidate, Scene, children, pid};
-use crate::command::{eventually, runs};
+use crate::TENURE;
+use tenure_testkit::command::scene::{self, Candidate, Scene, children, pid};
+use tenure_testkit::command::{eventually, runs};
 
 /// So long that no lapse plays a part in a test.
 const LONG: [&str; 2] = ["--validity", "10m"];
@@ -44,7 +45,7 @@ fn escaping(scene: &Scene, options: &[&str]) -> (Candidate, [u32; 4]) {
 #[test]
 fn its_epoch_is_resigned_once_no_descendant_is_left() {
     for layout in ["epoch-files", "single-object"] {
-        let scene = Scene::new();
+        let scene = Scene::new(TENURE);
         let (mut a, processes) = escaping(&scene, &["--grace", "2s", "--layout", layout]);
         let stats = "for one in group session daemon cmd; do cat /proc/$(cat $one)/stat; done";
         let script = format!("{stats} > stats; echo $TENURE_EPOCH > b");
@@ -80,7 +81,7 @@ fn its_epoch_is_resigned_once_no_descendant_is_left() {
 /// The one that ends late does not end by its grace.
 #[test]
 fn it_is_not_resigned_while_one_process_is_left() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &[&LONG[..], &["--grace", "60s"]].concat(), STUBBORN_ORPHAN);
     let orphan = scene.number("orphan");
     let cmd = scene.number("cmd");
@@ -103,7 +104,7 @@ const STUBBORN_ORPHAN: &str = r#"
 /// Nobody is left that has seen the end of all processes.
 #[test]
 fn nothing_is_resigned_when_the_guard_is_killed_too() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let (mut a, processes) = escaping(&scene, &[]);
     let standby = a.standby();
     scene::kill_at_once([a.id(), a.guard()]);
@@ -116,7 +117,7 @@ fn nothing_is_resigned_when_the_guard_is_killed_too() {
 /// The guard is an ancestor of all processes on its own, too.
 #[test]
 fn a_guard_without_its_standby_resigns() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let (mut a, processes) = escaping(&scene, &["--grace", "500ms"]);
     scene::kill_at_once([a.id(), a.standby()]);
     assert_eq!(a.code(), 137);
@@ -128,7 +129,7 @@ fn a_guard_without_its_standby_resigns() {
 /// As the kernel does when memory runs out: the end of CMD shows before that of `tenure`.
 #[test]
 fn an_epoch_is_resigned_when_cmd_and_tenure_are_killed_at_once() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let script = "echo $$ > cmd; exec sleep 1000";
     let mut a = scene.script("a", &LONG, script);
     let cmd = scene.number("cmd");
@@ -144,7 +145,7 @@ fn an_epoch_is_resigned_when_cmd_and_tenure_are_killed_at_once() {
 
 #[test]
 fn the_successor_of_a_killed_leader_goes_first() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let options = ["--successor", "c", "--log-format", "json"];
     let a = scene.script("a", &[&LONG[..], &options].concat(), "echo > ready; exec sleep 1000");
     scene.wait_for_file("ready");
@@ -156,7 +157,7 @@ fn the_successor_of_a_killed_leader_goes_first() {
 /// The store does not answer: it waits no longer than for the end of the lease.
 #[test]
 fn a_resignation_does_not_outlive_the_lease() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let a = scene.script("a", &["--validity", "6s"], "echo > ready; exec sleep 1000");
     scene.wait_for_file("ready");
     let guard = a.guard();
@@ -171,7 +172,7 @@ fn a_resignation_does_not_outlive_the_lease() {
 /// The guard has blocked all signals, and processes inherit that.
 #[test]
 fn signals_end_the_process_that_resigns() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let a = scene.script("a", &LONG, "echo > ready; exec sleep 1000");
     scene.wait_for_file("ready");
     let guard = a.guard();

@@ -1,8 +1,6 @@
 //! `tenure run`, `tenure group run` and their guards as processes that are killed, stopped and told to end.
 #![cfg(target_os = "linux")]
 
-#[path = "../command/mod.rs"]
-mod command;
 mod cron;
 mod group;
 mod guard;
@@ -10,3 +8,6 @@ mod hooks;
 mod killed;
 mod partitions;
 mod processes;
+
+/// The command under test.
+const TENURE: &str = env!("CARGO_BIN_EXE_tenure");

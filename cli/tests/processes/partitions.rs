@@ -5,8 +5,9 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 
-use crate::command::scene::{Candidate, Scene, guard_of, kill_at_once};
-use crate::command::{eventually, runs};
+use crate::TENURE;
+use tenure_testkit::command::scene::{Candidate, Scene, guard_of, kill_at_once};
+use tenure_testkit::command::{eventually, runs};
 
 const PARTITIONS: &str = "0..6";
 
@@ -84,7 +85,7 @@ impl Members {
 
 #[test]
 fn of_three_members_one_runs_for_each_partition_whatever_happens_to_them() {
-    let members = Members(Scene::new());
+    let members = Members(Scene::new(TENURE));
     let [mut a, b, mut c] = ["a", "b", "c"].map(|name| members.member(name));
     members.own(&[("a", 2), ("b", 2), ("c", 2)]);
     a.signal(Signal::SIGKILL);
@@ -106,7 +107,7 @@ fn of_three_members_one_runs_for_each_partition_whatever_happens_to_them() {
 /// Its session is long, and yet it waits for nothing: what it owned was kept for it.
 #[test]
 fn a_restart_under_one_name_moves_no_partition() {
-    let members = Members(Scene::new());
+    let members = Members(Scene::new(TENURE));
     let options = ["--leave-for", "50s", "--unique-name"];
     let [mut a, _b] = ["a", "b"].map(|name| members.start(name, &options, WORK));
     members.own(&[("a", 3), ("b", 3)]);
@@ -132,7 +133,7 @@ fn a_restart_under_one_name_moves_no_partition() {
 /// Killed, it leaves commands that have their grace, and its successor waits for no session.
 #[test]
 fn regression_a_killed_predecessor_s_commands_end_before_its_successor_starts_its_own() {
-    let members = Members(Scene::new());
+    let members = Members(Scene::new(TENURE));
     let options = ["--unique-name", "--validity", "30s", "--grace", "3s", "--poll", "100ms"];
     let stubborn = WORK.replace("trap 'exit 0' TERM", "trap '' TERM");
     let mut a = members.start("a", &options, &stubborn);
@@ -147,7 +148,7 @@ fn regression_a_killed_predecessor_s_commands_end_before_its_successor_starts_it
 
 #[test]
 fn a_command_that_fails_is_tried_again_and_disturbs_no_other() {
-    let members = Members(Scene::new());
+    let members = Members(Scene::new(TENURE));
     let script = format!(r#"[ "$TENURE_PARTITION" = 1 ] && echo x >> tries && exit 3; {WORK}"#);
     let mut a = members.start("a", &["--validity", "3s"], &script);
     members.own(&[("a", 5)]);
@@ -163,7 +164,7 @@ fn a_command_that_fails_is_tried_again_and_disturbs_no_other() {
 
 #[test]
 fn sighup_is_passed_on_and_a_second_sigterm_kills() {
-    let members = Members(Scene::new());
+    let members = Members(Scene::new(TENURE));
     let script = r#"
         trap 'echo "$TENURE_PARTITION" >> hup' HUP
         trap 'echo "$TENURE_PARTITION" >> term' TERM
@@ -188,7 +189,7 @@ fn sighup_is_passed_on_and_a_second_sigterm_kills() {
 /// What a guard and its standby had to end may run on, so the partition is not released.
 #[test]
 fn nothing_is_released_when_a_guard_and_its_standby_are_killed() {
-    let members = Members(Scene::new());
+    let members = Members(Scene::new(TENURE));
     let mut a = members.start("a", &[], WORK);
     members.own(&[("a", 6)]);
     let standby = a.standby();

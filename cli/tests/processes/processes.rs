@@ -5,22 +5,26 @@ use std::fs::{self, File};
 use std::io::{PipeReader, PipeWriter, Write as _};
 use std::process::{Command, Stdio};
 
-use crate::command::scene::{self, BEATS, Beat, Scene, pid};
-use crate::command::{TENURE, eventually, pause, runs};
+use crate::TENURE;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use tenure::store::{DirStore, GetOutcome, PutOutcome, Store as _};
+use tenure_testkit::command::scene::{self, Scene, pid};
+use tenure_testkit::command::{eventually, pause, runs};
 
+mod beat;
 mod left_behind;
+
+use beat::{BEATS, Beat, beat_above, beating, beats as beats_of};
 
 /// For tests that wait until a lease has lapsed.
 const SHORT: &[&str] = &["--validity", "3s"];
 
-/// Not a test: the command of [`Scene::beating`].
+/// Not a test: the command of [`beating`].
 #[test]
 fn beats() {
     if let Some(dir) = std::env::var_os(BEATS) {
-        scene::beat(dir);
+        beat::beat(dir);
     }
 }
 
@@ -39,21 +43,21 @@ fn check_order(beats: &[Beat]) {
 
 #[test]
 fn of_three_candidates_one_runs_whatever_happens_to_them() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut candidates =
-        ["a", "b", "c"].map(|name| scene.beating(name, &["--forever", "--validity", "3s"]));
+        ["a", "b", "c"].map(|name| beating(&scene, name, &["--forever", "--validity", "3s"]));
     let of = |name: &str| usize::from(name.as_bytes()[0] - b'a');
 
-    let first = scene.beat_above(0);
+    let first = beat_above(&scene, 0);
     let killed = of(&first.name);
     candidates[killed].signal(Signal::SIGKILL);
     assert_eq!(candidates[killed].code(), 137);
 
-    let second = scene.beat_above(first.epoch);
+    let second = beat_above(&scene, first.epoch);
     assert_ne!(second.name, first.name);
     let stopped = of(&second.name);
     candidates[stopped].stop();
-    let third = scene.beat_above(second.epoch);
+    let third = beat_above(&scene, second.epoch);
     assert_ne!(third.name, second.name);
     // Past its lease by far, it finds out that it does not lead any more.
     candidates[stopped].signal(Signal::SIGCONT);
@@ -64,13 +68,13 @@ fn of_three_candidates_one_runs_whatever_happens_to_them() {
     let last = of(&third.name);
     candidates[last].signal(Signal::SIGTERM);
     assert_eq!(candidates[last].code(), 143, "{}", candidates[last].said());
-    let fourth = scene.beat_above(third.epoch);
+    let fourth = beat_above(&scene, third.epoch);
     assert_eq!(of(&fourth.name), stopped);
     candidates[stopped].signal(Signal::SIGTERM);
     assert_eq!(candidates[stopped].code(), 143);
 
-    check_order(&scene.beats("beats"));
-    check_order(&scene.beats("fenced"));
+    check_order(&beats_of(&scene, "beats"));
+    check_order(&beats_of(&scene, "fenced"));
     assert!(!scene.exists("refused"), "a command ran beside that of a greater epoch");
     let status = scene.status();
     assert_eq!((&status["state"], &status["ended"]), (&"sealed".into(), &"resigned".into()));
@@ -78,17 +82,17 @@ fn of_three_candidates_one_runs_whatever_happens_to_them() {
 
 #[test]
 fn a_stopped_leader_ends_with_75_once_it_goes_on() {
-    let scene = Scene::new();
-    let mut a = scene.beating("a", SHORT);
-    let first = scene.beat_above(0);
+    let scene = Scene::new(TENURE);
+    let mut a = beating(&scene, "a", SHORT);
+    let first = beat_above(&scene, 0);
     a.signal(Signal::SIGSTOP);
     // Nobody else is there: the guard ends the command by the lease alone.
     let guard = a.guard();
     let mut last = None;
     eventually("the command is dead", || {
-        let before = last.replace(scene.beats("beats").pop());
+        let before = last.replace(beats_of(&scene, "beats").pop());
         pause(300);
-        before == Some(scene.beats("beats").pop())
+        before == Some(beats_of(&scene, "beats").pop())
     });
     eventually("the guard has nothing left to do", || !runs(guard));
     // On an idle machine that was sooner than the end of the lease.
@@ -106,7 +110,7 @@ fn a_stopped_leader_ends_with_75_once_it_goes_on() {
 fn regression_killed_is_said_only_of_a_command_that_was() {
     let script = "trap 'echo > term; exit 0' TERM; echo > ready; while :; do sleep 0.02; done";
     let ended_in_its_grace = ["3s", "9s", "27s"].into_iter().any(|validity| {
-        let scene = Scene::new();
+        let scene = Scene::new(TENURE);
         let mut a = scene.script("a", &["--validity", validity], script);
         scene.wait_for_file("ready");
         let guard = a.guard();
@@ -127,7 +131,7 @@ const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo $! > child; wait; sleep 
 
 #[test]
 fn a_command_that_ignores_sigterm_dies_with_tenure() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut a = scene.script("a", SHORT, STUBBORN);
     let child = scene.number("child");
     let _b =
@@ -142,7 +146,7 @@ fn a_command_that_ignores_sigterm_dies_with_tenure() {
 
 #[test]
 fn the_code_of_the_command_is_passed_on() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     assert_eq!(scene.script("a", &[], "exit 3").code(), 3);
     assert_eq!(scene.status()["ended"], "resigned");
     assert_eq!(scene.script("b", &[], "kill -KILL $$").code(), 137);
@@ -155,7 +159,7 @@ fn the_code_of_the_command_is_passed_on() {
 
 #[test]
 fn regression_a_command_that_cannot_run_is_not_campaigned_for() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     for (command, code) in [("/no/such/command", 127), ("no-such-command", 127), ("/dev/null", 126)]
     {
         let mut run = scene.run("a", &[]);
@@ -169,7 +173,7 @@ fn regression_a_command_that_cannot_run_is_not_campaigned_for() {
 
 #[test]
 fn the_command_knows_its_epoch_its_name_and_its_store() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let script = r#"echo "$TENURE_EPOCH $TENURE_NAME $TENURE_STORE" > env"#;
     assert_eq!(scene.script("worker-7", &[], script).code(), 0);
     assert_eq!(scene.wait_for_file("env"), format!("1 worker-7 {}\n", scene.url()));
@@ -177,7 +181,7 @@ fn the_command_knows_its_epoch_its_name_and_its_store() {
 
 #[test]
 fn signals_are_passed_on_each_time() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let script = "n=0; trap 'n=$((n+1)); echo $n > n; [ $n -lt 2 ] || exit 5' TERM; \
                   echo > ready; while :; do sleep 0.02; done";
     let mut a = scene.script("a", &[], script);
@@ -199,7 +203,7 @@ fn other_signals_that_end_processes_are_passed_on_too() {
     for (signal, name, code) in
         [(Signal::SIGHUP, "HUP", 6), (Signal::SIGINT, "INT", 7), (Signal::SIGQUIT, "QUIT", 8)]
     {
-        let scene = Scene::new();
+        let scene = Scene::new(TENURE);
         let script =
             format!("trap 'exit {code}' {name}; echo > ready; while :; do sleep 0.02; done");
         let mut a = scene.script("a", &[], &script);
@@ -211,7 +215,7 @@ fn other_signals_that_end_processes_are_passed_on_too() {
 
 #[test]
 fn a_candidate_that_waits_ends_at_once() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let _a = scene.script("a", &[], "echo > ready; sleep 1000");
     scene.wait_for_file("ready");
     for (signal, code) in [
@@ -235,7 +239,7 @@ fn a_candidate_that_waits_ends_at_once() {
 
 #[test]
 fn what_nohup_ignores_stays_ignored() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut command = Command::new("sh");
     let script = r#"trap '' HUP; exec "$@""#;
     command.args(["-c", script, "sh", TENURE, "run", "--store", &scene.url(), "--validity", "3s"]);
@@ -257,7 +261,7 @@ fn what_nohup_ignores_stays_ignored() {
 
 #[test]
 fn an_ignored_sigchld_does_not_hide_how_the_command_ended() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut command = Command::new("sh");
     let script = r#"trap '' CHLD; exec "$@""#;
     command.args(["-c", script, "sh", TENURE, "run", "--store", &scene.url(), "--validity", "3s"]);
@@ -270,7 +274,7 @@ fn an_ignored_sigchld_does_not_hide_how_the_command_ended() {
 /// A stderr that nobody reads delays neither the renewals nor the end of CMD.
 #[test]
 fn regression_a_full_stderr_delays_no_kill() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let (_reader, writer) = full_pipe();
     let script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.02; done";
     let mut command = scene.run("a", &["--validity", "20s", "--grace", "1s"]);
@@ -299,7 +303,7 @@ fn full_pipe() -> (PipeReader, PipeWriter) {
 
 #[test]
 fn a_store_that_fails_ends_the_command_in_time_and_forever_comes_back() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let script = "trap 'echo > term.$TENURE_EPOCH; exit 0' TERM; \
                   echo $$ > pid.$TENURE_EPOCH; while :; do sleep 0.02; done";
     // A grace of 2 s: it must do for a loaded machine.
@@ -321,7 +325,7 @@ fn a_store_that_fails_ends_the_command_in_time_and_forever_comes_back() {
 
 #[test]
 fn a_store_that_goes_away_gives_75() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut a = scene.script("a", SHORT, "echo $$ > pid; exec sleep 1000");
     let command = scene.number("pid");
     fs::rename(scene.path("store"), scene.path("away")).expect("it is there");
@@ -355,7 +359,7 @@ fn seal(scene: &Scene, ended: &str) {
 
 #[test]
 fn a_deposed_leader_tells_its_command_to_end() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let script = "trap 'echo > term; exit 0' TERM; echo > ready; while :; do sleep 0.02; done";
     let mut a = scene.script("a", &["--validity", "20s"], script);
     scene.wait_for_file("ready");
@@ -367,7 +371,7 @@ fn a_deposed_leader_tells_its_command_to_end() {
 
 #[test]
 fn a_leader_taken_for_dead_kills_its_command_at_once() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let script = "trap 'echo > term' TERM; echo $$ > pid; while :; do sleep 0.02; done";
     let mut a = scene.script("a", &["--validity", "20s", "--grace", "2s"], script);
     let command = scene.number("pid");

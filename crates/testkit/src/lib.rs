@@ -91,6 +91,8 @@ macro_rules! internal {
 }
 
 internal! {
+    #[cfg(all(feature = "processes", unix))]
+    command,
     #[cfg(all(feature = "internals", feature = "s3"))]
     environment,
     #[cfg(all(feature = "internals", unix))]

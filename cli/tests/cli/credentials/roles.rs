@@ -59,7 +59,7 @@ fn token_seen_with(env: &[(&str, String)]) -> String {
 
 /// The command with these variables, and without the server's keys.
 fn without_keys(server: &S3Server, verb: &[&str], env: &[(&str, String)]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut command = Command::new(crate::TENURE);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_")) {
         command.env_remove(name);
     }

@@ -12,7 +12,7 @@ const EPOCHS: u64 = 400;
 const KEEP: u64 = 3;
 
 fn start(env: &[(&'static str, String)], url: &str) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut command = Command::new(crate::TENURE);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_")) {
         command.env_remove(name);
     }

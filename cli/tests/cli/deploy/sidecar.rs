@@ -5,9 +5,10 @@ use std::process::Command;
 use saphyr::{LoadableYamlNode as _, Yaml};
 use serde_json::Value;
 
-use crate::command::eventually;
-use crate::command::scene::Scene;
+use crate::TENURE;
 use crate::serve::client::{Sidecar, member, sidecar};
+use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::Scene;
 
 const STATEFUL_SET: &str = include_str!("../../../../deploy/kubernetes/sidecar-group.yaml");
 const DEPLOYMENT: &str = include_str!("../../../../deploy/kubernetes/sidecar.yaml");
@@ -43,7 +44,7 @@ fn the_sidecar_answers_what_the_application_asks() {
     let script = words(&pod["containers"][0]["args"]).join("\n");
     let options = options(&args[3..]);
     let options: Vec<_> = options.iter().map(String::as_str).collect();
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let a = sidecar(&scene, "pod", &options);
     let document: Value = serde_json::from_str(OPENAPI).expect("JSON");
     let urls: Vec<_> = script.split("http://127.0.0.1:4040").skip(1).collect();
@@ -77,7 +78,7 @@ fn the_members_application_works_and_releases_what_is_revoked() {
     let mut options: Vec<_> = options.iter().map(fewer).collect();
     options.extend(["--poll", "200ms"].map(str::to_owned));
     let options: Vec<_> = options.iter().map(String::as_str).collect();
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let script = words(&pod["containers"][0]["args"]).join("\n");
     let application = |sidecar: &Sidecar, log: &str| {
         let script = script.replace("127.0.0.1:4040", &sidecar.address);

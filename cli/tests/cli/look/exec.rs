@@ -4,7 +4,7 @@ use std::fs;
 
 use super::*;
 use crate::bench::tenure;
-use crate::command::{eventually, number_in, runs};
+use tenure_testkit::command::{eventually, number_in, runs};
 
 /// The lines of this file of the bench.
 fn lines(bench: &Bench, name: &str) -> Vec<String> {

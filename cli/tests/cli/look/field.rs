@@ -31,7 +31,7 @@ fn the_exit_code_says_whether_somebody_leads() {
     bench.epoch(4, FOREIGN);
     assert_eq!(code(), 0, "held by a foreign peer");
     bench.epoch(5, &HELD.replace("30000", "1"));
-    crate::command::eventually("it has lapsed", || field(&bench, "lapsed") == "true");
+    tenure_testkit::command::eventually("it has lapsed", || field(&bench, "lapsed") == "true");
     assert_eq!(code(), 1, "lapsed");
     bench.epoch(6, "<html>");
     bench.run("status", &["--exit-code"]).fails(70, &["lock-0000000006.json"]);

@@ -115,7 +115,7 @@ fn the_writer_of_periods_needs_its_policy_and_no_more() {
         let server = S3Server::start_blocking();
         drop(store(&server, "periods", &[policy]));
         let run = |layout: &str| {
-            let mut tenure = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"));
+            let mut tenure = std::process::Command::new(crate::TENURE);
             let said = tenure
                 .args(["run", "--store", &format!("s3://{BUCKET}/app/{layout}")])
                 .args(["--layout", layout, "--try", "--once-per", "36500d", "--", "echo", "ran"])

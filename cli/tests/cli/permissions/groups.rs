@@ -145,7 +145,7 @@ async fn who_deposes_a_member_needs_a_members_policy() {
     let bucket = Policy::parse(BUCKET_POLICY, BUCKET, PREFIX);
     for (user, policy, code) in [("operator", OPERATOR, 77), ("member", MEMBER, 0)] {
         drop(store(&server, user, &[&Policy::parse(policy, BUCKET, PREFIX), &bucket]));
-        let said = tokio::process::Command::new(env!("CARGO_BIN_EXE_tenure"))
+        let said = tokio::process::Command::new(crate::TENURE)
             .args(["group", "depose", "a", "--store", &format!("s3://{BUCKET}/{PREFIX}")])
             .envs(server.env())
             .env("AWS_ACCESS_KEY_ID", user)

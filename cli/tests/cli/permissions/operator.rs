@@ -48,7 +48,7 @@ fn a_probe_needs_its_keys_alone() {
     let probe = |policy: &Policy| {
         let server = S3Server::start_blocking();
         drop(store(&server, "prober", &[policy]));
-        let mut tenure = std::process::Command::new(env!("CARGO_BIN_EXE_tenure"));
+        let mut tenure = std::process::Command::new(crate::TENURE);
         let said = tenure
             .args(["probe", "--rounds", "1", "--store", &format!("s3://{BUCKET}/app")])
             .envs(server.env())

@@ -6,15 +6,16 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use super::client::{parse, request, rest, serve, sidecar};
+use crate::TENURE;
 use crate::bench::Bench;
-use crate::command::eventually;
-use crate::command::scene::{Candidate, Scene};
+use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::{Candidate, Scene};
 
 const KEY: &str = "correct-horse-battery-staple";
 
 #[test]
 fn beyond_this_machine_a_key_is_required() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut command = serve(&scene, "a", &["--listen", "0.0.0.0:0"]);
     let output = command.output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -77,7 +78,7 @@ fn refused(bench: &Bench, options: &[&str], words: &[&str]) {
 /// A page in a browser may send to loopback addresses what needs no answer.
 #[test]
 fn a_page_of_the_web_changes_nothing() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let a = sidecar(&scene, "a", &[]);
     a.leads();
     let text = request("POST", "/v1/elections/orders/resign", "Origin: https://x\r\n", "");
@@ -102,7 +103,7 @@ fn ask_socket(path: &Path) -> u16 {
 
 #[test]
 fn a_socket_is_for_its_own_user_alone() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let path = scene.path("api");
     // A dead process has left it.
     drop(UnixListener::bind(&path).expect("a new socket"));

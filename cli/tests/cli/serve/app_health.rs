@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use serde_json::Value;
 
 use super::client::{Sidecar, sidecar};
-use crate::command::scene::Scene;
-use crate::command::{eventually, pause};
+use crate::TENURE;
+use tenure_testkit::command::scene::Scene;
+use tenure_testkit::command::{eventually, pause};
 
 /// Shows a sign of health until the application is to hang, and sees that the leadership follows.
 fn follows(check: &str, sign: impl Fn(&Sidecar)) {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let options = ["--app-health", check, "--app-health-deadline", "2s"];
     let a = sidecar(&scene, "a", &options);
     eventually("it waits for the application", || a.view()["reason"] == "app_unhealthy");
@@ -88,7 +89,7 @@ fn answers(status: &Arc<AtomicU16>) -> String {
 fn a_url_that_answers_well_keeps_the_leadership() {
     for bad in [0, 500, 302] {
         let status = Arc::new(AtomicU16::new(bad));
-        let scene = Scene::new();
+        let scene = Scene::new(TENURE);
         let check = answers(&status);
         let options = ["--app-health", &check, "--app-health-deadline", "2s"];
         let a = sidecar(&scene, "a", &options);

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use crate::command::scene::{Candidate, Scene};
-use crate::command::{TENURE, eventually};
+use crate::TENURE;
+use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::{Candidate, Scene};
 
 pub struct Sidecar {
     pub process: Candidate,

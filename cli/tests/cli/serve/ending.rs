@@ -3,8 +3,9 @@
 use nix::sys::signal::Signal;
 
 use super::client::sidecar;
-use crate::command::eventually;
-use crate::command::scene::Scene;
+use crate::TENURE;
+use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::Scene;
 
 const RESIGN: &str = "/v1/elections/orders/resign";
 const DATA: &str = "/v1/elections/orders/data";
@@ -12,7 +13,7 @@ const DATA: &str = "/v1/elections/orders/data";
 /// The lease is kept while the application ends its work, so that nobody else leads meanwhile.
 #[test]
 fn the_application_hears_of_the_end_and_has_its_grace() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut a = sidecar(&scene, "a", &["--grace", "600s"]);
     a.leads();
     let events = a.events("/v1/elections/orders/events");
@@ -34,7 +35,7 @@ fn the_application_hears_of_the_end_and_has_its_grace() {
 
 #[test]
 fn after_the_grace_it_resigns_by_itself() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut a = sidecar(&scene, "a", &["--grace", "0s"]);
     a.leads();
     a.process.signal(Signal::SIGINT);
@@ -44,7 +45,7 @@ fn after_the_grace_it_resigns_by_itself() {
 
 #[test]
 fn a_second_signal_ends_it_at_once() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut a = sidecar(&scene, "a", &["--grace", "600s"]);
     a.leads();
     a.process.signal(Signal::SIGTERM);
@@ -57,7 +58,7 @@ fn a_second_signal_ends_it_at_once() {
 /// While another election has its grace, one that has ended said `busy` and to try again.
 #[test]
 fn regression_an_election_that_has_ended_is_not_busy() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let other = format!("other=file://{}", scene.path("other").display());
     let mut a = sidecar(&scene, "a", &["--grace", "600s", "--election", &other]);
     a.leads();

@@ -2,14 +2,15 @@
 
 use super::client::{Events, Sidecar, parse, rest, sidecar};
 use super::leader_and_follower;
-use crate::command::eventually;
-use crate::command::scene::Scene;
+use crate::TENURE;
+use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::Scene;
 
 const EVENTS: &str = "/v1/elections/orders/events";
 
 #[test]
 fn a_stream_begins_with_what_is_true_and_tells_of_each_change() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let (a, b) = leader_and_follower(&scene, &["--poll", "100ms"]);
     let (at_a, at_b) = (a.events(EVENTS), b.events(EVENTS));
     let (first, elected) = at_a.wait_for("elected", 0);
@@ -38,7 +39,7 @@ fn a_stream_begins_with_what_is_true_and_tells_of_each_change() {
 /// The order of `at_risk` and `safe` is tried with the views of `cli/src/serve/events.rs`.
 #[test]
 fn a_lease_that_cannot_be_renewed_is_given_up() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let a = sidecar(&scene, "a", &["--validity", "6s"]);
     a.leads();
     let events = a.events(EVENTS);
@@ -78,7 +79,7 @@ pub fn all_streams(sidecar: &Sidecar, path: &str, first: &str) -> Vec<Events> {
 
 #[test]
 fn a_head_of_a_stream_has_no_body_and_too_many_streams_are_refused() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let a = sidecar(&scene, "a", &[]);
     a.leads();
     assert_eq!(a.ask("HEAD", EVENTS, ""), (200, String::new()));

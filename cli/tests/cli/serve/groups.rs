@@ -6,8 +6,9 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::client::{self, Sidecar, member};
-use crate::command::eventually;
-use crate::command::scene::Scene;
+use crate::TENURE;
+use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::Scene;
 
 const GROUP: &str = "/v1/groups/orders";
 
@@ -73,7 +74,7 @@ fn settles(all: &[&Sidecar], counts: &[usize]) {
 
 #[test]
 fn partitions_are_shared_by_applications_that_release_them() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let a = member(&scene, "a", &["--data", r#"{"address":"10.0.0.1"}"#]);
     settles(&[&a], &[6]);
     let before = a.tokens();
@@ -113,7 +114,7 @@ fn partitions_are_shared_by_applications_that_release_them() {
 
 #[test]
 fn the_state_of_a_member_is_told_with_what_it_owns() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let a = member(&scene, "a", &["--partitions", "orders=a/b,17"]);
     eventually("it owns both", || a.names("owned").len() == 2);
     let view = a.group();
@@ -152,7 +153,7 @@ fn the_state_of_a_member_is_told_with_what_it_owns() {
 
 #[test]
 fn a_release_is_of_one_token_and_may_ask_to_stay_away() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let a = member(&scene, "a", &[]);
     settles(&[&a], &[6]);
     let token = a.tokens()["3"];
@@ -199,7 +200,7 @@ fn a_release_is_of_one_token_and_may_ask_to_stay_away() {
 /// The lease of what was killed has to end first.
 #[test]
 fn what_a_killed_sidecar_owned_moves() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let options = ["--validity", "3s"];
     let (mut a, b) = (member(&scene, "a", &options), member(&scene, "b", &options));
     settles(&[&a, &b], &[3, 3]);
@@ -215,7 +216,7 @@ fn what_a_killed_sidecar_owned_moves() {
 /// still and others were granted its partitions.
 #[test]
 fn a_sidecar_that_stood_still_has_no_token_of_what_moved() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let options = ["--validity", "3s"];
     let (a, b) = (member(&scene, "a", &options), member(&scene, "b", &options));
     settles(&[&a, &b], &[3, 3]);
@@ -240,7 +241,7 @@ fn a_sidecar_that_stood_still_has_no_token_of_what_moved() {
 
 #[test]
 fn at_sigterm_all_is_revoked_and_the_applications_word_ends_it() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut a = member(&scene, "a", &["--grace", "600s"]);
     settles(&[&a], &[6]);
     let b = member(&scene, "b", &["--validity", "600s"]);
@@ -264,7 +265,7 @@ fn at_sigterm_all_is_revoked_and_the_applications_word_ends_it() {
 
 #[test]
 fn after_the_grace_and_for_a_sick_application_the_session_is_resigned() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let health = ["--app-health", "heartbeat", "--app-health-deadline", "3s"];
     let mut a = member(&scene, "a", &[&health[..], &["--grace", "0s"]].concat());
     eventually("it waits for the application", || a.group()["reason"] == "app_unhealthy");
@@ -290,7 +291,7 @@ fn after_the_grace_and_for_a_sick_application_the_session_is_resigned() {
 
 #[test]
 fn a_member_leaves_once_its_application_has_released_all() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let a = member(&scene, "a", &[]);
     settles(&[&a], &[6]);
     let leave = |body: &str| a.json("POST", &format!("{GROUP}/leave"), body);
@@ -325,7 +326,7 @@ fn a_member_leaves_once_its_application_has_released_all() {
 
 #[test]
 fn elections_and_groups_are_served_side_by_side() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let url = format!("orders=file://{}", scene.path("election").display());
     let options = ["--election", &url, "--health-addr", "127.0.0.1:0"];
     let a = member(&scene, "a", &options);

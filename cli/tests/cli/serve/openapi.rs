@@ -9,8 +9,9 @@ use serde_json::Value;
 use super::Sidecar;
 use super::client::{member, parse, request, rest, sidecar};
 use super::events::all_streams;
-use crate::command::eventually;
-use crate::command::scene::Scene;
+use crate::TENURE;
+use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::Scene;
 
 const DOCUMENT: &str = include_str!("../../../openapi.json");
 const KEY: &str = "correct-horse-battery-staple";
@@ -190,7 +191,7 @@ const PATHS: [&str; 17] = [
 fn each_reply_is_as_the_document_says() {
     let document: Value = serde_json::from_str(DOCUMENT).expect("JSON");
     let mut check = Check { document, seen: BTreeSet::new() };
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let beats = ["--app-health", "heartbeat", "--app-health-deadline", "600s", "--grace", "600s"];
     let a = sidecar(&scene, "a", &beats);
     check.ask(&a, "GET /v1/elections/orders", "", 200);
@@ -248,7 +249,7 @@ fn of_a_group(check: &mut Check) {
         ("POST /v1/groups/orders/leave", "POST /v1/groups/orders/partitions/3/release");
     let (token, assignment) =
         ("GET /v1/groups/orders/partitions/3/token", "GET /v1/groups/orders/assignment");
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let a = member(&scene, "a", &["--data", "[7]"]);
     eventually("it owns the partition", || a.ask("GET", &token[4..], "").0 == 200);
     for line in [token, assignment, "GET /v1/groups", "GET /v1/groups/orders"] {

@@ -3,8 +3,9 @@
 
 use super::client::{Sidecar, sidecar};
 use super::{kill, leader_and_follower};
-use crate::command::eventually;
-use crate::command::scene::Scene;
+use crate::TENURE;
+use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::Scene;
 
 /// As the blog's Node.js application: the body of `GET /` is one JSON object, whose `name` is
 /// compared with the pod's own.
@@ -26,7 +27,7 @@ fn nais_is_leader(sidecar: &Sidecar, hostname: &str) -> bool {
 
 #[test]
 fn clients_of_older_sidecars_find_one_leader() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let (a, b) = leader_and_follower(&scene, &["--poll", "100ms"]);
     for is_leader in [node_js_is_master, nais_is_leader] {
         assert!(is_leader(&a, "a") && !is_leader(&b, "b"));
@@ -50,7 +51,7 @@ fn clients_of_older_sidecars_find_one_leader() {
 /// A client knows of no lease: it would take the epoch of the process before for its own.
 #[test]
 fn a_restarted_sidecar_does_not_name_itself_for_the_epoch_before() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut a = sidecar(&scene, "a", &[]);
     a.leads();
     kill(&mut a.process);

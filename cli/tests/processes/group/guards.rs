@@ -1,9 +1,9 @@
 //! Guards and standbys that are killed or stopped: all that they guard ends.
 
 use super::*;
-use crate::command::eventually;
-use crate::command::scene::kill_at_once;
-use crate::command::state;
+use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::kill_at_once;
+use tenure_testkit::command::state;
 
 #[tokio::test]
 async fn when_guard_and_standby_are_killed_nobody_says_that_all_are_gone() {

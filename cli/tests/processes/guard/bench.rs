@@ -11,7 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tenure::Moment;
 
-use crate::command::{self, TENURE, in_ms, now, number_in};
+use crate::TENURE;
+use tenure_testkit::command::{self, in_ms, now, number_in};
 
 /// Ignores SIGTERM, and so does its child; both are ready once the file has the child's number.
 pub const STUBBORN: &str = r#"trap '' TERM; sleep 1000 & echo $! > "$1"; wait; sleep 1000"#;

@@ -7,7 +7,7 @@ use nix::unistd::mkfifo;
 
 use super::HOUR;
 use super::bench::{Guard, deadlines, reached};
-use crate::command::{eventually, in_ms};
+use tenure_testkit::command::{eventually, in_ms};
 
 /// The deadline was looked at before the file was written. A pipe in the place of the new file holds
 /// the guard up, as a disk that hangs does.

@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
 use super::bench::Guard;
-use crate::command::{self, TENURE, number_in};
+use crate::TENURE;
+use tenure_testkit::command::{self, number_in};
 
 fn gate(parent: u32, command: &[&str]) -> Option<i32> {
     let mut gate = Command::new(TENURE)

@@ -9,7 +9,7 @@ use tenure::{Election, Snapshot};
 
 use super::HOUR;
 use super::bench::{Guard, STUBBORN, deadlines};
-use crate::command::{eventually, in_ms, number_in, runs};
+use tenure_testkit::command::{eventually, in_ms, number_in, runs};
 
 #[tokio::main(flavor = "current_thread")]
 async fn resign_key(dir: &Path) -> String {

@@ -13,7 +13,7 @@ const ESCAPING: &str = r#"
 
 #[test]
 fn regression_after_sigkill_no_descendant_runs_beside_the_next_leader() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut a = scene.script("a", SHORT, ESCAPING);
     let escaped = ["group", "session", "daemon"].map(|name| scene.number(name));
     let stats = "for one in group session daemon; do cat /proc/$(cat $one)/stat; done > stats";
@@ -29,7 +29,7 @@ fn regression_after_sigkill_no_descendant_runs_beside_the_next_leader() {
 
 #[test]
 fn regression_no_descendant_outlives_a_resignation() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &["--grace", "500ms"], ESCAPING);
     let escaped = ["group", "session", "daemon"].map(|name| scene.number(name));
     let stats = "for one in group session daemon; do cat /proc/$(cat $one)/stat; done > stats";
@@ -46,7 +46,7 @@ fn regression_no_descendant_outlives_a_resignation() {
 
 #[test]
 fn regression_after_sigkill_the_command_may_end_well() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let script = "trap 'echo > term; exit 0' TERM; echo $$ > pid; while :; do sleep 0.02; done";
     let mut a = scene.script("a", &["--validity", "20s"], script);
     let command = scene.number("pid");
@@ -60,7 +60,7 @@ fn regression_after_sigkill_the_command_may_end_well() {
 
 #[test]
 fn nobody_leads_while_a_process_of_the_last_leader_lives() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     // The command ends, and leaves a child behind that ignores SIGTERM.
     let script = "(trap '' TERM; exec sleep 1000) & echo $! > child; \
                   while [ ! -e go ]; do sleep 0.02; done; exit 4";
@@ -82,7 +82,7 @@ fn nobody_leads_while_a_process_of_the_last_leader_lives() {
 
 #[test]
 fn what_the_command_leaves_behind_may_end_well() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let script = "(trap 'echo > ended; exit' TERM; echo > ready; while :; do sleep 0.02; done) & \
                   while [ ! -e ready ]; do sleep 0.02; done; exit 0";
     let mut a = scene.script("a", &["--grace", "3s", "--validity", "20s"], script);
@@ -92,7 +92,7 @@ fn what_the_command_leaves_behind_may_end_well() {
 
 #[test]
 fn a_dead_guard_ends_the_command_and_gives_71() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &["--forever"], STUBBORN);
     let child = scene.number("child");
     kill(pid(a.guard()), Signal::SIGKILL).expect("the guard lives");
@@ -103,7 +103,7 @@ fn a_dead_guard_ends_the_command_and_gives_71() {
 
 #[test]
 fn nothing_is_resigned_when_nobody_knows_what_is_left() {
-    let scene = Scene::new();
+    let scene = Scene::new(TENURE);
     let mut a = scene.script("a", &[], STUBBORN);
     let child = scene.number("child");
     scene::kill_at_once([a.guard(), a.standby()]);

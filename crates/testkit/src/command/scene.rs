@@ -1,21 +1,20 @@
 //! Real `tenure run` processes that contend for one directory, and what their commands write.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use super::{TENURE, default_signals, eventually, now, pause, runs, state};
+use super::{default_signals, eventually, runs, state};
 
 /// A directory with a store in it, and the files of the commands beside it.
 pub struct Scene {
     dir: TempDir,
+    tenure: &'static str,
 }
 
 /// One `tenure run`. Killed in the end, and its command with it.
@@ -25,18 +24,10 @@ pub struct Candidate {
     ended: Option<ExitStatus>,
 }
 
-/// A sign of life that a command wrote.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beat {
-    pub epoch: u64,
-    pub name: String,
-    /// By the boot clock.
-    pub at_ns: u128,
-}
-
 impl Scene {
-    pub fn new() -> Scene {
-        Scene { dir: tempfile::tempdir().expect("a directory") }
+    /// `tenure`: the path of the command, which Cargo tells only the tests of its package.
+    pub fn new(tenure: &'static str) -> Scene {
+        Scene { dir: tempfile::tempdir().expect("a directory"), tenure }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -59,7 +50,7 @@ impl Scene {
     }
 
     fn verb(&self, verb: &[&str], name: &str, options: &[&str]) -> Command {
-        let mut command = Command::new(TENURE);
+        let mut command = Command::new(self.tenure);
         command.args(verb).args(["--store", &self.url(), "--name", name]).args(options);
         if !options.contains(&"--validity") {
             command.args(["--validity", "10s"]);
@@ -96,36 +87,9 @@ impl Scene {
         self.start(name, command)
     }
 
-    /// A candidate whose command writes beats until it is killed: this very test program.
-    pub fn beating(&self, name: &str, options: &[&str]) -> Candidate {
-        let mut command = self.run(name, options);
-        command.arg("--").arg(std::env::current_exe().expect("a path"));
-        command.args(["--exact", "processes::beats", "--nocapture", "--test-threads=1"]);
-        command.env(BEATS, self.dir.path());
-        self.start(name, command)
-    }
-
-    /// What the commands wrote, in the order in which they did.
-    pub fn beats(&self, file: &str) -> Vec<Beat> {
-        let text = fs::read_to_string(self.path(file)).unwrap_or_default();
-        // The last line may be on its way.
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        whole.lines().map(Beat::parse).collect()
-    }
-
-    /// Waits for a beat of an epoch above this one, and gives the last.
-    pub fn beat_above(&self, epoch: u64) -> Beat {
-        let mut last = None;
-        eventually(&format!("a command runs in an epoch above {epoch}"), || {
-            last = self.beats("beats").pop().filter(|beat| beat.epoch > epoch);
-            last.is_some()
-        });
-        last.expect("the poll ends once there is one")
-    }
-
     /// What `tenure status --json` says.
     pub fn status(&self) -> serde_json::Value {
-        let mut command = Command::new(TENURE);
+        let mut command = Command::new(self.tenure);
         command.args(["status", "--json", "--store", &self.url()]);
         let output = command.output().expect("the command runs");
         assert!(output.status.success(), "{output:?}");
@@ -229,18 +193,6 @@ impl Drop for Candidate {
     }
 }
 
-impl Beat {
-    fn parse(line: &str) -> Beat {
-        let words: Vec<&str> = line.split(' ').collect();
-        let [epoch, name, at_ns] = words[..] else { panic!("a torn line: {line:?}") };
-        Beat {
-            epoch: epoch.parse().expect("a number"),
-            name: name.to_owned(),
-            at_ns: at_ns.parse().expect("a number"),
-        }
-    }
-}
-
 pub fn pid(number: u32) -> Pid {
     Pid::from_raw(i32::try_from(number).expect("process numbers are small"))
 }
@@ -281,32 +233,4 @@ pub fn children(parent: u32) -> impl Iterator<Item = (u32, Vec<u8>)> {
         (ours == parent)
             .then(|| (number, fs::read(entry.path().join("cmdline")).unwrap_or_default()))
     })
-}
-
-/// Tells this test program that it is a command, and where to write.
-pub const BEATS: &str = "TENURE_TEST_BEATS";
-
-/// The command: writes two logs until it is killed, `beats` as it comes and `fenced` only with the
-/// greatest epoch so far; what the fence refused goes to `refused`.
-pub fn beat(dir: OsString) {
-    let dir = Path::new(&dir);
-    let variable = |name| std::env::var(name).expect("tenure sets it");
-    let (epoch, name) = (variable("TENURE_EPOCH"), variable("TENURE_NAME"));
-    let own: u64 = epoch.parse().expect("a number");
-    let append = |file: &str, line: &str| {
-        let mut file =
-            File::options().create(true).append(true).open(dir.join(file)).expect("a file");
-        file.write_all(line.as_bytes()).expect("a short line");
-    };
-    let fence = File::create(dir.join("fence.lock")).expect("a file");
-    loop {
-        append("beats", &format!("{epoch} {name} {}\n", now().boot.as_nanos()));
-        fence.lock().expect("a lock");
-        let text = fs::read_to_string(dir.join("fenced")).unwrap_or_default();
-        let greatest = text.lines().last().and_then(|line| line.split(' ').next()?.parse().ok());
-        let file = if greatest > Some(own) { "refused" } else { "fenced" };
-        append(file, &format!("{epoch} {name} {}\n", now().boot.as_nanos()));
-        fence.unlock().expect("it was locked");
-        pause(20);
-    }
 }

@@ -1,5 +1,4 @@
 //! Helpers for tests that start real processes.
-#![allow(dead_code, reason = "each test file uses its own part of it")]
 
 pub mod scene;
 
@@ -14,9 +13,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tenure::{Moment, Process};
 use tokio::signal::unix::{self, SignalKind};
-
-/// The command under test.
-pub const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
 /// Far longer than anything here takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);

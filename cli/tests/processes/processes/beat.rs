@@ -1,0 +1,85 @@
+//! Commands that write signs of life, and what these show of their order.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+
+use tenure_testkit::command::scene::{Candidate, Scene};
+use tenure_testkit::command::{eventually, now, pause};
+
+/// A sign of life that a command wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beat {
+    pub epoch: u64,
+    pub name: String,
+    /// By the boot clock.
+    pub at_ns: u128,
+}
+
+/// A candidate whose command writes beats until it is killed: this very test program.
+pub fn beating(scene: &Scene, name: &str, options: &[&str]) -> Candidate {
+    let mut command = scene.run(name, options);
+    command.arg("--").arg(std::env::current_exe().expect("a path"));
+    command.args(["--exact", "processes::beats", "--nocapture", "--test-threads=1"]);
+    command.env(BEATS, scene.path(""));
+    scene.start(name, command)
+}
+
+/// What the commands wrote, in the order in which they did.
+pub fn beats(scene: &Scene, file: &str) -> Vec<Beat> {
+    let text = fs::read_to_string(scene.path(file)).unwrap_or_default();
+    // The last line may be on its way.
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().map(Beat::parse).collect()
+}
+
+/// Waits for a beat of an epoch above this one, and gives the last.
+pub fn beat_above(scene: &Scene, epoch: u64) -> Beat {
+    let mut last = None;
+    eventually(&format!("a command runs in an epoch above {epoch}"), || {
+        last = beats(scene, "beats").pop().filter(|beat| beat.epoch > epoch);
+        last.is_some()
+    });
+    last.expect("the poll ends once there is one")
+}
+
+impl Beat {
+    fn parse(line: &str) -> Beat {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [epoch, name, at_ns] = words[..] else { panic!("a torn line: {line:?}") };
+        Beat {
+            epoch: epoch.parse().expect("a number"),
+            name: name.to_owned(),
+            at_ns: at_ns.parse().expect("a number"),
+        }
+    }
+}
+
+/// Tells this test program that it is a command, and where to write.
+pub const BEATS: &str = "TENURE_TEST_BEATS";
+
+/// The command: writes two logs until it is killed, `beats` as it comes and `fenced` only with the
+/// greatest epoch so far; what the fence refused goes to `refused`.
+pub fn beat(dir: OsString) {
+    let dir = Path::new(&dir);
+    let variable = |name| std::env::var(name).expect("tenure sets it");
+    let (epoch, name) = (variable("TENURE_EPOCH"), variable("TENURE_NAME"));
+    let own: u64 = epoch.parse().expect("a number");
+    let append = |file: &str, line: &str| {
+        let mut file =
+            File::options().create(true).append(true).open(dir.join(file)).expect("a file");
+        file.write_all(line.as_bytes()).expect("a short line");
+    };
+    let fence = File::create(dir.join("fence.lock")).expect("a file");
+    loop {
+        append("beats", &format!("{epoch} {name} {}\n", now().boot.as_nanos()));
+        fence.lock().expect("a lock");
+        let text = fs::read_to_string(dir.join("fenced")).unwrap_or_default();
+        let greatest = text.lines().last().and_then(|line| line.split(' ').next()?.parse().ok());
+        let file = if greatest > Some(own) { "refused" } else { "fenced" };
+        append(file, &format!("{epoch} {name} {}\n", now().boot.as_nanos()));
+        fence.unlock().expect("it was locked");
+        pause(20);
+    }
+}
