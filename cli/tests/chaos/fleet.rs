@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tenure_testkit::command::scene::{self, guard_of, standbys};
 
 use crate::backend::Backend;
 use crate::child::{self, Line, now_ns};
 use crate::clocks::Clocks;
 use crate::lines;
-use crate::process::{Process, TENURE, code, compacted, compactor, pid};
+use crate::process::{Process, TENURE, code, compacted, compactor};
 use crate::watch::Seen;
 
 /// What a process may end with: its child's codes, those of signals, a lost lease, a store that
@@ -223,7 +224,8 @@ impl Fleet {
                 candidate.stop(leader.pid, until_ns, None);
             }
             Deed::PauseLeaderGuardAndChild => {
-                let guard = guard_of(pid)?;
+                let tenure = u32::try_from(pid.as_raw()).ok()?;
+                let guard = scene::pid(standbys(tenure).next().and_then(guard_of)?);
                 let until_ns = now_ns() + rng.u64(validity_ns * 3 / 2..validity_ns * 5 / 2);
                 let stopped = Seen { from_ns: now_ns(), until_ns: u64::MAX };
                 self.guards_stopped.insert(leader.epoch, stopped);
@@ -280,7 +282,7 @@ impl Fleet {
             if let ["child", epoch, number, name] = parts[..] {
                 children.push(ChildOf {
                     epoch: epoch.parse().expect("our own names"),
-                    pid: pid(number.parse().expect("our own names")),
+                    pid: scene::pid(number.parse().expect("our own names")),
                     name: name.to_owned(),
                     log: log.clone(),
                 });
@@ -309,20 +311,4 @@ pub fn runs(pid: Pid) -> bool {
     let dying = pending.is_none_or(|mask| mask & (1 << 8) != 0);
     let state = field("State:").and_then(|state| state.trim_start().chars().next());
     ours && !dying && !matches!(state, None | Some('Z' | 'X'))
-}
-
-/// The guard is the child of the standby, which is a child of `tenure`.
-fn guard_of(tenure: Pid) -> Option<Pid> {
-    child_of(child_of(tenure, "__standby")?, "__guard")
-}
-
-fn child_of(parent: Pid, verb: &str) -> Option<Pid> {
-    let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).ok()?.flatten();
-    let children = tasks.map(|task| std::fs::read_to_string(task.path().join("children")));
-    let all = children.fold(String::new(), |all, one| all + " " + &one.unwrap_or_default());
-    let child = all.split_whitespace().find(|pid| {
-        std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
-            .is_ok_and(|line| line.contains(&format!("\0{verb}\0")))
-    });
-    child.map(|child| pid(child.parse().expect("a number")))
 }

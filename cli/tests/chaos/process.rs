@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tenure_testkit::command::scene::pid;
 
 use crate::backend::Backend;
 use crate::child::now_ns;
@@ -117,8 +118,4 @@ pub fn compacted(folder: &Path, pointer: &str) -> u64 {
 /// The exit code as a shell gives it: 128 + n after signal n.
 pub fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
-}
-
-pub fn pid(number: u32) -> Pid {
-    Pid::from_raw(i32::try_from(number).expect("numbers of processes are small"))
 }

@@ -203,7 +203,8 @@ fn holds_a_lock(process: u32) -> bool {
     locks.lines().any(|line| line.contains(" FLOCK ") && line.split(' ').any(|it| it == process))
 }
 
-fn standbys(tenure: u32) -> impl Iterator<Item = u32> {
+/// Those of the guards of this `tenure`.
+pub fn standbys(tenure: u32) -> impl Iterator<Item = u32> {
     let is_standby = |line: &[u8]| line.starts_with(b"tenure\0__standby\0");
     children(tenure).filter(move |(_, line)| is_standby(line)).map(|(number, _)| number)
 }
