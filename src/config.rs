@@ -19,8 +19,6 @@ const MAX_DELAY: Duration = MAX_VALIDITY;
 /// Some `expires_at` with as many digits as any has.
 const MAX_EXPIRY: Duration = Duration::new(253_402_300_799, 123_456_789);
 const MIN_STORE_CLOCK_MARGIN: Duration = Duration::from_secs(2);
-/// Wall clocks that are kept by NTP differ by less.
-const MIN_EXPIRY_MARGIN: Duration = Duration::from_secs(5);
 const MAX_DRIFT: f64 = 0.5;
 const DEFAULT_DRIFT: f64 = 0.01;
 const MAX_NAME_BYTES: usize = 256;
@@ -243,11 +241,6 @@ impl Config {
             ));
         }
         Ok(())
-    }
-
-    /// How long beyond its `expires_at` a body of the If-Match post is left alone.
-    pub(crate) fn expiry_margin(&self) -> Duration {
-        self.validity.max(MIN_EXPIRY_MARGIN)
     }
 
     /// The body that this candidate writes into its epoch object.

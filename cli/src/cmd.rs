@@ -7,7 +7,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use nix::unistd::{AccessFlags, access};
 use tracing::{info, warn};
 
@@ -19,8 +18,6 @@ use super::print::{in_ms, plain};
 use super::store_url::StoreUrl;
 use super::timer::pause;
 
-/// The signals that are forwarded to CMD.
-pub const SIGNALS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 /// For how long nothing is done about what CMD leaves behind: most often nothing is left.
 const UNTIL_TERM: Duration = Duration::from_millis(200);
 

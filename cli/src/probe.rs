@@ -5,6 +5,7 @@ mod ask;
 #[cfg(feature = "s3")]
 mod bucket;
 mod clock;
+mod power;
 mod promises;
 mod races;
 mod report;

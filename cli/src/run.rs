@@ -16,7 +16,7 @@ use tenure::store::{MemoryStore, Store};
 use tenure::{CampaignEvent, Election, ElectionBuilder, Leadership, Process, Snapshot};
 use tracing::{Instrument as _, error_span, info, warn};
 
-use super::cmd::{Cmd, SIGNALS, look_up};
+use super::cmd::{Cmd, look_up};
 use super::common_args::{StoreArg, after_help, duration, name};
 use super::cron::{CronArgs, OncePer};
 use super::exit::{self, Failure};
@@ -28,7 +28,7 @@ use super::metrics::MetricsArg;
 use super::open::{IfMissing, Opened, open, prefix};
 use super::print::{in_ms, plain};
 use super::settings::{OwnArgs, SettingsArgs};
-use super::signals::{self, Signals};
+use super::signals::{self, FORWARDED, Signals};
 use super::timer::pause;
 use hooks::HooksArgs;
 use lead::{Job, Outcome};
@@ -161,7 +161,7 @@ async fn run_as(
     args.health.add_to(&mut sites, health);
     args.metrics.add_to(&mut sites)?;
     let _serving = sites.start()?;
-    let mut signals = Signals::listen(&SIGNALS)?;
+    let mut signals = Signals::listen(&FORWARDED)?;
     let Opened { store, prefix } = tokio::select! {
         biased;
         signal = signals.next() => return Ok(signals::exit_code(signal)),

@@ -1,4 +1,4 @@
-//! The signals that ask the command to end.
+//! The signals that ask the command to end, and which of them `run` forwards.
 
 use std::io;
 
@@ -6,6 +6,10 @@ use nix::sys::signal::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
 use super::exit::{self, Failure};
+
+/// Those that `run` and `group run` forward to CMD.
+pub const FORWARDED: [Signal; 4] =
+    [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
 /// Waits for signals. From its making on they no longer end the process by themselves.
 #[derive(Debug)]

@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::moment::Moment;
 use crate::mutex::unpoisoned;
 use crate::process::Process;
+use crate::protocol::lease::risk_margin;
 use crate::telemetry::Leading;
 use crate::timer::{LOOK, pause};
 
@@ -23,7 +24,7 @@ use crate::timer::{LOOK, pause};
 #[derive(Debug, Clone)]
 pub(crate) enum Status {
     Safe,
-    /// Less than [`Lead::risk_margin`] is left.
+    /// Less than [`risk_margin`] is left.
     AtRisk,
     Lost(Loss),
 }
@@ -87,11 +88,6 @@ impl Lead {
         let events = Listeners::default();
         let work = Mutex::default();
         Lead { epoch, candidate, validity, process, status, events, lease, work, leading }
-    }
-
-    /// With how much left a lease is at risk: a renewal and its retry have failed by then.
-    fn risk_margin(&self) -> Duration {
-        self.validity / 4
     }
 
     /// How often the clocks are looked at, at least.
@@ -159,7 +155,7 @@ impl Lead {
         self.leading.remains(left);
         if left.is_zero() {
             self.lose(self.why_ended(now));
-        } else if left <= self.risk_margin() {
+        } else if left <= risk_margin(self.validity) {
             self.at_risk(left);
         }
     }
@@ -167,7 +163,7 @@ impl Lead {
     /// As [`look`](Lead::look), but costs next to nothing unless the lease is at risk by the
     /// clocks.
     pub(crate) fn look_for_risk(&self) {
-        if self.remaining() <= self.risk_margin() {
+        if self.remaining() <= risk_margin(self.validity) {
             self.look();
         }
     }
@@ -195,7 +191,7 @@ impl Lead {
     /// How long until the lease is at risk or ends, or the clocks are looked at again.
     pub(crate) fn until_look(&self) -> Duration {
         let left = self.remaining();
-        let until_risk = left.saturating_sub(self.risk_margin());
+        let until_risk = left.saturating_sub(risk_margin(self.validity));
         let next = if until_risk.is_zero() { left } else { until_risk };
         next.min(self.look_interval())
     }

@@ -188,6 +188,11 @@ impl LapseTimer {
     }
 }
 
+/// With how much left a lease is at risk: a renewal and its retry have failed by then.
+pub fn risk_margin(validity: Duration) -> Duration {
+    validity / 4
+}
+
 /// A leader's lease: it ends `validity` after the last write that took effect was sent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Lease {

@@ -17,7 +17,7 @@ use tenure::store::{MemoryStore, Store};
 use tracing::{Instrument as _, error_span, info};
 
 use super::names::{self, Names};
-use crate::cmd::{Cmd, SIGNALS, look_up};
+use crate::cmd::{Cmd, look_up};
 use crate::common_args::{default_name, duration, json, name, positive_duration};
 use crate::exit::{self, Failure};
 use crate::http::Sites;
@@ -25,7 +25,7 @@ use crate::margins::Margins;
 use crate::metrics::MetricsArg;
 use crate::open::{IfMissing, Opened, open, prefix};
 use crate::print::plain;
-use crate::signals::{self, Signals};
+use crate::signals::{self, FORWARDED, Signals};
 use crate::store_url::StoreUrl;
 use crate::timer::pause;
 use health::{GroupHealthArg, Health};
@@ -166,7 +166,7 @@ async fn run_as(
     args.health.add_to(&mut sites, health);
     args.metrics.add_to(&mut sites)?;
     let _serving = sites.start()?;
-    let mut signals = Signals::listen(&SIGNALS)?;
+    let mut signals = Signals::listen(&FORWARDED)?;
     let Opened { store, prefix } = tokio::select! {
         biased;
         signal = signals.next() => return Ok(signals::exit_code(signal)),

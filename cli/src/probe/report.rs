@@ -9,6 +9,7 @@ use tenure::internals::quantile;
 use super::advice::{self, Advice, Setting};
 use super::ask::{Account, Asker};
 use super::clock::Skew;
+use super::power::{Power, no_fault_seen, power};
 use super::races::{Tally, WRITERS};
 use crate::exit;
 use crate::prices::Prices;
@@ -62,15 +63,6 @@ struct Clock {
     ahead_ms: f64,
     within_ms: f64,
     answers: usize,
-}
-
-/// How well the races would have shown a fault.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Power {
-    /// Of a fault that shows in one of so many races.
-    pub one_in: u32,
-    /// The probability that none of the races showed it, 0 to 1.
-    pub missed: f64,
 }
 
 /// The object that `--json` prints.
@@ -292,32 +284,6 @@ fn verdict(promises: &[Finding], races: u32) -> (Verdict, String) {
     (Verdict::NoFaultSeen, no_fault_seen(races))
 }
 
-/// The frequencies of faults whose power is shown.
-const ONE_IN: [u32; 3] = [10, 100, 1_000];
-
-fn power(races: u32) -> Vec<Power> {
-    ONE_IN.into_iter().map(|one_in| Power { one_in, missed: missed(one_in, races) }).collect()
-}
-
-/// The probability that none of so many races shows a fault that shows in one of `one_in`.
-fn missed(one_in: u32, races: u32) -> f64 {
-    (1.0 - 1.0 / f64::from(one_in)).powf(f64::from(races))
-}
-
-fn no_fault_seen(races: u32) -> String {
-    let each = power(races).into_iter().map(|Power { one_in, missed }| {
-        // Never "1.00": that would be certain.
-        let missed = format!("{:.2}", missed.min(0.99));
-        let of = format!("one that shows in 1 of {one_in} races with probability {missed}");
-        if one_in == ONE_IN[0] { of.replacen("one that", "a fault that", 1) } else { of }
-    });
-    format!(
-        "no fault seen: every promise was kept. {races} races of each kind would miss {}. More \
-         --rounds miss less",
-        each.collect::<Vec<_>>().join(", ")
-    )
-}
-
 fn requests(account: &Account) -> BTreeMap<&'static str, u64> {
     let mut requests = BTreeMap::new();
     for (kind, count) in &account.requests {
@@ -366,17 +332,6 @@ fn latencies(account: &Account) -> Vec<Latency> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_power_is_that_of_so_many_races() {
-        let near = |is: f64, expected: f64| assert!((is - expected).abs() < 0.001, "{is}");
-        near(missed(10, 30), 0.042);
-        near(missed(100, 30), 0.740);
-        near(missed(100, 300), 0.049);
-        near(missed(1_000, 0), 1.0);
-        let said = no_fault_seen(30);
-        assert!(said.contains("1 of 10 races with probability 0.04, one that"), "{said}");
-    }
 
     #[test]
     fn regression_a_cost_shows_its_digits() {

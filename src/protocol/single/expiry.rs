@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use crate::moment::Moment;
 
+/// Of what is left alone beyond `expires_at`: wall clocks that are kept by NTP differ by less.
+const MIN_MARGIN: Duration = Duration::from_secs(5);
+
 /// How long such a body is left alone from when it was first received on: until `expires_at`, in
-/// seconds since the Unix epoch, by this machine's wall clock, and the margin beyond. The wall
-/// clock is read once; from then on the monotonic clocks count, so that no step of the wall clock
-/// shortens it.
-pub fn left_until(expires_at: f64, received: Moment, margin: Duration) -> Duration {
+/// seconds since the Unix epoch, by this machine's wall clock, and for a validity of the observer
+/// beyond, at least 5 s. The wall clock is read once; from then on the monotonic clocks count, so
+/// that no step of the wall clock shortens it.
+pub fn left_until(expires_at: f64, received: Moment, validity: Duration) -> Duration {
     let left = expires_at - received.wall.as_secs_f64();
     let left = match Duration::try_from_secs_f64(left) {
         Ok(left) => left,
@@ -16,7 +19,7 @@ pub fn left_until(expires_at: f64, received: Moment, margin: Duration) -> Durati
         Err(_) if left < 0.0 => Duration::ZERO,
         Err(_) => Duration::MAX,
     };
-    left.saturating_add(margin)
+    left.saturating_add(validity.max(MIN_MARGIN))
 }
 
 #[cfg(test)]
@@ -25,15 +28,17 @@ mod tests {
 
     #[test]
     fn it_is_left_alone_until_its_expiry_and_the_margin() {
-        let margin = Duration::from_secs(5);
+        let (margin, validity) = (Duration::from_secs(5), Duration::from_secs(3));
         let wall = Duration::from_secs(1_740_151_473);
         let at = Moment { boot: Duration::from_secs(77), raw: Duration::from_secs(70), wall };
-        assert_eq!(left_until(1_740_151_483.5, at, margin), Duration::from_millis(15_500));
+        assert_eq!(left_until(1_740_151_483.5, at, validity), Duration::from_millis(15_500));
+        let long = Duration::from_secs(30);
+        assert_eq!(left_until(1_740_151_483.5, at, long), Duration::from_millis(40_500));
         for past in [1_740_151_473.0, 1.0, -1.0, -1e300, f64::MIN] {
-            assert_eq!(left_until(past, at, margin), margin, "{past}");
+            assert_eq!(left_until(past, at, validity), margin, "{past}");
         }
         for never in [1e300, f64::MAX, f64::INFINITY, f64::NAN] {
-            assert_eq!(left_until(never, at, margin), Duration::MAX, "{never}");
+            assert_eq!(left_until(never, at, validity), Duration::MAX, "{never}");
         }
     }
 }

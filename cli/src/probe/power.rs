@@ -1,0 +1,54 @@
+//! How much a probe that saw no fault shows: which faults its races would have missed.
+
+use serde::Serialize;
+
+/// How well the races would have shown a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Power {
+    /// Of a fault that shows in one of so many races.
+    pub one_in: u32,
+    /// The probability that none of the races showed it, 0 to 1.
+    pub missed: f64,
+}
+
+/// The frequencies of faults whose power is shown.
+const ONE_IN: [u32; 3] = [10, 100, 1_000];
+
+pub fn power(races: u32) -> Vec<Power> {
+    ONE_IN.into_iter().map(|one_in| Power { one_in, missed: missed(one_in, races) }).collect()
+}
+
+/// The probability that none of so many races shows a fault that shows in one of `one_in`.
+fn missed(one_in: u32, races: u32) -> f64 {
+    (1.0 - 1.0 / f64::from(one_in)).powf(f64::from(races))
+}
+
+pub fn no_fault_seen(races: u32) -> String {
+    let each = power(races).into_iter().map(|Power { one_in, missed }| {
+        // Never "1.00": that would be certain.
+        let missed = format!("{:.2}", missed.min(0.99));
+        let of = format!("one that shows in 1 of {one_in} races with probability {missed}");
+        if one_in == ONE_IN[0] { of.replacen("one that", "a fault that", 1) } else { of }
+    });
+    format!(
+        "no fault seen: every promise was kept. {races} races of each kind would miss {}. More \
+         --rounds miss less",
+        each.collect::<Vec<_>>().join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_power_is_that_of_so_many_races() {
+        let near = |is: f64, expected: f64| assert!((is - expected).abs() < 0.001, "{is}");
+        near(missed(10, 30), 0.042);
+        near(missed(100, 30), 0.740);
+        near(missed(100, 300), 0.049);
+        near(missed(1_000, 0), 1.0);
+        let said = no_fault_seen(30);
+        assert!(said.contains("1 of 10 races with probability 0.04, one that"), "{said}");
+    }
+}
