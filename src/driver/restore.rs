@@ -20,9 +20,11 @@ use crate::operator::Restored;
 use crate::protocol::message::EpochEnd;
 use crate::record::{Record, Validity};
 
+mod held;
 mod sweep;
 
-use sweep::{Below, asks, held};
+use held::held;
+use sweep::{Below, asks};
 
 /// As long as the longest validity.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);

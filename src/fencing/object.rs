@@ -17,19 +17,12 @@ use crate::process::Process;
 use crate::protocol::message::Nonce;
 use crate::store::{Determinacy, ETag, GetOutcome, Store, StoreError};
 use crate::timer::require_timers;
-use reservation::{CHECK_EVERY, Operations};
+use reservation::{Operations, REFUSALS, RESERVE_AFTER};
 
 mod reservation;
 mod writer;
 
 pub use writer::ObjectWriter;
-
-/// After this many refused tries `open` writes the reservation.
-const RESERVE_AFTER: u32 = 2;
-/// So many tries may be refused. Each refusal is a write of somebody else, and an older writer
-/// makes at most `CHECK_EVERY` of them before it reads the reservation: this is enough for three of
-/// them.
-const REFUSALS: u32 = 4 * CHECK_EVERY;
 
 /// One object on a store that only the newest leader can write. Clones are the same object.
 ///

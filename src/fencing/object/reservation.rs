@@ -18,6 +18,12 @@ use crate::store::{Determinacy, ETag, GetOutcome};
 
 /// Of so many writes of one [`FencedObject`] and its clones, one reads the reservation.
 pub(super) const CHECK_EVERY: u32 = 16;
+/// After this many refused tries `open` writes the reservation.
+pub(super) const RESERVE_AFTER: u32 = 2;
+/// So many tries may be refused. Each refusal is a write of somebody else, and an older writer
+/// makes at most `CHECK_EVERY` of them before it reads the reservation: this is enough for three of
+/// them.
+pub(super) const REFUSALS: u32 = 4 * CHECK_EVERY;
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
