@@ -11,8 +11,6 @@ mod checks;
 #[path = "simulation/clock.rs"]
 #[allow(dead_code, reason = "shared with the simulation of elections")]
 mod clock;
-#[path = "simulation/entropy.rs"]
-mod entropy;
 #[path = "group_simulation/faults.rs"]
 mod faults;
 #[path = "simulation/gate.rs"]

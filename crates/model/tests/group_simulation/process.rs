@@ -8,7 +8,6 @@ use tenure::{Compactor, ErrorKind, Process};
 
 use super::checks;
 use super::clock::SimClock;
-use super::entropy::SimEntropy;
 use super::gate::{Gate, Pausable, TaskEnd};
 use super::plan::Broken;
 use super::store::SimStore;
@@ -62,8 +61,8 @@ fn join(world: &World) -> Who {
 }
 
 fn group(world: &Arc<World>, who: Who, name: &str, clock: &Arc<SimClock>) -> Group {
-    let entropy = Arc::new(SimEntropy(Arc::clone(world)));
-    let process = Process::system().with_clock(Arc::clone(clock) as Arc<_>).with_entropy(entropy);
+    let process = Process::system().with_clock(Arc::clone(clock) as Arc<_>);
+    let process = process.with_entropy(Arc::clone(world) as Arc<_>);
     let its_world = Arc::clone(world);
     let process = process.with_spawner(move |task| spawn(&its_world, who, 1, task));
     let plan = &world.plan;

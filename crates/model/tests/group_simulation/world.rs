@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use tenure::Entropy;
 use tenure::group::Partition;
 use tokio::sync::Notify;
 
@@ -215,5 +216,18 @@ impl World {
         let owned =
             self.running(|_| true).into_iter().filter(|(_, partition)| partition.check().is_ok());
         owned.map(|(handle, _)| (handle.number, handle.who)).collect()
+    }
+}
+
+/// The dice as the library asks for them.
+impl Entropy for World {
+    fn unique(&self) -> u128 {
+        let mut state = self.state();
+        state.uniques += 1;
+        (u128::from(state.rng.u64(..)) << 64) | u128::from(state.uniques)
+    }
+
+    fn fraction(&self) -> f64 {
+        self.state().rng.f64()
     }
 }

@@ -6,7 +6,6 @@ pub mod calls;
 pub mod calm;
 pub mod checkers;
 pub mod clock;
-mod entropy;
 pub mod faults;
 pub mod gate;
 pub mod member;

@@ -8,7 +8,6 @@ use tenure::{Compactor, Election, ErrorKind, Observation, Process};
 
 use super::application::Candidate;
 use super::clock::SimClock;
-use super::entropy::SimEntropy;
 use super::gate::{Gate, Pausable, TaskEnd};
 use super::member::Member;
 use super::plan::{Broken, CompactorKnobs, Knobs};
@@ -65,8 +64,7 @@ pub fn spawn(
 
 fn process(world: &Arc<World>, who: Who) -> Process {
     let clock = Arc::clone(&world.state().members[who.0].clock);
-    let process =
-        Process::system().with_clock(clock).with_entropy(Arc::new(SimEntropy(Arc::clone(world))));
+    let process = Process::system().with_clock(clock).with_entropy(Arc::clone(world) as Arc<_>);
     let world = Arc::clone(world);
     // The library spawns nothing but those who lead.
     process.with_spawner(move |task| spawn(&world, who, 1, LEADS.scope((), task)))

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tenure::{Layout, Leadership, Moment};
+use tenure::{Entropy, Layout, Leadership, Moment};
 use tokio::sync::Notify;
 
 use super::bucket::Bucket;
@@ -296,6 +296,19 @@ impl World {
         state.resource.fenced = epoch;
         state.count("writes accepted");
         self.see_in(&mut state, &Event::Fenced { epoch });
+    }
+}
+
+/// The dice as the library asks for them.
+impl Entropy for World {
+    fn unique(&self) -> u128 {
+        let mut state = self.state();
+        state.uniques += 1;
+        (u128::from(state.rng.u64(..)) << 64) | u128::from(state.uniques)
+    }
+
+    fn fraction(&self) -> f64 {
+        self.state().rng.f64()
     }
 }
 
