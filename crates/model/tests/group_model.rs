@@ -5,8 +5,6 @@
 mod broken;
 #[path = "group_model/checks.rs"]
 mod checks;
-#[path = "model/part.rs"]
-mod part;
 #[path = "group_model/process.rs"]
 mod process;
 #[path = "group_model/serve.rs"]

@@ -1,9 +1,6 @@
 //! The fenced log's writer and trim as shipped, explored exhaustively within bounds
 //! (docs/verification.md). `TENURE_MODEL=large` explores farther.
 
-#[allow(dead_code, reason = "shared with the other models")]
-#[path = "model/part.rs"]
-mod part;
 #[path = "log_model/progress.rs"]
 mod progress;
 #[path = "log_model/step.rs"]

@@ -11,9 +11,6 @@ mod checks;
 mod found;
 #[path = "model/others.rs"]
 mod others;
-#[allow(dead_code, reason = "shared with the model of groups")]
-#[path = "model/part.rs"]
-mod part;
 #[path = "model/process.rs"]
 mod process;
 #[path = "model/reductions.rs"]

@@ -2,8 +2,8 @@
 
 use stateright::Property;
 use tenure::protocol::group::{PartitionNumber, Release};
+use tenure_model::part::Part;
 
-use super::part::Part;
 use super::process::Process;
 use super::setting::Group;
 use super::world::World;

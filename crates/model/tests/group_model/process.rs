@@ -11,8 +11,8 @@ use tenure::protocol::group::session::SessionRecord;
 use tenure::protocol::group::{Member, Release, Session, SessionId};
 use tenure::protocol::message::{Answer, Nonce, Request, Step, Wait};
 use tenure::protocol::single::Candidate;
+use tenure_model::part::Part;
 
-use super::part::Part;
 use super::store::{Data, Object};
 
 const RULES: Rules = Rules { observer: false, verify_renewals: false, takeover_delay: false };

@@ -4,8 +4,8 @@ use tenure::protocol::group::participant::Step;
 use tenure::protocol::group::reader::{self, News};
 use tenure::protocol::group::{Assignment, coordinator};
 use tenure::protocol::message::Answer;
+use tenure_model::part::Part;
 
-use super::part::Part;
 use super::setting::{Broken, Group};
 use super::store::{End, Wire};
 use super::world::{Serving, World};

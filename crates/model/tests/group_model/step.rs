@@ -6,8 +6,8 @@ use tenure::protocol::group::participant::{Participant, Step};
 use tenure::protocol::group::plan::check;
 use tenure::protocol::group::{Assignment, Release, Session, SessionId};
 use tenure::protocol::message::{Answer, Nonce, Request};
+use tenure_model::part::Part;
 
-use super::part::Part;
 use super::setting::{Broken, Group};
 use super::store::Data;
 use super::store::{End, Object, Wire};

@@ -8,8 +8,7 @@ use tenure::protocol::group::session::{SessionData, SessionRecord};
 use tenure::protocol::group::{Assignment, SessionId};
 use tenure::protocol::message::{EpochEnd, Nonce, Seen, Sighting};
 use tenure::store::ETag;
-
-use super::part::Part;
+use tenure_model::part::Part;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Store {

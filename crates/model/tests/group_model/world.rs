@@ -9,8 +9,8 @@ use tenure::protocol::group::{
     Assignment, PartitionNumber, Release, Session, SessionId, operation, reader,
 };
 use tenure::protocol::message::{Nonce, Request};
+use tenure_model::part::Part;
 
-use super::part::Part;
 use super::process::Process;
 use super::setting::{Broken, Budget, Group};
 use super::store::{End, Object, Store, Wire};

@@ -8,8 +8,7 @@ use stateright::{Model, Property};
 use tenure::Epoch;
 use tenure::protocol::log::{Ended, Floor, Header, Kind, Sweep, Writer};
 use tenure::protocol::message::Nonce;
-
-use super::part::Part;
+use tenure_model::part::Part;
 
 /// How often each may happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

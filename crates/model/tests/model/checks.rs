@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use stateright::Property;
 use tenure::protocol::message::{EpochEnd, Lost};
+use tenure_model::part::Part;
 
-use super::part::Part;
 use super::setting::Setting;
 use super::store::{Body, NonceNumber, Number, Store, Wire, small};
 use super::world::{Game, World};

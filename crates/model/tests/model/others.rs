@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tenure::Epoch;
 use tenure::protocol::compaction::{Body as ReadBody, Compaction, Listed};
+use tenure_model::part::Part;
 
-use super::part::Part;
 use super::process::{Phase, Process};
 use super::setting::{Broken, Morling};
 use super::store::{Body, Number, Wire, small};

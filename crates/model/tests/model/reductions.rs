@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashSet};
 
 use stateright::Model;
+use tenure_model::part::Part;
 
 use super::found;
-use super::part::Part;
 use super::setting::{Broken, Budget, Setting};
 use super::store::{Body, NonceNumber, Number, Wire};
 use super::world::{Game, Message, World};

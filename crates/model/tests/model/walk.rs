@@ -6,9 +6,9 @@ use std::panic::{self, AssertUnwindSafe};
 use stateright::{Checker, Chooser, Model};
 use tenure::protocol::candidate::Input;
 use tenure::protocol::message::{Answer, Step, Wait};
+use tenure_model::part::Part;
 
 use super::bound;
-use super::part::Part;
 use super::setting::{AMONG_ALL, Broken, Budget, LAWFUL, Morling, Role, SOMETIMES, Setting};
 use super::store::{Number, SLOTS};
 use super::world::{Action, Game, Serving, World};

@@ -6,9 +6,9 @@ use stateright::{Model, Property};
 use tenure::protocol::candidate::{Input, Rules};
 use tenure::protocol::compaction::Compaction;
 use tenure::protocol::message::{Request, Step, Wait};
+use tenure_model::part::Part;
 
 use super::checks::{self, History};
-use super::part::Part;
 use super::process::{Phase, Process};
 use super::setting::{Broken, Budget, Morling, Role, Setting};
 use super::store::{Body, NonceNumber, Number, SLOTS, Store, Wire};

@@ -6,12 +6,12 @@ use tenure::Epoch;
 use tenure::protocol::candidate::{Event, Input};
 use tenure::protocol::depose::{Order, Verdict};
 use tenure::protocol::message::{Answer, EpochEnd, Request, Step};
+use tenure_model::part::Part;
 
 use super::Broken;
 use super::process::Process;
 use super::store::{Body, NONCES, Wire, nonce_of};
 use super::world::{Action, Due, Game, Message, Serving, World};
-use crate::part::Part;
 
 impl Game {
     /// The state after an action; `None` if the action is not possible after all.

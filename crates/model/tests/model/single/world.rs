@@ -3,12 +3,12 @@
 use stateright::{Model, Property};
 use tenure::protocol::candidate::Input;
 use tenure::protocol::message::{Request, Step, Wait};
+use tenure_model::part::Part;
 
 use super::checks::{self, History};
 use super::process::Process;
 use super::store::{Body, Store, Wire};
 use super::{Broken, Setting};
-use crate::part::Part;
 use crate::setting::Budget;
 
 /// The model: a setting, to be explored whole.
