@@ -8,24 +8,14 @@
 mod bucket;
 #[path = "group_simulation/checks.rs"]
 mod checks;
-#[path = "simulation/clock.rs"]
-#[allow(dead_code, reason = "shared with the simulation of elections")]
-mod clock;
 #[path = "group_simulation/faults.rs"]
 mod faults;
-#[path = "simulation/gate.rs"]
-#[allow(dead_code, reason = "shared with the simulation of elections")]
-mod gate;
 #[path = "group_simulation/plan.rs"]
 mod plan;
 #[path = "group_simulation/process.rs"]
 mod process;
-#[path = "simulation/seeds.rs"]
-mod seeds;
 #[path = "group_simulation/store.rs"]
 mod store;
-#[path = "simulation/time.rs"]
-mod time;
 #[path = "group_simulation/world.rs"]
 mod world;
 
@@ -33,6 +23,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use plan::{Broken, Plan};
+use tenure_model::seeds;
 use world::{Outcome, run};
 
 const DEFAULT_SEEDS: u64 = 100;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_model::clock::{MOST_SLEWED, Power};
+use tenure_model::time::{now, sleep};
+
 use super::bucket::Request;
 use super::checks::{self, assignment_key, epoch_of};
-use super::clock::{MOST_SLEWED, Power};
 use super::plan::Broken;
 use super::process::{Slot, start_another, start_on};
-use super::time::{now, sleep};
 use super::world::{Who, World};
 
 #[derive(Debug, Clone, Copy)]

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tenure::group::{Group, Partition};
 use tenure::{Compactor, ErrorKind, Process};
+use tenure_model::clock::SimClock;
+use tenure_model::gate::{Gate, Pausable, TaskEnd};
+use tenure_model::time::{now, sleep};
 
 use super::checks;
-use super::clock::SimClock;
-use super::gate::{Gate, Pausable, TaskEnd};
 use super::plan::Broken;
 use super::store::SimStore;
-use super::time::{now, sleep};
 use super::world::{Handle, Machine, Who, World};
 
 /// A machine on which members of one name run, one after another.

@@ -9,12 +9,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tenure::Store;
 use tenure::store::{Determinacy, ETag, GetOutcome, Page, PutOutcome, StoreError, StoreErrorKind};
+use tenure_model::time::{now, sleep};
 use tokio::sync::oneshot;
 
 use super::bucket::{Reply, Request};
 use super::checks;
 use super::plan::Broken;
-use super::time::{now, sleep};
 use super::world::{Who, World};
 
 pub struct SimStore {

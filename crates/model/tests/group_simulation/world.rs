@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use tenure::Entropy;
 use tenure::group::Partition;
+use tenure_model::gate::Gate;
+use tenure_model::time::{self, now};
 use tokio::sync::Notify;
 
 use super::bucket::Bucket;
 use super::checks::Book;
-use super::gate::Gate;
 use super::plan::{Broken, Plan};
-use super::time::{self, now};
 use super::{faults, process};
 
 /// What every hundred runs show at least once.

@@ -8,10 +8,10 @@ use tenure::{
     CampaignOutcome, Cancellation, Election, Epoch, Error, ErrorKind, Leadership, LeadershipEvent,
     Loss,
 };
+use tenure_model::time::{now, sleep};
 
 use super::plan::{Broken, Knobs};
 use super::process::spawn;
-use super::time::{now, sleep};
 use super::world::{Who, World};
 
 #[derive(Clone)]

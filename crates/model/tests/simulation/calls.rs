@@ -10,12 +10,12 @@ use tenure::{
     CampaignEvent, CampaignOutcome, Deposed, Error, ErrorKind, Leader, Leadership, Lease, Loss,
     Observation,
 };
+use tenure_model::time::{now, sleep};
 
 use super::application::Candidate;
 use super::checkers::{Event, LeadId};
 use super::plan::Broken;
 use super::process::spawn;
-use super::time::{now, sleep};
 use super::world::{Who, World};
 
 /// What an application may ask of its election beside a campaign.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::Layout;
+use tenure_model::clock::MOST_SLEWED;
+use tenure_model::time::{now, sleep};
 
-use super::clock::MOST_SLEWED;
 use super::member::Member;
 use super::plan::{Knobs, Plan};
-use super::time::{now, sleep};
 use super::world::World;
 
 /// How long it took after the last fault until somebody led, and how long it may take.

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::clock::{MOST_SLEWED, Power, SimClock};
+use tenure_model::clock::{MOST_SLEWED, Power, SimClock};
+use tenure_model::time::{now, sleep};
+
 use super::member::Outage;
 use super::peers::{depose, restore_for_a_while};
 use super::plan::{Broken, Knobs};
 use super::process::start_candidate;
-use super::time::{now, sleep};
 use super::world::{Who, World};
 
 /// A machine on which candidates run, one after another.

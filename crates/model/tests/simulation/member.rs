@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::clock::SimClock;
-use super::gate::Gate;
+use tenure_model::clock::SimClock;
+use tenure_model::gate::Gate;
 
 /// A process as the world sees it.
 #[derive(Debug, Clone)]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use tenure::store::Determinacy;
+use tenure_model::time::now;
 
 use super::bucket::Request;
 use super::member::Outage;
-use super::time::now;
 use super::world::{State, Who, World};
 
 /// What will happen to one request.

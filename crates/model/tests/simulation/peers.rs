@@ -8,13 +8,13 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tenure::store::{GetOutcome, PutOutcome};
 use tenure::{Deposed, Epoch, Layout, Restored, Store as _};
+use tenure_model::time::{now, sleep};
 
 use super::bucket::{LOCK, PREFIX, epoch_of, key_of};
 use tenure_testkit::if_match::IfMatchNode;
 
 use super::process::{join, machine, operators, spawn};
 use super::store::SimStore;
-use super::time::{now, sleep};
 use super::world::{Who, World};
 
 /// Starts nothing: an operator acts when a fault says so. It sits close to the store, so that it

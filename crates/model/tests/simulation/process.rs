@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use tenure::{Compactor, Election, ErrorKind, Observation, Process};
+use tenure_model::clock::SimClock;
+use tenure_model::gate::{Gate, Pausable, TaskEnd};
+use tenure_model::time::sleep;
 
 use super::application::Candidate;
-use super::clock::SimClock;
-use super::gate::{Gate, Pausable, TaskEnd};
 use super::member::Member;
 use super::plan::{Broken, CompactorKnobs, Knobs};
 use super::store::{LEADS, SimStore};
-use super::time::sleep;
 use super::world::{Who, World};
 
 /// A new process. The clocks of a machine outlive its processes.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tenure::store::{Determinacy, ETag, GetOutcome, PutOutcome, StoreError, StoreErrorKind};
+use tenure_model::time::now;
 
 use super::bucket::{Body, Reply, Request, parse};
 use super::plan::Broken;
 use super::store::SimStore;
-use super::time::now;
 
 type Answer = Result<Reply, StoreError>;
 

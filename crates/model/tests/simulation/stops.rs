@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::gate::{Gate, pass};
-use super::time::sleep;
+use tenure_model::gate::{Gate, pass};
+use tenure_model::time::sleep;
+
 use super::world::{State, Who, World};
 
 impl World {

@@ -12,6 +12,7 @@ use tenure::Store;
 use tenure::store::{
     Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, StoreError, StoreErrorKind,
 };
+use tenure_model::time::{now, sleep};
 use tokio::sync::oneshot;
 
 use super::bucket::{PREFIX, Reply, Request, epoch_in, epoch_of, key_of, parse};
@@ -19,7 +20,6 @@ use super::checkers::{Event, Seen, Write, WriteId};
 use super::network::{Answered, Course};
 use super::peers::depose;
 use super::plan::Broken;
-use super::time::{now, sleep};
 use super::words::{brief, describe, describe_answer};
 use super::world::{Who, World};
 

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tenure::{Entropy, Layout, Leadership, Moment};
+use tenure_model::time::{self, now, sleep};
 use tokio::sync::Notify;
 
 use super::bucket::Bucket;
 use super::checkers::{Book, Checker, Event, Grant, Lead, LeadId, View, checkers};
 use super::member::Member;
 use super::plan::{Broken, Plan};
-use super::time::{self, now, sleep};
 use super::trace::Trace;
 
 /// A process, from its start to its end: a restart is another one.

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use tenure_model::time::now;
+
 use super::{Checker, Event, View};
 use crate::sim::plan::Knobs;
-use crate::sim::time::now;
 use crate::sim::world::Who;
 
 #[derive(Debug, Default)]

@@ -8,9 +8,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tenure_model::clock::{MOST_SLEWED, scale};
+use tenure_model::time::now;
+
 use super::{Checker, Event, View, Write};
-use crate::sim::clock::{MOST_SLEWED, scale};
-use crate::sim::time::now;
 
 #[derive(Debug, Default)]
 pub struct Waited {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure::{Clock, Moment};
 
-use super::time::now;
+use crate::time::now;
 
 const MILLION: u64 = 1_000_000;
 
