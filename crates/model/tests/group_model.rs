@@ -220,7 +220,7 @@ fn broken_compactor_that_deletes_the_newest() {
 /// A writer that was paused creates a number that was compacted.
 #[test]
 fn broken_assignment_that_counts_without_a_list() {
-    let budget = Budget { compactions: 1, lost: 1, ends: 1, ahead: 1, ..CALM };
+    let budget = Budget { compactions: 1, ends: 1, ahead: 1, ..CALM };
     broken(Broken::NoConfirm, group(2, 1, 5, budget), "G1");
 }
 
