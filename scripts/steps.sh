@@ -16,6 +16,7 @@ begin() {
         begun=$SECONDS
         "$@"
         ran_some_test "$log"
+        built_without_warnings "$log"
         # Its own line, as a shell that is begun for it has used none.
         times >"$log.used"
         echo "$((SECONDS - begun)) s, of processor time $(processor_time <"$log.used")" >"$log.time"
@@ -41,6 +42,11 @@ nicely() {
 ran_some_test() {
     ! grep -q '^test result: ' "$1" || grep -qE '^test result: ok\. [1-9]' "$1" ||
         { echo "error: no test has run"; return 1; }
+}
+
+# Also what no lint builds: tests with default features, and the packages.
+built_without_warnings() {
+    ! grep -E '^warning: `[^`]+` \(.*\) generated [0-9]+ warning' "$1" || { echo "error: there are warnings"; return 1; }
 }
 
 log_of() { echo "$logs/${1//[^A-Za-z0-9]/-}.log"; }
