@@ -46,7 +46,8 @@ ran_some_test() {
 
 # Also what no lint builds: tests with default features, and the packages.
 built_without_warnings() {
-    ! grep -E '^warning: `[^`]+` \(.*\) generated [0-9]+ warning' "$1" || { echo "error: there are warnings"; return 1; }
+    ! grep -qE '^warning: `[^`]+` \(.*\) generated [0-9]+ warning' "$1" ||
+        { echo "error: there are warnings"; return 1; }
 }
 
 log_of() { echo "$logs/${1//[^A-Za-z0-9]/-}.log"; }
