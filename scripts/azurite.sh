@@ -2,7 +2,7 @@
 # Runs a command beside Azurite, Microsoft's emulator of Azure Storage in Node.js, installed under
 # target/ if it is missing.
 #
-#   scripts/azurite.sh -- cargo test --features azure --test stores azure -- --ignored
+#   scripts/azurite.sh -- cargo test --test stores azure -- --ignored
 #
 # The command finds the server through AZURE_STORAGE_USE_EMULATOR and AZURITE_BLOB_STORAGE_URL, and
 # the name of a container in TENURE_TEST_AZURE_CONTAINER. The server stops with the command.

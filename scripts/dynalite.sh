@@ -2,7 +2,7 @@
 # Runs a command beside dynalite, an emulator of DynamoDB in Node.js, installed under target/ if it
 # is missing.
 #
-#   scripts/dynalite.sh -- cargo test --features dynamodb --test stores dynamodb_servers -- --ignored
+#   scripts/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored
 #
 # The command finds the server through AWS_ENDPOINT_URL. The server stops with the command.
 set -euo pipefail

@@ -2,7 +2,7 @@
 # Runs a command beside gcp-storage-emulator, an emulator of Cloud Storage in Python that ignores
 # preconditions, installed under target/ if it is missing: elections must refuse it.
 #
-#   scripts/gcs-emulator.sh -- cargo test --features gcs --test stores emulator -- --ignored
+#   scripts/gcs-emulator.sh -- cargo test --test stores emulator -- --ignored
 #
 # The command finds the server through STORAGE_EMULATOR_HOST, and the name of a bucket in
 # TENURE_TEST_GCS_BUCKET. The server stops with the command.

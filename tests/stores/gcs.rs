@@ -54,7 +54,7 @@ async fn the_suite_holds_for_a_client_of_somebody_elses() {
 
 /// A real bucket, which is billed, with credentials as `AnyObjectStore::gcs_from_env` reads them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "needs credentials: TENURE_TEST_GCS_BUCKET=NAME cargo test --features gcs --test stores real -- --ignored"]
+#[ignore = "needs credentials: TENURE_TEST_GCS_BUCKET=NAME cargo test --test stores real -- --ignored"]
 async fn the_suite_holds_on_a_real_bucket() {
     let bucket = std::env::var("TENURE_TEST_GCS_BUCKET").expect("TENURE_TEST_GCS_BUCKET is set");
     let unique = fastrand::u128(..);
@@ -225,7 +225,7 @@ async fn a_bucket_that_ignores_preconditions_is_refused_by_the_check() {
 
 /// An emulator that ignores preconditions, and does not speak all of the XML API either.
 #[tokio::test]
-#[ignore = "scripts/gcs-emulator.sh -- cargo test --features gcs --test stores emulator -- --ignored"]
+#[ignore = "scripts/gcs-emulator.sh -- cargo test --test stores emulator -- --ignored"]
 async fn an_emulator_without_preconditions_is_refused() {
     let bucket = std::env::var("TENURE_TEST_GCS_BUCKET").expect("set by scripts/gcs-emulator.sh");
     let store = AnyObjectStore::gcs_from_env(bucket).expect("the settings are right");

@@ -110,14 +110,14 @@ async fn on_the_s3_server_of_the_environment() {
 
 #[cfg(feature = "dynamodb")]
 #[tokio::test]
-#[ignore = "scripts/dynalite.sh -- cargo test --features dynamodb --test stores dynamodb_servers -- --ignored"]
+#[ignore = "scripts/dynalite.sh -- cargo test --test stores dynamodb_servers -- --ignored"]
 async fn on_dynamodb_servers() {
     members_share_and_one_leaves(super::dynamodb_servers::store().await).await;
 }
 
 #[cfg(feature = "azure")]
 #[tokio::test]
-#[ignore = "scripts/azurite.sh -- cargo test --features azure --test stores azure -- --ignored"]
+#[ignore = "scripts/azurite.sh -- cargo test --test stores azure -- --ignored"]
 async fn on_azure() {
     let (store, prefix) = super::azure::container();
     shared_under(&prefix, store).await;

@@ -14,16 +14,3 @@ mod object_store;
 mod s3_store;
 mod servers;
 mod stores;
-
-#[test]
-fn filters_of_the_pages_name_tests() {
-    let features = [
-        ("azure", cfg!(feature = "azure")),
-        ("dynamodb", cfg!(feature = "dynamodb")),
-        ("gcs", cfg!(feature = "gcs")),
-        ("object-store", cfg!(feature = "object-store")),
-        ("object-store-tests", cfg!(feature = "object-store-tests")),
-    ];
-    let on = features.into_iter().filter(|(_, on)| *on).map(|(name, _)| name);
-    tenure_testkit::page_filters::name_tests_of("stores", &on.collect::<Vec<_>>());
-}

@@ -72,7 +72,7 @@ mod azure {
     }
 
     #[test]
-    #[ignore = "scripts/azurite.sh -- cargo test --features azure --test cli azurite -- --ignored"]
+    #[ignore = "scripts/azurite.sh -- cargo test --test cli azurite -- --ignored"]
     fn every_verb_works_on_azurite() {
         let var = |name| (name, std::env::var(name).expect("set by scripts/azurite.sh"));
         let names = [

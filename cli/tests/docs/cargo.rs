@@ -1,9 +1,8 @@
 //! `cargo` commands of the pages: the tests, benches, examples and features that they name exist,
-//! and at least one test has a name that a filter lets pass. The names are those of the default
-//! features; filters for other programs are in `tenure_testkit::page_filters`.
+//! and at least one test has a name that a filter lets pass. The names are those of a plain `cargo test`;
+//! what that does not tell is in `tenure_testkit::page_filters`.
 
 use std::fs;
-use std::path::Path;
 
 use serde_json::Value;
 use tenure_testkit::page_filters;
@@ -66,7 +65,9 @@ fn check(words: &[String]) -> Result<(), String> {
     if ["fuzz", "install", "semver-checks"].contains(&verb) {
         return Ok(());
     }
-    let mut chosen = Chosen { packages: Package::default_members(), ..Chosen::default() };
+    let mut chosen =
+        Chosen { packages: Package::default_members(), all_features: true, ..Chosen::default() };
+    let mut every_feature = false;
     let mut filters = Vec::new();
     while let Some(word) = words.next() {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
@@ -77,6 +78,7 @@ fn check(words: &[String]) -> Result<(), String> {
             if name == "-p" {
                 let package = Package::named(value).ok_or(format!("no package {value:?}"))?;
                 chosen.packages = vec![package];
+                chosen.all_features = false;
             }
             exists(&chosen.packages, name, value)?;
             match name {
@@ -91,8 +93,10 @@ fn check(words: &[String]) -> Result<(), String> {
         } else if !OPTIONS.contains(&word) && !MORE_OPTIONS.contains(&word) {
             return Err(format!("no option {word}"));
         }
-        chosen.all_features |= word == "--all-features";
+        chosen.all_features &= word != "--no-default-features";
+        every_feature |= word == "--all-features";
     }
+    chosen.all_features |= every_feature;
     if verb != "test" {
         return Ok(());
     }
@@ -108,20 +112,14 @@ fn check(words: &[String]) -> Result<(), String> {
     filters.into_iter().try_for_each(|filter| chosen.matches(filter))
 }
 
-/// Filters for unit tests behind the feature `dynamodb`, which no list of tests has here: the
-/// library's unit tests are also run as they are published, without the testkit. So a function of
-/// that name is looked for.
-const OF_DYNAMODB: [&str; 2] =
-    ["regression_an_answer_of_a_server_that_is_behind", "regression_an_item_left_out"];
-
-/// Whether a file below has a function whose name begins so.
-fn has_function(folder: &Path, name: &str) -> bool {
-    let is_in = |path: &Path| {
-        let text = fs::read_to_string(path);
-        text.is_ok_and(|text| text.contains(&format!("fn {name}")))
+/// The rows of tests behind a feature that name none.
+pub fn needless_rows() -> Vec<String> {
+    let names_none = |(name, feature, prefix): &&(&str, &str, &str)| {
+        let mut programs = PROGRAMS.iter().filter(|program| program.name() == *name);
+        !programs.any(|it| it.tests.iter().any(|test| test.starts_with(prefix)))
+            || !Package::all().any(|it| it.features().any(|other| other == *feature))
     };
-    let mut entries = fs::read_dir(folder).expect("a folder").flatten().map(|it| it.path());
-    entries.any(|path| if path.is_dir() { has_function(&path, name) } else { is_in(&path) })
+    page_filters::BEHIND.iter().filter(names_none).map(|row| format!("{row:?}")).collect()
 }
 
 /// Whether one of the packages has a target or a feature of that name.
@@ -166,16 +164,11 @@ impl Chosen<'_> {
         let mut run = PROGRAMS.iter().filter(|program| self.runs(program));
         let names = |program: &Program| {
             let tests = if self.ignored { &program.ignored } else { &program.tests };
-            tests.iter().any(|test| test.contains(filter))
+            tests.iter().any(|test| test.contains(filter) && self.builds(program, test))
         };
-        let elsewhere = |(program, feature, other): &(&str, &str, &str)| {
-            *other == filter && self.tests.contains(program) && self.has(feature)
-        };
-        if run.any(names)
-            || page_filters::FILTERS.iter().any(elsewhere)
-            || (self.lib && self.has("dynamodb") && OF_DYNAMODB.contains(&filter))
-                && has_function(&root().join("src/store"), filter)
-        {
+        let elsewhere =
+            |(program, other): &(&str, &str)| *other == filter && self.tests.contains(program);
+        if run.any(names) || page_filters::FILTERS.iter().any(elsewhere) {
             return Ok(());
         }
         let lib = self.lib.then_some("--lib");
@@ -184,8 +177,15 @@ impl Chosen<'_> {
         Err(format!("no {kind} of {} has {filter:?} in its name", programs.join(" and ")))
     }
 
-    fn has(&self, feature: &str) -> bool {
-        feature.is_empty() || self.all_features || self.features.contains(&feature)
+    /// Whether the test is there with the features that the command turns on.
+    fn builds(&self, program: &Program, test: &str) -> bool {
+        let package = Package::named(program.package).expect("Cargo has built its tests");
+        page_filters::BEHIND.iter().all(|(other, feature, prefix)| {
+            *other != program.name()
+                || !test.starts_with(prefix)
+                || self.all_features
+                || self.features.iter().any(|on| package.turns_on(on, feature))
+        })
     }
 
     fn runs(&self, program: &Program) -> bool {

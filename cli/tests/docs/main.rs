@@ -105,6 +105,12 @@ fn every_cargo_command_names_what_exists() {
 
 #[cfg(feature = "s3")]
 #[test]
+fn every_row_of_tests_behind_a_feature_names_tests() {
+    none(cargo::needless_rows());
+}
+
+#[cfg(feature = "s3")]
+#[test]
 fn every_command_does_what_the_page_says() {
     // A page waits more than it works, so they run together.
     let pages = pages();

@@ -47,12 +47,18 @@ impl Package {
         self.0["features"].as_object().expect("a table").keys().map(String::as_str)
     }
 
+    /// Whether the one feature is the other, or turns it on.
+    pub fn turns_on(self, feature: &str, other: &str) -> bool {
+        let more = self.0["features"][feature].as_array();
+        feature == other || more.into_iter().flatten().any(|it| self.turns_on(text(it), other))
+    }
+
     pub fn depends_on(self, name: &str) -> bool {
         list(&self.0["dependencies"]).any(|dependency| dependency["name"] == name)
     }
 }
 
-/// A test program that a plain `cargo test` runs, with the features that are on by default.
+/// A test program that a plain `cargo test` runs.
 pub struct Program {
     pub package: &'static str,
     /// None for the unit tests of the library.
@@ -60,6 +66,13 @@ pub struct Program {
     pub tests: Vec<String>,
     /// Those of the tests that are ignored.
     pub ignored: Vec<String>,
+}
+
+impl Program {
+    /// Its own, or the package's of unit tests.
+    pub fn name(&self) -> &str {
+        self.test.as_deref().unwrap_or(self.package)
+    }
 }
 
 /// Built if need be, so that the names are those of the sources. Where `cargo test` runs this

@@ -84,7 +84,7 @@ const CALM: Budget = Budget {
 
 #[test]
 fn filters_of_the_pages_name_tests() {
-    tenure_testkit::page_filters::name_tests_of("group_model", &[]);
+    tenure_testkit::page_filters::name_tests_of("group_model");
 }
 
 #[test]

@@ -32,7 +32,7 @@ const ENOUGH_SEEDS: u64 = 100;
 
 #[test]
 fn filters_of_the_pages_name_tests() {
-    tenure_testkit::page_filters::name_tests_of("group_simulation", &[]);
+    tenure_testkit::page_filters::name_tests_of("group_simulation");
 }
 
 #[test]

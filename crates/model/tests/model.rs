@@ -50,7 +50,7 @@ fn sometimes(setting: Setting) -> Setting {
 
 #[test]
 fn filters_of_the_pages_name_tests() {
-    tenure_testkit::page_filters::name_tests_of("model", &[]);
+    tenure_testkit::page_filters::name_tests_of("model");
 }
 
 #[test]

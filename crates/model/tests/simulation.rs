@@ -28,7 +28,7 @@ const SHOWN_LINES: usize = 150;
 
 #[test]
 fn filters_of_the_pages_name_tests() {
-    tenure_testkit::page_filters::name_tests_of("simulation", &[]);
+    tenure_testkit::page_filters::name_tests_of("simulation");
 }
 
 #[test]
