@@ -98,7 +98,8 @@ start_server() {
     server_pid=$!
     s3_environment "http://127.0.0.1:$port" "$server_key"
     for _ in {1..150}; do
-        if "$server_is_up"; then
+        # Without a process for each try, until the port is open.
+        if (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null && "$server_is_up"; then
             rm -f "$log"
             return
         fi
