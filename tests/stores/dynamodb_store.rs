@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tenure::store::{
     Determinacy, DynamoStore, ETag, GetOutcome, PutOutcome, Store, StoreErrorKind,
 };
+use tenure_testkit::closed_port::ClosedPort;
 use tenure_testkit::dynamo_server::*;
 use tenure_testkit::outcomes::{done, expect, found};
 
@@ -205,7 +206,9 @@ async fn the_store_is_named() {
 async fn what_never_came_as_far_as_the_table_did_not_happen() {
     let (server, store) = start();
     done(store.create(KEY, body("one")).await);
+    let address = server.endpoint().trim_start_matches("http://").parse().unwrap();
     drop(server);
+    let _closed = ClosedPort::after_listener(address);
     // On the connection that is cut.
     let _ = store.create("app/lock-0000000002.json", body("two")).await;
     let (kind, no) = (StoreErrorKind::Transient, Determinacy::Determinate);

@@ -1,6 +1,7 @@
 //! Every store: the conformance suite, its failures, and servers that are not ours.
 
 mod azure;
+mod closed_port;
 mod dir_store;
 mod disk;
 mod dynamodb_promises;

@@ -4,13 +4,13 @@
 //! know: from the start of the program on, others run beside it.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
 
 use nix::sys::signal::Signal;
 
 use super::bench::spawn;
 use super::look::Watching;
 use super::s3::{STORE, with};
+use tenure_testkit::closed_port::ClosedPort;
 use tenure_testkit::command::{ended, with_deadline};
 use tenure_testkit::s3_server::*;
 
@@ -27,9 +27,8 @@ fn watch_waits_for_a_store_that_cannot_be_reached_yet() {
 
 #[test]
 fn an_unreachable_endpoint_gives_69() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
-    drop(listener);
+    let closed = ClosedPort::start();
+    let endpoint = closed.endpoint();
     let server = S3Server::start_blocking();
     let mut env = server.env();
     env.retain(|(name, _)| *name != "AWS_ENDPOINT_URL");

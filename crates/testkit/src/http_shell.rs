@@ -19,6 +19,8 @@ use hyper_util::rt::TokioIo;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::closed_port::ClosedPort;
+
 pub type Answer = Response<BoxBody<Bytes, io::Error>>;
 type Respond = dyn Fn(Parts, Bytes) -> BoxFuture<'static, io::Result<Answer>> + Send + Sync;
 
@@ -105,16 +107,11 @@ fn until(stopped: oneshot::Receiver<()>, listener: TcpListener, line: &Arc<Line>
 
 async fn accept(listener: TcpListener, line: &Arc<Line>) {
     let address = listener.local_addr().expect("a bound listener has an address");
-    let mut listener = Some(listener);
+    listener.set_nonblocking(true).expect("a listener can be made non-blocking");
+    let mut bound = tokio::net::TcpListener::from_std(listener).expect("a bound listener");
     let mut away = line.away.subscribe();
     loop {
         let mut connections = JoinSet::new();
-        let bound = match listener.take() {
-            Some(bound) => bound,
-            None => TcpListener::bind(address).expect("the port is still free"),
-        };
-        bound.set_nonblocking(true).expect("a listener can be made non-blocking");
-        let bound = tokio::net::TcpListener::from_std(bound).expect("a bound listener");
         loop {
             tokio::select! {
                 accepted = bound.accept() => {
@@ -130,7 +127,9 @@ async fn accept(listener: TcpListener, line: &Arc<Line>) {
         }
         // Requests that have arrived still take effect, on tasks of their own.
         drop((bound, connections));
+        let closed = ClosedPort::after_listener(address);
         let _ = away.wait_for(|away| !*away).await;
+        bound = closed.listen();
     }
 }
 

@@ -91,6 +91,8 @@ macro_rules! internal {
 }
 
 internal! {
+    #[cfg(any(feature = "s3", feature = "gcs", feature = "dynamodb"))]
+    closed_port,
     #[cfg(all(feature = "processes", unix))]
     command,
     #[cfg(all(feature = "internals", feature = "s3"))]

@@ -3,6 +3,8 @@
 
 #![deny(ambiguous_glob_reexports)]
 
+#[cfg(any(feature = "s3", feature = "gcs", feature = "dynamodb"))]
+pub use crate::closed_port::*;
 pub use crate::conformance::*;
 #[cfg(feature = "dynamodb")]
 pub use crate::dynamo_server::*;

@@ -10,6 +10,7 @@ use tenure::store::S3Store;
 use tenure::store::{Determinacy, ETag, Store, StoreErrorKind};
 
 use super::{KEY, MAX, body, done, eventually, expect, found, start};
+use tenure_testkit::closed_port::ClosedPort;
 use tenure_testkit::s3_server::*;
 
 mod permanent;
@@ -244,9 +245,8 @@ async fn a_redirect_while_a_new_buckets_name_spreads_passes() {
 
 #[tokio::test]
 async fn an_unreachable_endpoint_means_that_nothing_happened() {
-    let server = S3Server::start().await;
-    let client = server.client();
-    drop(server);
+    let closed = ClosedPort::start();
+    let client = Client::from_conf(config(&closed.endpoint(), ACCESS_KEY, SECRET_KEY).build());
     let store = S3Store::new(client, BUCKET);
     let kind = StoreErrorKind::Transient;
     let words = ["no connection", "refused"];
