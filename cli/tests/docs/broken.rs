@@ -99,6 +99,7 @@ fn cargo_commands_that_name_what_is_not_there() {
             "`cargo test --no-default-features --features dynamodb --test stores gcs_promises`\n",
             "no test of stores has",
         ),
+        ("`cargo test --no-default-features --test stores s3_store`\n", "no test of stores has"),
         ("`cargo test -p tenure --lib regression_an_item_left_out`\n", "no test of --lib has"),
         ("`cargo test -p tenure-model --test model no_such_name`\n", "no test of model has"),
         ("`cargo test -- --nocature`\n", "no option --nocature"),
@@ -112,6 +113,7 @@ fn cargo_commands_that_name_what_is_not_there() {
     }
     let good = "`SEED=1 cargo test --lib fuzzing::records -- --nocapture` `cargo` `scripts/` \
         `cargo test --test stores gcs_promises` \
+        `cargo test -p tenure --test stores s3_store` \
         `cargo test -p tenure --features gcs --test stores object_store::memory`\n";
     assert!(cargo::problems(&page(good)).is_empty(), "{:?}", cargo::problems(&page(good)));
 }

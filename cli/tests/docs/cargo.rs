@@ -65,8 +65,12 @@ fn check(words: &[String]) -> Result<(), String> {
     if ["fuzz", "install", "semver-checks"].contains(&verb) {
         return Ok(());
     }
-    let mut chosen =
-        Chosen { packages: Package::default_members(), all_features: true, ..Chosen::default() };
+    let mut chosen = Chosen {
+        packages: Package::default_members(),
+        features: vec!["default"],
+        all_features: true,
+        ..Chosen::default()
+    };
     let mut every_feature = false;
     let mut filters = Vec::new();
     while let Some(word) = words.next() {
@@ -93,7 +97,10 @@ fn check(words: &[String]) -> Result<(), String> {
         } else if !OPTIONS.contains(&word) && !MORE_OPTIONS.contains(&word) {
             return Err(format!("no option {word}"));
         }
-        chosen.all_features &= word != "--no-default-features";
+        if word == "--no-default-features" {
+            chosen.features.retain(|feature| *feature != "default");
+            chosen.all_features = false;
+        }
         every_feature |= word == "--all-features";
     }
     chosen.all_features |= every_feature;

@@ -18,12 +18,21 @@ pub const FILTERS: &[(&str, &str)] = &[
     ("simulation", "the_invariants_hold_under_faults"),
 ];
 
-/// The test program, or the package of unit tests; a feature that is off in a build of one package and
-/// without default features; and how the names begin of the tests behind it.
+/// The test program, or the package of unit tests; a feature that is off in a build of one package, or without
+/// default features; and how the names begin of the tests behind it.
 pub const BEHIND: &[(&str, &str, &str)] = &[
     ("cli", "azure", "clouds::azure::"),
     ("cli", "dynamodb", "dynamodb::built::"),
+    ("cli", "dynamodb", "permissions::dynamodb::"),
     ("cli", "gcs", "clouds::gcs::"),
+    ("cli", "s3", "absent::"),
+    ("cli", "s3", "credentials::"),
+    ("cli", "s3", "interrupt::"),
+    ("cli", "s3", "permissions::"),
+    ("cli", "s3", "probe::on_s3::"),
+    ("cli", "s3", "s3::"),
+    ("election", "s3", "examples::s3::"),
+    ("fencing", "s3", "fencing::on_s3"),
     ("stores", "azure", "azure::"),
     ("stores", "azure", "groups::on_azure"),
     ("stores", "dynamodb", "dynamodb_"),
@@ -33,8 +42,17 @@ pub const BEHIND: &[(&str, &str, &str)] = &[
     ("stores", "gcs", "groups::on_cloud_storage"),
     ("stores", "object-store", "object_store::"),
     ("stores", "object-store-tests", "object_store::clients::"),
+    ("stores", "s3", "closed_port::"),
+    ("stores", "s3", "groups::on_s3"),
+    ("stores", "s3", "groups::on_the_s3_server"),
+    ("stores", "s3", "morling_on_s3::"),
+    ("stores", "s3", "s3_store::"),
+    ("stores", "s3", "servers::"),
+    ("stores", "s3", "stores::s3_"),
     ("tenure", "dynamodb", "store::dynamodb::"),
     ("tenure", "object-store", "store::any::"),
+    ("tenure", "s3", "store::s3::"),
+    ("tenure-cli", "s3", "probe::bucket::"),
 ];
 
 /// Panics if a filter for this program names none of its tests.
