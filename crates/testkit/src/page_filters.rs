@@ -1,6 +1,7 @@
 //! What a plain `cargo test` cannot tell of the filters that pages give to test programs: those for
 //! programs of `tenure-model`, which it does not build, and which tests a command without the features
 //! that it turns on would not have. cli/tests/docs takes no other filter for such programs and tests.
+//! Tests behind another feature need a row here: without one a filter for them is taken in any build.
 
 use std::process::Command;
 
