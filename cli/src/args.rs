@@ -139,6 +139,15 @@ mod tests {
         Args::command().debug_assert();
     }
 
+    /// Clap checks definitions by its own debug assertions, which a profile can turn off.
+    #[cfg(debug_assertions)]
+    #[test]
+    #[should_panic(expected = "nothing_is_called_so")]
+    fn regression_definitions_that_are_not_consistent_are_found() {
+        let argument = clap::Arg::new("one").conflicts_with("nothing_is_called_so");
+        clap::Command::new("tenure").arg(argument).debug_assert();
+    }
+
     /// Help is 100 columns wide: longer lines of a text that has its own line breaks broke twice.
     #[test]
     fn regression_texts_below_the_options_fit_into_the_help() {

@@ -21,13 +21,17 @@ impl ClosedPort {
     /// The one of a listener that was just dropped. A process that another thread starts holds the
     /// listener, too, until its program runs.
     pub fn after_listener(address: SocketAddr) -> ClosedPort {
-        for _ in 0..100_000 {
-            if let Ok(port) = Self::bind(address) {
-                return port;
+        let mut attempts = 0..100_000;
+        loop {
+            match Self::bind(address) {
+                Ok(port) => return port,
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    assert!(attempts.next().is_some(), "{address} still has a listener");
+                    std::thread::yield_now();
+                }
+                Err(error) => panic!("{address} cannot be held: {error}"),
             }
-            std::thread::yield_now();
         }
-        panic!("{address} was taken at once after its listener was dropped");
     }
 
     fn bind(address: SocketAddr) -> io::Result<ClosedPort> {
