@@ -44,9 +44,10 @@ pub struct CostArgs {
     /// Length of the lease, at most 24h: it is renewed three times in it
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_up_to(DAY))]
     pub validity: Duration,
-    /// How often followers, observers and members look: at most the validity
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive_duration)]
-    pub poll: Duration,
+    /// How often followers, observers and members poll: at most the validity [default: a sixth of
+    /// the validity]
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    pub poll: Option<Duration>,
     /// How often the leader changes; of a group, how often a member dies and another joins
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = per_day)]
     pub elections_per_day: f64,
@@ -79,9 +80,16 @@ Exit codes:
    0  done
   64  wrong usage, or a file of prices that cannot be read"#;
 
+impl CostArgs {
+    /// The poll interval, with the library's default.
+    fn poll(&self) -> Duration {
+        self.poll.unwrap_or(self.validity / 6)
+    }
+}
+
 pub fn cost(args: &CostArgs) -> Result<u8, Failure> {
-    if args.poll > args.validity {
-        let (poll, validity) = (args.poll, args.validity);
+    if args.poll() > args.validity {
+        let (poll, validity) = (args.poll(), args.validity);
         let why = format!("a --poll of {poll:?} is longer than the validity of {validity:?}");
         return Err(Failure::new(exit::USAGE, why));
     }
@@ -114,7 +122,7 @@ fn shape(args: &CostArgs) -> Shape {
         candidates: args.candidates,
         observers: args.observers,
         validity: args.validity,
-        poll: args.poll,
+        poll: args.poll(),
         elections_per_day: args.elections_per_day,
         compactions_per_day: args.compactions_per_day,
     }
@@ -154,7 +162,7 @@ impl Report {
             candidates: args.candidates,
             observers: args.observers,
             validity_ms: millis(args.validity),
-            poll_ms: millis(args.poll),
+            poll_ms: millis(args.poll()),
             elections_per_day: args.elections_per_day,
             layout: match Layout::from(args.layout) {
                 Layout::EpochFiles => "epoch-files",

@@ -75,13 +75,13 @@ impl<T> GroupRoles<T> {
 }
 
 impl GroupShape {
-    fn of(args: &CostArgs, partitions: u32) -> GroupShape {
+    pub fn of(args: &CostArgs, partitions: u32) -> GroupShape {
         GroupShape {
             partitions,
             members: args.members,
             observers: args.observers,
             validity: args.validity,
-            poll: args.poll,
+            poll: args.poll(),
             changes_per_day: args.elections_per_day,
             compactions_per_day: args.compactions_per_day,
         }

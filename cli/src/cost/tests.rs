@@ -1,6 +1,7 @@
 //! The arithmetic beside the requests of the real driver, in hours of paused time, and beside what
 //! the documentation says.
 
+mod defaults;
 mod group;
 
 use std::sync::Arc;
@@ -342,21 +343,6 @@ async fn a_search_among_thousands_of_epochs_sends_no_more_than_the_arithmetic_sa
             assert!(counted >= most * 0.75, "{many}: {counted} of {most}");
         }
     }
-}
-
-fn defaults() -> CostArgs {
-    use clap::Parser as _;
-    match crate::args::Args::try_parse_from(["tenure", "cost"]).map(|args| args.verb) {
-        Ok(crate::args::Verb::Cost(args)) => args,
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn the_defaults_are_those_of_the_library() {
-    let args = defaults();
-    assert_eq!((args.validity, args.poll, args.candidates), (secs(30), secs(5), 3));
-    assert_eq!(args.elections, 1);
 }
 
 #[test]

@@ -35,8 +35,11 @@ fn the_settings_are_reckoned_with() {
     let reads = |report: &serde_json::Value| report["requests"]["all"]["reads"].as_f64();
     assert!(reads(&cost(&["--candidates", "10"])) > reads(&base));
     assert!(reads(&cost(&["--poll", "1s"])) > reads(&base));
-    let slow = cost(&["--validity", "60s", "--poll", "5s"]);
-    assert_eq!(slow["requests"]["leader"]["writes"], 129_600.0);
+    let slow = cost(&["--validity", "60s"]);
+    assert_eq!(
+        (&slow["requests"]["leader"]["writes"], &slow["poll_ms"]),
+        (&129_600.0.into(), &10_000.into())
+    );
     let single = cost(&["--layout", "single-object"]);
     assert_eq!(single["requests"]["leader"]["reads"], 0.0);
     assert_eq!(single["requests"]["compactor"]["lists"], 0.0);
@@ -44,6 +47,9 @@ fn the_settings_are_reckoned_with() {
     let alone = tenure(&["cost", "--candidates", "1", "--layout", "single-object"]).out;
     assert!(!alone.contains("a follower,") && !alone.contains("the compactor"), "{alone}");
     tenure(&["cost", "--poll", "31s"]).fails(64, &["31s", "30s"]);
+    // A validity below 5 s needs no --poll.
+    let quick = cost(&["--validity", "3s"]);
+    assert_eq!(quick["poll_ms"], 500);
     assert_eq!(tenure(&["cost", "--candidates", "0"]).code, 64);
     assert_eq!(tenure(&["cost", "--elections-per-day", "NaN"]).code, 64);
 }

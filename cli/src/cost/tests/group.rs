@@ -31,7 +31,7 @@ fn group(store: &Counting, shape: &GroupShape, clock: &TestClock, seed: u64) -> 
 }
 
 /// A member that releases at once what is revoked; aborted, it is dead.
-async fn member(group: Group) -> tokio::task::JoinHandle<()> {
+pub(super) async fn member(group: Group) -> tokio::task::JoinHandle<()> {
     let mut membership = group.join().await.expect("it joins");
     tokio::spawn(async move {
         let mut owned = Vec::new();
@@ -77,7 +77,7 @@ async fn a_steady_group_sends_what_the_arithmetic_says() {
 
 /// Within 2 %, and so many requests that are under way at either end.
 #[track_caller]
-fn near(shape: &GroupShape, counted: Requests, expected: Requests, under_way: f64) {
+pub(super) fn near(shape: &GroupShape, counted: Requests, expected: Requests, under_way: f64) {
     let kinds = |it: Requests| [it.writes, it.lists, it.reads, it.deletes];
     for (counted, expected) in kinds(counted).into_iter().zip(kinds(expected)) {
         let close = (counted - expected).abs() <= expected * 0.02 + under_way;
