@@ -10,6 +10,7 @@ use std::time::Duration;
 use nix::unistd::{AccessFlags, access};
 use tracing::{info, warn};
 
+use super::config::INSIDE_RUN;
 use super::exit::{self, Failure};
 use super::group::{Group, Left, NOT_EXECUTABLE, NOT_FOUND, Tenure, own_binary};
 use super::logs;
@@ -43,6 +44,11 @@ impl Cmd {
         let environment = [("TENURE_NAME", name.to_owned()), ("TENURE_STORE", store.to_string())];
         Ok(Cmd { tenure, command: command.to_vec(), environment, margins })
     }
+}
+
+/// Tells a `tenure` in CMD to ignore the settings of this process.
+pub fn inside_run() -> (&'static str, String) {
+    (INSIDE_RUN, "1".to_owned())
 }
 
 /// This command, for the processes that are started of it.

@@ -52,7 +52,16 @@ pub fn name(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Err("a name has at least one character".to_owned());
     }
+    trimmed(text)?;
     Ok(text.to_owned())
+}
+
+/// Refuses white space at either end: the text looks like another one.
+pub fn trimmed(text: &str) -> Result<(), String> {
+    match text.trim() == text {
+        true => Ok(()),
+        false => Err("it begins or ends with white space; remove that".to_owned()),
+    }
 }
 
 pub fn duration(text: &str) -> Result<Duration, String> {

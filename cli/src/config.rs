@@ -5,6 +5,7 @@
 
 mod file;
 mod show;
+mod variables;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,13 +13,16 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, Parser as _};
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, Parser as _, ValueEnum as _};
 
 use super::args::Args;
 use super::exit::{self, Failure};
+use super::logs::LogFormat;
 use super::print::plain;
 use file::File;
 pub use show::show;
+pub use variables::{INSIDE_RUN, without_effect};
+use variables::{of_variable, variable};
 
 /// The flags that a variable and a file may give, too. Not those that say what to do just once,
 /// such as `depose --force`, or that CMD finds in its environment, such as `restore --epoch`.
@@ -59,27 +63,10 @@ const SETTINGS: &[&str] = &[
     "every",
     "health-addr",
     "metrics-addr",
-    "log-format",
+    LOG_FORMAT,
 ];
-/// These are one job's own. They come with the environment of its CMD, as does the name of its file;
-/// but a `tenure run` inside CMD must not pass for its own leader, nor write the file of its epoch.
-const NOT_INHERITED: &[&str] = &[
-    "name",
-    "unique-name",
-    "data",
-    "data-file",
-    "successor",
-    "once-per",
-    "period-offset",
-    "missed",
-    "tolerance",
-    "retries",
-    "clock-ahead-max",
-    "busy-exit-code",
-    "on-elected",
-    "on-lost",
-    "epoch-file",
-];
+/// The only setting of all verbs.
+const LOG_FORMAT: &str = "log-format";
 
 /// Why the arguments cannot be used.
 #[derive(Debug)]
@@ -101,6 +88,25 @@ pub fn parse(mut line: Vec<OsString>) -> Result<Args, Refused> {
     let found = if is_hidden { Found::default() } else { Found::by(&line)? };
     found.add_to(&mut line);
     Args::try_parse_from(line).map_err(|error| found.explain(error))
+}
+
+/// The format of the logs that a command line asks for that was refused, itself or by a setting.
+pub fn log_format(line: &[OsString]) -> LogFormat {
+    let by_line = LogFormat::asked(line.iter().map(OsString::as_os_str));
+    by_line.or_else(|| log_format_of_settings(line)).unwrap_or_default()
+}
+
+fn log_format_of_settings(line: &[OsString]) -> Option<LogFormat> {
+    let given = |found: &Added| match &found.value {
+        Given::Value(value) => LogFormat::from_str(value, false).ok(),
+        _ => None,
+    };
+    if let Some(found) = of_variable(LOG_FORMAT, Kind::Value).ok()? {
+        return given(&found);
+    }
+    let command = lenient();
+    let matches = command.clone().ignore_errors(true).try_get_matches_from(line).ok()?;
+    Found::of(&command, &matches).ok()?.get(LOG_FORMAT).and_then(given)
 }
 
 /// What the environment and the file add to a command line.
@@ -162,7 +168,7 @@ impl Found {
             if given.is_some_and(|source| source != ValueSource::DefaultValue) {
                 continue;
             }
-            let is_own = NOT_INHERITED.contains(&long) && is_inside_cmd();
+            let is_own = variables::is_of_the_outer_process(long);
             let of_variable = if is_own { None } else { of_variable(long, kind)? };
             let file = file.as_ref().filter(|_| !is_own || is_file_given);
             let of_file = || match file {
@@ -177,10 +183,14 @@ impl Found {
         Ok(Found(added))
     }
 
-    /// Before CMD.
+    /// Before CMD. The global setting goes before the verb: `config` takes all that follows for
+    /// the line of another verb.
     fn add_to(&self, line: &mut Vec<OsString>) {
+        let (global, own): (Vec<_>, Vec<_>) =
+            self.0.iter().partition(|added| added.long == LOG_FORMAT);
         let end = line.iter().position(|word| word == "--").unwrap_or(line.len());
-        line.splice(end..end, self.0.iter().flat_map(Added::words));
+        line.splice(end..end, own.into_iter().flat_map(Added::words));
+        line.splice(1..1, global.into_iter().flat_map(Added::words));
     }
 
     fn get(&self, long: &str) -> Option<&Added> {
@@ -214,26 +224,6 @@ impl Added {
             Given::Values(values) => values.iter().map(with).collect(),
         }
     }
-}
-
-/// What a variable says. An empty one is none, as for most programs.
-fn of_variable(long: &'static str, kind: Kind) -> Result<Option<Added>, Failure> {
-    let name = variable(long);
-    let Some(value) = std::env::var_os(&name).filter(|value| !value.is_empty()) else {
-        return Ok(None);
-    };
-    let refuse = |why: &str| Failure::new(exit::USAGE, format!("{name} {why}"));
-    let value = value.into_string().map_err(|_| refuse("is not UTF-8"))?;
-    let value = match &*value.to_lowercase() {
-        _ if kind == Kind::Value => Given::Value(value),
-        _ if kind == Kind::Values => {
-            Given::Values(value.split_whitespace().map(str::to_owned).collect())
-        }
-        "true" | "yes" | "on" | "1" => Given::Flag(true),
-        "false" | "no" | "off" | "0" => Given::Flag(false),
-        _ => return Err(refuse("must be true or false")),
-    };
-    Ok(Some(Added { long, value, origin: Origin::Variable(name) }))
 }
 
 /// What is wrong, without the usage below it.
@@ -288,16 +278,6 @@ impl Kind {
             _ => Kind::Value,
         }
     }
-}
-
-/// The variable that gives a setting.
-fn variable(long: &str) -> String {
-    format!("TENURE_{}", long.replace('-', "_").to_uppercase())
-}
-
-/// Whether an outer `tenure run` started this process.
-fn is_inside_cmd() -> bool {
-    std::env::var_os("TENURE_EPOCH").is_some()
 }
 
 /// What a command line gives. A flag may need another that the environment or the file has, as

@@ -26,8 +26,12 @@ setting is refused. `data` may be a table.
 NAME=URL with spaces between them. In the file, write `group` into the table [serve]: [group] at the
 top is the table of that verb.
 
-Inside a CMD that `tenure` runs, whose environment has TENURE_EPOCH, the name, the data, the period
-and the hooks of the outer one do not count: they need flags, or a file that a flag names.
+An unknown variable TENURE_… is named on stderr, with the nearest setting. White space at either end
+of a store or a name is refused.
+
+The name, the data, the hooks and the addresses of a process are its own. In a CMD of `run` and of
+`group run`, whose environment has TENURE_RUN, those of the outer process do not count: they need
+flags, or a file that a flag names. In a CMD of `watch --exec` the data and the addresses do not.
 
 Exit codes:
    0  done

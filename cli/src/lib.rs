@@ -49,7 +49,7 @@ mod table;
 mod timer;
 mod watch;
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -72,26 +72,10 @@ pub fn main() -> ExitCode {
 
 /// The exit code.
 fn run_line() -> u8 {
-    let args = match config::parse(std::env::args_os().collect()) {
+    let line: Vec<_> = std::env::args_os().collect();
+    let args = match config::parse(line.clone()) {
         Ok(args) => args,
-        Err(Refused::Settings(failure)) => {
-            if asked_for_json() {
-                LogFormat::Json.choose();
-            }
-            logs::complain_of(&failure);
-            return failure.code;
-        }
-        Err(Refused::Arguments(error)) if error.use_stderr() && asked_for_json() => {
-            LogFormat::Json.choose();
-            let why = error.render().to_string();
-            logs::complain_of(&Failure::new(exit::USAGE, why.trim_end()));
-            return exit::USAGE;
-        }
-        Err(Refused::Arguments(error)) => {
-            // Nothing is left to tell it to when the terminal is gone.
-            let _ = error.print();
-            return if error.use_stderr() { exit::USAGE } else { 0 };
-        }
+        Err(refused) => return refuse(refused, &line),
     };
     args.log_format.choose();
     let outcome = match args.verb {
@@ -105,6 +89,7 @@ fn run_line() -> u8 {
         }),
         verb => {
             logs::start(verb.default_log_level());
+            complain_of_variables();
             carry_out(verb, args.config)
         }
     };
@@ -112,6 +97,37 @@ fn run_line() -> u8 {
         logs::complain_of(&failure);
         failure.code
     })
+}
+
+/// Says why the arguments cannot be used. Help and the version are "refused", too.
+fn refuse(refused: Refused, line: &[OsString]) -> u8 {
+    match refused {
+        Refused::Arguments(error) if !error.use_stderr() => {
+            // Nothing is left to tell it to when the terminal is gone.
+            let _ = error.print();
+            0
+        }
+        refused => {
+            config::log_format(line).choose();
+            complain_of_variables();
+            let failure = match refused {
+                Refused::Settings(failure) => failure,
+                Refused::Arguments(error) if logs::format() == LogFormat::Text => {
+                    let _ = error.print();
+                    return exit::USAGE;
+                }
+                Refused::Arguments(error) => {
+                    Failure::new(exit::USAGE, error.render().to_string().trim_end())
+                }
+            };
+            logs::complain_of(&failure);
+            failure.code
+        }
+    }
+}
+
+fn complain_of_variables() {
+    config::without_effect().iter().for_each(|why| logs::complain(why));
 }
 
 /// Runs one of the two processes that guard CMD.
@@ -161,10 +177,4 @@ fn carry_out(verb: Verb, config: Option<PathBuf>) -> Result<u8, Failure> {
     // A call to a directory on a disk that hangs must not keep the process from ending.
     runtime.shutdown_background();
     outcome
-}
-
-/// Whether they do although the arguments as a whole are wrong.
-fn asked_for_json() -> bool {
-    let arguments: Vec<_> = std::env::args_os().collect();
-    LogFormat::asked(arguments.iter().map(OsStr::new)) == LogFormat::Json
 }

@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal as _, Write};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use clap::ValueEnum as _;
 use serde_json::{Value, json};
 use tenure::Process;
 use tracing::field::{Field, Visit};
@@ -32,18 +33,19 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
-    /// What the arguments ask for, whether the others make sense or not. What follows `--` belongs
-    /// to CMD.
-    pub fn asked<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> LogFormat {
-        let mut asked = LogFormat::default();
+    /// The format that the arguments ask for, even if another argument is wrong. Arguments after
+    /// `--` belong to CMD.
+    pub fn asked<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> Option<LogFormat> {
+        let mut asked = None;
         let mut before = OsStr::new("");
         for argument in arguments {
             if argument == "--" {
                 break;
             }
-            if argument == "--log-format=json" || (before == OPTION && argument == "json") {
-                asked = LogFormat::Json;
-            }
+            let text = argument.to_str().unwrap_or_default();
+            let value = text.strip_prefix("--log-format=");
+            let value = value.or((before == OPTION).then_some(text));
+            asked = value.and_then(|value| LogFormat::from_str(value, false).ok()).or(asked);
             before = argument;
         }
         asked
@@ -281,10 +283,13 @@ mod tests {
     fn the_format_is_found_among_arguments_that_make_no_sense() {
         let asked = |line: &str| LogFormat::asked(line.split(' ').map(OsStr::new));
         for json in ["--log-format json", "x --log-format=json y", "run --log-format json --"] {
-            assert_eq!(asked(json), LogFormat::Json, "{json}");
+            assert_eq!(asked(json), Some(LogFormat::Json), "{json}");
         }
-        for text in ["", "json", "--log-format text", "--log-format", "-- --log-format json"] {
-            assert_eq!(asked(text), LogFormat::Text, "{text}");
+        for text in ["--log-format text", "--log-format json --log-format=text"] {
+            assert_eq!(asked(text), Some(LogFormat::Text), "{text}");
+        }
+        for nothing in ["", "json", "--log-format", "--log-format x", "-- --log-format json"] {
+            assert_eq!(asked(nothing), None, "{nothing}");
         }
     }
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use url::{ParseError, Url};
 
+use super::print::plain;
 use super::s3_options::S3Options;
 
 /// A store and a place in it, as given on the command line.
@@ -144,6 +145,7 @@ impl FromStr for StoreUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<StoreUrl, String> {
+        refuse_look_alikes(text)?;
         let url = Url::parse(text).map_err(|error| match error {
             ParseError::RelativeUrlWithoutBase => format!("it has no scheme; write {}", forms()),
             ParseError::EmptyHost => format!("it names no bucket; write {}", forms()),
@@ -162,6 +164,20 @@ impl FromStr for StoreUrl {
             None => dir(&url, text)?,
         };
         Ok(StoreUrl { text: text.to_owned(), place })
+    }
+}
+
+/// Refuses text that looks like the URL of another election.
+fn refuse_look_alikes(text: &str) -> Result<(), String> {
+    if text.split(['/', '?']).any(|part| part.trim() != part) {
+        return Err(
+            "white space is at its beginning or end, or next to a `/`; remove it".to_owned()
+        );
+    }
+    let shown = plain(text);
+    match shown == text {
+        true => Ok(()),
+        false => Err(format!("it has invisible characters: {shown}; remove them")),
     }
 }
 
@@ -217,9 +233,9 @@ fn in_service(
         return Err(format!("it names no {what}; write {form}"));
     }
     // Azure's `$root` and `$web` are containers, too.
-    let plain =
+    let is_plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'$');
-    if !name.bytes().all(plain) {
+    if !name.bytes().all(is_plain) {
         return Err(format!("{name:?} is not the name of a {what}"));
     }
     let options = query.map(S3Options::parse).transpose()?.unwrap_or_default();

@@ -17,7 +17,7 @@ use tenure::{Epoch, EpochEnd, Leadership, LeadershipEvent, Loss};
 use tracing::{info, warn};
 
 use super::hooks::HooksArgs;
-use crate::cmd::{Cmd, GroupWatch, shown};
+use crate::cmd::{Cmd, GroupWatch, inside_run, shown};
 use crate::common_args::LayoutArg;
 use crate::cron::Turn;
 use crate::data_file;
@@ -183,7 +183,7 @@ async fn start(
 }
 
 fn environment(job: &Job, epoch: Epoch, turn: Option<&Turn>) -> Vec<(&'static str, String)> {
-    let mut environment = vec![("TENURE_EPOCH", epoch.to_string())];
+    let mut environment = vec![("TENURE_EPOCH", epoch.to_string()), inside_run()];
     environment.extend(job.cmd.environment.iter().cloned());
     environment.extend(turn.into_iter().flat_map(Turn::environment));
     environment

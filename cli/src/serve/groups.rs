@@ -69,6 +69,8 @@ struct Partitions {
 
 fn partitions(text: &str) -> Result<Partitions, String> {
     let (group, names) = match text.split_once('=') {
+        // The range 0..=3.
+        Some((start, _)) if start.ends_with("..") => (None, text),
         Some(("", _)) => return Err("there is no name of a group before the `=`".to_owned()),
         Some((group, names)) => (Some(group.to_owned()), names),
         None => (None, text),

@@ -85,6 +85,33 @@ fn a_prefix_is_taken_as_written() {
     assert_eq!(place("s3://jobs//a"), s3("jobs", "/a"));
 }
 
+/// Each named another election.
+#[test]
+fn regression_a_url_that_looks_like_another_is_refused() {
+    for text in [
+        "s3://jobs/app ",
+        " s3://jobs/app",
+        "s3://jobs/app\n",
+        "s3://jobs/app\t/x",
+        "s3://jobs/app /",
+        "s3://jobs/ app",
+        "s3://jobs/app\u{a0}",
+        "s3://jobs/app ?sse=AES256",
+        "dynamodb://Locks/app ",
+        "file:///var/lib/app ",
+    ] {
+        assert!(refused(text).contains("white space"), "{text:?}");
+    }
+    for (text, shown) in [
+        ("s3://jobs/a\u{200b}pp", "a\\u{200b}pp"),
+        ("s3://jobs/a\tpp", "a\\tpp"),
+        ("file:///var/lib\u{0}app", "lib\\u{0}app"),
+        ("gs://jobs/\u{202e}app", "\\u{202e}app"),
+    ] {
+        assert!(refused(text).contains(shown), "{text:?}");
+    }
+}
+
 #[test]
 fn a_directory() {
     let dir = |path: &str| Place::Dir { path: path.into(), group: false };

@@ -125,6 +125,33 @@ fn what_is_refused_is_one_line_of_json() {
     assert!(said.code == 64 && said.err.starts_with("error: "), "{said:?}");
 }
 
+/// Only the flag chose the format of refusals.
+#[test]
+fn regression_the_variable_and_the_file_choose_the_format_of_refusals_too() {
+    let bench = Bench::new();
+    let file = bench.path("tenure.toml");
+    fs::write(&file, "log-format = 'json'\n").expect("a file");
+    let file = file.to_str().expect("UTF-8");
+    let lines_64 = [
+        &["lead"][..],
+        &["status", "--store", "ftp://b/p"],
+        &["run", "--store", "file:///tmp/x", "--bogus", "--", "true"],
+        &["run", "--store", "file:///tmp/x", "--validity", "1s", "--", "true"],
+    ];
+    for (name, value) in [("TENURE_LOG_FORMAT", "json"), ("TENURE_CONFIG", file)] {
+        for line in lines_64 {
+            let said = said(command(line).env(name, value).output().expect("it runs"));
+            let all = lines(&said);
+            let code = all.last().map(|line| line["fields"]["exit_code"].clone());
+            assert_eq!((said.code, code), (64, Some(64.into())), "{name} {line:?}: {said:?}");
+        }
+    }
+    // A flag counts before a variable.
+    let mut text = command(&["status", "--log-format", "text", "--store", "ftp://b/p"]);
+    let said = said(text.env("TENURE_LOG_FORMAT", "json").output().expect("it runs"));
+    assert!(said.code == 64 && said.err.starts_with("error: "), "{said:?}");
+}
+
 #[test]
 fn a_filter_that_makes_no_sense_is_named_in_json_too() {
     let bench = Bench::new();

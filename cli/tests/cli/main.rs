@@ -34,6 +34,7 @@ mod settings;
 mod single;
 mod terminal;
 mod usage;
+mod variables;
 
 /// The command under test.
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");

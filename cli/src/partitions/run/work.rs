@@ -12,7 +12,7 @@ use tokio::sync::{Notify, broadcast};
 use tracing::{Instrument as _, error_span, info, warn};
 
 use super::health::Health;
-use crate::cmd::{Cmd, GroupWatch, shown};
+use crate::cmd::{Cmd, GroupWatch, inside_run, shown};
 use crate::group::{Extras, Group, GroupEnd, Left, Stop};
 use crate::logs::PARTITION_SPAN;
 use crate::margins::Margins;
@@ -70,6 +70,7 @@ impl Works {
         let environment = [
             ("TENURE_PARTITION", partition.name().to_owned()),
             ("TENURE_EPOCH", partition.token().to_string()),
+            inside_run(),
             name.clone(),
             store.clone(),
         ];

@@ -358,6 +358,9 @@ fn partitions_are_of_the_only_group_or_of_one_that_is_named() {
     // The first `=` ends the name of the group.
     assert_eq!(read("g=a=b"), Ok((Some("g".to_owned()), "a=b".to_owned())));
     assert!(read("g=").is_err());
+    // The `=` of a range does not end a name.
+    assert_eq!(read("0..=2"), Ok((None, "0 1 2".to_owned())));
+    assert_eq!(read("g=0..=2"), Ok((Some("g".to_owned()), "0 1 2".to_owned())));
     assert!(read("=0..4").is_err_and(|why| why.contains("no name of a group")));
 }
 
