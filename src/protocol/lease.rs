@@ -44,8 +44,8 @@ pub struct LapseTimer {
     since: Moment,
     /// When the seal was first seen.
     sealed: Option<Moment>,
-    /// The store's own dates say that the lease is over.
-    lapsed_by_store: bool,
+    /// When the answer that first showed the end of the lease by the store's dates was received.
+    lapsed_by_store: Option<Moment>,
 }
 
 /// What the store's dates say about a record, where they may be believed.
@@ -102,15 +102,14 @@ impl LapseTimer {
         news
     }
 
-    /// When the seal was first seen, and whether the store's dates say that the lease is over.
-    fn judge(&self, reading: &Reading<'_>, drift: Drift) -> (Option<Moment>, bool) {
+    /// When the seal was first seen, and when the store's dates first showed the end of the lease.
+    fn judge(&self, reading: &Reading<'_>, drift: Drift) -> (Option<Moment>, Option<Moment>) {
         let seen_now = reading.sighting.seen.ended.map(|_| reading.received);
         let sealed = self.sealed.or(seen_now);
-        let lapsed = reading.store_age.map(|dates| {
-            let lapse = self.validity.map(|v| drift.stretch(v).saturating_add(dates.margin));
-            sealed.is_none() && lapse.is_some_and(|lapse| dates.age > lapse)
-        });
-        (sealed, lapsed.unwrap_or(self.lapsed_by_store))
+        let Some(dates) = &reading.store_age else { return (sealed, self.lapsed_by_store) };
+        let lapse = self.validity.map(|v| drift.stretch(v).saturating_add(dates.margin));
+        let lapsed = sealed.is_none() && lapse.is_some_and(|lapse| dates.age > lapse);
+        (sealed, lapsed.then(|| self.lapsed_by_store.unwrap_or(reading.received)))
     }
 
     fn start(reading: &Reading<'_>) -> LapseTimer {
@@ -124,7 +123,7 @@ impl LapseTimer {
             validity: reading.validity,
             since: *received,
             sealed: None,
-            lapsed_by_store: false,
+            lapsed_by_store: None,
         }
     }
 
@@ -150,9 +149,10 @@ impl LapseTimer {
     /// The boot and the raw clock must both have reached the lapse: one that runs too fast, as a
     /// clock that is slewed does, decides nothing alone.
     pub fn lapses_in(&self, delay: Duration, drift: Drift, now: Moment) -> Option<Duration> {
-        let lapse = drift.stretch(self.validity?);
-        let lapse = if self.lapsed_by_store { Duration::ZERO } else { lapse };
-        Some(lapse.saturating_add(delay).saturating_sub(now.since(self.since)))
+        let by_clocks = drift.stretch(self.validity?).saturating_add(delay);
+        let by_clocks = by_clocks.saturating_sub(now.since(self.since));
+        let by_dates = self.lapsed_by_store.map(|at| delay.saturating_sub(now.since(at)));
+        Some(by_dates.map_or(by_clocks, |left| left.min(by_clocks)))
     }
 
     /// How long until `delay` after the seal was first seen is over.
@@ -162,7 +162,7 @@ impl LapseTimer {
 
     /// Whether the store's own dates say that the lease is over.
     pub fn is_lapsed_by_store(&self) -> bool {
-        self.lapsed_by_store
+        self.lapsed_by_store.is_some()
     }
 
     /// The epoch that this timer is about.

@@ -125,6 +125,28 @@ fn the_stores_dates_lapse_a_lease_at_once_only_beyond_the_margin() {
     }
 }
 
+/// The delay counted from the first sight of the record. A candidate that had polled for longer
+/// than its takeover delay took over in the same poll that showed the end of the lease.
+#[test]
+fn regression_a_delay_counts_from_the_answer_whose_dates_show_the_lapse() {
+    let sighting = sighting(1, 7, "a", None);
+    let (delay, margin) = (Duration::from_secs(5), Duration::from_secs(2));
+    let mut timer = None;
+    // The record was four seconds old when it was seen first.
+    for (received, left) in [(0, 15), (8, 7), (9, 5), (11, 3), (14, 0)] {
+        let reading = Reading {
+            sighting: &sighting,
+            validity: Some(VALIDITY),
+            last_modified: None,
+            store_age: Some(StoreAge { age: Duration::from_secs(received + 4), margin }),
+            received: at(received),
+        };
+        LapseTimer::observe(&mut timer, None, &reading, NO_DRIFT);
+        let lapses = timer.as_ref().unwrap().lapses_in(delay, NO_DRIFT, at(received));
+        assert_eq!(lapses, Some(Duration::from_secs(left)), "at {received} s");
+    }
+}
+
 #[test]
 fn a_lease_counts_from_the_sending_of_what_took_effect() {
     let mut lease = Lease::new(VALIDITY);
