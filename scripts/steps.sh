@@ -60,7 +60,7 @@ finish() {
         log=$(log_of "$name")
         if wait "${pids[$name]}"; then
             printf '\n== %s: passed, %s\n' "$name" "$(cat "$log.time")"
-            grep -hE '^test result: |^Summary |: passed, ' "$log" || true
+            grep -hE '^test result: |^Summary |: passed, |seeds [0-9]+ to ' "$log" || true
         else
             failed+=("$name")
         fi
