@@ -114,4 +114,5 @@ internal! {
     svg,
     #[cfg(feature = "internals")]
     world,
+    write_faults,
 }

@@ -34,6 +34,7 @@ pub use crate::svg::*;
 pub use crate::time::*;
 #[cfg(feature = "internals")]
 pub use crate::world::*;
+pub use crate::write_faults::*;
 
 // Servers have constants and functions of one name: those are used with their module.
 #[cfg(feature = "s3")]
