@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
 use crate::leader::CampaignEvent;
 use crate::mutex::unpoisoned;
-use crate::store::{ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
+use crate::store::{ETag, GetOutcome, Page, PutOutcome, Store, StoreError, WriteAnswers, Written};
 use crate::timer::{answer_within, sleep};
 
 /// Another process may be checking the same object at the same time; so often is tried again.
@@ -21,8 +21,8 @@ const ATTEMPTS: u32 = 10;
 /// Keys asked for in the LIST.
 const PAGE: usize = 1_000;
 const MAX_BODY: usize = 64 * 1024;
-/// Successful writes in a row that may be answered without an ETag.
-const WRITES_WITHOUT_ETAG: u32 = 3;
+/// Successful writes in a row that may be answered without an ETag: a single attempt makes as many.
+const WRITES_WITHOUT_ETAG: u32 = FAILURES_BEFORE_GIVING_UP;
 
 struct Checked {
     store: Weak<dyn Store>,
@@ -37,9 +37,9 @@ pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), 
         return Ok(());
     }
     let done = cell(&cx.given, cx.config.layout);
-    let mut failures = 0;
+    let (writes, mut failures) = (WriteAnswers::new(WRITES_WITHOUT_ETAG), 0);
     loop {
-        let check = Check { cx, key: cx.keys.store_check() };
+        let check = Check { cx, key: cx.keys.store_check(), writes: &writes };
         let Err(error) = done.get_or_try_init(|| check.run()).await else { return Ok(()) };
         failures += 1;
         let enough = patience == Patience::Once && failures >= FAILURES_BEFORE_GIVING_UP;
@@ -72,6 +72,7 @@ fn cell(store: &Arc<dyn Store>, layout: Layout) -> Arc<OnceCell<()>> {
 struct Check<'a> {
     cx: &'a Context,
     key: String,
+    writes: &'a WriteAnswers,
 }
 
 impl Check<'_> {
@@ -109,49 +110,26 @@ impl Check<'_> {
     }
 
     async fn refuses_to_create_again(&self) -> Result<ETag, Error> {
-        let store = &self.cx.store;
-        let first = self.send("creating", store.create(&self.key, self.body())).await?;
-        match first {
-            PutOutcome::Done { etag } => {
-                let again = self.send("creating", store.create(&self.key, self.body())).await?;
-                if let PutOutcome::Done { .. } = again {
-                    return Err(self.unsafe_store(
-                        "creates an object that exists already (it ignores If-None-Match)",
-                    ));
-                }
-                match etag {
-                    Some(etag) => Ok(etag),
-                    None => self.read().await,
-                }
-            }
-            PutOutcome::PreconditionFailed | PutOutcome::NotFound => self.read().await,
+        let create = || self.write("creating", self.cx.store.create(&self.key, self.body()));
+        let Some(etag) = create().await? else { return self.read().await };
+        if create().await?.is_some() {
+            return Err(self
+                .unsafe_store("creates an object that exists already (it ignores If-None-Match)"));
         }
+        Ok(etag)
     }
 
     async fn refuses_a_wrong_etag(&self, etag: &ETag) -> Result<(), Error> {
-        let wrong = wrong(etag);
-        match self.send("replacing", self.cx.store.replace(&self.key, self.body(), wrong)).await? {
-            PutOutcome::Done { .. } => Err(self.unsafe_store(
+        if self.replace(wrong(etag)).await?.is_some() {
+            return Err(self.unsafe_store(
                 "replaces an object whose ETag does not match (it ignores If-Match)",
-            )),
-            PutOutcome::PreconditionFailed | PutOutcome::NotFound => Ok(()),
+            ));
         }
+        Ok(())
     }
 
     async fn accepts_the_right_etag(&self, etag: &ETag) -> Result<bool, Error> {
-        let mut etag = etag.clone();
-        for _ in 0..WRITES_WITHOUT_ETAG {
-            let call = self.cx.store.replace(&self.key, self.body(), etag);
-            match self.send("replacing", call).await? {
-                PutOutcome::Done { etag: Some(_) } => return Ok(true),
-                PutOutcome::Done { etag: None } => etag = self.read().await?,
-                PutOutcome::PreconditionFailed | PutOutcome::NotFound => return Ok(false),
-            }
-        }
-        Err(self.unsafe_store(
-            "answers conditional writes with success and without an ETag, so no writer knows which \
-             version is its own",
-        ))
+        Ok(self.replace(etag.clone()).await?.is_some())
     }
 
     async fn accepts_without_quotes(&self, etag: &ETag) -> Result<bool, Error> {
@@ -214,17 +192,26 @@ impl Check<'_> {
         }
     }
 
-    /// A write that fails ends the check, which then starts again: it can be made any number of
-    /// times, whatever of it took effect.
-    async fn send<T>(
-        &self,
-        doing: &str,
-        call: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, Error> {
-        self.exchange(doing, call).await.map_err(|error| self.failed(doing, error))
+    async fn replace(&self, etag: ETag) -> Result<Option<ETag>, Error> {
+        self.write("replacing", self.cx.store.replace(&self.key, self.body(), etag)).await
     }
 
-    /// As [`send`](Check::send), for a request that changes nothing.
+    /// Returns the new ETag, or `None` if the condition does not hold. A write that fails ends the
+    /// check, which then starts again: it can be made any number of times, whatever of it took
+    /// effect.
+    async fn write(
+        &self,
+        doing: &str,
+        call: impl Future<Output = Result<PutOutcome, StoreError>>,
+    ) -> Result<Option<ETag>, Error> {
+        match self.writes.read(self.exchange(doing, call).await) {
+            Written::Done(etag) => Ok(Some(etag)),
+            Written::Refused | Written::Missing => Ok(None),
+            Written::Unknown(error) | Written::Failed(error) => Err(self.failed(doing, error)),
+        }
+    }
+
+    /// Returns the answer to a request that changes nothing.
     async fn ask<T>(
         &self,
         doing: &str,

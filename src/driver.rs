@@ -40,8 +40,12 @@ use crate::protocol::lease::LapseTimer;
 use crate::protocol::machine::Machine;
 use crate::protocol::message::{Failure, Nonce};
 use crate::record::{BadRecord, Record};
-use crate::store::Store;
+use crate::store::{Store, WriteAnswers};
 use crate::telemetry::{Counted, Meter};
+
+/// Writes in a row that may be answered with success and without an ETag before the store counts as
+/// unfit. A leader keeps its lease nevertheless, as long as reads show its renewals.
+const WRITES_WITHOUT_ETAG: u32 = 5;
 
 /// What all campaigns and observers of one `Election` share.
 #[derive(Debug)]
@@ -55,6 +59,7 @@ pub(crate) struct Context {
     pub(crate) process: Process,
     pub(crate) events: Listeners<CampaignEvent>,
     pub(crate) refresh: Refresh,
+    pub(crate) writes: WriteAnswers,
     knowledge: Mutex<Knowledge>,
 }
 
@@ -127,6 +132,7 @@ impl Context {
             process,
             events: Listeners::default(),
             refresh: Refresh::default(),
+            writes: WriteAnswers::new(WRITES_WITHOUT_ETAG),
             knowledge: Mutex::default(),
         }
     }

@@ -33,6 +33,7 @@ mod redact;
 #[cfg(feature = "s3")]
 mod s3;
 mod within;
+mod written;
 
 #[cfg(feature = "object-store")]
 pub use any::AnyObjectStore;
@@ -51,6 +52,7 @@ pub use s3::{BucketSettings, LifecycleRule, Versioning};
 #[cfg(any(feature = "s3", feature = "dynamodb"))]
 use within::timed;
 pub(crate) use within::within;
+pub(crate) use written::{WriteAnswers, Written};
 
 /// An ETag made of the content alone, as S3's are: 128 bits of its SHA-256, in quotes.
 pub(crate) fn content_etag(body: &[u8]) -> ETag {

@@ -61,10 +61,11 @@ impl Driver {
                     return Answer::Unknown;
                 };
                 let outcome = self.replace(*epoch, etag.clone(), body, limit).await;
-                if let Ok(PutOutcome::Done { .. }) = outcome {
+                let answer = self.requests.written("sealing", *epoch, outcome);
+                if let Answer::Done { .. } = answer {
                     self.followed.sealed_here(*epoch);
                 }
-                self.requests.written("sealing", *epoch, outcome)
+                answer
             }
         }
     }

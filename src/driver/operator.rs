@@ -23,7 +23,7 @@ use crate::protocol::candidate::Input;
 use crate::protocol::depose::{Order, Verdict};
 use crate::protocol::message::{EpochEnd, Request, Step, Wait};
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
-use crate::store::{Determinacy, ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind};
+use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind, Written};
 use crate::timer::{answer_within, sleep};
 
 /// How often a write is tried: each time somebody else was faster, or its fate is not known.
@@ -269,25 +269,15 @@ impl Operator {
         key: &str,
         outcome: Result<PutOutcome, StoreError>,
     ) -> Result<Wrote, Error> {
-        match outcome {
-            Ok(PutOutcome::Done { etag: Some(_) }) => Ok(Wrote::Done),
-            // So answers what is no store, such as a proxy with a page of its own.
-            Ok(PutOutcome::Done { etag: None }) => {
-                let error = StoreError::timed_out("the answer has no ETag");
-                Ok(Wrote::Unknown(self.failed(&format!("{doing} {key}"), error).maybe()))
+        let failed = |error| self.failed(&format!("{doing} {key}"), error);
+        match self.cx.writes.read(outcome) {
+            Written::Done(_) => Ok(Wrote::Done),
+            Written::Refused | Written::Missing => Ok(Wrote::Refused),
+            Written::Unknown(error) => Ok(Wrote::Unknown(failed(error).maybe())),
+            Written::Failed(error) if error.kind() == StoreErrorKind::Transient => {
+                Ok(Wrote::TurnedAway(failed(error)))
             }
-            Ok(PutOutcome::PreconditionFailed | PutOutcome::NotFound) => Ok(Wrote::Refused),
-            Err(error) => {
-                let (kind, determinacy) = (error.kind(), error.determinacy());
-                let error = self.failed(&format!("{doing} {key}"), error);
-                match (kind, determinacy) {
-                    (_, Determinacy::Indeterminate) => Ok(Wrote::Unknown(error.maybe())),
-                    (StoreErrorKind::Transient, Determinacy::Determinate) => {
-                        Ok(Wrote::TurnedAway(error))
-                    }
-                    (_, Determinacy::Determinate) => Err(error),
-                }
-            }
+            Written::Failed(error) => Err(failed(error)),
         }
     }
 

@@ -8,12 +8,8 @@ use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::moment::Moment;
 use crate::protocol::message::Answer;
-use crate::store::{Determinacy, PutOutcome, StoreError, StoreErrorKind};
+use crate::store::{Determinacy, PutOutcome, StoreError, StoreErrorKind, Written};
 use crate::timer::answer_within;
-
-/// Writes in a row that may be answered with success and without an ETag before the store counts as
-/// unfit. A leader keeps its lease nevertheless, as long as reads show its renewals.
-const WRITES_WITHOUT_ETAG: u32 = 5;
 
 /// What is known of the requests so far.
 #[derive(Debug)]
@@ -22,8 +18,6 @@ pub(crate) struct Requests {
     pub(crate) last_error: Option<Error>,
     /// Requests that failed in a row.
     failures: u32,
-    /// Writes in a row that were answered with success and without an ETag.
-    without_etag: u32,
     /// When a request last ended, on the boot clock.
     pub(super) polled: Duration,
     /// When the store last gave an answer.
@@ -33,7 +27,7 @@ pub(crate) struct Requests {
 impl Requests {
     pub(crate) fn new(cx: &Arc<Context>) -> Requests {
         let (cx, polled) = (Arc::clone(cx), cx.process.now().boot);
-        Requests { cx, last_error: None, failures: 0, without_etag: 0, polled, answered: None }
+        Requests { cx, last_error: None, failures: 0, polled, answered: None }
     }
 
     pub(crate) async fn send<T>(
@@ -75,26 +69,13 @@ impl Requests {
         epoch: Epoch,
         outcome: Result<PutOutcome, StoreError>,
     ) -> Answer {
-        match outcome {
-            Ok(PutOutcome::Done { etag: Some(etag) }) => {
-                self.without_etag = 0;
-                Answer::Done { etag }
-            }
-            Ok(PutOutcome::Done { etag: None }) => {
-                self.without_etag += 1;
-                let kind = match self.without_etag < WRITES_WITHOUT_ETAG {
-                    true => StoreErrorKind::Transient,
-                    // Not a passing fault: a campaign would never end.
-                    false => StoreErrorKind::Unsupported,
-                };
-                let why = "it answered with success and without an ETag; is it the store, or a \
-                           proxy in between?";
-                let error = StoreError::new(kind, Determinacy::Indeterminate, why);
+        match self.cx.writes.read(outcome) {
+            Written::Done(etag) => Answer::Done { etag },
+            Written::Refused => Answer::Refused,
+            Written::Missing => Answer::Missing,
+            Written::Unknown(error) | Written::Failed(error) => {
                 self.failed(&format!("{doing} epoch {epoch}"), error)
             }
-            Ok(PutOutcome::PreconditionFailed) => Answer::Refused,
-            Ok(PutOutcome::NotFound) => Answer::Missing,
-            Err(error) => self.failed(&format!("{doing} epoch {epoch}"), error),
         }
     }
 

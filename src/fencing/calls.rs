@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::process::Process;
 use crate::protocol::message::Nonce;
 use crate::store::{
-    Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError, StoreErrorKind,
+    Determinacy, ETag, GetOutcome, Page, Store, StoreError, StoreErrorKind, WriteAnswers, Written,
 };
 use crate::timer::{bounded, sleep};
 
@@ -26,19 +26,6 @@ pub(super) struct Calls {
     pub(super) store: Arc<dyn Store>,
     pub(super) process: Process,
     pub(super) request_timeout: Duration,
-}
-
-/// What is known of a conditional write.
-#[derive(Debug)]
-pub(super) enum Put {
-    /// Written, with this ETag.
-    Done(ETag),
-    /// The condition does not hold.
-    Refused,
-    /// It may have been written, or may yet be.
-    Unknown(StoreError),
-    /// It was not written.
-    Failed(StoreError),
 }
 
 /// The attempts at one compare-and-swap, and what is known of them: how many are made, after which
@@ -100,16 +87,16 @@ impl Attempts {
     }
 
     /// What was written. A failure that cannot pass ends the attempts.
-    pub(super) fn swapped(&mut self, put: Put) -> Result<Swap, StoreError> {
-        match put {
-            Put::Done(etag) => Ok(Swap::Done(etag)),
-            Put::Refused => Ok(Swap::Refused),
-            Put::Unknown(error) => {
+    pub(super) fn swapped(&mut self, written: Written) -> Result<Swap, StoreError> {
+        match written {
+            Written::Done(etag) => Ok(Swap::Done(etag)),
+            Written::Refused | Written::Missing => Ok(Swap::Refused),
+            Written::Unknown(error) => {
                 self.unknown = true;
                 self.last = Some(error);
                 Ok(Swap::Unknown)
             }
-            Put::Failed(error) => self.read(Err(error)).map(|_: Option<()>| Swap::Failed),
+            Written::Failed(error) => self.read(Err(error)).map(|_: Option<()>| Swap::Failed),
         }
     }
 
@@ -199,27 +186,20 @@ impl Calls {
     }
 
     /// `etag`: what the object must have; `None`: there must be none.
-    pub(super) async fn put(&self, key: &str, body: Bytes, etag: Option<ETag>) -> Put {
+    pub(super) async fn put(&self, key: &str, body: Bytes, etag: Option<ETag>) -> Written {
         let outcome = match etag {
             Some(etag) => {
                 self.bounded(Determinacy::Indeterminate, self.store.replace(key, body, etag)).await
             }
             None => self.bounded(Determinacy::Indeterminate, self.store.create(key, body)).await,
         };
-        match outcome {
-            Ok(PutOutcome::Done { etag: Some(etag) }) => Put::Done(etag),
-            Ok(PutOutcome::Done { etag: None }) => {
-                Put::Unknown(StoreError::timed_out("the answer has no ETag"))
-            }
-            Ok(PutOutcome::PreconditionFailed | PutOutcome::NotFound)
-                if self.store.may_send_twice() =>
-            {
+        // Each write without an ETag is found by a read, so any number of them may lack it.
+        match WriteAnswers::new(u32::MAX).read(outcome) {
+            Written::Refused | Written::Missing if self.store.may_send_twice() => {
                 let why = "it was refused, perhaps after an earlier attempt took effect";
-                Put::Unknown(StoreError::timed_out(why))
+                Written::Unknown(StoreError::timed_out(why))
             }
-            Ok(PutOutcome::PreconditionFailed | PutOutcome::NotFound) => Put::Refused,
-            Err(error) if error.determinacy() == Determinacy::Indeterminate => Put::Unknown(error),
-            Err(error) => Put::Failed(error),
+            written => written,
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::calls::{Attempts, Calls, Put, Swap};
+use super::calls::{Attempts, Calls, Swap};
 use super::envelope::{self, Line};
 use super::{FencingError, Stale};
 use crate::epoch::Epoch;
@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind};
 use crate::escape::plain;
 use crate::mutex::unpoisoned;
 use crate::process::Process;
-use crate::store::{Determinacy, ETag, GetOutcome, Store, StoreError};
+use crate::store::{Determinacy, ETag, GetOutcome, Store, StoreError, Written};
 use crate::telemetry::GateMeter;
 use crate::timer::require_timers;
 
@@ -212,13 +212,13 @@ impl DurableGate {
         Ok(seen.map(|seen| seen.newest))
     }
 
-    async fn write(&self, newest: Epoch, resets: u64, etag: Option<ETag>) -> Put {
+    async fn write(&self, newest: Epoch, resets: u64, etag: Option<ETag>) -> Written {
         let line = GateLine { tenure_gate: envelope::FORMAT, newest, resets };
-        let put = self.calls.put(&self.key, envelope::wrap(&line, b""), etag).await;
-        if let Put::Done(etag) = &put {
+        let written = self.calls.put(&self.key, envelope::wrap(&line, b""), etag).await;
+        if let Written::Done(etag) = &written {
             self.see(Seen { newest, resets, etag: etag.clone() });
         }
-        put
+        written
     }
 
     async fn look(&self) -> Result<Result<Option<Seen>, StoreError>, Error> {

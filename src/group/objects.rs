@@ -21,7 +21,7 @@ use crate::protocol::group::reader::{Answer, Request};
 use crate::protocol::group::{Assignment, Member, Session, SessionId};
 use crate::protocol::message::{self, Failure, Nonce};
 use crate::record::MAX_READ_BYTES;
-use crate::store::{Determinacy, GetOutcome, Page, PutOutcome, StoreError, check_order};
+use crate::store::{GetOutcome, Page, StoreError, Written, check_order};
 use crate::timer::answer_within;
 
 /// Keys asked for in one LIST.
@@ -147,21 +147,14 @@ impl Objects {
         let key = cx.keys.epoch(epoch);
         let created = cx.store.create(&key, body);
         let created = answer_within(&cx.process, cx.config.request_timeout, created).await;
-        let (outcome, answer) = match created {
-            Ok(PutOutcome::Done { .. }) => ("created", self.answered(Answer::Done)),
-            Ok(PutOutcome::PreconditionFailed) => ("refused", self.answered(Answer::Refused)),
-            // No create is answered so.
-            Ok(PutOutcome::NotFound) => ("unknown", Answer::Unknown),
-            Err(error) => {
-                let outcome = match error.determinacy() {
-                    Determinacy::Determinate => "failed",
-                    Determinacy::Indeterminate => "unknown",
-                };
-                (outcome, self.failed(&format!("creating assignment {epoch}"), error))
-            }
-        };
-        cx.meter.created(outcome);
-        Some(answer)
+        let written = cx.writes.read(created);
+        cx.meter.created(match &written {
+            Written::Done(_) => "created",
+            Written::Refused | Written::Missing => "refused",
+            Written::Unknown(_) => "unknown",
+            Written::Failed(_) => "failed",
+        });
+        Some(self.written(&format!("creating assignment {epoch}"), written))
     }
 
     /// The body of an assignment that is made of the one that was read last.
@@ -292,12 +285,15 @@ impl Objects {
     pub(super) async fn seal(&mut self, id: SessionId, body: Bytes, etag: ETag) -> Answer {
         let (cx, key) = (Arc::clone(&self.cx), session_key(self.cx.keys.prefix(), id));
         let sealed = cx.store.replace(&key, body, etag);
-        match answer_within(&cx.process, cx.config.request_timeout, sealed).await {
-            Ok(PutOutcome::Done { .. }) => self.answered(Answer::Done),
-            Ok(PutOutcome::PreconditionFailed | PutOutcome::NotFound) => {
-                self.answered(Answer::Refused)
-            }
-            Err(error) => self.failed(&format!("sealing the session {id}"), error),
+        let sealed = answer_within(&cx.process, cx.config.request_timeout, sealed).await;
+        self.written(&format!("sealing the session {id}"), cx.writes.read(sealed))
+    }
+
+    fn written(&mut self, doing: &str, written: Written) -> Answer {
+        match written {
+            Written::Done(_) => self.answered(Answer::Done),
+            Written::Refused | Written::Missing => self.answered(Answer::Refused),
+            Written::Unknown(error) | Written::Failed(error) => self.failed(doing, error),
         }
     }
 

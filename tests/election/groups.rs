@@ -18,6 +18,7 @@ mod paths;
 mod run;
 mod sharing;
 mod trouble;
+mod writes;
 
 pub const VALIDITY: Duration = Duration::from_secs(30);
 pub const POLL: Duration = Duration::from_secs(5);

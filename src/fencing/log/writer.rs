@@ -5,10 +5,10 @@ use bytes::Bytes;
 use super::{FencedLog, LogEntry, LogLine};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::fencing::calls::{ATTEMPTS, Put, passes};
+use crate::fencing::calls::{ATTEMPTS, passes};
 use crate::fencing::{FencingError, Stale, envelope};
 use crate::protocol::log::{Answer, Ended, Kind, Request, Writer};
-use crate::store::{Determinacy, StoreError, StoreErrorKind};
+use crate::store::{Determinacy, StoreError, StoreErrorKind, Written};
 use crate::timer::require_timers;
 
 /// Appends to a [`FencedLog`] under one epoch. It is not cloned: share it behind a lock.
@@ -242,9 +242,9 @@ impl LogWriter {
                 // If this future is dropped now, the object may still be written.
                 self.unknown = true;
                 match log.calls.put(&log.keys.numbered(number), bytes, None).await {
-                    Put::Done(_) => Ok(Answer::Created),
-                    Put::Refused => Ok(Answer::Refused),
-                    Put::Unknown(error) | Put::Failed(error) => Err(error),
+                    Written::Done(_) => Ok(Answer::Created),
+                    Written::Refused | Written::Missing => Ok(Answer::Refused),
+                    Written::Unknown(error) | Written::Failed(error) => Err(error),
                 }
             }
         })

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::{FencedObject, FencingError, Stale};
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::fencing::calls::{Attempts, Put};
+use crate::fencing::calls::Attempts;
 use crate::fencing::envelope::{self, Line};
 use crate::protocol::message::Nonce;
-use crate::store::{Determinacy, ETag, GetOutcome};
+use crate::store::{Determinacy, ETag, GetOutcome, Written};
 
 /// Of so many writes of one [`FencedObject`] and its clones, one reads the reservation.
 pub(super) const CHECK_EVERY: u32 = 16;
@@ -88,9 +88,9 @@ impl FencedObject {
                 }
             };
             match self.calls.put(&key, envelope::wrap(&line, b""), etag).await {
-                Put::Done(_) => return Ok(()),
-                Put::Refused | Put::Unknown(_) => {}
-                Put::Failed(error) => {
+                Written::Done(_) => return Ok(()),
+                Written::Refused | Written::Missing | Written::Unknown(_) => {}
+                Written::Failed(error) => {
                     let error = self.calls.failure(&format!("writing {key}"), error);
                     tracing::warn!(%error, "a fenced object could not be reserved");
                     return Ok(());
