@@ -9,6 +9,7 @@ use tenure::{Election, Leadership};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{TestClock, millis, secs, wait};
 use tenure_testkit::world::{VALIDITY, World, elect};
+use tenure_testkit::write_faults::WRITE_FAULTS;
 
 const NODES: usize = 4;
 
@@ -75,17 +76,11 @@ impl Node {
     /// Orders faults for the next requests of this node.
     fn trouble(&mut self) {
         self.way.heal();
-        let faults = [
-            Fault::FailBefore,
-            Fault::FailAfter,
-            Fault::Conflict,
-            Fault::Hang,
-            Fault::HangAfter,
-            Fault::NoEtag,
-            Fault::Refuse,
+        let delays = [
             Fault::Slow(millis(self.rng.u64(0..4_000))),
             Fault::Late(millis(self.rng.u64(0..40_000))),
         ];
+        let faults: Vec<_> = WRITE_FAULTS.into_iter().chain(delays).collect();
         for _ in 0..self.rng.usize(0..4) {
             let call = [Call::List, Call::Get, Call::Create, Call::Replace][self.rng.usize(0..4)];
             let fault = faults[self.rng.usize(0..faults.len())];

@@ -9,6 +9,7 @@ use tenure::{ErrorKind, LeadershipEvent, Loss, RunOutcome};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, secs, timed, wait, within};
 use tenure_testkit::world::{TAKEOVER, VALIDITY, World, elect, held, ready};
+use tenure_testkit::write_faults::WRITE_FAULTS;
 
 #[tokio::test(start_paused = true)]
 async fn a_proclamation_is_seen_and_renews_the_lease() {
@@ -42,7 +43,7 @@ async fn too_much_data_is_refused_before_anything_is_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_proclamation_that_landed_unheard_is_recognised() {
-    for fault in [Fault::FailAfter, Fault::HangAfter, Fault::NoEtag, Fault::Late(millis(1))] {
+    for fault in WRITE_FAULTS {
         let world = World::new();
         let lead = world.leader("a").await;
         world.store.on(Call::Replace).fault(fault);
@@ -106,9 +107,7 @@ async fn a_check_fails_from_the_call_of_resign_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_resignation_goes_on_through_faults_until_the_lease_ends() {
-    for fault in
-        [Fault::FailBefore, Fault::FailAfter, Fault::Conflict, Fault::HangAfter, Fault::NoEtag]
-    {
+    for fault in WRITE_FAULTS {
         let world = World::new();
         let lead = world.leader("a").await;
         world.store.on(Call::Replace).times(2).fault(fault);

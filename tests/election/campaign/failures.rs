@@ -3,21 +3,14 @@
 use tenure::ErrorKind;
 use tenure::Loss;
 use tenure_testkit::world::key;
+use tenure_testkit::write_faults::WRITE_FAULTS;
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn every_failing_request_of_a_campaign_is_waited_out_and_told() {
     for call in [Call::List, Call::Get, Call::Create, Call::Replace] {
-        for fault in [
-            Fault::FailBefore,
-            Fault::FailAfter,
-            Fault::Conflict,
-            Fault::Hang,
-            Fault::HangAfter,
-            Fault::NoEtag,
-            Fault::Late(secs(1)),
-        ] {
+        for fault in WRITE_FAULTS {
             let world = World::new();
             drop(world.leader("a").await);
             let election = world.node("b").build().unwrap();
@@ -29,7 +22,11 @@ async fn every_failing_request_of_a_campaign_is_waited_out_and_told() {
             let told = ready(&mut events).await;
             let failed = |e: &&CampaignEvent| matches!(e, CampaignEvent::StoreFailed(_));
             let is_write = matches!(call, Call::Create | Call::Replace);
-            let expected = is_write || !matches!(fault, Fault::NoEtag | Fault::Late(_));
+            let of_writes = [Fault::NoEtag, Fault::Swallow, Fault::Refuse];
+            let expected = match is_write {
+                true => fault != Fault::Refuse,
+                false => !of_writes.contains(&fault) && !matches!(fault, Fault::Late(_)),
+            };
             let any = told.iter().filter(failed).count() > 0;
             assert_eq!(any, expected, "{call:?} {fault:?}: {told:?}");
             assert!(matches!(told.last(), Some(CampaignEvent::Elected(e)) if *e == lead.epoch()));

@@ -5,10 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure::{Deposed, EpochEnd, ErrorKind, Layout, Loss};
 
-use super::scene::{LAYOUTS, Scene, UNANSWERED, depose, epoch, is_sealed};
+use super::scene::{LAYOUTS, Scene, depose, epoch, is_sealed};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, secs, timed, wait};
 use tenure_testkit::world::{VALIDITY, elect};
+use tenure_testkit::write_faults::WRITE_FAULTS;
 
 /// What must hold of a seal, given the record before: the checker of the broken variants, too.
 fn wrong_seal(before: &Value, after: &Value, ended: &str) -> Option<String> {
@@ -211,7 +212,7 @@ async fn a_later_format_is_left_alone_and_a_broken_single_object_has_no_token() 
 #[tokio::test(start_paused = true)]
 async fn a_seal_whose_fate_is_unknown_is_read_back() {
     for layout in LAYOUTS {
-        for fault in UNANSWERED.into_iter().chain([Fault::Refuse]) {
+        for fault in WRITE_FAULTS {
             for times in 1..=3 {
                 let scene = Scene::new(layout);
                 drop(scene.leader("a").await);
@@ -221,7 +222,7 @@ async fn a_seal_whose_fate_is_unknown_is_read_back() {
                 assert!(matches!(deposed, Deposed::Sealed { .. }), "{fault:?}: {deposed:?}");
                 let told = scene.record(1).await;
                 assert_eq!(wrong_seal(&before, &told, "deposed"), None, "{fault:?}");
-                wait(secs(5)).await;
+                wait(secs(15)).await;
                 assert_eq!(scene.record(1).await, told, "{fault:?} came late");
             }
         }

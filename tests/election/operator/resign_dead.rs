@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use tenure::{Deposed, Election, EpochEnd, ErrorKind, Layout, Loss, ResignKey, Resigned};
 
 use super::rival::Interposed;
-use super::scene::{LAYOUTS, Scene, UNANSWERED, epoch, is_sealed};
+use super::scene::{LAYOUTS, Scene, epoch, is_sealed};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{secs, timed, wait};
 use tenure_testkit::world::{VALIDITY, elect};
+use tenure_testkit::write_faults::WRITE_FAULTS;
 
 /// A leader that is cut off from the store without knowing it, as if it had been killed.
 async fn dead_leader(scene: &Scene) -> ResignKey {
@@ -159,7 +160,7 @@ async fn a_holder_that_goes_on_renewing_is_left_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_seal_whose_fate_is_unknown_is_read_back() {
     for layout in LAYOUTS {
-        for fault in UNANSWERED {
+        for fault in WRITE_FAULTS {
             for times in 1..=3 {
                 let scene = Scene::new(layout);
                 let key = dead_leader(&scene).await;
@@ -169,7 +170,7 @@ async fn a_seal_whose_fate_is_unknown_is_read_back() {
                 assert_eq!(resigned, Resigned::Sealed, "{fault:?}");
                 let told = scene.record(1).await;
                 check_seal(&before, &told);
-                wait(secs(5)).await;
+                wait(secs(15)).await;
                 assert_eq!(scene.record(1).await, told, "{fault:?} came late");
             }
         }

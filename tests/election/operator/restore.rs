@@ -8,10 +8,11 @@ use tenure::{Deposed, Election, EpochEnd, ErrorKind, Layout, Leadership, Restore
 use tenure::{Epoch, Store};
 
 use super::rival::Interposed;
-use super::scene::{LAYOUTS, Scene, UNANSWERED, depose, epoch, is_sealed};
+use super::scene::{LAYOUTS, Scene, depose, epoch, is_sealed};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, secs, timed, wait, within};
 use tenure_testkit::world::{VALIDITY, elect};
+use tenure_testkit::write_faults::WRITE_FAULTS;
 
 mod held;
 
@@ -170,7 +171,7 @@ async fn faults_are_survived_or_told_and_running_again_finishes() {
         for (call, times) in
             [(Call::Create, 1), (Call::Replace, 1), (Call::Create, 99), (Call::Replace, 99)]
         {
-            for fault in UNANSWERED.into_iter().chain([Fault::Refuse]) {
+            for fault in WRITE_FAULTS {
                 let scene = Scene::new(layout);
                 scene.store.on(call).times(times).fault(fault);
                 let ann = scene.election("ann");
@@ -184,12 +185,16 @@ async fn faults_are_survived_or_told_and_running_again_finishes() {
                 } else {
                     assert!(!survivable, "{layout:?} {call:?} {fault:?}: {first:?}");
                     let error = first.unwrap_err();
-                    assert_eq!(error.kind(), ErrorKind::Unavailable);
+                    let kind = match fault {
+                        Fault::NoEtag | Fault::Swallow => ErrorKind::UnsafeStore,
+                        _ => ErrorKind::Unavailable,
+                    };
+                    assert_eq!(error.kind(), kind, "{fault:?}: {error}");
                     let nothing = matches!(fault, Fault::Refuse | Fault::FailBefore);
                     assert_eq!(error.may_have_happened(), !nothing, "{fault:?}: {error}");
                 }
                 scene.store.heal();
-                wait(secs(5)).await;
+                wait(secs(15)).await;
                 let again = restored(&scene.election("ann"), 41).await;
                 assert!(matches!(again, Restored::Sealed { .. } | Restored::Already(_)));
                 assert_eq!(elect(&scene.election("b")).await.epoch(), epoch(42));

@@ -9,22 +9,10 @@ use tenure::store::{DirStore, GetOutcome, MemoryStore};
 use tenure::{Deposed, Election, ElectionBuilder, Epoch, Error, Layout, Leadership};
 
 use tenure_testkit::fault_store::{Fault, FaultStore, overwrite};
-use tenure_testkit::time::{TestClock, millis, process, secs, wait};
+use tenure_testkit::time::{TestClock, process, wait};
 use tenure_testkit::world::{VALIDITY, elect};
 
 pub const LAYOUTS: [Layout; 2] = [Layout::EpochFiles, Layout::SingleObject];
-
-/// After each of these a write may have taken effect, or may yet.
-pub const UNANSWERED: [Fault; 8] = [
-    Fault::FailBefore,
-    Fault::FailAfter,
-    Fault::Conflict,
-    Fault::Hang,
-    Fault::HangAfter,
-    Fault::NoEtag,
-    Fault::Late(millis(100)),
-    Fault::Late(secs(1)),
-];
 
 pub async fn depose(ann: &Election, dead: bool, only: Option<Epoch>) -> Result<Deposed, Error> {
     match dead {

@@ -5,17 +5,7 @@ use std::time::Duration;
 use super::*;
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{millis, timed, wait, within};
-
-const PASSING: [Fault; 8] = [
-    Fault::FailBefore,
-    Fault::FailAfter,
-    Fault::Conflict,
-    Fault::Hang,
-    Fault::HangAfter,
-    Fault::NoEtag,
-    Fault::Refuse,
-    Fault::Slow(Duration::from_secs(10)),
-];
+use tenure_testkit::write_faults::WRITE_FAULTS;
 
 fn faulty() -> (FaultStore, Arc<dyn Store>) {
     let store = FaultStore::new(Arc::new(MemoryStore::new()));
@@ -32,7 +22,7 @@ async fn an_opening_that_was_not_answered_is_found_and_not_written_again() {
 
 #[tokio::test(start_paused = true)]
 async fn one_fault_of_any_kind_is_survived() {
-    for fault in PASSING {
+    for fault in WRITE_FAULTS {
         for call in [Call::Create, Call::Replace, Call::Get, Call::List] {
             let (faults, store) = faulty();
             let object = object_of(&store).request_timeout(secs(5));
@@ -63,7 +53,7 @@ async fn one_fault_of_any_kind_is_survived() {
 
 #[tokio::test(start_paused = true)]
 async fn one_fault_of_any_kind_does_not_spoil_a_gate() {
-    for fault in PASSING {
+    for fault in WRITE_FAULTS {
         for call in [Call::Create, Call::Replace, Call::Get] {
             let (faults, store) = faulty();
             let gate = gate_of(&store).request_timeout(secs(5));
