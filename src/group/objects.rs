@@ -41,6 +41,8 @@ pub(super) struct Objects {
     unreadable: Option<BadAssignment>,
     /// An assignment could not be written, and why: nothing was sent.
     unwritable: Option<Error>,
+    /// An assignment of this process may have taken effect, or may do so later.
+    pub(super) may_have_created: bool,
 }
 
 /// What one look at a session showed.
@@ -72,6 +74,7 @@ impl Objects {
             unknown: Unknown::default(),
             unreadable: None,
             unwritable: None,
+            may_have_created: false,
         }
     }
 
@@ -148,6 +151,7 @@ impl Objects {
         let created = cx.store.create(&key, body);
         let created = answer_within(&cx.process, cx.config.request_timeout, created).await;
         let written = cx.writes.read(created);
+        self.may_have_created |= matches!(written, Written::Done(_) | Written::Unknown(_));
         cx.meter.created(match &written {
             Written::Done(_) => "created",
             Written::Refused | Written::Missing => "refused",

@@ -26,11 +26,12 @@ impl Group {
     /// each time that another writer came first. It retries transient errors a few times.
     ///
     /// # Errors
+    /// If [`may_have_happened`](Error::may_have_happened) of an error of any kind, the change may
+    /// have taken effect or may do so later: call it again. If not, nothing was written.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput): the names, or the group that they make,
-    ///   are out of bounds; or there is no such group or partition. Nothing was written.
-    /// - [`Unavailable`](crate::ErrorKind::Unavailable): if
-    ///   [`may_have_happened`](Error::may_have_happened), the change may have taken effect or may
-    ///   still; call it again.
+    ///   are out of bounds; or there is no such group or partition.
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable): no answer to 16 writes, or other writers
+    ///   came first 16 times; call it again.
     /// - Those of [`snapshot`](Group::snapshot).
     pub async fn resize<I>(&self, names: I) -> Result<GroupSnapshot, Error>
     where
@@ -89,25 +90,43 @@ impl Group {
     }
 
     async fn mark(&self, names: &[&str], mark: Mark) -> Result<GroupSnapshot, Error> {
+        // By number from the first look on: a name may be retired and added again meanwhile.
+        let mut marked = None;
         self.change(|now| {
-            let number = |name: &&str| {
-                let found = now.partitions.iter().find(|it| *it.name == **name);
-                found.map(|it| it.number).ok_or_else(|| no_such(name))
-            };
-            let numbers = names.iter().map(number).collect::<Result<Vec<_>, _>>()?;
-            Ok(vec![Operation::Mark(numbers, mark.clone())])
+            if marked.is_none() {
+                let number = |name: &&str| {
+                    let found = now.partitions.iter().find(|it| *it.name == **name);
+                    found.map(|it| it.number).ok_or_else(|| no_such(name))
+                };
+                let numbers = names.iter().map(number).collect::<Result<_, _>>()?;
+                marked = Some(vec![Operation::Mark(numbers, mark.clone())]);
+            }
+            Ok(marked.clone().unwrap_or_default())
         })
         .await
     }
 
     async fn change(
         &self,
-        operations: impl Fn(&Assignment) -> Result<Vec<Operation>, Error>,
+        operations: impl FnMut(&Assignment) -> Result<Vec<Operation>, Error>,
     ) -> Result<GroupSnapshot, Error> {
         require_timers()?;
         let mut follower = Follower::new(&self.cx);
         follower.drive(false).await?;
+        let changed = self.attempt(&mut follower, operations).await;
+        changed.map_err(|error| match follower.objects.may_have_created {
+            true => error.maybe(),
+            false => error,
+        })
+    }
+
+    async fn attempt(
+        &self,
+        follower: &mut Follower,
+        mut operations: impl FnMut(&Assignment) -> Result<Vec<Operation>, Error>,
+    ) -> Result<GroupSnapshot, Error> {
         for _ in 0..ATTEMPTS {
+            let before = follower.objects.may_have_created;
             let Some(known) = follower.reader.known().cloned() else {
                 let (prefix, store) = (self.cx.keys.prefix(), self.cx.store.describe());
                 return refuse(format!(
@@ -127,15 +146,19 @@ impl Group {
             }
             let own = next.clone();
             follower.reader.create(next);
-            let news = follower.drive(false).await.map_err(|error| match error.kind() {
-                ErrorKind::Unavailable => error.maybe(),
-                _ => error,
-            })?;
+            let news = follower.drive(false).await?;
+            if news == Some(News::GivenUp) {
+                return Err(follower.failed());
+            }
             let now = follower.reader.known().cloned();
             // Confirmed, whatever its nonce is after more than one attempt.
             let same = |now: &Arc<Assignment>| now.same_but_for_the_nonce(&own);
             if news == Some(News::Confirmed) && now.as_ref().is_some_and(same) {
                 return Ok(GroupSnapshot::of(now.as_ref()));
+            }
+            if now.is_some_and(|now| now.epoch == own.epoch) {
+                // Another writer's, so the own one is not there and cannot come any more.
+                follower.objects.may_have_created = before;
             }
         }
         let why = "other writers came first each time; try again";

@@ -67,9 +67,12 @@ impl Operation {
             Operation::Add(names) => add(next, names)?,
             Operation::Mark(numbers, mark) => {
                 for number in numbers {
-                    let place = next.partitions.binary_search_by_key(number, |it| it.number);
-                    let place = place.map_err(|_| Refusal::NoSuchPartition(*number))?;
-                    mark.set(&mut next.partitions[place].marks);
+                    match next.partitions.binary_search_by_key(number, |it| it.number) {
+                        Ok(place) => mark.set(&mut next.partitions[place].marks),
+                        // It has been retired. Its number is never used again.
+                        Err(_) if *mark == Mark::Retiring && *number < next.next_number => {}
+                        Err(_) => return Err(Refusal::NoSuchPartition(*number)),
+                    }
                 }
             }
         }
@@ -148,5 +151,14 @@ mod tests {
         let none = Operation::Mark(vec![PartitionNumber(7)], Mark::Retiring);
         let refused = none.apply(&two(), NONCE);
         assert_eq!(refused, Err(Refusal::NoSuchPartition(PartitionNumber(7))));
+    }
+
+    #[test]
+    fn a_partition_that_is_gone_is_retired_and_has_no_other_mark() {
+        let mut gone = two();
+        gone.partitions.pop();
+        let mark = |mark| Operation::Mark(vec![PartitionNumber(1)], mark).apply(&gone, NONCE);
+        assert_eq!(mark(Mark::Retiring), Ok(None));
+        assert_eq!(mark(Mark::Paused(true)), Err(Refusal::NoSuchPartition(PartitionNumber(1))));
     }
 }

@@ -1,8 +1,13 @@
 //! What operators change, and what observers see.
 
+use std::sync::Arc;
+
 use futures::StreamExt as _;
 use tenure::ErrorKind;
+use tenure::group::Group;
+use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{secs, wait, within};
+use tenure_testkit::write_faults::WRITE_FAULTS;
 
 use super::{Fleet, POLL, balanced};
 
@@ -95,4 +100,95 @@ async fn bad_settings_are_refused_with_the_numbers() {
     assert!(refused(|it| it.name("")).contains("name"));
     assert!(refused(|it| it.data("x".repeat(50_000))).contains("49152"));
     assert!(refused(|it| it.poll_interval(secs(31))).contains("31s"));
+}
+
+/// An operator with a store of its own, which can be given faults.
+fn operator(fleet: &Fleet) -> (FaultStore, Group) {
+    let way = FaultStore::new(Arc::clone(fleet.store.inner()));
+    let group = fleet.node_behind(&way, "operator").build().unwrap();
+    (way, group)
+}
+
+/// The call failed with `InvalidInput`, although it had succeeded.
+#[tokio::test(start_paused = true)]
+async fn regression_a_partition_that_was_removed_before_the_answer_is_retired() {
+    let fleet = Fleet::new(4);
+    let a = fleet.member("a").await;
+    balanced(&[&a], 4, secs(60)).await;
+    let (way, operator) = operator(&fleet);
+    operator.pause(&["3"], true).await.unwrap();
+    balanced(&[&a], 3, POLL * 4).await;
+    wait(POLL * 2).await;
+    way.on(Call::Create).fault(Fault::HangAfter);
+    let now = operator.retire(&["3"]).await.unwrap();
+    assert_eq!((now.partition("3"), now.partitions.len()), (None, 3));
+    let gone = operator.retire(&["3"]).await.unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::InvalidInput, "{gone}");
+    assert!(!gone.may_have_happened());
+}
+
+/// Another operator retires the partition after the first attempt. The error was determinate.
+#[tokio::test(start_paused = true)]
+async fn regression_an_operation_that_was_written_and_then_refused_may_have_happened() {
+    let fleet = Fleet::new(4);
+    let a = fleet.member("a").await;
+    balanced(&[&a], 4, secs(60)).await;
+    let (way, slow) = operator(&fleet);
+    slow.pause(&["3"], true).await.unwrap();
+    balanced(&[&a], 3, POLL * 4).await;
+    wait(POLL * 2).await;
+    way.on(Call::Create).fault(Fault::HangAfter);
+    way.on(Call::List).skip(1).times(2).fault(Fault::Hang);
+    let pinned = tokio::spawn(async move { slow.pin(&["3"], Some("b")).await });
+    wait(secs(1)).await;
+    fleet.group("other").retire(&["3"]).await.unwrap();
+    let error = pinned.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    assert!(error.may_have_happened(), "{error}");
+}
+
+/// There were 256 writes, the error was determinate, and one of the writes took effect later.
+#[tokio::test(start_paused = true)]
+async fn regression_an_operation_without_an_answer_may_have_happened() {
+    for fault in [Fault::Late(secs(600)), Fault::Conflict, Fault::Hang] {
+        let fleet = Fleet::new(4);
+        let a = fleet.member("a").await;
+        balanced(&[&a], 4, secs(60)).await;
+        let (way, operator) = operator(&fleet);
+        way.on(Call::Create).always().fault(fault);
+        let error = operator.pause(&["3"], true).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{fault:?}: {error}");
+        assert!(error.may_have_happened(), "{fault:?}: {error}");
+        let writes = way.take_calls().into_iter().filter(|call| *call == Call::Create).count();
+        assert_eq!(writes, 16, "{fault:?}");
+        wait(secs(700)).await;
+        let paused = a.owned().len() == 3;
+        assert_eq!(paused, matches!(fault, Fault::Late(_)), "{fault:?}");
+    }
+}
+
+/// Each fault of a write, once and for good: the answer is true.
+#[tokio::test(start_paused = true)]
+async fn an_operation_reports_whether_it_may_have_happened() {
+    for fault in WRITE_FAULTS {
+        for times in [1, usize::MAX] {
+            let fleet = Fleet::new(4);
+            let a = fleet.member("a").await;
+            balanced(&[&a], 4, secs(60)).await;
+            let (way, operator) = operator(&fleet);
+            way.on(Call::Create).times(times).fault(fault);
+            let outcome = operator.retire(&["3"]).await;
+            way.heal();
+            wait(secs(60)).await;
+            let retired = !a.owned().contains_key("3");
+            match outcome {
+                Ok(_) => assert!(retired, "{fault:?}"),
+                Err(error) => {
+                    assert!(times > 1, "{fault:?}: {error}");
+                    assert!(!retired || error.may_have_happened(), "{fault:?}: {error}");
+                    assert_ne!(error.kind(), ErrorKind::InvalidInput, "{fault:?}: {error}");
+                }
+            }
+        }
+    }
 }
