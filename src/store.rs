@@ -25,6 +25,8 @@ mod aws;
 mod dir;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
+#[cfg(any(feature = "s3", feature = "dynamodb", feature = "cloud"))]
+mod http;
 mod memory;
 mod order;
 mod outcome;

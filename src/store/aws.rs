@@ -5,11 +5,10 @@
 use std::sync::OnceLock;
 
 use aws_config::SdkConfig;
-use aws_smithy_http_client::proxy::ProxyConfig;
-use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use aws_smithy_runtime_api::client::http::{SharedHttpClient, SharedHttpConnector, http_client_fn};
 use aws_types::service_config::ServiceConfigKey;
 
+mod connector;
 mod credentials;
 mod error_text;
 pub(super) mod failure;
@@ -39,18 +38,7 @@ pub(super) fn setting(
 /// between 20 ms and seconds.
 fn https() -> SharedHttpClient {
     static CONNECTOR: OnceLock<SharedHttpConnector> = OnceLock::new();
-    http_client_fn(|settings, components| {
-        // Every caller comes from a `from_env`, so the settings, a connect timeout, are the same.
-        let build = || {
-            let mut connector = aws_smithy_http_client::Connector::builder()
-                .tls_provider(Provider::Rustls(CryptoMode::Ring))
-                .connector_settings(settings.clone())
-                .proxy_config(ProxyConfig::from_env());
-            connector.set_sleep_impl(components.sleep_impl());
-            SharedHttpConnector::new(connector.build())
-        };
-        CONNECTOR.get_or_init(build).clone()
-    })
+    http_client_fn(|_, _| CONNECTOR.get_or_init(connector::connector).clone())
 }
 
 #[cfg(test)]

@@ -84,7 +84,10 @@ pub struct DynamoStore {
 impl DynamoStore {
     /// Creates the store of the table of this name or ARN, through a ready client. No request.
     ///
-    /// The client's settings apply, except that its retries are off for conditional writes.
+    /// The client's settings apply, except that its retries are off for conditional writes. The
+    /// SDK's own connector offers HTTP/2, on which all requests share one connection: one that a
+    /// NAT has forgotten can cost the lease. Clients of [`from_env`](DynamoStore::from_env) speak
+    /// HTTP/1.1.
     pub fn new(client: Client, table: impl Into<String>) -> DynamoStore {
         DynamoStore {
             client,
@@ -98,7 +101,8 @@ impl DynamoStore {
     /// Creates the store of the table of this name, with settings from the usual variables and
     /// files: `AWS_REGION`, `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` …, `AWS_ENDPOINT_URL` or
     /// `AWS_ENDPOINT_URL_DYNAMODB`, roles of containers and instances, `credential_process`, single
-    /// sign-on, `HTTPS_PROXY`.
+    /// sign-on, `HTTPS_PROXY`, `AWS_CA_BUNDLE` or `ca_bundle` in the profile (root certificates in
+    /// place of the machine's).
     ///
     /// With a custom endpoint the region is `us-east-1` unless set. No request to the table. A
     /// missing region or missing credentials show in the first call. All stores of a process that

@@ -16,7 +16,7 @@ use tenure_testkit::outcomes::{done, expect, found};
 
 mod double;
 mod endpoints;
-mod environment;
+pub mod environment;
 mod listings;
 mod served_at;
 mod table;

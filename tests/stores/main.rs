@@ -15,3 +15,4 @@ mod object_store;
 mod s3_store;
 mod servers;
 mod stores;
+mod tls;

@@ -1,8 +1,6 @@
-//! HTTP for object_store's clients: TLS as the S3 store has it, nothing sent twice, and the date of
-//! each answer kept.
+//! HTTP for object_store's clients: nothing sent twice, and the date of each answer kept.
 
-use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::sync::LazyLock;
 
 use async_trait::async_trait;
 use chrono::DateTime;
@@ -10,13 +8,10 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
 };
 use object_store::{ClientOptions, RetryConfig};
-use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 
 use super::ServedAt;
-
-/// As the S3 store.
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(3_100);
+use crate::store::http::{Http, system_roots, tls};
 
 /// A write that was sent twice could be refused for its own success, and the driver tries again by
 /// itself whatever may be tried again.
@@ -30,36 +25,19 @@ pub(super) struct Connector;
 
 impl HttpConnector for Connector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        let client = reqwest::Client::builder()
-            .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
-            .tls_backend_preconfigured(TLS.clone())
-            .http1_only()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .build()
-            .map_err(|error| object_store::Error::Generic {
-                store: "HTTP",
-                source: error.into(),
-            })?;
-        Ok(HttpClient::new(Dated(client)))
+        let http = Http::new(TLS.clone()).map_err(|error| object_store::Error::Generic {
+            store: "HTTP",
+            source: error.into(),
+        })?;
+        Ok(HttpClient::new(Dated(http)))
     }
 }
 
-/// Built with the first client and then shared: loading the system's root certificates takes
-/// between 20 ms and seconds. Without any, every connection with TLS fails and says so.
-static TLS: LazyLock<ClientConfig> = LazyLock::new(|| {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("ring supports the default versions of TLS")
-        .with_root_certificates(roots)
-        .with_no_client_auth()
-});
+/// Built with the first client and then shared.
+static TLS: LazyLock<ClientConfig> = LazyLock::new(|| tls(system_roots()));
 
 #[derive(Debug)]
-struct Dated(reqwest::Client);
+struct Dated(Http);
 
 #[async_trait]
 impl HttpService for Dated {
@@ -69,7 +47,8 @@ impl HttpService for Dated {
             let why = std::io::Error::other("the URL names no host");
             return Err(HttpError::new(HttpErrorKind::Unknown, why));
         }
-        let mut response = self.0.call(request).await?;
+        let mut response = self.0.client().call(request).await?;
+        self.0.answered(response.status().as_u16());
         let date = response.headers().get("date").and_then(|date| date.to_str().ok());
         if let Some(date) = date.and_then(|date| DateTime::parse_from_rfc2822(date).ok()) {
             response.extensions_mut().insert(ServedAt(date.to_utc()));

@@ -17,7 +17,7 @@ use aws_credential_types::provider::{self, ProvideCredentials, SharedCredentials
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 
-use super::error_text::{causes, refused_by_the_machine};
+use super::error_text::{causes, not_sendable, refused_by_the_machine};
 use crate::clock::{Clock as _, SystemClock};
 use crate::mutex::unpoisoned;
 use crate::store::timed;
@@ -198,6 +198,7 @@ impl From<CredentialsError> for Failed {
             error if refused_by_the_machine(&error) => Failed::None(why),
             CredentialsError::CredentialsNotLoaded(_) => Failed::None(why),
             CredentialsError::InvalidConfiguration(_) => Failed::Settings(why),
+            error if not_sendable(&error).is_some() => Failed::Settings(why),
             _ => Failed::Provider(why),
         }
     }

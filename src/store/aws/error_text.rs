@@ -8,6 +8,7 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 
+use super::connector::NotSendable;
 use crate::store::StoreErrorKind;
 use crate::store::redact::printable;
 
@@ -46,9 +47,16 @@ pub(super) fn refused_by_the_machine(error: &(dyn StdError + 'static)) -> bool {
     token.or(answer).is_some_and(|status| matches!(status.as_u16(), 401 | 403 | 404))
 }
 
-/// Whether there was no connection to send the request on.
+/// The setting or the part of the request for which nothing was sent. A second attempt fails alike.
+pub(in crate::store) fn not_sendable(error: &(dyn StdError + 'static)) -> Option<String> {
+    find::<NotSendable>(error).map(|error| printable(&error.to_string()))
+}
+
+/// Whether there was no connection to send the request on. Clients made elsewhere have another
+/// connector, mostly the SDK's own.
 pub(in crate::store) fn never_connected(error: &(dyn StdError + 'static)) -> bool {
-    find::<hyper_util::client::legacy::Error>(error).is_some_and(|error| error.is_connect())
+    find::<reqwest::Error>(error).is_some_and(reqwest::Error::is_connect)
+        || find::<hyper_util::client::legacy::Error>(error).is_some_and(|error| error.is_connect())
 }
 
 /// The first error of this type in the chain of causes.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 
+use super::connector::CA_BUNDLE;
 use super::credentials::{self, CredentialsCache};
 use super::{https, setting};
 use crate::store::redact::without_secrets;
@@ -25,6 +26,10 @@ impl Session {
     pub(in crate::store) async fn from_env(service: &'static str) -> (SdkConfig, Session) {
         let loader = aws_config::defaults(BehaviorVersion::latest());
         let (mut config, credentials) = credentials::keep(loader.http_client(https()).load().await);
+        CA_BUNDLE.get_or_init(|| {
+            let bundle = setting(&config, service, "AWS_CA_BUNDLE", "ca_bundle");
+            bundle.filter(|bundle| !bundle.is_empty())
+        });
         let endpoint = setting(&config, service, "AWS_ENDPOINT_URL", "endpoint_url")
             .or_else(|| config.endpoint_url().map(str::to_owned));
         if endpoint.is_some() && config.region().is_none() {

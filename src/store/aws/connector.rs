@@ -1,0 +1,124 @@
+//! HTTP for Amazon's SDK.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use aws_smithy_runtime_api::client::http::{
+    HttpConnector, HttpConnectorFuture, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_types::body::SdkBody;
+use reqwest::header::HOST;
+use reqwest::{Body, Request};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
+use crate::store::http::{Http, system_roots, tls};
+
+/// A file of root certificates that takes the place of the machine's: `AWS_CA_BUNDLE`, or
+/// `ca_bundle` in the profile.
+pub(super) static CA_BUNDLE: OnceLock<Option<String>> = OnceLock::new();
+
+#[derive(Debug, Clone)]
+struct Connector(Arc<Http>);
+
+/// A request that no server has seen, as a setting or the request itself makes no sense.
+#[derive(Debug, Clone)]
+pub(super) struct NotSendable(String);
+
+pub(super) fn connector() -> SharedHttpConnector {
+    let roots = match CA_BUNDLE.get() {
+        Some(Some(bundle)) => roots_in(bundle),
+        _ => Ok(system_roots()),
+    };
+    let http = roots.and_then(|roots| {
+        Http::new(tls(roots)).map_err(|error| NotSendable(format!("no HTTP client: {error}")))
+    });
+    match http {
+        Ok(http) => SharedHttpConnector::new(Connector(Arc::new(http))),
+        Err(error) => SharedHttpConnector::new(error),
+    }
+}
+
+fn roots_in(bundle: &str) -> Result<RootCertStore, NotSendable> {
+    let refused = |why: &dyn fmt::Display| {
+        NotSendable(format!(
+            "AWS_CA_BUNDLE (ca_bundle in the profile) must be a file of PEM certificates, got \
+             {bundle:?}: {why}"
+        ))
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(bundle).map_err(|error| refused(&error))? {
+        let certificate = certificate.map_err(|error| refused(&error))?;
+        roots.add(certificate).map_err(|error| refused(&error))?;
+    }
+    match roots.is_empty() {
+        true => Err(refused(&"it has no certificate")),
+        false => Ok(roots),
+    }
+}
+
+impl HttpConnector for NotSendable {
+    fn call(&self, _: HttpRequest) -> HttpConnectorFuture {
+        HttpConnectorFuture::ready(Err(self.clone().into()))
+    }
+}
+
+impl From<NotSendable> for ConnectorError {
+    fn from(error: NotSendable) -> ConnectorError {
+        ConnectorError::user(error.into())
+    }
+}
+
+impl fmt::Display for NotSendable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotSendable {}
+
+impl HttpConnector for Connector {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let Connector(http) = self.clone();
+        HttpConnectorFuture::new(async move {
+            let request = converted(request)?;
+            let response = http.client().execute(request).await.map_err(failed)?;
+            http.answered(response.status().as_u16());
+            let response = http::Response::<Body>::from(response);
+            HttpResponse::try_from(response.map(SdkBody::from_body_1_x))
+                .map_err(|error| ConnectorError::other(error.into(), None))
+        })
+    }
+}
+
+/// The same request, with its signed parts as they are.
+fn converted(request: HttpRequest) -> Result<Request, NotSendable> {
+    let request = request.try_into_http1x().map_err(|error| NotSendable(error.to_string()))?;
+    let uri = request.uri().clone();
+    let mut request = Request::try_from(request.map(Body::wrap))
+        .map_err(|error| NotSendable(format!("{uri} is not a URL: {error}")))?;
+    // A URL has no `.` and `..` between slashes, and its host is in lower case.
+    if request.url().path() != uri.path() {
+        return Err(NotSendable(format!(
+            "a key may not have `.` or `..` between slashes, got {}",
+            uri.path()
+        )));
+    }
+    if let Some(authority) = uri.authority()
+        && let Ok(host) = authority.as_str().parse()
+    {
+        request.headers_mut().entry(HOST).or_insert(host);
+    }
+    Ok(request)
+}
+
+fn failed(error: reqwest::Error) -> ConnectorError {
+    let error = error.without_url();
+    match error.is_timeout() {
+        true => ConnectorError::timeout(error.into()),
+        false => ConnectorError::io(error.into()),
+    }
+}

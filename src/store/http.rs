@@ -1,0 +1,74 @@
+//! HTTP for the clients of clouds: HTTP/1.1 alone, over rustls with ring.
+//!
+//! A client of HTTP/2 sends all requests to a server on one connection. If a NAT forgets that
+//! connection, no answer comes back on it, and the client opens no other one. With HTTP/1.1 a
+//! request that its caller gives up closes its connection, and the next request opens another.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use reqwest::Client;
+use rustls::crypto::ring;
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::mutex::unpoisoned;
+
+/// As in Amazon's SDK.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(3_100);
+
+/// A pool of connections. Proxies come from the environment (`HTTPS_PROXY`).
+#[derive(Debug)]
+pub(super) struct Http {
+    tls: ClientConfig,
+    client: Mutex<Client>,
+}
+
+impl Http {
+    pub(super) fn new(tls: ClientConfig) -> reqwest::Result<Http> {
+        Ok(Http { client: Mutex::new(client(tls.clone())?), tls })
+    }
+
+    /// The client for one request, which it sends once.
+    pub(super) fn client(&self) -> Client {
+        unpoisoned(self.client.lock()).clone()
+    }
+
+    /// Takes the status of an answer. After 5xx new requests go to new connections: an old one
+    /// leads to the same failing server for as long as it is used.
+    pub(super) fn answered(&self, status: u16) {
+        if status >= 500
+            && let Ok(other) = client(self.tls.clone())
+        {
+            *unpoisoned(self.client.lock()) = other;
+        }
+    }
+}
+
+fn client(tls: ClientConfig) -> reqwest::Result<Client> {
+    Client::builder()
+        .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
+        .tls_backend_preconfigured(tls)
+        .http1_only()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .build()
+}
+
+/// Trusts these root certificates. Without any, every connection with TLS fails and says so.
+pub(super) fn tls(roots: RootCertStore) -> ClientConfig {
+    let mut tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring supports the default versions of TLS")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    tls
+}
+
+/// The root certificates of the machine. Reading them takes between 20 ms and seconds.
+pub(super) fn system_roots() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots
+}
