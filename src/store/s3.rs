@@ -5,37 +5,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use aws_sdk_s3::Client;
+use aws_sdk_s3::config::RequestChecksumCalculation;
 use aws_sdk_s3::config::retry::RetryConfig;
 use aws_sdk_s3::operation::get_object::GetObjectOutput;
-use aws_sdk_s3::operation::list_objects_v2::ListObjectsV2Output;
 use aws_sdk_s3::operation::put_object::builders::PutObjectFluentBuilder;
 use aws_sdk_s3::primitives::ByteStream;
-use aws_sdk_s3::types::{Delete, EncodingType, ObjectIdentifier};
 use bytes::{Bytes, BytesMut};
 use chrono::{DateTime, Utc};
-use percent_encoding::percent_decode_str;
 
 use super::asked::{Asked, Verb};
 use super::aws::failure::answered;
 use super::aws::{CallInterceptor, Session, causes};
 use super::{
-    Determinacy, ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store, StoreError,
-    StoreErrorKind,
+    Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError, StoreErrorKind,
 };
 
 mod client;
+mod delete;
 mod encryption;
 mod failure;
+mod listing;
 mod settings;
 
 #[doc(hidden)]
 pub use settings::{BucketSettings, LifecycleRule, Versioning};
 
 use self::encryption::Encryption;
-
-/// How many empty pages of one listing are read past. A versioned bucket answers such pages where
-/// many keys in a row were deleted, up to 1,000 a page.
-const EMPTY_PAGES: usize = 100;
 
 /// A bucket of Amazon S3, or of a store that speaks its API.
 ///
@@ -75,6 +70,10 @@ pub struct S3Store {
     owner: Option<String>,
     encryption: Encryption,
     unquoted: AtomicBool,
+    /// The server refuses requests that delete several keys.
+    deletes_singly: AtomicBool,
+    /// The server refuses writes without a checksum.
+    wants_checksums: AtomicBool,
 }
 
 impl S3Store {
@@ -82,7 +81,9 @@ impl S3Store {
     /// a ready client. No request.
     ///
     /// The client's settings apply, addressing style and checksums included, except that its
-    /// retries are off for conditional writes. An endpoint with a path must end in a slash: the SDK
+    /// retries are off for conditional writes. The SDK's own connector offers HTTP/2, on which all
+    /// requests share one connection: one that a NAT has forgotten can cost the lease. Clients of
+    /// [`from_env`](S3Store::from_env) speak HTTP/1.1. An endpoint with a path must end in a slash: the SDK
     /// appends the bucket's name directly.
     pub fn new(client: Client, bucket: impl Into<String>) -> S3Store {
         S3Store {
@@ -92,13 +93,16 @@ impl S3Store {
             owner: None,
             encryption: Encryption::default(),
             unquoted: AtomicBool::new(false),
+            deletes_singly: AtomicBool::new(false),
+            wants_checksums: AtomicBool::new(false),
         }
     }
 
     /// Creates the store of the bucket of this name, with settings from the usual variables and
     /// files: `AWS_REGION`, `AWS_PROFILE`, `AWS_ACCESS_KEY_ID` …, `AWS_ENDPOINT_URL` or
     /// `AWS_ENDPOINT_URL_S3`, roles of containers and instances, `credential_process`, single
-    /// sign-on, `HTTPS_PROXY`.
+    /// sign-on, `HTTPS_PROXY`, `AWS_CA_BUNDLE` or `ca_bundle` in the profile (root certificates in
+    /// place of the machine's).
     ///
     /// With a custom endpoint, which may have a path, the bucket's name goes into the path, the
     /// region is `us-east-1` unless set, and checksums are left out where S3 does not require them,
@@ -163,9 +167,26 @@ impl S3Store {
         &self,
         asked: Asked<'_, S3Store>,
         body: Bytes,
-        condition: impl FnOnce(PutObjectFluentBuilder) -> PutObjectFluentBuilder,
+        condition: impl Fn(PutObjectFluentBuilder) -> PutObjectFluentBuilder,
     ) -> Result<PutOutcome, StoreError> {
         self.check_bucket()?;
+        let checked = self.wants_checksums.load(Ordering::Relaxed);
+        match self.put_once(asked, body.clone(), &condition).await {
+            // A server with Object Lock has refused it for this reason alone, and written nothing.
+            Err(error) if !checked && wants_a_checksum(&error) => {
+                self.wants_checksums.store(true, Ordering::Relaxed);
+                self.put_once(asked, body, &condition).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn put_once(
+        &self,
+        asked: Asked<'_, S3Store>,
+        body: Bytes,
+        condition: impl Fn(PutObjectFluentBuilder) -> PutObjectFluentBuilder,
+    ) -> Result<PutOutcome, StoreError> {
         let mut put = self
             .client
             .put_object()
@@ -178,7 +199,10 @@ impl S3Store {
         }
         put = self.encryption.on(put);
         // Sent again by the SDK, a write that took effect would be answered by a refusal.
-        let once = aws_sdk_s3::config::Builder::new().retry_config(RetryConfig::disabled());
+        let mut once = aws_sdk_s3::config::Builder::new().retry_config(RetryConfig::disabled());
+        if self.wants_checksums.load(Ordering::Relaxed) {
+            once = once.request_checksum_calculation(RequestChecksumCalculation::WhenSupported);
+        }
         let seen = CallInterceptor::default();
         let call = condition(put).customize().config_override(once).interceptor(seen.clone());
         match call.send().await {
@@ -245,42 +269,7 @@ impl S3Store {
 impl Store for S3Store {
     /// One request, and one more for each page without a key that is not the last.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
-        self.check_bucket()?;
-        let asked = Asked::new(self, Verb::List, prefix);
-        let mut token = None;
-        for _ in 0..EMPTY_PAGES {
-            let seen = CallInterceptor::default();
-            let call = self
-                .client
-                .list_objects_v2()
-                .bucket(&self.bucket)
-                .prefix(prefix)
-                .set_start_after((!after.is_empty()).then(|| after.to_owned()))
-                .max_keys(limit.clamp(1, 1_000) as i32)
-                .encoding_type(EncodingType::Url)
-                .set_continuation_token(token.take())
-                .set_expected_bucket_owner(self.owner.clone())
-                .customize()
-                .interceptor(seen.clone());
-            let output = call.send().await.map_err(|error| asked.failed(&error, &seen))?;
-            // An answer without this element is none of S3's, and no sign of an empty bucket.
-            let Some(truncated) = output.is_truncated else {
-                return Err(asked.unsupported("it answered a listing without IsTruncated"));
-            };
-            self.session.heard();
-            token = output.next_continuation_token.clone();
-            let entries = entries(output);
-            if !entries.is_empty() || !truncated {
-                return Ok(Page { entries, truncated, served_at: seen.served_at() });
-            }
-            if token.is_none() {
-                break;
-            }
-        }
-        Err(asked.unsupported(
-            "it answered pages without a key and said that more follow (a versioned bucket needs a \
-             lifecycle rule that expires old versions and delete markers)",
-        ))
+        self.read_page(prefix, after, limit).await
     }
 
     async fn get(
@@ -320,32 +309,10 @@ impl Store for S3Store {
             .await
     }
 
-    /// One request. A key that could not be deleted comes back with S3's reason.
+    /// One request, or one for each key where the server refuses `DeleteObjects`. A key that
+    /// could not be deleted comes back with S3's reason.
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
-        self.check_bucket()?;
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
-        let asked = Asked::new(self, Verb::Delete, "");
-        let objects = keys.iter().map(|key| ObjectIdentifier::builder().key(key).build());
-        let objects: Result<Vec<_>, _> = objects.collect();
-        let delete = objects
-            .and_then(|objects| Delete::builder().set_objects(Some(objects)).quiet(true).build())
-            .map_err(|error| asked.invalid(&error.to_string()))?;
-        let seen = CallInterceptor::default();
-        let call = self
-            .client
-            .delete_objects()
-            .bucket(&self.bucket)
-            .delete(delete)
-            .set_expected_bucket_owner(self.owner.clone())
-            .customize()
-            .interceptor(seen.clone());
-        let output = call.send().await.map_err(|error| asked.failed(&error, &seen))?;
-        self.session.heard();
-        let failed: Vec<_> =
-            output.errors.unwrap_or_default().iter().map(failure::of_key).collect();
-        Ok(failed)
+        self.delete_all(keys).await
     }
 
     fn describe(&self) -> String {
@@ -364,24 +331,12 @@ impl fmt::Debug for S3Store {
     }
 }
 
-fn entries(output: ListObjectsV2Output) -> Vec<Entry> {
-    let encoded = output.encoding_type == Some(EncodingType::Url);
-    let contents = output.contents.unwrap_or_default().into_iter();
-    let with_key = contents.filter_map(|object| object.key.clone().map(|key| (key, object)));
-    with_key
-        .map(|(key, object)| Entry {
-            key: if encoded { decode(&key) } else { key },
-            size: object.size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0),
-            last_modified: object.last_modified.and_then(utc),
-            etag: object.e_tag.filter(|tag| !tag.trim_matches('"').is_empty()).map(ETag::new),
-        })
-        .collect()
-}
-
-/// Takes back the encoding of a form, in which a space is a plus.
-fn decode(key: &str) -> String {
-    let spaced = key.replace('+', " ");
-    percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+/// Whether a server with Object Lock asks for a checksum, which the SDK leaves out at a custom
+/// endpoint: "Content-MD5 OR x-amz-checksum- HTTP header is required …".
+fn wants_a_checksum(error: &StoreError) -> bool {
+    error.kind() == StoreErrorKind::Invalid
+        && error.determinacy() == Determinacy::Determinate
+        && ["Content-MD5", "x-amz-checksum"].iter().any(|name| error.to_string().contains(name))
 }
 
 fn utc(date: aws_sdk_s3::primitives::DateTime) -> Option<DateTime<Utc>> {

@@ -9,9 +9,10 @@ use tenure::store::{Determinacy, ETag, GetOutcome, PutOutcome, Store, StoreError
 use tenure_testkit::outcomes::{done, expect, found};
 use tenure_testkit::s3_server::*;
 
+mod checksums;
 mod encryption;
 mod endpoints;
-mod environment;
+pub mod environment;
 mod failures;
 mod settings;
 

@@ -35,12 +35,30 @@ pub async fn respond(shared: Arc<Shared>, parts: Parts, body: Bytes) -> io::Resu
     }
     let fault = shared.faults.meet(op, &seen.key);
     shared.seen.lock().push(seen);
+    if let Some(refusal) = without_checksum(&shared, op, &parts) {
+        return Ok(dated(&shared, refusal));
+    }
     let latency = shared.draw_latency();
     if !latency.is_zero() {
         pause(latency).await;
     }
     let answer = with_fault(&shared, fault, &parts, body).await;
     answer.map(|answer| dated(&shared, answer))
+}
+
+/// The refusal of a request that lacks the checksum that this server wants.
+fn without_checksum(shared: &Shared, op: Op, parts: &Parts) -> Option<Answer> {
+    let quirks = shared.storage.lock().quirks.clone();
+    let has = |start: &str| parts.headers.keys().any(|name| name.as_str().starts_with(start));
+    let md5 = has("content-md5");
+    let of_several = op == Op::Delete && parts.method == http::Method::POST;
+    if quirks.deletes_want_md5 && of_several && !md5 {
+        return Some(refusal("MissingContentMD5", "Missing required header: Content-MD5"));
+    }
+    let lacks = op == Op::Put && !md5 && !has("x-amz-checksum-");
+    let why = "Content-MD5 OR x-amz-checksum- HTTP header is required for Put Object requests with \
+               Object Lock parameters";
+    (quirks.writes_want_checksums && lacks).then(|| refusal("InvalidRequest", why))
 }
 
 async fn with_fault(
@@ -149,9 +167,17 @@ async fn truncated(answer: Answer) -> io::Result<Answer> {
 }
 
 fn error(status: u16, code: &str) -> Answer {
+    error_with(status, code, "ordered by the test")
+}
+
+fn refusal(code: &str, message: &str) -> Answer {
+    error_with(400, code, message)
+}
+
+fn error_with(status: u16, code: &str, message: &str) -> Answer {
     let xml = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code>\
-         <Message>ordered by the test</Message></Error>"
+         <Message>{message}</Message></Error>"
     );
     answer(status, "application/xml", xml)
 }

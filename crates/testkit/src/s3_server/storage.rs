@@ -48,6 +48,10 @@ pub struct S3Quirks {
     pub undeletable: Option<String>,
     /// Or with this code.
     pub undeletable_because: Option<&'static str>,
+    /// Deletions of several keys are refused without `Content-MD5`, which the SDK no longer sends.
+    pub deletes_want_md5: bool,
+    /// Object Lock with a default retention: writes are refused without a checksum.
+    pub writes_want_checksums: bool,
     /// The bucket encrypts with a key in KMS: an ETag is no hash of the body, and never the same.
     pub opaque_etags: bool,
     /// KMS lets nobody use the key that the bucket encrypts with.

@@ -1,0 +1,104 @@
+//! Deletions: of several keys in one request, or of one key in each.
+
+use std::sync::atomic::Ordering;
+
+use aws_sdk_s3::types::{Delete, ObjectIdentifier};
+use futures::StreamExt as _;
+
+use super::{Asked, CallInterceptor, S3Store, Verb, answered, failure};
+use crate::store::{Determinacy, StoreError, StoreErrorKind};
+
+/// Single deletions that are under way at once.
+const AT_ONCE: usize = 10;
+
+impl S3Store {
+    pub(super) async fn delete_all(
+        &self,
+        keys: Vec<String>,
+    ) -> Result<Vec<(String, String)>, StoreError> {
+        self.check_bucket()?;
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        if !self.deletes_singly.load(Ordering::Relaxed) {
+            match self.delete_together(&keys).await {
+                // Some servers want a header that the SDK no longer sends (Content-MD5), and some
+                // do not have this request.
+                Err(error) if is_about_the_request(&error) => {
+                    tracing::warn!(%error, "keys are deleted one by one from now on");
+                    self.deletes_singly.store(true, Ordering::Relaxed);
+                }
+                outcome => return outcome,
+            }
+        }
+        self.delete_each(keys).await
+    }
+
+    async fn delete_together(&self, keys: &[String]) -> Result<Vec<(String, String)>, StoreError> {
+        let asked = Asked::new(self, Verb::Delete, "");
+        let objects = keys.iter().map(|key| ObjectIdentifier::builder().key(key).build());
+        let objects: Result<Vec<_>, _> = objects.collect();
+        let delete = objects
+            .and_then(|objects| Delete::builder().set_objects(Some(objects)).quiet(true).build())
+            .map_err(|error| asked.invalid(&error.to_string()))?;
+        let seen = CallInterceptor::default();
+        let call = self
+            .client
+            .delete_objects()
+            .bucket(&self.bucket)
+            .delete(delete)
+            .set_expected_bucket_owner(self.owner.clone())
+            .customize()
+            .interceptor(seen.clone());
+        let output = call.send().await.map_err(|error| asked.failed(&error, &seen))?;
+        self.session.heard();
+        Ok(output.errors.unwrap_or_default().iter().map(failure::of_key).collect())
+    }
+
+    /// Fails if no key at all could be deleted.
+    async fn delete_each(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+        let count = keys.len();
+        let calls = keys.into_iter().map(|key| async move {
+            let outcome = self.delete_one(&key).await;
+            (key, outcome)
+        });
+        let outcomes: Vec<_> =
+            futures::stream::iter(calls).buffer_unordered(AT_ONCE).collect().await;
+        let failed: Vec<_> = outcomes
+            .into_iter()
+            .filter_map(|(key, outcome)| outcome.err().map(|error| (key, error)))
+            .collect();
+        match failed.first() {
+            Some((_, error)) if failed.len() == count => Err(error.clone()),
+            _ => Ok(failed.into_iter().map(|(key, error)| (key, error.to_string())).collect()),
+        }
+    }
+
+    async fn delete_one(&self, key: &str) -> Result<(), StoreError> {
+        let (asked, seen) = (Asked::new(self, Verb::Delete, key), CallInterceptor::default());
+        let call = self
+            .client
+            .delete_object()
+            .bucket(&self.bucket)
+            .key(key)
+            .set_expected_bucket_owner(self.owner.clone())
+            .customize()
+            .interceptor(seen.clone());
+        match call.send().await {
+            Ok(_) => {
+                self.session.heard();
+                Ok(())
+            }
+            Err(error) => match answered(&error) {
+                Some((404, Some("NoSuchKey"))) => Ok(()),
+                _ => Err(asked.failed(&error, &seen)),
+            },
+        }
+    }
+}
+
+/// Whether the server has refused the request as such, whatever its keys and credentials are.
+fn is_about_the_request(error: &StoreError) -> bool {
+    let refused = matches!(error.kind(), StoreErrorKind::Invalid | StoreErrorKind::Unsupported);
+    refused && error.determinacy() == Determinacy::Determinate
+}

@@ -1,0 +1,78 @@
+//! Pages of a listing.
+
+use aws_sdk_s3::operation::list_objects_v2::ListObjectsV2Output;
+use aws_sdk_s3::types::EncodingType;
+use percent_encoding::percent_decode_str;
+
+use super::{Asked, CallInterceptor, S3Store, Verb, utc};
+use crate::store::{ETag, Entry, Page, StoreError};
+
+/// How many empty pages of one listing are read past. A versioned bucket answers such pages where
+/// many keys in a row were deleted, up to 1,000 a page.
+const EMPTY_PAGES: usize = 100;
+
+impl S3Store {
+    pub(super) async fn read_page(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        self.check_bucket()?;
+        let asked = Asked::new(self, Verb::List, prefix);
+        let mut token = None;
+        for _ in 0..EMPTY_PAGES {
+            let seen = CallInterceptor::default();
+            let call = self
+                .client
+                .list_objects_v2()
+                .bucket(&self.bucket)
+                .prefix(prefix)
+                .set_start_after((!after.is_empty()).then(|| after.to_owned()))
+                .max_keys(limit.clamp(1, 1_000) as i32)
+                .encoding_type(EncodingType::Url)
+                .set_continuation_token(token.take())
+                .set_expected_bucket_owner(self.owner.clone())
+                .customize()
+                .interceptor(seen.clone());
+            let output = call.send().await.map_err(|error| asked.failed(&error, &seen))?;
+            // An answer without this element is none of S3's, and no sign of an empty bucket.
+            let Some(truncated) = output.is_truncated else {
+                return Err(asked.unsupported("it answered a listing without IsTruncated"));
+            };
+            self.session.heard();
+            token = output.next_continuation_token.clone();
+            let entries = entries(output);
+            if !entries.is_empty() || !truncated {
+                return Ok(Page { entries, truncated, served_at: seen.served_at() });
+            }
+            if token.is_none() {
+                break;
+            }
+        }
+        Err(asked.unsupported(
+            "it answered pages without a key and said that more follow (a versioned bucket needs a \
+             lifecycle rule that expires old versions and delete markers)",
+        ))
+    }
+}
+
+fn entries(output: ListObjectsV2Output) -> Vec<Entry> {
+    let encoded = output.encoding_type == Some(EncodingType::Url);
+    let contents = output.contents.unwrap_or_default().into_iter();
+    let with_key = contents.filter_map(|object| object.key.clone().map(|key| (key, object)));
+    with_key
+        .map(|(key, object)| Entry {
+            key: if encoded { decode(&key) } else { key },
+            size: object.size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0),
+            last_modified: object.last_modified.and_then(utc),
+            etag: object.e_tag.filter(|tag| !tag.trim_matches('"').is_empty()).map(ETag::new),
+        })
+        .collect()
+}
+
+/// Takes back the encoding of a form, in which a space is a plus.
+fn decode(key: &str) -> String {
+    let spaced = key.replace('+', " ");
+    percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+}
