@@ -82,7 +82,8 @@ impl Driver {
     }
 
     async fn take_answer(&mut self, answer: Answer) -> Option<CampaignEnd> {
-        let failed = matches!(answer, Answer::Unknown);
+        let missed = matches!(answer, Answer::Missing) && self.requests.is_contradicted();
+        let failed = missed || matches!(answer, Answer::Unknown);
         let followed = self.machine.followed().map(|it| (it.epoch, it.etag.clone()));
         let event = self.machine.handle(Input::Answer(answer));
         self.remember();

@@ -27,6 +27,13 @@ impl Driver {
         let answer = self.exchange(request, limit).instrument(span.clone()).await;
         span.record("outcome", spans::outcome(&answer));
         self.requests.count(&answer);
+        match request {
+            // A leader reads the epoch after its own, which it has not seen.
+            Request::Get { epoch: Some(epoch), .. } if !self.own.leading => {
+                self.requests.read(*epoch, &answer);
+            }
+            _ => {}
+        }
         answer
     }
 

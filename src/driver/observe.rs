@@ -82,6 +82,9 @@ impl Observer {
     fn answered(&mut self, answer: &Answer) {
         let now = self.driver.now().boot;
         match answer {
+            _ if self.driver.requests.is_contradicted() => {
+                self.unanswered.get_or_insert(now);
+            }
             Answer::Unknown => {
                 self.unanswered.get_or_insert(now);
             }

@@ -11,6 +11,10 @@ use crate::protocol::message::Answer;
 use crate::store::{Determinacy, PutOutcome, StoreError, StoreErrorKind, Written};
 use crate::timer::answer_within;
 
+/// Reads in a row that may miss an epoch that the store has shown. An epoch that was compacted
+/// meanwhile is missed once, as the next listing shows a greater one.
+const READS_OF_A_MISSING_EPOCH: u32 = 3;
+
 /// What is known of the requests so far.
 #[derive(Debug)]
 pub(crate) struct Requests {
@@ -18,6 +22,8 @@ pub(crate) struct Requests {
     pub(crate) last_error: Option<Error>,
     /// Requests that failed in a row.
     failures: u32,
+    /// The epoch that listings show and reads do not find, and the number of such reads in a row.
+    missing: Option<(Epoch, u32)>,
     /// When a request last ended, on the boot clock.
     pub(super) polled: Duration,
     /// When the store last gave an answer.
@@ -27,7 +33,7 @@ pub(crate) struct Requests {
 impl Requests {
     pub(crate) fn new(cx: &Arc<Context>) -> Requests {
         let (cx, polled) = (Arc::clone(cx), cx.process.now().boot);
-        Requests { cx, last_error: None, failures: 0, polled, answered: None }
+        Requests { cx, last_error: None, failures: 0, missing: None, polled, answered: None }
     }
 
     pub(crate) async fn send<T>(
@@ -53,13 +59,44 @@ impl Requests {
         }
     }
 
+    /// Takes the answer to a read of an epoch that the store has shown. Reports the epoch once the
+    /// store contradicts itself.
+    pub(super) fn read(&mut self, epoch: Epoch, answer: &Answer) {
+        if !matches!(answer, Answer::Missing) {
+            if !matches!(answer, Answer::Unknown) {
+                self.missing = None;
+            }
+            return;
+        }
+        let before = self.missing.filter(|(missing, _)| *missing == epoch);
+        self.missing = Some((epoch, before.map_or(1, |(_, times)| times.saturating_add(1))));
+        if self.is_contradicted() {
+            let why = "the store shows it and then does not find it: nobody can be elected until \
+                       listings, writes and reads agree. Is a cache or a replica in between, or \
+                       is the index of the store damaged? If it stays, restore the election above \
+                       this epoch (`tenure restore`)";
+            let error = StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why);
+            let _ = self.failed(&format!("reading epoch {epoch}"), error);
+        }
+    }
+
+    /// Returns true once several reads in a row have missed an epoch that the store shows.
+    pub(super) fn is_contradicted(&self) -> bool {
+        self.missing.is_some_and(|(_, times)| times >= READS_OF_A_MISSING_EPOCH)
+    }
+
+    fn failures(&self) -> u32 {
+        let missed = self.missing.map_or(0, |(_, times)| times);
+        if self.is_contradicted() { self.failures.max(missed) } else { self.failures }
+    }
+
     pub(crate) fn have_failed(&self, times: u32) -> bool {
-        self.failures >= times
+        self.failures() >= times
     }
 
     /// A pause before the next attempt, of at most `cap`.
     pub(crate) fn retry_delay(&self, cap: Duration) -> Duration {
-        self.cx.retry_delay(self.failures, cap)
+        self.cx.retry_delay(self.failures(), cap)
     }
 
     /// What a write came to.

@@ -9,6 +9,7 @@ mod groups;
 mod hand_over;
 mod health;
 mod hedged_renewals;
+mod hidden_epochs;
 mod knobs;
 mod leadership;
 mod metrics;

@@ -78,6 +78,8 @@ pub enum Fault {
     Swallow,
     /// A read returns a weak ETag (`W/"…"`), as behind a proxy that compresses.
     WeakEtag,
+    /// A read finds nothing, although the object exists.
+    Hidden,
     /// A deletion has no effect, and returns success.
     Claim,
     /// A write whose condition holds is refused, and has no effect.
@@ -330,6 +332,9 @@ impl Store for FaultStore {
         max_len: usize,
     ) -> Result<GetOutcome, StoreError> {
         let fault = self.next(Call::Get, key);
+        if fault == Some(Fault::Hidden) {
+            return Ok(GetOutcome::NotFound);
+        }
         let mut outcome = around(fault, self.inner.get(key, unless, max_len)).await?;
         if let (Some(Fault::WeakEtag), GetOutcome::Found(object)) = (fault, &mut outcome) {
             object.etag = ETag::new(format!("W/{}", object.etag));
