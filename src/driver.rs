@@ -29,6 +29,7 @@ use crate::backoff::Backoff;
 use crate::config::Config;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
+use crate::group::seen_alone;
 use crate::keys::Keys;
 use crate::layout::Layout;
 use crate::leader::{CampaignEvent, LastSeen, Leader};
@@ -38,7 +39,7 @@ use crate::process::Process;
 use crate::protocol::candidate::Rules;
 use crate::protocol::lease::LapseTimer;
 use crate::protocol::machine::Machine;
-use crate::protocol::message::{Failure, Nonce};
+use crate::protocol::message::{EpochEnd, Failure, Nonce};
 use crate::record::{BadRecord, Record};
 use crate::store::{Store, WriteAnswers};
 use crate::telemetry::{Counted, Meter};
@@ -165,8 +166,24 @@ impl Context {
         })
     }
 
+    /// Remembers that this epoch has existed.
+    pub(crate) fn learn(&self, seen: Option<Epoch>) {
+        self.knowledge().learn(seen, &self.meter);
+    }
+
+    /// The body that ends an epoch: the record without its `data`. Of a group's session the seal
+    /// keeps which assignment its member has seen.
+    pub(crate) fn sealed(&self, record: &Record, ended: EpochEnd, heartbeat: u64) -> Record {
+        let at = self.process.now().time_of_day();
+        let mut sealed = record.sealed(ended, heartbeat, &self.config.name, at);
+        if self.config.layout == Layout::SingleObject && self.keys.is_session() {
+            sealed.data = seen_alone(&record.data);
+        }
+        sealed
+    }
+
     /// The greatest epoch that this process has seen.
-    fn greatest(&self) -> Option<Epoch> {
+    pub(crate) fn greatest(&self) -> Option<Epoch> {
         self.knowledge().greatest
     }
 

@@ -104,6 +104,7 @@ pub use view::{GroupSnapshot, MemberSnapshot, PartitionSnapshot};
 pub(crate) use assignment_record::{
     AssignmentRecord, BadAssignment, MAX_BYTES as MAX_ASSIGNMENT_BYTES,
 };
+pub(crate) use session_data::{seen, seen_alone};
 pub(crate) use session_record::session_of;
 
 use crate::driver::Context;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
+use crate::protocol::group::SessionId;
 
 const MAX_PREFIX_BYTES: usize = 900;
 
@@ -52,6 +53,14 @@ impl Keys {
     /// The prefix, empty or with a slash at its end.
     pub(crate) fn prefix(&self) -> &str {
         &self.prefix
+    }
+
+    /// Whether these are the keys of a group's session, which is an election with one candidate.
+    pub(crate) fn is_session(&self) -> bool {
+        let id = self.prefix.strip_suffix('/').and_then(|prefix| prefix.rsplit_once("members/"));
+        id.is_some_and(|(before, id)| {
+            SessionId::parse(id).is_some() && (before.is_empty() || before.ends_with('/'))
+        })
     }
 
     /// What every epoch object's key starts with.
@@ -115,6 +124,21 @@ mod tests {
         assert_eq!(Keys::new("").unwrap().epoch(Epoch::FIRST), "lock-0000000001.json");
         assert_eq!(Keys::new("a/b").unwrap().epoch(Epoch::MAX), "a/b/lock-9999999999.json");
         assert_eq!(Keys::new("a").unwrap().store_check(), "a/.tenure-check");
+    }
+
+    #[test]
+    fn only_a_members_folder_holds_a_session() {
+        let id = "0123456789abcdef0123456789abcdef";
+        for (prefix, expected) in [
+            (format!("members/{id}"), true),
+            (format!("a/b/members/{id}/"), true),
+            (format!("a/members/{id}0"), false),
+            (format!("a/nomembers/{id}"), false),
+            (format!("members/{id}/a"), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(Keys::new(&prefix).unwrap().is_session(), expected, "{prefix}");
+        }
     }
 
     #[test]

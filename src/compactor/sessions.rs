@@ -1,9 +1,10 @@
 //! The sessions of a group's members: those that have ended, and that the newest assignment does
 //! not name.
 //!
-//! Deleting a session is never wrong: it has ended, for good. But a coordinator takes one that is
-//! named and gone for one that may live, and waits for its validity (docs/groups.md, R1). So the
-//! newest assignment is read after the sessions were.
+//! A session that has ended never lives again. But a coordinator takes one that is named and gone for
+//! one that may live, and waits for its validity (docs/groups.md, R1). So the newest assignment is
+//! read after the sessions were. A session that has seen a greater assignment stays: it shows that
+//! somebody deleted that.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ use super::report::SessionsReport;
 use super::run::{Deleted, PAGE_KEYS, Run};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::group::{AssignmentRecord, BadAssignment, MAX_ASSIGNMENT_BYTES, session_of};
+use crate::group::{AssignmentRecord, BadAssignment, MAX_ASSIGNMENT_BYTES, seen, session_of};
 use crate::listing::age;
 use crate::protocol::compaction::Body;
 use crate::protocol::find::After;
@@ -29,17 +30,16 @@ impl Run<'_> {
     pub(super) async fn compact_sessions(&mut self) -> Result<(), Error> {
         self.report.sessions = Some(SessionsReport::default());
         // Without an assignment nobody can tell which sessions are members.
-        if self.plan.newest().is_none() {
-            return Ok(());
-        }
+        let Some(newest) = self.plan.newest() else { return Ok(()) };
         let prefix = format!("{}members/", self.compactor.keys.prefix());
         let mut start = Some(prefix.clone());
         while let Some(after) = start {
             let (old, next) = self.list_sessions(&prefix, &after).await?;
             let mut ended = self.ended(old).await?;
             if !ended.is_empty() {
-                let named = self.named().await?;
-                ended.retain(|(id, _)| !named.contains(id));
+                let (newest, named) = self.named(newest).await?;
+                // One that has seen a greater assignment shows that somebody deleted that.
+                ended.retain(|(id, _, seen)| !named.contains(id) && *seen <= Some(newest));
                 self.delete_sessions(ended).await?;
             }
             self.tell();
@@ -81,11 +81,11 @@ impl Run<'_> {
         Ok((old, page.truncated.then_some(last)))
     }
 
-    /// Those of these sessions that have ended.
+    /// Returns the ended ones of these sessions, each with the greatest assignment it has seen.
     async fn ended(
         &mut self,
         sessions: Vec<(SessionId, String)>,
-    ) -> Result<Vec<(SessionId, String)>, Error> {
+    ) -> Result<Vec<(SessionId, String, Option<Epoch>)>, Error> {
         self.report.requests += sessions.len() as u64;
         let Compactor { store, request_timeout, .. } = self.compactor;
         let read = |(id, key): (SessionId, String)| async move {
@@ -103,15 +103,14 @@ impl Run<'_> {
                 && let Ok((_, record)) = Record::decode(None, &object.body)
                 && record.expired
             {
-                ended.push((id, key));
+                ended.push((id, key, seen(&record.data)));
             }
         }
         Ok(ended)
     }
 
-    /// The sessions that the newest assignment names, as of now.
-    async fn named(&mut self) -> Result<BTreeSet<SessionId>, Error> {
-        let Some(mut newest) = self.plan.newest() else { return Ok(BTreeSet::new()) };
+    /// The newest assignment as of now, and the sessions that it names; `newest` is the one known.
+    async fn named(&mut self, mut newest: Epoch) -> Result<(Epoch, BTreeSet<SessionId>), Error> {
         let keys = self.compactor.keys.clone();
         let mut gone = None;
         loop {
@@ -129,7 +128,8 @@ impl Run<'_> {
             }
             match self.assignment(newest).await? {
                 Some(assignment) => {
-                    return Ok(assignment.members.iter().map(|it| it.session.id).collect());
+                    let named = assignment.members.iter().map(|it| it.session.id).collect();
+                    return Ok((newest, named));
                 }
                 // Superseded and compacted meanwhile: there is a greater one.
                 None => gone = Some(newest),
@@ -174,13 +174,16 @@ impl Run<'_> {
         Ok(Some(record.assignment))
     }
 
-    async fn delete_sessions(&mut self, ended: Vec<(SessionId, String)>) -> Result<(), Error> {
+    async fn delete_sessions(
+        &mut self,
+        ended: Vec<(SessionId, String, Option<Epoch>)>,
+    ) -> Result<(), Error> {
         let many = ended.len() as u64;
         if self.compactor.dry_run {
             self.sessions().deleted += many;
             return Ok(());
         }
-        let keys = ended.into_iter().map(|(_, key)| key).collect::<Vec<_>>();
+        let keys = ended.into_iter().map(|(_, key, _)| key).collect::<Vec<_>>();
         let many = keys.len();
         self.delete(keys, Deleted::Sessions(many)).await
     }

@@ -152,14 +152,16 @@ impl Driver {
         heartbeat: u64,
         ended: EpochEnd,
     ) -> Option<Bytes> {
-        let now = self.now().time_of_day();
         let own = nonce.filter(|nonce| self.cx.process.has_sent(*nonce));
-        let record = match (self.followed.record.as_deref(), own) {
+        let mut record = match (self.followed.record.as_deref(), own) {
             (Some((read, record)), _) if *read == epoch && record.nonce == nonce => record.clone(),
             (_, Some(nonce)) => self.own.record(&Write { nonce, heartbeat }),
             _ => return None,
         };
-        let mut record = record.sealed(ended, heartbeat, &self.cx.config.name, now);
+        if own.is_some() {
+            record.data = self.own.data.clone();
+        }
+        let mut record = self.cx.sealed(&record, ended, heartbeat);
         if ended == EpochEnd::Resigned {
             record.successor = self.own.successor.clone();
             record.park_ms =

@@ -141,8 +141,7 @@ impl Operator {
             };
             // A candidate that has taken over meanwhile must not be deposed.
             order.only = Some(now.epoch);
-            let at = self.cx.process.now().time_of_day();
-            let seal = record.sealed(ended, heartbeat, &self.cx.config.name, at);
+            let seal = self.cx.sealed(record, ended, heartbeat);
             let body = self.encode(now.epoch, &seal);
             let wrote = self.replace("sealing", now.epoch, body.clone(), now.etag.clone()).await;
             match wrote.map_err(|error| instead(&open, error))? {

@@ -116,6 +116,8 @@ impl MemberTask {
             Some(loss) => loss,
             None => {
                 let park = shared.park();
+                // The seal keeps the greatest assignment that this member has seen.
+                shared.carry(&leadership);
                 if let Err(error) = leadership.resign_and_park(park).await {
                     let group = shared.cx.keys.prefix();
                     tracing::warn!(group, %error, "could not resign the session; it lapses");
@@ -218,8 +220,8 @@ impl MemberTask {
     async fn catch_up(&mut self) -> bool {
         {
             let mut state = self.shared.state();
-            let known = state.participant.known().map(|known| known.epoch);
-            if known.is_none() || known >= self.seen {
+            state.participant.expect(self.seen);
+            if state.participant.greatest().is_none() || !state.participant.is_behind() {
                 return true;
             }
             state.participant.confirm();
@@ -259,6 +261,7 @@ impl MemberTask {
                     Some(answer) => {
                         let mut state = self.shared.state();
                         let (news, changes) = state.participant.assignment(answer);
+                        self.shared.cx.learn(state.participant.greatest());
                         if let (Some(News::Read | News::Confirmed), Some(known)) =
                             (news, state.participant.known())
                         {

@@ -53,6 +53,8 @@ pub(super) enum Seen {
     Session(Box<SessionBody>),
     /// What lies there is no session.
     Foreign,
+    /// An unreadable object, which may have been a session.
+    Corrupt,
     Missing,
     /// Nobody knows.
     Unknown,
@@ -265,7 +267,8 @@ impl Objects {
         let seen = match outcome {
             Ok(GetOutcome::Found(object)) => match SessionBody::decode(&object) {
                 Ok(Some(body)) => Seen::Session(Box::new(body)),
-                Ok(None) => Seen::Foreign,
+                Ok(None) if is_an_object(&object.body) => Seen::Foreign,
+                Ok(None) => Seen::Corrupt,
                 Err(later) => {
                     let at = self.cx.store.describe();
                     let why = format!("the session {id} in {at} cannot be read: {later}");
@@ -273,7 +276,7 @@ impl Objects {
                     return Seen::Unknown;
                 }
             },
-            Ok(GetOutcome::TooLarge { .. }) => Seen::Foreign,
+            Ok(GetOutcome::TooLarge { .. }) => Seen::Corrupt,
             Ok(GetOutcome::NotModified) => Seen::Unchanged,
             Ok(GetOutcome::NotFound) => Seen::Missing,
             Err(error) => {
@@ -316,6 +319,17 @@ impl Objects {
         }
     }
 
+    /// Why no first assignment is created: this session is unreadable.
+    pub(super) fn blocks_the_first(&self, id: SessionId) -> Error {
+        let (key, store) = (session_key(self.cx.keys.prefix(), id), self.cx.store.describe());
+        let why = format!(
+            "{key} in {store} cannot be read, and there is no assignment: its member may have seen \
+             one that somebody deleted. Repair it, or delete it if it is no session; until then \
+             nothing is assigned"
+        );
+        Error::new(ErrorKind::CorruptRecord, why)
+    }
+
     /// Why the reader gave up, in words that say what to do.
     pub(super) fn explain(&mut self, failure: Failure) -> Error {
         let store = self.cx.store.describe();
@@ -337,8 +351,9 @@ impl Objects {
             }
             Failure::NewestDeleted(epoch) => {
                 let why = format!(
-                    "{} in {store} was the newest assignment, and neither it nor a greater one \
-                     exists: somebody deleted it. Tokens must go on above {epoch}",
+                    "{} in {store} was seen, and neither it nor a greater assignment exists: \
+                     somebody deleted it. Tokens must go on above {epoch}, and above all that were \
+                     granted: restore the group (`tenure group restore --epoch`)",
                     key(epoch)
                 );
                 Error::new(ErrorKind::NewestDeleted, why)
@@ -361,6 +376,11 @@ async fn read(
     let read = cx.store.get(&key, unless, MAX_READ_BYTES);
     let outcome = answer_within(&cx.process, cx.config.request_timeout, read).await;
     (outcome, LookTime { sent, received: cx.process.now() })
+}
+
+/// Whether a body that is no session is a JSON object nevertheless: then no session was damaged.
+fn is_an_object(body: &[u8]) -> bool {
+    serde_json::from_slice::<serde_json::Map<_, _>>(body).is_ok()
 }
 
 /// The sessions that were read, as they were written.

@@ -22,8 +22,9 @@ impl Group {
     ///
     /// Partitions that are added get new numbers. The group must exist: its first member creates it.
     ///
-    /// Cost, of each call that changes a group: LIST, GET, PUT, LIST; a GET, a PUT and a LIST more
-    /// each time that another writer came first. It retries transient errors a few times.
+    /// Cost, of each call that changes a group: LIST, GET, LIST, a GET of each session, PUT, LIST; a
+    /// GET, a PUT and a LIST more each time that another writer came first. It retries transient
+    /// errors a few times.
     ///
     /// # Errors
     /// If [`may_have_happened`](Error::may_have_happened) of an error of any kind, the change may
@@ -32,6 +33,8 @@ impl Group {
     ///   are out of bounds; or there is no such group or partition.
     /// - [`Unavailable`](crate::ErrorKind::Unavailable): no answer to 16 writes, or other writers
     ///   came first 16 times; call it again.
+    /// - [`NewestDeleted`](crate::ErrorKind::NewestDeleted): a member has seen a greater assignment,
+    ///   and somebody deleted it.
     /// - Those of [`snapshot`](Group::snapshot).
     pub async fn resize<I>(&self, names: I) -> Result<GroupSnapshot, Error>
     where
@@ -125,6 +128,7 @@ impl Group {
         follower: &mut Follower,
         mut operations: impl FnMut(&Assignment) -> Result<Vec<Operation>, Error>,
     ) -> Result<GroupSnapshot, Error> {
+        follower.read_sessions().await?;
         for _ in 0..ATTEMPTS {
             let before = follower.objects.may_have_created;
             let Some(known) = follower.reader.known().cloned() else {

@@ -133,16 +133,22 @@ impl MemberTask {
                 only_ownerless: known.is_some_and(|known| self.config.differs(known)),
             };
             let partitions = || self.config.partitions.clone();
+            state.participant.expect(self.shared.cx.greatest());
             state.participant.plan(&planner, evidence, partitions, nonce)
         };
-        match planned {
-            Ok(true) => self.looked = self.drive().await,
-            Ok(false) => self.looked = true,
-            Err(failure) => {
-                let error = self.objects.explain(failure);
-                self.tell(error);
+        let in_doubt = {
+            let state = self.shared.state();
+            let first = state.participant.known().is_none();
+            state.participant.sessions().in_doubt().first().copied().filter(|_| first)
+        };
+        // A read that failed is reported if it fails again.
+        if let Some(id) = in_doubt {
+            if !self.unread {
+                self.tell(self.objects.blocks_the_first(id));
             }
+            self.unread = true;
         }
+        self.looked = !planned || self.drive().await;
     }
 
     /// What the plan may rest on. Members that join wait for others that do.

@@ -119,6 +119,20 @@ pub fn decode(data: &Value) -> Option<(SessionData, Said)> {
     Some((SessionData { releases: all, looks, seen, leaving }, said))
 }
 
+/// The part of a session's `data` that a seal keeps: the greatest assignment that its member has
+/// seen. It shows the deletion of all assignments, so that the epochs never start at 1 again.
+pub(crate) fn seen_alone(data: &Value) -> Value {
+    match seen(data) {
+        Some(seen) => serde_json::json!({ "seen": seen }),
+        None => Value::Null,
+    }
+}
+
+/// The greatest assignment that a member says it has seen, in the `data` of its session.
+pub(crate) fn seen(data: &Value) -> Option<Epoch> {
+    decode(data)?.0.seen
+}
+
 fn is_zero(ms: &u64) -> bool {
     *ms == 0
 }
@@ -163,6 +177,18 @@ mod tests {
         assert_eq!(decode(&value), Some((data(&releases), said)));
         let (empty, _) = encode(&[], &SessionData::default(), &NOTHING, 1_000);
         assert_eq!(empty.to_string(), r#"{"looks":0}"#);
+    }
+
+    #[test]
+    fn a_seal_keeps_the_greatest_assignment_seen_alone() {
+        let said = Said { weight: 3, data: serde_json::json!("10.0.0.7:80") };
+        let releases = [release(3, 5, 0)];
+        let kept = seen_alone(&encode(&releases, &data(&releases), &said, 1_000).0);
+        assert_eq!(kept.to_string(), r#"{"seen":7}"#);
+        let seen = SessionData { seen: Epoch::new(7), ..Default::default() };
+        assert_eq!(decode(&kept), Some((seen, NOTHING)));
+        let nothing = encode(&[], &SessionData::default(), &NOTHING, 1_000).0;
+        assert_eq!((seen_alone(&nothing), seen_alone(&Value::Null)), (Value::Null, Value::Null));
     }
 
     #[test]

@@ -115,6 +115,7 @@ impl SessionBody {
     pub(super) fn sealed(&self, by: &str, successor: Option<&str>, at: DateTime<Utc>) -> Bytes {
         let mut record = self.record.sealed(EpochEnd::Lapsed, self.record.heartbeat, by, at);
         record.successor = successor.map(str::to_owned);
+        record.data = session_data::seen_alone(&self.record.data);
         record.encode(Layout::SingleObject, Epoch::FIRST, Duration::ZERO).into()
     }
 }

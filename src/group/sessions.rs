@@ -25,9 +25,9 @@ impl MemberTask {
                 for (id, seen, when) in self.objects.read_sessions(ids).await {
                     let mut answer = self.note(id, seen, when);
                     self.unread |= answer == Answer::Unknown;
-                    // Nothing rests on one that is no member: it cannot join for now.
+                    // A plan does not rest on the session of a process that is no member.
                     if answer == Answer::Unknown && self.expected(id).is_none() {
-                        answer = Answer::Missing(id);
+                        answer = Answer::Unreadable(id);
                     }
                     let known = answer != Answer::Unknown;
                     self.shared.state().participant.session(answer);
@@ -112,7 +112,11 @@ impl MemberTask {
                 self.bodies.insert(id, *body);
                 Answer::Found(id, record)
             }
-            Seen::Foreign => {
+            Seen::Corrupt if self.shared.state().participant.known().is_none() => {
+                self.bodies.remove(&id);
+                Answer::Unreadable(id)
+            }
+            Seen::Foreign | Seen::Corrupt => {
                 self.looks.foreign(id, when);
                 self.bodies.remove(&id);
                 let tag = self.listed_tag(id).cloned();

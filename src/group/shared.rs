@@ -77,7 +77,7 @@ impl Shared {
         events: mpsc::UnboundedSender<MembershipEvent>,
     ) -> Shared {
         let state = SharedState {
-            participant: Participant::new(session),
+            participant: Participant::new(session, cx.greatest()),
             grants: BTreeMap::new(),
             events: Some(events),
             looks: 0,

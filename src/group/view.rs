@@ -1,18 +1,19 @@
 //! Who owns what, for routers, operators and people.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, Stream, StreamExt as _};
 use serde_json::Value;
 
-use super::objects::Objects;
+use super::objects::{Objects, Seen};
 use super::{Group, Marks, PartitionNumber};
 use crate::driver::{Context, FAILURES_BEFORE_GIVING_UP};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::group::Assignment;
 use crate::protocol::group::reader::{News, Reader, Step};
+use crate::protocol::group::{Assignment, SessionId};
 use crate::telemetry::GroupSight;
 use crate::timer::{require_timers, sleep};
 
@@ -125,7 +126,7 @@ pub(super) struct Follower {
 
 impl Follower {
     pub(super) fn new(cx: &Arc<Context>) -> Follower {
-        Follower { reader: Reader::new(None), objects: Objects::new(cx), sight: None }
+        Follower { reader: Reader::new(cx.greatest()), objects: Objects::new(cx), sight: None }
     }
 
     /// Carries out what the reader asks for, until it has nothing more to ask: for an observer
@@ -148,6 +149,7 @@ impl Follower {
                 Step::Request(request) => match self.objects.assignment(&request).await {
                     Some(answer) => {
                         let now = self.reader.handle(answer);
+                        cx.learn(self.reader.greatest());
                         if let (Some(News::Read | News::Confirmed), Some(sight), Some(known)) =
                             (now, &self.sight, self.reader.known())
                         {
@@ -162,6 +164,56 @@ impl Follower {
                 },
             }
         }
+    }
+
+    /// Reads all sessions. Nothing is made of an assignment if one of them has seen a greater one.
+    pub(super) async fn read_sessions(&mut self) -> Result<Vec<(SessionId, Seen)>, Error> {
+        let mut ids = BTreeSet::new();
+        let (mut after, mut attempts) = (None, 0);
+        loop {
+            match self.objects.list_sessions(after).await {
+                Some(page) => {
+                    after = page.sessions.last().map(|(id, _)| *id);
+                    ids.extend(page.sessions.into_iter().map(|(id, _)| id));
+                    if !page.truncated {
+                        break;
+                    }
+                }
+                None => self.pause(&mut attempts).await?,
+            }
+        }
+        let mut sessions = Vec::with_capacity(ids.len());
+        loop {
+            for (id, seen, _) in self.objects.read_sessions(ids.clone()).await {
+                if !matches!(seen, Seen::Unknown) {
+                    ids.remove(&id);
+                    sessions.push((id, seen));
+                }
+            }
+            if ids.is_empty() {
+                break;
+            }
+            self.pause(&mut attempts).await?;
+        }
+        let seen = sessions.iter().filter_map(|(_, seen)| match seen {
+            Seen::Session(body) => body.record().data?.seen,
+            _ => None,
+        });
+        self.reader.expect(seen.max());
+        if self.reader.greatest().is_some() && self.reader.is_behind() {
+            self.reader.poll();
+            self.drive(false).await?;
+        }
+        Ok(sessions)
+    }
+
+    async fn pause(&mut self, attempts: &mut u32) -> Result<(), Error> {
+        *attempts += 1;
+        if *attempts >= FAILURES_BEFORE_GIVING_UP {
+            return Err(self.failed());
+        }
+        sleep(&self.objects.cx.process, self.objects.retry_delay()).await;
+        Ok(())
     }
 
     pub(super) fn failed(&mut self) -> Error {

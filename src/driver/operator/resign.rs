@@ -45,8 +45,7 @@ impl Operator {
                 Verdict::Sealed(ended) => return Ok(Resigned::Already(ended)),
                 Verdict::NotCurrent | Verdict::NeedsForce => return Ok(Resigned::NotCurrent),
             };
-            let time = self.cx.process.now().time_of_day();
-            let mut seal = record.sealed(ended, heartbeat, &self.cx.config.name, time);
+            let mut seal = self.cx.sealed(record, ended, heartbeat);
             seal.successor.clone_from(&successor);
             let body = self.encode(now.epoch, &seal);
             let wrote = self.replace("sealing", now.epoch, body.clone(), now.etag.clone()).await;

@@ -21,6 +21,8 @@ pub struct Coordinator {
     ended: BTreeSet<Session>,
     /// Of these a release was awaited, and they have not said since that they know better.
     awaited: BTreeSet<SessionId>,
+    /// Listed in this round, and unreadable.
+    in_doubt: BTreeSet<SessionId>,
     task: Task,
 }
 
@@ -76,8 +78,10 @@ pub enum Answer {
         truncated: bool,
     },
     Found(SessionId, SessionRecord),
-    /// No session under this id; or what is there is none.
+    /// Nothing lies under this id; of a member: or no session of its nonce.
     Missing(SessionId),
+    /// The object under this id is unreadable, and no member has the id: it cannot join for now.
+    Unreadable(SessionId),
     /// Sealed.
     Done,
     Refused,
@@ -99,6 +103,7 @@ impl Coordinator {
     /// Begins a round, unless something is under way. It reads those that are `due`, too.
     pub fn begin(&mut self, due: BTreeSet<SessionId>) {
         if self.task == Task::Idle {
+            self.in_doubt.clear();
             self.task = Task::List { after: None, due, read: BTreeSet::new() };
         }
     }
@@ -122,6 +127,7 @@ impl Coordinator {
         self.task = Task::Idle;
         self.facts.clear();
         self.awaited.clear();
+        self.in_doubt.clear();
     }
 
     #[cfg(test)]
@@ -136,6 +142,12 @@ impl Coordinator {
 
     pub fn has_ended(&self, session: Session) -> bool {
         self.ended.contains(&session)
+    }
+
+    /// The unreadable sessions of this round: one of them may have seen an assignment that somebody
+    /// deleted.
+    pub fn in_doubt(&self) -> &BTreeSet<SessionId> {
+        &self.in_doubt
     }
 
     /// The greatest assignment epoch that any session says it has seen.
@@ -162,7 +174,10 @@ impl Coordinator {
             (Task::List { due, read, .. }, Answer::Listed { sessions, truncated }) => {
                 self.listed(known, due, read, &sessions, truncated)
             }
-            (Task::Read { mut left }, answer @ (Answer::Found(..) | Answer::Missing(_))) => {
+            (
+                Task::Read { mut left },
+                answer @ (Answer::Found(..) | Answer::Missing(_) | Answer::Unreadable(_)),
+            ) => {
                 left.remove(&self.note(known, answer));
                 self.read(left)
             }
@@ -264,6 +279,12 @@ impl Coordinator {
             }
             Answer::Missing(id) => {
                 self.facts.remove(&id);
+                id
+            }
+            // It is read again in the next round.
+            Answer::Unreadable(id) => {
+                self.facts.remove(&id);
+                self.in_doubt.insert(id);
                 id
             }
             _ => unreachable!("only answers about one session are noted"),

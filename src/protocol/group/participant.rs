@@ -11,6 +11,7 @@ use super::holdings::{Change, Holdings};
 use super::plan::{Evidence, Planner};
 use super::reader::{self, News, Reader};
 use super::session::{Session, SessionId, SessionRecord};
+use crate::epoch::Epoch;
 use crate::etag::ETag;
 use crate::protocol::message::{Failure, Nonce};
 
@@ -38,9 +39,10 @@ pub enum Step {
 }
 
 impl Participant {
-    pub fn new(session: Session) -> Participant {
+    /// A member of this session, in a process that knows of assignments up to `greatest`.
+    pub fn new(session: Session, greatest: Option<Epoch>) -> Participant {
         Participant {
-            reader: Reader::new(None),
+            reader: Reader::new(greatest),
             holdings: Holdings::new(session),
             coordinator: Coordinator::default(),
             ahead: false,
@@ -50,6 +52,21 @@ impl Participant {
 
     pub fn known(&self) -> Option<&Arc<Assignment>> {
         self.reader.known()
+    }
+
+    /// The greatest assignment that is known to have existed.
+    pub fn greatest(&self) -> Option<Epoch> {
+        self.reader.greatest()
+    }
+
+    /// Somebody has seen this assignment.
+    pub fn expect(&mut self, seen: Option<Epoch>) {
+        self.reader.expect(seen);
+    }
+
+    /// Returns true until this process has found the newest assignment.
+    pub fn is_behind(&self) -> bool {
+        self.reader.is_behind()
     }
 
     pub fn holdings(&self) -> &Holdings {
@@ -183,25 +200,33 @@ impl Participant {
         self.coordinator.evidence(self.known().map(|known| &**known), join)
     }
 
-    /// Plans, after a round: creates the next assignment if something is to change, and says
-    /// whether it does. `partitions` are those of a group without an assignment. Such a group gets
-    /// none if a session has seen one: somebody deleted it.
+    /// Plans, after a round: creates the next assignment if something is to change. Returns true
+    /// if the driver must carry out a request. `partitions` is for a group without an assignment.
+    ///
+    /// Nothing is made of an assignment if a session has seen a greater one: the reader lists first,
+    /// and fails if somebody deleted it. The first assignment waits until every listed session was
+    /// read.
     pub fn plan(
         &mut self,
         planner: &Planner<'_>,
         evidence: &Evidence,
         partitions: impl FnOnce() -> Vec<Arc<str>>,
         nonce: Nonce,
-    ) -> Result<bool, Failure> {
+    ) -> bool {
         self.plans = false;
         if !self.coordinates() {
-            return Ok(false);
+            return false;
         }
-        let next = match (self.known(), self.coordinator.greatest_seen()) {
-            (Some(known), _) => planner.next(known, evidence, nonce),
-            (None, Some(seen)) => return Err(Failure::NewestDeleted(seen)),
-            (None, None) => Some(planner.first(Assignment::first(nonce, partitions()), evidence)),
+        self.reader.expect(self.coordinator.greatest_seen());
+        if self.reader.greatest().is_some() && self.reader.is_behind() {
+            self.reader.poll();
+            return true;
+        }
+        let next = match self.known() {
+            Some(known) => planner.next(known, evidence, nonce),
+            None if !self.coordinator.in_doubt().is_empty() => None,
+            None => Some(planner.first(Assignment::first(nonce, partitions()), evidence)),
         };
-        Ok(next.is_some_and(|next| self.reader.create(next)))
+        next.is_some_and(|next| self.reader.create(next))
     }
 }

@@ -18,7 +18,8 @@ use crate::protocol::message::{Failure, Nonce};
 pub struct Reader {
     /// The newest that was read.
     known: Option<Arc<Assignment>>,
-    /// The greatest epoch seen to exist.
+    /// The greatest epoch that is known to have existed: in the store, by another reader of this
+    /// process, or by a session.
     greatest: Option<Epoch>,
     state: State,
 }
@@ -127,8 +128,7 @@ impl Reader {
         self.known.as_ref()
     }
 
-    /// The greatest epoch seen to exist.
-    #[cfg(test)]
+    /// The greatest epoch that is known to have existed.
     pub fn greatest(&self) -> Option<Epoch> {
         self.greatest
     }
@@ -158,7 +158,7 @@ impl Reader {
     /// Looks for the next assignment, unless something is under way.
     pub fn poll(&mut self) {
         if self.state == State::Idle {
-            self.state = if self.known.is_some() { State::Poll } else { self.find(false) };
+            self.state = if self.is_behind() { self.find(false) } else { State::Poll };
         }
     }
 
@@ -168,10 +168,23 @@ impl Reader {
     pub fn confirm(&mut self) {
         if self.state == State::Idle {
             self.state = match &self.known {
-                Some(known) => State::Confirm { beyond: SuccessorSearch::new(known.epoch.get()) },
-                None => self.find(false),
+                Some(known) if !self.is_behind() => {
+                    State::Confirm { beyond: SuccessorSearch::new(known.epoch.get()) }
+                }
+                _ => self.find(false),
             };
         }
+    }
+
+    /// An assignment with this epoch exists or existed: somebody has seen it. Without it, or a
+    /// greater one, no assignment is created.
+    pub fn expect(&mut self, seen: Option<Epoch>) {
+        self.greatest = self.greatest.max(seen);
+    }
+
+    /// Whether the newest assignment is still to be found: none is known, or a greater one existed.
+    pub fn is_behind(&self) -> bool {
+        self.known.as_ref().is_none_or(|known| Some(known.epoch) < self.greatest)
     }
 
     /// Creates an assignment that was made of the known one, or the first. False, and nothing

@@ -164,11 +164,11 @@ async fn regression_a_member_that_does_not_fit_stops_no_plan() {
 async fn regression_an_object_among_the_sessions_that_cannot_be_read_stops_no_plan() {
     for fault in [Fault::Denied, Fault::FailBefore, Fault::Hang] {
         let fleet = Fleet::new(2);
+        let a = fleet.member("a").await;
+        balanced(&[&a], 2, VALIDITY * 2).await;
         let stray = "app/members/00000000000000000000000000000001/lock.json";
         overwrite(&**fleet.store.inner(), stray, "{}".into()).await;
         fleet.store.on(Call::Get).key("00000000000000000000000000000001").always().fault(fault);
-        let a = fleet.member("a").await;
-        balanced(&[&a], 2, VALIDITY * 2).await;
         let b = fleet.member("b").await;
         balanced(&[&a, &b], 2, VALIDITY * 2).await;
     }

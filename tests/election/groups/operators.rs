@@ -138,7 +138,7 @@ async fn regression_an_operation_that_was_written_and_then_refused_may_have_happ
     balanced(&[&a], 3, POLL * 4).await;
     wait(POLL * 2).await;
     way.on(Call::Create).fault(Fault::HangAfter);
-    way.on(Call::List).skip(1).times(2).fault(Fault::Hang);
+    way.on(Call::List).skip(2).times(2).fault(Fault::Hang);
     let pinned = tokio::spawn(async move { slow.pin(&["3"], Some("b")).await });
     wait(secs(1)).await;
     fleet.group("other").retire(&["3"]).await.unwrap();

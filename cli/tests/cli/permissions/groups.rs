@@ -123,7 +123,7 @@ async fn operates(store: Arc<S3Store>) -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn an_operator_of_a_group_needs_its_policy_and_no_sessions() {
+async fn an_operator_of_a_group_needs_its_policy_and_writes_no_sessions() {
     let policy = Policy::parse(OPERATOR, BUCKET, PREFIX);
     let server = S3Server::start().await;
     with_a_group(&server).await;

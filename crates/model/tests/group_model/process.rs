@@ -109,7 +109,7 @@ impl Process {
                 self.runs = Some(heartbeat);
                 self.nonce = Some(nonce);
                 let nonce = if self.ids_alone { Nonce::from_bits(0) } else { nonce };
-                self.participant = Some(Participant::new(Session { id: self.id, nonce }));
+                self.participant = Some(Participant::new(Session { id: self.id, nonce }, None));
             }
             Some(Event::Extended { heartbeat }) => {
                 self.runs = Some(heartbeat);
@@ -194,7 +194,7 @@ impl Process {
         let names = || (0..partitions).map(|it| it.to_string().into()).collect();
         let planned = participant.plan(&planner, &evidence, names, nonce);
         // Without one, the nonce was not used.
-        if planned != Ok(true) {
+        if !planned {
             self.drawn -= 1;
         }
     }

@@ -226,3 +226,24 @@ fn regression_a_confirmation_of_nothing_looks_for_the_first() {
     assert_eq!(reader.handle(listed(Some((1, 1)))), None);
     assert_eq!(reader.handle(Answer::Found(assignment(1, 1))), Some(News::Read));
 }
+
+#[test]
+fn an_assignment_that_a_session_has_seen_is_looked_for_first() {
+    let mut reader = reader(3);
+    reader.expect(Some(epoch(3)));
+    assert!(!reader.is_behind());
+    reader.expect(Some(epoch(5)));
+    assert!(reader.is_behind());
+    assert!(!reader.create(Assignment::clone(&assignment(4, 40))), "it may have been granted");
+    reader.poll();
+    assert_eq!(lists_after(&reader), Some(4));
+    reader.handle(listed(Some((6, 6))));
+    assert_eq!(reader.handle(Answer::Found(assignment(6, 60))), Some(News::Read));
+    assert!(!reader.is_behind());
+    reader.expect(Some(epoch(7)));
+    reader.confirm();
+    reader.handle(listed(None));
+    reader.resume();
+    reader.handle(listed(None));
+    assert_eq!(reader.step(), Step::Failed(Failure::NewestDeleted(epoch(7))));
+}
