@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, Weak};
 use tokio::sync::OnceCell;
 use tracing::Instrument as _;
 
-use crate::driver::{Context, FAILURES_BEFORE_GIVING_UP, Patience};
+use crate::driver::{Context, Denial, FAILURES_BEFORE_GIVING_UP, Patience};
 use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
 use crate::leader::CampaignEvent;
@@ -37,18 +37,25 @@ pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), 
         return Ok(());
     }
     let done = cell(&cx.given, cx.config.layout);
-    let (writes, mut failures) = (WriteAnswers::new(WRITES_WITHOUT_ETAG), 0);
+    let writes = WriteAnswers::new(WRITES_WITHOUT_ETAG);
+    let (mut failures, mut denial) = (0, Denial::default());
     loop {
         let check = Check { cx, key: cx.keys.store_check(), writes: &writes };
         let Err(error) = done.get_or_try_init(|| check.run()).await else { return Ok(()) };
         failures += 1;
         let enough = patience == Patience::Once && failures >= FAILURES_BEFORE_GIVING_UP;
-        if error.kind() != ErrorKind::Unavailable || enough {
+        let pause = match error.kind() {
+            ErrorKind::Unavailable => Some(cx.retry_delay(failures, cx.config.poll_interval)),
+            _ if patience == Patience::Wait => denial.pause(cx, &error),
+            _ => None,
+        };
+        let Some(pause) = pause.filter(|_| !enough) else {
             cx.meter.campaigned("failed");
             return Err(error);
-        }
+        };
+        cx.failing(&error);
         cx.tell(CampaignEvent::StoreFailed(error));
-        sleep(&cx.process, cx.retry_delay(failures, cx.config.poll_interval)).await;
+        sleep(&cx.process, pause).await;
     }
 }
 

@@ -151,9 +151,8 @@ impl Compactor {
     ///
     /// # Errors
     ///
-    /// Those of [`run_once`](Self::run_once) that retrying cannot fix, at once; after
-    /// [`ErrorKind::Unavailable`] it tries again at the next interval. [`ErrorKind::InvalidInput`]
-    /// for an interval of 0.
+    /// Those of [`run_once`](Self::run_once) that are [final](ErrorKind::is_final). After all others
+    /// it tries again at the next interval. [`ErrorKind::InvalidInput`] for an interval of 0.
     pub async fn run_every(
         &self,
         interval: Duration,
@@ -169,7 +168,7 @@ impl Compactor {
                 biased;
                 () = &mut shutdown => return Ok(()),
                 outcome = self.run_once() => match outcome {
-                    Err(error) if error.kind() != ErrorKind::Unavailable => return Err(error),
+                    Err(error) if error.kind().is_final() => return Err(error),
                     // The run has logged it.
                     Ok(_) | Err(_) => {}
                 },

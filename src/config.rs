@@ -21,6 +21,7 @@ const MAX_EXPIRY: Duration = Duration::new(253_402_300_799, 123_456_789);
 const MIN_STORE_CLOCK_MARGIN: Duration = Duration::from_secs(2);
 const MAX_DRIFT: f64 = 0.5;
 const DEFAULT_DRIFT: f64 = 0.01;
+const DEFAULT_RETRY_DENIED: Duration = Duration::from_secs(10);
 const MAX_NAME_BYTES: usize = 256;
 /// Of data. Parsers of JSON refuse what nests deeper than some 128 levels, the record's own among
 /// them.
@@ -44,6 +45,7 @@ pub(crate) struct Settings {
     pub(crate) takeover_delay: Duration,
     pub(crate) priority_delay: Duration,
     pub(crate) check_store: bool,
+    pub(crate) retry_denied: Option<Duration>,
     pub(crate) resign_on_drop: bool,
     /// Off in measurements alone.
     pub(crate) hedged_renewals: bool,
@@ -79,6 +81,7 @@ impl Default for Settings {
             takeover_delay: Duration::ZERO,
             priority_delay: Duration::ZERO,
             check_store: true,
+            retry_denied: Some(DEFAULT_RETRY_DENIED),
             resign_on_drop: false,
             hedged_renewals: true,
             data: Value::Null,
@@ -107,6 +110,8 @@ pub(crate) struct Config {
     pub(crate) takeover_delay: Duration,
     pub(crate) priority_delay: Duration,
     pub(crate) check_store: bool,
+    /// `None`: without an end.
+    pub(crate) retry_denied: Option<Duration>,
     pub(crate) resign_on_drop: bool,
     /// Off in measurements alone.
     pub(crate) hedged_renewals: bool,
@@ -137,6 +142,7 @@ impl Config {
             takeover_delay: settings.takeover_delay,
             priority_delay: settings.priority_delay,
             check_store: settings.check_store,
+            retry_denied: settings.retry_denied,
             resign_on_drop: settings.resign_on_drop,
             hedged_renewals: settings.hedged_renewals,
             data: settings.data,

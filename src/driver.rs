@@ -2,6 +2,7 @@
 //! time, draws the jitter and tries again.
 
 mod campaign;
+mod denial;
 mod exchange;
 mod followed;
 mod lead;
@@ -18,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 pub(crate) use campaign::{CampaignEnd, FAILURES_BEFORE_GIVING_UP, Patience};
+pub(crate) use denial::Denial;
 use followed::Followed;
 pub(crate) use observe::Observer;
 pub(crate) use operator::Operator;
@@ -62,6 +64,8 @@ pub(crate) struct Context {
     pub(crate) refresh: Refresh,
     pub(crate) writes: WriteAnswers,
     knowledge: Mutex<Knowledge>,
+    /// The failure of the last request, unless the store has answered another since.
+    failure: Arc<Mutex<Option<Error>>>,
 }
 
 /// What an `Election` knows between calls, so that repeated calls recognise a dead leader.
@@ -135,6 +139,7 @@ impl Context {
             refresh: Refresh::default(),
             writes: WriteAnswers::new(WRITES_WITHOUT_ETAG),
             knowledge: Mutex::default(),
+            failure: Arc::default(),
         }
     }
 
@@ -150,6 +155,23 @@ impl Context {
 
     fn answered(&self, now: Duration) {
         self.knowledge().answered = Some(now);
+        *unpoisoned(self.failure.lock()) = None;
+    }
+
+    /// A request failed.
+    pub(crate) fn failing(&self, error: &Error) {
+        *unpoisoned(self.failure.lock()) = Some(error.clone());
+    }
+
+    /// The failure of the last request, unless the store has answered another since.
+    pub(crate) fn last_failure(&self) -> Option<Error> {
+        unpoisoned(self.failure.lock()).clone()
+    }
+
+    /// The same, with failures counted as those of another context.
+    pub(crate) fn failing_with(mut self, other: &Context) -> Context {
+        self.failure = Arc::clone(&other.failure);
+        self
     }
 
     /// What was last read of the newest epoch, if that is the newest that is known of and another's.
@@ -210,6 +232,7 @@ pub(crate) struct Driver {
     cx: Arc<Context>,
     machine: Machine,
     requests: Requests,
+    denial: Denial,
     followed: Followed,
     own: OwnEpoch,
 }
@@ -251,6 +274,7 @@ impl Driver {
         Driver {
             machine: Machine::new(config.layout, rules, cx.greatest()),
             requests: Requests::new(cx),
+            denial: Denial::default(),
             followed: Followed::new(cx),
             own: OwnEpoch::new(cx),
             cx: Arc::clone(cx),

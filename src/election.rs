@@ -88,8 +88,9 @@ impl Election {
     /// closed.
     ///
     /// # Errors
-    /// Those that retrying cannot fix: [`AccessDenied`](crate::ErrorKind::AccessDenied),
-    /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore),
+    /// [`AccessDenied`](crate::ErrorKind::AccessDenied) and
+    /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore) after
+    /// [retries](ElectionBuilder::retry_denied), and those that retrying cannot fix:
     /// [`UnsafeStore`](crate::ErrorKind::UnsafeStore),
     /// [`CorruptRecord`](crate::ErrorKind::CorruptRecord),
     /// [`RecordTooNew`](crate::ErrorKind::RecordTooNew),
@@ -335,12 +336,20 @@ impl Election {
     /// Returns how long ago the store last answered a request of this election, whether of a
     /// campaign, a leadership or an observer; `None` if it never did. No request.
     ///
-    /// A refused condition counts as an answer; a 5xx, a 409 and a timeout do not. While requests
+    /// A refused condition counts as an answer; a denial, a 5xx, a 409 and a timeout do not. While requests
     /// succeed, the time stays below the longer of the poll interval (or its back-off) and the
     /// renew interval, plus the time of one request.
     #[must_use]
     pub fn since_last_answer(&self) -> Option<Duration> {
         self.cx.since_last_answer()
+    }
+
+    /// Returns the failure of the last request of this election; `None` once the store has answered
+    /// another. For health checks: a [kind](Error::kind) other than
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) needs somebody to act. No request.
+    #[must_use]
+    pub fn last_failure(&self) -> Option<Error> {
+        self.cx.last_failure()
     }
 
     /// Returns what campaigns and observers of this election last read of the newest epoch: `None`

@@ -30,6 +30,8 @@ pub struct Error {
     determinacy: Determinacy,
     message: String,
     source: Option<Arc<dyn StdError + Send + Sync>>,
+    /// The machine's metadata service has refused the credentials.
+    of_the_machine: bool,
 }
 
 /// What kind of error this is, and so what to do.
@@ -61,7 +63,8 @@ pub enum ErrorKind {
     /// Settings, an epoch or a path lie outside their bounds, or settings contradict each other.
     /// Nothing was sent. Correct them; the message has the numbers.
     InvalidInput,
-    /// The store refused the credentials, or they lack a permission that the message names.
+    /// The store refused the credentials, or they lack a permission that the message names, or the
+    /// clock of this machine is wrong by minutes.
     AccessDenied,
     /// The bucket or the directory does not exist, or lies in another region. Correct the address.
     NoSuchStore,
@@ -97,6 +100,30 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// Returns whether only another configuration or another version of tenure corrects it:
+    /// [`InvalidInput`](ErrorKind::InvalidInput), [`UnsafeStore`](ErrorKind::UnsafeStore),
+    /// [`RecordTooNew`](ErrorKind::RecordTooNew),
+    /// [`EpochsExhausted`](ErrorKind::EpochsExhausted) and [`NoRuntime`](ErrorKind::NoRuntime).
+    ///
+    /// All other errors can pass during the life of a process: credentials are renewed, policies
+    /// and clocks are corrected, an operator repairs an object. A service retries those.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        match self {
+            ErrorKind::InvalidInput
+            | ErrorKind::UnsafeStore
+            | ErrorKind::RecordTooNew
+            | ErrorKind::EpochsExhausted
+            | ErrorKind::NoRuntime => true,
+            ErrorKind::AccessDenied
+            | ErrorKind::NoSuchStore
+            | ErrorKind::CorruptRecord
+            | ErrorKind::NewestDeleted
+            | ErrorKind::Unavailable
+            | ErrorKind::LeadershipLost => false,
+        }
+    }
+
     /// Every kind, for the tests of the documentation.
     #[doc(hidden)]
     pub const ALL: [ErrorKind; 11] = [
@@ -117,7 +144,13 @@ impl ErrorKind {
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         let message = plain(&message.into());
-        Error { kind, determinacy: Determinacy::Determinate, message, source: None }
+        Error {
+            kind,
+            determinacy: Determinacy::Determinate,
+            message,
+            source: None,
+            of_the_machine: false,
+        }
     }
 
     /// A failed request on this store: the operation, then the store's message.
@@ -126,6 +159,7 @@ impl Error {
             kind: error.kind().into(),
             determinacy: error.determinacy(),
             message: plain(&in_context(doing, store, &error.to_string())),
+            of_the_machine: error.is_of_the_machine(),
             source: Some(Arc::new(error)),
         }
     }
@@ -134,6 +168,12 @@ impl Error {
     pub(crate) fn maybe(mut self) -> Error {
         self.determinacy = Determinacy::Indeterminate;
         self
+    }
+
+    /// Whether the machine's metadata service has refused the credentials. It may need a minute
+    /// after the start of the machine.
+    pub(crate) fn is_of_the_machine(&self) -> bool {
+        self.of_the_machine
     }
 
     /// Returns whether the requested write may have taken effect, or may still. If `false`, it did

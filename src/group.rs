@@ -108,6 +108,7 @@ pub(crate) use session_data::{seen, seen_alone};
 pub(crate) use session_record::session_of;
 
 use crate::driver::Context;
+use crate::error::Error;
 use crate::store::Store;
 use config::GroupConfig;
 
@@ -184,6 +185,14 @@ impl Group {
     #[must_use]
     pub fn since_last_answer(&self) -> Option<Duration> {
         self.cx.since_last_answer()
+    }
+
+    /// Returns the failure of the last request of this group; `None` once the store has answered
+    /// another. For health checks: a [kind](Error::kind) other than
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) needs somebody to act. No request.
+    #[must_use]
+    pub fn last_failure(&self) -> Option<Error> {
+        self.cx.last_failure()
     }
 }
 

@@ -28,6 +28,8 @@ mod dynamodb;
 #[cfg(any(feature = "s3", feature = "dynamodb", feature = "cloud"))]
 mod http;
 mod memory;
+#[cfg(any(feature = "s3", feature = "dynamodb", feature = "gcs", feature = "azure"))]
+mod metadata_hosts;
 mod order;
 mod outcome;
 #[cfg(any(feature = "s3", feature = "dynamodb", feature = "object-store"))]
@@ -51,9 +53,9 @@ pub use s3::S3Store;
 #[cfg(feature = "s3")]
 #[doc(hidden)]
 pub use s3::{BucketSettings, LifecycleRule, Versioning};
-#[cfg(any(feature = "s3", feature = "dynamodb"))]
+#[cfg(any(feature = "s3", feature = "dynamodb", feature = "gcs", feature = "azure"))]
 use within::timed;
-pub(crate) use within::within;
+pub(crate) use within::{caught, within};
 pub(crate) use written::{WriteAnswers, Written};
 
 /// An ETag made of the content alone, as S3's are: 128 bits of its SHA-256, in quotes.
@@ -231,7 +233,7 @@ pub enum StoreErrorKind {
     /// The network, a timeout, an overloaded or failing store, a concurrent writer (409). Try
     /// again.
     Transient,
-    /// The credentials are refused or lack a permission.
+    /// The credentials are refused or lack a permission, or the clock of this machine is wrong.
     AccessDenied,
     /// The bucket or directory does not exist, or not in this region.
     NoSuchStore,
@@ -248,6 +250,8 @@ pub struct StoreError {
     determinacy: Determinacy,
     message: String,
     source: Option<Arc<dyn StdError + Send + Sync>>,
+    /// The machine's metadata service has refused the credentials.
+    of_the_machine: bool,
 }
 
 impl StoreError {
@@ -259,7 +263,8 @@ impl StoreError {
         determinacy: Determinacy,
         message: impl Into<String>,
     ) -> StoreError {
-        StoreError { kind, determinacy, message: plain(&message.into()), source: None }
+        let message = plain(&message.into());
+        StoreError { kind, determinacy, message, source: None, of_the_machine: false }
     }
 
     /// Returns the same error, with the error underneath.
@@ -278,6 +283,17 @@ impl StoreError {
     /// Creates an error for a request that was not answered in time, so it may have taken effect.
     pub(crate) fn timed_out(message: impl Into<String>) -> StoreError {
         StoreError::new(StoreErrorKind::Transient, Determinacy::Indeterminate, message)
+    }
+
+    /// The same, refused by the machine's metadata service: callers wait for it longer.
+    #[cfg(any(feature = "s3", feature = "dynamodb", feature = "gcs", feature = "azure"))]
+    pub(crate) fn of_the_machine(mut self) -> StoreError {
+        self.of_the_machine = true;
+        self
+    }
+
+    pub(crate) fn is_of_the_machine(&self) -> bool {
+        self.of_the_machine
     }
 
     /// The same failure of a request that changes nothing.

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 
 use crate::error::{Error, ErrorKind};
 use crate::process::Process;
-use crate::store::StoreError;
+use crate::store::{StoreError, caught};
 
 /// How often a wait looks at the clock, at least.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ pub(crate) async fn answer_within<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    let answer = bounded(process, limit, request).await;
+    let answer = bounded(process, limit, caught(request)).await;
     answer.unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))))
 }
 

@@ -68,12 +68,25 @@ impl Driver {
                         return Ok(elected);
                     }
                 }
-                Step::Failed(failure) => return Err(self.explain(failure)),
+                Step::Failed(failure) => {
+                    let error = self.explain(failure);
+                    match self.denial.pause(&self.cx, &error) {
+                        Some(pause) if patience == Patience::Wait => {
+                            self.cx.tell(CampaignEvent::StoreFailed(error));
+                            sleep(&self.cx.process, pause).await;
+                            self.machine.handle(Input::Resume);
+                        }
+                        _ => return Err(error),
+                    }
+                }
                 Step::Wait(wait) => {
                     if patience == Patience::Once
                         && let Some(reached) = self.would_wait(&wait)?
                     {
                         return Ok(reached);
+                    }
+                    if wait != Wait::Retry {
+                        self.denial.over();
                     }
                     self.wait(wait).await;
                 }
@@ -106,6 +119,7 @@ impl Driver {
                 self.own.lease.extended(heartbeat);
                 self.own.leading = true;
                 if self.settle().await {
+                    self.denial.over();
                     return Some(CampaignEnd::Elected);
                 }
                 self.cx.meter.campaigned("abandoned");

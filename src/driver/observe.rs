@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Context, Driver};
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::leader::{Leader, Observation, Snapshot};
+use crate::leader::{CampaignEvent, Leader, Observation, Snapshot};
 use crate::protocol::candidate::Input;
 use crate::protocol::message::{Answer, Request, Step, Wait};
 use crate::telemetry::Sight;
@@ -70,8 +70,8 @@ impl Observer {
                 self.driver.remember();
             }
             Step::Failed(failure) => {
-                self.over = true;
-                self.failed = Some(Box::new(self.driver.explain(failure)));
+                let error = self.driver.explain(failure);
+                self.failed(error).await;
             }
             Step::Wait(wait) => self.wait(&wait).await,
             // An observer creates nothing.
@@ -85,7 +85,7 @@ impl Observer {
             _ if self.driver.requests.is_contradicted() => {
                 self.unanswered.get_or_insert(now);
             }
-            Answer::Unknown => {
+            Answer::Unknown | Answer::Denied => {
                 self.unanswered.get_or_insert(now);
             }
             _ => {
@@ -94,7 +94,29 @@ impl Observer {
         }
     }
 
+    /// Waits if the error may pass; otherwise it is the last item.
+    async fn failed(&mut self, error: Error) {
+        let cx = Arc::clone(&self.driver.cx);
+        let Some(pause) = self.driver.denial.pause(&cx, &error) else {
+            self.over = true;
+            self.failed = Some(Box::new(error));
+            return;
+        };
+        self.unanswered = self.driver.denial.since();
+        if self.silent_too_long(self.driver.followed.lapses_in()) {
+            self.tell(Observation::Unknown);
+        }
+        if !self.ready {
+            cx.tell(CampaignEvent::StoreFailed(error));
+            sleep(&cx.process, pause).await;
+            self.driver.machine.handle(Input::Resume);
+        }
+    }
+
     async fn wait(&mut self, wait: &Wait) {
+        if *wait != Wait::Retry {
+            self.driver.denial.over();
+        }
         let driver = &self.driver;
         let poll = driver.cx.config.poll_interval;
         let at_lapse = driver.cx.config.poll_at_lapse;

@@ -52,7 +52,7 @@ impl Requests {
             Answer::Unknown | Answer::Denied | Answer::Unsafe => self.failures + 1,
             _ => 0,
         };
-        if !matches!(answer, Answer::Unknown) {
+        if self.failures == 0 {
             let now = self.cx.process.now();
             self.answered = Some(now);
             self.cx.answered(now.boot);
@@ -131,6 +131,7 @@ impl Requests {
             %error,
             "a request failed"
         );
+        self.cx.failing(&error);
         self.last_error = Some(error);
         answer
     }

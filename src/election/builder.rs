@@ -193,6 +193,20 @@ impl ElectionBuilder {
         self
     }
 
+    /// Sets for how long campaigns and observers retry while the store denies access or does not
+    /// exist ([`AccessDenied`](crate::ErrorKind::AccessDenied),
+    /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore)), as during a rotation of keys, counted from
+    /// the first such answer. `None`: without an end, for services. Zero: the first such answer is
+    /// an error. A metadata service of the machine that has no credentials yet gets at least 60 s.
+    /// Default: 10 s.
+    ///
+    /// The attempts are up to 5 s apart. Each failure is one of the [`events`](Election::events).
+    /// Single attempts and the calls of operators do not retry, and a lease ends as without this.
+    pub fn retry_denied(mut self, during: impl Into<Option<Duration>>) -> ElectionBuilder {
+        self.settings.retry_denied = during.into();
+        self
+    }
+
     /// Sets whether a dropped [`Leadership`](crate::Leadership) resigns in the background instead
     /// of letting its lease lapse. Use it only if the work cannot outlive the leadership. Default:
     /// false.

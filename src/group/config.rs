@@ -205,6 +205,21 @@ impl GroupBuilder {
         self
     }
 
+    /// Sets for how long [`join`](Group::join), [`run`](Group::run) and
+    /// [`observe`](Group::observe) retry while the store denies access or does not exist
+    /// ([`AccessDenied`](crate::ErrorKind::AccessDenied),
+    /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore)), as during a rotation of keys, counted from
+    /// the first such answer. `None`: without an end, for services. Zero: the first such answer is
+    /// an error. A metadata service of the machine that has no credentials yet gets at least 60 s.
+    /// Default: 10 s.
+    ///
+    /// The attempts are up to 5 s apart. The first failure in a row is logged. A member whose
+    /// session exists retries without an end.
+    pub fn retry_denied(mut self, during: impl Into<Option<Duration>>) -> GroupBuilder {
+        self.settings.retry_denied = during.into();
+        self
+    }
+
     /// Sets where time and random numbers come from: for simulations and tests. Default:
     /// [`Process::system`].
     pub fn process(mut self, process: Process) -> GroupBuilder {

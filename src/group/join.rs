@@ -84,7 +84,7 @@ impl Group {
         let keys = Keys::new(&format!("{}members/{id}", self.cx.keys.prefix()))?;
         let (given, config) = (Arc::clone(&self.cx.given), Arc::clone(&self.config.session));
         let cx = Context::session(given, keys, config, process.clone(), &self.cx.meter);
-        let mut driver = Driver::candidate(&Arc::new(cx));
+        let mut driver = Driver::candidate(&Arc::new(cx.failing_with(&self.cx)));
         // Past its validity what a former attempt created may have been sealed and compacted, and a
         // DELETE of that, late or sent again, would find what the next attempt creates.
         let mut too_old = std::pin::pin!(sleep(process, self.cx.config.validity));

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::objects::{Objects, Seen};
 use super::{Group, Marks, PartitionNumber};
-use crate::driver::{Context, FAILURES_BEFORE_GIVING_UP};
+use crate::driver::{Context, Denial, FAILURES_BEFORE_GIVING_UP};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::group::reader::{News, Reader, Step};
@@ -216,6 +216,21 @@ impl Follower {
         Ok(())
     }
 
+    /// The same for an observer, which waits while access is denied.
+    async fn outlast_denials(&mut self) -> Result<Option<News>, Error> {
+        let (cx, mut denial) = (Arc::clone(&self.objects.cx), Denial::default());
+        loop {
+            match self.drive(true).await {
+                Err(error) => {
+                    let Some(pause) = denial.pause(&cx, &error) else { return Err(error) };
+                    sleep(&cx.process, pause).await;
+                    self.reader.restart();
+                }
+                driven => return driven,
+            }
+        }
+    }
+
     pub(super) fn failed(&mut self) -> Error {
         self.objects.failure().unwrap_or_else(|| {
             Error::new(ErrorKind::Unavailable, "the store does not give the same answer twice")
@@ -261,7 +276,7 @@ impl Group {
                         follower.reader.poll();
                     }
                 }
-                let driven = follower.drive(true).await;
+                let driven = follower.outlast_denials().await;
                 if let Some(sight) = &follower.sight {
                     sight.polled(driven.is_ok());
                 }

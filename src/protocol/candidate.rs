@@ -105,6 +105,7 @@ impl Candidate {
             State::NoLeader => return Step::Wait(Wait::NoLeader),
             State::Pause(_) => return Step::Wait(Wait::Retry),
             State::Over => return Step::Wait(Wait::Over),
+            State::Denied(_) => return Step::Failed(Failure::Denied),
             State::Failed(failure) => return Step::Failed(*failure),
         })
     }
@@ -143,7 +144,7 @@ impl Candidate {
 
     fn told(&mut self, state: State, input: Input) -> State {
         match (state, input) {
-            (State::Pause(state), Input::Resume) => *state,
+            (State::Pause(state) | State::Denied(state), Input::Resume) => *state,
             (State::Follow { sighting }, Input::PollDue) => State::Poll { sighting },
             // An observer looks for a successor that did not seal.
             (State::Follow { .. }, Input::Lapsed) if self.rules.observer => self.find(),
@@ -224,7 +225,7 @@ impl Candidate {
             Progress::Newest(Some(epoch)) => {
                 self.saw(epoch);
                 if suspect == Some(Suspect::Denied(epoch)) {
-                    return State::Failed(Failure::Denied);
+                    return State::Read { epoch }.denied();
                 }
                 State::Read { epoch }
             }
@@ -238,8 +239,8 @@ impl Candidate {
         }
     }
 
-    /// A GET can be denied because the object is gone and the credentials may not list (section 7
-    /// of the S3 API's errors); so list before giving up.
+    /// Where to go on once access is no longer denied. A GET can be denied because the object is
+    /// gone and the credentials may not list (section 7 of the S3 API's errors), so list first.
     fn denied(&mut self, state: State) -> State {
         let list = |epoch| State::Find {
             search: Search::new(self.greatest),
@@ -252,7 +253,15 @@ impl Candidate {
             | State::LookAgain { sighting: Sighting { epoch, .. } } => list(epoch),
             // The store may refuse the same create again, without an object that shows.
             State::ReadOwn { epoch, .. } => list(epoch).paused(),
-            _ => State::Failed(Failure::Denied),
+            State::Find { .. } => self.find().denied(),
+            // The next attempt has another nonce.
+            State::Create { epoch, tried } if tried.len() < MAX_CREATE_ATTEMPTS => {
+                State::NeedNonce { epoch, tried }.denied()
+            }
+            State::Create { .. } => self.find().denied(),
+            // A touch of a foreign leader does not change the ETag.
+            State::Seal { sighting } => State::LookAgain { sighting }.denied(),
+            state => state.denied(),
         }
     }
 

@@ -193,6 +193,8 @@ pub enum Answer {
 /// Why a campaign cannot go on. The driver turns it into an error with the details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
+    /// [`Input::Resume`](super::candidate::Input::Resume) continues: permissions are corrected, a
+    /// bucket is created.
     Denied,
     Unsafe,
     Unreadable(Epoch),

@@ -62,6 +62,8 @@ enum State {
     NoLeader,
     /// Try again what failed.
     Pause(Box<State>),
+    /// A request was denied. A driver that waits resumes here after a pause.
+    Denied(Box<State>),
     Failed(Failure),
     Over,
 }
@@ -130,6 +132,7 @@ impl Candidate {
             State::NoLeader => return Step::Wait(Wait::NoLeader),
             State::Pause(_) => return Step::Wait(Wait::Retry),
             State::Over => return Step::Wait(Wait::Over),
+            State::Denied(_) => return Step::Failed(Failure::Denied),
             State::Failed(failure) => return Step::Failed(*failure),
         })
     }
@@ -144,7 +147,7 @@ impl Candidate {
             (State::Lead(leading), input) => self.lead(leading, input),
             // Deciding nothing, so its answer does not matter.
             (State::GiveUp { .. }, Input::Answer(_)) => (look(), None),
-            (_, Input::Answer(Answer::Denied)) => (State::Failed(Failure::Denied), None),
+            (state, Input::Answer(Answer::Denied)) => (state.denied(), None),
             (_, Input::Answer(Answer::Unsafe)) => (State::Failed(Failure::Unsafe), None),
             (state, Input::Answer(answer)) => self.answered(state, answer),
             (state, input) => (self.told(state, input), None),
@@ -168,7 +171,7 @@ impl Candidate {
 
     fn told(&mut self, state: State, input: Input) -> State {
         match (state, input) {
-            (State::Pause(state), Input::Resume) => *state,
+            (State::Pause(state) | State::Denied(state), Input::Resume) => *state,
             (State::Follow { sighting }, Input::PollDue) => State::Poll { sighting },
             (State::Follow { sighting }, Input::Lapsed) if self.rules.observer => {
                 State::Poll { sighting }
@@ -342,6 +345,16 @@ impl State {
     /// The same after a short pause, so that no store can make the machine spin.
     fn paused(self) -> State {
         State::Pause(Box::new(self))
+    }
+
+    /// Where to go on once access is no longer denied.
+    fn denied(self) -> State {
+        State::Denied(Box::new(match self {
+            State::Poll { .. } => look(),
+            // By another attempt that takes effect late, or not: the object tells.
+            State::Take { attempts } => State::Read { attempts: Some(attempts), gone: false },
+            state => state,
+        }))
     }
 }
 

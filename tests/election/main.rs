@@ -4,6 +4,7 @@ mod answers;
 mod campaign;
 mod cancel;
 mod costs;
+mod denials;
 mod examples;
 mod groups;
 mod hand_over;

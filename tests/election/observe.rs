@@ -180,7 +180,8 @@ async fn an_error_that_waiting_does_not_mend_is_the_last_item() {
         let world = World::new();
         let _a = world.leader("a").await;
         let way = world.another_way();
-        let mut seen = world.node_behind(&way, &world.clock, "o").build().unwrap().observe();
+        let node = world.node_behind(&way, &world.clock, "o").retry_denied(secs(5));
+        let mut seen = node.build().unwrap().observe();
         assert_eq!(next(&mut seen).await.1, "a 1");
         way.always(fault);
         let error = seen.next().await.unwrap().unwrap_err();

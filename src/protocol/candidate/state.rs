@@ -24,7 +24,8 @@ pub enum Input {
     Answer(Answer),
     /// To [`Step::Nonce`](crate::protocol::message::Step::Nonce).
     Nonce(Nonce),
-    /// After [`Wait::Retry`](crate::protocol::message::Wait::Retry).
+    /// After [`Wait::Retry`](crate::protocol::message::Wait::Retry) and
+    /// [`Failure::Denied`](crate::protocol::message::Failure::Denied).
     Resume,
     /// It is time to look at the followed epoch again.
     PollDue,
@@ -119,6 +120,8 @@ pub(super) enum State {
     NoLeader,
     /// Try again what failed.
     Pause(Box<State>),
+    /// A request was denied. A driver that waits resumes here after a pause.
+    Denied(Box<State>),
     Failed(Failure),
     Over,
 }
@@ -134,5 +137,10 @@ impl State {
     /// The same after a short pause, so that no store can make the machine spin.
     pub(super) fn paused(self) -> State {
         State::Pause(Box::new(self))
+    }
+
+    /// The same once access is no longer denied.
+    pub(super) fn denied(self) -> State {
+        State::Denied(Box::new(self))
     }
 }

@@ -1,0 +1,85 @@
+//! Access that is denied for a while: by a rotation of keys, a new policy, a clock that is not set
+//! yet, a bucket that is still to be created.
+
+use std::time::Duration;
+
+use super::Context;
+use crate::backoff::Backoff;
+use crate::error::{Error, ErrorKind};
+
+/// The longest pause before the next attempt.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The least time that a machine's metadata service gets.
+const METADATA: Duration = Duration::from_secs(60);
+
+/// The denials in a row, as one call sees them.
+#[derive(Debug, Default)]
+pub(crate) struct Denial {
+    /// Time of the first one, on the boot clock.
+    since: Option<Duration>,
+    times: u32,
+}
+
+impl Denial {
+    /// Takes note of an error. Returns how long to pause before the next attempt; `None` if the
+    /// error is final, or has lasted too long.
+    pub(crate) fn pause(&mut self, cx: &Context, error: &Error) -> Option<Duration> {
+        if !matches!(error.kind(), ErrorKind::AccessDenied | ErrorKind::NoSuchStore) {
+            return None;
+        }
+        let now = cx.process.now().boot;
+        let since = *self.since.get_or_insert(now);
+        if now.saturating_sub(since) >= patience(cx.config.retry_denied, error.is_of_the_machine())
+        {
+            return None;
+        }
+        if self.times == 0 {
+            let election = cx.keys.prefix();
+            let outcome = "store_failed";
+            tracing::warn!(target: "tenure::access", election, outcome, "trying again: {error}");
+        }
+        self.times = self.times.saturating_add(1);
+        cx.failing(error);
+        let first = cx.config.poll_interval.min(LONGEST_PAUSE) / 16;
+        Some(Backoff { first, longest: LONGEST_PAUSE }.jittered(self.times, &cx.process))
+    }
+
+    /// The call has come further.
+    pub(crate) fn over(&mut self) {
+        *self = Denial::default();
+    }
+
+    /// Time of the first one, on the boot clock.
+    pub(crate) fn since(&self) -> Option<Duration> {
+        self.since
+    }
+}
+
+/// For how long denials are retried.
+fn patience(setting: Option<Duration>, of_the_machine: bool) -> Duration {
+    match setting {
+        Some(during) if of_the_machine && !during.is_zero() => during.max(METADATA),
+        Some(during) => during,
+        None => Duration::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metadata_service_has_a_minute_unless_nothing_is_retried() {
+        let secs = Duration::from_secs;
+        for (setting, of_the_machine, during) in [
+            (Some(secs(10)), false, secs(10)),
+            (Some(secs(10)), true, secs(60)),
+            (Some(secs(90)), true, secs(90)),
+            (Some(secs(0)), true, secs(0)),
+            (None, false, Duration::MAX),
+            (None, true, Duration::MAX),
+        ] {
+            assert_eq!(patience(setting, of_the_machine), during, "{setting:?} {of_the_machine}");
+        }
+    }
+}
