@@ -28,7 +28,7 @@ mod dynamodb;
 #[cfg(any(feature = "s3", feature = "dynamodb", feature = "cloud"))]
 mod http;
 mod memory;
-#[cfg(any(feature = "s3", feature = "dynamodb", feature = "gcs", feature = "azure"))]
+#[cfg(any(feature = "s3", feature = "dynamodb", feature = "cloud"))]
 mod metadata_hosts;
 mod order;
 mod outcome;

@@ -33,6 +33,8 @@ mod gcs;
 mod http;
 mod listing;
 mod tag;
+#[cfg(any(feature = "azure", feature = "gcs"))]
+mod token;
 
 /// Any store with the interface of the crate object_store 0.14, which users of SlateDB, Delta or
 /// DataFusion already have: Cloud Storage, Azure, S3, memory, or your own.
@@ -85,6 +87,8 @@ pub struct AnyObjectStore {
     /// Whether each write is sent once, as by clients made here. Then its answer is about it.
     sent_once: bool,
     unquoted: AtomicBool,
+    #[cfg(any(feature = "azure", feature = "gcs"))]
+    tokens: Option<Arc<dyn token::ForgetToken>>,
     /// The newest date of an object, in microseconds since 1970.
     newest: AtomicI64,
 }
@@ -119,7 +123,22 @@ impl AnyObjectStore {
         name: String,
     ) -> AnyObjectStore {
         let (unquoted, newest) = (AtomicBool::new(false), AtomicI64::new(i64::MIN));
-        AnyObjectStore { store, pages, name, sent_once: true, unquoted, newest }
+        AnyObjectStore {
+            store,
+            pages,
+            name,
+            sent_once: true,
+            unquoted,
+            #[cfg(any(feature = "azure", feature = "gcs"))]
+            tokens: None,
+            newest,
+        }
+    }
+
+    /// The store has refused the access token.
+    fn forget_token(&self) {
+        #[cfg(any(feature = "azure", feature = "gcs"))]
+        self.tokens.iter().for_each(|tokens| tokens.forget());
     }
 
     async fn refuse_what_cannot_replace(&self) -> Result<(), StoreError> {

@@ -14,6 +14,7 @@ mod error_text;
 pub(super) mod failure;
 mod interceptor;
 mod session;
+mod settings;
 
 #[cfg(feature = "s3")]
 pub(super) use error_text::causes;

@@ -7,44 +7,53 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use reqwest::Client;
+use reqwest::{Client, ClientBuilder};
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 
+use super::metadata_hosts::is_metadata_host;
 use crate::mutex::unpoisoned;
 
 /// As in Amazon's SDK.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(3_100);
 
-/// A pool of connections. Proxies come from the environment (`HTTPS_PROXY`).
+/// A pool of connections. Proxies come from the environment (`HTTPS_PROXY`), except
+/// for metadata services.
 #[derive(Debug)]
 pub(super) struct Http {
     tls: ClientConfig,
     client: Mutex<Client>,
+    /// For metadata services.
+    without_proxy: Client,
 }
 
 impl Http {
     pub(super) fn new(tls: ClientConfig) -> reqwest::Result<Http> {
-        Ok(Http { client: Mutex::new(client(tls.clone())?), tls })
+        let client = Mutex::new(settings(tls.clone()).build()?);
+        let without_proxy = settings(tls.clone()).no_proxy().build()?;
+        Ok(Http { tls, client, without_proxy })
     }
 
-    /// The client for one request, which it sends once.
-    pub(super) fn client(&self) -> Client {
-        unpoisoned(self.client.lock()).clone()
+    /// The client for one request to this host, which it sends once.
+    pub(super) fn client(&self, host: &str) -> Client {
+        match is_metadata_host(host) {
+            true => self.without_proxy.clone(),
+            false => unpoisoned(self.client.lock()).clone(),
+        }
     }
 
     /// Takes the status of an answer. After 5xx new requests go to new connections: an old one
     /// leads to the same failing server for as long as it is used.
     pub(super) fn answered(&self, status: u16) {
         if status >= 500
-            && let Ok(other) = client(self.tls.clone())
+            && let Ok(other) = settings(self.tls.clone()).build()
         {
             *unpoisoned(self.client.lock()) = other;
         }
     }
 }
 
-fn client(tls: ClientConfig) -> reqwest::Result<Client> {
+fn settings(tls: ClientConfig) -> ClientBuilder {
     Client::builder()
         .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
         .tls_backend_preconfigured(tls)
@@ -52,7 +61,6 @@ fn client(tls: ClientConfig) -> reqwest::Result<Client> {
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
-        .build()
 }
 
 /// Trusts these root certificates. Without any, every connection with TLS fails and says so.

@@ -32,7 +32,7 @@ pub(super) fn is_metadata_host(host: &str) -> bool {
 }
 
 /// The host of a URL, or of a host with a port.
-pub(super) fn host_of(named: &str) -> &str {
+fn host_of(named: &str) -> &str {
     let authority = named.split_once("://").map_or(named, |(_, rest)| rest);
     let authority = authority.split(['/', '?']).next().unwrap_or_default();
     match authority.strip_prefix('[') {

@@ -8,6 +8,8 @@ use std::error::Error as StdError;
 use object_store::Error;
 
 use super::AnyObjectStore;
+#[cfg(any(feature = "azure", feature = "gcs"))]
+use super::token::TokenError;
 use crate::store::asked::{Asked, Verb};
 use crate::store::redact::printable;
 use crate::store::{Determinacy, GetOutcome, PutOutcome, StoreError, StoreErrorKind};
@@ -26,6 +28,9 @@ const NO_STORE: [&str; 5] = [
     "ContainerBeingDeleted",
     "AccountNotFound",
 ];
+
+/// Codes that say that the access token is not valid, or no longer.
+const REFUSED_TOKEN: [&str; 2] = ["AuthenticationFailed", "InvalidAuthenticationInfo"];
 
 /// An answer that is no success.
 struct ErrorResponse {
@@ -74,8 +79,14 @@ impl Asked<'_, AnyObjectStore> {
 
     pub(super) fn failed(self, error: &Error) -> StoreError {
         use StoreErrorKind::{AccessDenied, Invalid, NoSuchStore, Transient, Unsupported};
+        if let Some(failed) = self.without_token(error) {
+            return failed;
+        }
         let answer = ErrorResponse::of(error);
         let (status, code) = answer.as_ref().map_or((0, ""), |answer| answer.pair());
+        if status == 401 || REFUSED_TOKEN.contains(&code) {
+            self.store.forget_token();
+        }
         let (kind, determinacy) = match (error, status) {
             (Error::PermissionDenied { .. } | Error::Unauthenticated { .. }, _)
             | (_, 401 | 403) => (AccessDenied, Determinacy::Determinate),
@@ -105,6 +116,33 @@ impl Asked<'_, AnyObjectStore> {
         };
         self.error(kind, determinacy, &why)
     }
+}
+
+#[cfg(any(feature = "azure", feature = "gcs"))]
+impl Asked<'_, AnyObjectStore> {
+    /// The failure of a request that was not sent, for want of an access token.
+    fn without_token(self, error: &Error) -> Option<StoreError> {
+        let error = chain(error).find_map(|error| error.downcast_ref::<TokenError>())?;
+        let kind = match error.refused {
+            true => StoreErrorKind::AccessDenied,
+            false => StoreErrorKind::Transient,
+        };
+        let failed = self.error(kind, Determinacy::Determinate, &error.to_string());
+        Some(if error.refused { failed.of_the_machine() } else { failed })
+    }
+}
+
+#[cfg(not(any(feature = "azure", feature = "gcs")))]
+impl Asked<'_, AnyObjectStore> {
+    fn without_token(self, _: &Error) -> Option<StoreError> {
+        None
+    }
+}
+
+/// The status of an answer that is no success.
+#[cfg(any(feature = "azure", feature = "gcs"))]
+pub(super) fn status(error: &Error) -> Option<u16> {
+    ErrorResponse::of(error).map(|answer| answer.status)
 }
 
 impl ErrorResponse {

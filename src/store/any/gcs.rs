@@ -5,6 +5,7 @@ use std::sync::Arc;
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 
 use super::http::{Connector, no_retries};
+use super::token::TokenCache;
 use super::{AnyObjectStore, unbuilt};
 use crate::store::StoreError;
 
@@ -65,8 +66,17 @@ impl AnyObjectStore {
             builder = builder.with_base_url(url);
         }
         let builder = builder.with_retry(no_retries()).with_http_connector(Connector);
-        let store = Arc::new(builder.build().map_err(|error| unbuilt(&name, &error))?);
-        Ok(AnyObjectStore::of(store.clone(), Some(store), name))
+        let client = |builder: GoogleCloudStorageBuilder| {
+            builder.build().map_err(|error| unbuilt(&name, &error))
+        };
+        let source = Arc::clone(client(builder.clone())?.credentials());
+        let of_settings = builder.clone();
+        let new_source = move || Some(Arc::clone(of_settings.clone().build().ok()?.credentials()));
+        let tokens = TokenCache::new(source, new_source);
+        let store = Arc::new(client(builder.with_credentials(Arc::new(tokens.clone())))?);
+        let mut store = AnyObjectStore::of(store.clone(), Some(store), name);
+        store.tokens = Some(Arc::new(tokens));
+        Ok(store)
     }
 }
 

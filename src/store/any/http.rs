@@ -43,11 +43,11 @@ struct Dated(Http);
 impl HttpService for Dated {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         // The client below takes it for granted that a URI is a URL.
-        if request.uri().host().is_none() {
+        let Some(host) = request.uri().host() else {
             let why = std::io::Error::other("the URL names no host");
             return Err(HttpError::new(HttpErrorKind::Unknown, why));
-        }
-        let mut response = self.0.client().call(request).await?;
+        };
+        let mut response = self.0.client(host).call(request).await?;
         self.0.answered(response.status().as_u16());
         let date = response.headers().get("date").and_then(|date| date.to_str().ok());
         if let Some(date) = date.and_then(|date| DateTime::parse_from_rfc2822(date).ok()) {

@@ -85,7 +85,8 @@ impl HttpConnector for Connector {
         let Connector(http) = self.clone();
         HttpConnectorFuture::new(async move {
             let request = converted(request)?;
-            let response = http.client().execute(request).await.map_err(failed)?;
+            let client = http.client(request.url().host_str().unwrap_or_default());
+            let response = client.execute(request).await.map_err(failed)?;
             http.answered(response.status().as_u16());
             let response = http::Response::<Body>::from(response);
             HttpResponse::try_from(response.map(SdkBody::from_body_1_x))

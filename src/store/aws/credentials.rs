@@ -17,7 +17,10 @@ use aws_credential_types::provider::{self, ProvideCredentials, SharedCredentials
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 
-use super::error_text::{causes, not_sendable, refused_by_the_machine};
+use super::error_text::{
+    RefusedByTheMachine, causes, not_sendable, refused_by_the_machine, wrong_setting,
+};
+use super::settings::{WrongSetting, can_be_sent};
 use crate::clock::{Clock as _, SystemClock};
 use crate::mutex::unpoisoned;
 use crate::store::timed;
@@ -60,7 +63,10 @@ type Fetching = Shared<BoxFuture<'static, Result<Credentials, Failed>>>;
 #[derive(Debug, Clone)]
 enum Failed {
     None(String),
+    /// The same, by the machine's metadata service.
+    OfTheMachine(String),
     Settings(String),
+    Wrong(WrongSetting),
     Provider(String),
 }
 
@@ -83,8 +89,9 @@ impl CredentialsCache {
         }
     }
 
-    /// The service calls the credentials expired, which are forgotten. Whether it makes sense to
-    /// ask again: if it has taken them before, others may have come into their place.
+    /// The service refuses the credentials as expired or unknown, so they are forgotten. Returns
+    /// whether it makes sense to ask again: if it has taken them before, others may have come into
+    /// their place.
     pub(in crate::store) fn expired(&self) -> bool {
         self.state().held.take().is_none_or(|held| held.taken)
     }
@@ -125,7 +132,12 @@ impl CredentialsCache {
             }
             fetched
         });
-        let ended = |error: tokio::task::JoinError| Failed::Provider(error.to_string());
+        // A panic, or the end of the runtime: the next caller begins another fetch.
+        let cache = self.clone();
+        let ended = move |error: tokio::task::JoinError| {
+            cache.state().fetching = None;
+            Failed::Provider(error.to_string())
+        };
         task.map(move |fetched| fetched.map_err(ended).flatten()).boxed().shared()
     }
 
@@ -140,7 +152,17 @@ impl CredentialsCache {
             let late = || CredentialsError::provider_timed_out(SLOW + PATIENCE);
             ProvideCredentials::fallback_on_interrupt(&self.source).ok_or_else(late)
         });
-        answer.map_err(Failed::from)
+        let credentials = answer.map_err(Failed::from)?;
+        let parts = [credentials.access_key_id(), credentials.session_token().unwrap_or_default()];
+        let sendable = parts.into_iter().all(can_be_sent);
+        match sendable {
+            true => Ok(credentials),
+            false => Err(Failed::Settings(
+                "an access key id or a session token has a character that cannot be sent, such as \
+                 a line end"
+                    .to_owned(),
+            )),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, CacheState> {
@@ -190,12 +212,15 @@ impl fmt::Debug for CredentialsCache {
 
 impl From<CredentialsError> for Failed {
     fn from(error: CredentialsError) -> Failed {
+        if let Some(wrong) = wrong_setting(&error) {
+            return Failed::Wrong(wrong.clone());
+        }
         let why = match causes(&error) {
             none if none.is_empty() => error.to_string(),
             causes => causes,
         };
         match error {
-            error if refused_by_the_machine(&error) => Failed::None(why),
+            error if refused_by_the_machine(&error) => Failed::OfTheMachine(why),
             CredentialsError::CredentialsNotLoaded(_) => Failed::None(why),
             CredentialsError::InvalidConfiguration(_) => Failed::Settings(why),
             error if not_sendable(&error).is_some() => Failed::Settings(why),
@@ -208,143 +233,13 @@ impl From<Failed> for CredentialsError {
     fn from(failed: Failed) -> CredentialsError {
         match failed {
             Failed::None(why) => CredentialsError::not_loaded(why),
+            Failed::OfTheMachine(why) => CredentialsError::not_loaded(RefusedByTheMachine(why)),
             Failed::Settings(why) => CredentialsError::invalid_configuration(why),
+            Failed::Wrong(why) => CredentialsError::invalid_configuration(why),
             Failed::Provider(why) => CredentialsError::provider_error(why),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::*;
-
-    /// Answers with credentials of the next number after each of these times; then never again.
-    #[derive(Debug, Clone)]
-    struct Provider {
-        takes: &'static [u64],
-        life: Duration,
-        asked: Arc<AtomicUsize>,
-    }
-
-    impl Provider {
-        fn cache(takes: &'static [u64], life: u64) -> (CredentialsCache, Arc<AtomicUsize>) {
-            let life = Duration::from_secs(life);
-            let provider = Provider { takes, life, asked: Arc::default() };
-            let source = SharedCredentialsProvider::new(provider.clone());
-            (CredentialsCache { source, state: Arc::default() }, provider.asked)
-        }
-
-        async fn answer(&self) -> provider::Result {
-            let number = self.asked.fetch_add(1, Ordering::SeqCst);
-            let Some(takes) = self.takes.get(number) else { return std::future::pending().await };
-            pass(*takes).await;
-            let end = SystemTime::UNIX_EPOCH + SystemClock.now().wall + self.life;
-            let token = Some(number.to_string());
-            Ok(Credentials::new("key", "secret", token, Some(end), "test"))
-        }
-    }
-
-    impl ProvideCredentials for Provider {
-        fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
-        where
-            Self: 'a,
-        {
-            future::ProvideCredentials::new(self.answer())
-        }
-    }
-
-    async fn pass(seconds: u64) {
-        timed(Duration::from_secs(seconds), std::future::pending::<()>()).await;
-    }
-
-    /// The number of the credentials, if they come within so many seconds.
-    async fn within(seconds: u64, cache: &CredentialsCache) -> Option<String> {
-        let credentials = timed(Duration::from_secs(seconds), cache.credentials()).await?;
-        Some(credentials.ok()?.session_token()?.to_owned())
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn fetching_goes_on_when_its_caller_gives_up() {
-        let (cache, asked) = Provider::cache(&[5], 3_600);
-        for _ in 0..4 {
-            assert_eq!(within(1, &cache).await, None);
-        }
-        assert_eq!(within(2, &cache).await.as_deref(), Some("0"));
-        assert_eq!(within(0, &cache).await.as_deref(), Some("0"));
-        pass(1).await;
-        assert_eq!(asked.load(Ordering::SeqCst), 1, "nobody asks while they are young");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_provider_that_hangs_is_asked_again() {
-        let (cache, asked) = Provider::cache(&[3_600, 1], 3_600);
-        assert_eq!(within(60, &cache).await, None, "an error");
-        assert_eq!(within(2, &cache).await.as_deref(), Some("1"));
-        assert_eq!(asked.load(Ordering::SeqCst), 2);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_nears_its_end_is_used_while_others_are_fetched() {
-        let (cache, asked) = Provider::cache(&[0, 5], 3_600);
-        assert_eq!(within(1, &cache).await.as_deref(), Some("0"));
-        let now = SystemClock.now().wall;
-        if let Some(held) = cache.state().held.as_mut() {
-            (held.fetched, held.until) = (now - AHEAD * 10, now + AHEAD / 2);
-        }
-        assert_eq!(within(0, &cache).await.as_deref(), Some("0"));
-        assert_eq!(within(0, &cache).await.as_deref(), Some("0"));
-        pass(6).await;
-        assert_eq!(within(0, &cache).await.as_deref(), Some("1"));
-        assert_eq!(asked.load(Ordering::SeqCst), 2);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_has_ended_is_not_used() {
-        let (cache, _) = Provider::cache(&[0, 5], 3_600);
-        assert_eq!(within(1, &cache).await.as_deref(), Some("0"));
-        cache.state().held.as_mut().unwrap().until = SystemClock.now().wall;
-        assert_eq!(within(1, &cache).await, None);
-        assert_eq!(within(5, &cache).await.as_deref(), Some("1"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_service_that_calls_them_expired_is_asked_again_only_if_it_has_taken_them() {
-        let (cache, _) = Provider::cache(&[0, 0, 0], 3_600);
-        assert_eq!(within(1, &cache).await.as_deref(), Some("0"));
-        assert!(!cache.expired());
-        assert!(cache.expired(), "another request has said so already");
-        assert_eq!(within(1, &cache).await.as_deref(), Some("1"));
-        cache.taken();
-        assert!(cache.expired());
-        assert_eq!(within(1, &cache).await.as_deref(), Some("2"));
-    }
-
-    #[test]
-    fn others_are_fetched_a_minute_ahead_or_in_the_last_quarter_of_a_short_life() {
-        let secs = Duration::from_secs;
-        for (life, ahead) in [(3_600, 60), (400, 60), (240, 60), (120, 30), (4, 1)] {
-            let credentials = Credentials::new("key", "secret", None, None, "test");
-            let (fetched, until) = (secs(1_000), secs(1_000 + life));
-            let held = CachedCredentials { credentials, fetched, until, taken: false };
-            assert_eq!(held.renewed_from(), until - secs(ahead), "{life}");
-        }
-    }
-
-    #[test]
-    fn a_failure_keeps_its_kind_and_says_its_cause() {
-        let timed_out = CredentialsError::provider_timed_out(SLOW);
-        let said = timed_out.to_string();
-        assert!(matches!(Failed::from(timed_out), Failed::Provider(why) if why == said));
-        let none = Failed::from(CredentialsError::not_loaded("there are none"));
-        assert!(matches!(&none, Failed::None(why) if why.contains("there are none")), "{none:?}");
-        let causeless = CredentialsError::not_loaded_no_source();
-        let said = causeless.to_string();
-        assert!(matches!(Failed::from(causeless), Failed::None(why) if why == said));
-        let wrong = Failed::from(CredentialsError::invalid_configuration("a bad profile"));
-        assert!(matches!(&wrong, Failed::Settings(why) if why.contains("a bad profile")));
-        let other = Failed::from(CredentialsError::provider_error("it broke"));
-        assert!(matches!(&other, Failed::Provider(why) if why.contains("it broke")));
-    }
-}
+mod tests;

@@ -9,6 +9,7 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 
 use super::connector::NotSendable;
+use super::settings::WrongSetting;
 use crate::store::StoreErrorKind;
 use crate::store::redact::printable;
 
@@ -16,6 +17,9 @@ use crate::store::redact::printable;
 pub(in crate::store) fn not_sent(
     error: &(dyn StdError + 'static),
 ) -> (StoreErrorKind, &'static str) {
+    if wrong_setting(error).is_some() {
+        return (StoreErrorKind::Invalid, "correct the setting");
+    }
     match find::<CredentialsError>(error) {
         Some(CredentialsError::CredentialsNotLoaded(_)) => (
             StoreErrorKind::AccessDenied,
@@ -36,7 +40,7 @@ pub(in crate::store) fn not_sent(
 }
 
 /// Whether the machine's metadata service has answered that it has no credentials to give: it is
-/// forbidden, or there is no role. Asking again changes nothing.
+/// forbidden, or there is no role, which may change.
 pub(super) fn refused_by_the_machine(error: &(dyn StdError + 'static)) -> bool {
     let token = find::<SdkError<TokenError, HttpResponse>>(error);
     let token = token.and_then(SdkError::raw_response).map(HttpResponse::status);
@@ -45,6 +49,28 @@ pub(super) fn refused_by_the_machine(error: &(dyn StdError + 'static)) -> bool {
         _ => None,
     };
     token.or(answer).is_some_and(|status| matches!(status.as_u16(), 401 | 403 | 404))
+}
+
+/// The setting of the environment that cannot be used.
+pub(super) fn wrong_setting<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e WrongSetting> {
+    find(error)
+}
+
+/// The machine's metadata service has no credentials to give, and why.
+#[derive(Debug)]
+pub(super) struct RefusedByTheMachine(pub(super) String);
+
+impl std::fmt::Display for RefusedByTheMachine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl StdError for RefusedByTheMachine {}
+
+/// Whether the machine's metadata service had no credentials for a request.
+pub(super) fn is_of_the_machine(error: &(dyn StdError + 'static)) -> bool {
+    find::<RefusedByTheMachine>(error).is_some()
 }
 
 /// The setting or the part of the request for which nothing was sent. A second attempt fails alike.

@@ -8,7 +8,7 @@ use aws_smithy_runtime_api::client::result::{SdkError, ServiceError};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
 use super::CallInterceptor;
-use super::error_text::{causes, never_connected, not_sendable, not_sent};
+use super::error_text::{causes, is_of_the_machine, never_connected, not_sendable, not_sent};
 use crate::store::asked::Asked;
 use crate::store::redact::printable;
 use crate::store::{Determinacy, Store, StoreError, StoreErrorKind};
@@ -53,7 +53,9 @@ impl<S: Service> Asked<'_, S> {
             SdkError::ResponseError(_) => S::unreadable(self, seen),
             _ if !seen.sent() => {
                 let (kind, advice) = not_sent(error);
-                self.error(kind, Determinacy::Determinate, &format!("{advice} ({})", causes(error)))
+                let why = format!("{advice} ({})", causes(error));
+                let failed = self.error(kind, Determinacy::Determinate, &why);
+                if is_of_the_machine(error) { failed.of_the_machine() } else { failed }
             }
             _ if let Some(why) = not_sendable(error) => {
                 self.error(StoreErrorKind::Invalid, Determinacy::Determinate, &why)

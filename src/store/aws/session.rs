@@ -6,7 +6,7 @@ use aws_config::{BehaviorVersion, Region, SdkConfig};
 
 use super::connector::CA_BUNDLE;
 use super::credentials::{self, CredentialsCache};
-use super::{https, setting};
+use super::{https, setting, settings};
 use crate::store::redact::without_secrets;
 
 /// What a store knows of its service. By default nothing: its client came from elsewhere.
@@ -25,7 +25,8 @@ impl Session {
     /// other stores have regions that mean anything.
     pub(in crate::store) async fn from_env(service: &'static str) -> (SdkConfig, Session) {
         let loader = aws_config::defaults(BehaviorVersion::latest());
-        let (mut config, credentials) = credentials::keep(loader.http_client(https()).load().await);
+        let config = settings::load(loader.http_client(https())).await;
+        let (mut config, credentials) = credentials::keep(config);
         CA_BUNDLE.get_or_init(|| {
             let bundle = setting(&config, service, "AWS_CA_BUNDLE", "ca_bundle");
             bundle.filter(|bundle| !bundle.is_empty())
@@ -34,6 +35,11 @@ impl Session {
             .or_else(|| config.endpoint_url().map(str::to_owned));
         if endpoint.is_some() && config.region().is_none() {
             config = config.into_builder().region(Region::from_static("us-east-1")).build();
+        }
+        if config.region().is_none()
+            && let Some(region) = settings::region_of_the_machine().await
+        {
+            config = config.into_builder().region(region).build();
         }
         (config, Session { endpoint, credentials, answered: AtomicBool::new(false) })
     }
@@ -61,6 +67,12 @@ impl Session {
 
     pub(in crate::store) fn has_answered(&self) -> bool {
         self.answered.load(Ordering::Relaxed)
+    }
+
+    /// The service does not know the credentials, or not any more. Returns whether others may be
+    /// fetched.
+    pub(in crate::store) fn rejected(&self) -> bool {
+        self.credentials.as_ref().is_some_and(CredentialsCache::expired)
     }
 
     /// The service calls the credentials expired. Returns whether another attempt makes sense, as

@@ -39,6 +39,10 @@ const CREDENTIALS: [&str; 7] = [
     "InvalidClientTokenId",
 ];
 
+/// Codes of credentials that others may replace.
+const REJECTED: [&str; 3] =
+    ["UnrecognizedClientException", "InvalidClientTokenId", "InvalidSignatureException"];
+
 /// DynamoDB's code of an answer that is no success.
 pub(super) fn code<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> Option<&str> {
     answered(error)?.1
@@ -113,9 +117,12 @@ impl Asked<'_, DynamoStore> {
             ),
             (_, "ResourceInUseException") => no(Transient, "the table is being changed"),
             (_, "InvalidSignatureException") if said.contains("expired") => {
-                no(Invalid, "this machine's clock is wrong by minutes; set it")
+                no(AccessDenied, "this machine's clock is wrong by minutes; set it")
             }
             (_, "ExpiredTokenException") if self.store.session.expired() => {
+                no(Transient, "others are fetched with the next request")
+            }
+            (_, code) if REJECTED.contains(&code) && self.store.session.rejected() => {
                 no(Transient, "others are fetched with the next request")
             }
             (_, code) if CREDENTIALS.contains(&code) => {
@@ -151,7 +158,7 @@ mod tests {
         let invalid_signature = "InvalidSignatureException";
         for (status, code, said, kind, words) in [
             (400, "ResourceInUseException", "", Transient, "being changed"),
-            (400, invalid_signature, "Signature expired: 20261122T1", Invalid, "clock"),
+            (400, invalid_signature, "Signature expired: 20261122T1", AccessDenied, "clock"),
             (400, invalid_signature, "does not match", AccessDenied, "check the credentials"),
             (404, "", "", Unsupported, DynamoStore::WRONG_ENDPOINT),
             (405, "", "", Unsupported, DynamoStore::WRONG_ENDPOINT),

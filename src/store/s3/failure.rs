@@ -30,6 +30,9 @@ const ELSEWHERE: [&str; 4] = [
 const CREDENTIALS: [&str; 5] =
     ["ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "NotSignedUp"];
 
+/// Codes of credentials that others may replace.
+const REJECTED: [&str; 3] = ["InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch"];
+
 /// A key that `DeleteObjects` did not delete, and why.
 pub(super) fn of_key(error: &KeyError) -> (String, String) {
     let code = error.code().unwrap_or("no reason given");
@@ -125,7 +128,7 @@ impl Asked<'_, S3Store> {
                 no(NoSuchStore, "check the bucket's name and the endpoint")
             }
             (_, "RequestTimeTooSkewed") => {
-                no(Invalid, "this machine's clock is wrong by more than 15 minutes; set it")
+                no(AccessDenied, "this machine's clock is wrong by more than 15 minutes; set it")
             }
             (_, "AuthorizationHeaderMalformed") if region.is_none() => {
                 no(AccessDenied, "check the credentials and the region")
@@ -142,6 +145,9 @@ impl Asked<'_, S3Store> {
             }
             (304 | 408 | 425 | 429 | 500.., _) => unknown,
             (_, "ExpiredToken" | "TokenRefreshRequired") if self.store.session.expired() => {
+                no(Transient, "others are fetched with the next request")
+            }
+            (_, code) if REJECTED.contains(&code) && self.store.session.rejected() => {
                 no(Transient, "others are fetched with the next request")
             }
             (_, "AccessDenied") | (401 | 403, "") => {

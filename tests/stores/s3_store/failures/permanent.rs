@@ -71,7 +71,7 @@ async fn a_wrong_region_names_the_right_one() {
 #[tokio::test]
 async fn a_wrong_clock_is_named() {
     let fault = ServerFault::Answer(403, "RequestTimeTooSkewed");
-    every_call_fails(fault, StoreErrorKind::Invalid, &["clock", "15 minutes"]).await;
+    every_call_fails(fault, StoreErrorKind::AccessDenied, &["clock", "15 minutes"]).await;
 }
 
 #[tokio::test]

@@ -1,0 +1,294 @@
+//! Access tokens that outlast a slow or failing token service.
+//!
+//! object_store fetches a token within the request that needs it. Such a request is given up after
+//! a fraction of a lease, and the fetch with it, so that a slower token service never delivers; and
+//! a token with minutes left is not used if no other can be fetched.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
+use object_store::CredentialProvider;
+
+use super::failure::status;
+use crate::clock::{Clock as _, SystemClock};
+use crate::mutex::unpoisoned;
+use crate::store::redact::printable;
+use crate::store::timed;
+
+/// How often the source is asked, in the background. It gives the same token, and sends no request,
+/// for as long as that has 5 min left.
+const REFRESH_EVERY: Duration = Duration::from_secs(60);
+/// After a refresh that failed.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// After this time a token service is logged as slow.
+const SLOW: Duration = Duration::from_secs(1);
+/// How long a token service may take. A caller waits no longer than for its request.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(super) type Source<C> = Arc<dyn CredentialProvider<Credential = C>>;
+/// On a task of its own, so that it goes on when the request that began it is given up.
+type Fetching<C> = Shared<BoxFuture<'static, Result<Arc<C>, TokenError>>>;
+
+/// Keeps a source's token until the store refuses it. Clones share it.
+pub(super) struct TokenCache<C>(Arc<Mutex<TokenState<C>>>);
+
+struct TokenState<C> {
+    /// Makes a source that remembers no token, as one keeps a token until its end, refused or not.
+    new_source: Box<dyn Fn() -> Option<Source<C>> + Send>,
+    source: Source<C>,
+    token: Option<Arc<C>>,
+    /// When to ask the source again, on the boot clock.
+    refresh_at: Duration,
+    fetching: Option<Fetching<C>>,
+}
+
+/// No token could be fetched.
+#[derive(Debug, Clone)]
+pub(super) struct TokenError {
+    why: String,
+    /// Whether the token service has answered that it has none to give.
+    pub(super) refused: bool,
+}
+
+/// A cache of tokens of any kind.
+pub(super) trait ForgetToken: Send + Sync {
+    /// The store has refused the token.
+    fn forget(&self);
+}
+
+impl<C: Send + Sync + fmt::Debug + 'static> TokenCache<C> {
+    pub(super) fn new(
+        source: Source<C>,
+        new_source: impl Fn() -> Option<Source<C>> + Send + 'static,
+    ) -> TokenCache<C> {
+        TokenCache(Arc::new(Mutex::new(TokenState {
+            new_source: Box::new(new_source),
+            source,
+            token: None,
+            refresh_at: Duration::ZERO,
+            fetching: None,
+        })))
+    }
+
+    /// The token, or the fetch of one.
+    fn have(&self) -> Result<Arc<C>, Fetching<C>> {
+        let mut state = self.state();
+        let token = state.token.clone();
+        match token {
+            Some(token) if SystemClock.now().boot < state.refresh_at => Ok(token),
+            token => {
+                let source = Arc::clone(&state.source);
+                let fetching = state.fetching.get_or_insert_with(|| self.fetch(source)).clone();
+                token.ok_or(fetching)
+            }
+        }
+    }
+
+    fn fetch(&self, source: Source<C>) -> Fetching<C> {
+        let (cache, ended) = (self.clone(), self.clone());
+        let task = tokio::spawn(async move {
+            let fetched = ask(&source).await;
+            cache.fetched(&fetched);
+            fetched
+        });
+        // A panic, or the end of the runtime.
+        let failed = move |error: tokio::task::JoinError| {
+            ended.state().fetching = None;
+            TokenError { why: error.to_string(), refused: false }
+        };
+        task.map(move |fetched| fetched.map_err(failed).flatten()).boxed().shared()
+    }
+
+    fn fetched(&self, fetched: &Result<Arc<C>, TokenError>) {
+        let mut state = self.state();
+        let now = SystemClock.now().boot;
+        state.fetching = None;
+        match fetched {
+            Ok(token) => {
+                state.token = Some(Arc::clone(token));
+                state.refresh_at = now.saturating_add(REFRESH_EVERY);
+            }
+            Err(error) => {
+                state.refresh_at = now.saturating_add(RETRY_AFTER);
+                if state.token.is_some() {
+                    tracing::warn!(
+                        "the access token is not renewed yet, the old one is used: {error}"
+                    );
+                }
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, TokenState<C>> {
+        unpoisoned(self.0.lock())
+    }
+}
+
+async fn ask<C>(source: &Source<C>) -> Result<Arc<C>, TokenError> {
+    let mut asked = source.get_credential();
+    let mut answer = timed(SLOW, &mut asked).await;
+    if answer.is_none() {
+        tracing::warn!("the access token has not come for {SLOW:?}");
+        answer = timed(PATIENCE, asked).await;
+    }
+    match answer {
+        Some(answer) => answer.map_err(|error| TokenError::of(&error)),
+        None => {
+            let why = format!("the token service has not answered for {:?}", SLOW + PATIENCE);
+            Err(TokenError { why, refused: false })
+        }
+    }
+}
+
+impl<C: Send + Sync + fmt::Debug + 'static> ForgetToken for TokenCache<C> {
+    fn forget(&self) {
+        let mut state = self.state();
+        if state.token.take().is_some()
+            && let Some(source) = (state.new_source)()
+        {
+            state.source = source;
+        }
+    }
+}
+
+#[async_trait]
+impl<C: Send + Sync + fmt::Debug + 'static> CredentialProvider for TokenCache<C> {
+    type Credential = C;
+
+    async fn get_credential(&self) -> object_store::Result<Arc<C>> {
+        let fetching = match self.have() {
+            Ok(token) => return Ok(token),
+            Err(fetching) => fetching,
+        };
+        let failed = |error: TokenError| object_store::Error::Generic {
+            store: "token service",
+            source: Box::new(error),
+        };
+        fetching.await.map_err(failed)
+    }
+}
+
+impl<C> Clone for TokenCache<C> {
+    fn clone(&self) -> TokenCache<C> {
+        TokenCache(Arc::clone(&self.0))
+    }
+}
+
+// By hand, as a token must not reach a log.
+impl<C> fmt::Debug for TokenCache<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenCache")
+    }
+}
+
+impl TokenError {
+    fn of(error: &object_store::Error) -> TokenError {
+        let refused = matches!(status(error), Some(400 | 401 | 403 | 404));
+        TokenError { why: printable(&error.to_string()), refused }
+    }
+}
+
+impl fmt::Display for TokenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.refused {
+            true => write!(f, "the token service has refused an access token: {}", self.why),
+            false => write!(f, "the token service gave no access token: {}", self.why),
+        }
+    }
+}
+
+impl StdError for TokenError {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Answers after each of these times, in seconds; `None` is a failure. Then never again.
+    #[derive(Debug)]
+    struct Service {
+        takes: &'static [Option<u64>],
+        asked: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl CredentialProvider for Service {
+        type Credential = usize;
+
+        async fn get_credential(&self) -> object_store::Result<Arc<usize>> {
+            let number = self.asked.fetch_add(1, Ordering::SeqCst);
+            match self.takes.get(number) {
+                Some(Some(takes)) => {
+                    pass(*takes).await;
+                    Ok(Arc::new(number))
+                }
+                Some(None) => Err(object_store::Error::NotImplemented {
+                    operation: "token".to_owned(),
+                    implementer: "test".to_owned(),
+                }),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn cache(takes: &'static [Option<u64>]) -> TokenCache<usize> {
+        let service = Arc::new(Service { takes, asked: AtomicUsize::new(0) });
+        let again = Arc::clone(&service);
+        TokenCache::new(service, move || Some(Arc::clone(&again) as Source<usize>))
+    }
+
+    async fn pass(seconds: u64) {
+        timed(Duration::from_secs(seconds), std::future::pending::<()>()).await;
+    }
+
+    /// The number of the token, if it comes within so many seconds.
+    async fn within(seconds: u64, cache: &TokenCache<usize>) -> Option<usize> {
+        let token = timed(Duration::from_secs(seconds), cache.get_credential()).await?;
+        token.ok().map(|token| *token)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn regression_a_token_service_slower_than_a_request_delivers() {
+        let cache = cache(&[Some(5)]);
+        for _ in 0..4 {
+            assert_eq!(within(1, &cache).await, None);
+        }
+        assert_eq!(within(2, &cache).await, Some(0));
+        assert_eq!(within(0, &cache).await, Some(0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn regression_a_token_is_used_while_no_other_can_be_fetched() {
+        let cache = cache(&[Some(0), None, None, Some(3)]);
+        assert_eq!(within(1, &cache).await, Some(0));
+        for _ in 0..3 {
+            cache.state().refresh_at = Duration::ZERO;
+            assert_eq!(within(0, &cache).await, Some(0));
+            pass(1).await;
+        }
+        assert_eq!(within(0, &cache).await, Some(0));
+        pass(5).await;
+        assert_eq!(within(0, &cache).await, Some(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_that_the_store_refuses_is_fetched_again() {
+        let cache = cache(&[Some(0), Some(0)]);
+        assert_eq!(within(1, &cache).await, Some(0));
+        cache.forget();
+        assert_eq!(within(1, &cache).await, Some(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_service_that_hangs_is_asked_again() {
+        let cache = cache(&[Some(3_600), Some(1)]);
+        assert_eq!(within(60, &cache).await, None, "an error");
+        assert_eq!(within(2, &cache).await, Some(1));
+    }
+}
