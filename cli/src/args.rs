@@ -106,15 +106,19 @@ impl Verb {
             }
             // The library tells of the session, and of work that failed.
             Verb::Group(args) if args.runs() => {
-                "warn,aws=error,tenure=error,tenure::store=warn,tenure::group=info,tenure_cli=info"
+                "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
+                 tenure::group=info,tenure_cli=info"
             }
             // What it runs may fail.
             Verb::Watch(_) => {
-                "warn,aws=error,tenure=error,tenure::store=warn,tenure_cli=warn,\
+                "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,tenure_cli=warn,\
                  tenure_cli::http=info"
             }
             // The address that they serve, if any.
-            _ => "warn,aws=error,tenure=error,tenure::store=warn,tenure_cli::http=info",
+            _ => {
+                "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
+                 tenure_cli::patience=warn,tenure_cli::http=info"
+            }
         }
     }
 }

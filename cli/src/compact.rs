@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use tenure::{Compactor, Error, ErrorKind, Report};
+use tenure::{Compactor, Error, Report};
 use tokio_util::sync::CancellationToken;
 
 use super::common_args::{CENTURY, LayoutArg, StoreArg, YEAR, duration_up_to, positive_up_to};
@@ -15,6 +15,7 @@ use super::lock::lock;
 use super::logs::{complain, complain_of};
 use super::metrics::MetricsArg;
 use super::open::{IfMissing, Opened, open, refuse_other_layout};
+use super::patience::patiently;
 use super::print::{Reader, plain, print, print_json};
 use super::progress::Progress;
 use super::signals::{Signals, exit_code};
@@ -60,10 +61,11 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
     args.metrics.add_to(&mut sites)?;
     let _serving = sites.start()?;
     let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM])?;
+    let patience = args.every.is_none().then_some(Duration::ZERO);
     let Opened { store, prefix } = tokio::select! {
         biased;
         signal = signals.next() => return Ok(exit_code(signal)),
-        opened = open(&args.store.store, IfMissing::Refuse) => opened?,
+        opened = patiently(patience, || open(&args.store.store, IfMissing::Refuse)) => opened?,
     };
     let compactor = Compactor::builder(Arc::clone(&store), prefix.as_str())
         .keep_epochs(usize::try_from(args.keep).unwrap_or(usize::MAX))
@@ -156,7 +158,7 @@ async fn again_and_again(
 fn report_run(outcome: Result<Report, Error>, json: bool) -> Result<Reader, Failure> {
     let report = match outcome {
         Ok(report) => report,
-        Err(error) if error.kind() == ErrorKind::Unavailable => {
+        Err(error) if !error.kind().is_final() => {
             complain(&format!("{error}; the next run tries again"));
             return Ok(Reader::Listens);
         }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tenure::Leadership;
 use tracing::{info, warn};
 
+use super::patience::on_a_thread;
 use super::print::plain;
 use super::timer::pause;
 
@@ -66,7 +67,7 @@ pub async fn follow(path: Option<PathBuf>, leadership: &Leadership, mut said: Va
 /// On a thread of its own: the disk may hang.
 async fn next(path: &Path) -> Result<Value, String> {
     let path = path.to_owned();
-    let read = tokio::task::spawn_blocking(move || read(&path));
+    let read = on_a_thread(move || read(&path));
     read.await.map_err(|error| format!("cannot read the data file: {error}"))?
 }
 

@@ -1,10 +1,14 @@
-//! The exit codes of the command, after sysexits.h. `run` otherwise passes on the code of CMD.
+//! The exit codes of the command, after sysexits.h. Without `--forever`, `run` otherwise passes on
+//! the code of CMD.
 
 use tenure::store::StoreError;
 use tenure::{Error, ErrorKind};
 
 /// `--exit-code` of `status` and `group status` alone: nobody leads, or owns a partition.
 pub const NOBODY: u8 = 1;
+/// `run --forever` alone: CMD ended with a code other than 0. Codes of CMD would be taken for those
+/// below.
+pub const CMD_FAILED: u8 = 1;
 /// The arguments or the settings are wrong; nothing was sent.
 pub const USAGE: u8 = 64;
 /// The store cannot be reached or does not exist.
@@ -37,6 +41,11 @@ impl Failure {
     pub fn new(code: u8, why: impl Into<String>) -> Failure {
         debug_assert!(CODES.contains(&code) || (126..=127).contains(&code), "no row for {code}");
         Failure { code, why: why.into() }
+    }
+
+    /// Whether the same may succeed later, without other arguments or settings.
+    pub fn may_pass(&self) -> bool {
+        matches!(self.code, UNAVAILABLE | ACCESS_DENIED)
     }
 
     fn of(kind: ErrorKind, what: &str) -> Failure {

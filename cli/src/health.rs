@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Serialize;
-use tenure::{Clock, Election, Epoch, Lease, Process};
+use tenure::{Clock, Election, Epoch, Error, ErrorKind, Lease, Process};
 
 use super::http::{self, Reply, Routes, Sites};
 use super::lock::lock;
 use super::margins::Margins;
-use super::print::in_seconds;
+use super::print::{in_seconds, plain};
 
 pub use pulse::Pulse;
 
@@ -53,6 +53,8 @@ struct State {
     /// Once the store is open.
     election: Option<Election>,
     phase: Phase,
+    /// Why the last campaign failed, until the next one gets further.
+    failed: Option<Error>,
 }
 
 /// How far this candidate is.
@@ -96,7 +98,7 @@ impl Health {
 
     fn by(clock: Arc<dyn Clock>, candidate: &str, recent: Duration, margins: Margins) -> Health {
         let pulse = Pulse::new(&clock);
-        let state = Mutex::new(State { election: None, phase: Phase::Starting });
+        let state = Mutex::new(State { election: None, phase: Phase::Starting, failed: None });
         Health { candidate: candidate.to_owned(), margins, recent, clock, pulse, state }
     }
 
@@ -106,7 +108,16 @@ impl Health {
     }
 
     pub fn enter(&self, phase: Phase) {
-        lock(&self.state).phase = phase;
+        let mut state = lock(&self.state);
+        if !matches!(phase, Phase::Campaigning) {
+            state.failed = None;
+        }
+        state.phase = phase;
+    }
+
+    /// The campaign has failed, and is repeated.
+    pub fn failed(&self, error: &Error) {
+        lock(&self.state).failed = Some(error.clone());
     }
 
     /// Runs the task, and notes each second that it does.
@@ -132,13 +143,18 @@ impl Health {
         if let "starting" | "ending" = view.state {
             return Reply::text(503, view.state);
         }
+        let State { election, failed, .. } = lock(&self.state).clone();
+        let failure = failed.or_else(|| election?.last_failure());
+        if let Some(refused) = denied(failure.as_ref()) {
+            return refused;
+        }
         let ago = view.store_answered_ms_ago.map(|ago| u64::try_from(ago).unwrap_or(u64::MAX));
         answered_lately(ago.map(Duration::from_millis), self.recent)
             .unwrap_or_else(|| Reply::text(200, view.state))
     }
 
     fn view(&self) -> View {
-        let State { election, phase } = lock(&self.state).clone();
+        let State { election, phase, .. } = lock(&self.state).clone();
         let (state, leader, epoch, lease) = match phase {
             Phase::Starting => ("starting", None, None, None),
             Phase::Campaigning => ("campaigning", None, None, None),
@@ -179,6 +195,13 @@ impl Health {
 /// two requests' timeouts.
 pub fn recent(longest_pause: Duration, request_timeout: Duration) -> Duration {
     longest_pause.saturating_add(request_timeout.saturating_mul(2))
+}
+
+/// The refusal of `/readyz` for a failure that somebody has to correct. One that only needs time is
+/// left to [`answered_lately`].
+pub fn denied(failure: Option<&Error>) -> Option<Reply> {
+    let failure = failure.filter(|error| error.kind() != ErrorKind::Unavailable)?;
+    Some(Reply::text(503, &plain(&failure.to_string())))
 }
 
 /// The refusal of `/readyz` if the store has not answered for so long.

@@ -31,6 +31,7 @@ mod open;
 mod operator;
 mod pages;
 mod partitions;
+mod patience;
 mod prices;
 mod print;
 mod probe;
@@ -51,6 +52,7 @@ mod watch;
 
 use std::ffi::OsString;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -90,7 +92,9 @@ fn run_line() -> u8 {
         verb => {
             logs::start(verb.default_log_level());
             complain_of_variables();
-            carry_out(verb, args.config)
+            // Such as of a runtime that gets no threads.
+            let carried_out = catch_unwind(AssertUnwindSafe(|| carry_out(verb, args.config)));
+            carried_out.unwrap_or_else(|_| Err(Failure::new(exit::OS, "ended by a panic")))
         }
     };
     outcome.unwrap_or_else(|failure| {

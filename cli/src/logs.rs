@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::ValueEnum as _;
 use serde_json::{Value, json};
-use tenure::Process;
+use tenure::{Error, ErrorKind, Process};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -143,16 +143,20 @@ fn write(line: String) {
     stderr::write(line.into_bytes(), left_out);
 }
 
-/// Lets the warning that the store fails through once a minute: it may fail for hours.
+/// Limits the warning that the store fails to one a minute for each kind of error: it may fail for
+/// hours.
 #[derive(Debug, Default)]
-pub struct Throttle(Option<Duration>);
+pub struct Throttle(Option<(Duration, ErrorKind)>);
 
 impl Throttle {
-    pub fn is_due(&mut self) -> bool {
-        let now = Process::system().now().boot;
-        let due = self.0.is_none_or(|at| now.saturating_sub(at) >= Duration::from_secs(60));
+    /// Whether to log this error. Another kind of error is news.
+    pub fn is_due(&mut self, error: &Error) -> bool {
+        let (now, kind) = (Process::system().now().boot, error.kind());
+        let due = self.0.is_none_or(|(at, before)| {
+            kind != before || now.saturating_sub(at) >= Duration::from_secs(60)
+        });
         if due {
-            self.0 = Some(now);
+            self.0 = Some((now, kind));
         }
         due
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde_json::Value;
 use tenure::store::{MemoryStore, Store};
-use tenure::{CampaignEvent, Election, ElectionBuilder, Leadership, Process, Snapshot};
+use tenure::{CampaignEvent, Election, ElectionBuilder, Error, Leadership, Process, Snapshot};
 use tracing::{Instrument as _, error_span, info, warn};
 
 use super::cmd::{Cmd, look_up};
@@ -26,6 +26,7 @@ use super::logs::Throttle;
 use super::margins::Margins;
 use super::metrics::MetricsArg;
 use super::open::{IfMissing, Opened, open, prefix};
+use super::patience::{AFTER_A_FAILURE, AT_START, patiently};
 use super::print::{in_ms, plain};
 use super::settings::{OwnArgs, SettingsArgs};
 use super::signals::{self, FORWARDED, Signals};
@@ -45,7 +46,9 @@ pub struct RunArgs {
     /// and the time to kill leave of the validity, 6.5s of 30s [default: a sixth of the validity]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub grace: Option<Duration>,
-    /// Campaign again when the lease was lost, instead of exiting with 75
+    /// Run as a service: campaign again when the lease was lost, instead of exiting with 75, and
+    /// retry without an end after all errors that may pass, such as denied access. Exit codes of
+    /// CMD are not passed on
     #[arg(long)]
     pub forever: bool,
     /// The candidate that leads next: once CMD has ended, the others wait one poll for it
@@ -113,19 +116,28 @@ CMD is not in the foreground of a terminal, and is stopped when it reads from on
     "
    N  CMD's own exit code, if the lease was valid when it ended; 128+N if signal N ended it,
       126 if it cannot be executed, 127 if it was not found, both before any campaign
+   0  with --forever: CMD ended with 0, or was asked to end
+   1  with --forever: CMD ended with another code, which the log has
   64  wrong usage or settings
-  69  no such bucket or directory; a store that cannot be reached is waited for
+  69  no such bucket or directory for 10s; a store that cannot be reached is waited for
   70  store unsafe, or an object in it corrupt
   71  the operating system refused to start a process, or the guard has died
   73  with --once-per: a clock is wrong, and CMD was not run
   75  lost the lease: CMD was stopped, or had ended too late
   76  with --try: another candidate leads, and CMD was not run; see --busy-exit-code
-  77  access denied by the store
+  77  access denied by the store for 10s, or for 60s by the machine's metadata service
  129  ended by SIGHUP while it waited, 130 by SIGINT, 131 by SIGQUIT, 143 by SIGTERM"
 );
 
 /// How often to look whether a predecessor has gone.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+impl RunArgs {
+    /// The time for retries of errors that may pass. `None`: without an end.
+    fn patience(&self) -> Option<Duration> {
+        (!self.forever).then_some(AT_START)
+    }
+}
 
 pub async fn run(args: RunArgs) -> Result<u8, Failure> {
     let name = args.settings.name();
@@ -165,7 +177,9 @@ async fn run_as(
     let Opened { store, prefix } = tokio::select! {
         biased;
         signal = signals.next() => return Ok(signals::exit_code(signal)),
-        opened = open(&args.store.store, IfMissing::Create) => opened?,
+        opened = patiently(args.patience(), || open(&args.store.store, IfMissing::Create)) => {
+            opened?
+        }
     };
     let election = election(args, name, data, Arc::clone(&store), &prefix).build()?;
     if args.own.unique_name {
@@ -223,7 +237,7 @@ async fn lead_until_done(
                 job.health.enter(Phase::Campaigning);
                 turn::try_once(election, poll, busy, signals).await?
             }
-            false => campaign(election, signals, &job.health).await?,
+            false => campaign(election, signals, &job.health, args.forever).await?,
         };
         let leadership = match elected {
             ControlFlow::Continue(leadership) => leadership,
@@ -231,8 +245,18 @@ async fn lead_until_done(
         };
         let span = error_span!("lead", epoch = leadership.epoch().get());
         let turn = turn::lead_in_turn(job, once.as_ref(), leadership, signals);
-        match turn.instrument(span).await? {
+        let outcome = match turn.instrument(span).await {
+            Err(failure) if args.forever && failure.code != exit::USAGE => {
+                Outcome::Lost { why: failure.why, asked_to_end: false }
+            }
+            outcome => outcome?,
+        };
+        match outcome {
             Outcome::Done(code) => return Ok(code),
+            Outcome::Ended { code, asked_to_end } if args.forever => {
+                return Ok(code_of_service(code, asked_to_end));
+            }
+            Outcome::Ended { code, .. } => return Ok(code),
             Outcome::Retry(code) => {
                 once.as_mut().into_iter().for_each(|once| once.failed_with(code));
                 if let ControlFlow::Break(code) = turn::let_others_try(poll, signals).await {
@@ -242,7 +266,30 @@ async fn lead_until_done(
             Outcome::Lost { why, asked_to_end } if asked_to_end || !args.forever => {
                 return Err(Failure::new(exit::LEASE_LOST, why));
             }
-            Outcome::Lost { why, .. } => warn!(outcome = "lost", "{why}"),
+            Outcome::Lost { why, .. } => {
+                warn!(outcome = "lost", "{why}");
+                // The start of a process may fail again, and must not spin.
+                tokio::select! {
+                    signal = signals.next() => return Ok(signals::exit_code(signal)),
+                    () = pause(LOOK_AGAIN_AFTER) => {}
+                }
+            }
+        }
+    }
+}
+
+/// The exit code of a service after the end of its CMD under a valid lease. A supervisor goes by the
+/// codes of `tenure`, and must not take one of CMD for them.
+fn code_of_service(code: u8, asked_to_end: bool) -> u8 {
+    match code {
+        0 => 0,
+        code if asked_to_end => {
+            info!(outcome = "ended", "CMD was asked to end, and ended with exit code {code}");
+            0
+        }
+        code => {
+            warn!(outcome = "cmd_failed", "CMD ended with exit code {code}");
+            exit::CMD_FAILED
         }
     }
 }
@@ -281,20 +328,46 @@ fn election(
     prefix: &str,
 ) -> ElectionBuilder {
     let builder = args.settings.election(args.store.layout, name, store, prefix);
+    let builder = builder.retry_denied(args.patience());
     builder.name_is_unique(args.own.unique_name).data(data)
 }
 
 /// Waits until elected. Breaks with the exit code at a signal: then what was written lapses within
-/// a validity.
+/// a validity. A service campaigns again after each error that may pass.
 async fn campaign(
     election: &Election,
     signals: &mut Signals,
     health: &Health,
+    forever: bool,
 ) -> Result<ControlFlow<u8, Leadership>, Failure> {
-    health.enter(Phase::Campaigning);
+    let mut throttle = Throttle::default();
+    loop {
+        health.enter(Phase::Campaigning);
+        let error = match campaign_once(election, signals, health, &mut throttle).await {
+            Ok(elected) => return Ok(elected),
+            Err(error) if forever && !error.kind().is_final() => error,
+            Err(error) => return Err(error.into()),
+        };
+        if throttle.is_due(&error) {
+            let why = plain(&error.to_string());
+            warn!(outcome = "failed", "the campaign failed, and is repeated: {why}");
+        }
+        health.failed(&error);
+        tokio::select! {
+            signal = signals.next() => return Ok(ControlFlow::Break(signals::exit_code(signal))),
+            () = pause(AFTER_A_FAILURE) => {}
+        }
+    }
+}
+
+async fn campaign_once(
+    election: &Election,
+    signals: &mut Signals,
+    health: &Health,
+    throttle: &mut Throttle,
+) -> Result<ControlFlow<u8, Leadership>, Error> {
     let mut events = election.events();
     let mut campaign = pin!(election.campaign());
-    let mut throttle = Throttle::default();
     loop {
         tokio::select! {
             biased;
@@ -308,7 +381,7 @@ async fn campaign(
                     health.enter(Phase::Following { leader: leader.candidate, epoch });
                     info!(outcome = "following", "waiting: {name} leads epoch {epoch}");
                 }
-                CampaignEvent::StoreFailed(error) if throttle.is_due() => {
+                CampaignEvent::StoreFailed(error) if throttle.is_due(&error) => {
                     let why = plain(&error.to_string());
                     warn!(outcome = "store_failed", "the store fails, trying again: {why}");
                 }

@@ -32,8 +32,10 @@ use super::common_args::{LayoutArg, after_help};
 use super::exit::{self, Failure};
 use super::health::{Pulse, recent};
 use super::http::{self, Server, Sites};
+use super::logs::Throttle;
 use super::metrics::MetricsArg;
 use super::open::{Opened, prefix};
+use super::patience::{AFTER_A_FAILURE, caught, patiently};
 use super::signals::{self, Signals};
 use super::timer::pause;
 use access::{Access, Listen, ListenArgs};
@@ -125,7 +127,7 @@ pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     let opened = tokio::select! {
         biased;
         _ = signals.next() => return Ok(0),
-        opened = open_all(&all) => opened?,
+        opened = patiently(None, || open_all(&all)) => opened?,
     };
     let ending = watch::Sender::new(false);
     let shared = Shared {
@@ -138,7 +140,11 @@ pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     let mut tasks = JoinSet::new();
     let served = start(&args, opened, &shared, &mut tasks)?;
     api.served.get_or_init(|| served);
-    let watching = tokio::spawn(async move { app.run().await });
+    let watching = tokio::spawn(async move {
+        while !caught(app.run()).await {
+            pause(AFTER_A_FAILURE).await;
+        }
+    });
     let first = pulse.of(signals.next()).await;
     info!(outcome = "ending", "{first}: ending");
     ending.send_replace(true);
@@ -196,6 +202,7 @@ fn start(
             ending: shared.ending.clone(),
             grace: args.lease.grace(),
             defer_for: args.lease.defer_for(),
+            throttle: Throttle::default(),
         };
         let span = error_span!("election", name = named.name, candidate = shared.name);
         tasks.spawn(campaigner.run().instrument(span));

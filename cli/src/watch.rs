@@ -16,6 +16,7 @@ use super::exit::{self, Failure};
 use super::http::Sites;
 use super::metrics::MetricsArg;
 use super::open::{IfMissing, Opened, open, refuse_other_layout};
+use super::patience::patiently;
 use super::print::{
     ATTENTION, FAINT, GOOD, NAME, Reader, is_for_the_eye, json_line, plain, print_json,
 };
@@ -55,10 +56,8 @@ CMD runs on each host that watches, some time after the change, and not because 
     "
    0  ended by SIGINT or SIGTERM, or nobody reads its output any more
   64  wrong usage or settings
-  69  store missing, or unreachable at the start
   70  store unsafe, or an object in it corrupt
-  71  the operating system refused something
-  77  access denied by the store"
+  71  the operating system refused something"
 );
 
 /// An observer has no lease: these are for how long the store may be silent before the observer
@@ -76,7 +75,11 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
     args.metrics.add_to(&mut sites)?;
     let _serving = sites.start()?;
     let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM])?;
-    let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
+    let Opened { store, prefix } = tokio::select! {
+        biased;
+        _ = signals.next() => return Ok(0),
+        opened = patiently(None, || open(&args.store.store, IfMissing::Refuse)) => opened?,
+    };
     tokio::select! {
         biased;
         _ = signals.next() => return Ok(0),
@@ -88,6 +91,7 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
         .validity(PATIENCE.max(Duration::from_secs(args.poll.as_secs() + 1).min(LONGEST_POLL)))
         .request_timeout(REQUEST_TIMEOUT)
         .poll_interval(args.poll)
+        .retry_denied(None)
         .build()?;
     let exec = Exec::start(args.exec.exec);
     let output = Output { json: args.json, exec: exec.as_ref() };

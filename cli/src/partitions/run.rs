@@ -24,6 +24,7 @@ use crate::http::Sites;
 use crate::margins::Margins;
 use crate::metrics::MetricsArg;
 use crate::open::{IfMissing, Opened, open, prefix};
+use crate::patience::patiently;
 use crate::print::plain;
 use crate::signals::{self, FORWARDED, Signals};
 use crate::store_url::StoreUrl;
@@ -113,6 +114,8 @@ SIGINT, SIGTERM and SIGQUIT make it leave: no partition is taken any more, each 
 and once all have ended the session is resigned, so that nobody waits for its end. A second one
 kills them all. SIGHUP is passed on to each CMD. When the session was lost, it joins anew.
 
+A store that denies access or does not exist is tried again without an end, with a line in the log.
+
 With --health-addr, /livez is 200 while `tenure` itself works, whatever the store does; /readyz
 while the store has answered lately; and /partitions shows, in JSON, what this member owns.
 
@@ -121,10 +124,8 @@ Durations are a number and a unit: 500ms, 30s, 10m, 1h.
 Exit codes:
    0  a signal asked it to leave, and it has left
   64  wrong usage or settings
-  69  no such bucket or directory; a store that cannot be reached is waited for
   70  store unsafe, or an object in it corrupt
   71  the operating system refused something; or a guard and its standby have died
-  77  access denied by the store
  126  CMD cannot be executed, 127 it was not found: nothing was sent
  129  ended by SIGHUP while the store was opened, or while a predecessor's CMDs were waited for, 130
       by SIGINT, 131 by SIGQUIT, 143 by SIGTERM";
@@ -170,7 +171,7 @@ async fn run_as(
     let Opened { store, prefix } = tokio::select! {
         biased;
         signal = signals.next() => return Ok(signals::exit_code(signal)),
-        opened = open(url, IfMissing::Create) => opened?,
+        opened = patiently(None, || open(url, IfMissing::Create)) => opened?,
     };
     let group = group(args, name, store, &prefix).build()?;
     if args.unique_name {
@@ -255,7 +256,8 @@ fn group(args: &RunArgs, name: &str, store: Arc<dyn Store>, prefix: &str) -> Gro
         .weight(args.weight)
         .validity(args.validity)
         .rebalance_delay(args.rebalance_delay)
-        .machine_is_never_paused(args.machine_never_paused);
+        .machine_is_never_paused(args.machine_never_paused)
+        .retry_denied(None);
     match args.poll {
         Some(poll) => builder.poll_interval(poll),
         None => builder,

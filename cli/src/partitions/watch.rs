@@ -17,6 +17,7 @@ use crate::common_args::after_help;
 use crate::exec::{Exec, ExecChange};
 use crate::exit::{self, Failure};
 use crate::http::Sites;
+use crate::patience::patiently;
 use crate::print::styled;
 use crate::print::{FAINT, Reader, json_line, plain, print_json, print_styled, reader_left};
 use crate::signals::Signals;
@@ -38,10 +39,8 @@ partition: `group run` is for what only the owner may do.",
     "
    0  ended by SIGINT or SIGTERM, or nobody reads its output any more
   64  wrong usage or settings
-  69  store missing, or unreachable at the start
   70  store unsafe, or an object in it corrupt
-  71  the operating system refused something
-  77  access denied by the store"
+  71  the operating system refused something"
 );
 
 /// An observer has no session: this only gives room for the interval of its polls.
@@ -61,11 +60,16 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
     let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM])?;
     // Whole seconds, as a validity has no fractions of a millisecond.
     let validity = Duration::from_secs(args.poll.as_secs() + 1).min(LONGEST_POLL);
-    let group = builder(&args.at)
-        .await?
+    let builder = tokio::select! {
+        biased;
+        _ = signals.next() => return Ok(0),
+        builder = patiently(None, || builder(&args.at)) => builder?,
+    };
+    let group = builder
         .validity(SHORTEST_VALIDITY.max(validity))
         .request_timeout(REQUEST_TIMEOUT)
         .poll_interval(args.poll)
+        .retry_denied(None)
         .build()?;
     let exec = Exec::start(args.exec);
     let outcome = follow(group.observe(), &mut signals, args.at.json, exec.as_ref()).await;

@@ -77,8 +77,14 @@ impl Job {
 
 /// How one leadership ended.
 pub enum Outcome {
-    /// CMD ended by itself under a valid lease, or a signal came before it was started.
+    /// CMD was not started: a signal came, or it is not its turn.
     Done(u8),
+    /// CMD ended under a valid lease, and not for it.
+    Ended {
+        code: u8,
+        /// A signal had asked for the end before.
+        asked_to_end: bool,
+    },
     /// CMD has failed by itself under a valid lease, and may be run again in its period.
     Retry(u8),
     /// CMD was stopped for the lease, or had ended too late.
@@ -219,7 +225,7 @@ fn outcome_of(
         Ok(()) => {}
     }
     let again = code != 0 && !asked_to_end && turn.is_some_and(|turn| turn.may_retry());
-    Ok(if again { Outcome::Retry(code) } else { Outcome::Done(code) })
+    Ok(if again { Outcome::Retry(code) } else { Outcome::Ended { code, asked_to_end } })
 }
 
 /// Watches over a group: passes on signals and new ends of the lease.

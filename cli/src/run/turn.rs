@@ -9,6 +9,7 @@ use tracing::info;
 use super::lead::{Job, Outcome, lead, resign};
 use crate::cron::{Attempt, OncePer, attempt};
 use crate::exit::Failure;
+use crate::patience::{AT_START, patiently};
 use crate::print::plain;
 use crate::signals::{self, Signals};
 use crate::timer::pause;
@@ -23,7 +24,7 @@ pub async fn try_once(
     let attempt = tokio::select! {
         biased;
         signal = signals.next() => return Ok(ControlFlow::Break(signals::exit_code(signal))),
-        attempt = attempt(election, look_every) => attempt?,
+        attempt = patiently(Some(AT_START), || attempt(election, look_every)) => attempt?,
     };
     Ok(match attempt {
         Attempt::Elected(leadership) => ControlFlow::Continue(leadership),
@@ -44,7 +45,7 @@ pub async fn look_first(
     tokio::select! {
         biased;
         signal = signals.next() => Ok(ControlFlow::Break(signals::exit_code(signal))),
-        over = once.is_over() => Ok(match over? {
+        over = patiently(Some(AT_START), || once.is_over()) => Ok(match over? {
             true => ControlFlow::Break(0),
             false => ControlFlow::Continue(()),
         }),

@@ -12,12 +12,12 @@ use hyper_util::rt::TokioIo;
 use tenure::Process;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 use url::Url;
 
 use crate::common_args::{DAY, positive_up_to};
 use crate::lock::lock;
+use crate::patience::on_a_thread;
 use crate::print::in_ms;
 use crate::timer::pause;
 
@@ -195,7 +195,7 @@ impl AppHealth {
 async fn written(path: &Path) -> Option<SystemTime> {
     let path = path.to_owned();
     // A disk that hangs must not hold up the leases.
-    let found = spawn_blocking(move || std::fs::metadata(path)).await.ok()?;
+    let found = on_a_thread(move || std::fs::metadata(path)).await.ok()?;
     found.ok()?.modified().ok()
 }
 

@@ -14,11 +14,10 @@ use super::candidacy::{Candidacy, Order, Reply, Resignation, Resigned, Role};
 use super::refusal::Refusal;
 use super::stream::Source as _;
 use crate::logs::Throttle;
+use crate::patience::{AFTER_A_FAILURE, caught};
 use crate::print::{in_ms, plain};
 use crate::timer::pause;
 
-/// An error that retrying cannot fix is for an operator to fix: this often the campaign looks.
-pub const AFTER_A_FAILURE: Duration = Duration::from_secs(10);
 /// The clocks are looked at this often, as a timer stands still while the machine sleeps.
 pub const LOOK: Duration = Duration::from_millis(500);
 
@@ -36,6 +35,7 @@ pub struct Campaigner {
     pub grace: Duration,
     /// How long this candidate stays out of the election after it has resigned.
     pub defer_for: Duration,
+    pub throttle: Throttle,
 }
 
 /// Why a leadership is over.
@@ -53,15 +53,21 @@ impl Campaigner {
     pub async fn run(mut self) {
         let mut defer_for = None;
         while !*self.ending.borrow() {
-            if !*self.healthy.borrow() {
-                self.stand_by("app_unhealthy", None).await;
-            } else if let Some(time) = defer_for.take() {
-                self.stand_by("resigned", Some(time)).await;
-            } else if let Some(leadership) = self.campaign().await {
-                defer_for = self.lead(leadership).await;
+            if !caught(self.turn(&mut defer_for)).await {
+                self.wait_after("panicked").await;
             }
         }
         self.candidacy.enter(Role::Ending);
+    }
+
+    async fn turn(&mut self, defer_for: &mut Option<Duration>) {
+        if !*self.healthy.borrow() {
+            self.stand_by("app_unhealthy", None).await;
+        } else if let Some(time) = defer_for.take() {
+            self.stand_by("resigned", Some(time)).await;
+        } else if let Some(leadership) = self.campaign().await {
+            *defer_for = self.lead(leadership).await;
+        }
     }
 
     /// Leaves the leadership to others, and follows who leads: for this time, or until the
@@ -93,14 +99,13 @@ impl Campaigner {
         self.candidacy.enter(Role::Campaigning);
         let election = &self.candidacy.election;
         let campaign = async {
-            let mut throttle = Throttle::default();
             let mut events = election.events();
             let mut campaign = std::pin::pin!(election.campaign());
             loop {
                 tokio::select! {
                     biased;
                     elected = &mut campaign => return elected,
-                    Some(event) = events.next() => log(&event, &mut throttle),
+                    Some(event) = events.next() => log(&event, &mut self.throttle),
                 }
             }
         };
@@ -122,10 +127,15 @@ impl Campaigner {
 
     /// Retrying cannot fix it, but an operator can while the other elections go on.
     async fn failed(&mut self, error: &Error) {
-        let why = plain(&error.to_string());
-        let again = in_ms(AFTER_A_FAILURE);
-        warn!(outcome = "failed", "the campaign failed, and is repeated in {again}: {why}");
-        self.candidacy.enter(Role::Failed(code_of(error.kind())));
+        if self.throttle.is_due(error) {
+            let (why, again) = (plain(&error.to_string()), in_ms(AFTER_A_FAILURE));
+            warn!(outcome = "failed", "the campaign failed, and is repeated in {again}: {why}");
+        }
+        self.wait_after(code_of(error.kind())).await;
+    }
+
+    async fn wait_after(&mut self, failure: &'static str) {
+        self.candidacy.enter(Role::Failed(failure));
         tokio::select! {
             biased;
             _ = self.ending.wait_for(|ending| *ending) => {}
@@ -324,7 +334,7 @@ fn log(event: &CampaignEvent, throttle: &mut Throttle) {
             let (name, epoch) = (plain(leader.name()), leader.epoch);
             info!(outcome = "following", "waiting: {name} leads epoch {epoch}");
         }
-        CampaignEvent::StoreFailed(error) if throttle.is_due() => {
+        CampaignEvent::StoreFailed(error) if throttle.is_due(error) => {
             let why = plain(&error.to_string());
             warn!(outcome = "store_failed", "the store fails, trying again: {why}");
         }

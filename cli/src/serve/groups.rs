@@ -22,6 +22,7 @@ use super::lease_args::LeaseArgs;
 use super::named::{Named, named};
 use crate::common_args::{duration, json, positive_duration};
 use crate::exit::{self, Failure};
+use crate::logs::Throttle;
 use crate::open::{Opened, prefix};
 use crate::partitions::{LONGEST_KEPT, Names, parse_names};
 use crate::settings::Poll;
@@ -243,6 +244,7 @@ impl GroupsArgs {
             leave_for: self.leave_for,
             margin: shared.margin,
             defer_for: shared.lease.defer_for(),
+            throttle: Throttle::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::api::{Api, Served};
 use super::candidacy;
 use super::groups::member;
-use crate::health::{Pulse, answered_lately};
+use crate::health::{Pulse, answered_lately, denied};
 use crate::http::{Reply, Routes};
 
 pub fn probes(api: &Arc<Api>, pulse: &Arc<Pulse>, recent: Duration) -> Routes {
@@ -32,7 +32,7 @@ fn readyz(served: &Served, recent: Duration) -> Reply {
             candidacy::Role::Failed(why) => Some(why),
             _ => None,
         };
-        (&candidacy.name, why, now.answered_ago)
+        (&candidacy.name, why, now.answered_ago, candidacy.election.last_failure())
     });
     let groups = served.members.iter().map(|member| {
         let why = match member.now().role {
@@ -41,12 +41,12 @@ fn readyz(served: &Served, recent: Duration) -> Reply {
             member::Role::Failed(why) => Some(why),
             _ => None,
         };
-        (&member.name, why, member.group.since_last_answer())
+        (&member.name, why, member.group.since_last_answer(), member.group.last_failure())
     });
-    for (name, why, answered_ago) in elections.chain(groups) {
+    for (name, why, answered_ago, failure) in elections.chain(groups) {
         let refused = match why {
             Some(why) => Some(Reply::text(503, &format!("{name}: {why}"))),
-            None => answered_lately(answered_ago, recent),
+            None => denied(failure.as_ref()).or_else(|| answered_lately(answered_ago, recent)),
         };
         if let Some(refused) = refused {
             return refused;

@@ -183,6 +183,21 @@ fn regression_a_token_that_ends_before_its_time_is_replaced() {
     leader.resigns();
 }
 
+/// A key that was withdrawn was sent until its end, which may be hours away.
+#[test]
+fn regression_rejected_credentials_are_replaced_before_their_end() {
+    let mut leader = Leader::start("4s", &Provider { life: 3_600, claimed: 3_600, first: "" });
+    leader.until("it leads", Leader::leads);
+    for code in ["InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"] {
+        let calls = leader.calls();
+        leader.server.fault(ServerFault::Answer(403, code)).times(1);
+        leader.until(code, |leader| leader.calls() == calls + 1);
+        let answered = leader.server.requests().len();
+        leader.until("the others are used", |leader| leader.server.requests().len() > answered);
+    }
+    leader.resigns();
+}
+
 #[test]
 fn a_provider_that_fails_ends_the_lease_and_is_named() {
     let first = "test -e fail && { echo 'the vault is sealed' >&2; exit 1; }";

@@ -25,6 +25,8 @@ mod look;
 mod metrics;
 mod operator;
 mod pages;
+#[cfg(feature = "s3")]
+mod passing;
 mod permissions;
 mod probe;
 #[cfg(feature = "s3")]

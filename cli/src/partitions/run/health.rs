@@ -11,7 +11,7 @@ use tenure::group::{Group, Partition};
 use tenure::{Clock, Epoch, Process};
 
 use super::Running;
-use crate::health::{Pulse, answered_lately, recent};
+use crate::health::{Pulse, answered_lately, denied, recent};
 use crate::http::{self, Reply, Routes, Sites};
 use crate::lock::lock;
 
@@ -114,7 +114,8 @@ impl Health {
         let state = lock(&self.state);
         let name = state.name();
         match (&state.group, state.leaving) {
-            (Some(group), false) => answered_lately(group.since_last_answer(), self.recent)
+            (Some(group), false) => denied(group.last_failure().as_ref())
+                .or_else(|| answered_lately(group.since_last_answer(), self.recent))
                 .unwrap_or_else(|| Reply::text(200, name)),
             _ => Reply::text(503, name),
         }

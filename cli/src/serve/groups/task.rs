@@ -14,8 +14,9 @@ use tracing::{error, info, warn};
 use super::member::{Leave, Member, Order, Reply, Role};
 use super::refusals::{NOT_MEMBER, NOTHING_SEEN};
 use crate::logs::Throttle;
+use crate::patience::{AFTER_A_FAILURE, caught};
 use crate::print::{in_ms, plain};
-use crate::serve::campaign::{AFTER_A_FAILURE, LOOK, TOO_LATE, code_of};
+use crate::serve::campaign::{LOOK, TOO_LATE, code_of};
 use crate::serve::stream::Source as _;
 use crate::timer::pause;
 
@@ -35,6 +36,8 @@ pub struct Joiner {
     pub margin: Duration,
     /// How long this member stays out of the group after it has left.
     pub defer_for: Duration,
+    /// For warnings of joins that failed.
+    pub throttle: Throttle,
 }
 
 /// Why this process is no member any more.
@@ -62,15 +65,21 @@ impl Joiner {
     pub async fn run(mut self) {
         let mut defer_for = None;
         while !*self.ending.borrow() {
-            if !*self.healthy.borrow() {
-                self.stand_by("app_unhealthy", None).await;
-            } else if let Some(time) = defer_for.take() {
-                self.stand_by("left", Some(time)).await;
-            } else if let Some(membership) = self.join().await {
-                defer_for = self.take_part(membership).await;
+            if !caught(self.turn(&mut defer_for)).await {
+                self.wait_after("panicked").await;
             }
         }
         self.member.enter(Role::Ending);
+    }
+
+    async fn turn(&mut self, defer_for: &mut Option<Duration>) {
+        if !*self.healthy.borrow() {
+            self.stand_by("app_unhealthy", None).await;
+        } else if let Some(time) = defer_for.take() {
+            self.stand_by("left", Some(time)).await;
+        } else if let Some(membership) = self.join().await {
+            *defer_for = self.take_part(membership).await;
+        }
     }
 
     /// Owns nothing, and follows the group: for this time, or until the application is healthy.
@@ -128,10 +137,15 @@ impl Joiner {
 
     /// Retrying cannot fix it, but an operator can while all else goes on.
     async fn failed(&mut self, error: &Error) {
-        let why = plain(&error.to_string());
-        let again = in_ms(AFTER_A_FAILURE);
-        warn!(outcome = "failed", "joining failed, and is repeated in {again}: {why}");
-        self.member.enter(Role::Failed(code_of(error.kind())));
+        if self.throttle.is_due(error) {
+            let (why, again) = (plain(&error.to_string()), in_ms(AFTER_A_FAILURE));
+            warn!(outcome = "failed", "joining failed, and is repeated in {again}: {why}");
+        }
+        self.wait_after(code_of(error.kind())).await;
+    }
+
+    async fn wait_after(&mut self, failure: &'static str) {
+        self.member.enter(Role::Failed(failure));
         tokio::select! {
             biased;
             () = until(&mut self.ending, true) => {}
@@ -235,7 +249,7 @@ impl Following<'_> {
                 let left = in_ms(remaining);
                 warn!(outcome = "at_risk", "renewals fail, and {left} are left of the lease");
             }
-            MembershipEvent::StoreFailed(error) if self.throttle.is_due() => {
+            MembershipEvent::StoreFailed(error) if self.throttle.is_due(&error) => {
                 let why = plain(&error.to_string());
                 warn!(outcome = "store_failed", "the store fails, trying again: {why}");
             }

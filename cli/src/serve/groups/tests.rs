@@ -58,6 +58,7 @@ impl Sidecar {
             leave_for: None,
             margin: MARGIN,
             defer_for: Duration::from_secs(10),
+            throttle: Default::default(),
         };
         let task = tokio::spawn(joiner.run());
         Sidecar { member, healthy, ending, task }

@@ -174,11 +174,11 @@ fn regression_terraform_serves_many_elections_in_any_region_and_partition() {
     assert!(fixed[0].contains(r#""arn:aws:", "arn:${local.partition}:""#), "{fixed:?}");
 }
 
-/// To usage, to what cannot be trusted and to denied access another try makes no difference.
+/// Only wrong settings are final: all else may pass.
 #[test]
 fn the_same_failures_are_final_to_each_runner() {
-    assert!(KUBERNETES.contains("values: [64, 70, 77]"));
-    assert_eq!(unit("RestartPreventExitStatus"), "64 70 77");
+    assert!(KUBERNETES.contains("values: [64]"));
+    assert_eq!(unit("RestartPreventExitStatus"), "64");
     // What they mean is the command's.
     let wrong = tenure(&["compact", "--store", "ftp://x"]);
     assert_eq!(wrong.code, 64, "{wrong:?}");

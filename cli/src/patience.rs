@@ -1,0 +1,93 @@
+//! What may pass is tried again: access that is denied, a store that is missing.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tenure::Process;
+use tokio::task::spawn_blocking;
+use tracing::{error, warn};
+
+use super::exit::Failure;
+use super::print::plain;
+use super::timer::pause;
+
+/// Runs a part of a service. False if it panicked, which is logged and must not end the service.
+pub async fn caught(part: impl Future<Output = ()>) -> bool {
+    let ended = AssertUnwindSafe(part).catch_unwind().await;
+    if let Err(panic) = &ended {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        let why = plain(&text.unwrap_or_default());
+        error!(outcome = "panicked", "a task panicked, and is started again: {why}");
+    }
+    ended.is_ok()
+}
+
+/// Does this on a thread that may wait for a disk; an error if the system has no thread left, for
+/// which Tokio panics.
+pub async fn on_a_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    let started = catch_unwind(AssertUnwindSafe(|| spawn_blocking(work)));
+    let started = started.map_err(|_| "the system has no thread left".to_owned())?;
+    started.await.map_err(|error| error.to_string())
+}
+
+/// For how long a verb tries again at its start.
+pub const AT_START: Duration = Duration::from_secs(10);
+/// How often a service tries again after an error that somebody has to correct.
+pub const AFTER_A_FAILURE: Duration = Duration::from_secs(10);
+/// How often it is tried at the start.
+const TRY_EVERY: Duration = Duration::from_millis(500);
+
+/// Repeats what fails and may pass: for this time, `None` without an end. Each reason is logged
+/// once.
+pub async fn patiently<T>(
+    during: Option<Duration>,
+    mut attempt: impl AsyncFnMut() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let now = || Process::system().now().boot;
+    let (started, mut reported) = (now(), String::new());
+    loop {
+        let failure = match attempt().await {
+            Ok(value) => return Ok(value),
+            Err(failure) => failure,
+        };
+        let over = during.is_some_and(|during| now().saturating_sub(started) >= during);
+        if over || !failure.may_pass() {
+            return Err(failure);
+        }
+        if failure.why != reported {
+            warn!(outcome = "store_failed", "trying again: {}", plain(&failure.why));
+            reported = failure.why;
+        }
+        pause(TRY_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn regression_a_panic_does_not_end_the_task_of_an_election() {
+        assert!(!caught(async { panic!("OS can't spawn worker thread") }).await);
+        assert!(caught(async {}).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_pass_is_tried_again_and_wrong_settings_are_not() {
+        for (code, during, tries) in
+            [(64, None, 1), (70, None, 1), (77, Some(5), 11), (69, None, 50)]
+        {
+            let mut tried = 0;
+            let ended = patiently(during.map(Duration::from_secs), async || {
+                tried += 1;
+                if tried == 50 { Ok(()) } else { Err(Failure::new(code, "no")) }
+            });
+            assert_eq!(ended.await.is_ok(), tries == 50, "{code}");
+            assert_eq!(tried, tries, "{code}");
+        }
+    }
+}
