@@ -22,9 +22,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let log = FencedLog::new(store, "orders/log")?;
     loop {
         let leadership = election.campaign().await?; // waits until elected
+        let lease = leadership.lease();
         let outcome = leadership
-            .run(async |token, cancelled| {
-                let mut writer = log.open(token).await?; // from here on older writers are refused
+            .run(async |_token, cancelled| {
+                let mut writer = log.open(&lease).await?; // older writers are refused from here on
                 while !cancelled.is_cancelled() {
                     writer.append(next_batch().await).await?;
                 }

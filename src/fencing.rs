@@ -10,8 +10,9 @@
 //! | a log or a manifest on a store | [`FencedLog`] |
 //! | many objects on a store | [`Generations`]: keys that contain the epoch |
 //!
-//! Each works with any [`Epoch`], not only with one of a live [`Leadership`](crate::Leadership),
-//! and requires of the store what elections require. A refused token is a [`Stale`] value, and
+//! Each works with any [`Epoch`], not only with one of a live [`Leadership`](crate::Leadership).
+//! The writers take the lease as well ([`Token`]), and then no call outlasts it. Each guard
+//! requires of the store what elections require. A refused token is a [`Stale`] value, and
 //! final: no later call with that token succeeds, so its holder must stop.
 //!
 //! An epoch belongs to one grant, so to one process. Each type documents what happens if several
@@ -21,6 +22,7 @@ use std::fmt;
 
 use crate::epoch::Epoch;
 use crate::error::Error;
+use crate::leadership::Loss;
 use crate::store::Determinacy;
 
 mod calls;
@@ -34,12 +36,14 @@ mod log;
 mod object;
 #[cfg(test)]
 mod tests;
+mod token;
 
 pub use durable_gate::{DurableGate, GateState};
 pub use gate::{Gate, GatePermit};
 pub use generation::Generations;
 pub use log::{FencedLog, LogEntry, LogWriter};
 pub use object::{Contents, FencedObject, ObjectWriter};
+pub use token::Token;
 
 /// A token that is refused: a greater one was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -89,6 +93,15 @@ pub enum FencingError {
         /// Whether this call may have written.
         determinacy: Determinacy,
     },
+    /// The lease of the writer's [`Token`] is at risk (less than a quarter of its validity is left)
+    /// or has ended. The call has ended for this reason alone. Stop the work. If the lease is extended
+    /// after all, the writer works again.
+    LeaseEnding {
+        /// The reason of the loss; `None` if the lease is at risk.
+        loss: Option<Loss>,
+        /// [`Determinacy::Indeterminate`] if this call may have written.
+        determinacy: Determinacy,
+    },
     /// The requested entries of a log were trimmed: start at the oldest entry, or with a snapshot.
     Trimmed {
         /// The number of the oldest entry that is left.
@@ -105,12 +118,18 @@ impl FencingError {
     pub fn may_have_happened(&self) -> bool {
         match self {
             FencingError::Stale { determinacy, .. }
-            | FencingError::Replaced { determinacy, .. } => {
+            | FencingError::Replaced { determinacy, .. }
+            | FencingError::LeaseEnding { determinacy, .. } => {
                 *determinacy == Determinacy::Indeterminate
             }
             FencingError::Trimmed { .. } => false,
             FencingError::Failed(error) => error.may_have_happened(),
         }
+    }
+
+    fn ending(loss: Option<Loss>, maybe: bool) -> FencingError {
+        let determinacy = if maybe { Determinacy::Indeterminate } else { Determinacy::Determinate };
+        FencingError::LeaseEnding { loss, determinacy }
     }
 
     /// The refusal, if a greater epoch is the reason.
@@ -130,6 +149,12 @@ impl fmt::Display for FencingError {
             FencingError::Replaced { epoch, .. } => {
                 write!(f, "another writer of epoch {epoch} has opened it since")?;
             }
+            FencingError::LeaseEnding { loss: Some(loss), .. } => {
+                write!(f, "the lease of the token has ended: {loss}")?;
+            }
+            FencingError::LeaseEnding { loss: None, .. } => {
+                f.write_str("less than a quarter of the lease of the token is left")?;
+            }
             FencingError::Trimmed { oldest } => {
                 write!(f, "the entries before {oldest} were trimmed")?;
             }
@@ -143,6 +168,7 @@ impl std::error::Error for FencingError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             FencingError::Stale { stale, .. } => Some(stale),
+            FencingError::LeaseEnding { loss: Some(loss), .. } => Some(loss),
             FencingError::Failed(error) => Some(error),
             _ => None,
         }

@@ -191,6 +191,7 @@ mod quantile;
 mod record;
 pub mod store;
 mod telemetry;
+mod term;
 #[cfg(test)]
 mod test_support;
 mod timer;

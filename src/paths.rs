@@ -52,7 +52,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::epoch::Epoch;
 use crate::group::Partition;
-use crate::leadership::{Lead, Leadership, Loss};
+use crate::leadership::{Leadership, Loss};
+use crate::term::Term;
 
 mod access;
 mod claim;
@@ -100,36 +101,6 @@ type LockTable = Mutex<ClaimState>;
 pub struct PathLocks {
     table: Arc<LockTable>,
     term: Option<Term>,
-}
-
-/// That under which only this process writes.
-#[derive(Clone)]
-enum Term {
-    Leadership(Arc<Lead>),
-    Partition(Arc<Partition>),
-}
-
-impl Term {
-    fn check(&self) -> Result<Epoch, Loss> {
-        match self {
-            Term::Leadership(lead) => lead.check(),
-            Term::Partition(partition) => partition.check_as_leader(),
-        }
-    }
-
-    async fn lost(&self) -> Loss {
-        match self {
-            Term::Leadership(lead) => lead.lost().await,
-            Term::Partition(partition) => partition.lost_as_leader().await,
-        }
-    }
-
-    fn token(&self) -> Epoch {
-        match self {
-            Term::Leadership(lead) => lead.epoch,
-            Term::Partition(partition) => partition.token(),
-        }
-    }
 }
 
 /// Holds the locks of one call until it is dropped.
@@ -224,7 +195,7 @@ impl PathLocks {
     /// ```
     #[must_use]
     pub fn under_partition(partition: &Partition) -> PathLocks {
-        let term = Some(Term::Partition(Arc::new(partition.handle())));
+        let term = Some(Term::of_partition(partition));
         PathLocks { table: partition.values().get(), term }
     }
 

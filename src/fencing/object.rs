@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::calls::{ATTEMPTS, Attempts, Calls, Swap};
 use super::envelope::{self, Line};
-use super::{FencingError, Stale};
+use super::{FencingError, Stale, Token};
 use crate::epoch::Epoch;
 use crate::error::Error;
 #[cfg(doc)]
@@ -174,12 +174,19 @@ impl FencedObject {
     /// # Errors
     ///
     /// - [`FencingError::Stale`]: a greater epoch has claimed or reserved it. Nothing was written.
+    /// - [`FencingError::LeaseEnding`]: the lease of the token is at risk or over.
     /// - [`FencingError::Failed`]: those of [`read`](FencedObject::read), after several attempts;
     ///   [`ErrorKind::Unavailable`] also after 64 refusals, if others keep writing and do not
     ///   respect the reservation. The object may have been claimed: open it again.
     ///   [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers; nothing was sent.
-    pub async fn open(&self, token: Epoch) -> Result<ObjectWriter, FencingError> {
+    pub async fn open(&self, token: impl Into<Token>) -> Result<ObjectWriter, FencingError> {
         require_timers()?;
+        let token = token.into();
+        let opened = token.bound(self.open_under(&token)).await;
+        opened.unwrap_or_else(|loss| Err(FencingError::ending(loss, true)))
+    }
+
+    async fn open_under(&self, token: &Token) -> Result<ObjectWriter, FencingError> {
         let nonce = self.calls.nonce();
         let (mut attempts, mut failures, mut refusals) = (Attempts::default(), 0, 0);
         loop {
@@ -189,7 +196,7 @@ impl FencedObject {
                     refusals += 1;
                     attempts.last = None;
                     if refusals == RESERVE_AFTER {
-                        self.reserve(token).await?;
+                        self.reserve(token.epoch()).await?;
                     }
                 }
                 Claim::Failed => failures += 1,
@@ -205,10 +212,11 @@ impl FencedObject {
     /// One try: GET and PUT.
     async fn claim(
         &self,
-        token: Epoch,
+        under: &Token,
         nonce: Nonce,
         attempts: &mut Attempts,
     ) -> Result<Claim, FencingError> {
+        let token = under.epoch();
         let found = attempts.read(self.find().await?);
         let found = found.map_err(|error| self.claiming(error, attempts))?;
         let Some(found) = found else { return Ok(Claim::Failed) };
@@ -221,7 +229,7 @@ impl FencedObject {
             if found.line.nonce == nonce {
                 let (etag, body) = (found.etag.clone(), found.body.clone());
                 let body = found.line.written.then_some(body);
-                return Ok(Claim::Made(self.writer(token, etag, body)));
+                return Ok(Claim::Made(self.writer(under, etag, body)));
             }
             if newest == token {
                 self.require_unreserved(token).await?;
@@ -232,14 +240,14 @@ impl FencedObject {
         let bytes = line_and_body(token, nonce, body.as_deref());
         let swapped = attempts.swapped(self.calls.put(&self.key, bytes, etag).await);
         Ok(match swapped.map_err(|error| self.claiming(error, attempts))? {
-            Swap::Done(etag) => Claim::Made(self.writer(token, etag, body)),
+            Swap::Done(etag) => Claim::Made(self.writer(under, etag, body)),
             Swap::Refused => Claim::Refused,
             Swap::Unknown | Swap::Failed => Claim::Failed,
         })
     }
 
-    fn writer(&self, epoch: Epoch, etag: ETag, body: Option<Bytes>) -> ObjectWriter {
-        ObjectWriter::new(self.clone(), epoch, etag, body)
+    fn writer(&self, token: &Token, etag: ETag, body: Option<Bytes>) -> ObjectWriter {
+        ObjectWriter::new(self.clone(), token.clone(), etag, body)
     }
 
     /// The object as it is. The outer error says what is wrong with it.

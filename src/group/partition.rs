@@ -47,8 +47,7 @@ use crate::protocol::group::{PartitionNumber, Release};
 ///     .run(async |partition| {
 ///         let object = FencedObject::new(store.clone(), format!("state/{}", partition.name()));
 ///         // Former owners write no more from here on, however late their requests arrive:
-///         let mut writer = object.open(partition.check()?).await?;
-///         partition.check()?; // right before each write
+///         let mut writer = object.open(&partition).await?; // its calls end with the session
 ///         writer.write("a step further").await?;
 /// #       stop.leave();
 ///         partition.revoked().cancelled().await;
@@ -171,6 +170,16 @@ impl Partition {
             biased;
             loss = self.shared.lease.lead.lost() => loss,
             loss = ended => loss,
+        }
+    }
+
+    /// Waits until it is not owned any more, or its session is at risk. Returns the error of a
+    /// leadership if it is not owned any more.
+    pub(crate) async fn ending_as_leader(&self) -> Option<Loss> {
+        tokio::select! {
+            biased;
+            loss = self.lost_as_leader() => Some(loss),
+            loss = self.shared.lease.lead.ending() => loss,
         }
     }
 

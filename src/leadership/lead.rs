@@ -139,6 +139,20 @@ impl Lead {
         }
     }
 
+    /// Waits until the lease is at risk or has ended. Returns the loss if it has ended.
+    pub(crate) async fn ending(&self) -> Option<Loss> {
+        let mut status = self.status.subscribe();
+        loop {
+            self.look_for_risk();
+            match &*status.borrow_and_update() {
+                Status::Safe => {}
+                Status::AtRisk => return None,
+                Status::Lost(loss) => return Some(loss.clone()),
+            }
+            self.news(&mut status).await;
+        }
+    }
+
     /// Whether the lease has run out, now or at an earlier check: a clock that is set back revives
     /// nothing.
     pub(crate) fn has_ended(&self) -> bool {

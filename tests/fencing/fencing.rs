@@ -4,6 +4,7 @@ mod busy;
 mod clients;
 mod faults;
 mod format;
+mod lease;
 mod log;
 mod reset;
 mod stale;

@@ -6,7 +6,7 @@ use super::{FencedLog, LogEntry, LogLine};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::fencing::calls::{ATTEMPTS, passes};
-use crate::fencing::{FencingError, Stale, envelope};
+use crate::fencing::{FencingError, Stale, Token, envelope};
 use crate::protocol::log::{Answer, Ended, Kind, Request, Writer};
 use crate::store::{Determinacy, StoreError, StoreErrorKind, Written};
 use crate::timer::require_timers;
@@ -37,6 +37,7 @@ use crate::timer::require_timers;
 #[derive(Debug)]
 pub struct LogWriter {
     log: FencedLog,
+    token: Token,
     machine: Writer,
     /// The body of the append under way.
     body: Bytes,
@@ -59,17 +60,19 @@ impl FencedLog {
     /// # Errors
     ///
     /// - [`FencingError::Stale`]: a greater epoch has claimed the log.
+    /// - [`FencingError::LeaseEnding`]: the lease of the token is at risk or over.
     /// - [`FencingError::Failed`]: a request failed, several times; the claim may have been made,
     ///   which stops older writers but does no other harm. Open it again.
     ///   [`ErrorKind::CorruptRecord`]: an object under a number is none of the log's, or one is
     ///   missing that was not trimmed. [`ErrorKind::NewestDeleted`]: somebody has deleted the end
     ///   of the log.
     ///   [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers; nothing was sent.
-    pub async fn open(&self, token: Epoch) -> Result<LogWriter, FencingError> {
+    pub async fn open(&self, token: impl Into<Token>) -> Result<LogWriter, FencingError> {
         require_timers()?;
-        let machine = Writer::new(token, self.known());
+        let token = token.into();
+        let machine = Writer::new(token.epoch(), self.known());
         let log = self.clone();
-        let mut writer = LogWriter { log, machine, body: Bytes::new(), unknown: false };
+        let mut writer = LogWriter { log, token, machine, body: Bytes::new(), unknown: false };
         writer.drive("claiming").await?;
         Ok(writer)
     }
@@ -95,17 +98,21 @@ impl LogWriter {
     ///
     /// # Errors
     ///
-    /// [`FencingError::Failed`], and those of [`settle`](LogWriter::settle), which it calls first.
+    /// [`FencingError::Failed`], [`FencingError::LeaseEnding`], and the errors of
+    /// [`settle`](LogWriter::settle), which it calls first.
     pub async fn latest(&mut self) -> Result<Option<LogEntry>, FencingError> {
         self.settle().await?;
         let Some(number) = self.last() else { return Ok(None) };
-        // Gone only if a newer writer has appended; what is then filled anew is a claim.
-        match self.log.object(number).await? {
-            Some(read) if read.header.kind == Kind::Entry => {
-                Ok(Some(LogEntry { number, epoch: read.header.epoch, body: read.body }))
+        let read = async {
+            // Gone only if a newer writer has appended; what is then filled anew is a claim.
+            match self.log.object(number).await? {
+                Some(read) if read.header.kind == Kind::Entry => {
+                    Ok(Some(LogEntry { number, epoch: read.header.epoch, body: read.body }))
+                }
+                _ => self.log.latest().await,
             }
-            _ => self.log.latest().await,
-        }
+        };
+        self.token.bound(read).await.unwrap_or_else(|loss| Err(FencingError::ending(loss, false)))
     }
 
     /// Appends an entry, and returns its number. 1 PUT; if its answer is lost, 1 GET to read back,
@@ -119,6 +126,7 @@ impl LogWriter {
     ///
     /// - [`FencingError::Stale`], [`FencingError::Replaced`]: another writer has claimed the log.
     ///   Stop. 2 GET.
+    /// - [`FencingError::LeaseEnding`]: the lease of the writer's token is at risk or over. Stop.
     /// - [`FencingError::Failed`]: a request failed, several times. Unless
     ///   [`may_have_happened`](FencingError::may_have_happened) nothing was appended. If it may
     ///   have, the next call *finishes this append first*: call [`settle`](LogWriter::settle) to
@@ -158,8 +166,15 @@ impl LogWriter {
         }
     }
 
-    /// Until the machine stands, ends, or a request has failed too often: the newest entry.
+    /// The same as [`drive_on`](LogWriter::drive_on), at most until the lease is at risk.
     async fn drive(&mut self, doing: &str) -> Result<u64, FencingError> {
+        let token = self.token.clone();
+        let outcome = token.bound(self.drive_on(doing)).await;
+        outcome.unwrap_or_else(|loss| Err(FencingError::ending(loss, self.unknown)))
+    }
+
+    /// Until the machine stands, ends, or a request has failed too often: the newest entry.
+    async fn drive_on(&mut self, doing: &str) -> Result<u64, FencingError> {
         let (mut failures, mut refused) = (0, false);
         while let Some(request) = self.machine.request() {
             let before = self.unknown;

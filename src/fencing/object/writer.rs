@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{FencedObject, FencingError, Found, Stale, busy, line_and_body};
+use super::{FencedObject, FencingError, Found, Stale, Token, busy, line_and_body};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::fencing::calls::{Attempts, Swap};
@@ -35,7 +35,7 @@ use crate::timer::require_timers;
 #[derive(Debug)]
 pub struct ObjectWriter {
     object: FencedObject,
-    epoch: Epoch,
+    token: Token,
     /// Of what this writer has written last.
     etag: ETag,
     body: Option<Bytes>,
@@ -56,17 +56,17 @@ enum ReadBack {
 impl ObjectWriter {
     pub(super) fn new(
         object: FencedObject,
-        epoch: Epoch,
+        token: Token,
         etag: ETag,
         body: Option<Bytes>,
     ) -> ObjectWriter {
-        ObjectWriter { object, epoch, etag, body, sent: Vec::new(), stale: None }
+        ObjectWriter { object, token, etag, body, sent: Vec::new(), stale: None }
     }
 
     /// Returns the token under which it writes.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
-        self.epoch
+        self.token.epoch()
     }
 
     /// Returns the body as this writer last wrote or read it; `None` if none was ever written. No
@@ -84,6 +84,7 @@ impl ObjectWriter {
     /// # Errors
     ///
     /// - [`FencingError::Stale`], [`FencingError::Replaced`]: another writer has claimed it. Stop.
+    /// - [`FencingError::LeaseEnding`]: the lease of the writer's token is at risk or over. Stop.
     /// - [`FencingError::Failed`]: the store failed, several times. Unless
     ///   [`may_have_happened`](FencingError::may_have_happened), nothing was written. Call it
     ///   again, with the same or another body: an earlier write can no longer take effect after a
@@ -92,10 +93,16 @@ impl ObjectWriter {
     ///   [`ErrorKind::NoRuntime`]: call it in a Tokio runtime with timers; nothing was sent.
     pub async fn write(&mut self, body: impl Into<Bytes>) -> Result<(), FencingError> {
         require_timers()?;
+        let token = self.token.clone();
+        let written = token.bound(self.write_on(body.into())).await;
+        // A nonce is noted before the write that has it is sent.
+        written.unwrap_or_else(|loss| Err(FencingError::ending(loss, !self.sent.is_empty())))
+    }
+
+    async fn write_on(&mut self, body: Bytes) -> Result<(), FencingError> {
         self.require_newest().await?;
-        let body = body.into();
         let nonce = self.object.calls.nonce();
-        let bytes = line_and_body(self.epoch, nonce, Some(&body));
+        let bytes = line_and_body(self.epoch(), nonce, Some(&body));
         self.sent.push(nonce);
         let mut attempts = Attempts::default();
         while attempts.another(&self.object.calls).await {
@@ -127,10 +134,10 @@ impl ObjectWriter {
     /// Neither the object nor a reservation has shown a greater epoch.
     async fn require_newest(&mut self) -> Result<(), FencingError> {
         if let Some(newest) = self.stale {
-            let stale = Stale { offered: self.epoch, newest };
+            let stale = Stale { offered: self.epoch(), newest };
             return Err(FencingError::Stale { stale, determinacy: Determinacy::Determinate });
         }
-        let checked = self.object.require_unreserved_at_times(self.epoch).await;
+        let checked = self.object.require_unreserved_at_times(self.epoch()).await;
         if let Err(FencingError::Stale { stale, .. }) = &checked {
             self.stale = Some(stale.newest);
         }
@@ -159,17 +166,17 @@ impl ObjectWriter {
             return Ok(ReadBack::NotYet);
         }
         let newest = found.line.epoch;
-        if newest > self.epoch {
-            let stale = Stale { offered: self.epoch, newest };
+        if newest > self.epoch() {
+            let stale = Stale { offered: self.epoch(), newest };
             return Err(FencingError::Stale { stale, determinacy });
         }
-        if newest < self.epoch {
-            let why = format!("{key} was epoch {}'s, and now is epoch {newest}'s", self.epoch);
+        if newest < self.epoch() {
+            let why = format!("{key} was epoch {}'s, and now is epoch {newest}'s", self.epoch());
             return Err(self.object.calls.error(ErrorKind::UnsafeStore, &why).maybe().into());
         }
         let own = found.line.nonce;
         if !self.sent.contains(&own) {
-            return Err(FencingError::Replaced { epoch: self.epoch, determinacy });
+            return Err(FencingError::Replaced { epoch: self.epoch(), determinacy });
         }
         // This write, or an earlier one whose answer was lost.
         let etag = found.etag.clone();
