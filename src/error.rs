@@ -61,7 +61,8 @@ pub struct Error {
 #[non_exhaustive]
 pub enum ErrorKind {
     /// Settings, an epoch or a path lie outside their bounds, or settings contradict each other.
-    /// Nothing was sent. Correct them; the message has the numbers.
+    /// Nothing was written, unless [`may_have_happened`](Error::may_have_happened). Correct them; the
+    /// message has the numbers.
     InvalidInput,
     /// The store refused the credentials, or they lack a permission that the message names, or the
     /// clock of this machine is wrong by minutes.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tenure::group::{Assignor, Seat, Share};
 use tenure::store::GetOutcome;
 use tenure_testkit::fault_store::{Call, FaultStore};
 use tenure_testkit::time::{millis, secs, wait};
@@ -27,29 +28,44 @@ async fn regression_an_assignment_of_unknown_fate_is_read_back() {
     }
 }
 
-/// Each took its own assignment for created, and both owned everything with the same tokens.
+/// Gives all partitions to the member of this name.
+#[derive(Debug)]
+struct AllTo(&'static str);
+
+impl Assignor for AllTo {
+    fn name(&self) -> &str {
+        "all to one"
+    }
+
+    fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<Option<usize>> {
+        let favourite = seats.iter().position(|seat| seat.name == self.0);
+        vec![favourite; shares.len()]
+    }
+}
+
+/// Each member took its own assignment for created. Both owned all partitions with the same tokens.
 #[tokio::test(start_paused = true)]
 async fn regression_no_token_goes_to_two_sessions_when_two_members_plan() {
     for fault in WRITE_FAULTS {
-        for (times, apart) in [1, 4].into_iter().flat_map(|it| [0, 2, 4, 6, 8].map(|s| (it, s))) {
+        for apart in [0, 3] {
             let fleet = Fleet::new(6);
             let faulty = FaultStore::new(Arc::clone(fleet.store.inner()));
-            faulty.on(Call::Create).key("assignment-").times(times).fault(fault);
-            let a = fleet.node_behind(&faulty, "a").build().unwrap();
-            let a = Node::of(a.join().await.unwrap());
+            faulty.on(Call::Create).key("assignment-").times(4).fault(fault);
+            let a = fleet.node_behind(&faulty, "a").assignor(AllTo("a"));
+            let a = Node::of(a.build().unwrap().join().await.unwrap());
             wait(secs(apart)).await;
-            let nodes = [a, fleet.member("b").await];
+            let b = fleet.node("b").assignor(AllTo("b")).build().unwrap();
+            let nodes = [a, Node::of(b.join().await.unwrap())];
             let mut granted = BTreeMap::new();
-            for _ in 0..600 {
-                wait(millis(100)).await;
+            for _ in 0..120 {
+                wait(millis(500)).await;
                 for (place, node) in nodes.iter().enumerate() {
                     for grant in node.owned() {
-                        let first = *granted.entry(grant.clone()).or_insert(place);
-                        assert_eq!(first, place, "{fault:?}: {grant:?} goes to two sessions");
+                        let before = *granted.entry(grant.clone()).or_insert(place);
+                        assert_eq!(before, place, "{fault:?}: {grant:?} goes to two sessions");
                     }
                 }
             }
-            balanced(&[&nodes[0], &nodes[1]], 6, POLL * 4).await;
         }
     }
 }
@@ -66,8 +82,8 @@ async fn regression_partitions_move_only_from_a_session_that_is_sealed_in_the_st
         balanced(&[&a, &b], 6, POLL * 8).await;
         b.kill();
         fleet.store.on(Call::Replace).key(key).fault(fault);
-        for tenth in 0.. {
-            wait(millis(100)).await;
+        for step in 0.. {
+            wait(millis(500)).await;
             let page = fleet.store.inner().list("app/members/", "", 10).await.unwrap();
             let session = page.entries.into_iter().find(|it| it.key.contains(key)).unwrap();
             let read = fleet.store.inner().get(&session.key, None, 1 << 20).await.unwrap();
@@ -78,7 +94,28 @@ async fn regression_partitions_move_only_from_a_session_that_is_sealed_in_the_st
             if moved {
                 break;
             }
-            assert!(tenth < 600, "{fault:?}: the partitions of the dead never move");
+            assert!(step < 120, "{fault:?}: the partitions of the dead never move");
+        }
+    }
+}
+
+/// The creation of its session, the write that says what it is, and two renewals.
+#[tokio::test(start_paused = true)]
+async fn a_member_survives_each_fault_of_a_write_of_its_session() {
+    for fault in WRITE_FAULTS {
+        for (call, skip) in
+            [(Call::Create, 0), (Call::Replace, 0), (Call::Replace, 1), (Call::Replace, 2)]
+        {
+            let fleet = Fleet::new(4);
+            let faulty = FaultStore::new(Arc::clone(fleet.store.inner()));
+            faulty.on(call).key("members/").skip(skip).fault(fault);
+            let a = fleet.node_behind(&faulty, "a").build().unwrap();
+            let a = Node::of(a.join().await.unwrap());
+            balanced(&[&a], 4, VALIDITY * 2).await;
+            let b = fleet.member("b").await;
+            balanced(&[&a, &b], 4, VALIDITY * 2).await;
+            wait(VALIDITY * 2).await;
+            assert_eq!(a.owned().len(), 2, "{fault:?} of {call:?} {skip}");
         }
     }
 }
