@@ -118,6 +118,11 @@ fn broken_work_that_never_returns_is_caught() {
     caught(Broken::NeverReturns, 50, &["GS1"]);
 }
 
+#[test]
+fn broken_writer_that_needs_no_etag_is_caught() {
+    caught(Broken::EtagNotNeeded, 100, &["G1", "G5", "GS1", "R1"]);
+}
+
 /// A run that is wrong in this way must fail within so many seeds, by one of these checkers.
 fn caught(broken: Broken, within: u64, by: &[&str]) {
     let outcomes = run_all(0..within, |seed| Plan::draw(seed, broken));

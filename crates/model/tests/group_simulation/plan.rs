@@ -24,6 +24,8 @@ pub enum Broken {
     Takes,
     /// Work that was told to stop goes on for ever.
     NeverReturns,
+    /// A write that is answered without an ETag counts as done.
+    EtagNotNeeded,
 }
 
 #[derive(Debug, Clone)]
@@ -44,6 +46,8 @@ pub struct Plan {
     pub late: f64,
     pub twice: f64,
     pub failing: f64,
+    /// The probability that a write meets one of the testkit's faults of writes.
+    pub spoiled: f64,
     /// Of each kind of fault, how often beside the others.
     pub faults: Faults,
     pub every: Duration,
@@ -106,6 +110,13 @@ impl Plan {
         }
         let mut part = |most: f64| if rng.u32(0..3) == 0 { 0.0 } else { rng.f64() * most };
         let (lost, late, twice, failing) = (part(0.1), part(0.05), part(0.05), part(0.1));
+        // Drawn apart, so that each seed without such faults is the run that it was.
+        let mut apart = fastrand::Rng::with_seed(seed ^ 0xe7a6);
+        let spoiled = match apart.u32(0..3) {
+            _ if broken == Broken::EtagNotNeeded => 0.3,
+            0 => 0.02 + apart.f64() * 0.1,
+            _ => 0.0,
+        };
         Plan {
             seed,
             broken,
@@ -121,6 +132,7 @@ impl Plan {
             late,
             twice,
             failing,
+            spoiled,
             faults,
             every: validity.mul_f64(0.3 + rng.f64() * 2.0),
             length: validity * rng.u32(8..25),

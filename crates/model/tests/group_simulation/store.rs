@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tenure::Store;
 use tenure::store::{Determinacy, ETag, GetOutcome, Page, PutOutcome, StoreError, StoreErrorKind};
 use tenure_model::time::{now, sleep};
+use tenure_testkit::write_faults::{WRITE_FAULTS, WriteAnswer, WriteCourse};
 use tokio::sync::oneshot;
 
 use super::bucket::{Reply, Request};
@@ -30,15 +31,18 @@ struct Course {
     again: Option<Duration>,
     applied: bool,
     answered: Result<bool, Determinacy>,
+    /// In place of all this.
+    spoiled: Option<WriteCourse>,
 }
 
 impl SimStore {
-    fn course(&self) -> Course {
+    fn course(&self, request: &Request) -> Course {
         let plan = &self.world.plan;
         let mut state = self.world.state();
         let half = |rng: &mut fastrand::Rng| (plan.rtt / 2).mul_f64(0.5 + rng.f64());
         let (there, back) = (half(&mut state.rng), half(&mut state.rng));
-        let mut course = Course { there, back, again: None, applied: true, answered: Ok(true) };
+        let (applied, answered) = (true, Ok(true));
+        let mut course = Course { there, back, again: None, applied, answered, spoiled: None };
         if !state.faults {
             return course;
         }
@@ -64,13 +68,20 @@ impl SimStore {
             course.answered = Err(fate);
             *state.counts.entry("requests failed").or_default() += 1;
         }
+        let writes = matches!(request, Request::Create { .. } | Request::Replace { .. });
+        if writes && plan.spoiled > 0.0 && state.rng.f64() < plan.spoiled {
+            let spoiled = WriteCourse::of(WRITE_FAULTS[state.rng.usize(..WRITE_FAULTS.len())]);
+            course.again = spoiled.applied;
+            course.spoiled = Some(spoiled);
+            *state.counts.entry("writes spoiled").or_default() += 1;
+        }
         let arrives = now() + course.there + course.again.unwrap_or_default();
         state.held_up_until = state.held_up_until.max(arrives);
         course
     }
 
     async fn call(&self, request: Request) -> Result<Reply, StoreError> {
-        let course = self.course();
+        let course = self.course(&request);
         self.world.note(self.who, || format!("-> {}", brief(&request)));
         let (answer, answered) = oneshot::channel();
         let (world, who, sent) = (Arc::clone(&self.world), self.who, request.clone());
@@ -78,7 +89,15 @@ impl SimStore {
         match answered.await {
             Ok(answer) => {
                 self.world.note(self.who, || format!("<- {}: {answer:.80?}", brief(&request)));
-                answer
+                match answer {
+                    Ok(Reply::Put(PutOutcome::Done { etag: None }))
+                        if self.world.plan.broken == Broken::EtagNotNeeded =>
+                    {
+                        let etag = Some(ETag::new("\"none\""));
+                        Ok(Reply::Put(PutOutcome::Done { etag }))
+                    }
+                    answer => answer,
+                }
             }
             // Lost on the way: there is no answer, ever.
             Err(_) => std::future::pending().await,
@@ -95,6 +114,9 @@ async fn carry(
     answer: oneshot::Sender<Result<Reply, StoreError>>,
 ) {
     sleep(course.there).await;
+    if let Some(spoiled) = course.spoiled {
+        return spoil(world, who, request, spoiled, answer).await;
+    }
     let reply = course.applied.then(|| apply(&world, who, &request));
     if let Some(later) = course.again {
         let (world, request) = (Arc::clone(&world), request.clone());
@@ -111,6 +133,37 @@ async fn carry(
     };
     // The sender may have given up.
     let _ = answer.send(reply);
+}
+
+/// Applies and answers a write as one of the faults of writes has it.
+async fn spoil(
+    world: Arc<World>,
+    who: Who,
+    request: Request,
+    spoiled: WriteCourse,
+    answer: oneshot::Sender<Result<Reply, StoreError>>,
+) {
+    let later = async |delay: Duration| {
+        sleep(delay).await;
+        apply(&world, who, &request)
+    };
+    let reply = match (spoiled.answer, spoiled.applied) {
+        (WriteAnswer::AtOnce(reply), applied) => {
+            let _ = answer.send(reply.map(Reply::Put));
+            if let Some(delay) = applied {
+                later(delay).await;
+            }
+            return;
+        }
+        (_, None) => return,
+        (WriteAnswer::Never, Some(delay)) => return drop(later(delay).await),
+        (WriteAnswer::True, Some(delay)) => later(delay).await,
+        (WriteAnswer::WithoutEtag, Some(delay)) => match later(delay).await {
+            Reply::Put(PutOutcome::Done { .. }) => Reply::Put(PutOutcome::Done { etag: None }),
+            reply => reply,
+        },
+    };
+    let _ = answer.send(Ok(reply));
 }
 
 /// The one moment at which a request takes effect.

@@ -17,7 +17,7 @@ use super::plan::{Broken, Plan};
 use super::{faults, process};
 
 /// What every hundred runs show at least once.
-pub const ALL_HAPPEN: [&str; 16] = [
+pub const ALL_HAPPEN: [&str; 17] = [
     "assignments",
     "calms that balanced",
     "compactions",
@@ -34,6 +34,7 @@ pub const ALL_HAPPEN: [&str; 16] = [
     "sessions resigned",
     "suspends",
     "works that failed",
+    "writes spoiled",
 ];
 
 /// A process, from its start to its end: a restart is another one.

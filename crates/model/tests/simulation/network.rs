@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tenure::store::Determinacy;
 use tenure_model::time::now;
+use tenure_testkit::write_faults::{WRITE_FAULTS, WriteCourse};
 
 use super::bucket::Request;
 use super::member::Outage;
@@ -18,6 +19,8 @@ pub struct Course {
     pub again: Option<Duration>,
     pub applied: bool,
     pub answer: Answered,
+    /// In place of all this.
+    pub spoiled: Option<WriteCourse>,
     pub page_limit: usize,
     pub undeleted: bool,
     /// Sent while things go wrong: the calm begins once none of these is left.
@@ -42,6 +45,7 @@ impl Course {
             again: None,
             applied: true,
             answer: Answered::Truly,
+            spoiled: None,
             page_limit: state.rng.usize(1..=plan.page_max),
             undeleted: false,
             counted: state.faults,
@@ -107,6 +111,18 @@ impl Course {
             }
         }
         course.undeleted = state.chance(network.conflict);
+        let reached = state.members[who.0].outage.is_none();
+        let written = match request {
+            Request::Create { key, .. } | Request::Replace { key, .. } => Some(key),
+            _ => None,
+        };
+        // The check of the store finds a store unsafe that refuses a write for no reason.
+        let spoils = reached && written.is_some_and(|key| !key.ends_with(".tenure-check"));
+        if spoils && network.spoiled > 0.0 && state.chance(network.spoiled) {
+            let fault = WRITE_FAULTS[state.rng.usize(..WRITE_FAULTS.len())];
+            course.spoiled = Some(WriteCourse::of(fault));
+            state.count("writes spoiled");
+        }
         course
     }
 

@@ -109,6 +109,8 @@ pub struct Network {
     pub conflict: f64,
     pub unavailable_before: f64,
     pub unavailable_after: f64,
+    /// A write meets one of the testkit's faults of writes.
+    pub spoiled: f64,
     /// A process stops right before a request leaves, or when its answer has arrived.
     pub stop_here: f64,
     /// It stops before any piece of code between two points where it waits.
@@ -189,6 +191,7 @@ impl Plan {
                 plan.add_phases();
                 plan.make_some_steady();
                 plan.add_restores();
+                plan.add_spoiled_writes();
             }
             Broken::HeldSaysNothing => plan.restore_all_the_time(rng),
             Broken::RawRepeatsBoot => plan.slew(rng),
@@ -321,6 +324,7 @@ fn network(rng: &mut Rng) -> Network {
         conflict: chance(0.1),
         unavailable_before: chance(0.1),
         unavailable_after: chance(0.1),
+        spoiled: 0.0,
         stop_here: chance(0.02),
         stop_anywhere: chance(0.004),
     }

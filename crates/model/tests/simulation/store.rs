@@ -13,6 +13,7 @@ use tenure::store::{
     Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, StoreError, StoreErrorKind,
 };
 use tenure_model::time::{now, sleep};
+use tenure_testkit::write_faults::{WriteAnswer, WriteCourse};
 use tokio::sync::oneshot;
 
 use super::bucket::{PREFIX, Reply, Request, epoch_in, epoch_of, key_of, parse};
@@ -157,8 +158,11 @@ struct Carrier {
 type Answer = Result<Carried, StoreError>;
 
 impl Carrier {
-    async fn carry(self, answer: oneshot::Sender<Answer>) {
+    async fn carry(mut self, answer: oneshot::Sender<Answer>) {
         sleep(self.course.there).await;
+        if let Some(spoiled) = self.course.spoiled.take() {
+            return self.spoil(spoiled, answer).await;
+        }
         let carried = if self.course.applied { Some(self.apply(false)) } else { None };
         match self.course.again {
             Some(later) => {
@@ -177,6 +181,31 @@ impl Carrier {
         };
         // The sender may have given up.
         let _ = answer.send(reply);
+    }
+
+    /// Applies and answers a write as one of the faults of writes has it.
+    async fn spoil(self, spoiled: WriteCourse, answer: oneshot::Sender<Answer>) {
+        let mut answer = Some(answer);
+        if let WriteAnswer::AtOnce(reply) = &spoiled.answer {
+            let (step, newest) = (0, None);
+            let reply = reply.clone().map(|put| Carried { reply: Reply::Put(put), step, newest });
+            let _ = answer.take().map(|answer| answer.send(reply));
+        }
+        if let Some(delay) = spoiled.applied {
+            sleep(delay).await;
+            let mut carried = self.apply(false);
+            if let (WriteAnswer::WithoutEtag, Reply::Put(PutOutcome::Done { etag })) =
+                (&spoiled.answer, &mut carried.reply)
+            {
+                *etag = None;
+            }
+            if let (WriteAnswer::True | WriteAnswer::WithoutEtag, Some(answer)) =
+                (&spoiled.answer, answer)
+            {
+                let _ = answer.send(Ok(carried));
+            }
+        }
+        self.world.state().in_flight -= u64::from(self.course.counted);
     }
 
     fn again(&self, later: Duration) -> impl Future<Output = ()> + use<> {

@@ -10,7 +10,7 @@ use super::calm::Recovery;
 use super::world::Counts;
 
 /// What must have happened at least once, or the checks have checked nothing.
-const HAPPENED: [&str; 46] = [
+const HAPPENED: [&str; 47] = [
     "409",
     "503",
     "503 after taking effect",
@@ -57,6 +57,7 @@ const HAPPENED: [&str; 46] = [
     "suspends",
     "takeovers",
     "zombie writes to the unfenced resource",
+    "writes spoiled",
 ];
 
 /// What takes a confirm or a compactor.

@@ -116,6 +116,14 @@ impl Plan {
         self.length = every * 120;
     }
 
+    /// Each fault of a write that the tests have, one write without an ETag among them.
+    pub(super) fn add_spoiled_writes(&mut self) {
+        let rng = &mut Rng::with_seed(self.seed ^ 0x5b01_1ed0);
+        if !self.steady && rng.f64() < 0.3 {
+            self.network.spoiled = 0.02 + 0.1 * rng.f64();
+        }
+    }
+
     /// Stores that are slow for a while, at some kinds of requests: up to a little beyond the
     /// timeout.
     pub(super) fn add_phases(&mut self) {
