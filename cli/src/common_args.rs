@@ -138,8 +138,9 @@ pub const EXIT_CODES: &str = after_help!(
   75  lost the lease
   76  another candidate leads (`run --try`)
   77  access denied by the store
- 130  interrupted by SIGINT, 143 by SIGTERM, and `run` and `probe` 129 by SIGHUP, after a report of
-      what was done. `watch` and `compact --every`, which run until a signal, exit with 0"
+ 130  interrupted by SIGINT, 143 by SIGTERM, and `run`, `probe` and `compact` 129 by SIGHUP, after a
+      report of what was done. `watch`, `serve` and `compact --every`, which run until a signal,
+      exit with 0"
 );
 
 #[cfg(test)]

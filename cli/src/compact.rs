@@ -18,7 +18,7 @@ use super::open::{IfMissing, Opened, open, refuse_other_layout};
 use super::patience::patiently;
 use super::print::{Reader, plain, print, print_json};
 use super::progress::Progress;
-use super::signals::{Signals, exit_code};
+use super::signals::{ENDING, Signals, exit_code};
 use super::timer::pause;
 
 #[derive(Debug, clap::Args)]
@@ -60,7 +60,7 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
     let mut sites = Sites::default();
     args.metrics.add_to(&mut sites)?;
     let _serving = sites.start()?;
-    let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM])?;
+    let mut signals = Signals::listen(&ENDING)?;
     let patience = args.every.is_none().then_some(Duration::ZERO);
     let Opened { store, prefix } = tokio::select! {
         biased;

@@ -10,6 +10,7 @@ mod body;
 mod connection;
 mod server;
 mod socket;
+mod streams;
 mod wire;
 
 use std::net::SocketAddr;
@@ -38,7 +39,7 @@ pub const IDLE_AFTER: Duration = Duration::from_millis(250);
 /// A connection that waits for so long takes the place of the oldest whose peer does not read its
 /// reply.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// Streams beside them; one more is refused.
+/// Streams in addition to them; one more closes the oldest.
 pub const MOST_STREAMS: usize = 64;
 /// How long a connection may take for its one request, and again for the reply.
 pub const CONNECTION_LIMIT: Duration = Duration::from_secs(5);

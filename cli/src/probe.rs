@@ -30,7 +30,7 @@ use super::open::{IfMissing, Opened, open, prefix};
 use super::prices;
 use super::print::{print, print_json};
 use super::progress::Progress;
-use super::signals::{self, Signals};
+use super::signals::{self, ENDING, Signals};
 use super::store_url::Place;
 use super::timer::pause;
 
@@ -42,7 +42,7 @@ pub struct ProbeArgs {
     #[command(flatten)]
     pub store: StoreArg,
     /// Rounds of each kind of race: 3 races in 2 rounds. More rounds find rarer faults; 0 races
-    /// until --for has passed, or until SIGINT or SIGTERM, and then reports
+    /// until --for has passed, or until SIGINT, SIGTERM or SIGHUP, and then reports
     #[arg(long, value_name = "COUNT", default_value = "30")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub rounds: u32,
@@ -93,7 +93,7 @@ pub async fn probe(args: ProbeArgs) -> Result<u8, Failure> {
     let normalised = normalised(prefix(url));
     let Opened { store, prefix } = open(url, IfMissing::Refuse).await?;
     Election::builder(Arc::clone(&store), prefix).build()?;
-    let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])?;
+    let mut signals = Signals::listen(&ENDING)?;
     let stop = CancellationToken::new();
     let asker = Arc::new(Asker::new(store, &normalised, stop.clone()));
     let bounds = Bounds {

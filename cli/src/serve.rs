@@ -21,7 +21,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use tenure::store::{MemoryStore, Store};
 use tenure::{Clock, Election, Process};
 use tokio::sync::watch;
@@ -36,7 +35,7 @@ use super::logs::Throttle;
 use super::metrics::MetricsArg;
 use super::open::{Opened, prefix};
 use super::patience::{AFTER_A_FAILURE, caught, patiently};
-use super::signals::{self, Signals};
+use super::signals::{self, ENDING, Signals};
 use super::timer::pause;
 use access::{Access, Listen, ListenArgs};
 use api::{Api, MOST_BODY, Served};
@@ -90,15 +89,15 @@ to the resource that is written, and let that refuse lower ones. A leadership is
 lease ends: by max(200ms, VALIDITY/20). An application that does not hear from this process has to
 stop by itself, once the lease_remaining_ms of the last reply have passed since it asked.
 
-At SIGINT and SIGTERM the application gets `lost`, and `revoked` for each partition. After the
-grace, or once it has resigned and released all, the leaderships and sessions are resigned. A second
-signal ends `tenure` at once, and others wait for the lapse.",
+At SIGINT, SIGTERM and SIGHUP the application gets `lost`, and `revoked` for each partition. After
+the grace, or once it has resigned and released all, the leaderships and sessions are resigned. A
+second signal ends `tenure` at once, and others wait for the lapse.",
     "
-   0  ended by SIGINT or SIGTERM
+   0  ended by SIGINT, SIGTERM or SIGHUP
   64  wrong usage or settings; nothing was sent
   69  a directory cannot be reached; a store that cannot be reached later is waited for
   71  the operating system refused something, such as an address
- 130  ended by a second SIGINT, 143 by a second SIGTERM, before all was resigned"
+ 130  ended by a second SIGINT, 143 by SIGTERM, 129 by SIGHUP, before all was resigned"
 );
 
 /// How long replies on their way have at the end.
@@ -122,7 +121,7 @@ pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     args.metrics.add_to(&mut sites)?;
     let _sites = sites.start()?;
     let _serving = listen(&args.listen.listen, &api)?;
-    let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM])?;
+    let mut signals = Signals::listen(&ENDING)?;
     let all: Vec<_> = args.elections.iter().chain(&args.groups.groups).collect();
     let opened = tokio::select! {
         biased;

@@ -11,6 +11,9 @@ use super::exit::{self, Failure};
 pub const FORWARDED: [Signal; 4] =
     [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
+/// The signals that end the other verbs. SIGHUP says that the terminal is gone.
+pub const ENDING: [Signal; 3] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM];
+
 /// Waits for signals. From its making on they no longer end the process by themselves.
 #[derive(Debug)]
 pub struct Signals(Vec<(Signal, unix::Signal)>);

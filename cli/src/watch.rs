@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use humantime::format_duration;
-use nix::sys::signal::Signal;
 use serde::Serialize;
 use serde_json::Value;
 use tenure::{Election, Error, Leader, Observation, Process};
@@ -21,7 +20,7 @@ use super::print::{
     ATTENTION, FAINT, GOOD, NAME, Reader, is_for_the_eye, json_line, plain, print_json,
 };
 use super::print::{millis, print_styled, reader_left, styled};
-use super::signals::Signals;
+use super::signals::{ENDING, Signals};
 
 #[derive(Debug, clap::Args)]
 pub struct WatchArgs {
@@ -54,7 +53,7 @@ killed, CMD runs on.
 CMD runs on each host that watches, some time after the change, and not because this host leads:
 `tenure run` is for what only the leader may do.",
     "
-   0  ended by SIGINT or SIGTERM, or nobody reads its output any more
+   0  ended by SIGINT, SIGTERM or SIGHUP, or nobody reads its output any more
   64  wrong usage or settings
   70  store unsafe, or an object in it corrupt
   71  the operating system refused something"
@@ -74,7 +73,7 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
     let mut sites = Sites::default();
     args.metrics.add_to(&mut sites)?;
     let _serving = sites.start()?;
-    let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM])?;
+    let mut signals = Signals::listen(&ENDING)?;
     let Opened { store, prefix } = tokio::select! {
         biased;
         _ = signals.next() => return Ok(0),

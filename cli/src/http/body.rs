@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::BadBody;
 use super::connection::Stage;
-use super::server::Place;
+use super::streams::Place;
 
 /// Reads a request's body, of `most` bytes at most.
 pub(super) async fn read(mut body: Incoming, most: usize) -> Result<Bytes, BadBody> {
@@ -34,7 +34,7 @@ pub(super) async fn read(mut body: Incoming, most: usize) -> Result<Bytes, BadBo
 /// The body of a reply.
 pub(super) enum Body {
     Whole(Option<Bytes>),
-    Events { events: BoxStream<'static, String>, stage: watch::Sender<Stage>, _place: Place },
+    Events { events: BoxStream<'static, String>, stage: watch::Sender<Stage>, place: Place },
 }
 
 impl Body {
@@ -47,7 +47,7 @@ impl Body {
         stage: watch::Sender<Stage>,
         place: Place,
     ) -> Body {
-        Body::Events { events, stage, _place: place }
+        Body::Events { events, stage, place }
     }
 }
 
@@ -61,7 +61,10 @@ impl hyper::body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
             Body::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Body::Events { events, stage, .. } => {
+            Body::Events { events, stage, place } => {
+                if place.is_closed(cx) {
+                    return Poll::Ready(None);
+                }
                 // There is room for more, so the peer reads.
                 stage.send_replace(Stage::Streaming);
                 let event = ready!(events.as_mut().poll_next(cx));

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -14,9 +13,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::watch;
 
 use super::body::{Body, read};
-use super::server::{Place, Server};
+use super::server::Server;
+use super::streams::{Place, Streams};
 use super::wire::Shared;
-use super::{Answer, Asked, CONNECTION_LIMIT, HANDLER_LIMIT, MOST_BYTES, MOST_STREAMS, Reply};
+use super::{Answer, Asked, CONNECTION_LIMIT, HANDLER_LIMIT, MOST_BYTES, Reply};
 use crate::timer::pause;
 
 /// How far a connection is.
@@ -44,7 +44,7 @@ pub(super) async fn serve(
     wire: Shared,
     server: &Server,
     stage: watch::Sender<Stage>,
-    streams: &Arc<AtomicUsize>,
+    streams: &Arc<Streams>,
 ) {
     let service = service_fn(async |request| {
         Ok::<_, Infallible>(answer(request, server, &stage, streams).await)
@@ -77,7 +77,7 @@ async fn answer(
     request: Request<Incoming>,
     server: &Server,
     stage: &watch::Sender<Stage>,
-    streams: &Arc<AtomicUsize>,
+    streams: &Arc<Streams>,
 ) -> Response<Body> {
     let (head, body) = request.into_parts();
     let body = read(body, server.most_body).await;
@@ -102,14 +102,7 @@ async fn answer(
         stage.send_replace(Stage::Writing);
         return whole(Reply::new(200, KIND, String::new()));
     }
-    let Some(place) = Place::take(streams, MOST_STREAMS) else {
-        stage.send_replace(Stage::Writing);
-        let why = serde_json::json!({
-            "code": "too_many_streams",
-            "message": format!("{MOST_STREAMS} streams are open already"),
-        });
-        return whole(Reply::json(503, &why).with_header("retry-after", "1"));
-    };
+    let place = Place::take(streams);
     stage.send_replace(Stage::Streaming);
     with_head(200, KIND, Body::events(events, stage.clone(), place))
 }

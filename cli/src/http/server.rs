@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure::Process;
@@ -12,6 +11,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
 use super::connection::{Stage, serve};
+use super::streams::Streams;
 use super::wire::{Look, Shared, Wire};
 use super::{Handler, IDLE_AFTER, LONGEST_WAIT, MOST_CONNECTIONS, Routes, handler_of};
 use crate::timer::pause;
@@ -95,7 +95,7 @@ impl Listener {
 
 async fn accept(listener: Listener, server: Server) {
     let mut open = Connections::default();
-    let streams = Arc::new(AtomicUsize::new(0));
+    let streams = Arc::new(Streams::default());
     loop {
         let Ok(wire) = listener.accept().await else {
             pause(AFTER_A_FAILURE).await;
@@ -125,7 +125,7 @@ struct Connection {
 }
 
 impl Connections {
-    fn add(&mut self, wire: Shared, server: Server, streams: Arc<AtomicUsize>) {
+    fn add(&mut self, wire: Shared, server: Server, streams: Arc<Streams>) {
         let (stage, seen) = watch::channel(Stage::Reading);
         let look = wire.look();
         let task = self.tasks.spawn(async move { serve(wire, &server, stage, &streams).await });
@@ -175,22 +175,4 @@ impl Connection {
 
 fn now() -> Duration {
     Process::system().now().boot
-}
-
-/// One of a limited number; gives its place back when it is dropped.
-#[derive(Debug)]
-pub(super) struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    pub(super) fn take(of: &Arc<AtomicUsize>, most: usize) -> Option<Place> {
-        let next = |taken| (taken < most).then_some(taken + 1);
-        of.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).ok()?;
-        Some(Place(Arc::clone(of)))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
 }

@@ -264,3 +264,33 @@ async fn a_stream_whose_peer_does_not_read_is_cut_off() {
     // What the buffers held; a stream that goes on would never end.
     rest(stream).await;
 }
+
+/// Open streams refused each further one.
+#[tokio::test]
+async fn regression_one_stream_too_many_closes_the_oldest() {
+    let handler: Handler = Arc::new(|_| {
+        let first = futures::stream::once(std::future::ready("data: 1\n\n".to_owned()));
+        let events = first.chain(futures::stream::pending()).boxed();
+        Box::pin(std::future::ready(Answer::Events(events)))
+    });
+    let serving = Server { handler, most_body: 0 }.start(any_port()).expect("a free port");
+    let mut streams = Vec::new();
+    for _ in 0..=MOST_STREAMS {
+        let mut stream = open(&serving).await;
+        stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it is taken");
+        let mut said = String::new();
+        while !said.contains("data: 1") {
+            let mut part = [0; 1 << 10];
+            let len = stream.read(&mut part).await.expect("it is open");
+            assert!(len > 0, "it is refused: {said}");
+            said += &String::from_utf8_lossy(&part[..len]);
+        }
+        streams.push(stream);
+    }
+    let oldest = streams.remove(0);
+    timeout(CONNECTION_LIMIT, rest(oldest)).await.expect("the oldest ends");
+    for stream in &mut streams {
+        let more = timeout(Duration::from_millis(1), stream.read(&mut [0; 1])).await;
+        assert!(more.is_err(), "the others go on: {more:?}");
+    }
+}

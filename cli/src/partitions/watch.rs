@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use humantime::format_duration;
-use nix::sys::signal::Signal;
 use serde::Serialize;
 use tenure::group::{GroupSnapshot, PartitionNumber};
 use tenure::{Error, Process};
@@ -20,7 +19,7 @@ use crate::http::Sites;
 use crate::patience::patiently;
 use crate::print::styled;
 use crate::print::{FAINT, Reader, json_line, plain, print_json, print_styled, reader_left};
-use crate::signals::Signals;
+use crate::signals::{ENDING, Signals};
 
 pub const AFTER_GROUP_WATCH: &str = after_help!(
     "\
@@ -37,7 +36,7 @@ If `group watch` is killed, CMD runs on.
 CMD runs on each host that watches, some time after the change, and not because this host owns the
 partition: `group run` is for what only the owner may do.",
     "
-   0  ended by SIGINT or SIGTERM, or nobody reads its output any more
+   0  ended by SIGINT, SIGTERM or SIGHUP, or nobody reads its output any more
   64  wrong usage or settings
   70  store unsafe, or an object in it corrupt
   71  the operating system refused something"
@@ -57,7 +56,7 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
     let mut sites = Sites::default();
     args.metrics.add_to(&mut sites)?;
     let _serving = sites.start()?;
-    let mut signals = Signals::listen(&[Signal::SIGINT, Signal::SIGTERM])?;
+    let mut signals = Signals::listen(&ENDING)?;
     // Whole seconds, as a validity has no fractions of a millisecond.
     let validity = Duration::from_secs(args.poll.as_secs() + 1).min(LONGEST_POLL);
     let builder = tokio::select! {

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use hyper::header::{AUTHORIZATION, ORIGIN};
-use hyper::{HeaderMap, Method};
+use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
+use hyper::http::uri::Authority;
+use hyper::{HeaderMap, Method, header::HeaderValue};
 use subtle::ConstantTimeEq as _;
 
 use super::refusal::Refusal;
@@ -25,6 +26,20 @@ pub struct ListenArgs {
     /// KEY`. The key crosses the network as it is: encrypt it on the way, by a proxy or a mesh
     #[arg(long, value_name = "PATH")]
     pub access_key_file: Option<PathBuf>,
+    /// A name that clients may have in `Host`, without a port; more than once for several names.
+    /// Without a key, requests at an address are refused unless their `Host` is localhost, a
+    /// loopback address, or such a name: a web page could read tokens by DNS rebinding
+    #[arg(long = "allow-host", value_name = "NAME", value_parser = host_name)]
+    pub allowed_hosts: Vec<String>,
+}
+
+fn host_name(text: &str) -> Result<String, String> {
+    let wrong = || "write the name or the address of a host, without a port".to_owned();
+    let authority: Authority = text.parse().map_err(|_| wrong())?;
+    if authority.host() != text {
+        return Err(wrong());
+    }
+    Ok(text.to_ascii_lowercase())
 }
 
 /// `--listen`
@@ -60,6 +75,8 @@ impl fmt::Display for Listen {
 /// Which requests are answered.
 pub struct Access {
     key: Option<Vec<u8>>,
+    /// The names of `Host`, in lower case; `None`: `Host` is not checked.
+    hosts: Option<Vec<String>>,
 }
 
 const KEY_LENGTHS: std::ops::RangeInclusive<usize> = 16..=1024;
@@ -87,11 +104,21 @@ impl Access {
                      resign: give --access-key-file, or listen on 127.0.0.1 or unix:PATH"
                 )))
             }
-            _ => Ok(Access { key }),
+            // A page of the web has no key, and reaches no socket.
+            Listen::Tcp(_) if key.is_none() => {
+                Ok(Access { key, hosts: Some(args.allowed_hosts.clone()) })
+            }
+            _ => Ok(Access { key, hosts: None }),
         }
     }
 
     pub fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
+        let hosts = || headers.get_all(HOST).iter();
+        if self.hosts.as_ref().is_some_and(|names| !hosts().all(|host| is_own(host, names))) {
+            let why = "Host is neither localhost nor a loopback address: use one of these, or start \
+                       `tenure serve` with --allow-host NAME or --access-key-file";
+            return Err(Refusal::fixed(421, "host_refused", why));
+        }
         // A page in a browser of this machine could otherwise change things here.
         if headers.contains_key(ORIGIN) && ![Method::GET, Method::HEAD].contains(method) {
             let why = "requests of web pages (with an Origin) change nothing here";
@@ -112,6 +139,17 @@ impl Access {
             .with_header("www-authenticate", "Bearer")),
         }
     }
+}
+
+/// Returns whether `Host` is a name of this machine or one of these names.
+fn is_own(host: &HeaderValue, names: &[String]) -> bool {
+    let authority = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
+    let Some(authority) = authority else { return false };
+    let host = authority.host();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost")
+        || address.is_ok_and(|address| address.is_loopback())
+        || names.iter().any(|name| host.eq_ignore_ascii_case(name))
 }
 
 fn key(text: &str) -> Result<Vec<u8>, String> {
@@ -139,6 +177,60 @@ mod tests {
         }
     }
 
+    /// DNS rebinding: the name of a web page points to a loopback address.
+    #[test]
+    fn regression_only_the_names_of_this_machine_open_without_a_key() {
+        let access = Access { key: None, hosts: Some(vec!["tenure.internal".to_owned()]) };
+        let ask = |hosts: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(HOST, host.parse().expect("a header"));
+            }
+            access.check(&Method::GET, &headers).map_err(|refusal| refusal.status)
+        };
+        for own in [
+            "localhost",
+            "LocalHost:4040",
+            "127.0.0.1",
+            "127.0.0.1:4040",
+            "127.8.0.1",
+            "[::1]:4040",
+            "tenure.internal",
+            "Tenure.Internal:80",
+        ] {
+            assert_eq!(ask(&[own]), Ok(()), "{own}");
+        }
+        // No browser leaves it out.
+        assert_eq!(ask(&[]), Ok(()));
+        for other in [
+            "evil.example",
+            "evil.example:4040",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "10.0.0.7",
+            "[::2]",
+            "",
+            "localhost evil",
+            "x.tenure.internal",
+            "0.0.0.0",
+        ] {
+            assert_eq!(ask(&[other]), Err(421), "{other}");
+        }
+        assert_eq!(ask(&["localhost", "evil.example"]), Err(421));
+        let unchecked = Access { key: None, hosts: None };
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, "evil.example".parse().expect("a header"));
+        assert!(unchecked.check(&Method::GET, &headers).is_ok());
+    }
+
+    #[test]
+    fn an_allowed_host_has_no_port() {
+        assert_eq!(host_name("Tenure.Internal").as_deref(), Ok("tenure.internal"));
+        for wrong in ["", "a:80", "http://a", "a/b", "a b", "me@a"] {
+            assert!(host_name(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
     #[test]
     fn a_key_has_a_length_and_is_visible() {
         assert!(key(&"x".repeat(16)).is_ok() && key(&"x".repeat(1024)).is_ok());
@@ -150,7 +242,7 @@ mod tests {
 
     #[test]
     fn only_the_whole_key_opens() {
-        let access = Access { key: Some(b"0123456789abcdef".to_vec()) };
+        let access = Access { key: Some(b"0123456789abcdef".to_vec()), hosts: None };
         let ask = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, value.parse().expect("a header"));

@@ -257,6 +257,15 @@ fn watch_tells_each_change_at_once() {
     watching.ends(Signal::SIGTERM);
 }
 
+/// It was killed, and with it the process group of its CMD was left.
+#[test]
+fn regression_a_hang_up_ends_watch_as_sigterm_does() {
+    let bench = Bench::new();
+    let mut watching = Watching::start(&bench, &[]);
+    watching.tells("nobody leads");
+    watching.ends(Signal::SIGHUP);
+}
+
 #[test]
 fn watch_gives_one_object_per_line() {
     let bench = Bench::new();

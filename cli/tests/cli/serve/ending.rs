@@ -43,6 +43,17 @@ fn after_the_grace_it_resigns_by_itself() {
     assert_eq!(scene.status()["ended"], "resigned");
 }
 
+/// A terminal that is closed left the lease to lapse.
+#[test]
+fn regression_a_hang_up_ends_the_sidecar_as_sigterm_does() {
+    let scene = Scene::new(TENURE);
+    let mut a = sidecar(&scene, "a", &["--grace", "0s"]);
+    a.leads();
+    a.process.signal(Signal::SIGHUP);
+    assert_eq!(a.process.code(), 0);
+    assert_eq!(scene.status()["ended"], "resigned");
+}
+
 #[test]
 fn a_second_signal_ends_it_at_once() {
     let scene = Scene::new(TENURE);

@@ -1,0 +1,72 @@
+//! The streams that are open: one too many closes the oldest.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tenure::Process;
+use tokio::sync::oneshot;
+use tracing::warn;
+
+use super::MOST_STREAMS;
+use crate::lock::lock;
+
+/// A client that opens streams and forgets them keeps its peers waiting for no longer than this:
+/// until it opens the next one.
+#[derive(Debug, Default)]
+pub(super) struct Streams(Mutex<Open>);
+
+#[derive(Debug, Default)]
+struct Open {
+    opened: u64,
+    /// The oldest first. Dropping the sender closes the stream.
+    places: VecDeque<(u64, oneshot::Sender<()>)>,
+    /// The time of the last warning, by the clock that counts suspends.
+    warned: Option<Duration>,
+}
+
+/// The least time between two warnings.
+const WARN_AGAIN_AFTER: Duration = Duration::from_secs(60);
+
+/// The place of a stream, which its drop gives back.
+#[derive(Debug)]
+pub(super) struct Place {
+    number: u64,
+    closed: oneshot::Receiver<()>,
+    streams: Arc<Streams>,
+}
+
+impl Place {
+    pub(super) fn take(streams: &Arc<Streams>) -> Place {
+        let (open, closed) = oneshot::channel();
+        let mut all = lock(&streams.0);
+        all.opened += 1;
+        let number = all.opened;
+        all.places.push_back((number, open));
+        if all.places.len() > MOST_STREAMS {
+            all.places.pop_front();
+            let now = Process::system().now().boot;
+            if all.warned.is_none_or(|at| now.saturating_sub(at) >= WARN_AGAIN_AFTER) {
+                all.warned = Some(now);
+                warn!(
+                    outcome = "stream_closed",
+                    "{MOST_STREAMS} streams are open already, so the oldest is closed for a new one"
+                );
+            }
+        }
+        Place { number, closed, streams: Arc::clone(streams) }
+    }
+
+    /// Whether the stream is to end. Wakes the caller once it is.
+    pub(super) fn is_closed(&mut self, cx: &mut Context<'_>) -> bool {
+        matches!(Future::poll(Pin::new(&mut self.closed), cx), Poll::Ready(_))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.streams.0).places.retain(|(number, _)| *number != self.number);
+    }
+}
