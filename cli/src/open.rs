@@ -130,8 +130,9 @@ async fn remote(
     }
 }
 
+/// A bucket of S3 with the options of its URL.
 #[cfg(feature = "s3")]
-async fn s3(bucket: &str, options: &S3Options) -> tenure::store::S3Store {
+pub async fn s3(bucket: &str, options: &S3Options) -> tenure::store::S3Store {
     let store = tenure::store::S3Store::from_env(bucket).await;
     let store = match options.sse.clone() {
         None => store,

@@ -351,9 +351,9 @@ fn race(
 async fn settings(place: &Place, prefix: &str, ask: &Asker) -> (Vec<Setting>, Vec<Advice>) {
     use super::store_url::Kind;
     match place {
-        Place::In { service, name, .. } if service.kind == Kind::S3 => {
+        Place::In { service, name, options, .. } if service.kind == Kind::S3 => {
             *ask.account().requests.entry(ask::Kind::Settings).or_default() += 2;
-            let store = tenure::store::S3Store::from_env(name).await;
+            let store = super::open::s3(name, options).await;
             bucket::look(&store, prefix).await
         }
         _ => Default::default(),

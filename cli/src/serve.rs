@@ -120,7 +120,7 @@ pub async fn serve(args: ServeArgs) -> Result<u8, Failure> {
     }
     args.metrics.add_to(&mut sites)?;
     let _sites = sites.start()?;
-    let _serving = listen(&args.listen.listen, &api)?;
+    let _serving = listen(&args.listen.listen, &api).await?;
     let mut signals = Signals::listen(&ENDING)?;
     let all: Vec<_> = args.elections.iter().chain(&args.groups.groups).collect();
     let opened = tokio::select! {
@@ -230,7 +230,7 @@ enum ServingGuard {
     Unix { _serving: http::SocketFile },
 }
 
-fn listen(at: &Listen, api: &Arc<Api>) -> Result<ServingGuard, Failure> {
+async fn listen(at: &Listen, api: &Arc<Api>) -> Result<ServingGuard, Failure> {
     let api = Arc::clone(api);
     let server = Server {
         handler: Arc::new(move |asked| {
@@ -245,6 +245,7 @@ fn listen(at: &Listen, api: &Arc<Api>) -> Result<ServingGuard, Failure> {
             (ServingGuard::Tcp { _serving: serving }, shown)
         }),
         Listen::Unix(path) => http::start_unix(path, server)
+            .await
             .map(|serving| (ServingGuard::Unix { _serving: serving }, at.to_string())),
     }
     .map_err(|error| Failure::new(exit::OS, format!("cannot serve elections at {at}: {error}")))?;

@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use command_fds::{CommandFdExt as _, FdMapping};
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::unix::pipe;
@@ -49,13 +49,14 @@ impl GuardProcess {
     ) -> io::Result<GuardProcess> {
         let (orders_in, orders) = io::pipe()?;
         let (reports, reports_out) = io::pipe()?;
-        // Another thread that starts a process right now leaks these ends to it. Then the death of
-        // the guard is seen when the standby ends. Nobody else has the writing end of the orders.
-        inherit(&orders_in)?;
-        inherit(&reports_out)?;
-        let pipes = Pipes { orders: orders_in.as_raw_fd(), reports: reports_out.as_raw_fd() };
-        let arguments = arguments(pipes, epoch_file);
-        let standby = Command::from(tenure.command("__standby", &arguments, command))
+        // The ends are duplicated in the child alone: here they close on exec, so no process that
+        // another thread starts at the same moment inherits them.
+        let pipes = Pipes { orders: 3, reports: 4 };
+        let ends = [(pipes.orders, orders_in.into()), (pipes.reports, reports_out.into())];
+        let ends = ends.map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd });
+        let mut standby = tenure.command("__standby", &arguments(pipes, epoch_file), command);
+        standby.fd_mappings(ends.into()).map_err(io::Error::other)?;
+        let standby = Command::from(standby)
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .process_group(0)
             .spawn()?;
@@ -109,7 +110,37 @@ impl Drop for GuardProcess {
     }
 }
 
-fn inherit(file: impl AsFd) -> io::Result<()> {
-    fcntl(file, FcntlArg::F_SETFD(FdFlag::empty()))?;
-    Ok(())
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::path::PathBuf;
+    use std::process::Command as StdCommand;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// The process that inherits the end of the reports hides the death of the guard.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn regression_no_other_process_inherits_the_pipes_of_the_guard() {
+        static STOP: AtomicBool = AtomicBool::new(false);
+        let open_in_a_child = || {
+            let open = StdCommand::new("ls").arg("/proc/self/fd").output().expect("it runs");
+            String::from_utf8(open.stdout).expect("numbers")
+        };
+        // Files that this process has inherited, and the folder that it lists.
+        let usual = open_in_a_child();
+        let others = std::thread::spawn(move || {
+            let mut seen = 0;
+            while !STOP.load(Ordering::Relaxed) {
+                assert_eq!(open_in_a_child(), usual);
+                seen += 1;
+            }
+            seen
+        });
+        let tenure = Tenure { binary: PathBuf::from("true"), options: &[] };
+        for _ in 0..300 {
+            drop(GuardProcess::spawn(&tenure, &[], &[], None).expect("it starts"));
+        }
+        STOP.store(true, Ordering::Relaxed);
+        assert!(others.join().expect("nothing was inherited") > 0);
+    }
 }

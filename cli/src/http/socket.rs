@@ -1,15 +1,20 @@
 //! A Unix socket that only its own user may connect to.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use nix::sys::stat::{Mode, umask};
 use tokio::net::UnixSocket;
 
 use super::server::{Accepting, Listener, MOST_QUEUED, Server};
+use crate::timer::pause;
+
+/// A process holds the lock of the directory for some milliseconds.
+const LOCK_WITHIN: u32 = 250;
+const LOCK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// A server on a socket file. Dropping it ends the server, cuts what is open, and removes the file.
 #[derive(Debug)]
@@ -31,19 +36,35 @@ impl Drop for SocketFile {
 
 /// Listens at `path`, with the mode 0600. A socket that a dead process left there is replaced; one
 /// that answers, and a file of another kind, are left alone. Must be called within the runtime.
-pub fn start_unix(path: &Path, server: Server) -> io::Result<SocketFile> {
+///
+/// The lock of the directory is held from the look at the old socket until the new one answers:
+/// another process would take that one for dead.
+pub async fn start_unix(path: &Path, server: Server) -> io::Result<SocketFile> {
+    let _lock = lock_directory(path).await?;
     make_room(path)?;
-    // From its first moment on, nobody else may connect: `bind` makes the file with this mask.
-    let before = umask(Mode::from_bits_truncate(0o177));
-    let socket = UnixSocket::new_stream();
-    let bound = socket.and_then(|socket| socket.bind(path).map(|()| socket));
-    umask(before);
-    let socket = bound?;
+    let socket = UnixSocket::new_stream()?;
+    socket.bind(path)?;
+    // No client can connect before `listen`, so the mode before this line does not matter.
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
     let listener = socket.listen(MOST_QUEUED)?;
     let file = identity(path)?;
     let path = path.to_owned();
     Ok(SocketFile { path, file, _accepting: server.accept(Listener::Unix(listener)) })
+}
+
+/// The lock ends with the file.
+async fn lock_directory(of: &Path) -> io::Result<File> {
+    let parent = of.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = File::open(parent.unwrap_or(Path::new(".")))?;
+    for _ in 0..LOCK_WITHIN {
+        match directory.try_lock() {
+            Ok(()) => return Ok(directory),
+            Err(TryLockError::WouldBlock) => pause(LOCK_AGAIN_AFTER).await,
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    let why = "another process holds the lock of its directory";
+    Err(io::Error::new(ErrorKind::TimedOut, why))
 }
 
 fn make_room(path: &Path) -> io::Result<()> {

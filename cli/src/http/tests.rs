@@ -294,3 +294,62 @@ async fn regression_one_stream_too_many_closes_the_oldest() {
         assert!(more.is_err(), "the others go on: {more:?}");
     }
 }
+
+/// Two processes that found the same dead socket both listened there, and clients reached one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn regression_one_of_many_takes_the_place_of_a_dead_socket() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for round in 0..200 {
+        let path = dir.path().join(format!("api-{round}"));
+        let together = Arc::new(std::sync::Barrier::new(4));
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("a new socket"));
+        let start = |_| {
+            let (path, together) = (path.clone(), Arc::clone(&together));
+            tokio::spawn(async move {
+                together.wait();
+                start_unix(&path, server(0)).await
+            })
+        };
+        let tasks: Vec<_> = (0..4).map(start).collect();
+        let mut listening = Vec::new();
+        for task in tasks {
+            match task.await.expect("no panic") {
+                Ok(socket) => listening.push(socket),
+                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse, "{error}"),
+            }
+        }
+        assert_eq!(listening.len(), 1, "round {round}");
+        tokio::net::UnixStream::connect(&path).await.expect("it answers");
+    }
+}
+
+/// Files that other threads made at that moment had the mode of the socket.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regression_a_socket_leaves_the_modes_of_other_files_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().expect("a directory");
+    let folder = dir.path().to_owned();
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let mode = |path: &std::path::Path| {
+        std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777
+    };
+    let first = folder.join("first");
+    std::fs::write(&first, "").expect("a file");
+    let usual = mode(&first);
+    let files = std::thread::spawn(move || {
+        let path = folder.join("file");
+        while let Err(std::sync::mpsc::TryRecvError::Empty) = stopped.try_recv() {
+            std::fs::write(&path, "").expect("a file");
+            assert_eq!(mode(&path), usual);
+            std::fs::remove_file(&path).expect("it is there");
+        }
+    });
+    for round in 0..300 {
+        let path = dir.path().join(format!("api-{round}"));
+        let socket = start_unix(&path, server(0)).await.expect("a new socket");
+        assert_eq!(mode(&path), 0o600);
+        drop(socket);
+    }
+    drop(stop);
+    files.join().expect("all files have the usual mode");
+}

@@ -177,6 +177,18 @@ fn the_url_says_how_to_encrypt_and_whose_the_bucket_is() {
     assert!(said.code == 64 && said.err.contains("`?see` is unknown"), "{said:?}");
 }
 
+/// The bucket of another owner was asked for its settings.
+#[test]
+fn regression_each_request_of_probe_names_the_owner_of_the_bucket() {
+    let server = S3Server::start_blocking();
+    let url = format!("s3://tenure-test/app?expected-bucket-owner={OWNER}");
+    let probe = on(&server, &["probe", "--store", &url, "--rounds", "1"]);
+    assert!([0, 69].contains(&probe.code), "{probe:?}");
+    for seen in server.requests() {
+        assert_eq!(seen.headers["x-amz-expected-bucket-owner"], OWNER, "{seen:?}");
+    }
+}
+
 #[test]
 fn a_missing_region_gives_64() {
     let server = S3Server::start_blocking();
