@@ -3,9 +3,14 @@
 
 mod args;
 mod attempt;
+mod meter;
 mod once_per;
 mod period;
+mod place;
 
 pub use args::CronArgs;
 pub use attempt::{Attempt, attempt};
-pub use once_per::{OncePer, Turn};
+pub use meter::follow as follow_metric;
+pub use once_per::{OncePer, Turn, wall};
+pub use period::{Record, date, shown};
+pub use place::Place;

@@ -18,7 +18,7 @@ use tracing::{Instrument as _, error_span, info, warn};
 
 use super::cmd::{Cmd, look_up};
 use super::common_args::{StoreArg, after_help, duration, name};
-use super::cron::{CronArgs, OncePer};
+use super::cron::{CronArgs, OncePer, Place, wall};
 use super::exit::{self, Failure};
 use super::health::{Health, HealthArg, Phase, recent};
 use super::http::Sites;
@@ -168,6 +168,8 @@ async fn run_as(
     margins: Margins,
     health: &Arc<Health>,
 ) -> Result<u8, Failure> {
+    // Named before the waits for the store and for a predecessor.
+    let planned = args.cron.rules()?.map(|rules| (rules, rules.period_at(wall())));
     let job = job(args, name, &data, margins, health)?;
     let mut sites = Sites::default();
     args.health.add_to(&mut sites, health);
@@ -190,8 +192,7 @@ async fn run_as(
         }
     }
     health.opened(&election);
-    let rules = args.cron.rules()?;
-    let once = rules.map(|rules| OncePer::new(rules, store, &prefix, name));
+    let once = planned.map(|planned| OncePer::new(planned, Place::new(store, &prefix), name));
     if let ControlFlow::Break(code) = turn::look_first(once.as_ref(), &mut signals).await? {
         return Ok(code);
     }

@@ -1,5 +1,7 @@
 //! `tenure status`: the newest epoch object, as it stands.
 
+mod period;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use super::exit::{self, Failure};
 use super::open::{IfMissing, Opened, open, refuse_other_layout};
 use super::print::{ATTENTION, FAINT, GOOD, NAME, in_ms, in_seconds, json_line, millis, plain};
 use super::print::{print, print_json, print_styled, styled};
+use period::{Period, PeriodArg};
 
 #[derive(Debug, clap::Args)]
 pub struct StatusArgs {
@@ -28,6 +31,8 @@ pub struct StatusArgs {
     /// clock
     #[arg(long)]
     pub exit_code: bool,
+    #[command(flatten)]
+    pub period: PeriodArg,
 }
 
 pub const AFTER_STATUS: &str = after_help!(
@@ -35,10 +40,13 @@ pub const AFTER_STATUS: &str = after_help!(
 With --exit-code, `status` ends with 0 while an epoch is held, and with 1 if nobody leads. It looks
 once, so both are true for that moment only: a leader that died counts as leading until its validity
 is over, and one that was deposed counts as gone although it may not know yet. To act as the leader
-use `run`, and send its token.",
+use `run`, and send its token.
+
+With --last-period-within as well, only the periods of `run --once-per` count: 0 if one is completed
+that began so lately. Its start is compared with the clock of this host.",
     "
    0  done
-   1  with --exit-code: nobody leads
+   1  with --exit-code: nobody leads, or no period was completed lately
   64  wrong usage or settings
   69  store unreachable or missing
   70  an object in the store is corrupt, or too new
@@ -58,17 +66,23 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     if snapshot.leader.is_none() {
         refuse_other_layout(&store, &prefix, layout).await?;
     }
-    let status = Status::of(&snapshot);
+    let record = args.period.read(&store, &prefix).await?;
+    let period = record.as_ref().map(|record| Period::of(record, &snapshot));
+    let status = Status { period, ..Status::of(&snapshot) };
     let _ = match &args.field {
         Some(name) => print(&field(&status, name))?,
         None if args.json => print_json(&status)?,
-        None => print_styled(&status.for_people(&snapshot))?,
+        None => {
+            let period = status.period.as_ref().map(Period::for_people).unwrap_or_default();
+            print_styled(&(status.for_people(&snapshot) + &period))?
+        }
     };
-    Ok(if args.exit_code && !status.is_held() { exit::NOBODY } else { 0 })
+    let is_well = args.period.is_met(record.as_ref()).unwrap_or(status.is_held());
+    Ok(if args.exit_code && !is_well { exit::NOBODY } else { 0 })
 }
 
 /// Of [`Status`], in its order.
-const FIELDS: [&str; 10] = [
+const FIELDS: [&str; 11] = [
     "state",
     "epoch",
     "candidate",
@@ -79,6 +93,7 @@ const FIELDS: [&str; 10] = [
     "lapsed",
     "age_ms",
     "data",
+    "period",
 ];
 
 /// The object that `--json` prints. What does not apply is null.
@@ -96,6 +111,9 @@ struct Status {
     lapsed: bool,
     age_ms: Option<u64>,
     data: Value,
+    /// The last period of `run --once-per`, if one was begun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    period: Option<Period>,
 }
 
 impl Status {
@@ -114,6 +132,7 @@ impl Status {
             lapsed: snapshot.lapsed,
             age_ms: snapshot.age.map(millis),
             data: leader.data.clone(),
+            period: None,
         }
     }
 
@@ -210,7 +229,8 @@ mod tests {
 
     #[test]
     fn every_field_of_the_object_can_be_asked_for() {
-        let status = Status { expires_at: Some(String::new()), ..Status::default() };
+        let (expires_at, period) = (Some(String::new()), Some(Period::default()));
+        let status = Status { expires_at, period, ..Status::default() };
         let line = json_line(&status);
         let object: Value = serde_json::from_str(&line).expect("JSON");
         let object = object.as_object().expect("an object");

@@ -1,6 +1,7 @@
 //! `tenure watch`: one line for every change of the leader.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
@@ -10,6 +11,7 @@ use serde_json::Value;
 use tenure::{Election, Error, Leader, Observation, Process};
 
 use super::common_args::{StoreArg, after_help, positive_duration};
+use super::cron::{Place, follow_metric};
 use super::exec::{Exec, ExecArg, ExecChange};
 use super::exit::{self, Failure};
 use super::http::Sites;
@@ -83,6 +85,9 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
         biased;
         _ = signals.next() => return Ok(0),
         looked = refuse_other_layout(&store, &prefix, args.store.layout) => looked?,
+    }
+    if args.metrics.metrics_addr.is_some() {
+        tokio::spawn(follow_metric(Place::new(Arc::clone(&store), &prefix)));
     }
     let election = Election::builder(store, prefix)
         .layout(args.store.layout.into())

@@ -1,23 +1,22 @@
-//! `--once-per`: the record of the periods, in a fenced object beside the election.
+//! `--once-per`: the turn of a host in a period, and its record.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use tenure::fencing::{FencedObject, FencingError, ObjectWriter};
-use tenure::store::{GetOutcome, Store};
+use tenure::fencing::{FencingError, ObjectWriter};
+use tenure::store::GetOutcome;
 use tenure::{Epoch, Error, ErrorKind, Leadership, Process};
 use tracing::{info, warn};
 
-use super::period::{BadRecord, Decision, Nothing, Period, Record, Rules, date, shown};
+use super::meter;
+use super::period::{Decision, Nothing, Period, Record, Rules, date, shown};
+use super::place::Place;
 use crate::exit::{self, Failure};
 use crate::print::{in_ms, in_seconds, plain};
 use crate::signals::Signals;
 use crate::timer::pause;
 
-/// The key of the record, under the prefix of the election.
-const KEY: &str = "once-per.json";
 /// The record has some 400 bytes, and a name of up to 256 bytes that JSON may escape.
 const MAX_LEN: usize = 16 * 1_024;
 /// The store's clock is a check, which must not keep CMD waiting.
@@ -32,8 +31,7 @@ const HURRIED: Duration = Duration::from_secs(1);
 pub struct OncePer {
     rules: Rules,
     period: Period,
-    store: Arc<dyn Store>,
-    key: String,
+    place: Place,
     candidate: String,
     /// The exit code of CMD where it has failed here in this period.
     failed: Option<u8>,
@@ -43,36 +41,32 @@ pub struct OncePer {
 pub struct Turn {
     writer: ObjectWriter,
     record: Record,
-    key: String,
+    place: Place,
     retries: u32,
 }
 
 impl OncePer {
-    /// For the period that this host's clock shows now.
-    pub fn new(rules: Rules, store: Arc<dyn Store>, prefix: &str, candidate: &str) -> OncePer {
-        let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
-        let key = if prefix.is_empty() { KEY.to_owned() } else { format!("{prefix}/{KEY}") };
-        let period = rules.period_at(wall());
-        OncePer { rules, period, store, key, candidate: candidate.to_owned(), failed: None }
+    pub fn new((rules, period): (Rules, Period), place: Place, candidate: &str) -> OncePer {
+        OncePer { rules, period, place, candidate: candidate.to_owned(), failed: None }
     }
 
     /// Whether nothing is left to do, before a campaign: most hosts find the period completed. What
     /// is read without a token may be old, but what is done stays done; an attempt without an end may
-    /// be running, which only a leader can tell. 1 GET. A store that cannot be reached is left to the
-    /// campaign, which waits for it.
+    /// be running, which only a leader can tell. 1 GET, and 1 more to compare the clocks if something
+    /// is left to do. A store that cannot be reached is left to the campaign, which waits for it.
     pub async fn is_over(&self) -> Result<bool, Failure> {
-        let contents = match self.object().read().await {
-            Ok(contents) => contents,
-            Err(error) if error.kind() == ErrorKind::Unavailable => return Ok(false),
-            Err(error) => return Err(error.into()),
+        let record = match self.place.read().await {
+            Ok(record) => record,
+            Err(failure) if failure.code == exit::UNAVAILABLE => return Ok(false),
+            Err(failure) => return Err(failure),
         };
-        let record = self.parse(contents.and_then(|contents| contents.body).as_deref())?;
+        meter::set(&self.place, record.as_ref().and_then(|record| record.last_completed));
         match self.rules.decide(record.as_ref(), self.period, wall()) {
-            Decision::Run { .. } => Ok(false),
+            Decision::Run { .. } => self.check_clock().await.map(|()| false),
             Decision::Nothing(Nothing::Failed)
                 if record.as_ref().is_some_and(|record| record.exit_code.is_none()) =>
             {
-                Ok(false)
+                self.check_clock().await.map(|()| false)
             }
             Decision::Nothing(why) => self.explain(why, record.as_ref()).map(|()| true),
         }
@@ -91,8 +85,9 @@ impl OncePer {
     /// Claims the record under the token, and records an attempt. When this returns a turn, CMD may
     /// be started once; otherwise nothing is to be done, and `tenure` ends with this exit code.
     pub async fn take(&self, epoch: Epoch) -> Result<ControlFlow<u8, Turn>, Failure> {
-        let mut writer = self.object().open(epoch).await.map_err(|error| self.failure(error))?;
-        let before = self.parse(writer.body().map(AsRef::as_ref))?;
+        let object = self.place.object();
+        let mut writer = object.open(epoch).await.map_err(|error| self.failure(error))?;
+        let before = self.place.parse(writer.body().map(AsRef::as_ref))?;
         let attempt = match self.rules.decide(before.as_ref(), self.period, wall()) {
             Decision::Run { attempt } => attempt,
             Decision::Nothing(why) => {
@@ -102,6 +97,7 @@ impl OncePer {
             }
         };
         self.check_clock().await?;
+        before.as_ref().into_iter().for_each(|before| self.warn_of_missed(before));
         let who = (self.candidate.as_str(), epoch.get());
         let record = Record::begin(before.as_ref(), self.period, attempt, who, wall());
         writer.write(record.to_json()).await.map_err(|error| self.failure(error))?;
@@ -110,34 +106,63 @@ impl OncePer {
             outcome = "period_started",
             "the period of {start}: attempt {attempt} of {most} is recorded"
         );
-        let (key, retries) = (self.key.clone(), self.rules.retries);
-        Ok(ControlFlow::Continue(Turn { writer, record, key, retries }))
+        let (place, retries) = (self.place.clone(), self.rules.retries);
+        Ok(ControlFlow::Continue(Turn { writer, record, place, retries }))
     }
 
-    /// Refuses to run CMD if this host's clock is ahead of the store's. Stores without dates, and
-    /// failures, say nothing.
+    /// Refuses to run CMD if this host's clock, or the start of its period, is ahead of the store's
+    /// clock. Stores without dates, and failures, say nothing.
     async fn check_clock(&self) -> Result<(), Failure> {
         let before = wall();
         let served_at = tokio::select! {
             biased;
-            got = self.store.get(&self.key, None, MAX_LEN) => match got {
+            got = self.place.store.get(&self.place.key, None, MAX_LEN) => match got {
                 Ok(GetOutcome::Found(object)) => object.served_at,
                 _ => None,
             },
             () = pause(CLOCK_WITHIN) => None,
         };
-        let Some(served_at) = served_at.filter(|at| self.rules.is_ahead(before, *at)) else {
+        let Some(served_at) = served_at else { return Ok(()) };
+        let most = in_ms(self.rules.clock_ahead_max);
+        let own = shown(date(self.period.start));
+        let why = if self.rules.is_ahead(before, served_at) {
+            let ahead = date(before).signed_duration_since(served_at).to_std().unwrap_or_default();
+            let ahead = in_seconds(ahead);
+            format!(
+                "this host's clock is {ahead} ahead of the store's, more than the {most} of \
+                 --clock-ahead-max, so it may be too early for the period of {own}: set the clock; \
+                 CMD was not run, and other hosts may run it"
+            )
+        } else if self.rules.is_ahead(self.period.start, served_at) {
+            self.not_begun(&format!("the store's clock shows {}", shown(served_at)))
+        } else {
             return Ok(());
         };
-        let ahead = date(before).signed_duration_since(served_at).to_std().unwrap_or_default();
-        let (ahead, most) = (in_seconds(ahead), in_ms(self.rules.clock_ahead_max));
-        let why = format!(
-            "this host's clock is {ahead} ahead of the store's, more than the {most} of \
-             --clock-ahead-max, so it may be too early for the period of {}: set the clock; CMD \
-             was not run, and other hosts may run it",
-            shown(date(self.period.start))
-        );
         Err(Failure::new(exit::REFUSED, why))
+    }
+
+    /// The clock was set back after the period was named.
+    fn not_begun(&self, what: &str) -> String {
+        let own = shown(date(self.period.start));
+        format!(
+            "the period of {own} has not begun, as {what}: this host's clock was ahead when `tenure` \
+             was started; CMD was not run; start it again, or leave the period to other hosts"
+        )
+    }
+
+    /// Warns of periods that no host has begun. Only the host that runs the next one does.
+    fn warn_of_missed(&self, before: &Record) {
+        let missed = self.rules.missed(before, self.period);
+        if missed == 0 {
+            return;
+        }
+        let last = shown(before.period_start);
+        let completed = before.last_completed.map_or("none".to_owned(), shown);
+        warn!(
+            outcome = "periods_missed",
+            "{missed} periods were missed: no host has begun one since that of {last}; the last \
+             completed is {completed}"
+        );
     }
 
     /// Logs why nothing is done; where a clock is wrong that is a failure.
@@ -178,36 +203,23 @@ impl OncePer {
                 );
                 warn!(outcome = "period_skipped", "{what}");
             }
+            Nothing::NotBegun => {
+                let what = format!("this host's clock shows {}", shown(date(wall())));
+                return Err(Failure::new(exit::REFUSED, self.not_begun(&what)));
+            }
             Nothing::InTheFuture => {
                 let later = record.map_or_else(String::new, |record| shown(record.period_start));
                 let why = format!(
                     "{} says that {by} has begun the period of {later}, and this host's clock \
                      shows {}: one of the two clocks is wrong; CMD does not run before that period \
                      is over. If it was the other, set it, stop all hosts, and delete the object",
-                    self.place(),
+                    self.place,
                     shown(date(wall()))
                 );
                 return Err(Failure::new(exit::REFUSED, why));
             }
         }
         Ok(())
-    }
-
-    fn parse(&self, body: Option<&[u8]>) -> Result<Option<Record>, Failure> {
-        body.map(Record::parse).transpose().map_err(|bad| {
-            let place = self.place();
-            let why = match bad {
-                BadRecord::Corrupt => format!(
-                    "{place} is not the record of --once-per: CMD was not run; restore it, or stop \
-                     all hosts and delete it, and CMD may run again in this period"
-                ),
-                BadRecord::TooNew(format) => format!(
-                    "{place} has format {format}: use the version of tenure that wrote it, or a \
-                     later one"
-                ),
-            };
-            Failure::new(exit::UNSAFE, why)
-        })
     }
 
     /// CMD was not started; a failed write may count as an attempt.
@@ -221,21 +233,11 @@ impl OncePer {
             FencingError::Stale { stale, .. } => format!(
                 "epoch {} has claimed {}, and this candidate has epoch {}: CMD was not run; if no \
                  such epoch was granted, the election was wiped: see tenure restore",
-                stale.newest,
-                self.place(),
-                stale.offered
+                stale.newest, self.place, stale.offered
             ),
-            other => format!("{} cannot be written, so CMD was not run: {other}", self.place()),
+            other => format!("{} cannot be written, so CMD was not run: {other}", self.place),
         };
         Failure::new(exit::LEASE_LOST, plain(&why))
-    }
-
-    fn place(&self) -> String {
-        plain(&format!("{} in {}", self.key, self.store.describe()))
-    }
-
-    fn object(&self) -> FencedObject {
-        FencedObject::new(Arc::clone(&self.store), self.key.as_str())
     }
 }
 
@@ -277,6 +279,7 @@ impl Turn {
                 }
                 written = self.writer.write(body) => match written {
                     Ok(()) => {
+                        meter::set(&self.place, self.record.last_completed);
                         self.log_end(code);
                         return Ok(());
                     }
@@ -301,7 +304,7 @@ impl Turn {
         let why = format!(
             "CMD has ended with {code}, but that is not recorded in {}: {why}; in this period \
              {again}",
-            self.key
+            self.place.key
         );
         Err(Failure::new(exit::LEASE_LOST, plain(&why)))
     }
@@ -333,7 +336,7 @@ fn passes(error: &Error) -> bool {
 }
 
 /// The time of day of this host.
-fn wall() -> Duration {
+pub fn wall() -> Duration {
     Process::system().now().wall
 }
 

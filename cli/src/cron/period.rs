@@ -42,14 +42,14 @@ pub struct Record {
     /// The start of the period. Starts are compared, not numbers of periods: so a period of another
     /// length or offset may follow.
     pub period_start: DateTime<Utc>,
-    period_ms: u64,
+    pub period_ms: u64,
     /// How many attempts were begun in this period.
     pub attempts: u32,
     /// Of the last attempt.
     pub candidate: String,
     pub epoch: u64,
-    started_at: DateTime<Utc>,
-    ended_at: Option<DateTime<Utc>>,
+    pub started_at: DateTime<Utc>,
+    pub ended_at: Option<DateTime<Utc>>,
     /// Null while CMD runs, and for ever if its host has died or lost its lease: that attempt has
     /// failed. 0: the period is completed.
     pub exit_code: Option<u8>,
@@ -79,6 +79,8 @@ pub enum Nothing {
     TooLate,
     /// The recorded period begins far in the future: a clock is wrong, or was.
     InTheFuture,
+    /// The own period begins far in the future: the clock was ahead when it was named.
+    NotBegun,
 }
 
 /// Why a record cannot be used.
@@ -101,10 +103,14 @@ impl Rules {
     /// What the leader does that was started for `own`, by the record as it read it under its
     /// token; `wall` is its wall clock now.
     pub fn decide(&self, record: Option<&Record>, own: Period, wall: Duration) -> Decision {
+        let latest = wall.saturating_add(self.clock_ahead_max);
+        if own.start > latest {
+            return Decision::Nothing(Nothing::NotBegun);
+        }
         let attempts = match record {
             Some(record) if record.start() > own.start => {
-                let far = record.start() > wall.saturating_add(self.clock_ahead_max);
-                let why = if far { Nothing::InTheFuture } else { Nothing::Past };
+                let why =
+                    if record.start() > latest { Nothing::InTheFuture } else { Nothing::Past };
                 return Decision::Nothing(why);
             }
             Some(record) if record.start() == own.start => {
@@ -124,11 +130,17 @@ impl Rules {
         Decision::Run { attempt: attempts.saturating_add(1) }
     }
 
-    /// Whether this wall clock, read before a request, is too far ahead of the date of its answer,
-    /// which has whole seconds.
-    pub fn is_ahead(&self, wall: Duration, answered: DateTime<Utc>) -> bool {
+    /// How many periods lie between the recorded one and this one.
+    pub fn missed(&self, record: &Record, own: Period) -> u128 {
+        let since = own.start.saturating_sub(record.start());
+        (since.as_millis() / self.period.as_millis().max(1)).saturating_sub(1)
+    }
+
+    /// Returns whether this time, such as the wall clock before a request, is too far ahead of the
+    /// date of the answer. Dates have whole seconds.
+    pub fn is_ahead(&self, time: Duration, answered: DateTime<Utc>) -> bool {
         let latest = since_epoch(answered).saturating_add(Duration::from_secs(1));
-        wall > latest.saturating_add(self.clock_ahead_max)
+        time > latest.saturating_add(self.clock_ahead_max)
     }
 }
 

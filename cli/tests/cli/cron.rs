@@ -195,3 +195,103 @@ fn outcomes_of_periods_are_words_in_the_log() {
     assert_eq!(outcomes("true", &["--retries", "1"]), done);
     assert_eq!(outcomes("true", &[]), ["period_completed"]);
 }
+
+/// Nothing but the log of the host told of a job that had failed.
+#[test]
+fn regression_status_shows_the_period_its_host_and_its_exit_code() {
+    let bench = Bench::new();
+    let period = || -> Value {
+        serde_json::from_str(&bench.run("status", &["--field", "period"]).out).expect("JSON")
+    };
+    assert_eq!(bench.json("status", &["--json"])["period"], Value::Null);
+    once(&bench, &["--retries", "1"], "exit 7");
+    let failed = period();
+    assert_eq!(
+        [&failed["state"], &failed["attempts"], &failed["candidate"], &failed["exit_code"]],
+        [&json!("failed"), &json!(2), &json!("a"), &json!(7)],
+        "{failed}"
+    );
+    let people = bench.run("status", &[]).out;
+    for words in ["1970-01-01T00:00:00Z", "failed with exit code 7, attempt 2 by a in epoch 2"] {
+        assert!(people.contains(words), "{words:?} is not in {people}");
+    }
+    once(&bench, &["--retries", "2"], "true");
+    let completed = period();
+    assert_eq!((&completed["state"], &completed["attempts"]), (&json!("completed"), &json!(3)));
+    assert_eq!(completed["last_completed"], "1970-01-01T00:00:00Z");
+    // Written by others, it is fit for a terminal.
+    write_record(&bench, 9, &earlier("2026-01-01T00:00:00Z", None));
+    assert_eq!(period()["state"], "unfinished");
+    assert!(bench.run("status", &[]).out.contains("by b\\u{1b} in epoch 1"));
+    // The epochs count more than a record that cannot be read.
+    bench.object("once-per.json", "by hand");
+    let status = bench.run("status", &["--json"]);
+    assert!(status.code == 0 && status.err.contains("once-per.json"), "{status:?}");
+    bench
+        .run("status", &["--exit-code", "--last-period-within", "1h"])
+        .fails(70, &["once-per.json"]);
+}
+
+#[test]
+fn the_exit_code_says_whether_a_period_was_completed_lately() {
+    let bench = Bench::new();
+    let code =
+        |within: &str| bench.run("status", &["--exit-code", "--last-period-within", within]).code;
+    assert_eq!(code("36500d"), 1, "no period was begun");
+    let run = bench.run("run", &["--once-per", "1d", "--", "false"]);
+    assert_eq!((run.code, code("26h")), (1, 1), "{run:?}");
+    let run = bench.run("run", &["--once-per", "1d", "--retries", "1", "--", "true"]);
+    // That the epoch is sealed does not count.
+    assert_eq!((run.code, code("26h"), code("1ms")), (0, 0, 1), "{run:?}");
+    assert_eq!(bench.run("status", &["--exit-code"]).code, 1);
+    let alone = bench.run("status", &["--last-period-within", "1h"]);
+    assert!(alone.code == 64 && alone.err.contains("--exit-code"), "{alone:?}");
+}
+
+#[test]
+fn regression_missed_periods_are_named_by_the_next_run() {
+    let bench = Bench::new();
+    write_record(&bench, 1, &earlier("2026-01-01T00:00:00Z", Some(0)));
+    let run = bench.run("run", &["--once-per", "1d", "--log-format", "json", "--", "true"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let line = run.err.lines().find(|line| line.contains("periods_missed")).expect("a warning");
+    let line: Value = serde_json::from_str(line).expect("JSON");
+    assert_eq!(line["level"], "WARN");
+    let message = line["fields"]["message"].as_str().expect("text");
+    assert!(
+        message.contains("were missed") && message.contains("2026-01-01T00:00:00Z"),
+        "{message}"
+    );
+    let next = bench.run("run", &["--once-per", "1d", "--period-offset", "1ms", "--", "true"]);
+    assert!(next.code == 0 && !next.err.contains("missed"), "{next:?}");
+}
+
+#[test]
+fn regression_the_period_is_named_before_the_wait_for_a_predecessor() {
+    let bench = Bench::new();
+    let nonce = "a530ea12f742f371bcbcb23b4f9a616c";
+    bench.epoch(
+        1,
+        &format!(r#"{{"expired":false,"validity_ms":7200000,"candidate":"a","nonce":"{nonce}"}}"#),
+    );
+    let options = [
+        "--once-per",
+        "1s",
+        "--unique-name",
+        "--name",
+        "a",
+        "--validity",
+        "60s",
+        "--grace",
+        "3s",
+        "--",
+        "sh",
+        "-c",
+        "echo $TENURE_PERIOD_START",
+    ];
+    let run = bench.run("run", &options);
+    assert_eq!(run.code, 0, "{run:?}");
+    let waits = run.err.lines().find(|line| line.contains("a predecessor of this name"));
+    let waits = waits.and_then(|line| line.split(' ').next()).expect("it waits");
+    assert!(run.out.trim() <= waits, "the period of {} was named after {waits}", run.out);
+}

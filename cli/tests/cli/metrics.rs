@@ -186,3 +186,19 @@ fn an_address_that_is_taken_ends_the_command() {
     let said = bench.run("watch", &["--metrics-addr", "here"]);
     assert_eq!(said.code, 64);
 }
+
+#[test]
+fn watch_shows_the_last_completed_period() {
+    const LAST: &str = "tenure_period_last_completed_timestamp_seconds";
+    let bench = Bench::new();
+    let period = ["--once-per", "1h", "--", "sh", "-c", "echo $TENURE_PERIOD_START"];
+    let run = bench.run("run", &period);
+    assert_eq!(run.code, 0, "{run:?}");
+    let start = bench.run("status", &["--field", "period"]).out;
+    let start: serde_json::Value = serde_json::from_str(&start).expect("JSON");
+    assert_eq!(start["last_completed"], run.out.trim());
+    let start: chrono::DateTime<chrono::Utc> = run.out.trim().parse().expect("a date");
+    let watch = Served::start(&bench, "watch", &[]);
+    watch.until(LAST, &[], start.timestamp() as f64);
+    assert_eq!(watch.end(), Some(0));
+}

@@ -1,4 +1,7 @@
-use tenure::store::MemoryStore;
+use std::sync::Arc;
+
+use tenure::fencing::FencedObject;
+use tenure::store::{MemoryStore, Store};
 use tenure::{Clock, Election, Moment};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 
@@ -21,7 +24,18 @@ fn rules(retries: u32) -> Rules {
 }
 
 fn host(store: &(impl Store + Clone), retries: u32, name: &str) -> OncePer {
-    OncePer::new(rules(retries), Arc::new(store.clone()), "p/", name)
+    host_since(wall(), rules(retries), store, name)
+}
+
+/// A host that was started when its clock showed this.
+fn host_since(
+    started: Duration,
+    rules: Rules,
+    store: &(impl Store + Clone),
+    name: &str,
+) -> OncePer {
+    let place = Place::new(Arc::new(store.clone()), "p/");
+    OncePer::new((rules, rules.period_at(started)), place, name)
 }
 
 fn epoch(number: u64) -> Epoch {
@@ -53,6 +67,47 @@ async fn a_host_whose_clock_is_ahead_of_the_stores_runs_nothing() {
             assert!(failure.why.contains(" is 3m ") && failure.why.contains("1m of"));
         }
     }
+}
+
+/// A host boots a day ahead, and its clock is set while it waits: it ran the job of tomorrow, and no
+/// host ran it then.
+#[tokio::test]
+async fn regression_a_period_that_has_not_begun_is_not_run() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let daily = Rules { period: DAY, ..rules(0) };
+    for ahead in [DAY, 3 * DAY] {
+        let store = MemoryStore::new();
+        let tomorrow = host_since(wall() + ahead, daily, &store, "a");
+        for failure in
+            [tomorrow.is_over().await.err(), tomorrow.take(epoch(1)).await.map(drop).err()]
+        {
+            let failure = failure.expect("it has not begun");
+            assert_eq!(failure.code, 73);
+            assert!(failure.why.contains("has not begun"), "{}", failure.why);
+        }
+        assert!(read(&store).await.is_none(), "it counts as no attempt");
+        drop(turn(&host_since(wall(), daily, &store, "b"), 2).await);
+    }
+}
+
+/// The clocks of two hosts may both be ahead: only the store's date shows it.
+#[tokio::test]
+async fn regression_the_clock_is_checked_before_the_campaign() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let daily = Rules { period: DAY, ..rules(0) };
+    let store = MemoryStore::with_clock(Arc::new(Behind(DAY)));
+    // Before the first record there is no date.
+    assert!(!host_since(wall(), daily, &store, "a").is_over().await.expect("nothing is known"));
+    let lenient = Rules { clock_ahead_max: 2 * DAY, ..daily };
+    let mut old = turn(&host_since(wall() - 2 * DAY, lenient, &store, "a"), 1).await;
+    let (leadership, mut signals) = leader().await;
+    old.end(0, &leadership, &mut signals).await.expect("no faults");
+    let ahead = host_since(wall(), daily, &store, "b").is_over().await;
+    assert_eq!(ahead.err().map(|failure| failure.code), Some(73));
+    // The clock of this host is right by now, and the period was named before.
+    let right = MemoryStore::with_clock(Arc::new(Behind(Duration::ZERO)));
+    let named = host_since(wall() + DAY, daily, &right, "c").take(epoch(1)).await;
+    assert_eq!(named.err().map(|failure| failure.code), Some(73));
 }
 
 /// The attempt is on the store before CMD starts, so the next leader knows of it.
@@ -110,7 +165,7 @@ async fn requests_of_a_period() {
     let (leadership, mut signals) = leader().await;
     let first = host(&store, 0, "a");
     assert!(!first.is_over().await.expect("no faults"));
-    assert_eq!(store.take_calls(), [Get]);
+    assert_eq!(store.take_calls(), [Get, Get], "the record, clock");
     let mut turn = turn(&first, 1).await;
     assert_eq!(store.take_calls(), [Get, Create, Get, Replace], "claim, clock, attempt");
     turn.end(0, &leadership, &mut signals).await.expect("no faults");

@@ -229,3 +229,31 @@ fn three_hosts_with_skewed_clocks_keep_the_promise() {
         assert!(starts.len() >= 4, "seed {seed}: nothing happens");
     }
 }
+
+#[test]
+fn regression_a_period_that_has_not_begun_is_not_run() {
+    let rules = hourly();
+    let now = s(100 * HOUR + 10);
+    let own = rules.period_at(now + s(HOUR));
+    let not_begun = Decision::Nothing(Nothing::NotBegun);
+    for record in [None, Some(begun(&rules, now, 1)), Some(begun(&rules, now + s(HOUR), 1))] {
+        assert_eq!(rules.decide(record.as_ref(), own, now), not_begun);
+    }
+    // The difference is below the bound.
+    let soon = now + s(HOUR) - s(10 + 60);
+    assert_eq!(rules.decide(None, own, soon), run(1));
+    assert_eq!(rules.decide(None, own, soon - s(1)), not_begun);
+}
+
+#[test]
+fn missed_periods_are_counted() {
+    let rules = hourly();
+    let now = s(100 * HOUR + 10);
+    let record = begun(&rules, now, 1);
+    for (later, missed) in [(0, 0), (1, 0), (2, 1), (26, 25)] {
+        let own = rules.period_at(now + s(later * HOUR));
+        assert_eq!(rules.missed(&record, own), missed, "{later}");
+    }
+    let before = rules.period_at(now - s(5 * HOUR));
+    assert_eq!(rules.missed(&record, before), 0);
+}

@@ -23,8 +23,10 @@ fn put(path: &str, headers: &[(&str, &str)]) -> S3Request {
     S3Request { op: Op::Put, key, deletes: Vec::new(), uri, headers: map, exists: true }
 }
 
+/// The record of the periods was in no statement: anybody with access could delete it, and CMD ran
+/// again.
 #[test]
-fn every_way_to_write_an_epoch_needs_a_condition() {
+fn regression_every_way_to_write_an_epoch_or_a_period_needs_a_condition() {
     let policies = [Policy::everything(), Policy::parse(BUCKET_POLICY, BUCKET, PREFIX)];
     let who = Who { arn: "arn:aws:iam::123456789012:role/admin".to_owned() };
     let allowed =
@@ -32,6 +34,8 @@ fn every_way_to_write_an_epoch_needs_a_condition() {
     for key in [
         "app/lock-0000000001.json",
         "app/lock.json",
+        "app/once-per.json",
+        "app/once-per.json.reservation",
         "app/assignment-0000000001.json",
         "app/members/0123/lock.json",
     ] {
@@ -65,6 +69,9 @@ async fn the_bucket_takes_no_epoch_without_a_condition_and_lets_the_compactor_al
     let plain = |key: &str| client.put_object().bucket(BUCKET).key(key).body(body.clone().into());
     plain(&key).send().await.unwrap_err();
     plain(single).send().await.unwrap_err();
+    let periods = "app/single/once-per.json";
+    plain(periods).if_none_match("*").send().await.unwrap();
+    plain(periods).send().await.unwrap_err();
     plain(&key).if_none_match("*").send().await.unwrap();
     plain("app/notes.txt").send().await.unwrap();
 
@@ -83,7 +90,9 @@ async fn the_bucket_takes_no_epoch_without_a_condition_and_lets_the_compactor_al
     use tenure::store::Store as _;
     let mighty = store(&server, "COMPACTOR", &[&all, &bucket]);
     for anybody in [admin, mighty] {
-        anybody.delete(vec![single.to_owned()]).await.unwrap_err();
+        for key in [single, periods] {
+            anybody.delete(vec![key.to_owned()]).await.unwrap_err();
+        }
     }
     assert!(server.object(single).is_some());
 }

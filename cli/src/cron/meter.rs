@@ -1,0 +1,35 @@
+//! The metric of the periods.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use metrics::{describe_gauge, gauge};
+
+use super::place::Place;
+use crate::timer::pause;
+
+const LAST_COMPLETED: &str = "tenure_period_last_completed_timestamp_seconds";
+/// The interval of the reads of an observer: 1 GET each.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// Sets the metric of this election. Without a recorder it does nothing.
+pub fn set(place: &Place, last_completed: Option<DateTime<Utc>>) {
+    let Some(start) = last_completed else { return };
+    describe_gauge!(
+        LAST_COMPLETED,
+        metrics::Unit::Seconds,
+        "The start of the last completed period of run --once-per, since the Unix epoch"
+    );
+    // Whole seconds of a date are far below the limit of an f64.
+    gauge!(LAST_COMPLETED, "election" => place.election()).set(start.timestamp() as f64);
+}
+
+/// Reads the record again and again. A record that cannot be read leaves the metric as it is.
+pub async fn follow(place: Place) {
+    loop {
+        if let Ok(Some(record)) = place.read().await {
+            set(&place, record.last_completed);
+        }
+        pause(EVERY).await;
+    }
+}

@@ -1,0 +1,70 @@
+//! Where the record of the periods lies, and how it is read.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tenure::fencing::FencedObject;
+use tenure::store::Store;
+
+use super::period::{BadRecord, Record};
+use crate::exit::{self, Failure};
+use crate::print::plain;
+
+/// The key of the record, under the prefix of the election.
+const KEY: &str = "once-per.json";
+
+/// The record of one election.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub store: Arc<dyn Store>,
+    pub key: String,
+}
+
+impl Place {
+    pub fn new(store: Arc<dyn Store>, prefix: &str) -> Place {
+        let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+        let key = if prefix.is_empty() { KEY.to_owned() } else { format!("{prefix}/{KEY}") };
+        Place { store, key }
+    }
+
+    /// The record; `None` if no period was begun. 1 GET.
+    pub async fn read(&self) -> Result<Option<Record>, Failure> {
+        let contents = self.object().read().await?;
+        self.parse(contents.and_then(|contents| contents.body).as_deref())
+    }
+
+    pub fn parse(&self, body: Option<&[u8]>) -> Result<Option<Record>, Failure> {
+        body.map(Record::parse).transpose().map_err(|bad| {
+            let why = match bad {
+                BadRecord::Corrupt => format!(
+                    "{self} is not the record of --once-per, so CMD does not run: restore it, or stop \
+                     all hosts and delete it, and CMD may run again in this period"
+                ),
+                BadRecord::TooNew(format) => format!(
+                    "{self} has format {format}: use the version of tenure that wrote it, or a \
+                     later one"
+                ),
+            };
+            Failure::new(exit::UNSAFE, why)
+        })
+    }
+
+    /// The label of the election in metrics.
+    pub fn election(&self) -> String {
+        let store = self.store.describe();
+        let store = store.split_once(" at ").map_or(store.as_str(), |(store, _)| store);
+        let prefix = self.key.strip_suffix(KEY).unwrap_or_default().trim_end_matches('/');
+        let separator = if prefix.is_empty() { "" } else { "/" };
+        format!("{store}{separator}{prefix}")
+    }
+
+    pub fn object(&self) -> FencedObject {
+        FencedObject::new(Arc::clone(&self.store), self.key.as_str())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&plain(&format!("{} in {}", self.key, self.store.describe())))
+    }
+}
