@@ -244,9 +244,7 @@ impl MemberTask {
                     if self.objects.have_failed(FAILURES_BEFORE_GIVING_UP) {
                         self.report();
                         self.shared.state().participant.give_up();
-                        if self.shared.state().participant.step() != Step::Pause {
-                            return false;
-                        }
+                        return false;
                     }
                     sleep(&self.shared.cx.process, self.objects.retry_delay()).await;
                     self.shared.state().participant.resume();

@@ -21,6 +21,8 @@ pub struct Reader {
     /// The greatest epoch that is known to have existed: in the store, by another reader of this
     /// process, or by a session.
     greatest: Option<Epoch>,
+    /// The next poll lists: a GET of one assignment kept failing, and it may be superseded.
+    lists: bool,
     state: State,
 }
 
@@ -120,7 +122,7 @@ impl Reader {
     /// One that has seen epochs up to `greatest`; it begins by looking for the newest.
     pub fn new(greatest: Option<Epoch>) -> Reader {
         let state = State::Find { search: Search::new(greatest), gone: false };
-        Reader { known: None, greatest, state }
+        Reader { known: None, greatest, lists: false, state }
     }
 
     /// The newest that was read.
@@ -155,10 +157,12 @@ impl Reader {
         self.known.as_ref().map_or(Some(Epoch::FIRST), |known| known.epoch.next())
     }
 
-    /// Looks for the next assignment, unless something is under way.
+    /// Looks for the next assignment, unless something is under way: by a GET of the next number,
+    /// or by a LIST once such a GET was given up.
     pub fn poll(&mut self) {
         if self.state == State::Idle {
-            self.state = if self.is_behind() { self.find(false) } else { State::Poll };
+            let lists = std::mem::take(&mut self.lists) || self.is_behind();
+            self.state = if lists { self.beyond_known() } else { State::Poll };
         }
     }
 
@@ -167,12 +171,16 @@ impl Reader {
     /// known, it looks for the first, as [`poll`](Reader::poll) does.
     pub fn confirm(&mut self) {
         if self.state == State::Idle {
-            self.state = match &self.known {
-                Some(known) if !self.is_behind() => {
-                    State::Confirm { beyond: SuccessorSearch::new(known.epoch.get()) }
-                }
-                _ => self.find(false),
-            };
+            self.state = self.beyond_known();
+        }
+    }
+
+    fn beyond_known(&self) -> State {
+        match &self.known {
+            Some(known) if !self.is_behind() => {
+                State::Confirm { beyond: SuccessorSearch::new(known.epoch.get()) }
+            }
+            _ => self.find(false),
         }
     }
 
@@ -209,12 +217,11 @@ impl Reader {
     }
 
     /// Gives up a read that keeps failing, so that another kind of request is tried at the next
-    /// poll. What was written is followed up in any case.
+    /// poll: a LIST after a GET, as the assignment may be superseded, and a GET after a LIST. An own
+    /// attempt may be met later, as the attempts of other writers are.
     pub fn give_up(&mut self) {
-        if let State::Pause(state) = &self.state
-            && let State::Confirm { .. } | State::Poll | State::Read { .. } | State::Find { .. } =
-                **state
-        {
+        if let State::Pause(state) = &self.state {
+            self.lists = !matches!(**state, State::Confirm { .. } | State::Find { .. });
             self.state = State::Idle;
         }
     }
@@ -251,6 +258,10 @@ impl Reader {
         }
         let state = std::mem::replace(&mut self.state, State::Idle);
         let (state, news) = match (state, answer) {
+            // It may be superseded: then the newest is read, and only that must be readable.
+            (State::Poll | State::ReadBack { .. }, Answer::Denied | Answer::Unreadable) => {
+                (self.beyond_known(), None)
+            }
             (_, Answer::Denied) => (State::Failed(Failure::Denied), None),
             (_, Answer::Unsafe) => (State::Failed(Failure::Unsafe), None),
             (State::Find { search, gone }, Answer::Listed(page)) => self.found(search, gone, page),
@@ -279,12 +290,6 @@ impl Reader {
             // Compacted since it was listed: there is a greater one.
             (State::Read { .. }, Answer::Missing) => (self.find(false).paused(), None),
             (State::Read { epoch }, Answer::Unreadable) => (unreadable(epoch), None),
-            (State::Poll, Answer::Unreadable) => {
-                (unreadable(self.following().unwrap_or(Epoch::MAX)), None)
-            }
-            (State::ReadBack { draft, .. }, Answer::Unreadable) => {
-                (unreadable(draft.assignment.epoch), None)
-            }
             // Unknown, or an answer that no such request has: ask again.
             (state, _) => (state.paused(), None),
         };

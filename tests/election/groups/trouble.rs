@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use tenure::group::{Assignor, MembershipEvent, Seat, Share};
 use tenure::store::GetOutcome;
 use tenure_testkit::fault_store::{Call, Fault, FaultStore, overwrite};
@@ -347,4 +348,31 @@ async fn an_assignment_that_cannot_be_read_is_repaired_by_hand() {
     let c = fleet.member("c").await;
     balanced(&[&c], 4, POLL * 8).await;
     assert!(c.owned().values().all(|token| *token > above), "no token was there before");
+}
+
+/// It asked for that one again and again: an observer for as long as it lasted, a member for 10 min.
+#[tokio::test(start_paused = true)]
+async fn regression_a_superseded_assignment_that_cannot_be_read_hides_no_newer_one() {
+    for fault in [Fault::FailBefore, Fault::Denied, Fault::Hang] {
+        let fleet = Fleet::new(2);
+        let a = fleet.member("a").await;
+        balanced(&[&a], 2, secs(60)).await;
+        let mut observed = fleet.group("router").observe();
+        let first = observed.next().await.unwrap().unwrap().epoch.unwrap().get();
+        wait(POLL * 2).await;
+        let next: &'static str = format!("assignment-{:010}", first + 1).leak();
+        fleet.store.on(Call::Get).key(next).always().fault(fault);
+        // An operator's ways to the store are not disturbed.
+        let inner = FaultStore::new(fleet.store.inner().clone());
+        let operator = fleet.node_behind(&inner, "operator").build().unwrap();
+        operator.pause(&["0"], true).await.unwrap();
+        let newer = operator.pause(&["1"], true).await.unwrap().epoch;
+        let seen = async {
+            while observed.next().await.unwrap().unwrap().epoch < newer {}
+            while !a.owned().is_empty() {
+                wait(secs(1)).await;
+            }
+        };
+        within(VALIDITY * 2, seen).await.unwrap_or_else(|| panic!("{fault:?}: {:?}", a.owned()));
+    }
 }

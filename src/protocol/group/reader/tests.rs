@@ -188,6 +188,11 @@ fn what_cannot_be_read_is_never_taken_for_none() {
     reads_back.handle(Answer::Refused);
     for mut reader in [polls, reads, reads_back] {
         assert_eq!(reader.handle(Answer::Unreadable), None);
+        // Unless a listing shows a greater one.
+        if lists_after(&reader) == Some(3) {
+            assert_eq!(reader.handle(listed(Some((4, 4)))), None);
+            assert_eq!(reader.handle(Answer::Unreadable), None);
+        }
         assert_eq!(reader.step(), Step::Failed(Failure::Unreadable(epoch(4))));
     }
     for (answer, failure) in [(Answer::Denied, Failure::Denied), (Answer::Unsafe, Failure::Unsafe)]
@@ -246,4 +251,45 @@ fn an_assignment_that_a_session_has_seen_is_looked_for_first() {
     reader.resume();
     reader.handle(listed(None));
     assert_eq!(reader.step(), Step::Failed(Failure::NewestDeleted(epoch(7))));
+}
+
+/// It asked for the same one again. Only the newest one must be readable.
+#[test]
+fn regression_a_get_that_is_given_up_is_followed_by_a_list() {
+    let give_up = |reader: &mut Reader| {
+        assert_eq!(reader.handle(Answer::Unknown), None);
+        reader.give_up();
+        assert_eq!(reader.step(), Step::Idle);
+        reader.poll();
+    };
+    let mut polls = reader(3);
+    polls.poll();
+    assert_eq!(asks_for(&polls), Some(4));
+    give_up(&mut polls);
+    assert_eq!(lists_after(&polls), Some(3));
+    // A listing that fails is followed by a GET.
+    give_up(&mut polls);
+    assert_eq!(asks_for(&polls), Some(4));
+    give_up(&mut polls);
+    assert_eq!(polls.handle(listed(Some((4, 6)))), None);
+    assert_eq!(asks_for(&polls), Some(6));
+    give_up(&mut polls);
+    assert_eq!(polls.handle(listed(Some((4, 7)))), None);
+    assert_eq!(polls.handle(Answer::Found(assignment(7, 1))), Some(News::Read));
+    // A read-back of an own attempt.
+    let mut creates = creates();
+    creates.handle(Answer::Refused);
+    assert_eq!(asks_for(&creates), Some(4));
+    give_up(&mut creates);
+    assert_eq!(lists_after(&creates), Some(3));
+    // A denied read, and a body that is no assignment.
+    for answer in [Answer::Denied, Answer::Unreadable] {
+        let mut polls = reader(3);
+        polls.poll();
+        assert_eq!(polls.handle(answer.clone()), None);
+        assert_eq!(polls.handle(listed(Some((4, 5)))), None);
+        assert_eq!(asks_for(&polls), Some(5));
+        assert_eq!(polls.handle(answer), None);
+        assert!(matches!(polls.step(), Step::Failed(_)), "the newest one must be readable");
+    }
 }
