@@ -58,6 +58,8 @@ struct Body {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     coordinator: Option<usize>,
     next_number: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    kept: Vec<KeptFields>,
     members: Vec<MemberFields>,
     partitions: Vec<PartitionFields>,
     #[serde(flatten)]
@@ -78,6 +80,14 @@ struct MemberFields {
     unknown: Map<String, Value>,
 }
 
+/// A member that is to come back to some partitions. They name it by its place, so that this takes
+/// no more room than an owner does.
+#[derive(Serialize, Deserialize)]
+struct KeptFields {
+    name: Arc<str>,
+    ms: u64,
+}
+
 #[derive(Serialize, Deserialize)]
 struct PartitionFields {
     /// Where it is not one more than the number before.
@@ -90,10 +100,9 @@ struct PartitionFields {
     token: Option<Epoch>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<usize>,
+    /// A place in `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    kept_for: Option<Arc<str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    kept_ms: Option<u64>,
+    kept: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pinned: Option<Arc<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,6 +159,8 @@ impl AssignmentRecord {
             assignment.members.iter().map(|it| it.session).zip(0..).collect();
         let place = |of: Option<Session>| of.and_then(|session| places.get(&session).copied());
         let mut expected = 0;
+        let kept = kept_by(assignment);
+        let places_kept: BTreeMap<_, usize> = kept.iter().zip(0..).collect();
         let body = Body {
             format: FORMAT,
             epoch: assignment.epoch,
@@ -157,6 +168,10 @@ impl AssignmentRecord {
             assignor: Arc::clone(&assignment.assignor),
             coordinator: place(assignment.coordinator),
             next_number: assignment.next_number.0,
+            kept: kept
+                .iter()
+                .map(|(name, time)| KeptFields { name: Arc::clone(name), ms: millis(*time) })
+                .collect(),
             members: assignment.members.iter().map(|it| unknown.member(it)).collect(),
             partitions: assignment
                 .partitions
@@ -166,7 +181,8 @@ impl AssignmentRecord {
                     expected = it.number.0.saturating_add(1);
                     let fields = unknown.partition(it);
                     let (owner, target) = (place(it.owner), place(it.target));
-                    PartitionFields { number, owner, target, ..fields }
+                    let kept = it.kept.as_ref().and_then(|it| places_kept.get(it).copied());
+                    PartitionFields { number, owner, target, kept, ..fields }
                 })
                 .collect(),
             unknown: unknown.top.clone(),
@@ -235,10 +251,16 @@ impl Body {
                 return malformed("a partition's token is not that of a grant");
             }
             let target = session_at(members, fields.target)?;
-            let PartitionFields { name, kept_for, kept_ms, .. } = fields;
+            let kept = match fields.kept.map(|place| self.kept.get(place)) {
+                None => None,
+                Some(Some(it)) => Some((Arc::clone(&it.name), Duration::from_millis(it.ms))),
+                Some(None) => {
+                    return malformed("a partition has a place in `kept` that is not there");
+                }
+            };
+            let PartitionFields { name, .. } = fields;
             let PartitionFields { pinned, barred, paused, retiring, .. } = fields;
             let marks = Marks { pinned, barred, paused, retiring };
-            let kept = kept_for.zip(kept_ms.map(Duration::from_millis));
             partitions.push(Partition { number, name, owner, token, target, kept, marks });
         }
         Ok(partitions)
@@ -268,8 +290,7 @@ impl Unknown {
             owner: None,
             token: partition.token,
             target: None,
-            kept_for: partition.kept.as_ref().map(|(name, _)| Arc::clone(name)),
-            kept_ms: partition.kept.as_ref().map(|(_, time)| millis(*time)),
+            kept: None,
             pinned,
             barred,
             paused,
@@ -277,6 +298,11 @@ impl Unknown {
             unknown: self.partitions.get(&partition.number).cloned().unwrap_or_default(),
         }
     }
+}
+
+/// The reservations, each once: a name and a time.
+fn kept_by(assignment: &Assignment) -> BTreeSet<(Arc<str>, Duration)> {
+    assignment.partitions.iter().filter_map(|it| it.kept.clone()).collect()
 }
 
 fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, BadAssignment> {

@@ -176,7 +176,8 @@ impl Objects {
         }
     }
 
-    /// Refuses partitions that would not fit once each is owned and to move.
+    /// Refuses partitions that would not fit once each is owned and to move. One that is kept for a
+    /// member takes less.
     pub(super) fn check_owned(&self, assignment: &Assignment) -> Result<(), Error> {
         let mut owned = assignment.clone();
         let session = Session { id: SessionId::from_bits(0), nonce: Nonce::from_bits(0) };
@@ -187,7 +188,10 @@ impl Objects {
             .collect();
         let last = owned.members.last().map(|it| it.session);
         for partition in &mut owned.partitions {
-            (partition.owner, partition.target) = (last, last);
+            // These have no target.
+            let moves = !(partition.marks.paused || partition.marks.retiring);
+            (partition.owner, partition.target) = (last, last.filter(|_| moves));
+            partition.kept = None;
             partition.token =
                 Some(partition.token.max(Epoch::new(MANY_EPOCHS)).unwrap_or(owned.epoch));
         }

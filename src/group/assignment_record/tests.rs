@@ -88,6 +88,27 @@ fn ten_thousand_partitions_and_a_hundred_members_take_less_than_512_kib() {
     assert!(body.len() < 512 * 1024, "{} bytes", body.len());
 }
 
+/// The name of the member was repeated in each partition, so that a group which fitted while it was
+/// owned did not once a member with a long name had left to come back.
+#[test]
+fn regression_a_reservation_takes_less_room_than_an_owner() {
+    let mut left = record(2, 1_000);
+    for member in &mut left.assignment.members {
+        member.name = "m".repeat(MAX_NAME_BYTES).into();
+    }
+    let owned = left.encode().unwrap().len();
+    let gone = left.assignment.members.remove(0);
+    left.assignment.coordinator = None;
+    for partition in &mut left.assignment.partitions {
+        if partition.owner.take_if(|owner| *owner == gone.session).is_some() {
+            partition.kept = Some((Arc::clone(&gone.name), Duration::from_secs(3_600)));
+        }
+    }
+    let kept = left.encode().unwrap();
+    assert!(kept.len() < owned, "{} and {owned}", kept.len());
+    assert_eq!(decode(&kept), Ok(left));
+}
+
 #[test]
 fn an_assignment_that_is_too_long_is_neither_written_nor_read() {
     let mut long = record(1, 40_000);
@@ -122,6 +143,7 @@ fn what_breaks_a_rule_is_no_assignment() {
         (r#""owner":1,"token":12000"#, r#""owner":1,"token":12346"#),
         (r#""name":"orders-2""#, r#""name":"orders-1""#),
         (r#""name":"orders-2""#, r#""number":1,"name":"orders-2""#),
+        (last, r#"{"name":"orders-2","kept":0}"#),
         (last, r#"{"name":"secret","paused":"secret"}"#),
         ("}]}", "}]"),
     ] {

@@ -159,6 +159,41 @@ async fn regression_a_member_that_does_not_fit_stops_no_plan() {
     assert_eq!(a.owned().len() + rest, 1_100);
 }
 
+/// The names of the members that were to come back took more room than owners do: no plan fitted,
+/// and half of the partitions had no owner until the group was made smaller.
+#[tokio::test(start_paused = true)]
+async fn regression_partitions_that_are_reserved_fit_where_owned_ones_do() {
+    let fleet = Fleet::new(0);
+    let [long, name] = ["l", "n"].map(|it| it.repeat(240));
+    let node = |name: &str, seed, many| {
+        let store = Arc::new(Layered(Limited(fleet.store.clone())));
+        let clock = process(&fleet.clock, seed);
+        let node = Group::builder(store, "app").name(name).check_store(false).process(clock);
+        node.partitions((0..many).map(|number| format!("p{number}"))).build()
+    };
+    // The greatest number that the store takes.
+    let most = (5_000..9_000).rev().step_by(50).find(|many| node("a", 1, *many).is_ok()).unwrap();
+    assert!(most > 6_000, "{most}");
+    let a = Node::of(node(&long, 1, most).unwrap().join().await.unwrap());
+    let b = Node::of(node(&name, 2, most).unwrap().join().await.unwrap());
+    balanced(&[&a, &b], most, VALIDITY * 3).await;
+    b.leave_for(secs(600));
+    wait(VALIDITY).await;
+    let operator = node("operator", 3, 1).unwrap();
+    let now = operator.snapshot().await.unwrap();
+    let reserved = now.partitions.iter().filter(|it| it.reserved_for.as_ref() == Some(&name));
+    assert!(reserved.count() >= most as usize / 2);
+    let b = Node::of(node(&name, 4, most).unwrap().join().await.unwrap());
+    balanced(&[&a, &b], most, VALIDITY * 2).await;
+    // Marks are counted, too.
+    let all: Vec<_> = now.partitions.iter().map(|it| &*it.name).collect();
+    let error = operator.bar(&all, Some("c")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    operator.pause(&all[..10], true).await.unwrap();
+    operator.retire(&all[..10]).await.unwrap();
+    balanced(&[&a, &b], most - 10, VALIDITY * 2).await;
+}
+
 /// Such as one that a rule of the bucket has moved to an archive.
 #[tokio::test(start_paused = true)]
 async fn regression_an_object_among_the_sessions_that_cannot_be_read_stops_no_plan() {
