@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use tenure::protocol::group::assignment::Marks;
+use tenure::protocol::group::assignment::{Marks, PartitionNumber};
 use tenure::protocol::group::assignor::{Assignor as _, Seat, Share, StickyAssignor};
 
 const PARTITIONS: usize = 10_000;
@@ -91,14 +91,13 @@ fn plans(criterion: &mut Criterion) {
     let names: Vec<String> = (0..MEMBERS).map(worker).collect();
     let mut group = criterion.benchmark_group("10,000 partitions, 1,000 members");
     for Case { name, weight, marks, holder } in cases {
-        let seat = |(member, name)| Seat { name, weight: weight(member) };
+        let seat = |(member, name)| Seat::new(name, weight(member));
         let seats: Vec<_> = names.iter().map(|it| &**it).enumerate().map(seat).collect();
         let marks: Vec<_> = (0..PARTITIONS).map(marks).collect();
-        let share = |(partition, marks)| Share {
-            holder: holder(partition),
-            marks,
-            avoid: None,
-            kept: None,
+        let share = |(partition, marks)| {
+            let mut share = Share::new(PartitionNumber(0), "", marks);
+            share.holder = holder(partition);
+            share
         };
         let shares: Vec<_> = marks.iter().enumerate().map(share).collect();
         group.bench_function(name, |it| it.iter(|| StickyAssignor.assign(&seats, &shares)));

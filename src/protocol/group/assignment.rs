@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::assignor::Seat;
 use super::session::{Session, SessionId};
 use crate::epoch::Epoch;
 use crate::protocol::message::Nonce;
@@ -169,6 +170,12 @@ impl Member {
         let validity = Duration::from_secs(30);
         Member { session, name: name.into(), validity, weight: 1, data: None }
     }
+
+    /// The member as an assignor sees it.
+    pub fn seat(&self) -> Seat<'_> {
+        let seat = Seat::new(&self.name, self.weight);
+        self.data.as_deref().map_or(seat, |data| seat.with_data(data))
+    }
 }
 
 impl Partition {
@@ -181,9 +188,12 @@ impl Partition {
 impl Marks {
     /// Whether a member of this name may own the partition.
     pub fn allow(&self, name: &str) -> bool {
-        !self.paused
-            && !self.retiring
-            && self.pinned.as_deref().is_none_or(|pinned| pinned == name)
+        !self.paused && !self.retiring && self.names(name)
+    }
+
+    /// Whether the pin and the bar admit a member of this name.
+    pub fn names(&self, name: &str) -> bool {
+        self.pinned.as_deref().is_none_or(|pinned| pinned == name)
             && self.barred.as_deref() != Some(name)
     }
 }

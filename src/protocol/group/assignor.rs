@@ -1,10 +1,13 @@
 //! Who should own what: sticky and balanced.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeMap, BinaryHeap};
+mod table;
+
 use std::fmt;
 
-use super::assignment::Marks;
+use serde_json::Value;
+
+use super::assignment::{Marks, PartitionNumber};
+use table::Table;
 
 /// Places partitions at members. A pure function: the same input gives the same plan.
 ///
@@ -13,7 +16,7 @@ use super::assignment::Marks;
 /// Each partition has one member that it belongs to by its number, and moves as members come and
 /// go. [`StickyAssignor`] moves fewer.
 /// ```
-/// # use tenure::group::{Assignor, Marks, Seat, Share};
+/// # use tenure::group::{Assignor, Marks, PartitionNumber, Seat, Share};
 /// #[derive(Debug)]
 /// struct RoundRobin;
 ///
@@ -29,11 +32,15 @@ use super::assignment::Marks;
 ///     }
 /// }
 ///
-/// # let marks = Marks::default();
-/// # let share = Share { holder: None, marks: &marks, avoid: None, kept: None };
-/// let seats = ["a", "b"].map(|name| Seat { name, weight: 1 });
-/// let pinned = Marks { pinned: Some("a".into()), ..Marks::default() };
-/// let shares = [share, share, share, Share { marks: &pinned, ..share }];
+/// let seats = ["a", "b"].map(|name| Seat::new(name, 1));
+/// let (marks, pinned) = (Marks::default(), Marks { pinned: Some("a".into()), ..Marks::default() });
+/// let share = |n, name, marks| Share::new(PartitionNumber(n), name, marks);
+/// let shares = [
+///     share(0, "de", &marks),
+///     share(1, "fr", &marks),
+///     share(2, "it", &marks),
+///     share(3, "uk", &pinned),
+/// ];
 /// assert_eq!(RoundRobin.assign(&seats, &shares), [0, 1, 0, 0].map(Some));
 /// ```
 pub trait Assignor: fmt::Debug + Send + Sync + 'static {
@@ -47,17 +54,25 @@ pub trait Assignor: fmt::Debug + Send + Sync + 'static {
 }
 
 /// A member that takes partitions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Seat<'a> {
     /// Its display name.
     pub name: &'a str,
     /// At least 1; 0 counts as 1.
     pub weight: u32,
+    /// JSON.
+    data: Option<&'a str>,
 }
 
 /// A partition to place.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Share<'a> {
+    /// Its number, never used again for another.
+    pub number: PartitionNumber,
+    /// Its name.
+    pub name: &'a str,
     /// The seat that has it or is to have it next.
     pub holder: Option<usize>,
     /// What operators said of it.
@@ -68,13 +83,49 @@ pub struct Share<'a> {
     pub kept: Option<&'a str>,
 }
 
-impl Seat<'_> {
+impl<'a> Seat<'a> {
+    /// Returns the seat of a member without data, for tests of an assignor.
+    #[must_use]
+    pub fn new(name: &'a str, weight: u32) -> Seat<'a> {
+        Seat { name, weight, data: None }
+    }
+
+    /// Sets the data of the member, as JSON. Text that is not JSON counts as null.
+    #[must_use]
+    pub fn with_data(self, json: &'a str) -> Seat<'a> {
+        Seat { data: Some(json), ..self }
+    }
+
+    /// Returns the data of the member, as [`GroupBuilder::data`](crate::group::GroupBuilder::data)
+    /// sets it; null if it has none. Each call parses it.
+    #[must_use]
+    pub fn data(&self) -> Value {
+        self.data.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
+    }
+
     fn parts(&self) -> u64 {
         u64::from(self.weight.max(1))
     }
 }
 
+// Not derived: the data of a member must not reach a log.
+impl fmt::Debug for Seat<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat")
+            .field("name", &self.name)
+            .field("weight", &self.weight)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<'a> Share<'a> {
+    /// Returns a partition without a holder that any seat may have by its marks, for tests of an
+    /// assignor. Set the other fields afterwards.
+    #[must_use]
+    pub fn new(number: PartitionNumber, name: &'a str, marks: &'a Marks) -> Share<'a> {
+        Share { number, name, holder: None, marks, avoid: None, kept: None }
+    }
+
     /// Returns whether this seat may have it.
     pub fn allows(&self, seat: &Seat<'_>) -> bool {
         self.marks.allow(seat.name)
@@ -122,11 +173,15 @@ enum Choice {
 ///
 /// A third member joins two that have three partitions each.
 /// ```
-/// # use tenure::group::{Assignor, Marks, Seat, Share, StickyAssignor};
+/// # use tenure::group::{Assignor, Marks, PartitionNumber, Seat, Share, StickyAssignor};
 /// # let marks = Marks::default();
-/// let seats = ["a", "b", "c"].map(|name| Seat { name, weight: 1 });
+/// let seats = ["a", "b", "c"].map(|name| Seat::new(name, 1));
 /// let held = [0, 0, 0, 1, 1, 1].map(Some);
-/// let shares = held.map(|holder| Share { holder, marks: &marks, avoid: None, kept: None });
+/// let shares = held.map(|holder| {
+///     let mut share = Share::new(PartitionNumber(0), "", &marks);
+///     share.holder = holder;
+///     share
+/// });
 /// let plan = StickyAssignor.assign(&seats, &shares);
 /// let has = |seat| plan.iter().filter(|it| **it == Some(seat)).count();
 /// assert_eq!([has(0), has(1), has(2)], [2, 2, 2]);
@@ -146,266 +201,6 @@ impl Assignor for StickyAssignor {
         table.fill();
         table.level();
         table.placed()
-    }
-}
-
-/// What one more share means to a seat, by the number that it then has.
-///
-/// Balanced are the plans in which no chain of moves takes away a share of a higher rank than that
-/// of the one which it adds. As ranks rise with the count, such a plan is the best of all, not only
-/// among its neighbours (Harvey and others, "Semi-matchings for bipartite graphs and load
-/// balancing", 2006).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
-    /// Up to the floor of the proportion.
-    Due(PerWeight),
-    /// From the floor to the ceiling: all seats are equal here, so that nothing moves.
-    Spare,
-    /// Beyond the ceiling.
-    Excess(PerWeight),
-}
-
-/// By how much count² / weight grows: (2 × count − 1) / weight.
-#[derive(Debug, Clone, Copy)]
-struct PerWeight {
-    growth: u64,
-    parts: u64,
-}
-
-impl Ord for PerWeight {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let scaled = |it: &Self, by: &Self| u128::from(it.growth) * u128::from(by.parts);
-        scaled(self, other).cmp(&scaled(other, self))
-    }
-}
-
-impl PartialOrd for PerWeight {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for PerWeight {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for PerWeight {}
-
-/// A plan in the making.
-struct Table<'a> {
-    seats: &'a [Seat<'a>],
-    shares: &'a [Share<'a>],
-    by_name: BTreeMap<&'a str, Vec<usize>>,
-    /// Shares that some seat may have and none has yet, the choosiest first.
-    waiting: Vec<usize>,
-    /// The shares of each seat. Those that are best moved are last: new ones, then free ones.
-    held: Vec<Vec<usize>>,
-    /// Of each seat the floor and the ceiling of its proportion.
-    proportions: Vec<(u64, u64)>,
-    /// The seats by the rank of one more share, lowest first. Entries with a former rank stay until
-    /// they are met.
-    room: BinaryHeap<Reverse<(Rank, usize)>>,
-    /// No chain of moves leads from these seats to one with room.
-    closed: Vec<bool>,
-}
-
-impl<'a> Table<'a> {
-    /// Each share is at its holder, if that may have it.
-    fn new(seats: &'a [Seat<'a>], shares: &'a [Share<'a>]) -> Table<'a> {
-        let mut by_name = BTreeMap::<_, Vec<_>>::new();
-        for (index, seat) in seats.iter().enumerate() {
-            by_name.entry(seat.name).or_default().push(index);
-        }
-        let mut table = Table {
-            seats,
-            shares,
-            by_name,
-            waiting: Vec::new(),
-            held: vec![Vec::new(); seats.len()],
-            proportions: Vec::new(),
-            room: BinaryHeap::new(),
-            closed: vec![false; seats.len()],
-        };
-        let mut open: Vec<_> = (0..shares.len()).filter(|it| table.is_open(*it)).collect();
-        open.sort_by_key(|it| shares[*it].choice());
-        let all: u128 = seats.iter().map(|seat| u128::from(seat.parts())).sum();
-        let proportion = |seat: &Seat<'_>| {
-            let exact = open.len() as u128 * u128::from(seat.parts());
-            let whole = |part| u64::try_from(part).expect("a part is at most the whole");
-            (whole(exact / all), whole(exact.div_ceil(all)))
-        };
-        table.proportions = seats.iter().map(proportion).collect();
-        for share in open {
-            match shares[share].holder.filter(|it| table.allowed(share, *it)) {
-                Some(seat) => table.held[seat].push(share),
-                None => table.waiting.push(share),
-            }
-        }
-        table.room = (0..seats.len()).map(|seat| Reverse((table.next_rank(seat), seat))).collect();
-        table
-    }
-
-    fn placed(&self) -> Vec<Option<usize>> {
-        let mut placed = vec![None; self.shares.len()];
-        for (seat, held) in self.held.iter().enumerate() {
-            for share in held {
-                placed[*share] = Some(seat);
-            }
-        }
-        placed
-    }
-
-    fn allowed(&self, share: usize, seat: usize) -> bool {
-        self.shares[share].allows(&self.seats[seat])
-    }
-
-    /// Whether some seat may have it.
-    fn is_open(&self, share: usize) -> bool {
-        let Share { marks, .. } = self.shares[share];
-        let closed = marks.paused || marks.retiring;
-        !closed
-            && match self.namesakes(share) {
-                Some(seats) => seats.iter().any(|seat| self.allowed(share, *seat)),
-                None => (0..self.seats.len()).any(|seat| self.allowed(share, seat)),
-            }
-    }
-
-    /// The seats of the only name that may have it, if there is such a name.
-    fn namesakes(&self, share: usize) -> Option<&[usize]> {
-        let name = self.shares[share].named()?;
-        Some(self.by_name.get(name).map_or(&[][..], |seats| seats))
-    }
-
-    /// The rank of the newest share of a seat that has so many.
-    fn rank(&self, seat: usize, count: usize) -> Rank {
-        let count = count as u64;
-        let growth = (2 * count).saturating_sub(1);
-        let per_weight = PerWeight { growth, parts: self.seats[seat].parts() };
-        match self.proportions[seat] {
-            (floor, _) if count <= floor => Rank::Due(per_weight),
-            (_, ceiling) if count <= ceiling => Rank::Spare,
-            _ => Rank::Excess(per_weight),
-        }
-    }
-
-    fn next_rank(&self, seat: usize) -> Rank {
-        self.rank(seat, self.held[seat].len() + 1)
-    }
-
-    fn last_rank(&self, seat: usize) -> Rank {
-        self.rank(seat, self.held[seat].len())
-    }
-
-    /// The seat with the most room of those that may have this share.
-    fn roomiest(&mut self, share: usize) -> Option<usize> {
-        if let Some(seats) = self.namesakes(share) {
-            let allowed = seats.iter().copied().filter(|seat| self.allowed(share, *seat));
-            return allowed.min_by_key(|seat| self.next_rank(*seat));
-        }
-        let mut refused = Vec::new();
-        let found = loop {
-            let Some(Reverse((rank, seat))) = self.room.peek().copied() else { break None };
-            let current = rank == self.next_rank(seat);
-            if current && self.allowed(share, seat) {
-                break Some(seat);
-            }
-            let entry = self.room.pop();
-            refused.extend(entry.filter(|_| current));
-        };
-        self.room.extend(refused);
-        found
-    }
-
-    /// Gives each waiting share to the seat with the most room.
-    fn fill(&mut self) {
-        for share in std::mem::take(&mut self.waiting) {
-            let seat = self.roomiest(share).expect("some seat may have a share that waits");
-            self.put(share, seat);
-        }
-    }
-
-    fn put(&mut self, share: usize, seat: usize) {
-        self.held[seat].push(share);
-        self.room.push(Reverse((self.next_rank(seat), seat)));
-    }
-
-    /// Relieves the fullest seats until nothing improves.
-    ///
-    /// What a seat gives up is of the highest rank that is left, and later chains add only shares
-    /// of a lower one. That is why a seat that gave needs no new entry in `room`, and why closed
-    /// seats stay closed: a chain that led to one of them could not leave them, nor end there.
-    fn level(&mut self) {
-        let by_rank = |table: &Self, seat| (table.last_rank(seat), seat);
-        let mut full: BinaryHeap<_> = (0..self.seats.len()).map(|it| by_rank(self, it)).collect();
-        while let Some((rank, seat)) = full.pop() {
-            if self.closed[seat] {
-                continue;
-            }
-            let moved = self.shift(seat, rank).or_else(|| self.chain(seat, rank));
-            if let Some(to) = moved {
-                full.push(by_rank(self, seat));
-                full.push(by_rank(self, to));
-            }
-        }
-    }
-
-    /// Moves one share to a seat where its rank is lower than this; returns that seat.
-    fn shift(&mut self, from: usize, rank: Rank) -> Option<usize> {
-        for index in (0..self.held[from].len()).rev() {
-            let share = self.held[from][index];
-            let to = self.roomiest(share).filter(|to| self.next_rank(*to) < rank);
-            if let Some(to) = to {
-                self.held[from].remove(index);
-                self.put(share, to);
-                return Some(to);
-            }
-        }
-        None
-    }
-
-    /// Moves a share to a seat that gives another away, and so on, by the shortest way to a seat
-    /// where one more has a lower rank than this; returns that seat.
-    fn chain(&mut self, from: usize, rank: Rank) -> Option<usize> {
-        // The share that a seat would take, and from which seat.
-        let mut ways = vec![None; self.seats.len()];
-        let others = (0..self.seats.len()).filter(|seat| *seat != from && !self.closed[*seat]);
-        let mut unseen: Vec<_> = others.collect();
-        let mut seen = vec![from];
-        let mut next = 0;
-        while let Some(seat) = seen.get(next).copied() {
-            next += 1;
-            for share in self.held[seat].iter().rev().copied() {
-                if self.namesakes(share).is_some_and(|seats| seats.len() == 1) {
-                    continue;
-                }
-                let new = seen.len();
-                seen.extend(unseen.extract_if(.., |it| self.allowed(share, *it)));
-                for to in &seen[new..] {
-                    ways[*to] = Some((share, seat));
-                }
-                let end = seen[new..].iter().copied().find(|it| self.next_rank(*it) < rank);
-                if let Some(end) = end {
-                    self.follow(&ways, end);
-                    return Some(end);
-                }
-            }
-        }
-        for seat in seen {
-            self.closed[seat] = true;
-        }
-        None
-    }
-
-    /// Makes the moves of a chain, its last first.
-    fn follow(&mut self, ways: &[Option<(usize, usize)>], end: usize) {
-        let mut to = end;
-        while let Some((share, from)) = ways[to] {
-            self.held[from].retain(|it| *it != share);
-            self.put(share, to);
-            to = from;
-        }
     }
 }
 

@@ -102,7 +102,7 @@ fn share(marked: bool, seats: usize, holders: usize) -> impl Strategy<Value = Ma
 
 impl Group {
     fn assign(&self, assignor: &dyn Assignor) -> Plan {
-        let seat = |(name, weight)| Seat { name, weight };
+        let seat = |(name, weight)| Seat::new(name, weight);
         let seats: Vec<_> = self.seats.iter().map(|(name, weight)| seat((name, *weight))).collect();
         let shares: Vec<_> = self.shares.iter().map(Marked::share).collect();
         assignor.assign(&seats, &shares)
@@ -110,7 +110,7 @@ impl Group {
 
     fn allows(&self, share: usize, seat: usize) -> bool {
         let (name, weight) = &self.seats[seat];
-        self.shares[share].share().allows(&Seat { name, weight: *weight })
+        self.shares[share].share().allows(&Seat::new(name, *weight))
     }
 
     fn held_as(&self, plan: &Plan) -> Group {
@@ -183,7 +183,12 @@ impl Group {
 impl Marked {
     fn share(&self) -> Share<'_> {
         let (avoid, kept) = (self.avoid.as_deref(), self.kept.as_deref());
-        Share { holder: self.holder, marks: &self.marks, avoid, kept }
+        Share {
+            holder: self.holder,
+            avoid,
+            kept,
+            ..Share::new(PartitionNumber(0), "", &self.marks)
+        }
     }
 }
 

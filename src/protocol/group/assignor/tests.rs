@@ -6,12 +6,17 @@ static FREE: Marks = Marks { pinned: None, barred: None, paused: false, retiring
 
 fn seats(weights: &[u32]) -> Vec<Seat<'static>> {
     const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let seat = |(name, weight): (&&'static str, &u32)| Seat { name, weight: *weight };
+    let seat = |(name, weight): (&&'static str, &u32)| Seat::new(name, *weight);
     NAMES.iter().zip(weights).map(seat).collect()
 }
 
+/// A share without a holder.
+fn share(marks: &Marks) -> Share<'_> {
+    Share::new(PartitionNumber(0), "", marks)
+}
+
 fn free(holder: Option<usize>) -> Share<'static> {
-    Share { holder, marks: &FREE, avoid: None, kept: None }
+    Share { holder, ..share(&FREE) }
 }
 
 fn shares(holders: &[Option<usize>]) -> Vec<Share<'static>> {
@@ -137,7 +142,12 @@ fn marks_are_respected_and_nothing_stays_without_a_seat_that_may_have_it() {
         let mut shares: Vec<Share<'_>> = holders
             .iter()
             .zip(&marks)
-            .map(|(holder, marks)| Share { holder: *holder, marks, avoid: name(), kept: name() })
+            .map(|(holder, marks)| Share {
+                holder: *holder,
+                avoid: name(),
+                kept: name(),
+                ..share(marks)
+            })
             .collect();
         let seats = seats(&weights);
         let placed = StickyAssignor.assign(&seats, &shares);
@@ -158,7 +168,6 @@ fn marks_are_respected_and_nothing_stays_without_a_seat_that_may_have_it() {
 #[test]
 fn what_is_marked_counts_in_the_balance() {
     let pinned = Marks { pinned: Some("a".into()), ..FREE.clone() };
-    let share = |marks| Share { holder: None, marks, avoid: None, kept: None };
     let all: Vec<_> = [&pinned; 4].into_iter().chain([&FREE; 5]).map(share).collect();
     let placed = StickyAssignor.assign(&seats(&[1, 1, 1]), &all);
     assert_eq!(counts(3, &placed), [4, 3, 2]);
@@ -173,7 +182,6 @@ fn what_is_marked_counts_in_the_balance() {
 #[test]
 fn what_marks_take_is_missing_by_weight() {
     let pinned = Marks { pinned: Some("c".into()), ..FREE.clone() };
-    let share = |marks| Share { holder: None, marks, avoid: None, kept: None };
     let all: Vec<_> = [&pinned; 6].into_iter().chain([&FREE; 3]).map(share).collect();
     let placed = StickyAssignor.assign(&seats(&[1, 4, 1]), &all);
     assert_eq!(counts(3, &placed), [1, 2, 6]);
@@ -184,7 +192,7 @@ fn what_marks_take_is_missing_by_weight() {
 fn a_chain_of_moves_relieves_a_seat() {
     let marks = |barred: &str| Marks { barred: Some(barred.into()), ..Marks::default() };
     let (not_a, not_c) = (marks("a"), marks("c"));
-    let share = |marks, holder| Share { holder: Some(holder), marks, avoid: None, kept: None };
+    let share = |marks, holder| Share { holder: Some(holder), ..share(marks) };
     let all = [share(&not_c, 1), share(&not_a, 2), share(&not_a, 2)];
     let placed = StickyAssignor.assign(&seats(&[1, 1, 1]), &all);
     assert_eq!(placed, [Some(0), Some(2), Some(1)]);
@@ -196,7 +204,7 @@ fn a_mark_that_changes_no_count_moves_nothing() {
     let barred = Marks { barred: Some("c".into()), ..Marks::default() };
     let share = |number: usize| {
         let marks = if number < 4 { &barred } else { &FREE };
-        Share { holder: Some(number / 4), marks, avoid: None, kept: None }
+        Share { holder: Some(number / 4), ..share(marks) }
     };
     let all: Vec<_> = (0..12).map(share).collect();
     let holders: Vec<_> = all.iter().map(|share| share.holder).collect();

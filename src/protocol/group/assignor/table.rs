@@ -1,0 +1,266 @@
+//! A plan in the making: shares are given to seats, then moved until they are balanced.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BinaryHeap};
+
+use super::{Seat, Share};
+
+/// What one more share means to a seat, by the number that it then has.
+///
+/// Balanced are the plans in which no chain of moves takes away a share of a higher rank than that
+/// of the one which it adds. As ranks rise with the count, such a plan is the best of all, not only
+/// among its neighbours (Harvey and others, "Semi-matchings for bipartite graphs and load
+/// balancing", 2006).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// Up to the floor of the proportion.
+    Due(PerWeight),
+    /// From the floor to the ceiling: all seats are equal here, so that nothing moves.
+    Spare,
+    /// Beyond the ceiling.
+    Excess(PerWeight),
+}
+
+/// By how much count² / weight grows: (2 × count − 1) / weight.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PerWeight {
+    growth: u64,
+    parts: u64,
+}
+
+impl Ord for PerWeight {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let scaled = |it: &Self, by: &Self| u128::from(it.growth) * u128::from(by.parts);
+        scaled(self, other).cmp(&scaled(other, self))
+    }
+}
+
+impl PartialOrd for PerWeight {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for PerWeight {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for PerWeight {}
+
+/// A plan in the making.
+pub(super) struct Table<'a> {
+    seats: &'a [Seat<'a>],
+    shares: &'a [Share<'a>],
+    by_name: BTreeMap<&'a str, Vec<usize>>,
+    /// Shares that some seat may have and none has yet, the choosiest first.
+    pub(super) waiting: Vec<usize>,
+    /// The shares of each seat. Those that are best moved are last: new ones, then free ones.
+    pub(super) held: Vec<Vec<usize>>,
+    /// Of each seat the floor and the ceiling of its proportion.
+    proportions: Vec<(u64, u64)>,
+    /// The seats by the rank of one more share, lowest first. Entries with a former rank stay until
+    /// they are met.
+    room: BinaryHeap<Reverse<(Rank, usize)>>,
+    /// No chain of moves leads from these seats to one with room.
+    closed: Vec<bool>,
+}
+
+impl<'a> Table<'a> {
+    /// Each share is at its holder, if that may have it.
+    pub(super) fn new(seats: &'a [Seat<'a>], shares: &'a [Share<'a>]) -> Table<'a> {
+        let mut by_name = BTreeMap::<_, Vec<_>>::new();
+        for (index, seat) in seats.iter().enumerate() {
+            by_name.entry(seat.name).or_default().push(index);
+        }
+        let mut table = Table {
+            seats,
+            shares,
+            by_name,
+            waiting: Vec::new(),
+            held: vec![Vec::new(); seats.len()],
+            proportions: Vec::new(),
+            room: BinaryHeap::new(),
+            closed: vec![false; seats.len()],
+        };
+        let mut open: Vec<_> = (0..shares.len()).filter(|it| table.is_open(*it)).collect();
+        open.sort_by_key(|it| shares[*it].choice());
+        let all: u128 = seats.iter().map(|seat| u128::from(seat.parts())).sum();
+        let proportion = |seat: &Seat<'_>| {
+            let exact = open.len() as u128 * u128::from(seat.parts());
+            let whole = |part| u64::try_from(part).expect("a part is at most the whole");
+            (whole(exact / all), whole(exact.div_ceil(all)))
+        };
+        table.proportions = seats.iter().map(proportion).collect();
+        for share in open {
+            match shares[share].holder.filter(|it| table.allowed(share, *it)) {
+                Some(seat) => table.held[seat].push(share),
+                None => table.waiting.push(share),
+            }
+        }
+        table.room = (0..seats.len()).map(|seat| Reverse((table.next_rank(seat), seat))).collect();
+        table
+    }
+
+    pub(super) fn placed(&self) -> Vec<Option<usize>> {
+        let mut placed = vec![None; self.shares.len()];
+        for (seat, held) in self.held.iter().enumerate() {
+            for share in held {
+                placed[*share] = Some(seat);
+            }
+        }
+        placed
+    }
+
+    fn allowed(&self, share: usize, seat: usize) -> bool {
+        self.shares[share].allows(&self.seats[seat])
+    }
+
+    /// Whether some seat may have it.
+    fn is_open(&self, share: usize) -> bool {
+        let Share { marks, .. } = self.shares[share];
+        let closed = marks.paused || marks.retiring;
+        !closed
+            && match self.namesakes(share) {
+                Some(seats) => seats.iter().any(|seat| self.allowed(share, *seat)),
+                None => (0..self.seats.len()).any(|seat| self.allowed(share, seat)),
+            }
+    }
+
+    /// The seats of the only name that may have it, if there is such a name.
+    fn namesakes(&self, share: usize) -> Option<&[usize]> {
+        let name = self.shares[share].named()?;
+        Some(self.by_name.get(name).map_or(&[][..], |seats| seats))
+    }
+
+    /// The rank of the newest share of a seat that has so many.
+    fn rank(&self, seat: usize, count: usize) -> Rank {
+        let count = count as u64;
+        let growth = (2 * count).saturating_sub(1);
+        let per_weight = PerWeight { growth, parts: self.seats[seat].parts() };
+        match self.proportions[seat] {
+            (floor, _) if count <= floor => Rank::Due(per_weight),
+            (_, ceiling) if count <= ceiling => Rank::Spare,
+            _ => Rank::Excess(per_weight),
+        }
+    }
+
+    fn next_rank(&self, seat: usize) -> Rank {
+        self.rank(seat, self.held[seat].len() + 1)
+    }
+
+    pub(super) fn last_rank(&self, seat: usize) -> Rank {
+        self.rank(seat, self.held[seat].len())
+    }
+
+    /// The seat with the most room of those that may have this share.
+    fn roomiest(&mut self, share: usize) -> Option<usize> {
+        if let Some(seats) = self.namesakes(share) {
+            let allowed = seats.iter().copied().filter(|seat| self.allowed(share, *seat));
+            return allowed.min_by_key(|seat| self.next_rank(*seat));
+        }
+        let mut refused = Vec::new();
+        let found = loop {
+            let Some(Reverse((rank, seat))) = self.room.peek().copied() else { break None };
+            let current = rank == self.next_rank(seat);
+            if current && self.allowed(share, seat) {
+                break Some(seat);
+            }
+            let entry = self.room.pop();
+            refused.extend(entry.filter(|_| current));
+        };
+        self.room.extend(refused);
+        found
+    }
+
+    /// Gives each waiting share to the seat with the most room.
+    pub(super) fn fill(&mut self) {
+        for share in std::mem::take(&mut self.waiting) {
+            let seat = self.roomiest(share).expect("some seat may have a share that waits");
+            self.put(share, seat);
+        }
+    }
+
+    fn put(&mut self, share: usize, seat: usize) {
+        self.held[seat].push(share);
+        self.room.push(Reverse((self.next_rank(seat), seat)));
+    }
+
+    /// Relieves the fullest seats until nothing improves.
+    ///
+    /// What a seat gives up is of the highest rank that is left, and later chains add only shares
+    /// of a lower one. That is why a seat that gave needs no new entry in `room`, and why closed
+    /// seats stay closed: a chain that led to one of them could not leave them, nor end there.
+    pub(super) fn level(&mut self) {
+        let by_rank = |table: &Self, seat| (table.last_rank(seat), seat);
+        let mut full: BinaryHeap<_> = (0..self.seats.len()).map(|it| by_rank(self, it)).collect();
+        while let Some((rank, seat)) = full.pop() {
+            if self.closed[seat] {
+                continue;
+            }
+            let moved = self.shift(seat, rank).or_else(|| self.chain(seat, rank));
+            if let Some(to) = moved {
+                full.push(by_rank(self, seat));
+                full.push(by_rank(self, to));
+            }
+        }
+    }
+
+    /// Moves one share to a seat where its rank is lower than this; returns that seat.
+    pub(super) fn shift(&mut self, from: usize, rank: Rank) -> Option<usize> {
+        for index in (0..self.held[from].len()).rev() {
+            let share = self.held[from][index];
+            let to = self.roomiest(share).filter(|to| self.next_rank(*to) < rank);
+            if let Some(to) = to {
+                self.held[from].remove(index);
+                self.put(share, to);
+                return Some(to);
+            }
+        }
+        None
+    }
+
+    /// Moves a share to a seat that gives another away, and so on, by the shortest way to a seat
+    /// where one more has a lower rank than this; returns that seat.
+    fn chain(&mut self, from: usize, rank: Rank) -> Option<usize> {
+        // The share that a seat would take, and from which seat.
+        let mut ways = vec![None; self.seats.len()];
+        let others = (0..self.seats.len()).filter(|seat| *seat != from && !self.closed[*seat]);
+        let mut unseen: Vec<_> = others.collect();
+        let mut seen = vec![from];
+        let mut next = 0;
+        while let Some(seat) = seen.get(next).copied() {
+            next += 1;
+            for share in self.held[seat].iter().rev().copied() {
+                if self.namesakes(share).is_some_and(|seats| seats.len() == 1) {
+                    continue;
+                }
+                let new = seen.len();
+                seen.extend(unseen.extract_if(.., |it| self.allowed(share, *it)));
+                for to in &seen[new..] {
+                    ways[*to] = Some((share, seat));
+                }
+                let end = seen[new..].iter().copied().find(|it| self.next_rank(*it) < rank);
+                if let Some(end) = end {
+                    self.follow(&ways, end);
+                    return Some(end);
+                }
+            }
+        }
+        for seat in seen {
+            self.closed[seat] = true;
+        }
+        None
+    }
+
+    /// Makes the moves of a chain, its last first.
+    fn follow(&mut self, ways: &[Option<(usize, usize)>], end: usize) {
+        let mut to = end;
+        while let Some((share, from)) = ways[to] {
+            self.held[from].retain(|it| *it != share);
+            self.put(share, to);
+            to = from;
+        }
+    }
+}
