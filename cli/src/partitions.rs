@@ -63,6 +63,9 @@ enum GroupVerb {
     /// End the pause of partitions
     #[command(after_help = EXIT_CODES)]
     Resume(MarkArgs),
+    /// End the reservation of partitions for a member that left to come back
+    #[command(after_help = EXIT_CODES)]
+    Unreserve(MarkArgs),
     /// List each assignment, and which members and partitions it changed
     #[command(after_help = EXIT_CODES)]
     History(HistoryArgs),
@@ -210,6 +213,7 @@ pub async fn group(args: GroupArgs) -> Result<u8, Failure> {
         GroupVerb::Bar(args) => change::bar(args).await,
         GroupVerb::Pause(args) => change::pause(args, true).await,
         GroupVerb::Resume(args) => change::pause(args, false).await,
+        GroupVerb::Unreserve(args) => change::unreserve(args).await,
         GroupVerb::History(args) => history::history(args).await,
         GroupVerb::Depose(args) => depose::depose(args).await,
     }

@@ -30,7 +30,8 @@ impl Group {
     /// If [`may_have_happened`](Error::may_have_happened) of an error of any kind, the change may
     /// have taken effect or may do so later: call it again. If not, nothing was written.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput): the names, or the group that they make,
-    ///   are out of bounds; or there is no such group or partition.
+    ///   are out of bounds; or there is no such group or partition; or a partition of one of the
+    ///   names still retires: call it again once [`snapshot`](Group::snapshot) no longer has it.
     /// - [`Unavailable`](crate::ErrorKind::Unavailable): no answer to 16 writes, or other writers
     ///   came first 16 times; call it again.
     /// - [`NewestDeleted`](crate::ErrorKind::NewestDeleted): a member has seen a greater assignment,
@@ -45,7 +46,9 @@ impl Group {
         check_partitions(&names)?;
         let wanted: BTreeSet<&str> = names.iter().map(|name| &**name).collect();
         self.change(|now| {
-            let there: BTreeSet<&str> = now.partitions.iter().map(|it| &*it.name).collect();
+            // One that retires does not stay: adding its name is refused.
+            let stay = now.partitions.iter().filter(|it| !it.marks.retiring);
+            let there: BTreeSet<&str> = stay.map(|it| &*it.name).collect();
             let missing = names.iter().filter(|name| !there.contains(&***name));
             let beyond = now.partitions.iter().filter(|it| !wanted.contains(&*it.name));
             let beyond = beyond.map(|it| it.number).collect();
@@ -92,19 +95,33 @@ impl Group {
         self.mark(names, Mark::Paused(paused)).await
     }
 
+    /// Ends the reservations of these partitions, which a member made by
+    /// [`leave_for`](Group::leave_for): any member may own them from now on. Partitions
+    /// without a reservation do not change.
+    ///
+    /// # Errors
+    /// Those of [`resize`](Group::resize).
+    pub async fn unreserve(&self, names: &[&str]) -> Result<GroupSnapshot, Error> {
+        self.change_each(names, Operation::Unreserve).await
+    }
+
     async fn mark(&self, names: &[&str], mark: Mark) -> Result<GroupSnapshot, Error> {
-        // By number from the first look on: a name may be retired and added again meanwhile.
-        let mut marked = None;
+        self.change_each(names, |numbers| Operation::Mark(numbers, mark.clone())).await
+    }
+
+    /// Changes partitions by number from the first look on: a name may be retired and added again
+    /// meanwhile.
+    async fn change_each(
+        &self,
+        names: &[&str],
+        operation: impl Fn(Vec<PartitionNumber>) -> Operation,
+    ) -> Result<GroupSnapshot, Error> {
+        let mut operations = None;
         self.change(|now| {
-            if marked.is_none() {
-                let number = |name: &&str| {
-                    let found = now.partitions.iter().find(|it| *it.name == **name);
-                    found.map(|it| it.number).ok_or_else(|| no_such(name))
-                };
-                let numbers = names.iter().map(number).collect::<Result<_, _>>()?;
-                marked = Some(vec![Operation::Mark(numbers, mark.clone())]);
+            if operations.is_none() {
+                operations = Some(vec![operation(numbers(now, names)?)]);
             }
-            Ok(marked.clone().unwrap_or_default())
+            Ok(operations.clone().unwrap_or_default())
         })
         .await
     }
@@ -138,14 +155,15 @@ impl Group {
                 ));
             };
             let nonce = self.cx.process.nonce();
-            let next = Operation::apply_all(&operations(&known)?, &known, nonce);
+            let all = operations(&known)?;
+            let next = Operation::apply_all(&all, &known, nonce);
             let Some(next) = next.map_err(refused)? else {
                 return Ok(GroupSnapshot::of(Some(&known)));
             };
             check_partitions(
                 &next.partitions.iter().map(|it| it.name.clone()).collect::<Vec<_>>(),
             )?;
-            if next.partitions.len() > known.partitions.len() {
+            if all.iter().any(Operation::grows) {
                 follower.objects.check_owned(&next)?;
             }
             let own = next.clone();
@@ -170,8 +188,23 @@ impl Group {
     }
 }
 
+fn numbers(now: &Assignment, names: &[&str]) -> Result<Vec<PartitionNumber>, Error> {
+    let number = |name: &&str| {
+        let found = now.partitions.iter().find(|it| *it.name == **name);
+        found.map(|it| it.number).ok_or_else(|| no_such(name))
+    };
+    names.iter().map(number).collect()
+}
+
 fn refused(refusal: Refusal) -> Error {
     match refusal {
+        Refusal::Retires(name) => {
+            let why = format!(
+                "the partition {name:?} retires and cannot be kept: add it once its owner has \
+                 given it up and it is removed"
+            );
+            Error::new(ErrorKind::InvalidInput, why)
+        }
         Refusal::NameTaken(name) => {
             let why = format!("two partitions would have the name {name:?}");
             Error::new(ErrorKind::InvalidInput, why)

@@ -65,6 +65,9 @@ pub struct PartitionSnapshot {
     pub token: Option<Epoch>,
     /// The place of the member that is to own it next, if that is not its owner.
     pub target: Option<usize>,
+    /// The name of the member that it is reserved for, as that left for a restart; it has no owner
+    /// then.
+    pub reserved_for: Option<String>,
     /// What operators said of it.
     pub marks: Marks,
 }
@@ -105,6 +108,7 @@ impl GroupSnapshot {
             owner: it.owner.and_then(place),
             token: it.token,
             target: it.target.and_then(place),
+            reserved_for: it.kept.as_ref().map(|(name, _)| name.to_string()),
             marks: it.marks.clone(),
         });
         GroupSnapshot {
@@ -129,8 +133,8 @@ impl Follower {
         Follower { reader: Reader::new(cx.greatest()), objects: Objects::new(cx), sight: None }
     }
 
-    /// Carries out what the reader asks for, until it has nothing more to ask: for an observer
-    /// (`patient`) as long as it takes, for a call until so many failures in a row.
+    /// Carries out the reader's requests until it has none left. After several failures in a row an
+    /// observer (`patient`) leaves the rest to its next poll, and a call fails.
     pub(super) async fn drive(&mut self, patient: bool) -> Result<Option<News>, Error> {
         let cx = Arc::clone(&self.objects.cx);
         let mut news = None;
@@ -140,8 +144,12 @@ impl Follower {
                 Step::Nonce => self.reader.nonce(cx.process.nonce()),
                 Step::Failed(failure) => return Err(self.objects.explain(failure)),
                 Step::Pause => {
-                    if !patient && self.objects.have_failed(FAILURES_BEFORE_GIVING_UP) {
-                        return Err(self.failed());
+                    if self.objects.have_failed(FAILURES_BEFORE_GIVING_UP) {
+                        if !patient {
+                            return Err(self.failed());
+                        }
+                        self.reader.give_up();
+                        return Ok(news);
                     }
                     sleep(&cx.process, self.objects.retry_delay()).await;
                     self.reader.resume();
@@ -253,8 +261,9 @@ impl Group {
 
     /// Follows the assignment. The stream yields the current one, then each change that a poll sees.
     ///
-    /// LIST and GET, then one GET every poll interval, and a LIST every 10 min. It retries transient
-    /// errors of the store. An error that retrying cannot fix is the last item.
+    /// LIST and GET, then one GET every poll interval, and a LIST every 10 min and after a GET that
+    /// failed three times. It retries transient errors of the store. An error that retrying cannot
+    /// fix is the last item.
     pub fn observe(
         &self,
     ) -> impl Stream<Item = Result<GroupSnapshot, Error>> + Send + Unpin + use<> {
@@ -263,11 +272,11 @@ impl Group {
         let sight = Some(cx.meter.follower(false));
         let follower = Follower { sight, ..Follower::new(&cx) };
         let start = (Some(follower), cx, began, true);
-        let stream = stream::unfold(start, |(follower, cx, mut listed, mut first)| async move {
+        let stream = stream::unfold(start, |(follower, cx, mut listed, first)| async move {
             let mut follower = follower?;
             let before = follower.reader.known().map(|known| known.epoch);
             loop {
-                if !first {
+                if follower.reader.step() == Step::Idle {
                     sleep(&cx.process, cx.config.poll_interval).await;
                     if cx.process.now().since(listed) >= super::member::LIST_EVERY {
                         listed = cx.process.now();
@@ -277,18 +286,18 @@ impl Group {
                     }
                 }
                 let driven = follower.outlast_denials().await;
+                let looked = matches!(driven, Ok(Some(_)));
                 if let Some(sight) = &follower.sight {
-                    sight.polled(driven.is_ok());
+                    sight.polled(looked);
                 }
                 if let Err(error) = driven {
                     return Some((Err(error), (None, cx, listed, false)));
                 }
                 let known = follower.reader.known();
-                if first || known.map(|known| known.epoch) != before {
+                if looked && (first || known.map(|known| known.epoch) != before) {
                     let snapshot = GroupSnapshot::of(known);
                     return Some((Ok(snapshot), (Some(follower), cx, listed, false)));
                 }
-                first = false;
             }
         });
         Box::pin(stream.fuse())

@@ -1,4 +1,4 @@
-//! `tenure group resize`, `retire`, `pin`, `bar`, `pause` and `resume`.
+//! `tenure group resize`, `retire`, `pin`, `bar`, `pause`, `resume` and `unreserve`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ pub async fn resize(args: ResizeArgs) -> Result<u8, Failure> {
     let operated = Operated::open(&args.at, None).await?;
     let wanted: BTreeSet<_> = args.partitions.0.iter().collect();
     let mut retiring = operated.before.partitions.iter().filter(|it| it.marks.retiring);
-    // The library leaves it: it would go, although the answer were that nothing is to be changed.
+    // The library refuses it, too, in words for programs.
     if let Some(it) = retiring.find(|it| wanted.contains(&it.name)) {
         let name = plain(&it.name);
         let why = format!(
@@ -75,6 +75,12 @@ pub async fn pause(args: MarkArgs, paused: bool) -> Result<u8, Failure> {
     let operated = Operated::open(&args.at, Some(&args.names)).await?;
     let after = operated.group.pause(&args.names.borrowed(), paused).await.map_err(unknown)?;
     operated.report(&after, Some(&args.names), if paused { "paused" } else { "resumed" })
+}
+
+pub async fn unreserve(args: MarkArgs) -> Result<u8, Failure> {
+    let operated = Operated::open(&args.at, Some(&args.names)).await?;
+    let after = operated.group.unreserve(&args.names.borrowed()).await.map_err(unknown)?;
+    operated.report(&after, Some(&args.names), "no longer reserved")
 }
 
 impl Names {
@@ -125,7 +131,7 @@ impl Operated {
         for it in named {
             match was(it) {
                 None => added.push(it),
-                Some(was) if was.marks != it.marks => marked.push(it),
+                Some(was) if changed(was, it) => marked.push(it),
                 Some(_) => {}
             }
         }
@@ -152,6 +158,11 @@ impl Operated {
         };
         Ok(0)
     }
+}
+
+/// Whether marks or reservations differ.
+fn changed(was: &PartitionSnapshot, it: &PartitionSnapshot) -> bool {
+    was.marks != it.marks || was.reserved_for.is_some() && it.reserved_for.is_none()
 }
 
 fn by_name(group: &GroupSnapshot) -> BTreeMap<&str, &PartitionSnapshot> {

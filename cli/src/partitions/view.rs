@@ -35,6 +35,7 @@ pub struct PartitionView<'a> {
     pub barred: Option<&'a str>,
     pub paused: bool,
     pub retiring: bool,
+    pub reserved_for: Option<&'a str>,
 }
 
 pub fn members(group: &GroupSnapshot) -> Vec<MemberView<'_>> {
@@ -74,16 +75,18 @@ impl<'a> PartitionView<'a> {
             barred: it.marks.barred.as_deref(),
             paused: it.marks.paused,
             retiring: it.marks.retiring,
+            reserved_for: it.reserved_for.as_deref(),
         }
     }
 
-    /// What operators said of it, for people.
+    /// The marks and the reservation, for people.
     pub fn marks(&self) -> String {
         let marks = [
             self.pinned.map(|name| format!("pinned to {}", plain(name))),
             self.barred.map(|name| format!("barred from {}", plain(name))),
             self.paused.then(|| "paused".to_owned()),
             self.retiring.then(|| "retiring".to_owned()),
+            self.reserved_for.map(|name| format!("reserved for {}", plain(name))),
         ];
         marks.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use tenure::group::{Group, Membership};
+use tenure::group::{Group, Membership, MembershipEvent};
 use tenure::store::DirStore;
 use tokio::runtime::{self, Runtime};
 
@@ -29,7 +29,18 @@ impl Scene {
         let bench = Bench::new();
         let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
-        let store = DirStore::open(bench.path("store")).expect("a directory");
+        let mut scene = Scene { bench, runtime, membership: None };
+        scene.join(name, partitions);
+        eventually("the member owns all", || {
+            let all = scene.status();
+            let all = all["partitions"].as_array().expect("a list");
+            !all.is_empty() && all.iter().all(|it| it["owner"] == name)
+        });
+        scene
+    }
+
+    fn join(&mut self, name: &str, partitions: u32) {
+        let store = DirStore::open(self.bench.path("store")).expect("a directory");
         let group = Group::builder(Arc::new(store), "")
             .name(name)
             .partitions(0..partitions)
@@ -39,14 +50,21 @@ impl Scene {
             .rebalance_delay(Duration::ZERO)
             .build()
             .expect("settings that fit together");
-        let membership = runtime.block_on(group.join()).expect("it joins");
-        let scene = Scene { bench, runtime, membership: Some(membership) };
-        eventually("the member owns all", || {
-            let all = scene.status();
-            let all = all["partitions"].as_array().expect("a list");
-            !all.is_empty() && all.iter().all(|it| it["owner"] == name)
+        self.membership = Some(self.runtime.block_on(group.join()).expect("it joins"));
+    }
+
+    /// The member leaves to come back, and another one plans.
+    fn leave_for_an_hour(&mut self) {
+        let mut left = self.membership.take().expect("a member");
+        left.leave_for(Duration::from_secs(3_600));
+        self.runtime.block_on(async {
+            while let Some(event) = left.next().await {
+                if let MembershipEvent::Granted(partition) = event {
+                    partition.release();
+                }
+            }
         });
-        scene
+        self.join("w2", 0);
     }
 
     fn run(&self, verb: &str, options: &[&str]) -> Said {
@@ -100,7 +118,7 @@ fn status_shows_members_and_partitions() {
         json!({
             "number": 1, "name": "1", "owner": "w\u{202e}1", "owner_session": session,
             "token": token, "target": null, "target_session": null, "pinned": null,
-            "barred": null, "paused": false, "retiring": false,
+            "barred": null, "paused": false, "retiring": false, "reserved_for": null,
         })
     );
     let said = scene.run("status", &["--partitions"]);
@@ -156,6 +174,26 @@ fn operators_mark_partitions_and_learn_what_changed() {
     again.fails(73, &["partition 0 is retiring", "nothing was changed"]);
     scene.prints("retire", &["4"], "1 partition retired: 4");
     scene.prints("retire", &["0,4"], NOTHING);
+}
+
+/// The partitions of a member that left to come back stayed without an owner until the time was
+/// over, and no command changed that.
+#[test]
+fn regression_an_operator_ends_reservations() {
+    let mut scene = Scene::new("w1", 3);
+    scene.prints("unreserve", &["0..3"], NOTHING);
+    scene.leave_for_an_hour();
+    eventually("the partitions are reserved", || {
+        scene.status()["partitions"][0]["reserved_for"] == "w1"
+    });
+    let status = scene.run("status", &["--partitions"]);
+    assert!(status.out.contains("reserved for w1\n"), "{status:?}");
+    let line = "2 partitions no longer reserved: 0, 2";
+    scene.prints("unreserve", &["0,2"], line);
+    assert_eq!(scene.status()["partitions"][0]["reserved_for"], Value::Null);
+    eventually("another member owns them", || scene.status()["partitions"][2]["owner"] == "w2");
+    scene.prints("unreserve", &["0,2"], NOTHING);
+    scene.run("unreserve", &["7"]).fails(73, &["no partition 7", "nothing was changed"]);
 }
 
 /// The line said that two were paused, and `--json` listed it twice.

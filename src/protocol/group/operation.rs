@@ -16,6 +16,8 @@ pub enum Operation {
     Add(Vec<Arc<str>>),
     /// Sets a mark of these partitions, or takes it away.
     Mark(Vec<PartitionNumber>, Mark),
+    /// Ends the reservations of these partitions.
+    Unreserve(Vec<PartitionNumber>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -35,6 +37,8 @@ pub enum Mark {
 pub enum Refusal {
     /// Two partitions would have this name.
     NameTaken(Arc<str>),
+    /// A partition of this name is to be removed.
+    Retires(Arc<str>),
     /// There is no partition with this number.
     NoSuchPartition(PartitionNumber),
     /// No number is left.
@@ -62,27 +66,55 @@ impl Operation {
         Ok((next.partitions != now.partitions).then_some(next))
     }
 
+    /// The assignment may stay longer because of it.
+    pub fn grows(&self) -> bool {
+        match self {
+            Operation::Add(names) => !names.is_empty(),
+            Operation::Mark(_, mark) => {
+                matches!(mark, Mark::Pinned(Some(_)) | Mark::Barred(Some(_)) | Mark::Paused(true))
+            }
+            Operation::Unreserve(_) => false,
+        }
+    }
+
     fn change(&self, next: &mut Assignment) -> Result<(), Refusal> {
         match self {
             Operation::Add(names) => add(next, names)?,
             Operation::Mark(numbers, mark) => {
-                for number in numbers {
-                    match next.partitions.binary_search_by_key(number, |it| it.number) {
-                        Ok(place) => mark.set(&mut next.partitions[place].marks),
-                        // It has been retired. Its number is never used again.
-                        Err(_) if *mark == Mark::Retiring && *number < next.next_number => {}
-                        Err(_) => return Err(Refusal::NoSuchPartition(*number)),
-                    }
-                }
+                // One that is gone has been retired. Its number is never used again.
+                let retires = *mark == Mark::Retiring;
+                each(next, numbers, retires, |it| mark.set(&mut it.marks))?;
             }
+            Operation::Unreserve(numbers) => each(next, numbers, true, |it| it.kept = None)?,
         }
         Ok(())
     }
 }
 
+fn each(
+    next: &mut Assignment,
+    numbers: &[PartitionNumber],
+    may_be_gone: bool,
+    change: impl Fn(&mut Partition),
+) -> Result<(), Refusal> {
+    for number in numbers {
+        match next.partitions.binary_search_by_key(number, |it| it.number) {
+            Ok(place) => change(&mut next.partitions[place]),
+            Err(_) if may_be_gone && *number < next.next_number => {}
+            Err(_) => return Err(Refusal::NoSuchPartition(*number)),
+        }
+    }
+    Ok(())
+}
+
 fn add(next: &mut Assignment, names: &[Arc<str>]) -> Result<(), Refusal> {
     let mut taken: BTreeSet<_> = next.partitions.iter().map(|it| Arc::clone(&it.name)).collect();
+    let retiring = next.partitions.iter().filter(|it| it.marks.retiring);
+    let retiring: BTreeSet<_> = retiring.map(|it| Arc::clone(&it.name)).collect();
     for name in names {
+        if retiring.contains(name) {
+            return Err(Refusal::Retires(Arc::clone(name)));
+        }
         if !taken.insert(Arc::clone(name)) {
             return Err(Refusal::NameTaken(Arc::clone(name)));
         }
@@ -139,6 +171,23 @@ mod tests {
             let refused = Operation::Add(names).apply(&two(), NONCE);
             assert_eq!(refused, Err(Refusal::NameTaken(last.into())));
         }
+    }
+
+    #[test]
+    fn regression_a_partition_that_retires_is_not_added() {
+        let mut retires = two();
+        retires.partitions[1].marks.retiring = true;
+        let refused = Operation::Add(vec!["c".into(), "b".into()]).apply(&retires, NONCE);
+        assert_eq!(refused, Err(Refusal::Retires("b".into())));
+    }
+
+    #[test]
+    fn an_operator_ends_reservations() {
+        let mut kept = two();
+        kept.partitions[1].kept = Some(("m".into(), std::time::Duration::from_secs(60)));
+        let numbers = vec![PartitionNumber(0), PartitionNumber(1)];
+        let ended = Operation::Unreserve(numbers).apply(&kept, NONCE).unwrap().unwrap();
+        assert_eq!(ended.partitions, two().partitions);
     }
 
     #[test]

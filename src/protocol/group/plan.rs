@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::assignment::{Assignment, Member, Partition, PartitionNumber};
-use super::assignor::{Assignor, Seat, Share};
+use super::assignor::{Assignor, Share};
 use super::session::{Release, Session};
 use crate::epoch::Epoch;
 use crate::protocol::message::Nonce;
@@ -61,6 +61,8 @@ impl Planner<'_> {
             } else if evidence.kept_enough.contains(&partition.number) {
                 partition.kept = None;
             }
+            // Its marks came later. No member could own it otherwise.
+            partition.kept.take_if(|(name, _)| !partition.marks.names(name));
         }
         // What an operator retires is removed once nobody owns it.
         next.partitions.retain(|it| !(it.marks.retiring && it.owner.is_none()));
@@ -100,17 +102,16 @@ impl Planner<'_> {
             !evidence.ended.contains(&it.session) && !evidence.leaving.contains(&it.session)
         };
         let members: Vec<Member> = next.members.iter().filter(takes).cloned().collect();
-        let seats: Vec<_> =
-            members.iter().map(|it| Seat { name: &it.name, weight: it.weight }).collect();
+        let seats: Vec<_> = members.iter().map(Member::seat).collect();
         let place = |session| members.iter().position(|it| Some(it.session) == session);
         let shares: Vec<Share<'_>> = next
             .partitions
             .iter()
             .map(|it| Share {
                 holder: place(it.target).or_else(|| place(it.owner)),
-                marks: &it.marks,
                 avoid: evidence.avoid.get(&it.number).map(|name| &**name),
                 kept: it.kept.as_ref().map(|(name, _)| &**name),
+                ..Share::new(it.number, &it.name, &it.marks)
             })
             .collect();
         let placed = self.assignor.assign(&seats, &shares);

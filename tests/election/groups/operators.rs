@@ -9,7 +9,7 @@ use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{secs, wait, within};
 use tenure_testkit::write_faults::WRITE_FAULTS;
 
-use super::{Fleet, POLL, balanced};
+use super::{Fleet, POLL, VALIDITY, balanced};
 
 #[tokio::test(start_paused = true)]
 async fn a_group_is_resized() {
@@ -31,6 +31,57 @@ async fn a_group_is_resized() {
     assert_eq!(names, ["0", "1", "4"]);
     assert_eq!(now.partitions[2].number.0, 4);
     assert_eq!(operator.resize(["0", "1", "4"]).await.unwrap().epoch, now.epoch, "nothing to do");
+}
+
+/// Success was reported, and the partitions vanished.
+#[tokio::test(start_paused = true)]
+async fn regression_partitions_that_retire_are_not_taken_for_ones_that_stay() {
+    let fleet = Fleet::new(8);
+    let operator = fleet.group("operator");
+    let a = fleet.group("a");
+    let running = a.clone();
+    let slow = async |partition: tenure::group::Partition| {
+        partition.revoked().cancelled().await;
+        wait(secs(60)).await;
+        Ok(())
+    };
+    tokio::spawn(async move { running.run(slow).await });
+    wait(secs(20)).await;
+    operator.resize(0..4).await.unwrap();
+    let error = operator.resize(0..8).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("the partition \"4\" retires"), "{error}");
+    assert!(!error.may_have_happened());
+    operator.resize(0..4).await.unwrap();
+    wait(secs(60) + POLL * 4).await;
+    operator.resize(0..8).await.unwrap();
+    wait(POLL * 4).await;
+    let now = operator.snapshot().await.unwrap();
+    let numbers: Vec<_> = now.partitions.iter().map(|it| it.number.0).collect();
+    assert_eq!(numbers, [0, 1, 2, 3, 8, 9, 10, 11]);
+    assert!(now.partitions.iter().all(|it| it.owner.is_some()));
+}
+
+/// No member could own it until the time was over, and no operation changed that.
+#[tokio::test(start_paused = true)]
+async fn regression_a_reservation_ends_with_a_mark_against_it_or_by_an_operator() {
+    let fleet = Fleet::new(6);
+    let operator = fleet.group("operator");
+    let [a, b] = [fleet.member("a").await, fleet.member("b").await];
+    balanced(&[&a, &b], 6, secs(60)).await;
+    b.leave_for(secs(3_600));
+    wait(VALIDITY).await;
+    let now = operator.snapshot().await.unwrap();
+    let reserved = now.partitions.iter().filter(|it| it.reserved_for.as_deref() == Some("b"));
+    let names: Vec<_> = reserved.map(|it| it.name.as_str()).collect();
+    assert_eq!(names.len(), 3);
+    operator.bar(&names[..1], Some("b")).await.unwrap();
+    operator.pin(&names[1..2], Some("a")).await.unwrap();
+    balanced(&[&a], 5, POLL * 3).await;
+    operator.unreserve(&names).await.unwrap();
+    balanced(&[&a], 6, POLL * 3).await;
+    let again = operator.unreserve(&names).await.unwrap();
+    assert!(again.partitions.iter().all(|it| it.reserved_for.is_none()));
 }
 
 #[tokio::test(start_paused = true)]

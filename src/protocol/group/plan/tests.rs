@@ -1,4 +1,5 @@
 use super::*;
+use crate::protocol::group::assignment::Marks;
 use crate::protocol::group::assignor::StickyAssignor;
 use crate::protocol::group::session::SessionId;
 
@@ -181,6 +182,27 @@ fn what_a_member_owned_that_wants_to_come_back_is_kept_for_its_name() {
     back.name = "m1".into();
     let joined = next(&planned, &Evidence { joining: vec![back], ..Evidence::default() }).unwrap();
     assert_eq!((owners(&joined), &joined.partitions[0].kept), (vec![3, 2], &None));
+}
+
+#[test]
+fn regression_a_reservation_for_a_member_that_may_not_own_it_ends() {
+    let marks = |pinned: Option<&str>, barred: Option<&str>| Marks {
+        pinned: pinned.map(Arc::from),
+        barred: barred.map(Arc::from),
+        ..Marks::default()
+    };
+    for (marks, owner) in [
+        (marks(None, Some("m9")), 1),
+        (marks(Some("m1"), None), 1),
+        (marks(Some("m9"), None), 0),
+        (marks(None, Some("m1")), 0),
+    ] {
+        let mut now = owned_by(&[0], &[1]);
+        now.partitions[0].kept = Some(("m9".into(), Duration::from_secs(3_600)));
+        now.partitions[0].marks = marks.clone();
+        let planned = next(&now, &Evidence::default()).unwrap_or(now);
+        assert_eq!(owners(&planned), [owner], "{marks:?}");
+    }
 }
 
 #[test]
