@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tracing::Span;
@@ -17,9 +18,14 @@ use crate::driver::{CampaignEnd, Context, Driver, Patience};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::keys::Keys;
+use crate::leadership::Lease;
+use crate::moment::Moment;
 use crate::protocol::group::session::SessionData;
 use crate::protocol::group::{Session, SessionId};
 use crate::timer::{require_timers, sleep};
+
+/// The longest time of refusals that may pass, as while a policy is being changed.
+const REFUSALS_PASS: Duration = Duration::from_secs(10);
 
 impl Group {
     /// Joins the group: from here on this process is a member, and partitions are granted to it as
@@ -34,11 +40,13 @@ impl Group {
     /// 5 requests to check it.
     ///
     /// # Errors
-    /// Those of [`campaign`](crate::Election::campaign).
+    /// The errors of [`campaign`](crate::Election::campaign). Where the store accepts the first write of
+    /// a session and refuses the second one, after 10 s of refusals.
     pub async fn join(&self) -> Result<Membership, Error> {
         self.may_join().await?;
+        let mut refused = None;
         loop {
-            if let Some(joined) = self.try_join(&AtomicBool::new(false)).await? {
+            if let Some(joined) = self.try_join(&AtomicBool::new(false), &mut refused).await? {
                 return Ok(joined);
             }
         }
@@ -48,15 +56,16 @@ impl Group {
     pub(super) async fn join_unless_leaving(&self) -> Result<Option<Membership>, Error> {
         tokio::select! {
             biased;
-            () = self.leaving.cancelled() => return Ok(None),
+            () = self.leaves() => return Ok(None),
             checked = self.may_join() => checked?,
         }
+        let mut refused = None;
         loop {
             let written = AtomicBool::new(false);
-            let mut join = pin!(self.try_join(&written));
+            let mut join = pin!(self.try_join(&written, &mut refused));
             let joined = tokio::select! {
                 biased;
-                () = self.leaving.cancelled() => None,
+                () = self.leaves() => None,
                 joined = &mut join => Some(joined?),
             };
             let joined = match joined {
@@ -77,8 +86,13 @@ impl Group {
     }
 
     /// `None`: the session was lost before its second write, or its id got too old for a create.
-    /// `written` is set before the second write is sent.
-    async fn try_join(&self, written: &AtomicBool) -> Result<Option<Membership>, Error> {
+    /// `written` is set before the second write is sent; `refused` is when the store refused one
+    /// first.
+    async fn try_join(
+        &self,
+        written: &AtomicBool,
+        refused: &mut Option<Moment>,
+    ) -> Result<Option<Membership>, Error> {
         let process = &self.cx.process;
         let id = SessionId::from_bits(process.unique());
         let keys = Keys::new(&format!("{}members/{id}", self.cx.keys.prefix()))?;
@@ -116,6 +130,7 @@ impl Group {
         // meanwhile is resigned, or the group would give it partitions.
         let (data, _) = session_data::encode(&[], &SessionData::default(), &said, 0);
         let (reply, answer) = oneshot::channel();
+        let lease = leadership.lease();
         written.store(true, Ordering::Relaxed);
         process.spawn(async move {
             let outcome = leadership.proclaim(data).await;
@@ -124,7 +139,12 @@ impl Group {
                 let _ = leadership.resign().await;
             }
         });
-        let Ok((outcome, leadership)) = answer.await else { return Ok(None) };
+        let answer = tokio::select! {
+            biased;
+            answer = answer => answer,
+            error = self.refuses(&lease, refused) => return Err(error),
+        };
+        let Ok((outcome, leadership)) = answer else { return Ok(None) };
         if let Err(error) = outcome {
             tracing::warn!(group = self.cx.keys.prefix(), %error, "could not join; trying again");
             return lost(error).map(|()| None);
@@ -141,6 +161,24 @@ impl Group {
             "joined the group"
         );
         Ok(Some(Membership { shared, events, _alive: alive }))
+    }
+}
+
+impl Group {
+    /// Waits until the store has refused the second writes of sessions for [`REFUSALS_PASS`]. A
+    /// session renews through refusals until it lapses, and the next one would fare no better.
+    async fn refuses(&self, lease: &Lease, refused: &mut Option<Moment>) -> Error {
+        let process = &self.cx.process;
+        loop {
+            let failed = lease.lead.last_error();
+            if let Some(error) = failed.filter(|it| it.kind() != ErrorKind::Unavailable) {
+                let now = process.now();
+                if now.since(*refused.get_or_insert(now)) >= REFUSALS_PASS {
+                    return error;
+                }
+            }
+            sleep(process, self.cx.config.validity / 20).await;
+        }
     }
 }
 

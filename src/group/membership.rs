@@ -96,8 +96,26 @@ pub struct Membership {
 
 impl Membership {
     /// Waits for the next event; `None` after [`Lost`](MembershipEvent::Lost). Cancel-safe.
+    ///
+    /// If the runtime in which this process joined has ended, `Lost` comes a request timeout after
+    /// the end of the lease.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime with timers.
     pub async fn next(&mut self) -> Option<MembershipEvent> {
+        tokio::select! {
+            biased;
+            event = self.events.recv() => return event,
+            loss = self.shared.is_abandoned() => self.shared.lost(loss),
+        }
         self.events.recv().await
+    }
+
+    /// Returns whether this process is a member: its lease runs, and the assignment that it read last
+    /// names it. No request.
+    #[must_use]
+    pub fn is_member(&self) -> bool {
+        self.shared.is_member()
     }
 
     /// Returns the events as a stream, which keeps the membership. No request.
@@ -126,20 +144,24 @@ impl Membership {
     /// of all members and partitions.
     #[must_use]
     pub fn last_seen(&self) -> GroupSnapshot {
-        let known = self.shared.state().participant.known().cloned();
-        GroupSnapshot::of(known.as_ref())
+        self.shared.last_seen()
     }
 
     /// Takes no more partitions, and revokes all that this member owns. Once they are released the
     /// session is resigned, and [`Lost`](MembershipEvent::Lost) is the last event: read the events
     /// until then. Two PUTs, beside those of the releases.
+    ///
+    /// It takes back a [`leave_for`](Membership::leave_for) until the session is resigned: nothing is
+    /// reserved then.
     pub fn leave(&self) {
         self.shared.leave(None);
     }
 
-    /// As [`leave`](Membership::leave), but asks that all that this member owns is kept for its
+    /// As [`leave`](Membership::leave), but asks that all that this member owns is reserved for its
     /// name, for at most 1 h: nobody else owns it until then. For a restart, after which a member of
     /// the same name gets it back. Nothing moves before the session is resigned.
+    /// [`Group::unreserve`](super::Group::unreserve) ends a reservation early. After
+    /// [`leave`](Membership::leave) it has no effect.
     pub fn leave_for(&self, delay: Duration) {
         self.shared.leave(Some(delay));
     }

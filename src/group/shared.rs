@@ -11,6 +11,7 @@ use tokio::sync::{Notify, mpsc};
 use super::membership::MembershipEvent;
 use super::partition::{Grant, Partition, PartitionLoss};
 use super::session_data::{self, Said};
+use super::view::GroupSnapshot;
 use crate::driver::Context;
 use crate::error::Error;
 use crate::leadership::{Command, Leadership, Lease, Loss};
@@ -18,10 +19,10 @@ use crate::mutex::unpoisoned;
 use crate::protocol::group::holdings::Change;
 use crate::protocol::group::participant::Participant;
 use crate::protocol::group::session::SessionData;
-use crate::protocol::group::{PartitionNumber, Session};
+use crate::protocol::group::{Assignment, PartitionNumber, Session};
 use crate::record::MAX_WRITTEN_BYTES;
 use crate::telemetry::Owner;
-use crate::timer::sleep;
+use crate::timer::{LOOK, pause, sleep};
 
 /// What of a session's record is not its data: its name and the fields of the lease.
 const RECORD_BYTES: usize = 2 * 1024;
@@ -182,12 +183,12 @@ impl Shared {
         }
     }
 
-    /// Takes no more partitions, and signals all work to stop.
+    /// Takes no more partitions, and signals all work to stop. Nothing is reserved once it has left
+    /// without that: its releases are written already.
     pub(super) fn leave(&self, park: Option<Duration>) {
         let mut state = self.state();
-        state.park = park;
-        if !state.leaving {
-            state.leaving = true;
+        if !state.leaving || state.park.is_some() {
+            (state.leaving, state.park) = (true, park);
             let grants: Vec<_> = state.grants.values().map(Arc::clone).collect();
             grants.iter().for_each(|grant| state.revoke(grant));
             self.write.notify_one();
@@ -201,6 +202,23 @@ impl Shared {
         self.state().park
     }
 
+    /// Its lease runs, and the assignment that it knows names it.
+    pub(super) fn is_member(&self) -> bool {
+        let named = |known: &Arc<Assignment>| known.member(self.session).is_some();
+        let named = self.state().participant.known().is_some_and(named);
+        named && self.lease.check().is_ok()
+    }
+
+    pub(super) fn last_seen(&self) -> GroupSnapshot {
+        let known = self.state().participant.known().cloned();
+        GroupSnapshot::of(known.as_ref())
+    }
+
+    /// Whether all releases show in the newest known assignment.
+    pub(super) fn is_released(&self) -> bool {
+        self.state().participant.holdings().releasing().is_empty()
+    }
+
     pub(super) fn is_leaving(&self) -> bool {
         self.state().leaving
     }
@@ -210,6 +228,20 @@ impl Shared {
         // What was granted meanwhile must be released, too.
         while !self.state().has_left() {
             self.left.notified().await;
+        }
+    }
+
+    /// Waits until the lease has ended and the task of the member has had the time to say so: its
+    /// runtime is gone. Depends on no other task.
+    pub(super) async fn is_abandoned(&self) -> Loss {
+        let lead = &self.lease.lead;
+        loop {
+            let over = lead.end().boot.saturating_add(self.cx.config.request_timeout);
+            let left = over.saturating_sub(self.cx.process.now().boot);
+            match self.lease.check() {
+                Err(loss) if left.is_zero() => return loss,
+                _ => pause(left.max(lead.validity / 10).min(LOOK)).await,
+            }
         }
     }
 

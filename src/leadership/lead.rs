@@ -250,6 +250,11 @@ impl Lead {
         Loss::LeaseEnded { last_error: held.last_error.clone() }
     }
 
+    /// The error of the last request, if it failed.
+    pub(crate) fn last_error(&self) -> Option<Error> {
+        self.held().last_error.clone()
+    }
+
     /// Notes the outcome of a request: `None` clears the last error. `sent` is when it was sent, on
     /// the boot clock, if nothing but the request timeout ended it.
     pub(crate) fn failed(&self, error: Option<&Error>, sent: Option<Duration>) {

@@ -1,0 +1,64 @@
+//! Joins that fail, and memberships without a task.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::group::{Group, MembershipEvent};
+use tenure::store::MemoryStore;
+use tenure::{ErrorKind, Loss};
+use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::time::{secs, within};
+
+use super::{Fleet, VALIDITY};
+
+/// The application waited for events for ever. Its tasks are on another runtime, which ends.
+#[test]
+fn regression_a_membership_is_lost_when_the_runtime_of_its_join_ends() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let group = Group::builder(Arc::new(MemoryStore::new()), "app").name("a").partitions(0..2);
+    let group = group.validity(Duration::from_millis(500)).build().unwrap();
+    // The tasks are dropped, or not polled any more.
+    for ends in [true, false] {
+        let first = runtime();
+        let mut joined = first.block_on(group.join()).unwrap();
+        let kept = (!ends).then_some(first);
+        let lost = async {
+            while let Some(event) = joined.next().await {
+                if let MembershipEvent::Lost(loss) = event {
+                    return Some(loss);
+                }
+            }
+            None
+        };
+        let second = runtime();
+        #[allow(clippy::disallowed_methods, reason = "it bounds the test")]
+        let lost = second.block_on(async { tokio::time::timeout(secs(20), lost).await });
+        let loss = lost.expect("the last event comes");
+        match ends {
+            // Its tasks have dropped the session.
+            true => assert!(matches!(loss, Some(Loss::Resigned)), "{loss:?}"),
+            false => assert!(
+                matches!(loss, Some(Loss::LeaseEnded { .. } | Loss::Suspended { .. })),
+                "{loss:?}"
+            ),
+        }
+        drop(kept);
+    }
+}
+
+/// Each session lapsed, and another was created, without an end and without an error.
+#[tokio::test(start_paused = true)]
+async fn regression_a_join_returns_an_error_if_its_second_write_is_refused() {
+    for validity in [VALIDITY, secs(3)] {
+        let fleet = Fleet::new(2);
+        fleet.store.on(Call::Replace).always().fault(Fault::Denied);
+        let group = fleet.node("a").validity(validity).build().unwrap();
+        let joined = within(secs(30), group.join()).await.expect("it returns");
+        let error = joined.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
+        // A refusal that passes does not end it.
+        fleet.store.heal();
+        fleet.store.on(Call::Replace).times(3).fault(Fault::Denied);
+        drop(within(secs(30), group.join()).await.expect("it returns").unwrap());
+    }
+}
