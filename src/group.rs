@@ -70,6 +70,7 @@ mod membership;
 mod memory;
 mod objects;
 mod operate;
+mod overdue;
 mod partition;
 mod rounds;
 mod run;
@@ -91,10 +92,10 @@ pub mod session_data;
 mod session_data;
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
+use tokio::sync::watch;
 
 pub use config::GroupBuilder;
 pub use membership::{Membership, MembershipEvent};
@@ -111,6 +112,8 @@ use crate::driver::Context;
 use crate::error::Error;
 use crate::store::Store;
 use config::GroupConfig;
+use run::Leave;
+use shared::Shared;
 
 pub use crate::protocol::group::assignment::{Marks, PartitionNumber};
 pub use crate::protocol::group::assignor::{Assignor, Seat, Share, StickyAssignor};
@@ -159,10 +162,10 @@ pub use crate::protocol::group::assignor::{Assignor, Seat, Share, StickyAssignor
 pub struct Group {
     cx: Arc<Context>,
     config: Arc<GroupConfig>,
-    /// Cancelled by [`Group::leave`].
-    leaving: CancellationToken,
-    /// For how long the last call of that asks that what it owns is kept.
-    park: Arc<Mutex<Option<Duration>>>,
+    /// How the calls of [`Group::run`] are to leave, once they are.
+    leave: Arc<watch::Sender<Option<Leave>>>,
+    /// The membership of the newest call of that.
+    current: Arc<Mutex<Weak<Shared>>>,
 }
 
 impl Group {

@@ -23,8 +23,8 @@ mod requests;
 #[cfg(feature = "metrics")]
 pub(crate) use gate::GateMeter;
 #[cfg(feature = "metrics")]
-pub(crate) use group::{GroupSight, Owner};
+pub(crate) use group::{GroupSight, Overdue, Owner};
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{Counted, GateMeter, GroupSight, Leading, Meter, Owner, Sight};
+pub(crate) use off::{Counted, GateMeter, GroupSight, Leading, Meter, Overdue, Owner, Sight};
 #[cfg(feature = "metrics")]
 pub(crate) use on::{Counted, Leading, Meter, Sight};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::watch;
 
 use super::Group;
 use super::assignment_record::{MAX_NAME_BYTES, MAX_VALIDITY};
@@ -26,6 +26,7 @@ use crate::protocol::message::Nonce;
 use crate::store::Store;
 
 const DEFAULT_REBALANCE_DELAY: Duration = Duration::from_secs(1);
+const MAX_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 const MAX_PARTITIONS: usize = 100_000;
 
 /// Settings of a [`Group`]. [`build`](GroupBuilder::build) checks that they fit together.
@@ -58,6 +59,8 @@ pub struct GroupBuilder {
     weight: u32,
     rebalance_delay: Duration,
     assignor: Arc<dyn Assignor>,
+    revocation_deadline: Option<Duration>,
+    leave_when_overdue: bool,
 }
 
 /// Settings that fit together.
@@ -69,6 +72,8 @@ pub(super) struct GroupConfig {
     pub(super) said: Said,
     pub(super) rebalance_delay: Duration,
     pub(super) assignor: Arc<dyn Assignor>,
+    pub(super) revocation_deadline: Duration,
+    pub(super) leave_when_overdue: bool,
 }
 
 impl GroupConfig {
@@ -94,6 +99,8 @@ impl GroupBuilder {
             weight: 1,
             rebalance_delay: DEFAULT_REBALANCE_DELAY,
             assignor: Arc::new(StickyAssignor),
+            revocation_deadline: None,
+            leave_when_overdue: false,
         }
     }
 
@@ -198,6 +205,26 @@ impl GroupBuilder {
         self
     }
 
+    /// Sets how long the work of [`run`](Group::run) on a partition may take to return once it was
+    /// told to stop; at most 24 h. Work that takes longer is reported by an event of the level
+    /// ERROR and the metric `tenure_group_overdue`: the partition moves only once it returns.
+    /// Default: the validity.
+    pub fn revocation_deadline(mut self, deadline: Duration) -> GroupBuilder {
+        self.revocation_deadline = Some(deadline);
+        self
+    }
+
+    /// Sets whether this member leaves the group once work of [`run`](Group::run) is overdue
+    /// ([`revocation_deadline`](GroupBuilder::revocation_deadline)). It then gives up its other
+    /// partitions as their work returns. Once only overdue work is left, it no longer renews its
+    /// session: the partitions move when that lapses, although the work still runs, and the guarded
+    /// resources must refuse the lower tokens of that work. The process joins again once all
+    /// work has returned. Default: false.
+    pub fn leave_when_overdue(mut self, leave: bool) -> GroupBuilder {
+        self.leave_when_overdue = leave;
+        self
+    }
+
     /// Sets whether the first join checks that the store keeps the promises that the protocol
     /// needs: 5 requests, as for [elections](crate::ElectionBuilder::check_store). Default: true.
     pub fn check_store(mut self, check: bool) -> GroupBuilder {
@@ -248,6 +275,11 @@ impl GroupBuilder {
                 "a rebalance_delay of {delay:?} is not possible: it is at most {MAX_VALIDITY:?}"
             ));
         }
+        if let Some(deadline) = self.revocation_deadline.filter(|it| *it > MAX_DEADLINE) {
+            return refuse(format!(
+                "revocation_deadline must be at most {MAX_DEADLINE:?}, got {deadline:?}"
+            ));
+        }
         if self.weight == 0 {
             return refuse("a weight of 0 is not possible: it is at least 1".to_owned());
         }
@@ -277,6 +309,7 @@ impl GroupBuilder {
                  that releases fit beside it"
             ));
         }
+        let config_validity = config.validity;
         let cx = Arc::new(Context::group(self.store, keys, config, self.process));
         let first = Assignment::first(Nonce::from_bits(0), self.partitions.clone());
         Objects::new(&cx).check_owned(&first)?;
@@ -286,9 +319,11 @@ impl GroupBuilder {
             said,
             rebalance_delay: self.rebalance_delay,
             assignor: self.assignor,
+            revocation_deadline: self.revocation_deadline.unwrap_or(config_validity),
+            leave_when_overdue: self.leave_when_overdue,
         };
-        let (config, leaving) = (Arc::new(config), CancellationToken::new());
-        Ok(Group { cx, config, leaving, park: Arc::default() })
+        let (leave, current) = (Arc::new(watch::Sender::new(None)), Arc::default());
+        Ok(Group { cx, config: Arc::new(config), leave, current })
     }
 }
 

@@ -3,7 +3,6 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tracing::Span;
@@ -14,18 +13,14 @@ use super::membership::Membership;
 use super::session_data;
 use super::shared::Shared;
 use crate::check::check_store;
-use crate::driver::{CampaignEnd, Context, Driver, Patience};
+use crate::driver::{CampaignEnd, Context, Denial, Driver, Patience};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::keys::Keys;
 use crate::leadership::Lease;
-use crate::moment::Moment;
 use crate::protocol::group::session::SessionData;
 use crate::protocol::group::{Session, SessionId};
 use crate::timer::{require_timers, sleep};
-
-/// The longest time of refusals that may pass, as while a policy is being changed.
-const REFUSALS_PASS: Duration = Duration::from_secs(10);
 
 impl Group {
     /// Joins the group: from here on this process is a member, and partitions are granted to it as
@@ -40,13 +35,14 @@ impl Group {
     /// 5 requests to check it.
     ///
     /// # Errors
-    /// The errors of [`campaign`](crate::Election::campaign). Where the store accepts the first write of
-    /// a session and refuses the second one, after 10 s of refusals.
+    /// The errors of [`campaign`](crate::Election::campaign), also where the store accepts the first
+    /// write of a session and denies the second one for the time of
+    /// [`retry_denied`](super::GroupBuilder::retry_denied).
     pub async fn join(&self) -> Result<Membership, Error> {
         self.may_join().await?;
-        let mut refused = None;
+        let mut denial = Denial::default();
         loop {
-            if let Some(joined) = self.try_join(&AtomicBool::new(false), &mut refused).await? {
+            if let Some(joined) = self.try_join(&AtomicBool::new(false), &mut denial).await? {
                 return Ok(joined);
             }
         }
@@ -59,10 +55,10 @@ impl Group {
             () = self.leaves() => return Ok(None),
             checked = self.may_join() => checked?,
         }
-        let mut refused = None;
+        let mut denial = Denial::default();
         loop {
             let written = AtomicBool::new(false);
-            let mut join = pin!(self.try_join(&written, &mut refused));
+            let mut join = pin!(self.try_join(&written, &mut denial));
             let joined = tokio::select! {
                 biased;
                 () = self.leaves() => None,
@@ -86,12 +82,11 @@ impl Group {
     }
 
     /// `None`: the session was lost before its second write, or its id got too old for a create.
-    /// `written` is set before the second write is sent; `refused` is when the store refused one
-    /// first.
+    /// `written` is set before the second write is sent; `denial` counts the denials of such writes.
     async fn try_join(
         &self,
         written: &AtomicBool,
-        refused: &mut Option<Moment>,
+        denial: &mut Denial,
     ) -> Result<Option<Membership>, Error> {
         let process = &self.cx.process;
         let id = SessionId::from_bits(process.unique());
@@ -142,7 +137,7 @@ impl Group {
         let answer = tokio::select! {
             biased;
             answer = answer => answer,
-            error = self.refuses(&lease, refused) => return Err(error),
+            error = self.denies(&lease, denial) => return Err(error),
         };
         let Ok((outcome, leadership)) = answer else { return Ok(None) };
         if let Err(error) = outcome {
@@ -165,19 +160,17 @@ impl Group {
 }
 
 impl Group {
-    /// Waits until the store has refused the second writes of sessions for [`REFUSALS_PASS`]. A
-    /// session renews through refusals until it lapses, and the next one would fare no better.
-    async fn refuses(&self, lease: &Lease, refused: &mut Option<Moment>) -> Error {
-        let process = &self.cx.process;
+    /// Waits until the second writes of sessions have been denied for too long. A session renews
+    /// through denials until it lapses, and the next one would fare no better.
+    async fn denies(&self, lease: &Lease, denial: &mut Denial) -> Error {
         loop {
             let failed = lease.lead.last_error();
-            if let Some(error) = failed.filter(|it| it.kind() != ErrorKind::Unavailable) {
-                let now = process.now();
-                if now.since(*refused.get_or_insert(now)) >= REFUSALS_PASS {
-                    return error;
-                }
+            if let Some(error) = failed.filter(|it| it.kind() != ErrorKind::Unavailable)
+                && denial.pause(&self.cx, &error).is_none()
+            {
+                return error;
             }
-            sleep(process, self.cx.config.validity / 20).await;
+            sleep(&self.cx.process, self.cx.config.validity / 20).await;
         }
     }
 }

@@ -1,25 +1,38 @@
 //! Running work for each partition that this member owns.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
-use std::future::ready;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::stream::{FuturesUnordered, StreamExt as _};
+use tokio::sync::watch;
 
-use super::membership::MembershipEvent;
+use super::membership::{Membership, MembershipEvent};
+use super::overdue::Watchdog;
 use super::partition::Partition;
-use super::{Group, PartitionNumber};
+use super::{Group, GroupSnapshot, PartitionNumber};
 use crate::backoff::Backoff;
 use crate::error::Error;
 use crate::escape::plain;
+use crate::leadership::Lease;
 use crate::mutex::unpoisoned;
+use crate::timer::sleep;
 
 /// Before a partition whose work has failed here is given to this member again.
 const BACK_OFF: Backoff =
     Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+
+/// How a member leaves.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Leave {
+    /// How long its partitions are reserved for its name.
+    park: Option<Duration>,
+}
 
 /// How the work on one partition ended.
 enum Ended {
@@ -27,16 +40,21 @@ enum Ended {
     Stopped,
     /// By itself.
     Returned,
-    Failed(Box<dyn StdError + Send + Sync>),
+    /// With an error; `None`: its text could not be formatted.
+    Failed(Option<String>),
     Panicked,
 }
+
+type WorkResult = Result<(), Box<dyn StdError + Send + Sync>>;
 
 impl Group {
     /// Joins the group and calls `work` for each partition that this member is granted, until
     /// [`leave`](Group::leave) is called.
     ///
     /// The work is to return once [`revoked`](Partition::revoked) says so: the partition is to move,
-    /// or the session is at risk. A partition is released only once its work has returned. Work that
+    /// or the session is at risk. A partition is released only once its work has returned; work that
+    /// takes longer than the
+    /// [`revocation_deadline`](super::GroupBuilder::revocation_deadline) is reported. Work that
     /// returns by itself, fails or panics releases its partition, too, and other members are
     /// preferred for 1 s, which doubles with each failure up to 60 s; no other partition is touched.
     ///
@@ -44,8 +62,14 @@ impl Group {
     /// anew. After [`leave`](Group::leave) no partition is taken any more, and once all work has
     /// returned the session is resigned, so that nobody waits for its lapse.
     ///
+    /// `work` is a closure such as `async |partition| …` or `async move |partition| …`, or a
+    /// function. Each call consumes a clone of it, so that the future is `Send` also where the
+    /// closure owns its captures: share state between calls by an `Arc`.
+    ///
     /// All work runs in the task that calls this: spawn tasks for what is to run in parallel.
-    /// Dropping the future drops the work, and lets the session lapse.
+    /// Dropping the future drops the work, and lets the session lapse. Meanwhile
+    /// [`is_member`](Group::is_member), [`lease`](Group::lease) and [`last_seen`](Group::last_seen)
+    /// of this `Group` and its clones describe the membership.
     ///
     /// Cost: that of [`join`](Group::join), and one PUT for all partitions that are released within
     /// a second.
@@ -54,100 +78,138 @@ impl Group {
     /// Those of [`join`](Group::join).
     pub async fn run<F, W>(&self, work: F) -> Result<(), Error>
     where
-        F: Fn(Partition) -> W,
+        F: FnOnce(Partition) -> W + Clone,
         W: Future<Output = Result<(), Box<dyn StdError + Send + Sync>>>,
     {
         let mut failures = BTreeMap::new();
         loop {
-            let Some(mut membership) = self.join_unless_leaving().await? else { return Ok(()) };
-            let mut leaving = false;
-            let mut works = FuturesUnordered::new();
-            loop {
-                tokio::select! {
-                    biased;
-                    () = self.leaving.cancelled(), if !leaving => {
-                        leaving = true;
-                        membership.shared.leave(*unpoisoned(self.park.lock()));
-                    }
-                    event = membership.next() => match event {
-                        Some(MembershipEvent::Granted(partition)) => {
-                            works.push(Group::one(&work, partition));
-                        }
-                        Some(MembershipEvent::Lost(_)) | None => break,
-                        Some(event) => self.log(&event),
-                    },
-                    Some((partition, ended)) = works.next() => {
-                        self.release(partition, ended, &mut failures);
-                    }
-                }
-            }
-            // What was lost must have stopped before the same process may own it again.
-            while works.next().await.is_some() {}
-            if leaving {
+            let Some(membership) = self.join_unless_leaving().await? else { return Ok(()) };
+            *unpoisoned(self.current.lock()) = Arc::downgrade(&membership.shared);
+            self.run_as(membership, &work, &mut failures).await;
+            if self.leave.borrow().is_some() {
                 return Ok(());
             }
         }
     }
 
-    /// The work on one partition. There is one for each that is owned, so it holds what it must and
-    /// no more.
-    fn one<F, W>(work: &F, partition: Partition) -> impl Future<Output = (Partition, Ended)>
-    where
-        F: Fn(Partition) -> W,
-        W: Future<Output = Result<(), Box<dyn StdError + Send + Sync>>>,
+    /// Runs the work of one membership until its end. Returns once all work has returned.
+    async fn run_as<F, W>(
+        &self,
+        membership: Membership,
+        work: &F,
+        failures: &mut BTreeMap<PartitionNumber, u32>,
+    ) where
+        F: FnOnce(Partition) -> W + Clone,
+        W: Future<Output = WorkResult>,
     {
-        let kept = partition.handle();
-        let running = match catch_unwind(AssertUnwindSafe(|| work(partition))) {
-            Ok(running) => AssertUnwindSafe(running).catch_unwind().left_future(),
-            Err(panic) => ready(Err(panic)).right_future(),
-        };
-        running.map(|outcome| {
-            let stopped = kept.revoked().is_cancelled();
-            let ended = match outcome {
-                Ok(Ok(())) if stopped => Ended::Stopped,
-                Ok(Ok(())) => Ended::Returned,
-                Ok(Err(error)) => Ended::Failed(error),
-                Err(_) => Ended::Panicked,
-            };
-            (kept, ended)
-        })
+        let mut works = FuturesUnordered::new();
+        let mut watchdog = Watchdog::new(self.config.revocation_deadline, self.cx.meter.overdue());
+        let mut leaves = self.leave.subscribe();
+        leaves.mark_changed();
+        let process = &self.cx.process;
+        let mut look_at = process.now();
+        let mut member = Some(membership);
+        while member.is_some() || !works.is_empty() {
+            tokio::select! {
+                biased;
+                leave = next_leave(&mut leaves) => {
+                    if let Some(membership) = &member {
+                        membership.shared.leave(leave.park);
+                    }
+                }
+                event = next_event(&mut member) => match event {
+                    Some(MembershipEvent::Granted(partition)) => {
+                        watchdog.begins(partition.handle());
+                        works.push(Group::one(work.clone(), partition));
+                    }
+                    Some(MembershipEvent::Lost(_)) | None => member = None,
+                    Some(event) => self.log(&event),
+                },
+                Some((partition, ended)) = works.next() => {
+                    watchdog.ended(partition.number());
+                    self.log_end(&partition, &ended);
+                    if member.is_some() {
+                        let back_off = back_off(partition.number(), &ended, failures);
+                        partition.release_for(back_off);
+                    }
+                }
+                () = sleep(process, process.now().until(look_at)) => {
+                    look_at = process.now().plus(watchdog.interval());
+                    self.look_for_overdue(&mut watchdog, &mut member);
+                }
+            }
+        }
     }
 
-    fn release(
-        &self,
-        partition: Partition,
-        ended: Ended,
-        failures: &mut BTreeMap<PartitionNumber, u32>,
-    ) {
-        let (group, name, number) =
-            (self.cx.keys.prefix(), partition.grant.name.to_string(), partition.number());
-        let mut again = || {
-            let failed = failures.entry(number).or_insert(0);
-            let back_off = BACK_OFF.delay(*failed);
-            *failed += 1;
-            back_off
+    /// The work on one partition. There is one for each that is owned, so it holds what it must and
+    /// no more. A panic in any part of it, its drop included, concerns this partition alone.
+    async fn one<F, W>(work: F, partition: Partition) -> (Partition, Ended)
+    where
+        F: FnOnce(Partition) -> W,
+        W: Future<Output = WorkResult>,
+    {
+        let kept = partition.handle();
+        let Some(running) = contained(|| work(partition)) else { return (kept, Ended::Panicked) };
+        let mut running = pin!(Some(running));
+        let outcome = match running.as_mut().as_pin_mut() {
+            Some(running) => AssertUnwindSafe(running).catch_unwind().await.map_err(forget).ok(),
+            None => None,
         };
-        let back_off = match ended {
-            Ended::Stopped => {
-                failures.remove(&number);
-                Duration::ZERO
+        let stopped = kept.revoked().is_cancelled();
+        let dropped = contained(|| running.set(None)).is_some();
+        let ended = match outcome.filter(|_| dropped) {
+            None => Ended::Panicked,
+            Some(Ok(())) if stopped => Ended::Stopped,
+            Some(Ok(())) => Ended::Returned,
+            Some(Err(error)) => {
+                let text = contained(|| error.to_string());
+                let _ = contained(|| drop(error));
+                Ended::Failed(text)
             }
+        };
+        (kept, ended)
+    }
+
+    fn look_for_overdue(&self, watchdog: &mut Watchdog, member: &mut Option<Membership>) {
+        let (group, deadline) = (self.cx.keys.prefix(), self.config.revocation_deadline);
+        for name in watchdog.look(self.cx.process.now()) {
+            let partition = plain(&name);
+            tracing::error!(
+                group,
+                partition,
+                ?deadline,
+                outcome = "overdue",
+                "the work was told to stop and has not returned within the deadline"
+            );
+        }
+        if self.config.leave_when_overdue && watchdog.is_any_overdue() {
+            let shared = member.as_ref().map(|membership| &membership.shared);
+            if let Some(shared) = shared.filter(|shared| !shared.is_leaving()) {
+                shared.leave(None);
+            }
+            // The session lapses, as the work still runs. The other partitions have moved before.
+            if watchdog.is_all_overdue() && shared.is_some_and(|shared| shared.is_released()) {
+                *member = None;
+            }
+        }
+    }
+
+    fn log_end(&self, partition: &Partition, ended: &Ended) {
+        let (group, name) = (self.cx.keys.prefix(), plain(partition.name()));
+        match ended {
+            Ended::Stopped => {}
             Ended::Returned => {
-                failures.remove(&number);
                 tracing::info!(group, partition = name, "the work returned by itself");
-                BACK_OFF.first
             }
             Ended::Failed(error) => {
-                let error = plain(&error.to_string());
+                let error = error.as_deref().unwrap_or("its error panicked when it was formatted");
+                let error = plain(error);
                 tracing::warn!(group, partition = name, error, "the work failed");
-                again()
             }
             Ended::Panicked => {
                 tracing::error!(group, partition = name, "the work panicked");
-                again()
             }
-        };
-        partition.release_for(back_off);
+        }
     }
 
     fn log(&self, event: &MembershipEvent) {
@@ -169,16 +231,100 @@ impl Group {
     /// Makes the calls of [`run`](Group::run) on this `Group` and its clones leave, those to come
     /// among them: no partition is taken any more, and they return once all work has returned. For
     /// the end of a process: call it on SIGTERM.
+    ///
+    /// It takes back a [`leave_for`](Group::leave_for) until the session is resigned: nothing is
+    /// reserved then.
     pub fn leave(&self) {
-        *unpoisoned(self.park.lock()) = None;
-        self.leaving.cancel();
+        self.leave.send_replace(Some(Leave { park: None }));
     }
 
-    /// As [`leave`](Group::leave), but asks that all that the member owns is kept for its name, for
-    /// at most 1 h: nobody else owns it until then. So a rolling restart, in which each process comes
-    /// back under its name in time, moves no partition.
+    /// As [`leave`](Group::leave), but asks that all that the member owns is reserved for its name,
+    /// for at most 1 h: nobody else owns it until then. So a rolling restart, in which each process
+    /// comes back under its name in time, moves no partition. [`unreserve`](Group::unreserve) ends
+    /// that early. After [`leave`](Group::leave) it has no effect.
     pub fn leave_for(&self, delay: Duration) {
-        *unpoisoned(self.park.lock()) = Some(delay);
-        self.leaving.cancel();
+        self.leave.send_if_modified(|leave| {
+            let reserves = !matches!(leave, Some(Leave { park: None }));
+            if reserves {
+                *leave = Some(Leave { park: Some(delay) });
+            }
+            reserves
+        });
     }
+
+    /// Waits until this `Group` is to leave.
+    pub(super) async fn leaves(&self) {
+        // The sender lives in `self`, so the channel is open.
+        let _ = self.leave.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Returns whether the call of [`run`](Group::run) on this `Group` or a clone is a member: its
+    /// lease runs, and the assignment that it read last names it. No request. Of several calls the
+    /// last that joined counts.
+    #[must_use]
+    pub fn is_member(&self) -> bool {
+        unpoisoned(self.current.lock()).upgrade().is_some_and(|shared| shared.is_member())
+    }
+
+    /// Returns the lease of the session that the call of [`run`](Group::run) on this `Group` or a
+    /// clone has, or had last; `None` before it has joined and once it has returned. No request.
+    #[must_use]
+    pub fn lease(&self) -> Option<Lease> {
+        unpoisoned(self.current.lock()).upgrade().map(|shared| shared.lease.clone())
+    }
+
+    /// Returns the assignment that the call of [`run`](Group::run) on this `Group` or a clone has
+    /// read last; `None` before it has joined and once it has returned. It is as old as
+    /// [`since_last_answer`](Group::since_last_answer) says. No request; a copy of all members and
+    /// partitions.
+    #[must_use]
+    pub fn last_seen(&self) -> Option<GroupSnapshot> {
+        unpoisoned(self.current.lock()).upgrade().map(|shared| shared.last_seen())
+    }
+}
+
+async fn next_leave(leaves: &mut watch::Receiver<Option<Leave>>) -> Leave {
+    while leaves.changed().await.is_ok() {
+        if let Some(leave) = *leaves.borrow_and_update() {
+            return leave;
+        }
+    }
+    std::future::pending().await
+}
+
+async fn next_event(member: &mut Option<Membership>) -> Option<MembershipEvent> {
+    match member {
+        Some(membership) => membership.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// How long the partition is not to be given to this member again.
+fn back_off(
+    number: PartitionNumber,
+    ended: &Ended,
+    failures: &mut BTreeMap<PartitionNumber, u32>,
+) -> Duration {
+    match ended {
+        Ended::Stopped | Ended::Returned => {
+            failures.remove(&number);
+            if let Ended::Stopped = ended { Duration::ZERO } else { BACK_OFF.first }
+        }
+        Ended::Failed(_) | Ended::Panicked => {
+            let failed = failures.entry(number).or_insert(0);
+            let back_off = BACK_OFF.delay(*failed);
+            *failed += 1;
+            back_off
+        }
+    }
+}
+
+/// Calls code of the application. `None`: it panicked.
+fn contained<T>(call: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(forget).ok()
+}
+
+/// Leaks the payload of a panic: its drop may panic, too.
+fn forget(panic: Box<dyn Any + Send>) {
+    std::mem::forget(panic);
 }

@@ -108,6 +108,11 @@ fn members() {
     describe_gauge!("tenure_group_member_info", Count, "1; the label tells the member's name");
     describe_gauge!("tenure_group_coordinator", Count, "1 while this process plans the group");
     describe_gauge!("tenure_group_owned", Count, "Partitions that this member owns");
+    describe_gauge!(
+        "tenure_group_overdue",
+        Count,
+        "Partitions with work that does not stop in time"
+    );
     describe_gauge!("tenure_group_epoch", Count, "The greatest assignment that this process knows");
     describe_gauge!("tenure_group_partitions", Count, "Partitions of the newest known assignment");
     describe_gauge!(

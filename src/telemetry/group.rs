@@ -7,6 +7,8 @@ use super::on::Meter;
 use super::requests::Role;
 use crate::protocol::group::Assignment;
 
+const OVERDUE: &str = "tenure_group_overdue";
+
 impl Meter {
     /// Somebody joins the group.
     pub(super) fn member(&self) {
@@ -19,7 +21,7 @@ impl Meter {
         for counter in ["tenure_group_grants_total", "tenure_group_revocations_total"] {
             self.keys().counter(counter, &[]).increment(0);
         }
-        for gauge in ["tenure_group_owned", "tenure_group_coordinator"] {
+        for gauge in ["tenure_group_owned", "tenure_group_coordinator", OVERDUE] {
             self.keys().gauge(gauge, &[]).increment(0.0);
         }
     }
@@ -27,6 +29,11 @@ impl Meter {
     /// A member that owns nothing yet.
     pub(crate) fn owner(&self) -> Owner {
         Owner { meter: self.clone(), owned: 0, coordinates: false }
+    }
+
+    /// The work of a member: none is overdue yet.
+    pub(crate) fn overdue(&self) -> Overdue {
+        Overdue { meter: self.clone(), works: 0 }
     }
 
     /// Somebody follows the assignment.
@@ -95,6 +102,32 @@ impl Drop for Owner {
     fn drop(&mut self) {
         self.owns(0);
         self.coordinates(false);
+    }
+}
+
+/// Work that has not stopped in time.
+#[derive(Debug)]
+pub(crate) struct Overdue {
+    meter: Meter,
+    works: u32,
+}
+
+impl Overdue {
+    pub(crate) fn began(&mut self) {
+        self.works += 1;
+        self.meter.keys().gauge(OVERDUE, &[]).increment(1.0);
+    }
+
+    pub(crate) fn ended(&mut self) {
+        self.works = self.works.saturating_sub(1);
+        self.meter.keys().gauge(OVERDUE, &[]).decrement(1.0);
+    }
+}
+
+impl Drop for Overdue {
+    /// The call of `run` was dropped, and its work with it.
+    fn drop(&mut self) {
+        self.meter.keys().gauge(OVERDUE, &[]).decrement(f64::from(self.works));
     }
 }
 

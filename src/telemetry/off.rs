@@ -48,6 +48,9 @@ impl Meter {
     pub(crate) fn owner(&self) -> Owner {
         Owner
     }
+    pub(crate) fn overdue(&self) -> Overdue {
+        Overdue
+    }
     pub(crate) fn follower(&self, _: bool) -> GroupSight {
         GroupSight
     }
@@ -80,6 +83,14 @@ impl Leading {
 
 impl Sight {
     pub(crate) fn sees(&mut self, _: &Observation) {}
+}
+
+#[derive(Debug)]
+pub(crate) struct Overdue;
+
+impl Overdue {
+    pub(crate) fn began(&mut self) {}
+    pub(crate) fn ended(&mut self) {}
 }
 
 impl Owner {

@@ -13,8 +13,12 @@ use tokio::sync::mpsc;
 
 mod compaction;
 mod deleted;
+mod joining;
 pub mod limits;
+#[path = "../../src/test_support/logged.rs"]
+mod logged;
 mod operators;
+mod overdue;
 mod paths;
 mod run;
 mod sharing;

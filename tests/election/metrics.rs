@@ -50,6 +50,7 @@ tell! {
     an_assignment_that_does_not_fit,
     partitions_that_are_kept,
     partitions_without_an_owner,
+    work_that_is_overdue,
 }
 
 #[tokio::test(start_paused = true)]

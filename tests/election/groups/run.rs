@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure::group::MembershipEvent;
+use tenure::group::{MembershipEvent, Partition};
 use tenure_testkit::time::{secs, wait, within};
 
-use super::{Fleet, POLL};
+use super::{Fleet, POLL, VALIDITY, balanced};
 
 #[tokio::test(start_paused = true)]
 async fn work_is_called_for_each_partition_and_stops_before_it_moves() {
@@ -116,4 +116,151 @@ async fn regression_a_sole_member_soon_gets_back_what_it_released() {
         partition.release();
     }
     granted().await;
+}
+
+/// Such a closure borrows from itself: `Fn(Partition) -> impl Future` refused it.
+#[tokio::test(start_paused = true)]
+async fn regression_the_work_may_be_an_async_closure_that_owns_its_captures() {
+    let fleet = Fleet::new(2);
+    let (group, names) = (fleet.group("a"), Arc::new(Mutex::new(Vec::new())));
+    let (running, log) = (group.clone(), Arc::clone(&names));
+    let task = tokio::spawn(async move {
+        let work = async move |partition: Partition| {
+            log.lock().unwrap().push(partition.name().to_owned());
+            partition.revoked().cancelled().await;
+            log.lock().unwrap().push("stopped".to_owned());
+            Ok(())
+        };
+        running.run(work).await
+    });
+    wait(secs(20)).await;
+    group.leave();
+    within(secs(10), task).await.expect("it leaves").unwrap().unwrap();
+    assert_eq!(*names.lock().unwrap(), ["0", "1", "stopped", "stopped"]);
+}
+
+/// A panic in the text of an error, or in the drop of work that has returned, ended `run` and with
+/// it the work on all partitions.
+#[tokio::test(start_paused = true)]
+async fn regression_a_panic_of_one_partition_ends_the_work_of_no_other() {
+    #[derive(Debug)]
+    struct Unspeakable;
+    impl std::fmt::Display for Unspeakable {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            panic!("a bug in the text of an error")
+        }
+    }
+    impl std::error::Error for Unspeakable {}
+    struct Undroppable;
+    impl Drop for Undroppable {
+        fn drop(&mut self) {
+            if !std::thread::panicking() {
+                panic!("a bug in a drop")
+            }
+        }
+    }
+    /// Work that keeps a value until it is dropped.
+    struct Keeps<F> {
+        work: F,
+        _kept: Option<Undroppable>,
+    }
+    impl<F: Future + Unpin> Future for Keeps<F> {
+        type Output = F::Output;
+
+        fn poll(
+            mut self: std::pin::Pin<&mut Self>,
+            cx: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<F::Output> {
+            std::pin::Pin::new(&mut self.work).poll(cx)
+        }
+    }
+    let fleet = Fleet::new(4);
+    let starts: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
+    let (group, log) = (fleet.group("a"), Arc::clone(&starts));
+    let running = group.clone();
+    let task = tokio::spawn(async move {
+        let work = |partition: Partition| {
+            let name = partition.name().to_owned();
+            *log.lock().unwrap().entry(name.clone()).or_default() += 1;
+            let _kept = (name == "1").then(|| Undroppable);
+            let work = async move {
+                match &*name {
+                    "0" => return Err(Unspeakable.into()),
+                    "1" => {}
+                    "2" => std::panic::panic_any(Undroppable),
+                    _ => partition.revoked().cancelled().await,
+                }
+                Ok(())
+            };
+            Keeps { work: Box::pin(work), _kept }
+        };
+        running.run(work).await
+    });
+    wait(secs(120)).await;
+    assert!(!task.is_finished(), "the call goes on");
+    let starts = starts.lock().unwrap().clone();
+    for name in ["0", "1", "2"] {
+        assert!(starts[name] > 1, "its work is called again: {starts:?}");
+    }
+    assert_eq!(starts["3"], 1, "nothing of it is disturbed: {starts:?}");
+    group.leave();
+    within(secs(30), task).await.expect("it leaves").unwrap().unwrap();
+}
+
+/// A member that left for an hour stayed reserved although it then left for good; one that left for
+/// good said that it would come back, and released nothing.
+#[tokio::test(start_paused = true)]
+async fn regression_the_last_word_of_a_member_that_leaves_counts_until_it_releases() {
+    for (name, calls) in [("for good", [true, false]), ("to come back", [false, true])] {
+        let fleet = Fleet::new(4);
+        let b = fleet.member("b").await;
+        let group = fleet.group("a");
+        let task = tokio::spawn({
+            let group = group.clone();
+            async move {
+                group
+                    .run(async |partition| {
+                        partition.revoked().cancelled().await;
+                        wait(secs(4)).await;
+                        Ok(())
+                    })
+                    .await
+            }
+        });
+        wait(VALIDITY).await;
+        assert_eq!(b.owned().len(), 2, "{name}");
+        for comes_back in calls {
+            if comes_back {
+                group.leave_for(secs(3_600))
+            } else {
+                group.leave()
+            }
+            wait(secs(1)).await;
+        }
+        within(secs(20), task).await.expect("it leaves").unwrap().unwrap();
+        balanced(&[&b], 4, VALIDITY).await;
+    }
+}
+
+/// The same of a member that has its own table of partitions.
+#[tokio::test(start_paused = true)]
+async fn regression_a_membership_that_left_for_good_reserves_nothing() {
+    for calls in [[None, Some(secs(3_600))], [Some(secs(3_600)), None]] {
+        let fleet = Fleet::new(4);
+        let b = fleet.member("b").await;
+        let mut a = fleet.group("a").join().await.unwrap();
+        let mut owned = Vec::new();
+        while owned.len() < 2 {
+            if let Some(MembershipEvent::Granted(partition)) = a.next().await {
+                owned.push(partition);
+            }
+        }
+        for delay in calls {
+            delay.map_or_else(|| a.leave(), |delay| a.leave_for(delay));
+            wait(secs(3)).await;
+        }
+        owned.into_iter().for_each(Partition::release);
+        balanced(&[&b], 4, VALIDITY).await;
+        drop(a);
+    }
 }

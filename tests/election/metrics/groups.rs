@@ -121,6 +121,30 @@ async fn regression_a_release_after_the_loss_counts_once(recorder: &Recorder) {
     assert_eq!(recorder.scrape().sum("tenure_group_losses_total", &[]), 4.0);
 }
 
+/// Work that stops 40 s after it was to.
+pub async fn work_that_is_overdue(recorder: &Recorder) {
+    let fleet = Fleet::new(1);
+    let group = fleet.node("a").revocation_deadline(secs(20)).build().unwrap();
+    let running = group.clone();
+    let task = tokio::spawn(async move {
+        running
+            .run(async |partition| {
+                partition.revoked().cancelled().await;
+                wait(secs(40)).await;
+                Ok(())
+            })
+            .await
+    });
+    wait(VALIDITY).await;
+    group.leave();
+    wait(secs(10)).await;
+    assert_eq!(value(&recorder.scrape(), "overdue"), 0.0);
+    wait(secs(15)).await;
+    assert_eq!(value(&recorder.scrape(), "overdue"), 1.0);
+    within(VALIDITY, task).await.expect("it leaves").unwrap().unwrap();
+    assert_eq!(value(&recorder.scrape(), "overdue"), 0.0);
+}
+
 /// A group whose coordinator may not write.
 pub async fn an_assignment_that_cannot_be_written(recorder: &Recorder) {
     let fleet = Fleet::new(2);

@@ -20,6 +20,7 @@ use tenure_testkit::world::{VALIDITY, World, elect, held, name};
 pub use super::groups::{
     a_session_that_is_lost, an_assignment_that_cannot_be_written, an_assignment_that_does_not_fit,
     members_of_a_group, partitions_that_are_kept, partitions_without_an_owner,
+    work_that_is_overdue,
 };
 
 const APP: (&str, &str) = ("election", "a store with faults/app");
