@@ -224,7 +224,7 @@ impl Follower {
         Ok(())
     }
 
-    /// The same for an observer, which waits while access is denied.
+    /// Carries out the requests of the reader for an observer, which waits while access is denied.
     async fn outlast_denials(&mut self) -> Result<Option<News>, Error> {
         let (cx, mut denial) = (Arc::clone(&self.objects.cx), Denial::default());
         loop {

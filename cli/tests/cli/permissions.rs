@@ -50,6 +50,7 @@ fn election(store: Arc<dyn Store>, name: &str, layout: Layout) -> Result<Electio
         .layout(layout)
         .validity(second * 2)
         .poll_interval(second / 5)
+        .retry_denied(Duration::ZERO)
         .build()
 }
 

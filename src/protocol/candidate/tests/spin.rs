@@ -87,6 +87,8 @@ fn no_store_makes_the_machine_spin_or_panic() {
                     Input::Nonce(n(nonces % 4))
                 }
                 Step::Wait(wait) => later(&wait, &mut rng),
+                // A driver that waits pauses before this.
+                Step::Failed(Failure::Denied) => Input::Resume,
                 Step::Failed(_) => break,
             };
             play.input(input);
