@@ -41,7 +41,10 @@ pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), 
     let (mut failures, mut denial) = (0, Denial::default());
     loop {
         let check = Check { cx, key: cx.keys.store_check(), writes: &writes };
-        let Err(error) = done.get_or_try_init(|| check.run()).await else { return Ok(()) };
+        let Err(error) = done.get_or_try_init(|| check.run()).await else {
+            cx.works();
+            return Ok(());
+        };
         failures += 1;
         let enough = patience == Patience::Once && failures >= FAILURES_BEFORE_GIVING_UP;
         let pause = match error.kind() {

@@ -64,8 +64,7 @@ pub(crate) struct Context {
     pub(crate) refresh: Refresh,
     pub(crate) writes: WriteAnswers,
     knowledge: Mutex<Knowledge>,
-    /// The failure of the last request, unless the store has answered another since.
-    failure: Arc<Mutex<Option<Error>>>,
+    health: Arc<Mutex<StoreHealth>>,
 }
 
 /// What an `Election` knows between calls, so that repeated calls recognise a dead leader.
@@ -79,6 +78,14 @@ struct Knowledge {
     read: Option<Arc<(Epoch, Record)>>,
     /// When the store last gave an answer from which something is known, on the boot clock.
     answered: Option<Duration>,
+}
+
+/// What the last requests have shown of the store.
+#[derive(Debug, Default)]
+struct StoreHealth {
+    has_worked: bool,
+    /// The failure of the last request, unless the store has answered another since.
+    failure: Option<Error>,
 }
 
 impl Knowledge {
@@ -139,7 +146,7 @@ impl Context {
             refresh: Refresh::default(),
             writes: WriteAnswers::new(WRITES_WITHOUT_ETAG),
             knowledge: Mutex::default(),
-            failure: Arc::default(),
+            health: Arc::default(),
         }
     }
 
@@ -155,22 +162,32 @@ impl Context {
 
     fn answered(&self, now: Duration) {
         self.knowledge().answered = Some(now);
-        *unpoisoned(self.failure.lock()) = None;
+        self.works();
+    }
+
+    /// The store has answered, so the settings are right.
+    pub(crate) fn works(&self) {
+        *unpoisoned(self.health.lock()) = StoreHealth { has_worked: true, failure: None };
+    }
+
+    /// Whether the store has ever answered.
+    fn has_worked(&self) -> bool {
+        unpoisoned(self.health.lock()).has_worked
     }
 
     /// A request failed.
     pub(crate) fn failing(&self, error: &Error) {
-        *unpoisoned(self.failure.lock()) = Some(error.clone());
+        unpoisoned(self.health.lock()).failure = Some(error.clone());
     }
 
     /// The failure of the last request, unless the store has answered another since.
     pub(crate) fn last_failure(&self) -> Option<Error> {
-        unpoisoned(self.failure.lock()).clone()
+        unpoisoned(self.health.lock()).failure.clone()
     }
 
     /// The same, with failures counted as those of another context.
     pub(crate) fn failing_with(mut self, other: &Context) -> Context {
-        self.failure = Arc::clone(&other.failure);
+        self.health = Arc::clone(&other.health);
         self
     }
 

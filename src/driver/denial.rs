@@ -24,7 +24,13 @@ impl Denial {
     /// Takes note of an error. Returns how long to pause before the next attempt; `None` if the
     /// error is final, or has lasted too long.
     pub(crate) fn pause(&mut self, cx: &Context, error: &Error) -> Option<Duration> {
-        if !matches!(error.kind(), ErrorKind::AccessDenied | ErrorKind::NoSuchStore) {
+        let passes = match error.kind() {
+            ErrorKind::AccessDenied | ErrorKind::NoSuchStore => true,
+            // Settings that have worked are right: something in between answers.
+            ErrorKind::InvalidInput => cx.has_worked(),
+            _ => false,
+        };
+        if !passes {
             return None;
         }
         let now = cx.process.now().boot;

@@ -275,3 +275,23 @@ async fn regression_a_request_that_panics_is_a_failed_request() {
         assert!(matches!(next.lost().await, Loss::LeaseEnded { .. }));
     }
 }
+
+/// What stands between a candidate and the store may answer 400 for a while.
+#[tokio::test(start_paused = true)]
+async fn regression_settings_that_have_worked_are_not_wrong_later() {
+    for layout in LAYOUTS {
+        let world = World::new();
+        let leader = elect(&world.node("a").layout(layout).build().unwrap()).await;
+        let standby = world.node("b").layout(layout).retry_denied(None).build().unwrap();
+        let campaign = tokio::spawn(async move { standby.campaign().await });
+        wait(secs(2)).await;
+        world.store.always(Fault::Invalid);
+        assert!(matches!(leader.lost().await, Loss::LeaseEnded { .. }));
+        let new = world.node("c").layout(layout).retry_denied(None).build().unwrap();
+        let error = new.campaign().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "they have never worked");
+        world.store.heal();
+        let next = within(TAKEOVER, campaign).await.expect("it goes on").unwrap().unwrap();
+        assert_eq!(next.epoch().get(), 2);
+    }
+}

@@ -72,6 +72,8 @@ pub enum Fault {
     NoSuchStore,
     /// Fails with [`StoreErrorKind::Unsupported`].
     Unsupported,
+    /// Fails with [`StoreErrorKind::Invalid`], as with status 400.
+    Invalid,
     /// A write takes effect, but the answer has no ETag.
     NoEtag,
     /// A write has no effect, and returns success without an ETag.
@@ -301,6 +303,7 @@ async fn around<T>(
         Some(Fault::Denied) => failed(StoreErrorKind::AccessDenied, "403 AccessDenied"),
         Some(Fault::NoSuchStore) => failed(StoreErrorKind::NoSuchStore, "404 NoSuchBucket"),
         Some(Fault::Unsupported) => failed(StoreErrorKind::Unsupported, "501 NotImplemented"),
+        Some(Fault::Invalid) => failed(StoreErrorKind::Invalid, "400 Bad Request"),
         _ => call.await,
     }
 }
