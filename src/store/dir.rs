@@ -112,7 +112,8 @@ impl DirStore {
     ///
     /// # Errors
     ///
-    /// - [`StoreErrorKind::Unsupported`]: it is on a network file system. Use a local one, or S3.
+    /// - [`StoreErrorKind::Unsupported`]: it is on a file system that other machines may share, such
+    ///   as NFS, SMB, FUSE or 9p. Use a local one, or S3.
     /// - [`StoreErrorKind::AccessDenied`]: this user may not make or read it. A directory that can
     ///   be read but not written is opened; writes fail later.
     /// - [`StoreErrorKind::NoSuchStore`]: there is something else at this path or above it.

@@ -22,8 +22,8 @@ pub(super) fn refuse(root: &Folder, path: &Path) -> Result<(), StoreError> {
             StoreErrorKind::Unsupported,
             Determinacy::Determinate,
             format!(
-                "{} is on {name}, a network file system, where locks and listings are not \
-                 reliable: use a directory on a local disk for one machine, S3 for several",
+                "{} is on {name}, a file system whose locks and listings other machines may not \
+                 see: use a directory on a local disk for one machine, S3 for several",
                 path.display()
             ),
         )),
@@ -36,7 +36,7 @@ pub(super) fn refuse(_root: &Folder, _path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The network file systems among the numbers of statfs(2).
+/// The file systems that several machines may share, among the numbers of statfs(2).
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn name(magic: u32) -> Option<&'static str> {
     Some(match magic {
@@ -47,6 +47,9 @@ fn name(magic: u32) -> Option<&'static str> {
         0x0bd0_0bd0 => "Lustre",
         0x7375_7245 => "Coda",
         0x564c => "NCP",
+        // Also sshfs, s3fs, gcsfuse and virtiofs.
+        0x6573_5546 => "FUSE",
+        0x0102_1997 => "9p",
         _ => return None,
     })
 }
@@ -56,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn network_file_systems_are_told_from_local_ones() {
+    fn shared_file_systems_are_told_from_local_ones() {
         use nix::sys::statfs;
         #[allow(clippy::unnecessary_cast, reason = "necessary with some C libraries")]
         let name_of = |fs_type: statfs::FsType| name(fs_type.0 as u32);
@@ -65,8 +68,10 @@ mod tests {
         assert_eq!(name_of(statfs::AFS_SUPER_MAGIC), Some("AFS"));
         assert_eq!(name_of(statfs::CODA_SUPER_MAGIC), Some("Coda"));
         assert_eq!(name_of(statfs::NCP_SUPER_MAGIC), Some("NCP"));
-        // From the kernel's fs/ceph/super.h and Lustre's lustre_user.h.
+        assert_eq!(name_of(statfs::FUSE_SUPER_MAGIC), Some("FUSE"));
+        // From the kernel's fs/ceph/super.h and linux/magic.h, and Lustre's lustre_user.h.
         assert_eq!((name(0x00c3_6400), name(0x0bd0_0bd0)), (Some("CephFS"), Some("Lustre")));
+        assert_eq!(name(0x0102_1997), Some("9p"));
         for local in [statfs::EXT4_SUPER_MAGIC, statfs::OVERLAYFS_SUPER_MAGIC] {
             assert_eq!(name_of(local), None);
         }
