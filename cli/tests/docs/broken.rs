@@ -46,6 +46,16 @@ fn blocks_that_break_a_rule() {
 }
 
 #[test]
+fn programs_whose_dependencies_the_page_does_not_name() {
+    let program = "```rust,no_run\nuse futures::StreamExt as _;\n```\n";
+    let problems = rules::problems(&page(program));
+    assert!(problems.iter().any(|problem| problem.contains("futures:: without")), "{problems:?}");
+    let named = format!("```toml\n[dependencies]\nfutures = \"0.3\"\ntokio = \"1\"\n```\n{program}");
+    let problems = rules::problems(&page(&named));
+    assert!(!problems.iter().any(|problem| problem.contains("without")), "{problems:?}");
+}
+
+#[test]
 fn links_to_nowhere() {
     let cases = [
         ("[a](../gone.md)\n", "../gone.md is not there"),

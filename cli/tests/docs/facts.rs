@@ -46,3 +46,22 @@ fn the_front_page_has_every_feature() {
         assert!(page.first_cells.iter().any(|cell| cell == name), "{name} is missing");
     }
 }
+
+/// Fixtures that no program reads any more would make the page wrong.
+#[test]
+fn the_test_vectors_of_fenced_objects_are_fixtures() {
+    let page = read("docs/fencing.md");
+    let vectors = page.lines().filter(|line| line.starts_with("{\"tenure_"));
+    let vectors: Vec<_> = vectors.map(|line| line.replace("\\n", "\n")).collect();
+    assert_eq!(vectors.len(), 8);
+    let mut kept = Vec::new();
+    for scene in ["log", "log-of-two-writers", "object", "object-of-two-writers"] {
+        let files = fs::read_dir(root().join("tests/protocol/fixtures").join(scene));
+        for file in files.expect("a folder") {
+            kept.push(fs::read_to_string(file.expect("an entry").path()).expect("UTF-8"));
+        }
+    }
+    for vector in vectors {
+        assert!(kept.contains(&vector), "{vector:?} is no fixture");
+    }
+}

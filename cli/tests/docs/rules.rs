@@ -29,7 +29,21 @@ pub fn problems(page: &Page) -> Vec<String> {
         }
     }
     problems.extend(sql(page));
+    problems.extend(unnamed_dependencies(page));
     problems
+}
+
+/// What a page's programs use, and the line of a block of dependencies that a reader needs for it.
+const USED: [(&str, &str); 3] =
+    [("tokio::signal", "\"signal\""), ("bytes::", "bytes = "), ("futures::", "futures = ")];
+
+fn unnamed_dependencies(page: &Page) -> Vec<String> {
+    let has = |word: &str, text: &str| {
+        page.blocks.iter().any(|block| block.word() == word && block.text.contains(text))
+    };
+    let unnamed = USED.iter().filter(|(used, line)| has("rust", used) && !has("toml", line));
+    let path = page.at(1);
+    unnamed.map(|(used, line)| format!("{path}: {used} without {line} in a block of toml")).collect()
 }
 
 fn check(page: &Page, block: &Block) -> Result<(), String> {
