@@ -13,8 +13,7 @@ export emulator=${AZURITE_VERSION:-3.37.0}
 out=$root/docs/performance/checkpoint-store.md
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-venv=$work/venv
-install_python azure-eventhub==5.15.1 azure-eventhub-checkpointstoreblob-aio==1.2.0 aiohttp==3.14.5
+install checkpoint-store azure-eventhub==5.15.1 azure-eventhub-checkpointstoreblob-aio==1.2.0 aiohttp==3.14.5
 install_npm azurite "azurite@$emulator"
 port=$(free_port)
 

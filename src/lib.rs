@@ -20,7 +20,7 @@
 //! # Use
 //!
 //! ```
-//! # use std::sync::Arc;
+//! use std::sync::Arc;
 //! use tenure::{Election, RunOutcome, store::MemoryStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -114,6 +114,10 @@
 //! }
 //! # a_dead_leader_is_succeeded().unwrap();
 //! ```
+//!
+//! The package `tenure-testkit` has such a clock (`time::TestClock`) and a store with faults
+//! (`fault_store`). Give the same process to the guards of [`fencing`] and to groups: each has a
+//! method `process`, as [`FencedLog::process`](fencing::FencedLog::process).
 //!
 //! # Where next
 //!
