@@ -50,7 +50,8 @@ fn programs_whose_dependencies_the_page_does_not_name() {
     let program = "```rust,no_run\nuse futures::StreamExt as _;\n```\n";
     let problems = rules::problems(&page(program));
     assert!(problems.iter().any(|problem| problem.contains("futures:: without")), "{problems:?}");
-    let named = format!("```toml\n[dependencies]\nfutures = \"0.3\"\ntokio = \"1\"\n```\n{program}");
+    let named =
+        format!("```toml\n[dependencies]\nfutures = \"0.3\"\ntokio = \"1\"\n```\n{program}");
     let problems = rules::problems(&page(&named));
     assert!(!problems.iter().any(|problem| problem.contains("without")), "{problems:?}");
 }

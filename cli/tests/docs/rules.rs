@@ -43,7 +43,9 @@ fn unnamed_dependencies(page: &Page) -> Vec<String> {
     };
     let unnamed = USED.iter().filter(|(used, line)| has("rust", used) && !has("toml", line));
     let path = page.at(1);
-    unnamed.map(|(used, line)| format!("{path}: {used} without {line} in a block of toml")).collect()
+    unnamed
+        .map(|(used, line)| format!("{path}: {used} without {line} in a block of toml"))
+        .collect()
 }
 
 fn check(page: &Page, block: &Block) -> Result<(), String> {
