@@ -72,6 +72,7 @@ mod objects;
 mod operate;
 mod overdue;
 mod partition;
+mod restore;
 mod rounds;
 mod run;
 mod session_record;
@@ -100,6 +101,7 @@ use tokio::sync::watch;
 pub use config::GroupBuilder;
 pub use membership::{Membership, MembershipEvent};
 pub use partition::{Partition, PartitionLoss};
+pub use restore::GroupRestored;
 pub use view::{GroupSnapshot, MemberSnapshot, PartitionSnapshot};
 
 pub(crate) use assignment_record::{

@@ -4,6 +4,7 @@ mod change;
 mod depose;
 mod history;
 mod names;
+mod restore;
 mod run;
 mod status;
 mod view;
@@ -13,9 +14,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
+use tenure::Epoch;
 use tenure::group::{Group, GroupBuilder};
 
-use super::common_args::{EXIT_CODES, name, positive_duration};
+use super::common_args::{EXIT_CODES, duration, name, positive_duration};
 use super::exit::Failure;
 use super::metrics::MetricsArg;
 use super::open::{IfMissing, Opened, open};
@@ -73,6 +75,10 @@ enum GroupVerb {
     /// partitions from it with `bar`
     #[command(after_help = EXIT_CODES)]
     Depose(DeposeArgs),
+    /// After assignments were deleted, continue above an epoch. It takes all partitions from their
+    /// owners, and ends once the longest lease has ended
+    #[command(after_help = EXIT_CODES)]
+    Restore(RestoreArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -195,6 +201,27 @@ struct DeposeArgs {
     name: Option<String>,
 }
 
+#[derive(Debug, clap::Args)]
+struct RestoreArgs {
+    #[command(flatten)]
+    at: GroupStoreArg,
+    /// The epoch to continue above: at least the greatest token that any guarded resource has seen.
+    /// With a lower one the tokens of the next owners are refused, or repeat
+    #[arg(long, value_name = "EPOCH")]
+    epoch: Epoch,
+    /// How long to wait at least for members from before the accident that may still run: their
+    /// validity, at most 1h. Required above 0s where a session cannot be read
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    wait: Duration,
+    /// The partitions of the group, if no assignment is left: ranges such as 0..64, which leaves out
+    /// 64, and names, separated by commas
+    #[arg(long, value_name = "NAMES", value_parser = names::parse)]
+    partitions: Option<Names>,
+    /// The name of the operator, for people [default: HOSTNAME-PID]
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    name: Option<String>,
+}
+
 impl GroupArgs {
     /// Whether CMD runs under guard, and so what is done is logged.
     pub fn runs(&self) -> bool {
@@ -216,6 +243,7 @@ pub async fn group(args: GroupArgs) -> Result<u8, Failure> {
         GroupVerb::Unreserve(args) => change::unreserve(args).await,
         GroupVerb::History(args) => history::history(args).await,
         GroupVerb::Depose(args) => depose::depose(args).await,
+        GroupVerb::Restore(args) => restore::restore(args).await,
     }
 }
 

@@ -18,8 +18,12 @@ pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 pub const MAX_NAME_BYTES: usize = 256;
 /// The longest validity of a session, 1 h.
 pub const MAX_VALIDITY: Duration = Duration::from_secs(3_600);
-/// The format that this version writes, and the greatest that it reads.
-const FORMAT: u64 = 1;
+/// The greatest format that this version reads.
+const FORMAT: u64 = RESTORING;
+/// The format of assignments without a restoring.
+const USUAL: u64 = 1;
+/// The format of an assignment that a restoring holds. Earlier versions must not plan from it.
+const RESTORING: u64 = 2;
 
 /// An assignment, and the fields that this version does not know.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,6 +64,8 @@ struct Body {
     next_number: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     kept: Vec<KeptFields>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    restoring_ms: Option<u64>,
     members: Vec<MemberFields>,
     partitions: Vec<PartitionFields>,
     #[serde(flatten)]
@@ -128,7 +134,7 @@ impl AssignmentRecord {
         }
         match parse::<Format>(body)?.format {
             0 => return malformed("format 0"),
-            FORMAT => {}
+            USUAL | RESTORING => {}
             newer => return Err(BadAssignment::TooNew(newer)),
         }
         let mut body: Body = parse(body)?;
@@ -147,8 +153,17 @@ impl AssignmentRecord {
         if assignor.len() > MAX_NAME_BYTES {
             return malformed("the assignor's name is too long");
         }
-        let assignment =
-            Assignment { epoch, nonce, assignor, coordinator, members, partitions, next_number };
+        let restoring = body.restoring_ms.map(Duration::from_millis).map(|it| it.min(MAX_VALIDITY));
+        let assignment = Assignment {
+            epoch,
+            nonce,
+            assignor,
+            coordinator,
+            members,
+            partitions,
+            next_number,
+            restoring,
+        };
         Ok(AssignmentRecord { assignment, unknown })
     }
 
@@ -162,7 +177,7 @@ impl AssignmentRecord {
         let kept = kept_by(assignment);
         let places_kept: BTreeMap<_, usize> = kept.iter().zip(0..).collect();
         let body = Body {
-            format: FORMAT,
+            format: if assignment.restoring.is_some() { RESTORING } else { USUAL },
             epoch: assignment.epoch,
             nonce: assignment.nonce,
             assignor: Arc::clone(&assignment.assignor),
@@ -172,6 +187,7 @@ impl AssignmentRecord {
                 .iter()
                 .map(|(name, time)| KeptFields { name: Arc::clone(name), ms: millis(*time) })
                 .collect(),
+            restoring_ms: assignment.restoring.map(millis),
             members: assignment.members.iter().map(|it| unknown.member(it)).collect(),
             partitions: assignment
                 .partitions

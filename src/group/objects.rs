@@ -60,6 +60,13 @@ pub(super) enum Seen {
     Unknown,
 }
 
+impl Seen {
+    /// The session that was read.
+    pub(super) fn session(&self) -> Option<&SessionBody> {
+        if let Seen::Session(body) = self { Some(body) } else { None }
+    }
+}
+
 /// A page of the listing of the sessions.
 #[derive(Debug)]
 pub(super) struct Sessions {

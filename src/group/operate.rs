@@ -145,7 +145,7 @@ impl Group {
         follower: &mut Follower,
         mut operations: impl FnMut(&Assignment) -> Result<Vec<Operation>, Error>,
     ) -> Result<GroupSnapshot, Error> {
-        follower.read_sessions().await?;
+        follower.expect_what_sessions_saw().await?;
         for _ in 0..ATTEMPTS {
             let before = follower.objects.may_have_created;
             let Some(known) = follower.reader.known().cloned() else {
@@ -196,6 +196,9 @@ fn numbers(now: &Assignment, names: &[&str]) -> Result<Vec<PartitionNumber>, Err
     names.iter().map(number).collect()
 }
 
+pub(super) const UNFINISHED: &str = "an operator restores the group: nothing is assigned or changed until that is finished. If the \
+     operator was interrupted, run `tenure group restore` again with its epoch";
+
 fn refused(refusal: Refusal) -> Error {
     match refusal {
         Refusal::Retires(name) => {
@@ -210,6 +213,7 @@ fn refused(refusal: Refusal) -> Error {
             Error::new(ErrorKind::InvalidInput, why)
         }
         Refusal::NoSuchPartition(PartitionNumber(number)) => no_such(&number.to_string()),
+        Refusal::Restoring => Error::new(ErrorKind::Unavailable, UNFINISHED),
         Refusal::Exhausted => Error::new(
             ErrorKind::EpochsExhausted,
             "no number of an assignment or a partition is left",

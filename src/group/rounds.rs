@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::member::MemberTask;
 use super::objects::Bodies;
+use super::operate::UNFINISHED;
+use crate::error::{Error, ErrorKind};
 use crate::moment::Moment;
 use crate::protocol::group::plan::{Evidence, Planner};
 use crate::protocol::group::session::SessionRecord;
@@ -141,6 +143,9 @@ impl MemberTask {
             let first = state.participant.known().is_none();
             state.participant.sessions().in_doubt().first().copied().filter(|_| first)
         };
+        if self.shared.state().participant.known().is_some_and(|it| it.restoring.is_some()) {
+            self.tell(Error::new(ErrorKind::Unavailable, UNFINISHED));
+        }
         // A read that failed is reported if it fails again.
         if let Some(id) = in_doubt {
             if !self.unread {

@@ -111,9 +111,15 @@ impl SessionBody {
         }
     }
 
-    /// The body that ends it as lapsed.
-    pub(super) fn sealed(&self, by: &str, successor: Option<&str>, at: DateTime<Utc>) -> Bytes {
-        let mut record = self.record.sealed(EpochEnd::Lapsed, self.record.heartbeat, by, at);
+    /// The body that ends it.
+    pub(super) fn sealed(
+        &self,
+        ended: EpochEnd,
+        by: &str,
+        successor: Option<&str>,
+        at: DateTime<Utc>,
+    ) -> Bytes {
+        let mut record = self.record.sealed(ended, self.record.heartbeat, by, at);
         record.successor = successor.map(str::to_owned);
         record.data = session_data::seen_alone(&self.record.data);
         record.encode(Layout::SingleObject, Epoch::FIRST, Duration::ZERO).into()

@@ -9,6 +9,7 @@ use crate::etag::ETag;
 use crate::protocol::group::coordinator::{Answer, Request};
 use crate::protocol::group::looks::LookTime;
 use crate::protocol::group::{Session, SessionId};
+use crate::protocol::message::EpochEnd;
 use crate::timer::sleep;
 
 impl MemberTask {
@@ -153,7 +154,8 @@ impl MemberTask {
     pub(super) async fn seal(&mut self, session: Session, successor: Option<&str>) -> Answer {
         let Some(body) = self.bodies.get(&session.id) else { return Answer::Refused };
         let (etag, cx) = (body.record().etag, &self.shared.cx);
-        let sealed = body.sealed(&cx.config.name, successor, cx.process.now().time_of_day());
+        let (name, at) = (&cx.config.name, cx.process.now().time_of_day());
+        let sealed = body.sealed(EpochEnd::Lapsed, name, successor, at);
         match self.objects.seal(session.id, sealed, etag).await {
             crate::protocol::group::reader::Answer::Done => Answer::Done,
             crate::protocol::group::reader::Answer::Refused => Answer::Refused,

@@ -31,6 +31,8 @@ pub struct GroupSnapshot {
     pub members: Vec<MemberSnapshot>,
     /// In the order of their numbers.
     pub partitions: Vec<PartitionSnapshot>,
+    /// Whether a [restoring](Group::restore) is not finished: nothing is assigned until it is.
+    pub restoring: bool,
 }
 
 /// A member, as an assignment names it.
@@ -88,7 +90,8 @@ impl GroupSnapshot {
 
     pub(crate) fn of(known: Option<&Arc<Assignment>>) -> GroupSnapshot {
         let Some(known) = known else {
-            return GroupSnapshot { epoch: None, members: Vec::new(), partitions: Vec::new() };
+            let (members, partitions) = (Vec::new(), Vec::new());
+            return GroupSnapshot { epoch: None, members, partitions, restoring: false };
         };
         let places: std::collections::BTreeMap<_, _> =
             known.members.iter().map(|it| it.session).zip(0..).collect();
@@ -115,6 +118,7 @@ impl GroupSnapshot {
             epoch: Some(known.epoch),
             members: members.collect(),
             partitions: partitions.collect(),
+            restoring: known.restoring.is_some(),
         }
     }
 }
@@ -131,6 +135,11 @@ pub(super) struct Follower {
 impl Follower {
     pub(super) fn new(cx: &Arc<Context>) -> Follower {
         Follower { reader: Reader::new(cx.greatest()), objects: Objects::new(cx), sight: None }
+    }
+
+    /// A follower that ignores the assignments this process has seen.
+    pub(super) fn forgetful(cx: &Arc<Context>) -> Follower {
+        Follower { reader: Reader::new(None), ..Follower::new(cx) }
     }
 
     /// Carries out the reader's requests until it has none left. After several failures in a row an
@@ -174,8 +183,20 @@ impl Follower {
         }
     }
 
-    /// Reads all sessions. Nothing is made of an assignment if one of them has seen a greater one.
-    pub(super) async fn read_sessions(&mut self) -> Result<Vec<(SessionId, Seen)>, Error> {
+    /// Reads all sessions: nothing is made of an assignment if one of them has seen a greater one.
+    pub(super) async fn expect_what_sessions_saw(&mut self) -> Result<(), Error> {
+        let sessions = self.all_sessions().await?;
+        let seen = sessions.iter().filter_map(|(_, seen)| seen.session()?.record().data?.seen);
+        self.reader.expect(seen.max());
+        if self.reader.greatest().is_some() && self.reader.is_behind() {
+            self.reader.poll();
+            self.drive(false).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads all sessions.
+    pub(super) async fn all_sessions(&mut self) -> Result<Vec<(SessionId, Seen)>, Error> {
         let mut ids = BTreeSet::new();
         let (mut after, mut attempts) = (None, 0);
         loop {
@@ -202,15 +223,6 @@ impl Follower {
                 break;
             }
             self.pause(&mut attempts).await?;
-        }
-        let seen = sessions.iter().filter_map(|(_, seen)| match seen {
-            Seen::Session(body) => body.record().data?.seen,
-            _ => None,
-        });
-        self.reader.expect(seen.max());
-        if self.reader.greatest().is_some() && self.reader.is_behind() {
-            self.reader.poll();
-            self.drive(false).await?;
         }
         Ok(sessions)
     }

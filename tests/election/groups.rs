@@ -20,6 +20,7 @@ mod logged;
 mod operators;
 mod overdue;
 mod paths;
+mod restored;
 mod run;
 mod sharing;
 mod trouble;

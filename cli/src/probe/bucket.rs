@@ -8,6 +8,8 @@ use super::advice::{Advice, Setting};
 
 /// Records are never longer.
 const MOST_BYTES: i64 = 64 * 1024;
+/// Nor are assignments.
+const MOST_OF_ASSIGNMENTS: i64 = 4 * 1024 * 1024;
 /// Records are never shorter than `{"expired":false}`.
 const LEAST_BYTES: i64 = 17;
 
@@ -17,13 +19,12 @@ pub async fn look(store: &S3Store, prefix: &str) -> (Vec<Setting>, Vec<Advice>) 
 }
 
 fn check(settings: &BucketSettings, prefix: &str) -> (Vec<Setting>, Vec<Advice>) {
-    // Keys of epoch objects and of the single object alike start with this.
-    let lock = format!("{prefix}lock");
+    // The keys of epoch objects and of the single object, of assignments, and of sessions.
+    let keys = ["lock", "assignment-", "members/"].map(|key| format!("{prefix}{key}"));
     let (mut lines, mut advice) = (Vec::new(), Vec::new());
-    let rules = settings
-        .lifecycle
-        .as_ref()
-        .map(|rules| rules.iter().filter(|rule| touches(rule, &lock)).collect::<Vec<_>>());
+    let rules = settings.lifecycle.as_ref().map(|rules| {
+        rules.iter().filter(|rule| touched(rule, &keys).next().is_some()).collect::<Vec<_>>()
+    });
     let expires_noncurrent =
         rules.as_ref().is_ok_and(|rules| rules.iter().any(|rule| rule.expires_noncurrent));
     lines.push(Setting {
@@ -43,8 +44,8 @@ fn check(settings: &BucketSettings, prefix: &str) -> (Vec<Setting>, Vec<Advice>)
         name: "lifecycle",
         value: match &rules {
             Ok(rules) => {
-                advice.extend(rules.iter().flat_map(|rule| against(rule, &lock)));
-                describe(rules, &lock)
+                advice.extend(rules.iter().flat_map(|rule| against(rule, &keys)));
+                describe(rules, prefix)
             }
             Err(error) => not_seen(error),
         },
@@ -52,20 +53,27 @@ fn check(settings: &BucketSettings, prefix: &str) -> (Vec<Setting>, Vec<Advice>)
     (lines, advice)
 }
 
-/// Whether the rule is for objects that an election writes; these have no tags.
-fn touches(rule: &LifecycleRule, lock: &str) -> bool {
-    let LifecycleRule { prefix, tagged, larger_than, smaller_than, .. } = rule;
-    let by_key = lock.starts_with(prefix.as_str()) || prefix.starts_with(lock);
-    let by_size = larger_than.is_none_or(|bytes| bytes < MOST_BYTES)
-        && smaller_than.is_none_or(|bytes| bytes > LEAST_BYTES);
-    by_key && by_size && !tagged
+/// The beginnings of those keys of an election or a group that the rule is for. Their objects have
+/// no tags.
+fn touched<'a>(
+    rule: &LifecycleRule,
+    keys: &'a [String],
+) -> impl Iterator<Item = &'a str> + use<'a> {
+    let LifecycleRule { prefix, tagged, larger_than, smaller_than, .. } = rule.clone();
+    keys.iter().map(String::as_str).filter(move |key| {
+        let most = if key.ends_with("assignment-") { MOST_OF_ASSIGNMENTS } else { MOST_BYTES };
+        let by_key = key.starts_with(&prefix) || prefix.starts_with(key);
+        let by_size = larger_than.is_none_or(|bytes| bytes < most)
+            && smaller_than.is_none_or(|bytes| bytes > LEAST_BYTES);
+        by_key && by_size && !tagged
+    })
 }
 
-fn describe(rules: &[&LifecycleRule], lock: &str) -> String {
+fn describe(rules: &[&LifecycleRule], prefix: &str) -> String {
     let described: Vec<_> =
         rules.iter().map(|rule| format!("{} {}", named(rule), does(rule))).collect();
     if described.is_empty() {
-        return format!("no rule is for {lock}…");
+        return format!("no rule is for {prefix}lock…, {prefix}assignment-… or {prefix}members/…");
     }
     described.join("; ")
 }
@@ -89,24 +97,38 @@ fn does(rule: &LifecycleRule) -> String {
     if effects.is_empty() { "does no harm".to_owned() } else { effects.join(" and ") }
 }
 
-fn against(rule: &LifecycleRule, lock: &str) -> Vec<Advice> {
+fn against(rule: &LifecycleRule, keys: &[String]) -> Vec<Advice> {
     let mut advice = Vec::new();
     let name = named(rule);
+    let all: Vec<_> = touched(rule, keys).map(|key| format!("{key}…")).collect();
+    let (elects, keys) = (all.iter().any(|key| key.ends_with("lock…")), all.join(", "));
     if rule.expires_current {
         advice.push(Advice::new(
             "lifecycle",
-            format!(
-                "{name} would delete the newest epoch of an election that rests: nobody's epoch \
-                 would grow any more, or tokens would start again"
-            ),
-            format!("have it leave out {lock}…, and delete old epochs with `tenure compact`"),
+            match elects {
+                true => format!(
+                    "{name} would delete the newest epoch of an election that rests: nobody's epoch \
+                     would grow any more, or tokens would start again"
+                ),
+                false => format!(
+                    "{name} would delete the newest assignment of a group that rests, or the \
+                     sessions that show that: nothing would be assigned any more, or tokens would \
+                     start again"
+                ),
+            },
+            format!("have it leave out {keys}, and delete old ones with `tenure compact`"),
         ));
     }
     if rule.archives {
         advice.push(Advice::new(
             "lifecycle",
-            format!("{name} would move the newest epoch to where it cannot be read"),
-            format!("have it leave out {lock}…"),
+            match elects {
+                true => format!("{name} would move the newest epoch to where it cannot be read"),
+                false => format!(
+                    "{name} would move assignments or sessions to where they cannot be read"
+                ),
+            },
+            format!("have it leave out {keys}"),
         ));
     }
     advice

@@ -14,6 +14,7 @@ mod deploy;
 mod dynamodb;
 mod group_depose;
 mod group_history;
+mod group_restore;
 mod groups;
 mod hand_over;
 mod health;

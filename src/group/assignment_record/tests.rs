@@ -154,7 +154,7 @@ fn what_breaks_a_rule_is_no_assignment() {
             other => panic!("{to}: {other:?}"),
         }
     }
-    let newer = good.replace(r#""format":1"#, r#""format":2"#);
-    assert_eq!(decode(newer.as_bytes()), Err(BadAssignment::TooNew(2)));
+    let newer = good.replace(r#""format":1"#, r#""format":3"#);
+    assert_eq!(decode(newer.as_bytes()), Err(BadAssignment::TooNew(3)));
     assert!(decode(b"").is_err());
 }

@@ -43,6 +43,9 @@ pub struct Assignment {
     pub partitions: Vec<Partition>,
     /// The number of the next partition that is added.
     pub next_number: PartitionNumber,
+    /// An operator restores the group, and waits at least this long. Only a restoring makes an
+    /// assignment of this one.
+    pub restoring: Option<Duration>,
 }
 
 /// A member of the group.
@@ -101,6 +104,7 @@ impl Assignment {
             members: Vec::new(),
             partitions,
             next_number,
+            restoring: None,
         }
     }
 

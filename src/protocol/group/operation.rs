@@ -5,8 +5,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::assignment::{Assignment, Marks, Partition, PartitionNumber};
+use crate::epoch::Epoch;
 use crate::protocol::message::Nonce;
 
 /// An operator's change.
@@ -43,6 +45,8 @@ pub enum Refusal {
     NoSuchPartition(PartitionNumber),
     /// No number is left.
     Exhausted,
+    /// A restoring is not finished.
+    Restoring,
 }
 
 impl Operation {
@@ -58,6 +62,9 @@ impl Operation {
         now: &Assignment,
         nonce: Nonce,
     ) -> Result<Option<Assignment>, Refusal> {
+        if now.restoring.is_some() {
+            return Err(Refusal::Restoring);
+        }
         let epoch = now.epoch.next().ok_or(Refusal::Exhausted)?;
         let mut next = Assignment { epoch, nonce, ..now.clone() };
         for operation in all {
@@ -107,6 +114,30 @@ fn each(
     Ok(())
 }
 
+/// The assignment with which a restoring begins: no partition has an owner, and no member plans from
+/// it until [`release`]. `newest` is the newest that is left.
+pub fn hold(newest: Assignment, at: Epoch, nonce: Nonce, wait: Duration) -> Assignment {
+    let wait = newest.restoring.map_or(wait, |before| before.max(wait));
+    let mut held = Assignment {
+        epoch: at,
+        nonce,
+        coordinator: None,
+        members: Vec::new(),
+        restoring: Some(wait),
+        ..newest
+    };
+    for partition in &mut held.partitions {
+        (partition.owner, partition.target, partition.kept) = (None, None, None);
+    }
+    held
+}
+
+/// The assignment with which a restoring ends; `None` if no number is left.
+pub fn release(held: &Assignment, nonce: Nonce) -> Option<Assignment> {
+    let epoch = held.epoch.next()?;
+    Some(Assignment { epoch, nonce, restoring: None, ..held.clone() })
+}
+
 fn add(next: &mut Assignment, names: &[Arc<str>]) -> Result<(), Refusal> {
     let mut taken: BTreeSet<_> = next.partitions.iter().map(|it| Arc::clone(&it.name)).collect();
     let retiring = next.partitions.iter().filter(|it| it.marks.retiring);
@@ -139,7 +170,6 @@ impl Mark {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::epoch::Epoch;
 
     const NONCE: Nonce = Nonce::from_bits(2);
 
@@ -184,10 +214,30 @@ mod tests {
     #[test]
     fn an_operator_ends_reservations() {
         let mut kept = two();
-        kept.partitions[1].kept = Some(("m".into(), std::time::Duration::from_secs(60)));
+        kept.partitions[1].kept = Some(("m".into(), Duration::from_secs(60)));
         let numbers = vec![PartitionNumber(0), PartitionNumber(1)];
         let ended = Operation::Unreserve(numbers).apply(&kept, NONCE).unwrap().unwrap();
         assert_eq!(ended.partitions, two().partitions);
+    }
+
+    #[test]
+    fn a_restoring_takes_all_partitions_and_keeps_members_from_planning() {
+        let mut newest = two();
+        newest.partitions[0].marks.paused = true;
+        newest.partitions[1].token = Some(Epoch::FIRST);
+        let (at, wait) = (Epoch::new(43).unwrap(), Duration::from_secs(9));
+        let held = hold(newest.clone(), at, NONCE, wait);
+        assert_eq!((held.epoch, held.restoring), (at, Some(wait)));
+        assert_eq!(held.partitions, newest.partitions);
+        let pause = Operation::Mark(
+            numbers(&held).into_iter().map(PartitionNumber).collect(),
+            Mark::Paused(true),
+        );
+        assert_eq!(pause.apply(&held, NONCE), Err(Refusal::Restoring));
+        let again = hold(held.clone(), at.next().unwrap(), NONCE, Duration::ZERO);
+        assert_eq!(again.restoring, Some(wait), "the longest wait is kept");
+        let released = release(&held, NONCE).unwrap();
+        assert_eq!((released.epoch, released.restoring), (at.next().unwrap(), None));
     }
 
     #[test]

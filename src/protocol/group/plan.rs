@@ -50,6 +50,9 @@ impl Planner<'_> {
     /// Another coordinator alone is no reason to write, unless the one named has ended, or this
     /// one goes ahead of it.
     pub fn next(&self, now: &Assignment, evidence: &Evidence, nonce: Nonce) -> Option<Assignment> {
+        if now.restoring.is_some() {
+            return None;
+        }
         let epoch = now.epoch.next()?;
         let mut next = Assignment { epoch, nonce, ..now.clone() };
         for partition in &mut next.partitions {

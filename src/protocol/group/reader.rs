@@ -208,6 +208,14 @@ impl Reader {
         fits
     }
 
+    /// Creates an assignment above a gap, as a restoring does.
+    pub fn create_above(&mut self, assignment: Assignment) {
+        if self.state == State::Idle && self.greatest < Some(assignment.epoch) {
+            let nonces = vec![assignment.nonce];
+            self.state = State::Create(Draft { assignment: Arc::new(assignment), nonces });
+        }
+    }
+
     /// Begins anew after a failure, which may have passed: permissions are corrected, an object
     /// that could not be read is replaced. What is known stays so.
     pub fn restart(&mut self) {

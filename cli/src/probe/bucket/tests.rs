@@ -32,13 +32,31 @@ fn a_rule_that_deletes_current_epochs_is_warned_of() {
     }
 }
 
+/// Nothing was reported: only the keys of elections were looked at.
+#[test]
+fn regression_a_rule_that_deletes_assignments_or_sessions_is_warned_of() {
+    for prefix in ["app/a", "app/assignment-", "app/assignment-0000000001.json", "app/members/"] {
+        let (_, advice) = checked(Versioning::Off, &[rule(prefix)]);
+        let [advice] = &advice[..] else { panic!("{prefix}: {advice:?}") };
+        assert!(advice.what.contains("newest assignment of a group"), "{advice:?}");
+    }
+    let large = LifecycleRule { larger_than: Some(64 * 1024), ..rule("") };
+    assert!(checked(Versioning::Off, &[large]).1[0].todo.contains("app/assignment-…"));
+    let all = &checked(Versioning::Off, &[rule("")]).1[0].todo;
+    assert!(all.contains("app/lock…, app/assignment-…, app/members/…"), "{all}");
+    let archives = LifecycleRule { archives: true, expires_current: false, ..rule("app/members/") };
+    let advice = checked(Versioning::Off, &[archives]).1;
+    assert!(advice[0].what.contains("cannot be read"), "{advice:?}");
+}
+
 #[test]
 fn a_rule_for_other_objects_is_not() {
     for prefix in ["app/log", "app/data/", "apps/", "b", "app/probe-"] {
         assert_eq!(warned(rule(prefix)), 0, "{prefix}");
     }
     assert_eq!(warned(LifecycleRule { tagged: true, ..rule("") }), 0);
-    assert_eq!(warned(LifecycleRule { larger_than: Some(64 * 1024), ..rule("") }), 0);
+    assert_eq!(warned(LifecycleRule { larger_than: Some(64 * 1024), ..rule("app/lock") }), 0);
+    assert_eq!(warned(LifecycleRule { larger_than: Some(4 * 1024 * 1024), ..rule("") }), 0);
     assert_eq!(warned(LifecycleRule { larger_than: Some(128), ..rule("") }), 1);
     assert_eq!(warned(LifecycleRule { smaller_than: Some(17), ..rule("") }), 0);
     assert_eq!(warned(LifecycleRule { smaller_than: Some(1_000), ..rule("") }), 1);
@@ -54,7 +72,7 @@ fn an_archive_is_warned_of_as_it_cannot_be_read() {
 #[test]
 fn versions_without_an_end_are_warned_of_and_those_that_expire_are_fine() {
     let (lines, advice) = checked(Versioning::On, &[]);
-    assert_eq!(lines, ["on", "no rule is for app/lock…"]);
+    assert_eq!(lines, ["on", "no rule is for app/lock…, app/assignment-… or app/members/…"]);
     assert!(advice[0].todo.contains("NoncurrentVersionExpiration"), "{advice:?}");
     let old = LifecycleRule { expires_current: false, expires_noncurrent: true, ..rule("app/") };
     let (lines, advice) = checked(Versioning::On, std::slice::from_ref(&old));
