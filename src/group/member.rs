@@ -1,6 +1,6 @@
 //! The task of a member: follows the assignment, and plans where it is its turn.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::epoch::Epoch;
 use crate::etag::ETag;
 use crate::leadership::{Leadership, LeadershipEvent, Loss};
 use crate::moment::Moment;
-use crate::protocol::group::SessionId;
 use crate::protocol::group::coordinator::Answer;
 use crate::protocol::group::looks::Looks;
 use crate::protocol::group::participant::Step;
 use crate::protocol::group::reader::News;
 use crate::protocol::group::standby::Standby;
+use crate::protocol::group::{Session, SessionId};
 use crate::telemetry::GroupSight;
 use crate::timer::sleep;
 
@@ -57,8 +57,8 @@ pub(super) struct MemberTask {
     /// A session could not be read or sealed in this look, and in how many in a row.
     pub(super) unread: bool,
     unread_looks: u32,
-    /// How often in a row a session that lapsed could not be sealed.
-    pub(super) unsealed: u32,
+    /// Sessions that have lapsed and could not be sealed, the next to be tried first.
+    pub(super) stuck: VecDeque<Session>,
     /// Objects among the sessions that are none, as they were listed when they were read.
     pub(super) foreign: BTreeMap<SessionId, ETag>,
     /// The last assignment was too large to be written.
@@ -88,7 +88,7 @@ impl MemberTask {
             looked: false,
             unread: false,
             unread_looks: 0,
-            unsealed: 0,
+            stuck: VecDeque::new(),
             foreign: BTreeMap::new(),
             too_large: false,
             told: None,

@@ -7,6 +7,7 @@ use super::member::MemberTask;
 use super::objects::Bodies;
 use super::operate::UNFINISHED;
 use crate::error::{Error, ErrorKind};
+use crate::etag::ETag;
 use crate::moment::Moment;
 use crate::protocol::group::plan::{Evidence, Planner};
 use crate::protocol::group::session::SessionRecord;
@@ -38,10 +39,9 @@ impl MemberTask {
                 return None;
             }
         }
-        if !self.end_sessions().await {
-            return None;
-        }
-        self.plan().await
+        self.end_sessions().await;
+        let again = self.plan().await;
+        if self.retry_ends().await { Some(Duration::ZERO) } else { again }
     }
 
     /// The members whose names others come back under: they may have resigned since they were read
@@ -67,37 +67,59 @@ impl MemberTask {
         }
     }
 
-    /// Sees to the sessions whose end is a matter of time: seals what has lapsed, and takes note of
-    /// waits that are over.
-    async fn end_sessions(&mut self) -> bool {
+    /// Seals the sessions that have lapsed, and takes note of waits that are over.
+    async fn end_sessions(&mut self) {
         let known = self.shared.state().participant.known().cloned();
         let members = known.iter().flat_map(|known| &known.members).map(|it| it.session);
         let read = self.bodies.iter().map(|(id, body)| body.session(*id));
         let sessions: BTreeSet<Session> = members.chain(read).collect();
         for session in sessions {
             let now = self.shared.cx.process.now();
-            let over = {
-                let state = self.shared.state();
-                let record = state.participant.sessions().record(session.id);
-                let ended = |it: &SessionRecord| it.nonce == session.nonce && it.ended.is_some();
-                state.participant.sessions().has_ended(session) || record.is_some_and(ended)
-            };
-            if session != self.shared.session
-                && !over
-                && let Some(tag) = self.looks.lapsed(session.id).cloned()
+            if !self.stuck.contains(&session)
+                && let Some(tag) = self.lapsed_tag(session)
+                && !self.end(session, tag).await
             {
-                self.unsealed = 0;
-                self.shared.state().participant.lapsed(session, tag);
-                if !self.drive().await {
-                    return false;
-                }
+                self.stuck.push_back(session);
             }
             let named = known.as_ref().is_some_and(|known| known.member(session).is_some());
             if named && self.looks.waited(session.id, now) {
                 self.shared.state().participant.waited(session);
             }
         }
-        true
+    }
+
+    /// The tag under which this session has lapsed, if it is to be sealed.
+    fn lapsed_tag(&self, session: Session) -> Option<ETag> {
+        let tag = self.looks.lapsed(session.id).filter(|_| session != self.shared.session)?;
+        let state = self.shared.state();
+        let record = state.participant.sessions().record(session.id);
+        let ended = |it: &SessionRecord| it.nonce == session.nonce && it.ended.is_some();
+        let over = state.participant.sessions().has_ended(session) || record.is_some_and(ended);
+        (!over).then(|| tag.clone())
+    }
+
+    /// Reads a session that has lapsed, and seals it if it still has this tag. False: it could not
+    /// be read or sealed, so it is as it was.
+    async fn end(&mut self, session: Session, tag: ETag) -> bool {
+        self.shared.state().participant.lapsed(session, tag);
+        self.drive().await;
+        self.lapsed_tag(session).is_none()
+    }
+
+    /// Tries again to seal the sessions whose seal failed, after the plan and up to the first
+    /// failure: an object that cannot be written delays a round by one request. True: one of them
+    /// has ended.
+    async fn retry_ends(&mut self) -> bool {
+        let mut some = false;
+        while let Some(session) = self.stuck.pop_front() {
+            let Some(tag) = self.lapsed_tag(session) else { continue };
+            if !self.end(session, tag).await {
+                self.stuck.push_back(session);
+                break;
+            }
+            some = true;
+        }
+        some
     }
 
     /// Creates the next assignment, if something is to change.
@@ -163,6 +185,11 @@ impl MemberTask {
         let known = state.participant.known().cloned();
         let mut evidence = state.participant.evidence(|id, record| joining(bodies, id, record));
         drop(state);
+        // Its partitions move once it is sealed. Until then it must not be given more.
+        let own = self.shared.session;
+        let members = known.iter().flat_map(|known| &known.members).map(|it| it.session);
+        let ending = members.filter(|it| *it != own && self.looks.is_ending(it.id));
+        evidence.leaving.extend(ending);
         evidence.avoid = self.memory.avoid(now, known.as_deref());
         evidence.kept_enough = self.memory.kept_enough(now, known.as_deref());
         let reclaimed = self.shared.cx.config.poll_interval * 2;

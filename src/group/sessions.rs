@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::member::MemberTask;
 use super::objects::Seen;
-use crate::driver::FAILURES_BEFORE_GIVING_UP;
+use super::session_record::SessionBody;
 use crate::etag::ETag;
 use crate::protocol::group::coordinator::{Answer, Request};
 use crate::protocol::group::looks::LookTime;
 use crate::protocol::group::{Session, SessionId};
 use crate::protocol::message::EpochEnd;
-use crate::timer::sleep;
 
 impl MemberTask {
     /// Asks about the sessions. False: something failed for now, and the next round begins anew.
@@ -23,44 +22,33 @@ impl MemberTask {
                 for id in foreign {
                     self.shared.state().participant.session(Answer::Missing(id));
                 }
+                let (now, poll) =
+                    (self.shared.cx.process.now(), self.shared.cx.config.poll_interval);
+                let (resting, ids): (Vec<_>, Vec<_>) =
+                    ids.into_iter().partition(|id| self.looks.rests(*id, poll, now));
+                for id in resting {
+                    self.unread = true;
+                    self.shared.state().participant.session(Answer::Unreadable(id));
+                }
                 for (id, seen, when) in self.objects.read_sessions(ids).await {
-                    let mut answer = self.note(id, seen, when);
-                    self.unread |= answer == Answer::Unknown;
-                    // A plan does not rest on the session of a process that is no member.
-                    if answer == Answer::Unknown && self.expected(id).is_none() {
-                        answer = Answer::Unreadable(id);
-                    }
-                    let known = answer != Answer::Unknown;
+                    let answer = match self.note(id, seen, when) {
+                        Answer::Unknown => {
+                            self.unread = true;
+                            Answer::Unreadable(id)
+                        }
+                        answer => answer,
+                    };
                     self.shared.state().participant.session(answer);
-                    if !known {
-                        return false;
-                    }
                 }
                 true
             }
             Request::Seal { session, .. } => {
                 let answer = self.seal(session, None).await;
-                let done = answer == Answer::Done;
+                self.unread |= answer != Answer::Done;
                 self.shared.state().participant.session(answer);
-                if !done {
-                    self.unsealed += 1;
-                    if self.unsealed < FAILURES_BEFORE_GIVING_UP {
-                        // What is not known is read back.
-                        sleep(&self.shared.cx.process, self.objects.retry_delay()).await;
-                    } else {
-                        self.give_up_seal();
-                    }
-                }
                 true
             }
         }
-    }
-
-    /// Leaves a session that lapsed to the next round: the plan must not wait for it.
-    fn give_up_seal(&mut self) {
-        self.unread = true;
-        self.report();
-        self.shared.state().participant.session(Answer::Unknown);
     }
 
     async fn list(&mut self, after: Option<SessionId>) -> bool {
@@ -131,7 +119,14 @@ impl MemberTask {
                 self.bodies.remove(&id);
                 Answer::Missing(id)
             }
-            Seen::Unchanged | Seen::Unknown => Answer::Unknown,
+            Seen::Unchanged | Seen::Unknown => {
+                if session.is_none() {
+                    let known = self.bodies.get(&id).map(SessionBody::validity);
+                    self.looks.watch(id, known.unwrap_or_else(|| self.config.validity()));
+                }
+                self.looks.failed(id, when.received);
+                Answer::Unknown
+            }
         }
     }
 

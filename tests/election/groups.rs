@@ -17,6 +17,7 @@ mod joining;
 pub mod limits;
 #[path = "../../src/test_support/logged.rs"]
 mod logged;
+mod one_session;
 mod operators;
 mod overdue;
 mod paths;

@@ -23,6 +23,8 @@ pub struct Coordinator {
     awaited: BTreeSet<SessionId>,
     /// Listed in this round, and unreadable.
     in_doubt: BTreeSet<SessionId>,
+    /// A seal of these was refused or not answered. The next round reads them.
+    unsealed: BTreeSet<SessionId>,
     task: Task,
 }
 
@@ -80,7 +82,8 @@ pub enum Answer {
     Found(SessionId, SessionRecord),
     /// Nothing lies under this id; of a member: or no session of its nonce.
     Missing(SessionId),
-    /// The object under this id is unreadable, and no member has the id: it cannot join for now.
+    /// The object under this id is unreadable for now. Of a member the last record still counts;
+    /// another session cannot join.
     Unreadable(SessionId),
     /// Sealed.
     Done,
@@ -128,6 +131,7 @@ impl Coordinator {
         self.facts.clear();
         self.awaited.clear();
         self.in_doubt.clear();
+        self.unsealed.clear();
     }
 
     #[cfg(test)]
@@ -189,6 +193,7 @@ impl Coordinator {
                 self.note(known, answer);
                 Progress::RoundOver
             }
+            (Task::Look { .. }, Answer::Unreadable(_)) => Progress::RoundOver,
             (Task::Seal { lapsed, record }, Answer::Done) => {
                 let sealed = SessionRecord { ended: Some(EpochEnd::Lapsed), ..record };
                 if let Some(fact) = self.facts.get_mut(&lapsed.id) {
@@ -197,10 +202,11 @@ impl Coordinator {
                 self.ended.insert(lapsed);
                 Progress::RoundOver
             }
-            // It renewed, or somebody else sealed it, or nobody knows: a look tells.
-            (Task::Seal { lapsed, record }, Answer::Refused | Answer::Unknown) => {
-                self.task = Task::Look { lapsed, etag: record.etag };
-                Progress::Failed
+            // It renewed, or somebody else sealed it, or the outcome is unknown. No plan waits for
+            // the next attempt.
+            (Task::Seal { lapsed, .. }, Answer::Refused | Answer::Unknown) => {
+                self.unsealed.insert(lapsed.id);
+                Progress::RoundOver
             }
             _ => Progress::Failed,
         }
@@ -249,6 +255,9 @@ impl Coordinator {
         tag: Option<&ETag>,
     ) -> bool {
         let Some(Fact { record, after }) = self.facts.get(&id) else { return true };
+        if self.unsealed.contains(&id) || self.in_doubt.contains(&id) {
+            return true;
+        }
         let changed = tag.is_some_and(|tag| !tag.names_the_same(&record.etag));
         if known.and_then(|known| known.session(id)).is_none() {
             // Not a member yet: it must be read after the assignment that it is added to (R3).
@@ -269,6 +278,7 @@ impl Coordinator {
     fn note(&mut self, known: Option<&Assignment>, answer: Answer) -> SessionId {
         match answer {
             Answer::Found(id, record) => {
+                self.unsealed.remove(&id);
                 let session = Session { id, nonce: record.nonce };
                 // Sealed, so it stays so. A word that must be waited for is none of these.
                 if matches!(record.ended, Some(EpochEnd::Resigned | EpochEnd::Lapsed)) {
@@ -281,9 +291,12 @@ impl Coordinator {
                 self.facts.remove(&id);
                 id
             }
-            // It is read again in the next round.
+            // Evidence only says that something was read, so a failed read proves nothing. The next
+            // round reads it again.
             Answer::Unreadable(id) => {
-                self.facts.remove(&id);
+                if known.and_then(|known| known.session(id)).is_none() {
+                    self.facts.remove(&id);
+                }
                 self.in_doubt.insert(id);
                 id
             }
@@ -343,6 +356,7 @@ impl Coordinator {
         self.facts.retain(|id, _| named(id));
         self.ended.retain(|session| named(&session.id));
         self.awaited.retain(named);
+        self.unsealed.retain(named);
     }
 }
 

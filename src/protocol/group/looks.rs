@@ -33,6 +33,8 @@ struct Look {
     early: bool,
     /// When the last answered GET was sent.
     read: Option<Moment>,
+    /// Reads that failed in a row, and when the last of them had failed.
+    failed: (u32, Option<Moment>),
     /// It has ended by a word that is waited for: when that was received first.
     ended: Option<Moment>,
     /// It has ended by another word: nothing is waited for.
@@ -69,6 +71,7 @@ impl Looks {
             shown: None,
             early: false,
             read: None,
+            failed: (0, None),
             ended: None,
             over: false,
             missing: None,
@@ -98,7 +101,7 @@ impl Looks {
     /// counts as gone.
     pub fn read(&mut self, session: Session, found: Option<&SessionRecord>, when: LookTime) {
         let Some(look) = self.sessions.get_mut(&session.id) else { return };
-        look.read = Some(when.sent);
+        look.answered(when);
         look.replaced = found.is_some_and(|record| record.nonce != session.nonce);
         match found.filter(|_| !look.replaced) {
             Some(record) => {
@@ -117,7 +120,7 @@ impl Looks {
     /// A session was read on the condition that it has another tag than this, and has not.
     pub fn unchanged(&mut self, id: SessionId, tag: &ETag, when: LookTime) {
         if let Some(look) = self.sessions.get_mut(&id) {
-            look.read = Some(when.sent);
+            look.answered(when);
             look.shows(tag, when);
         }
     }
@@ -137,11 +140,29 @@ impl Looks {
     /// What lies there is no session that this version can read, so it counts as gone.
     pub fn foreign(&mut self, id: SessionId, when: LookTime) {
         if let Some(look) = self.sessions.get_mut(&id) {
-            look.read = Some(when.sent);
+            look.answered(when);
             look.replaced = true;
             look.misses(when);
             look.early = false;
         }
+    }
+
+    /// A read of this session failed.
+    pub fn failed(&mut self, id: SessionId, now: Moment) {
+        if let Some(look) = self.sessions.get_mut(&id) {
+            look.failed = (look.failed.0.saturating_add(1), Some(now));
+        }
+    }
+
+    /// Whether reads of this session have failed so often that this round leaves it out: an object
+    /// that cannot be read must not delay every round by the timeout of a request. The first
+    /// attempt after a failure is in the next round, the others are up to half of the validity
+    /// apart.
+    pub fn rests(&self, id: SessionId, poll: Duration, now: Moment) -> bool {
+        let Some(look) = self.sessions.get(&id) else { return false };
+        let (times, Some(last)) = look.failed else { return false };
+        let rest = poll.saturating_mul(times.saturating_sub(1)).min(look.validity / 2);
+        now.since(last) < rest
     }
 
     /// The sessions to read now, beside those that a plan asks for: each once a validity, where its
@@ -168,6 +189,13 @@ impl Looks {
         (lapsed && look.missing.is_none()).then_some(tag)
     }
 
+    /// Whether a member with this session is given nothing more: it has lapsed or was deposed, and
+    /// no rule lets its partitions leave it yet.
+    pub fn is_ending(&self, id: SessionId) -> bool {
+        let deposed = self.sessions.get(&id).is_some_and(|look| look.ended.is_some());
+        deposed || self.lapsed(id).is_some()
+    }
+
     /// Whether the holder of this session cannot believe in it any more, although its object does
     /// not say that it has lapsed or resigned: it was deposed, or it is gone.
     pub fn waited(&self, id: SessionId, now: Moment) -> bool {
@@ -179,6 +207,11 @@ impl Looks {
 }
 
 impl Look {
+    /// A GET that was sent at this time was answered.
+    fn answered(&mut self, when: LookTime) {
+        (self.read, self.failed) = (Some(when.sent), (0, None));
+    }
+
     fn shows(&mut self, tag: &ETag, when: LookTime) {
         self.missing = None;
         match &self.tag {

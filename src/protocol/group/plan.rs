@@ -22,7 +22,7 @@ pub struct Evidence {
     pub released: BTreeSet<(Session, Release)>,
     /// These were read as live, after the assignment that the plan starts from (R3).
     pub joining: Vec<Member>,
-    /// These want no more partitions.
+    /// These are given no more partitions: they leave, or have lapsed without being sealed yet.
     pub leaving: BTreeSet<Session>,
     /// Whom not to give a partition for now, by name.
     pub avoid: BTreeMap<PartitionNumber, Arc<str>>,
