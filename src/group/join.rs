@@ -42,14 +42,18 @@ impl Group {
         self.may_join().await?;
         let mut denial = Denial::default();
         loop {
-            if let Some(joined) = self.try_join(&AtomicBool::new(false), &mut denial).await? {
+            if let Some(joined) = self.try_join(&AtomicBool::new(false), &[], &mut denial).await? {
                 return Ok(joined);
             }
         }
     }
 
-    /// As [`join`](Group::join), until this `Group` leaves: `None`.
-    pub(super) async fn join_unless_leaving(&self) -> Result<Option<Membership>, Error> {
+    /// As [`join`](Group::join), until this `Group` leaves: `None`. The work under the `former`
+    /// sessions of this process has returned, so the member resigns them.
+    pub(super) async fn join_unless_leaving(
+        &self,
+        former: &[Session],
+    ) -> Result<Option<Membership>, Error> {
         tokio::select! {
             biased;
             () = self.leaves() => return Ok(None),
@@ -58,7 +62,7 @@ impl Group {
         let mut denial = Denial::default();
         loop {
             let written = AtomicBool::new(false);
-            let mut join = pin!(self.try_join(&written, &mut denial));
+            let mut join = pin!(self.try_join(&written, former, &mut denial));
             let joined = tokio::select! {
                 biased;
                 () = self.leaves() => None,
@@ -86,6 +90,7 @@ impl Group {
     async fn try_join(
         &self,
         written: &AtomicBool,
+        former: &[Session],
         denial: &mut Denial,
     ) -> Result<Option<Membership>, Error> {
         let process = &self.cx.process;
@@ -147,7 +152,7 @@ impl Group {
         let (sender, events) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(&self.cx, session, leadership.lease(), said, sender));
         let (alive, dropped) = mpsc::channel(1);
-        let member = MemberTask::new(&shared, &self.config);
+        let member = MemberTask::new(&shared, &self.config, former.to_vec());
         process.spawn(member.run(leadership, dropped));
         tracing::info!(
             group = self.cx.keys.prefix(),

@@ -13,6 +13,7 @@ use super::config::GroupConfig;
 use super::membership::MembershipEvent;
 use super::memory::Memory;
 use super::objects::{Bodies, Objects, Seen};
+use super::sessions::SessionEnd;
 use super::shared::Shared;
 use crate::driver::FAILURES_BEFORE_GIVING_UP;
 use crate::epoch::Epoch;
@@ -36,6 +37,8 @@ pub(super) const LIST_EVERY: Duration = Duration::from_secs(600);
 pub(super) struct MemberTask {
     pub(super) shared: Arc<Shared>,
     pub(super) config: Arc<GroupConfig>,
+    /// Sessions that this process lost, and whose work has returned.
+    former: Vec<Session>,
     pub(super) objects: Objects,
     pub(super) looks: Looks,
     pub(super) standby: Standby,
@@ -69,15 +72,21 @@ pub(super) struct MemberTask {
 }
 
 impl MemberTask {
-    pub(super) fn new(shared: &Arc<Shared>, config: &Arc<GroupConfig>) -> MemberTask {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        config: &Arc<GroupConfig>,
+        former: Vec<Session>,
+    ) -> MemberTask {
         let cx = &shared.cx;
-        let (now, validity) = (cx.process.now(), config.validity());
+        let (now, drift) = (cx.process.now(), cx.config.drift);
+        let (validity, poll) = (config.validity(), cx.config.poll_interval);
         MemberTask {
             shared: Arc::clone(shared),
             config: Arc::clone(config),
+            former,
             objects: Objects::new(cx),
-            looks: Looks::new(cx.config.drift),
-            standby: Standby::new(None, validity, cx.config.drift, now),
+            looks: Looks::new(drift, poll),
+            standby: Standby::new(None, validity, poll, drift, now),
             delay: cx.process.jitter(cx.config.poll_interval),
             bodies: Bodies::new(),
             listing: None,
@@ -128,22 +137,31 @@ impl MemberTask {
         shared.lost(loss);
     }
 
-    /// Ends the sessions of predecessors of the same name, whose process is gone by the promise that
-    /// names are unique, and asks for what they owned. False: something failed for now.
-    async fn reclaim(&mut self) -> bool {
-        let own = self.shared.session;
+    /// Ends the former sessions of this process, and the sessions of predecessors of the same name:
+    /// by the promise that names are unique their processes are gone, and this one asks for their
+    /// partitions. False: something failed for now.
+    async fn end_predecessors(&mut self) -> bool {
+        let (own, unique) = (self.shared.session, self.shared.cx.config.name_is_unique);
         let known = self.shared.state().participant.known().cloned();
         let name = self.shared.cx.config.name.clone();
-        let members = known.iter().flat_map(|known| &known.members);
+        let members = known.iter().flat_map(|known| &known.members).filter(|_| unique);
         let namesakes = members.filter(|it| *it.name == *name && it.session != own);
-        let namesakes: Vec<_> = namesakes.map(|it| it.session).collect();
-        let ids: Vec<_> = namesakes.iter().map(|it| it.id).collect();
+        let former = self.former.iter().map(|it| (*it, SessionEnd::Resigned));
+        let reclaimed = namesakes.map(|it| (it.session, SessionEnd::Reclaimed));
+        let ends: BTreeMap<Session, SessionEnd> = former.chain(reclaimed).collect();
+        let ids: Vec<_> = ends.keys().map(|it| it.id).collect();
         let mut done = true;
         for (id, seen, when) in self.objects.read_sessions(ids).await {
-            let live = matches!(&seen, Seen::Session(body) if body.record().ended.is_none());
+            let live = match &seen {
+                Seen::Session(body) => body.record().ended.is_none().then(|| body.session(id)),
+                _ => None,
+            };
             done &= self.note(id, seen, when) != Answer::Unknown;
-            if let Some(session) = namesakes.iter().find(|it| it.id == id && live) {
-                done &= self.seal(*session, Some(&name)).await == Answer::Done;
+            // Another nonce there is another session.
+            if let Some(session) = live
+                && let Some(end) = ends.get(&session)
+            {
+                done &= self.seal(session, *end).await == Answer::Done;
             }
         }
         done
@@ -152,10 +170,10 @@ impl MemberTask {
     /// Never returns.
     async fn follow(&mut self, leadership: &Leadership) -> Infallible {
         let process = self.shared.cx.process.clone();
-        let mut reclaims = self.shared.cx.config.name_is_unique;
+        let mut has_predecessors = self.shared.cx.config.name_is_unique || !self.former.is_empty();
         loop {
-            if reclaims && self.drive().await {
-                reclaims = !self.reclaim().await;
+            if has_predecessors && self.drive().await {
+                has_predecessors = !self.end_predecessors().await;
             }
             let began = process.now();
             self.looked = false;

@@ -67,7 +67,7 @@ impl MemberTask {
         }
     }
 
-    /// Seals the sessions that have lapsed, and takes note of waits that are over.
+    /// Seals the sessions that have lapsed, and notes the waits that have ended.
     async fn end_sessions(&mut self) {
         let known = self.shared.state().participant.known().cloned();
         let members = known.iter().flat_map(|known| &known.members).map(|it| it.session);
@@ -99,16 +99,15 @@ impl MemberTask {
     }
 
     /// Reads a session that has lapsed, and seals it if it still has this tag. False: it could not
-    /// be read or sealed, so it is as it was.
+    /// be read or sealed, so nothing has changed.
     async fn end(&mut self, session: Session, tag: ETag) -> bool {
         self.shared.state().participant.lapsed(session, tag);
         self.drive().await;
         self.lapsed_tag(session).is_none()
     }
 
-    /// Tries again to seal the sessions whose seal failed, after the plan and up to the first
-    /// failure: an object that cannot be written delays a round by one request. True: one of them
-    /// has ended.
+    /// Repeats the seals that failed before, after the plan and up to the first failure: an object
+    /// that cannot be written delays a round by one request. True: one of them has ended.
     async fn retry_ends(&mut self) -> bool {
         let mut some = false;
         while let Some(session) = self.stuck.pop_front() {

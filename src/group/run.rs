@@ -34,6 +34,9 @@ pub(super) struct Leave {
     park: Option<Duration>,
 }
 
+/// Former sessions that a member resigns. Each of them lapses in time, too.
+const MOST_FORMER: usize = 2;
+
 /// How the work on one partition ended.
 enum Ended {
     /// It had been told to stop.
@@ -81,14 +84,18 @@ impl Group {
         F: FnOnce(Partition) -> W + Clone,
         W: Future<Output = Result<(), Box<dyn StdError + Send + Sync>>>,
     {
-        let mut failures = BTreeMap::new();
+        let (mut failures, mut former) = (BTreeMap::new(), Vec::new());
         loop {
-            let Some(membership) = self.join_unless_leaving().await? else { return Ok(()) };
+            let joined = self.join_unless_leaving(&former).await?;
+            let Some(membership) = joined else { return Ok(()) };
+            let session = membership.shared.session;
             *unpoisoned(self.current.lock()) = Arc::downgrade(&membership.shared);
             self.run_as(membership, &work, &mut failures).await;
             if self.leave.borrow().is_some() {
                 return Ok(());
             }
+            former.insert(0, session);
+            former.truncate(MOST_FORMER);
         }
     }
 

@@ -124,4 +124,12 @@ impl SessionBody {
         record.data = session_data::seen_alone(&self.record.data);
         record.encode(Layout::SingleObject, Epoch::FIRST, Duration::ZERO).into()
     }
+
+    /// The body that ends it as resigned, by the process that held it.
+    pub(super) fn resigned(&self, by: &str, at: DateTime<Utc>) -> Bytes {
+        let heartbeat = self.record.heartbeat.saturating_add(1);
+        let mut record = self.record.sealed(EpochEnd::Resigned, heartbeat, by, at);
+        record.data = session_data::seen_alone(&self.record.data);
+        record.encode(Layout::SingleObject, Epoch::FIRST, Duration::ZERO).into()
+    }
 }

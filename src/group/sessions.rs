@@ -11,6 +11,16 @@ use crate::protocol::group::looks::LookTime;
 use crate::protocol::group::{Session, SessionId};
 use crate::protocol::message::EpochEnd;
 
+/// The word that ends a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SessionEnd {
+    Lapsed,
+    /// As lapsed, and this process of the same name takes over its partitions.
+    Reclaimed,
+    /// This process held it, and its work has returned.
+    Resigned,
+}
+
 impl MemberTask {
     /// Asks about the sessions. False: something failed for now, and the next round begins anew.
     pub(super) async fn sessions(&mut self, request: Request) -> bool {
@@ -22,10 +32,9 @@ impl MemberTask {
                 for id in foreign {
                     self.shared.state().participant.session(Answer::Missing(id));
                 }
-                let (now, poll) =
-                    (self.shared.cx.process.now(), self.shared.cx.config.poll_interval);
+                let now = self.shared.cx.process.now();
                 let (resting, ids): (Vec<_>, Vec<_>) =
-                    ids.into_iter().partition(|id| self.looks.rests(*id, poll, now));
+                    ids.into_iter().partition(|id| self.looks.rests(*id, now));
                 for id in resting {
                     self.unread = true;
                     self.shared.state().participant.session(Answer::Unreadable(id));
@@ -43,7 +52,7 @@ impl MemberTask {
                 true
             }
             Request::Seal { session, .. } => {
-                let answer = self.seal(session, None).await;
+                let answer = self.seal(session, SessionEnd::Lapsed).await;
                 self.unread |= answer != Answer::Done;
                 self.shared.state().participant.session(answer);
                 true
@@ -145,12 +154,16 @@ impl MemberTask {
         self.shared.state().participant.known().and_then(|known| known.session(id))
     }
 
-    /// Ends a session as lapsed, as it was read last.
-    pub(super) async fn seal(&mut self, session: Session, successor: Option<&str>) -> Answer {
+    /// Ends a session, on the condition that it has not changed since the last read.
+    pub(super) async fn seal(&mut self, session: Session, end: SessionEnd) -> Answer {
         let Some(body) = self.bodies.get(&session.id) else { return Answer::Refused };
         let (etag, cx) = (body.record().etag, &self.shared.cx);
-        let (name, at) = (&cx.config.name, cx.process.now().time_of_day());
-        let sealed = body.sealed(EpochEnd::Lapsed, name, successor, at);
+        let (by, at) = (&*cx.config.name, cx.process.now().time_of_day());
+        let sealed = match end {
+            SessionEnd::Lapsed => body.sealed(EpochEnd::Lapsed, by, None, at),
+            SessionEnd::Reclaimed => body.sealed(EpochEnd::Lapsed, by, Some(by), at),
+            SessionEnd::Resigned => body.resigned(by, at),
+        };
         match self.objects.seal(session.id, sealed, etag).await {
             crate::protocol::group::reader::Answer::Done => Answer::Done,
             crate::protocol::group::reader::Answer::Refused => Answer::Refused,

@@ -10,6 +10,9 @@ use crate::protocol::group::coordinator::Answer;
 use crate::protocol::group::looks::LookTime;
 use crate::protocol::group::standby::{Place, Standby};
 
+/// Members before this one that are read side by side, once the coordinator has ended.
+const READ_BEFORE: usize = 3;
+
 impl MemberTask {
     /// Takes note of who coordinates by now.
     pub(super) fn follow_coordinator(&mut self) {
@@ -20,8 +23,8 @@ impl MemberTask {
             let member = |it: &Session| known.as_ref().and_then(|known| known.member(*it)).cloned();
             let validity = coordinator.as_ref().and_then(member).map(|it| it.validity);
             let validity = validity.unwrap_or_else(|| self.config.validity());
-            let now = cx.process.now();
-            self.standby = Standby::new(coordinator, validity, cx.config.drift, now);
+            let (now, poll, drift) = (cx.process.now(), cx.config.poll_interval, cx.config.drift);
+            self.standby = Standby::new(coordinator, validity, poll, drift, now);
             self.delay = cx.process.jitter(cx.config.poll_interval);
         }
     }
@@ -31,8 +34,7 @@ impl MemberTask {
     pub(super) async fn stand_by(&mut self) -> Option<Duration> {
         let process = self.shared.cx.process.clone();
         let place = self.place();
-        let now = process.now();
-        if self.standby.is_due(place, now)
+        if self.standby.is_due(place, process.now())
             && let Some(coordinator) = self.standby.coordinator()
         {
             let unless = self.standby.tag().cloned();
@@ -53,25 +55,56 @@ impl MemberTask {
                 },
             }
         }
-        if self.standby.lists(place, now) {
+        let mut before = self.before();
+        // The first in the order goes ahead now, and its round lists them.
+        let turn = self.standby.is_over() && before.is_empty();
+        if self.standby.is_silent(process.now()) && !turn {
             self.watch_members();
             self.list_all().await;
+            if let Some(coordinator) = self.standby.coordinator()
+                && self.looks.lapsed(coordinator.id).is_some()
+            {
+                self.standby.lapsed(process.now());
+            }
+            if self.standby.is_over() {
+                before = self.living(before).await;
+            }
         }
-        let place = match place {
-            // As if it were the first of them.
-            Place::Joining if self.standby.is_over() && !self.deputies_live().await => Place::First,
-            place => place,
-        };
-        let poll = self.shared.cx.config.poll_interval;
-        match self.standby.ahead_in(place, poll, self.delay, process.now()) {
+        match self.standby.ahead_in(place, before.len(), self.delay, process.now()) {
             Some(Duration::ZERO) if self.shared.is_leaving() => None,
             Some(Duration::ZERO) => {
                 self.shared.state().participant.go_ahead();
                 Some(Duration::ZERO)
             }
-            None => self.standby.until_lapse(place, now),
+            None => self.standby.next_look(process.now()),
             // Of many with one place the first is done by the next poll of the others.
-            ahead => ahead.filter(|_| matches!(place, Place::Deputy(_))),
+            ahead => ahead.filter(|_| matches!(place, Place::Deputy | Place::Other)),
+        }
+    }
+
+    /// The members that go ahead before this one, in their order.
+    fn before(&self) -> Vec<Session> {
+        let own = self.shared.session;
+        let known = self.shared.state().participant.known().cloned();
+        let successors = known.iter().flat_map(|known| known.successors());
+        successors.take_while(|session| *session != own).collect()
+    }
+
+    /// Keeps the members that may be alive. It reads the first of them: a member that has resigned
+    /// shows no silence before its next renewal is overdue.
+    async fn living(&mut self, mut before: Vec<Session>) -> Vec<Session> {
+        let now = self.shared.cx.process.now();
+        loop {
+            before.retain(|session| !self.looks.is_silent(session.id, now));
+            let first = before.iter().map(|session| session.id).take(READ_BEFORE);
+            let first: Vec<_> = first.filter(|id| !self.looks.rests(*id, now)).collect();
+            for (id, seen, when) in self.objects.read_sessions(first.clone()).await {
+                self.note(id, seen, when);
+            }
+            // Once one of them shows a sign of life it is its turn.
+            if first.is_empty() || first.iter().any(|id| !self.looks.is_silent(*id, now)) {
+                return before;
+            }
         }
     }
 
@@ -80,28 +113,9 @@ impl MemberTask {
         match state.participant.known() {
             None => Place::First,
             Some(known) if known.member(self.shared.session).is_none() => Place::Joining,
-            Some(known) => known.deputy(self.shared.session).map_or(Place::Other, Place::Deputy),
+            Some(known) if known.is_deputy(self.shared.session) => Place::Deputy,
+            Some(_) => Place::Other,
         }
-    }
-
-    /// Whether some deputy of a coordinator that is over may go ahead. One that could not be read
-    /// may.
-    async fn deputies_live(&mut self) -> bool {
-        let known = self.shared.state().participant.known().cloned();
-        let members = known.iter().flat_map(|it| it.members.iter().map(move |m| (it, m.session)));
-        let deputies = members.filter(|(known, session)| known.deputy(*session).is_some());
-        let ids: Vec<_> = deputies.map(|(_, session)| session.id).collect();
-        let mut live = false;
-        for (id, seen, when) in self.objects.read_sessions(ids).await {
-            live |= match self.note(id, seen, when) {
-                Answer::Found(_, record) => {
-                    record.ended.is_none() && self.looks.lapsed(id).is_none()
-                }
-                Answer::Missing(_) => false,
-                _ => true,
-            };
-        }
-        live
     }
 
     /// So that the timers of those that died together with the coordinator run.

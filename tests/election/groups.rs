@@ -12,6 +12,7 @@ use tenure_testkit::time::{TestClock, process, wait};
 use tokio::sync::mpsc;
 
 mod compaction;
+mod deaths;
 mod deleted;
 mod joining;
 pub mod limits;

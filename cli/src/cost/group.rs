@@ -102,8 +102,11 @@ impl GroupShape {
         let lists = per(LIST_EVERY.max(self.poll));
         let none = Requests::default();
         let observer = Requests { reads: polls - lists, lists, ..none };
-        // A renewal every third of the validity, and a look at the coordinator once in it.
-        let reads = observer.reads + validities;
+        // A renewal every third of the validity, and a look at the coordinator at the last poll
+        // before two fifths of it have passed without one.
+        let silence = self.validity.as_secs_f64() * 0.4 / self.poll.as_secs_f64();
+        let watches = polls / silence.floor().max(1.0);
+        let reads = observer.reads + watches;
         let member = Requests { writes: validities * 3.0, reads, ..observer };
         // It looks at the coordinator with each poll.
         let deputy = Requests { reads: observer.reads + polls, ..member };

@@ -70,7 +70,7 @@ fn one_seed_is_one_timeline() {
 
 #[test]
 fn broken_store_that_creates_again_is_caught() {
-    caught(Broken::CreatesAgain, 100, &["G1", "R1", "R2", "GS1"]);
+    caught(Broken::CreatesAgain, 100, &["G1", "G5", "R1", "R2", "GS1"]);
 }
 
 #[test]

@@ -153,16 +153,20 @@ impl Assignment {
         revoked.filter_map(|it| it.owner).map(|owner| owner.id).collect()
     }
 
-    /// Which deputy of the coordinator this member is, from 0 on: the next three in the list.
-    pub fn deputy(&self, session: Session) -> Option<usize> {
-        let place = |of| self.members.iter().position(|member| Some(member.session) == of);
-        let own = place(Some(session))?;
-        let all = self.members.len();
-        let ahead = match place(self.coordinator) {
-            Some(coordinator) => (own + all - coordinator).checked_rem(all)?.checked_sub(1)?,
-            None => own,
+    /// The members after the coordinator, in the order in which they succeed it.
+    pub fn successors(&self) -> impl Iterator<Item = Session> {
+        let named = |member: &Member| Some(member.session) == self.coordinator;
+        let coordinator = self.members.iter().position(named);
+        let (before, after) = match coordinator {
+            Some(place) => (&self.members[..place], &self.members[place + 1..]),
+            None => (&[][..], &self.members[..]),
         };
-        (ahead < DEPUTIES).then_some(ahead)
+        after.iter().chain(before).map(|member| member.session)
+    }
+
+    /// Whether this member is a deputy: one of the three after the coordinator.
+    pub fn is_deputy(&self, session: Session) -> bool {
+        self.successors().take(DEPUTIES).any(|deputy| deputy == session)
     }
 }
 
@@ -215,16 +219,17 @@ mod tests {
         let member = |id| Member::new(session(id), "m");
         let mut assignment = Assignment::first(Nonce::from_bits(1), Vec::new());
         assignment.members = (0..6).map(member).collect();
-        let deputies =
-            |it: &Assignment| (0..6).map(|id| it.deputy(session(id))).collect::<Vec<_>>();
-        let [one, two, three] = [Some(0), Some(1), Some(2)];
-        assert_eq!(deputies(&assignment), [one, two, three, None, None, None]);
+        let successors =
+            |it: &Assignment| it.successors().map(|it| it.id.bits()).collect::<Vec<_>>();
+        assert_eq!(successors(&assignment), [0, 1, 2, 3, 4, 5]);
         assignment.coordinator = Some(session(4));
-        assert_eq!(deputies(&assignment), [two, three, None, None, None, one]);
+        assert_eq!(successors(&assignment), [5, 0, 1, 2, 3]);
+        let deputies = (0..6).filter(|id| assignment.is_deputy(session(*id)));
+        assert_eq!(deputies.collect::<Vec<_>>(), [0, 1, 5]);
         // One that is no member any more.
         assignment.coordinator = Some(session(9));
-        assert_eq!(deputies(&assignment), [one, two, three, None, None, None]);
-        assert_eq!(assignment.deputy(session(9)), None);
+        assert_eq!(successors(&assignment), [0, 1, 2, 3, 4, 5]);
+        assert!(!assignment.is_deputy(session(9)));
     }
 
     #[test]

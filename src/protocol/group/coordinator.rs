@@ -255,7 +255,7 @@ impl Coordinator {
         tag: Option<&ETag>,
     ) -> bool {
         let Some(Fact { record, after }) = self.facts.get(&id) else { return true };
-        if self.unsealed.contains(&id) || self.in_doubt.contains(&id) {
+        if self.unsealed.contains(&id) {
             return true;
         }
         let changed = tag.is_some_and(|tag| !tag.names_the_same(&record.etag));

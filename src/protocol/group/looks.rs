@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::session::{Session, SessionId, SessionRecord};
+use super::standby::silence;
 use crate::etag::ETag;
 use crate::moment::Moment;
 use crate::protocol::lease::Drift;
@@ -17,6 +18,7 @@ use crate::protocol::message::EpochEnd;
 #[derive(Debug, Clone)]
 pub struct Looks {
     drift: Drift,
+    poll: Duration,
     sessions: BTreeMap<SessionId, Look>,
     /// The store lists no tags: every session is read at every look.
     tagless: bool,
@@ -29,8 +31,8 @@ struct Look {
     tag: Option<(ETag, Moment)>,
     /// When the last answered look that showed this tag was sent.
     shown: Option<Moment>,
-    /// The tag changed sooner than by a renewal.
-    early: bool,
+    /// The tag changed sooner than by a renewal, or after a renewal was overdue.
+    odd: bool,
     /// When the last answered GET was sent.
     read: Option<Moment>,
     /// Reads that failed in a row, and when the last of them had failed.
@@ -59,8 +61,8 @@ pub struct LookTime {
 const EARLY: u32 = 4;
 
 impl Looks {
-    pub fn new(drift: Drift) -> Looks {
-        Looks { drift, sessions: BTreeMap::new(), tagless: false }
+    pub fn new(drift: Drift, poll: Duration) -> Looks {
+        Looks { drift, poll, sessions: BTreeMap::new(), tagless: false }
     }
 
     /// Watches over this session.
@@ -69,7 +71,7 @@ impl Looks {
             validity,
             tag: None,
             shown: None,
-            early: false,
+            odd: false,
             read: None,
             failed: (0, None),
             ended: None,
@@ -90,7 +92,7 @@ impl Looks {
         self.tagless = listed.values().any(Option::is_none);
         for (id, look) in &mut self.sessions {
             match listed.get(id).filter(|_| !look.replaced) {
-                Some(Some(tag)) => look.shows(tag, when),
+                Some(Some(tag)) => look.shows(tag, when, self.poll),
                 Some(None) => look.missing = None,
                 None => look.misses(when),
             }
@@ -105,7 +107,7 @@ impl Looks {
         look.replaced = found.is_some_and(|record| record.nonce != session.nonce);
         match found.filter(|_| !look.replaced) {
             Some(record) => {
-                look.shows(&record.etag, when);
+                look.shows(&record.etag, when, self.poll);
                 let waits = |ended| !matches!(ended, EpochEnd::Resigned | EpochEnd::Lapsed);
                 look.over = record.ended.is_some_and(|ended| !waits(ended));
                 if record.ended.is_some_and(waits) {
@@ -114,14 +116,14 @@ impl Looks {
             }
             None => look.misses(when),
         }
-        look.early = false;
+        look.odd = false;
     }
 
     /// A session was read on the condition that it has another tag than this, and has not.
     pub fn unchanged(&mut self, id: SessionId, tag: &ETag, when: LookTime) {
         if let Some(look) = self.sessions.get_mut(&id) {
             look.answered(when);
-            look.shows(tag, when);
+            look.shows(tag, when, self.poll);
         }
     }
 
@@ -143,7 +145,7 @@ impl Looks {
             look.answered(when);
             look.replaced = true;
             look.misses(when);
-            look.early = false;
+            look.odd = false;
         }
     }
 
@@ -158,16 +160,16 @@ impl Looks {
     /// that cannot be read must not delay every round by the timeout of a request. The first
     /// attempt after a failure is in the next round, the others are up to half of the validity
     /// apart.
-    pub fn rests(&self, id: SessionId, poll: Duration, now: Moment) -> bool {
+    pub fn rests(&self, id: SessionId, now: Moment) -> bool {
         let Some(look) = self.sessions.get(&id) else { return false };
         let (times, Some(last)) = look.failed else { return false };
-        let rest = poll.saturating_mul(times.saturating_sub(1)).min(look.validity / 2);
+        let rest = self.poll.saturating_mul(times.saturating_sub(1)).min(look.validity / 2);
         now.since(last) < rest
     }
 
     /// The sessions to read now, beside those that a plan asks for: each once a validity, where its
-    /// tag stands still for half of it, and where it changed too early to be a renewal's. All, if
-    /// the store lists no tags.
+    /// tag stands still for half of it, and where it changed too early or too late to be a renewal's.
+    /// All, if the store lists no tags.
     pub fn due(&self, now: Moment) -> BTreeSet<SessionId> {
         let due = |look: &Look| {
             let unread = look.read.is_none_or(|read| now.since(read) >= look.validity);
@@ -175,7 +177,7 @@ impl Looks {
                 let unread = look.read.is_none_or(|read| read.since(*since) < look.validity / 2);
                 unread && now.since(*since) >= look.validity / 2
             });
-            look.early || unread || silent || self.tagless
+            look.odd || unread || silent || self.tagless
         };
         self.sessions.iter().filter(|(_, look)| due(look)).map(|(id, _)| *id).collect()
     }
@@ -196,6 +198,17 @@ impl Looks {
         deposed || self.lapsed(id).is_some()
     }
 
+    /// Whether the holder of this session shows no sign of life: it has ended, is gone, or a renewal
+    /// is overdue. Only the order of the
+    /// succession rests on this.
+    pub fn is_silent(&self, id: SessionId, now: Moment) -> bool {
+        let Some(look) = self.sessions.get(&id) else { return false };
+        let silent =
+            |(_, since): &(ETag, Moment)| now.since(*since) >= silence(look.validity, self.poll);
+        let ended = look.over || look.ended.is_some() || look.missing.is_some();
+        ended || look.tag.as_ref().is_some_and(silent)
+    }
+
     /// Whether the holder of this session cannot believe in it any more, although its object does
     /// not say that it has lapsed or resigned: it was deposed, or it is gone.
     pub fn waited(&self, id: SessionId, now: Moment) -> bool {
@@ -212,12 +225,14 @@ impl Look {
         (self.read, self.failed) = (Some(when.sent), (0, None));
     }
 
-    fn shows(&mut self, tag: &ETag, when: LookTime) {
+    fn shows(&mut self, tag: &ETag, when: LookTime, poll: Duration) {
         self.missing = None;
         match &self.tag {
             Some((known, _)) if known.names_the_same(tag) => {}
             Some((_, since)) => {
-                self.early = when.received.since(*since) < self.validity / EARLY;
+                let stood = when.received.since(*since);
+                let late = stood >= poll.max(self.validity / 3) * 2;
+                self.odd = stood < self.validity / EARLY || late;
                 self.tag = Some((tag.clone(), when.received));
             }
             None => self.tag = Some((tag.clone(), when.received)),
@@ -232,147 +247,4 @@ impl Look {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::protocol::message::Nonce;
-
-    const VALIDITY: Duration = Duration::from_secs(30);
-    const SESSION: Session = Session { id: SessionId::from_bits(1), nonce: Nonce::from_bits(7) };
-
-    fn at(seconds: u64) -> Moment {
-        let since = Duration::from_secs(seconds);
-        Moment::new(since, since, since)
-    }
-
-    /// A look that was sent and answered at these seconds.
-    fn when(sent: u64, received: u64) -> LookTime {
-        LookTime { sent: at(sent), received: at(received) }
-    }
-
-    fn looks() -> Looks {
-        let mut looks = Looks::new(Drift::from_ppm(10_000));
-        looks.watch(SESSION.id, VALIDITY);
-        looks
-    }
-
-    fn list(looks: &mut Looks, tag: Option<&str>, when: LookTime) {
-        let tag = tag.map(|tag| (SESSION.id, Some(ETag::new(tag))));
-        looks.listed(&tag.into_iter().collect(), when);
-    }
-
-    fn record(tag: &str, ended: Option<EpochEnd>) -> SessionRecord {
-        let etag = ETag::new(tag);
-        SessionRecord { nonce: SESSION.nonce, heartbeat: 2, etag, ended, data: None }
-    }
-
-    #[test]
-    fn a_session_lapses_between_two_looks_that_show_the_same_tag() {
-        let mut looks = looks();
-        list(&mut looks, Some("a"), when(0, 1));
-        list(&mut looks, Some("a"), when(31, 31));
-        assert_eq!(looks.lapsed(SESSION.id), None, "30.3 s after it was received");
-        list(&mut looks, Some("a"), when(32, 40));
-        assert_eq!(looks.lapsed(SESSION.id), Some(&ETag::new("a")));
-        list(&mut looks, Some("b"), when(33, 41));
-        assert_eq!(looks.lapsed(SESSION.id), None);
-    }
-
-    #[test]
-    fn the_next_look_is_when_a_session_lapses() {
-        let mut looks = looks();
-        assert_eq!(looks.until_lapse(at(0)), None, "nothing was seen");
-        list(&mut looks, Some("a"), when(0, 1));
-        let left = |looks: &Looks, now| looks.until_lapse(at(now)).map(|left| left.as_millis());
-        assert_eq!((left(&looks, 1), left(&looks, 31)), (Some(30_300), Some(300)));
-        looks.unchanged(SESSION.id, &ETag::new("a"), when(10, 10));
-        assert_eq!((left(&looks, 31), left(&looks, 32)), (Some(300), None));
-        list(&mut looks, Some("b"), when(19, 20));
-        assert_eq!(left(&looks, 31), Some(19_300));
-        looks.read(SESSION, Some(&record("c", Some(EpochEnd::Resigned))), when(21, 21));
-        assert_eq!(left(&looks, 31), None, "nothing is waited for");
-        looks.read(SESSION, Some(&record("d", Some(EpochEnd::Deposed))), when(22, 22));
-        assert_eq!(left(&looks, 31), Some(21_300));
-        looks.read(SESSION, None, when(30, 30));
-        assert_eq!(left(&looks, 31), Some(29_300), "it is gone, which is waited for anew");
-    }
-
-    /// The one that stalls says nothing about the time that it took.
-    #[test]
-    fn a_listing_that_stalls_for_three_minutes_lapses_nobody() {
-        let mut looks = looks();
-        list(&mut looks, Some("a"), when(0, 1));
-        list(&mut looks, Some("a"), when(5, 185));
-        assert_eq!(looks.lapsed(SESSION.id), None);
-        list(&mut looks, Some("z"), when(186, 187));
-        assert_eq!(looks.lapsed(SESSION.id), None);
-        list(&mut looks, Some("z"), when(190, 400));
-        assert_eq!(looks.lapsed(SESSION.id), None);
-    }
-
-    #[test]
-    fn one_that_is_gone_is_waited_for_from_the_first_look_that_misses_it() {
-        let mut looks = looks();
-        list(&mut looks, Some("a"), when(0, 1));
-        list(&mut looks, None, when(5, 8));
-        list(&mut looks, None, when(38, 60));
-        assert!(!looks.waited(SESSION.id, at(60)), "30 s from 8 to 38");
-        list(&mut looks, None, when(39, 60));
-        assert!(looks.waited(SESSION.id, at(60)));
-        assert_eq!(looks.lapsed(SESSION.id), None);
-        // It is there again, or another session is.
-        let mut back = looks.clone();
-        list(&mut back, Some("a"), when(61, 61));
-        assert!(!back.waited(SESSION.id, at(99)));
-        let other = SessionRecord { nonce: Nonce::from_bits(8), ..record("a", None) };
-        looks.read(SESSION, Some(&other), when(61, 61));
-        assert!(looks.waited(SESSION.id, at(61)), "another nonce is no sign of life");
-        list(&mut looks, Some("other"), when(62, 62));
-        assert!(looks.waited(SESSION.id, at(62)), "nor is its tag");
-        looks.read(SESSION, Some(&record("a", None)), when(63, 63));
-        assert!(!looks.waited(SESSION.id, at(63)));
-    }
-
-    #[test]
-    fn one_that_was_deposed_is_waited_for_from_the_first_sight_of_it() {
-        for (ended, waits) in [(EpochEnd::Deposed, true), (EpochEnd::Unknown, true)] {
-            let mut looks = looks();
-            looks.read(SESSION, Some(&record("a", None)), when(0, 1));
-            looks.read(SESSION, Some(&record("b", Some(ended))), when(9, 10));
-            looks.read(SESSION, Some(&record("b", Some(ended))), when(20, 21));
-            assert!(!looks.waited(SESSION.id, at(40)));
-            assert_eq!(looks.waited(SESSION.id, at(41)), waits);
-        }
-    }
-
-    #[test]
-    fn without_tags_every_session_is_read_at_every_look() {
-        let mut looks = looks();
-        looks.read(SESSION, Some(&record("a", None)), when(0, 0));
-        assert!(looks.due(at(1)).is_empty());
-        looks.listed(&BTreeMap::from([(SESSION.id, None)]), when(1, 1));
-        assert_eq!(looks.due(at(1)).len(), 1);
-        looks.read(SESSION, Some(&record("a", None)), when(31, 31));
-        assert_eq!(looks.lapsed(SESSION.id), Some(&ETag::new("a")));
-    }
-
-    #[test]
-    fn sessions_are_read_once_a_validity_and_when_their_tags_say_so() {
-        let due = |looks: &Looks, now| looks.due(at(now)).contains(&SESSION.id);
-        let mut looks = looks();
-        assert!(due(&looks, 0), "never read");
-        looks.read(SESSION, Some(&record("a", None)), when(0, 0));
-        assert!(!due(&looks, 14));
-        assert!(due(&looks, 15), "it stands still for half of the validity");
-        list(&mut looks, Some("b"), when(10, 10));
-        assert!(!due(&looks, 20), "a renewal");
-        list(&mut looks, Some("c"), when(15, 15));
-        assert!(due(&looks, 15), "too early for a renewal");
-        looks.read(SESSION, Some(&record("c", None)), when(15, 15));
-        assert!(!due(&looks, 16));
-        for renewal in [25, 35, 44] {
-            list(&mut looks, Some(&renewal.to_string()), when(renewal, renewal));
-            assert!(!due(&looks, renewal), "{renewal}");
-        }
-        assert!(due(&looks, 45), "not read for a validity");
-    }
-}
+mod tests;

@@ -17,27 +17,32 @@ pub struct Standby {
     /// `None`: nobody is named.
     coordinator: Option<Session>,
     validity: Duration,
+    poll: Duration,
     drift: Drift,
     /// The tag read last, and when the answer that showed it first had been received.
     tag: Option<(ETag, Moment)>,
     /// How often it had looked, and when the answer that showed that first had been received.
     looks: Option<(u64, Moment)>,
-    /// When the last answered read was sent.
-    read: Option<Moment>,
     /// When it was first known that it does not plan any more.
     over: Option<Moment>,
 }
 
-/// Which place a member has behind the coordinator.
+/// Which role a member has while another one coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// From 0 on.
-    Deputy(usize),
-    /// There is no group yet, or none of its deputies lives, and others may have the same place.
-    First,
+    /// One of the three after the coordinator.
+    Deputy,
+    Other,
     /// Not named yet. Nobody adds it if all that are named have died.
     Joining,
-    Other,
+    /// There is no group yet, and others may have the same place.
+    First,
+}
+
+/// How long the tag of a session stays the same before its member is silent: two fifths of the
+/// validity, as members renew every third of it, and at least one poll of the reader.
+pub fn silence(validity: Duration, poll: Duration) -> Duration {
+    poll.max(validity * 2 / 5)
 }
 
 impl Standby {
@@ -45,11 +50,12 @@ impl Standby {
     pub fn new(
         coordinator: Option<Session>,
         validity: Duration,
+        poll: Duration,
         drift: Drift,
         now: Moment,
     ) -> Self {
         let over = coordinator.is_none().then_some(now);
-        Standby { coordinator, validity, drift, tag: None, looks: None, read: None, over }
+        Standby { coordinator, validity, poll, drift, tag: None, looks: None, over }
     }
 
     pub fn coordinator(&self) -> Option<Session> {
@@ -67,32 +73,39 @@ impl Standby {
     }
 
     /// Whether the coordinator's session is to be read now: by deputies and those that join with
-    /// each poll, by others once a validity.
+    /// each poll, by others at the last poll before it would be silent, which is about as often as
+    /// it is renewed.
     pub fn is_due(&self, place: Place, now: Moment) -> bool {
-        let once = |read| now.since(read) >= self.validity;
-        self.coordinator.is_some() && (place != Place::Other || self.read.is_none_or(once))
+        let last = |(_, since): &(ETag, Moment)| {
+            now.since(*since).saturating_add(self.poll) > self.silence()
+        };
+        let due = place != Place::Other || self.tag.as_ref().is_none_or(last);
+        self.coordinator.is_some() && due
     }
 
-    /// Whether a deputy, or one that joins, is to list the sessions, too: so that the death of
-    /// several at once does not take a validity for each.
-    pub fn lists(&self, place: Place, now: Moment) -> bool {
-        let silent = |(_, since): &(ETag, Moment)| now.since(*since) >= self.validity / 2;
-        match place {
-            Place::Deputy(_) | Place::First => self.tag.as_ref().is_some_and(silent),
-            Place::Joining => self.is_over() || self.tag.as_ref().is_some_and(silent),
-            Place::Other => false,
-        }
+    /// Whether a renewal of the coordinator is overdue, or it has ended. Then each member lists the
+    /// sessions: the timers of all that died with it run from here on.
+    pub fn is_silent(&self, now: Moment) -> bool {
+        let stands = |(_, since): &(ETag, Moment)| now.since(*since) >= self.silence();
+        self.is_over() || self.tag.as_ref().is_some_and(stands)
+    }
+
+    fn silence(&self) -> Duration {
+        silence(self.validity, self.poll)
+    }
+
+    /// Its session has lapsed by the listed tags, and it cannot be read.
+    pub fn lapsed(&mut self, now: Moment) {
+        self.over.get_or_insert(now);
     }
 
     /// Its session is as it was.
     pub fn unchanged(&mut self, when: LookTime) {
-        self.read = Some(when.sent);
         self.conclude(when);
     }
 
     /// Its session was read, or nothing is there. Another nonce there counts as nothing.
     pub fn read(&mut self, found: Option<&SessionRecord>, when: LookTime) {
-        self.read = Some(when.sent);
         let own = |record: &&SessionRecord| {
             self.coordinator.is_some_and(|session| session.nonce == record.nonce)
         };
@@ -125,30 +138,32 @@ impl Standby {
         }
     }
 
-    /// How long until this member goes ahead; `None` while the coordinator plans. Deputies go in
-    /// their order, a poll after each other; all others a validity later. `delay` is random, as
-    /// before a seal: it keeps those apart that have the same place.
+    /// How long until this member goes ahead; `None` while the coordinator plans. Members go in
+    /// their order, a poll after each other, and those do not count that show no sign of life:
+    /// `before` are left. `delay` is random, as before a seal: it keeps those apart that have the
+    /// same place.
     pub fn ahead_in(
         &self,
         place: Place,
-        poll: Duration,
+        before: usize,
         delay: Duration,
         now: Moment,
     ) -> Option<Duration> {
+        let turn = self.poll.saturating_mul(u32::try_from(before).unwrap_or(u32::MAX));
         let turn = match place {
-            Place::Deputy(before) => poll * u32::try_from(before).unwrap_or(u32::MAX),
-            Place::First => delay,
-            Place::Joining | Place::Other => poll * 3 + self.validity + delay,
+            Place::Deputy | Place::Other => turn,
+            Place::Joining | Place::First => turn.saturating_add(delay),
         };
         Some(turn.saturating_sub(now.since(self.over?)))
     }
 
-    /// How long until the coordinator lapses if its tag stands still: a deputy that looks then sees
-    /// it at once, and not at the next poll. `None` if it is not about to.
-    pub fn until_lapse(&self, place: Place, now: Moment) -> Option<Duration> {
-        let (_, since) = self.tag.as_ref().filter(|_| place != Place::Other)?;
-        let left = self.drift.stretch(self.validity).saturating_sub(now.since(*since));
-        (!left.is_zero()).then_some(left)
+    /// How long until the coordinator is silent or lapses if its tag stays the same: a member that
+    /// looks then sees it at once, and not at the next poll. `None` if it is not about to.
+    pub fn next_look(&self, now: Moment) -> Option<Duration> {
+        let (_, since) = self.tag.as_ref()?;
+        let until = |end: Duration| end.saturating_sub(now.since(*since));
+        let ends = [self.silence(), self.drift.stretch(self.validity)];
+        ends.into_iter().map(until).find(|left| !left.is_zero())
     }
 }
 
@@ -173,7 +188,7 @@ mod tests {
     }
 
     fn standby() -> Standby {
-        Standby::new(Some(COORDINATOR), VALIDITY, Drift::from_ppm(0), at(0))
+        Standby::new(Some(COORDINATOR), VALIDITY, POLL, Drift::from_ppm(0), at(0))
     }
 
     fn record(tag: u64, looks: u64) -> SessionRecord {
@@ -183,47 +198,45 @@ mod tests {
     }
 
     /// In whole seconds.
-    fn ahead_in(standby: &Standby, place: Place, now: u64) -> Option<u64> {
-        Some(standby.ahead_in(place, POLL, Duration::ZERO, at(now))?.as_secs())
+    fn ahead_in(standby: &Standby, before: usize, now: u64) -> Option<u64> {
+        let ahead = standby.ahead_in(Place::Other, before, Duration::ZERO, at(now));
+        Some(ahead?.as_secs())
     }
-
-    const FIRST: Place = Place::Deputy(0);
 
     #[test]
     fn nobody_goes_ahead_of_one_that_renews_and_looks() {
         let mut standby = standby();
         for now in (0..300).step_by(10) {
             standby.read(Some(&record(now, now)), when(now));
-            assert_eq!(ahead_in(&standby, FIRST, now), None, "{now}");
+            assert_eq!(ahead_in(&standby, 0, now), None, "{now}");
+            assert!(!standby.is_silent(at(now)));
         }
     }
 
     #[test]
-    fn deputies_go_in_their_order_and_the_others_a_validity_later() {
+    fn members_go_in_their_order() {
         let mut standby = standby();
         let resigned = SessionRecord { ended: Some(EpochEnd::Resigned), ..record(1, 1) };
         standby.read(Some(&resigned), when(10));
-        let ahead = |place| ahead_in(&standby, place, 11);
-        assert_eq!(ahead(FIRST), Some(0));
-        assert_eq!(ahead(Place::Deputy(2)), Some(3));
-        assert_eq!(ahead(Place::Other), Some(35));
-        let nobody = Standby::new(None, VALIDITY, Drift::from_ppm(0), at(5));
-        assert_eq!(ahead_in(&nobody, Place::Deputy(1), 5), Some(2));
-        let delayed = |place| nobody.ahead_in(place, POLL, POLL / 2, at(5));
-        assert_eq!(delayed(FIRST), Some(Duration::ZERO), "nobody else has its place");
-        assert_eq!(delayed(Place::First), Some(POLL / 2));
-        assert_eq!(delayed(Place::Joining), Some(VALIDITY + POLL * 3 + POLL / 2));
+        assert_eq!([0, 2, 7].map(|before| ahead_in(&standby, before, 11)), [0, 3, 13].map(Some));
+        let nobody = Standby::new(None, VALIDITY, POLL, Drift::from_ppm(0), at(5));
+        assert_eq!(ahead_in(&nobody, 1, 5), Some(2));
+        let delayed = |place, before| nobody.ahead_in(place, before, POLL / 2, at(5));
+        for place in [Place::Deputy, Place::Other] {
+            assert_eq!(delayed(place, 0), Some(Duration::ZERO), "nobody else has its place");
+        }
+        assert_eq!(delayed(Place::First, 0), Some(POLL / 2));
+        assert_eq!(delayed(Place::Joining, 2), Some(POLL * 2 + POLL / 2));
     }
 
     #[test]
-    fn a_deputy_looks_when_its_coordinator_lapses() {
+    fn a_member_looks_when_its_coordinator_is_silent_and_when_it_lapses() {
         let mut standby = standby();
-        let left = |standby: &Standby, place, now| standby.until_lapse(place, at(now));
-        assert_eq!(left(&standby, FIRST, 0), None);
+        let left = |standby: &Standby, now| standby.next_look(at(now)).map(|it| it.as_secs());
+        assert_eq!(left(&standby, 0), None);
         standby.read(Some(&record(1, 1)), when(2));
-        assert_eq!(left(&standby, FIRST, 29), Some(Duration::from_secs(3)));
-        assert_eq!(left(&standby, Place::Other, 29), None);
-        assert_eq!(left(&standby, FIRST, 32), None);
+        let looks = [3, 13, 14, 29, 32].map(|now| left(&standby, now));
+        assert_eq!(looks, [Some(11), Some(1), Some(18), Some(3), None]);
     }
 
     #[test]
@@ -231,16 +244,16 @@ mod tests {
         let mut lapsed = standby();
         lapsed.read(Some(&record(1, 1)), when(0));
         lapsed.unchanged(when(29));
-        assert_eq!(ahead_in(&lapsed, FIRST, 29), None);
+        assert_eq!(ahead_in(&lapsed, 0, 29), None);
         lapsed.unchanged(when(30));
-        assert_eq!(ahead_in(&lapsed, FIRST, 30), Some(0));
+        assert_eq!(ahead_in(&lapsed, 0, 30), Some(0));
         let mut gone = standby();
         gone.read(None, when(3));
-        assert_eq!(ahead_in(&gone, FIRST, 3), Some(0));
+        assert_eq!(ahead_in(&gone, 0, 3), Some(0));
         let mut another = standby();
         let other = SessionRecord { nonce: Nonce::from_bits(8), ..record(1, 1) };
         another.read(Some(&other), when(3));
-        assert_eq!(ahead_in(&another, FIRST, 3), Some(0));
+        assert_eq!(ahead_in(&another, 0, 3), Some(0));
     }
 
     /// It renews, as its lease's task goes on, and plans no more.
@@ -249,20 +262,22 @@ mod tests {
         let mut standby = standby();
         for now in (0..60).step_by(10) {
             standby.read(Some(&record(now, 5)), when(now));
-            assert_eq!(ahead_in(&standby, FIRST, now), None, "{now}");
+            assert_eq!(ahead_in(&standby, 0, now), None, "{now}");
         }
         standby.read(Some(&record(60, 5)), when(60));
-        assert_eq!(ahead_in(&standby, FIRST, 60), Some(0));
+        assert_eq!(ahead_in(&standby, 0, 60), Some(0));
     }
 
     #[test]
-    fn deputies_read_with_each_poll_and_list_when_it_is_silent() {
+    fn deputies_read_with_each_poll_and_others_as_often_as_it_is_renewed() {
         let mut standby = standby();
-        assert!(standby.is_due(Place::Other, at(0)));
+        let due = |standby: &Standby, place, now| standby.is_due(place, at(now));
+        assert!(due(&standby, Place::Other, 0));
         standby.read(Some(&record(1, 1)), when(0));
-        assert!(standby.is_due(FIRST, at(2)));
-        assert!(!standby.is_due(Place::Other, at(29)) && standby.is_due(Place::Other, at(30)));
-        assert!(!standby.lists(FIRST, at(14)) && standby.lists(FIRST, at(15)));
-        assert!(!standby.lists(Place::Other, at(15)));
+        assert!(due(&standby, Place::Deputy, 2) && due(&standby, Place::Joining, 2));
+        assert!(!due(&standby, Place::Other, 10) && due(&standby, Place::Other, 11));
+        standby.unchanged(when(11));
+        assert!(due(&standby, Place::Other, 12), "silent");
+        assert!(!standby.is_silent(at(11)) && standby.is_silent(at(12)));
     }
 }

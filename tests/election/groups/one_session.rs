@@ -36,7 +36,7 @@ async fn regression_a_session_that_cannot_be_read_stops_no_join_and_no_death() {
         fleet.store.on(Call::Get).key(key).always().fault(fault);
         wait(VALIDITY * 2).await;
         let d = fleet.member("d").await;
-        // What b releases cannot be read, so only the others give something up.
+        // The releases of b cannot be read, so only the others give something up.
         let joined = until(VALIDITY, || d.owned().len() >= 2).await;
         let before = b.owned();
         c.kill();
@@ -51,8 +51,8 @@ async fn regression_a_session_that_cannot_be_read_stops_no_join_and_no_death() {
     }
 }
 
-/// The coordinator gave the dead member half of what another left behind, and a member that joined
-/// waited for minutes.
+/// The coordinator gave the dead member half of the partitions that another left behind, and a
+/// member that joined waited for minutes.
 #[tokio::test(start_paused = true)]
 async fn regression_a_lapsed_session_that_cannot_be_sealed_is_given_nothing() {
     for fault in [Fault::FailBefore, Fault::Denied, Fault::Hang] {

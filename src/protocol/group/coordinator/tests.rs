@@ -153,7 +153,7 @@ fn a_lapsed_session_is_sealed_if_its_tag_is_still_the_one() {
     assert_eq!(progress, Progress::More);
     let seal = Some(Request::Seal { session: session(2), record: record(2, 2) });
     assert_eq!(it.request(), seal);
-    // No plan waits for another attempt. The next round reads it, although its tag is as it was.
+    // No plan waits for another attempt. The next round reads it, although its tag has not changed.
     for answer in [Answer::Unknown, Answer::Refused] {
         let mut tried = it.clone();
         assert_eq!(tried.handle(Some(&now), answer), Progress::RoundOver);

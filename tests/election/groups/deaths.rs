@@ -1,0 +1,113 @@
+//! Members that die together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tenure::group::Partition;
+use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::time::{millis, secs, wait};
+
+use super::{Fleet, Node, POLL, VALIDITY, balanced};
+
+/// As docs/groups.md has it: the lease × (1 + drift), two fifths of it until the coordinator is
+/// silent, a poll to see its last renewal, one of each that gains, and requests.
+const TOGETHER: Duration = Duration::from_millis(30_300 + 12_000 + 5_000 + 5_000 + 700);
+/// Those that are no deputies see the last renewal of the coordinator a poll later.
+const WITH_ALL_DEPUTIES: Duration = Duration::from_millis(30_300 + 12_000 + 10_000 + 5_000 + 700);
+
+/// A group of ten, of which the first coordinates and the next three are its deputies. Kills these
+/// members; returns how long it took until all partitions were owned.
+async fn killed(dead: &[usize], after: Duration, within: Duration) -> Duration {
+    let fleet = Fleet::new(40);
+    let mut nodes = Vec::new();
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"] {
+        nodes.push(fleet.member(name).await);
+        wait(secs(7)).await;
+    }
+    balanced(&nodes.iter().collect::<Vec<_>>(), 40, VALIDITY * 4).await;
+    wait(VALIDITY + after).await;
+    for place in dead.iter().rev() {
+        nodes.remove(*place).kill();
+    }
+    balanced(&nodes.iter().collect::<Vec<_>>(), 40, within).await
+}
+
+/// The successor looked at the others only once the coordinator had been silent for half of its
+/// validity, and members that are no deputies waited for a validity more. With all three deputies
+/// it took 142 to 157 s.
+#[tokio::test(start_paused = true)]
+async fn regression_members_that_die_with_the_coordinator_are_succeeded_as_soon() {
+    let sets: [(&[usize], Duration); 4] = [
+        (&[0], TOGETHER),
+        (&[0, 1, 5], TOGETHER),
+        (&[0, 1, 2, 3], WITH_ALL_DEPUTIES),
+        (&[0, 1, 2, 3, 4, 5, 6, 7, 8], WITH_ALL_DEPUTIES),
+    ];
+    for (dead, bound) in sets {
+        let mut took = Vec::new();
+        for after in [0, 3_000, 8_000] {
+            took.push(killed(dead, Duration::from_millis(after), secs(170)).await);
+        }
+        println!("{dead:?}: {:?} to {:?}", took.iter().min(), took.iter().max());
+        assert!(took.iter().all(|it| *it <= bound), "{dead:?}: {took:?}");
+    }
+}
+
+/// Nobody succeeded it as long as the reads failed.
+#[tokio::test(start_paused = true)]
+async fn regression_a_coordinator_whose_session_cannot_be_read_is_succeeded() {
+    let fleet = Fleet::new(12);
+    let membership = fleet.group("a").join().await.unwrap();
+    let key = Box::leak(membership.session().into_boxed_str());
+    let a = Node::of(membership);
+    let [b, c] = [fleet.member("b").await, fleet.member("c").await];
+    balanced(&[&a, &b, &c], 12, POLL * 8).await;
+    fleet.store.on(Call::Get).key(key).always().fault(Fault::FailBefore);
+    wait(POLL).await;
+    a.kill();
+    wait(VALIDITY * 2).await;
+    let d = fleet.member("d").await;
+    // Nothing leaves a session that was not read as ended.
+    wait(POLL * 4).await;
+    assert!(!d.owned().is_empty());
+    assert_eq!(b.owned().len() + c.owned().len() + d.owned().len(), 8);
+    fleet.store.heal();
+    balanced(&[&b, &c, &d], 12, VALIDITY).await;
+}
+
+/// All members waited for their own former sessions to lapse, for 48 s.
+#[tokio::test(start_paused = true)]
+async fn regression_after_an_outage_members_resign_their_former_sessions() {
+    for fault in [Fault::FailBefore, Fault::Hang] {
+        let fleet = Fleet::new(12);
+        let working = Arc::new(AtomicUsize::new(0));
+        for name in ["a", "b", "c", "d", "e"] {
+            let (group, working) = (fleet.group(name), Arc::clone(&working));
+            tokio::spawn(async move {
+                let work = async |partition: Partition| {
+                    working.fetch_add(1, Ordering::SeqCst);
+                    partition.revoked().cancelled().await;
+                    working.fetch_sub(1, Ordering::SeqCst);
+                    Ok(())
+                };
+                group.run(work).await
+            });
+        }
+        let count = || working.load(Ordering::SeqCst);
+        wait(VALIDITY * 2).await;
+        assert_eq!(count(), 12);
+        fleet.store.always(fault);
+        wait(VALIDITY * 2).await;
+        assert_eq!(count(), 0);
+        fleet.store.heal();
+        let mut took = Duration::ZERO;
+        while count() < 12 {
+            wait(millis(100)).await;
+            took += millis(100);
+            assert!(took < VALIDITY * 3, "{} of 12", count());
+        }
+        println!("{fault:?}: {took:?}");
+        assert!(took <= secs(20), "{fault:?}: {took:?}");
+    }
+}
