@@ -72,6 +72,7 @@ mod objects;
 mod operate;
 mod overdue;
 mod partition;
+mod relapses;
 mod restore;
 mod rounds;
 mod run;

@@ -13,6 +13,7 @@ use super::config::GroupConfig;
 use super::membership::MembershipEvent;
 use super::memory::Memory;
 use super::objects::{Bodies, Objects, Seen};
+use super::relapses::Relapses;
 use super::sessions::SessionEnd;
 use super::shared::Shared;
 use crate::driver::FAILURES_BEFORE_GIVING_UP;
@@ -55,6 +56,7 @@ pub(super) struct MemberTask {
     pub(super) joining_since: Option<Moment>,
     /// Whom not to give a partition, and until when.
     pub(super) memory: Memory,
+    pub(super) relapses: Relapses,
     /// The last look was completed: others can tell one that is wedged.
     pub(super) looked: bool,
     /// A session could not be read or sealed in this look, and in how many in a row.
@@ -94,6 +96,7 @@ impl MemberTask {
             listed: now,
             joining_since: None,
             memory: Memory::default(),
+            relapses: Relapses::default(),
             looked: false,
             unread: false,
             unread_looks: 0,
@@ -223,6 +226,7 @@ impl MemberTask {
         }
         self.follow_coordinator();
         if !self.shared.state().participant.coordinates() {
+            self.relapses.stop();
             let again = self.stand_by().await;
             if again != Some(Duration::ZERO) {
                 self.looked = true;

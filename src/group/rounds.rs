@@ -6,12 +6,14 @@ use std::time::Duration;
 use super::member::MemberTask;
 use super::objects::Bodies;
 use super::operate::UNFINISHED;
+use super::relapses::Relapses;
 use crate::error::{Error, ErrorKind};
 use crate::etag::ETag;
 use crate::moment::Moment;
 use crate::protocol::group::plan::{Evidence, Planner};
 use crate::protocol::group::session::SessionRecord;
-use crate::protocol::group::{Member, Session, SessionId};
+use crate::protocol::group::{Assignment, Member, Session, SessionId};
+use crate::protocol::message::EpochEnd;
 
 impl MemberTask {
     /// A round of the coordinator: reads the sessions, seals those that lapsed, and plans.
@@ -189,6 +191,7 @@ impl MemberTask {
         let members = known.iter().flat_map(|known| &known.members).map(|it| it.session);
         let ending = members.filter(|it| *it != own && self.looks.is_ending(it.id));
         evidence.leaving.extend(ending);
+        self.keep_waiting(&mut evidence, known.as_deref(), now);
         evidence.avoid = self.memory.avoid(now, known.as_deref());
         evidence.kept_enough = self.memory.kept_enough(now, known.as_deref());
         let reclaimed = self.shared.cx.config.poll_interval * 2;
@@ -208,6 +211,33 @@ impl MemberTask {
         }
         evidence.joining.clear();
         (evidence, Some(left))
+    }
+}
+
+impl MemberTask {
+    /// Leaves out the sessions that are not to be added yet: silent ones, and those of a name whose
+    /// sessions lapsed soon after they were added.
+    fn keep_waiting(&mut self, evidence: &mut Evidence, known: Option<&Assignment>, now: Moment) {
+        let (own, validity) = (self.shared.session, self.config.validity());
+        let (relapses, looks) = (&mut self.relapses, &self.looks);
+        if let Some(known) = known {
+            let state = self.shared.state();
+            let sessions = state.participant.sessions();
+            let resigned = |record: &SessionRecord| record.ended == Some(EpochEnd::Resigned);
+            let lapsed = |session: Session| {
+                sessions.has_ended(session) && !sessions.record(session.id).is_some_and(resigned)
+            };
+            relapses.note(known, lapsed, validity, now);
+        }
+        let joining = &evidence.joining;
+        relapses.keep_waiting(|session| joining.iter().any(|it| it.session == session));
+        evidence.joining.retain(|it| {
+            let waits = |relapses: &mut Relapses| {
+                looks.is_silent(it.session.id, now)
+                    || relapses.delays(it.session, &it.name, validity, now)
+            };
+            it.session == own || !waits(relapses)
+        });
     }
 }
 

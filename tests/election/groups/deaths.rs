@@ -1,5 +1,6 @@
 //! Members that die together.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use tenure::group::Partition;
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{millis, secs, wait};
 
-use super::{Fleet, Node, POLL, VALIDITY, balanced};
+use super::{Fleet, Node, POLL, VALIDITY, balanced, owners};
 
 /// As docs/groups.md has it: the lease × (1 + drift), two fifths of it until the coordinator is
 /// silent, a poll to see its last renewal, one of each that gains, and requests.
@@ -110,4 +111,37 @@ async fn regression_after_an_outage_members_resign_their_former_sessions() {
         println!("{fault:?}: {took:?}");
         assert!(took <= secs(20), "{fault:?}: {took:?}");
     }
+}
+
+/// A process that crashed every 10 s was added again each time: the others owned 31 of 60 partitions
+/// on average, and one partition had no living owner for 594 s.
+#[tokio::test(start_paused = true)]
+async fn regression_a_process_that_crashes_again_and_again_is_added_later_and_later() {
+    let fleet = Fleet::new(60);
+    let [a, b, c] = [fleet.member("a").await, fleet.member("b").await, fleet.member("c").await];
+    balanced(&[&a, &b, &c], 60, VALIDITY).await;
+    let (mut owned, mut longest, mut without) = (0, 0, BTreeMap::new());
+    let seconds = 600;
+    for _ in 0..seconds / 10 {
+        let crashing = fleet.member("x").await;
+        for _ in 0..10 {
+            wait(secs(1)).await;
+            let now = owners(&[&a, &b, &c, &crashing]);
+            for number in 0..60 {
+                let name = number.to_string();
+                let missed: &mut u32 = without.entry(number).or_default();
+                *missed = if now.contains_key(&name) { 0 } else { *missed + 1 };
+                longest = longest.max(*missed);
+            }
+            owned += owners(&[&a, &b, &c]).len();
+        }
+        crashing.kill();
+    }
+    let average = owned as f64 / f64::from(seconds);
+    println!("{average} of 60 on average, {longest} s without a living owner");
+    assert!(average > 54.0, "{average}");
+    assert!(longest < 90, "{longest} s");
+    // It is added once it stays alive.
+    let stable = fleet.member("x").await;
+    balanced(&[&a, &b, &c, &stable], 60, VALIDITY * 9).await;
 }
