@@ -24,8 +24,8 @@ pub(super) const LOSSES: [&str; 8] = [
 /// States of `tenure_observed`.
 pub(super) const OBSERVED: [&str; 3] = ["leader", "nobody", "unknown"];
 /// Outcomes of `tenure_compactions_total`.
-pub(super) const COMPACTIONS: [&str; 6] =
-    ["compacted", "nothing", "incomplete", "interrupted", "last_epoch", "error"];
+pub(super) const COMPACTIONS: [&str; 7] =
+    ["compacted", "nothing", "incomplete", "interrupted", "held", "last_epoch", "error"];
 
 /// Outcomes of `tenure_gate_checks_total`.
 pub(super) const GATE_CHECKS: [&str; 4] = ["admitted", "stale", "unavailable", "failed"];
@@ -140,5 +140,10 @@ fn compactions() {
         "tenure_epochs_backlog",
         Count,
         "Superseded epoch objects that the last run has left beyond those to be kept"
+    );
+    describe_gauge!(
+        "tenure_restore_unfinished",
+        Count,
+        "1 if an unfinished restore stopped the last run of the compactor"
     );
 }

@@ -168,6 +168,11 @@ impl Meter {
         if let Some(backlog) = backlog {
             self.keys.gauge("tenure_epochs_backlog", &[]).set(backlog as f64);
         }
+        // A run that ends early may not have read the newest epoch.
+        if !matches!(outcome, "error" | "interrupted") {
+            let held = f64::from(u8::from(outcome == "held"));
+            self.keys.gauge("tenure_restore_unfinished", &[]).set(held);
+        }
     }
 
     pub(super) fn count(

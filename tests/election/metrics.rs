@@ -42,6 +42,7 @@ tell! {
     an_observer,
     regression_an_epoch_that_was_read_is_known,
     a_compaction,
+    regression_a_restore_that_stops_a_compaction_is_counted,
     a_skewed_clock,
     a_durable_gate,
     members_of_a_group,

@@ -9,7 +9,7 @@ use metrics_exporter_prometheus::{
 };
 use serde_json::{Value, json};
 use tenure::fencing::DurableGate;
-use tenure::store::MemoryStore;
+use tenure::store::{MemoryStore, PutOutcome};
 use tenure::{CampaignOutcome, Compactor, Epoch, Layout, Leadership, Observation};
 
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
@@ -296,6 +296,35 @@ pub async fn a_compaction(recorder: &Recorder) {
     assert_eq!(requests(&now, "list", "failed"), 1.0);
     assert_eq!(requests(&now, "delete", "done"), 2.0);
     counts_all(&now, &store);
+}
+
+/// A compactor runs while a restore is unfinished, and again once it is finished.
+pub async fn regression_a_restore_that_stops_a_compaction_is_counted(recorder: &Recorder) {
+    let clock = TestClock::new();
+    let store = FaultStore::new(Arc::new(MemoryStore::with_clock(Arc::new(clock.clone()))));
+    for epoch in 1..=20 {
+        let key = format!("app/lock-{epoch:010}.json");
+        store.inner().create(&key, r#"{"expired":true}"#.into()).await.unwrap();
+    }
+    let restored = |expired: bool| {
+        let nonce = "00000000000000000000000000000001";
+        json!({"expired": expired, "nonce": nonce, "heartbeat": 1, "ended": "restored"}).to_string()
+    };
+    let newest = "app/lock-0000000040.json";
+    let held = store.inner().create(newest, restored(false).into()).await.unwrap();
+    let PutOutcome::Done { etag: Some(etag) } = held else { panic!("{held:?}") };
+    clock.set_wall_by(2 * 3_600_000);
+    let compactor = Compactor::builder(Arc::new(store.clone()), "app").build().unwrap();
+    let unfinished = |now: &Scrape| now.value("tenure_restore_unfinished", &[APP]);
+    assert_eq!(total(&recorder.scrape(), "compactions", "outcome", "held"), 0.0);
+    assert!(compactor.run_once().await.unwrap().held);
+    let now = recorder.scrape();
+    assert_eq!(total(&now, "compactions", "outcome", "held"), 1.0);
+    assert_eq!(unfinished(&now), 1.0);
+    store.inner().replace(newest, restored(true).into(), etag).await.unwrap();
+    assert!(!compactor.run_once().await.unwrap().held);
+    let now = recorder.scrape();
+    assert_eq!((total(&now, "compactions", "outcome", "held"), unfinished(&now)), (1.0, 0.0));
 }
 
 /// A machine whose clock is 90 s ahead of the store's, and one that agrees with it.
