@@ -168,9 +168,13 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Two candidates of different layouts do not see each other, so both would lead.
+    /// Two candidates of different layouts do not see each other, so both would lead. A group may
+    /// have the prefix of an election.
     fn finds_no_other_layout(&self, page: &Page) -> Result<(), Error> {
         let Context { keys, config, store, .. } = self.cx;
+        if keys.are_assignments() {
+            return Ok(());
+        }
         let of_other_layout = |key: &str| match config.layout {
             Layout::EpochFiles => key == keys.lock(),
             Layout::SingleObject => keys.parse(key).is_some(),

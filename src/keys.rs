@@ -8,6 +8,8 @@ use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
 use crate::protocol::group::SessionId;
 
+/// Before the number of an assignment.
+const ASSIGNMENT: &str = "assignment-";
 const MAX_PREFIX_BYTES: usize = 900;
 
 /// The key prefix of an election, normalised: empty, or ending in one slash.
@@ -25,7 +27,11 @@ impl Keys {
 
     /// The keys of a group's assignments: those of epochs, but for their first word.
     pub(crate) fn assignments(prefix: &str) -> Result<Keys, Error> {
-        Keys::numbering(prefix, "assignment-")
+        Keys::numbering(prefix, ASSIGNMENT)
+    }
+
+    pub(crate) fn are_assignments(&self) -> bool {
+        self.epoch_prefix.ends_with(ASSIGNMENT)
     }
 
     fn numbering(prefix: &str, stem: &str) -> Result<Keys, Error> {

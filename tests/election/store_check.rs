@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::join_all;
+use tenure::group::Group;
 use tenure::store::{ETag, GetOutcome, PutOutcome, Store, StoreError};
-use tenure::{CampaignEvent, ErrorKind};
+use tenure::{CampaignEvent, ErrorKind, Layout};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::layer::{Layer, Layered};
-use tenure_testkit::time::{millis, secs, timed, within};
+use tenure_testkit::time::{millis, process, secs, timed, within};
 use tenure_testkit::world::{TAKEOVER, World, elect, elected, name, ready};
 use tenure_testkit::write_faults::WRITE_FAULTS;
 
@@ -311,4 +312,22 @@ async fn a_leader_goes_on_where_writes_lose_their_etag() {
     assert!(lead.check().is_ok());
     world.store.heal();
     lead.resign().await.unwrap();
+}
+
+/// A member was refused: "lock.json belongs to an election in the other layout: use
+/// Layout::SingleObject", a setting that a group does not have.
+#[tokio::test(start_paused = true)]
+async fn regression_a_group_may_have_the_prefix_of_an_election_in_any_layout() {
+    for layout in [Layout::EpochFiles, Layout::SingleObject] {
+        let world = World::new();
+        let lead = elect(&world.node("a").layout(layout).check_store(true).build().unwrap()).await;
+        let group = Group::builder(Arc::new(world.store.clone()), "app").name("b");
+        let group = group.process(process(&world.clock, 7)).partitions(0..1).check_store(true);
+        let group = group.build().unwrap();
+        let membership = within(secs(60), group.join()).await.expect("no waiting").unwrap();
+        assert!(membership.lease().check().is_ok() && lead.check().is_ok(), "{layout:?}");
+        // The other way round.
+        let second = world.node("c").layout(layout).check_store(true).build().unwrap();
+        second.try_campaign().await.unwrap();
+    }
 }
