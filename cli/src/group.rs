@@ -5,10 +5,12 @@
 //! dies. On Linux it is a child subreaper: whatever process group or session a descendant moves
 //! to, it stays a descendant of the guard when its parent ends. If the guard dies, the kernel kills
 //! CMD, and the standby, a subreaper too, kills the rest. The *supervisor*, a task in `tenure`,
-//! passes new deadlines on, and kills the descendants itself should the guard be stopped.
+//! passes new deadlines on, and kills the descendants itself should the guard be stopped. If both are
+//! stopped, a timer of the kernel kills the guard before the lease ends.
 //!
 //! Where there is no subreaper, the guard ends the process group of CMD instead.
 
+mod alarm;
 mod deadlines;
 mod descendants;
 mod epoch_file;
@@ -27,6 +29,7 @@ mod supervisor;
 
 use std::ffi::OsString;
 use std::io;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -52,6 +55,9 @@ pub use standby::run as run_standby;
 /// What a guard does besides ending CMD in time.
 #[derive(Debug, Clone, Default)]
 pub struct Extras {
+    /// Between the deadline for SIGKILL and the end of the lease: a guard that has not acted after
+    /// half of it is killed.
+    pub kill_margin: Option<Duration>,
     /// What to resign if `tenure` dies, and then nothing of CMD is left.
     pub resignation: Option<Resignation>,
     /// What to run beside CMD, from its start on.
@@ -87,7 +93,7 @@ impl Group {
         // A SIGCHLD that is ignored when `tenure` starts would be for the guard too, and then exit
         // statuses are lost.
         drop(signal(SignalKind::child()).map_err(|error| failed("handle SIGCHLD", &error))?);
-        let guard = GuardProcess::spawn(tenure, command, environment, extras.epoch_file.as_ref())
+        let guard = GuardProcess::spawn(tenure, command, environment, &extras)
             .map_err(|error| failed("start a guard", &error))?;
         let (deadlines, new_deadlines) = watch::channel(deadlines);
         let (new_phase, phase) = watch::channel(Phase::Running);

@@ -85,7 +85,9 @@ if it is killed, CMD gets SIGTERM at once, and SIGKILL after the grace or when t
 to end, whichever is sooner; after a deposition when the lease is about to end. Once no descendant
 of CMD is left, the guard resigns the leadership.
 Not on systems other than Linux, nor if the guard is killed too: then others wait for the lapse.
-If the guard is killed, CMD and its descendants are killed.
+If the guard is killed, CMD and its descendants are killed. If `tenure` and the guard are stopped,
+the kernel kills the guard before the lease ends; if the parent of the guard is stopped, too, CMD is
+killed, and its descendants once that parent goes on.
 
 --on-elected runs beside CMD and under the same guard: it gets SIGTERM and SIGKILL as CMD's
 descendants do, and the leadership is not resigned while it runs. --on-lost runs after CMD, when

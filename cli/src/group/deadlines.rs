@@ -79,6 +79,11 @@ impl DeadlineTimer {
         self.terminated
     }
 
+    /// The deadline for SIGKILL.
+    pub fn kill_at(&self) -> Moment {
+        self.deadlines.kill_at
+    }
+
     /// How long until SIGKILL is due.
     pub fn until_kill(&self, now: Moment) -> Duration {
         now.until(self.deadlines.kill_at)

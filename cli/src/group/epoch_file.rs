@@ -2,8 +2,8 @@
 //! is to end, at the latest.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// For how long nothing waits for a disk that hangs.
 const MOST: Duration = Duration::from_secs(1);
+/// How many names for a new file are tried where one is taken.
+const NAMES_TRIED: u32 = 10;
 
 /// The file, and the epoch that is written into it.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
@@ -33,9 +35,9 @@ impl EpochFile {
     /// Writes the epoch, so that a reader finds it whole or not at all. It is not synced: after a
     /// crash of the machine the epoch is over, whatever the file says.
     pub fn write(&self) -> io::Result<()> {
-        let mut new = self.path.clone().into_os_string();
-        new.push(format!(".{}.new", std::process::id()));
-        let written = fs::write(&new, format!("{}\n", self.epoch))
+        let (new, mut file) = create_beside(&self.path)?;
+        let written = file
+            .write_all(format!("{}\n", self.epoch).as_bytes())
             .and_then(|()| fs::rename(&new, &self.path));
         if written.is_err() {
             // The first error says more.
@@ -44,20 +46,50 @@ impl EpochFile {
         written
     }
 
-    /// Removes the file if it holds this epoch, in a thread of its own: a disk that hangs must keep
-    /// nobody from ending CMD. The end of the channel is the end of that thread.
+    /// Removes the file if it holds this epoch, in a thread of its own, so that a disk that hangs does
+    /// not delay the end of CMD. The end of the channel is the end of that thread. If no thread can be
+    /// started, this call removes the file.
     pub fn remove(&self) -> Removal {
+        self.remove_by(|work| {
+            let thread = thread::Builder::new().name("epoch file".to_owned()).spawn(work);
+            thread.map(drop)
+        })
+    }
+
+    fn remove_by(&self, spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>) -> Removal {
         let (done, is_done) = mpsc::channel::<()>();
         let own = self.clone();
-        let thread = thread::Builder::new().name("epoch file".to_owned()).spawn(move || {
+        let in_thread = move || {
             let _ends_with_the_thread = done;
-            if holds(&own.path) == Ok(Some(own.epoch)) {
-                // It is gone, or nobody may remove it.
-                let _ = fs::remove_file(&own.path);
-            }
-        });
-        drop(thread);
+            own.remove_now();
+        };
+        if spawn(Box::new(in_thread)).is_err() {
+            self.remove_now();
+        }
         Removal(is_done)
+    }
+
+    fn remove_now(&self) {
+        if holds(&self.path) == Ok(Some(self.epoch)) {
+            // An error means that the file is gone or cannot be removed.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Creates a file in the same directory, under a random name. An existing file, or the symbolic link
+/// of another user, is never opened.
+fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    let mut tries = 0;
+    loop {
+        let mut new = path.to_owned().into_os_string();
+        new.push(format!(".{:016x}.new", fastrand::u64(..)));
+        match File::options().write(true).create_new(true).open(&new) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < NAMES_TRIED => {
+                tries += 1;
+            }
+            file => return file.map(|file| (new.into(), file)),
+        }
     }
 }
 
@@ -107,6 +139,8 @@ fn holds(path: &Path) -> Result<Option<u64>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -127,6 +161,37 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 0, "nothing is left");
         let nowhere = EpochFile { path: dir.path().join("no/epoch"), epoch: 7 };
         assert!(nowhere.write().is_err());
+    }
+
+    /// The name of the new file ended in the number of the guard. A local user can foresee it, and a
+    /// link of that name let root overwrite any file.
+    #[test]
+    fn regression_links_at_foreseen_names_are_not_written_through() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [path, precious] = ["epoch", "precious"].map(|name| dir.path().join(name));
+        fs::write(&precious, "data").expect("a file");
+        let foreseen = dir.path().join(format!("epoch.{}.new", std::process::id()));
+        symlink(&precious, &foreseen).expect("a link");
+        let file = EpochFile { path: path.clone(), epoch: 7 };
+        file.write().expect("a new file");
+        assert_eq!(fs::read_to_string(&precious).expect("it is there"), "data");
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), "7\n");
+        // A link at the path itself is replaced, and each new file has another name.
+        symlink(&precious, dir.path().join("link")).expect("a link");
+        EpochFile { path: dir.path().join("link"), epoch: 8 }.write().expect("over the link");
+        assert_eq!(fs::read_to_string(&precious).expect("it is there"), "data");
+        let names = [(), ()].map(|()| create_beside(&path).expect("a new file").0);
+        assert_ne!(names[0], names[1]);
+    }
+
+    #[test]
+    fn regression_the_file_is_removed_also_where_no_thread_can_be_started() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("epoch");
+        let file = EpochFile { path: path.clone(), epoch: 7 };
+        file.write().expect("a new file");
+        file.remove_by(|_| Err(io::Error::other("no threads"))).wait();
+        assert!(!path.exists());
     }
 
     #[test]

@@ -3,11 +3,13 @@
 //!
 //! It runs no async code, so that little can keep it from its one task.
 
+mod args;
 mod events;
 mod killing;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -18,16 +20,17 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
 use tenure::{Moment, Process};
 
+use super::alarm::Alarm;
 use super::deadlines::{DeadlineTimer, Deadlines, Due, LOOK_AT_LEAST_EVERY};
 use super::epoch_file::{EpochFile, Removal};
 use super::hook::{Hook, RunningHook};
 use super::id::GroupId;
 use super::ipc::{Order, Report};
-use super::pipes::Pipes;
 use super::process::{ADOPTS, KillPace, Tenure, adopt_orphans};
 use super::resignation::Resignation;
 use crate::print::in_ms;
 use crate::stderr;
+pub use args::{GuardArgs, arguments};
 use events::{Event, read_orders, reap_children};
 
 /// How often to look for new orphans while the descendants of CMD get SIGTERM. Nothing reports
@@ -37,22 +40,6 @@ const LOOK_FOR_ORPHANS_EVERY: Duration = Duration::from_millis(100);
 const UNTIL_ITS_DEATH_SHOWS: Duration = Duration::from_secs(1);
 /// What CMD ends with if the system cannot start a process for it: EX_OSERR of sysexits.h.
 const CANNOT_START: i32 = 71;
-
-#[derive(Debug, clap::Args)]
-pub struct GuardArgs {
-    #[command(flatten)]
-    pub pipes: Pipes,
-    #[command(flatten)]
-    pub epoch_file: Option<EpochFile>,
-    #[arg(last = true, required = true)]
-    pub command: Vec<OsString>,
-}
-
-/// The arguments that pass these to a child.
-pub fn arguments(pipes: Pipes, epoch_file: Option<&EpochFile>) -> Vec<OsString> {
-    let file = epoch_file.map(EpochFile::arguments).into_iter().flatten();
-    pipes.arguments().map(OsString::from).into_iter().chain(file).collect()
-}
 
 /// Runs CMD on the order of `tenure`, and returns once none of its descendants is left. The end of
 /// the orders means that `tenure` has died: then CMD gets SIGTERM.
@@ -76,28 +63,9 @@ pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) 
         next = received.recv();
     }
     let started = matches!(next, Ok(Event::Order(Order::Start)));
-    let mut guard = Guard {
-        resignation,
-        epoch_file: args.epoch_file.clone(),
-        removal: None,
-        hook: None,
-        kill_at: deadlines.kill_at,
-        died: matches!(next, Ok(Event::HungUp)),
-        timer: DeadlineTimer::new(deadlines),
-        reports,
-        say,
-        group: None,
-        terminated: HashSet::new(),
-        asked: false,
-        ending: false,
-        hung_up: false,
-        signals: Vec::new(),
-        signal_orders: 0,
-        killed: false,
-        pace: KillPace::default(),
-        childless: false,
-    };
-    if started && guard.start(tenure, &args.command, on_elected.as_ref()) {
+    let mut guard = Guard::new(args, deadlines, reports, say);
+    (guard.resignation, guard.died) = (resignation, matches!(next, Ok(Event::HungUp)));
+    if started && guard.start(tenure, args, on_elected.as_ref(), EpochFile::write) {
         reap_children(events.clone())?;
         guard.watch(&received);
         guard.see_whether_tenure_died(&received);
@@ -114,6 +82,8 @@ struct Guard<S> {
     /// From when CMD was to end on.
     removal: Option<Removal>,
     hook: Option<RunningHook>,
+    /// Kills this process if it is stopped at the deadline for SIGKILL.
+    alarm: Alarm,
     /// When SIGKILL was due by the last lease that is known of.
     kill_at: Moment,
     /// `tenure` has died: it does nothing more.
@@ -139,9 +109,41 @@ struct Guard<S> {
 }
 
 impl<S: Fn(&'static str, &str)> Guard<S> {
-    /// Starts CMD, unless its lease has ended already; false if nothing runs.
-    fn start(&mut self, tenure: &Tenure, command: &[OsString], hook: Option<&Hook>) -> bool {
-        let written = self.epoch_file.as_ref().map_or(Ok(()), EpochFile::write);
+    fn new(args: &GuardArgs, deadlines: Deadlines, reports: File, say: S) -> Guard<S> {
+        Guard {
+            resignation: None,
+            epoch_file: args.epoch_file.clone(),
+            removal: None,
+            hook: None,
+            alarm: Alarm::new(args.kill_margin_ms.map(Duration::from_millis)),
+            kill_at: deadlines.kill_at,
+            died: false,
+            timer: DeadlineTimer::new(deadlines),
+            reports,
+            say,
+            group: None,
+            terminated: HashSet::new(),
+            asked: false,
+            ending: false,
+            hung_up: false,
+            signals: Vec::new(),
+            signal_orders: 0,
+            killed: false,
+            pace: KillPace::default(),
+            childless: false,
+        }
+    }
+
+    /// Starts CMD, unless its lease has ended already; false if nothing runs. `write` writes the file
+    /// of the epoch.
+    fn start(
+        &mut self,
+        tenure: &Tenure,
+        args: &GuardArgs,
+        hook: Option<&Hook>,
+        write: impl FnOnce(&EpochFile) -> io::Result<()>,
+    ) -> bool {
+        let written = self.epoch_file.as_ref().map_or(Ok(()), write);
         // Only now: the disk may have hung for longer than the lease lasts.
         if self.timer.due(Process::system().now()) == Some(Due::Kill) {
             self.report(Report::TooLate);
@@ -149,10 +151,13 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
             self.gone();
             return false;
         }
+        self.set_alarm();
         let parent = ["--parent".to_owned(), std::process::id().to_string()];
         let gate = written
             .map_err(|error| io::Error::new(error.kind(), format!("--epoch-file: {error}")))
-            .and_then(|()| tenure.command("__gate", &parent, command).process_group(0).spawn());
+            .and_then(|()| {
+                tenure.command("__gate", &parent, &args.command).process_group(0).spawn()
+            });
         let id = gate.and_then(|gate| {
             let id = i32::try_from(gate.id()).ok().and_then(GroupId::new);
             id.ok_or_else(|| io::Error::other("a process with an impossible number"))
@@ -213,8 +218,15 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         }
     }
 
+    fn set_alarm(&mut self) {
+        if !self.childless {
+            self.alarm.set(self.timer.kill_at(), Process::system().now());
+        }
+    }
+
     /// No descendant is left.
     fn gone(&mut self) {
+        self.alarm.clear();
         // After this the epoch may be resigned.
         self.removal.take().into_iter().for_each(Removal::wait);
         self.report(Report::Gone);
@@ -228,6 +240,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
                     self.kill_at = deadlines.kill_at;
                 }
                 self.timer.set(deadlines);
+                self.set_alarm();
             }
             Event::Order(Order::Signal(signal)) => {
                 self.signal_orders = self.signal_orders.saturating_add(1);
@@ -345,6 +358,7 @@ impl<S: Fn(&'static str, &str)> Guard<S> {
         self.remove_epoch_file();
         let now = Process::system().now();
         self.timer.end_now(now);
+        self.set_alarm();
         let left = in_ms(self.timer.until_kill(now));
         self.look();
         if !self.killed {

@@ -11,11 +11,12 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
-use super::epoch_file::EpochFile;
+use super::Extras;
 use super::guard::arguments;
 use super::ipc::{Order, Report};
 use super::pipes::Pipes;
 use super::process::Tenure;
+use crate::print::millis;
 
 /// Dropping it ends the orders, and so has the guard end CMD.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl GuardProcess {
         tenure: &Tenure,
         command: &[OsString],
         environment: &[(&str, String)],
-        epoch_file: Option<&EpochFile>,
+        extras: &Extras,
     ) -> io::Result<GuardProcess> {
         let (orders_in, orders) = io::pipe()?;
         let (reports, reports_out) = io::pipe()?;
@@ -54,7 +55,9 @@ impl GuardProcess {
         let pipes = Pipes { orders: 3, reports: 4 };
         let ends = [(pipes.orders, orders_in.into()), (pipes.reports, reports_out.into())];
         let ends = ends.map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd });
-        let mut standby = tenure.command("__standby", &arguments(pipes, epoch_file), command);
+        let arguments =
+            arguments(pipes, extras.epoch_file.as_ref(), extras.kill_margin.map(millis));
+        let mut standby = tenure.command("__standby", &arguments, command);
         standby.fd_mappings(ends.into()).map_err(io::Error::other)?;
         let standby = Command::from(standby)
             .envs(environment.iter().map(|(name, value)| (name, value)))

@@ -22,8 +22,8 @@ pub fn run(tenure: &Tenure, args: &GuardArgs, say: impl Fn(&'static str, &str)) 
     // Only SIGKILL ends the standby. Blocked signals, unlike handlers, leave no moment open.
     SigSet::all().thread_block()?;
     adopt_orphans()?;
-    let GuardArgs { pipes, epoch_file, command } = args;
-    let arguments = arguments(*pipes, epoch_file.as_ref());
+    let GuardArgs { pipes, epoch_file, kill_margin_ms, command } = args;
+    let arguments = arguments(*pipes, epoch_file.as_ref(), *kill_margin_ms);
     let guard = tenure.command("__guard", &arguments, command).spawn()?;
     pipes.close()?;
     let guard = Pid::from_raw(i32::try_from(guard.id()).map_err(io::Error::other)?);

@@ -52,6 +52,7 @@ pub struct Job {
 impl Job {
     fn extras(&self, leadership: &Leadership) -> Extras {
         Extras {
+            kill_margin: Some(self.cmd.margins.kill_margin),
             resignation: Some(self.resignation(leadership)),
             on_elected: self.hooks.beside_cmd(),
             epoch_file: self.hooks.epoch_file(leadership),

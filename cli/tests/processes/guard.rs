@@ -2,7 +2,6 @@
 #![cfg(target_os = "linux")]
 
 mod bench;
-mod epoch_file;
 mod gate;
 mod resign;
 

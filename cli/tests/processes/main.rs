@@ -8,6 +8,7 @@ mod hooks;
 mod killed;
 mod partitions;
 mod processes;
+mod stopped;
 
 /// The command under test.
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");

@@ -13,6 +13,7 @@ use super::Guard;
 impl<S: Fn(&'static str, &str)> Guard<S> {
     /// Sends SIGKILL to all, again and again, as a process may fork at any moment.
     pub(super) fn kill(&mut self) -> Duration {
+        self.alarm.clear();
         self.remove_epoch_file();
         if descendants::kill_own(self.group) && !self.killed {
             self.killed = true;

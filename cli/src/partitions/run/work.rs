@@ -77,7 +77,8 @@ impl Works {
         let signals = self.signals.subscribe();
         let ends_at = partition.ends_at();
         let deadlines = margins.deadlines(ends_at);
-        let started = Group::start(tenure, command, &environment, deadlines, Extras::default());
+        let extras = Extras { kill_margin: Some(margins.kill_margin), ..Extras::default() };
+        let started = Group::start(tenure, command, &environment, deadlines, extras);
         // Dropping the start leaves nothing that runs.
         let group = tokio::select! {
             biased;

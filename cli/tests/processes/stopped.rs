@@ -1,0 +1,62 @@
+//! `tenure run` and the processes that guard its CMD are stopped at once, as by `pkill -STOP tenure`.
+#![cfg(target_os = "linux")]
+
+use nix::sys::signal::{Signal, kill};
+
+use crate::TENURE;
+use tenure_testkit::command::scene::{Candidate, Scene, pid};
+use tenure_testkit::command::{eventually, runs, state};
+
+/// Longer than a busy machine needs to end CMD between its deadline and the end of the lease.
+const VALIDITY: [&str; 4] = ["--validity", "12s", "--poll", "500ms"];
+
+/// A leader whose CMD runs, and then is stopped together with these processes.
+fn stopped(scene: &Scene, script: &str, of: impl FnOnce(&Candidate) -> Vec<u32>) -> Candidate {
+    let a = scene.script("a", &VALIDITY, script);
+    scene.wait_for_file("cmd");
+    let processes = of(&a);
+    a.stop();
+    for process in processes {
+        kill(pid(process), Signal::SIGSTOP).expect("it lives");
+        eventually("it is stopped", || state(process) == Some('T'));
+    }
+    a
+}
+
+/// Two commands ran at once until somebody let the guard go on: its standby waited for its end.
+#[test]
+fn regression_a_stopped_guard_of_a_stopped_tenure_does_not_save_its_command() {
+    let scene = Scene::new(TENURE);
+    let script = "sh -c 'trap \"\" TERM; echo $$ > child; while :; do sleep 0.05; done' &
+        trap '' TERM; echo $$ > cmd; while :; do sleep 0.05; done";
+    let mut a = stopped(&scene, script, |a| vec![a.guard()]);
+    let [cmd, child] = ["cmd", "child"].map(|name| scene.number(name));
+    let look = format!("for one in {cmd} {child}; do cat /proc/$one/stat; done > stats 2>&1");
+    let _b = scene.script("b", &VALIDITY, &format!("{look}; echo > b; sleep 1000"));
+    scene.wait_for_file("b");
+    let stats = std::fs::read_to_string(scene.path("stats")).expect("b wrote it");
+    assert!(!stats.contains(") S ") && !stats.contains(") R "), "both ran: {stats}");
+    assert!(!runs(cmd) && !runs(child));
+    a.signal(Signal::SIGCONT);
+    a.code();
+}
+
+/// The kernel kills CMD itself. What CMD has started goes when the standby does.
+#[test]
+fn regression_a_command_ends_with_its_lease_although_all_processes_of_tenure_are_stopped() {
+    let scene = Scene::new(TENURE);
+    let script = "trap '' TERM; echo $$ > cmd; while :; do sleep 0.05; done";
+    let mut standby = 0;
+    let mut a = stopped(&scene, script, |a| {
+        standby = a.standby();
+        vec![a.guard(), standby]
+    });
+    let cmd = scene.number("cmd");
+    let _b = scene.script("b", &VALIDITY, &format!("cat /proc/{cmd}/stat > stats; echo > b"));
+    scene.wait_for_file("b");
+    let stats = std::fs::read_to_string(scene.path("stats")).unwrap_or_default();
+    assert!(!stats.contains(") S ") && !stats.contains(") R "), "both ran: {stats}");
+    kill(pid(standby), Signal::SIGCONT).expect("it is stopped");
+    a.signal(Signal::SIGCONT);
+    a.code();
+}
