@@ -66,6 +66,7 @@
 mod config;
 mod join;
 mod member;
+mod member_sessions;
 mod membership;
 mod memory;
 mod objects;
@@ -100,6 +101,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 pub use config::GroupBuilder;
+pub use member_sessions::SessionState;
 pub use membership::{Membership, MembershipEvent};
 pub use partition::{Partition, PartitionLoss};
 pub use restore::GroupRestored;

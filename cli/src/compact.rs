@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use tenure::group::Group;
+use tenure::store::Store;
 use tenure::{Compactor, Error, Report};
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +16,7 @@ use super::http::Sites;
 use super::lock::lock;
 use super::logs::{complain, complain_of};
 use super::metrics::MetricsArg;
-use super::open::{IfMissing, Opened, open, refuse_other_layout};
+use super::open::{IfMissing, Opened, open, refuse_all_else, refuse_election};
 use super::patience::patiently;
 use super::print::{Reader, plain, print, print_json};
 use super::progress::Progress;
@@ -75,20 +77,18 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
         .build()?;
     match args.every {
         Some(interval) => {
-            if !args.group {
-                tokio::select! {
-                    biased;
-                    _ = signals.next() => return Ok(0),
-                    looked = refuse_other_layout(&store, &prefix, args.store.layout) => looked?,
-                }
+            tokio::select! {
+                biased;
+                _ = signals.next() => return Ok(0),
+                looked = refuse_what_is_not_meant(&args, &store, &prefix) => looked?,
             }
             again_and_again(&compactor, &mut signals, interval, args.json).await
         }
         None => {
             let (outcome, signal) = run_once(&compactor, &mut signals).await;
             let report = outcome?;
-            if report.newest.is_none() && signal.is_none() && !args.group {
-                refuse_other_layout(&store, &prefix, args.store.layout).await?;
+            if report.newest.is_none() && signal.is_none() {
+                refuse_what_is_not_meant(&args, &store, &prefix).await?;
             }
             let _ = print_report(&report, args.json)?;
             match signal.filter(|_| report.interrupted) {
@@ -96,6 +96,23 @@ pub async fn compact(args: CompactArgs) -> Result<u8, Failure> {
                 None => not_deleted(&report).map_or(Ok(0), Err),
             }
         }
+    }
+}
+
+/// Refuses an election where a group is to be compacted, and the other way round.
+async fn refuse_what_is_not_meant(
+    args: &CompactArgs,
+    store: &Arc<dyn Store>,
+    prefix: &str,
+) -> Result<(), Failure> {
+    let url = &args.store.store;
+    if !args.group {
+        return refuse_all_else(store, prefix, args.store.layout, "tenure compact --group").await;
+    }
+    let group = Group::builder(Arc::clone(store), prefix).build()?;
+    match group.snapshot().await {
+        Ok(snapshot) if snapshot.epoch.is_none() => refuse_election(url, "tenure compact").await,
+        _ => Ok(()),
     }
 }
 

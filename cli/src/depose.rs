@@ -7,7 +7,7 @@ use tenure::{Deposed, Election, Epoch, EpochEnd};
 
 use super::common_args::{LayoutArg, StoreArg, default_name, name};
 use super::exit::{self, Failure};
-use super::open::{IfMissing, Opened, open, refuse_other_layout};
+use super::open::{IfMissing, Opened, open, refuse_all_else};
 use super::operator::{holder, needs_force, then, unknown};
 use super::print::{millis, print, print_json};
 
@@ -59,7 +59,7 @@ pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
         Deposed::Already { leader, ended } => (leader, ended, None),
         refused => {
             if refused == Deposed::NoLeader {
-                refuse_other_layout(&store, &prefix, args.store.layout).await?;
+                refuse_all_else(&store, &prefix, args.store.layout, "tenure group depose").await?;
             }
             return Err(Failure::new(exit::REFUSED, why_not(&refused, args.store.layout)));
         }

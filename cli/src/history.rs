@@ -18,7 +18,7 @@ use tenure_history::{History, LeadershipSpan, Reader};
 
 use super::common_args::{CENTURY, StoreArg, positive_up_to};
 use super::exit::{self, Failure};
-use super::open::{IfMissing, Opened, open, refuse_other_layout};
+use super::open::{IfMissing, Opened, open, refuse_all_else};
 use super::print::{Reader as Audience, print, print_json};
 use super::progress::Progress;
 
@@ -59,7 +59,7 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
         reader.read_with(|read, of| progress.at(read, of)).await?
     };
     if history.spans.is_empty() {
-        refuse_other_layout(&store, &prefix, layout).await?;
+        refuse_all_else(&store, &prefix, layout, "tenure group history").await?;
     }
     nothing_can_be_said(&history).map_or(Ok(()), Err)?;
     if let Some(file) = &args.svg {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum as _;
 use tenure::Election;
+use tenure::group::Group;
 use tenure::store::{DirStore, Store};
 
 use super::common_args::LayoutArg;
@@ -76,13 +77,62 @@ pub async fn refuse_other_layout(
     let election = Election::builder(Arc::clone(store), prefix).layout(other.into()).build()?;
     match election.snapshot().await {
         Ok(snapshot) if snapshot.leader.is_some() => {
-            let name = other.to_possible_value().expect("no layout is hidden");
-            let why =
-                format!("the election here lies in the other layout: --layout {}", name.get_name());
+            let option = layout_option(other);
+            let why = format!("the election here lies in the other layout: {option}");
             Err(Failure::new(exit::USAGE, why))
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses to look for an election where there is one in the other layout, or where there is a
+/// partition group alone: `command` is the one for a group. An error there is ignored.
+pub async fn refuse_all_else(
+    store: &Arc<dyn Store>,
+    prefix: &str,
+    layout: LayoutArg,
+    command: &str,
+) -> Result<(), Failure> {
+    refuse_other_layout(store, prefix, layout).await?;
+    let group = Group::builder(Arc::clone(store), prefix).build()?;
+    if !group.snapshot().await.is_ok_and(|snapshot| snapshot.epoch.is_some()) {
+        return Ok(());
+    }
+    // Both may have one prefix.
+    let election = Election::builder(Arc::clone(store), prefix).layout(layout.into()).build()?;
+    match election.snapshot().await {
+        Ok(snapshot) if snapshot.leader.is_none() => {
+            let why = format!("there is a partition group here, and no election: use `{command}`");
+            Err(Failure::new(exit::USAGE, why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to look for a partition group where there is an election alone: `command` is the one for
+/// an election. An error there is ignored.
+pub async fn refuse_election(url: &StoreUrl, command: &str) -> Result<(), Failure> {
+    let Opened { store, prefix } = open(url, IfMissing::RefuseGroup).await?;
+    for layout in [LayoutArg::EpochFiles, LayoutArg::SingleObject] {
+        let election = Election::builder(Arc::clone(&store), prefix.as_str());
+        let election = election.layout(layout.into()).build()?;
+        if election.snapshot().await.is_ok_and(|snapshot| snapshot.leader.is_some()) {
+            let option = match layout {
+                LayoutArg::EpochFiles => String::new(),
+                LayoutArg::SingleObject => format!(" {}", layout_option(layout)),
+            };
+            let why = format!(
+                "there is an election here, and no partition group: use `{command}{option}`"
+            );
+            return Err(Failure::new(exit::USAGE, why));
+        }
+    }
+    Ok(())
+}
+
+fn layout_option(layout: LayoutArg) -> String {
+    let name = layout.to_possible_value().expect("no layout is hidden");
+    format!("--layout {}", name.get_name())
 }
 
 /// The prefix of the election in its store, to check it before the store is opened.

@@ -104,7 +104,7 @@ struct StatusArgs {
     #[arg(long, value_name = "NAME", value_parser = status::FIELDS)]
     #[arg(conflicts_with_all = ["json", "partitions"])]
     field: Option<String>,
-    /// End with 1 if there is no group yet, or a partition that nobody owns
+    /// End with 1 if there is no group yet, or a partition without a live owner
     #[arg(long)]
     exit_code: bool,
 }

@@ -11,7 +11,7 @@ use tenure::{Election, EpochEnd, Leader, Snapshot};
 
 use super::common_args::{StoreArg, after_help};
 use super::exit::{self, Failure};
-use super::open::{IfMissing, Opened, open, refuse_other_layout};
+use super::open::{IfMissing, Opened, open, refuse_all_else};
 use super::print::{ATTENTION, FAINT, GOOD, NAME, in_ms, in_seconds, json_line, millis, plain};
 use super::print::{print, print_json, print_styled, styled};
 use period::{Period, PeriodArg};
@@ -64,7 +64,7 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
     let election = Election::builder(Arc::clone(&store), prefix.as_str()).layout(layout.into());
     let snapshot = election.build()?.snapshot().await?;
     if snapshot.leader.is_none() {
-        refuse_other_layout(&store, &prefix, layout).await?;
+        refuse_all_else(&store, &prefix, layout, "tenure group status").await?;
     }
     let record = args.period.read(&store, &prefix).await?;
     let period = record.as_ref().map(|record| Period::of(record, &snapshot));

@@ -16,7 +16,7 @@ use super::exec::{Exec, ExecArg, ExecChange};
 use super::exit::{self, Failure};
 use super::http::Sites;
 use super::metrics::MetricsArg;
-use super::open::{IfMissing, Opened, open, refuse_other_layout};
+use super::open::{IfMissing, Opened, open, refuse_all_else};
 use super::patience::patiently;
 use super::print::{
     ATTENTION, FAINT, GOOD, NAME, Reader, is_for_the_eye, json_line, plain, print_json,
@@ -84,7 +84,7 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
     tokio::select! {
         biased;
         _ = signals.next() => return Ok(0),
-        looked = refuse_other_layout(&store, &prefix, args.store.layout) => looked?,
+        looked = refuse_all_else(&store, &prefix, args.store.layout, "tenure group watch") => looked?,
     }
     if args.metrics.metrics_addr.is_some() {
         tokio::spawn(follow_metric(Place::new(Arc::clone(&store), &prefix)));

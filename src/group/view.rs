@@ -14,13 +14,15 @@ use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::group::reader::{News, Reader, Step};
 use crate::protocol::group::{Assignment, SessionId};
+use crate::protocol::message::Nonce;
 use crate::telemetry::GroupSight;
 use crate::timer::{require_timers, sleep};
 
 /// A group's assignment, as it was read.
 ///
-/// It may be outdated when it is looked at, and an owner's session may have ended: it is for
-/// routing, for operators and for people. Only the owner's own [`check`](super::Partition::check)
+/// It may be outdated when it is looked at, and an owner's session may have ended:
+/// [`session_states`](Group::session_states) reads the sessions. It is for routing, for operators and
+/// for people. Only the owner's own [`check`](super::Partition::check)
 /// says who owns a partition, and only its token tells writers apart.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -51,6 +53,8 @@ pub struct MemberSnapshot {
     pub data: Value,
     /// Whether it plans.
     pub coordinates: bool,
+    /// The nonce of its session.
+    pub(super) nonce: Nonce,
 }
 
 /// A partition, as an assignment names it.
@@ -104,6 +108,7 @@ impl GroupSnapshot {
             validity: it.validity,
             data: it.data.as_deref().map_or(Value::Null, data),
             coordinates: known.coordinator == Some(it.session),
+            nonce: it.session.nonce,
         });
         let partitions = known.partitions.iter().map(|it| PartitionSnapshot {
             number: it.number,

@@ -9,6 +9,7 @@ use super::names::Names;
 use super::view::PartitionView;
 use super::{BarArgs, GroupStoreArg, MarkArgs, PinArgs, ResizeArgs, builder};
 use crate::exit::{self, Failure};
+use crate::open::refuse_election;
 use crate::operator::unknown;
 use crate::print::{plain, print, print_json};
 
@@ -96,6 +97,7 @@ impl Operated {
         let before = group.snapshot().await?;
         let refuse = |why| Err(Failure::new(exit::REFUSED, why));
         if before.epoch.is_none() {
+            refuse_election(&at.store, "tenure status").await?;
             let why = format!("there is no group at {}: its first member creates it", at.store);
             return refuse(why);
         }

@@ -13,7 +13,7 @@ use super::status::short;
 use super::view::{MemberView, members};
 use crate::common_args::default_name;
 use crate::exit::{self, Failure};
-use crate::open::{IfMissing, Opened, open};
+use crate::open::{IfMissing, Opened, open, refuse_election};
 use crate::operator::{unknown, up_to_seconds};
 use crate::print::{millis, plain, print, print_json};
 
@@ -40,6 +40,9 @@ struct DeposeReport<'a> {
 pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
     let Opened { store, prefix } = open(&args.at.store, IfMissing::RefuseGroup).await?;
     let group = Group::builder(Arc::clone(&store), prefix.as_str()).build()?.snapshot().await?;
+    if group.epoch.is_none() {
+        refuse_election(&args.at.store, "tenure depose").await?;
+    }
     let members = members(&group);
     let member = named(&args, &group, &members)?;
     let election = Election::builder(store, session_prefix(&prefix, member.session))

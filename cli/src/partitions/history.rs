@@ -12,7 +12,7 @@ use self::read::GroupHistory;
 use super::HistoryArgs;
 use crate::exit::{self, Failure};
 use crate::history::draw;
-use crate::open::{IfMissing, Opened, open};
+use crate::open::{IfMissing, Opened, open, refuse_election};
 use crate::print::{Reader, plain, print, print_json, print_styled};
 use crate::progress::Progress;
 
@@ -27,6 +27,9 @@ pub async fn history(args: HistoryArgs) -> Result<u8, Failure> {
         let progress = Progress::of("reading assignments");
         read::read(store, &prefix, limit, |done, of| progress.at(done, of)).await?
     };
+    if history.changes.is_empty() {
+        refuse_election(&args.at.store, "tenure history").await?;
+    }
     nothing_can_be_said(&history).map_or(Ok(()), Err)?;
     if let Some(name) = &args.partition
         && !history.keep_only(name)

@@ -1,12 +1,14 @@
-//! `tenure group status`: the newest assignment, as it stands.
+//! `tenure group status`: the newest assignment, and whether the members that it names live.
 
 use serde::Serialize;
-use tenure::group::GroupSnapshot;
+use tenure::group::{GroupSnapshot, SessionState};
 
 use super::view::{MemberView, PartitionView, members, name_or_dash, owner, table};
 use super::{StatusArgs, builder};
 use crate::common_args::after_help;
 use crate::exit::{self, Failure};
+use crate::logs::complain;
+use crate::open::refuse_election;
 use crate::print::{ATTENTION, GOOD, NAME, plain, print, print_json, print_styled, styled};
 use crate::status::{data, field, line};
 
@@ -20,6 +22,10 @@ pub struct GroupStatus<'a> {
     epoch: Option<u64>,
     members: Vec<MemberView<'a>>,
     partitions: Vec<PartitionView<'a>>,
+    /// The number of partitions without a live owner: they have no owner, or its session has ended or
+    /// lapsed. Absent where the sessions were not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unattended: Option<usize>,
 }
 
 /// The first digits of a session's id.
@@ -29,14 +35,15 @@ pub fn short(session: &str) -> String {
 
 pub const AFTER_GROUP_STATUS: &str = after_help!(
     "\
-With --exit-code, `group status` ends with 0 while each partition has an owner, and with 1 if there
-is no group yet, or a partition that nobody owns, those included that are paused. It looks once, so
-both are true for that moment only: a member that died counts as an owner until another one plans,
-and one that was deposed counts as gone although it may not know yet. To act as an owner use
+`group status` reads the assignment and the session of each member. With --exit-code it ends with 0
+while each partition has an owner whose session has not ended, and with 1 if there is no group yet,
+or a partition without a live owner, paused ones included. It looks once, so both are true
+for that moment only: a member that died counts as live until its validity is over by the store's
+clock, and one that was deposed counts as gone although it may not know yet. To act as an owner use
 `group run`, and send its token.",
     "
    0  done
-   1  with --exit-code: a partition has no owner
+   1  with --exit-code: a partition has no live owner
   64  wrong usage or settings
   69  store unreachable or missing
   70  an object in the store is corrupt, or too new
@@ -46,18 +53,30 @@ and one that was deposed counts as gone although it may not know yet. To act as 
 );
 
 pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
-    let group = builder(&args.at).await?.build()?.snapshot().await?;
-    let status = GroupStatus::of(&group);
+    let group = builder(&args.at).await?.build()?;
+    let snapshot = group.snapshot().await?;
+    if snapshot.epoch.is_none() {
+        refuse_election(&args.at.store, "tenure status").await?;
+    }
+    let states = group.session_states(&snapshot).await?;
+    let status = GroupStatus::with_sessions(&snapshot, &states);
+    let unknown = states.iter().filter(|state| **state == SessionState::Unknown).count();
+    if unknown > 0 {
+        let all = states.len();
+        complain(&format!(
+            "the sessions of {unknown} of {all} members cannot be read: whether they live is unknown"
+        ));
+    }
     let _ = match &args.field {
         Some(name) => print(&field(&status, name))?,
         None if args.at.json => print_json(&status)?,
         None => print_styled(&status.for_people(args.partitions))?,
     };
-    Ok(if args.exit_code && !status.all_are_owned() { exit::NOBODY } else { 0 })
+    Ok(if args.exit_code && !status.is_worked_on() { exit::NOBODY } else { 0 })
 }
 
 /// Of [`GroupStatus`], in its order.
-pub const FIELDS: [&str; 3] = ["epoch", "members", "partitions"];
+pub const FIELDS: [&str; 4] = ["epoch", "members", "partitions", "unattended"];
 
 impl GroupStatus<'_> {
     pub fn of(group: &GroupSnapshot) -> GroupStatus<'_> {
@@ -66,26 +85,50 @@ impl GroupStatus<'_> {
             epoch: group.epoch.map(|epoch| epoch.get()),
             members: members(group),
             partitions: partitions.collect(),
+            unattended: None,
         }
     }
 
-    /// How many partitions nobody owns.
-    fn vacant(&self) -> usize {
+    /// Also whether the members live; the states are in the order of the members.
+    fn with_sessions<'a>(group: &'a GroupSnapshot, states: &[SessionState]) -> GroupStatus<'a> {
+        let mut status = GroupStatus::of(group);
+        for (member, state) in status.members.iter_mut().zip(states) {
+            member.note(*state);
+        }
+        let works = |owner: usize| states.get(owner).is_some_and(|state| state.may_work());
+        let unattended = group.partitions.iter().filter(|it| !it.owner.is_some_and(works));
+        status.unattended = Some(unattended.count());
+        status
+    }
+
+    /// How many partitions have no owner.
+    fn ownerless(&self) -> usize {
         self.partitions.iter().filter(|it| it.owner.is_none()).count()
     }
 
-    fn all_are_owned(&self) -> bool {
-        self.epoch.is_some() && self.vacant() == 0
+    fn is_worked_on(&self) -> bool {
+        self.epoch.is_some() && self.unattended == Some(0)
+    }
+
+    /// How many partitions have live owners, for people.
+    fn summary(&self) -> String {
+        let all = self.partitions.len();
+        let unattended = self.unattended.unwrap_or_default();
+        match (self.ownerless(), unattended) {
+            (0, 0) => styled(GOOD, "all are owned"),
+            (_, unattended) if unattended == all => styled(ATTENTION, "none has a live owner"),
+            (ownerless, unattended) if ownerless == unattended => {
+                styled(ATTENTION, format_args!("{ownerless} without an owner"))
+            }
+            (_, unattended) => styled(ATTENTION, format_args!("{unattended} without a live owner")),
+        }
     }
 
     fn for_people(&self, partitions: bool) -> String {
         let Some(epoch) = self.epoch else {
             return line("state", &styled(ATTENTION, "no group yet: its first member creates it"));
         };
-        let owned = match self.vacant() {
-            0 => styled(GOOD, "all are owned"),
-            vacant => styled(ATTENTION, format_args!("{vacant} without an owner")),
-        };
+        let owned = self.summary();
         let mut parts = vec![
             line("epoch", &epoch.to_string()),
             line("partitions", &format!("{}; {owned}", self.partitions.len())),
@@ -103,13 +146,14 @@ impl GroupStatus<'_> {
             [
                 styled(NAME, plain(it.name)),
                 short(it.session),
+                it.state(),
                 it.weight.to_string(),
                 it.partitions.to_string(),
                 if it.coordinates { "yes" } else { "-" }.to_owned(),
                 if it.data.is_null() { "-".to_owned() } else { data(it.data) },
             ]
         });
-        let heading = ["member", "session", "weight", "partitions", "coordinator", "data"];
+        let heading = ["member", "session", "state", "weight", "partitions", "coordinator", "data"];
         table(heading, &rows.collect::<Vec<_>>())
     }
 

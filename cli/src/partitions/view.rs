@@ -1,12 +1,14 @@
 //! Members and partitions, as `--json` prints them, and tables of them for people.
 
+use std::time::Duration;
+
 use anstream::adapter::strip_str;
 use serde::Serialize;
 use serde_json::Value;
-use tenure::group::{GroupSnapshot, MemberSnapshot, PartitionSnapshot};
+use tenure::group::{GroupSnapshot, MemberSnapshot, PartitionSnapshot, SessionState};
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::print::{ATTENTION, FAINT, NAME, millis, plain, styled};
+use crate::print::{ATTENTION, FAINT, GOOD, NAME, in_seconds, millis, plain, styled};
 
 /// A member. Its field names and those of [`PartitionView`] are the output of `--json`.
 #[derive(Debug, Serialize)]
@@ -19,6 +21,13 @@ pub struct MemberView<'a> {
     pub partitions: usize,
     pub coordinates: bool,
     pub data: &'a Value,
+    /// `live`, `lapsed`, `missing`, `unknown`, or how its session ended; absent where the sessions
+    /// were not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_state: Option<String>,
+    /// The time since its session was written, by the store's clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_ms: Option<u64>,
 }
 
 /// A partition. What does not apply is null.
@@ -56,6 +65,43 @@ fn member(it: &MemberSnapshot, partitions: usize) -> MemberView<'_> {
         partitions,
         coordinates: it.coordinates,
         data: &it.data,
+        session_state: None,
+        age_ms: None,
+    }
+}
+
+impl MemberView<'_> {
+    pub fn note(&mut self, state: SessionState) {
+        self.session_state = Some(state_word(state));
+        self.age_ms = match state {
+            SessionState::Live { age } => age.map(millis),
+            SessionState::Lapsed { age } => Some(millis(age)),
+            _ => None,
+        };
+    }
+
+    /// The state of its session, for people.
+    pub fn state(&self) -> String {
+        match self.session_state.as_deref() {
+            None => "-".to_owned(),
+            Some("live") => styled(GOOD, "live"),
+            Some("lapsed") => {
+                let age = in_seconds(Duration::from_millis(self.age_ms.unwrap_or_default()));
+                styled(ATTENTION, format_args!("lapsed, written {age} ago"))
+            }
+            Some(other) => styled(ATTENTION, other),
+        }
+    }
+}
+
+/// The state of a session, in a word.
+pub fn state_word(state: SessionState) -> String {
+    match state {
+        SessionState::Live { .. } => "live".to_owned(),
+        SessionState::Lapsed { .. } => "lapsed".to_owned(),
+        SessionState::Ended(end) => end.to_string(),
+        SessionState::Missing => "missing".to_owned(),
+        _ => "unknown".to_owned(),
     }
 }
 

@@ -4,22 +4,25 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt as _};
+use futures::StreamExt as _;
 use humantime::format_duration;
 use serde::Serialize;
-use tenure::group::{GroupSnapshot, PartitionNumber};
-use tenure::{Error, Process};
+use tenure::Process;
+use tenure::group::{Group, GroupSnapshot, PartitionNumber, SessionState};
 
-use super::view::{name_or_dash, owner};
+use super::view::{name_or_dash, owner, state_word};
 use super::{WatchArgs, builder};
 use crate::common_args::after_help;
 use crate::exec::{Exec, ExecChange};
 use crate::exit::{self, Failure};
 use crate::http::Sites;
+use crate::logs::complain;
+use crate::open::refuse_election;
 use crate::patience::patiently;
 use crate::print::styled;
 use crate::print::{FAINT, Reader, json_line, plain, print_json, print_styled, reader_left};
 use crate::signals::{ENDING, Signals};
+use crate::timer::pause;
 
 pub const AFTER_GROUP_WATCH: &str = after_help!(
     "\
@@ -70,36 +73,83 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
         .poll_interval(args.poll)
         .retry_denied(None)
         .build()?;
+    let refuse_election = async {
+        // A store that does not answer yet is waited for.
+        match group.snapshot().await {
+            Ok(GroupSnapshot { epoch: None, .. }) => {
+                let refused = refuse_election(&args.at.store, "tenure watch").await;
+                refused.or_else(|failure| if failure.may_pass() { Ok(()) } else { Err(failure) })
+            }
+            _ => Ok(()),
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = signals.next() => return Ok(0),
+        looked = refuse_election => looked?,
+    }
     let exec = Exec::start(args.exec);
-    let outcome = follow(group.observe(), &mut signals, args.at.json, exec.as_ref()).await;
+    let output = Output { json: args.at.json, exec: exec.as_ref() };
+    let outcome = follow(&group, args.poll, &mut signals, output).await;
     if let Some(exec) = exec {
         exec.end().await;
     }
     outcome
 }
 
-async fn follow(
-    mut snapshots: impl Stream<Item = Result<GroupSnapshot, Error>> + Unpin,
-    signals: &mut Signals,
+/// The destinations of each change.
+struct Output<'a> {
     json: bool,
-    exec: Option<&Exec>,
+    exec: Option<&'a Exec>,
+}
+
+/// An assignment names owners that died until somebody plans, so the sessions are read as well: once
+/// in the shortest validity of a member, or at each poll if those are rarer.
+async fn follow(
+    group: &Group,
+    poll: Duration,
+    signals: &mut Signals,
+    output: Output<'_>,
 ) -> Result<u8, Failure> {
-    let mut owned = BTreeMap::new();
+    let mut snapshots = group.observe();
+    let mut seen: Option<GroupSnapshot> = None;
+    let (mut sessions, mut owned) = (Sessions::new(), BTreeMap::new());
     let mut left = pin!(reader_left());
     loop {
-        let snapshot = tokio::select! {
+        let look_at_sessions = async {
+            let Some(group) = &seen else { return std::future::pending().await };
+            let shortest = group.members.iter().map(|it| it.validity).min();
+            pause(shortest.unwrap_or(SHORTEST_VALIDITY).max(poll)).await;
+        };
+        let read_all = tokio::select! {
             biased;
             _ = signals.next() => return Ok(0),
             () = &mut left => return Ok(0),
-            snapshot = snapshots.next() => snapshot,
+            snapshot = snapshots.next() => match snapshot {
+                Some(snapshot) => {
+                    seen = Some(snapshot?);
+                    owned.is_empty()
+                }
+                None => return Ok(0),
+            },
+            () = look_at_sessions => true,
         };
-        let Some(snapshot) = snapshot else { return Ok(0) };
-        let next = owned_in(&snapshot?);
-        for change in changes(&owned, &next) {
-            if let Some(exec) = exec {
+        let Some(snapshot) = &seen else { continue };
+        if read_all {
+            match group.session_states(snapshot).await {
+                Ok(states) => {
+                    let ids = snapshot.members.iter().map(|it| it.session.clone());
+                    sessions = ids.zip(states).collect();
+                }
+                Err(error) => complain(&format!("{error}; whether members live is not known")),
+            }
+        }
+        let next = owned_in(snapshot, &sessions);
+        for change in changes(&owned, &next, snapshot, &sessions) {
+            if let Some(exec) = output.exec {
                 exec.handle(change.for_exec());
             }
-            let reader = match json {
+            let reader = match output.json {
                 true => print_json(&change)?,
                 false => print_styled(&change.for_people())?,
             };
@@ -111,6 +161,9 @@ async fn follow(
     }
 }
 
+/// The states of the sessions at the last look, by their ids. One that is missing joined since.
+type Sessions = BTreeMap<String, SessionState>;
+
 /// An owned partition. The token tells one ownership from another by the same member.
 #[derive(Debug, PartialEq, Eq)]
 struct Owned {
@@ -120,9 +173,13 @@ struct Owned {
     token: Option<u64>,
 }
 
-fn owned_in(group: &GroupSnapshot) -> BTreeMap<PartitionNumber, Owned> {
+/// The partitions with live owners.
+fn owned_in(group: &GroupSnapshot, sessions: &Sessions) -> BTreeMap<PartitionNumber, Owned> {
     let owned = group.partitions.iter().filter_map(|it| {
         let owner = group.members.get(it.owner?)?;
+        if sessions.get(&owner.session).is_some_and(|state| !state.may_work()) {
+            return None;
+        }
         let owned = Owned {
             partition: it.name.clone(),
             owner: owner.name.clone(),
@@ -147,13 +204,23 @@ struct Change<'a> {
     to_session: Option<&'a str>,
     /// The one that was granted last.
     token: Option<u64>,
+    /// How the session of the owner ended that the assignment still names: `lapsed`, `resigned` and
+    /// the like.
+    ended: Option<String>,
 }
 
 /// In the order of the partitions' numbers.
 fn changes<'a>(
     before: &'a BTreeMap<PartitionNumber, Owned>,
     now: &'a BTreeMap<PartitionNumber, Owned>,
+    group: &GroupSnapshot,
+    sessions: &Sessions,
 ) -> Vec<Change<'a>> {
+    let named = |number: PartitionNumber| {
+        let place = group.partitions.binary_search_by_key(&number, |it| it.number).ok()?;
+        let owner = group.members.get(group.partitions[place].owner?)?;
+        sessions.get(&owner.session).map(|state| state_word(*state))
+    };
     let at = Process::system().now().time_of_day().format("%FT%TZ").to_string();
     let mut numbers: Vec<_> = before.keys().chain(now.keys()).collect();
     numbers.sort_unstable();
@@ -170,6 +237,7 @@ fn changes<'a>(
             to: to.map(|it| &*it.owner),
             to_session: to.map(|it| &*it.session),
             token: newest.token,
+            ended: named(*number).filter(|_| to.is_none()),
         })
     };
     numbers.into_iter().filter_map(change).collect()
@@ -197,6 +265,7 @@ impl Change<'_> {
         let (from, to) = (name_or_dash(self.from), owner(self.to));
         let token = self.token.map_or("-".to_owned(), |token| token.to_string());
         let at = styled(FAINT, &self.at);
-        format!("{at}  {}  {from} -> {to}  token {token}", plain(self.partition))
+        let ended = self.ended.as_deref().map_or(String::new(), |end| format!("  {end}"));
+        format!("{at}  {}  {from} -> {to}  token {token}{ended}", plain(self.partition))
     }
 }

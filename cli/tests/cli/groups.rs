@@ -1,5 +1,7 @@
 //! `tenure group`, on a directory that a member of the library shares.
 
+mod elsewhere;
+mod gone;
 mod scripts;
 
 use std::io::{BufRead as _, BufReader};
@@ -26,6 +28,10 @@ struct Scene {
 impl Scene {
     /// A group of this many partitions, all of which its member owns.
     fn new(name: &str, partitions: u32) -> Scene {
+        Scene::with_validity(name, partitions, Duration::from_secs(30))
+    }
+
+    fn with_validity(name: &str, partitions: u32, validity: Duration) -> Scene {
         let bench = Bench::new();
         let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
@@ -45,7 +51,8 @@ impl Scene {
             .name(name)
             .partitions(0..partitions)
             .data(json!({"addr": "10.0.0.7"}))
-            // Far longer than a busy machine pauses it, and polls often.
+            // Longer than a busy machine pauses it, and polls often.
+            .validity(validity)
             .poll_interval(Duration::from_millis(50))
             .rebalance_delay(Duration::ZERO)
             .build()
@@ -101,8 +108,11 @@ const NOTHING: &str = "nothing changed: the group is like that already";
 #[test]
 fn status_shows_members_and_partitions() {
     let scene = Scene::new("w\u{202e}1", 3);
-    let status = scene.status();
+    let mut status = scene.status();
     let epoch = status["epoch"].as_u64().expect("a number");
+    assert_eq!(status["unattended"], 0);
+    let age = status["members"][0]["age_ms"].take();
+    assert!(age.as_u64().is_some_and(|age| age < 30_000), "{age}");
     let member = &status["members"][0];
     let session = member["session"].as_str().expect("text");
     assert_eq!(
@@ -110,6 +120,7 @@ fn status_shows_members_and_partitions() {
         json!({
             "name": "w\u{202e}1", "session": session, "weight": 1, "validity_ms": 30000,
             "partitions": 3, "coordinates": true, "data": {"addr": "10.0.0.7"},
+            "session_state": "live", "age_ms": null,
         })
     );
     let token = status["partitions"][1]["token"].as_u64().expect("a number");
@@ -127,8 +138,8 @@ fn status_shows_members_and_partitions() {
         "epoch      {epoch}\n\
          partitions 3; all are owned\n\
          \n\
-         member      session   weight  partitions  coordinator  data\n\
-         w\\u{{202e}}1  {first}  1       3           yes          {{\"addr\":\"10.0.0.7\"}}\n\
+         member      session   state  weight  partitions  coordinator  data\n\
+         w\\u{{202e}}1  {first}  live   1       3           yes          {{\"addr\":\"10.0.0.7\"}}\n\
          \n\
          partition  owner       token  target  marks\n\
          0          w\\u{{202e}}1  {token:<5}  -\n\
@@ -228,7 +239,7 @@ fn what_is_not_there_is_refused() {
     let line = "state      no group yet: its first member creates it\n";
     assert_eq!((status.code, status.out.as_str()), (0, line));
     let status = group(&["status", "--json"]);
-    assert_eq!(status.out, "{\"epoch\":null,\"members\":[],\"partitions\":[]}\n");
+    assert_eq!(status.out, "{\"epoch\":null,\"members\":[],\"partitions\":[],\"unattended\":0}\n");
     group(&["pause", "0"]).fails(73, &["no group at", &url]);
     group(&["resize", "--partitions", "0..4"]).fails(73, &["no group at", &url]);
     assert_eq!(bench.objects(), [""; 0]);

@@ -55,7 +55,7 @@ fn each_field_is_alone_on_its_line() {
     assert_eq!(none.run("group status", &["--field", "epoch"]).out, "\n");
     let scene = Scene::new("w\u{202e}1", 2);
     let status = scene.status();
-    for name in ["epoch", "members", "partitions"] {
+    for name in ["epoch", "partitions", "unattended"] {
         let said = scene.run("status", &["--field", name, "--exit-code"]);
         assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
         let line = said.out.strip_suffix('\n').expect("a line");
@@ -63,7 +63,7 @@ fn each_field_is_alone_on_its_line() {
         assert_eq!(serde_json::from_str::<Value>(line).expect("JSON"), status[name]);
     }
     for (options, word) in [
-        (&["--field", "member"][..], "epoch, members, partitions"),
+        (&["--field", "member"][..], "epoch, members, partitions, unattended"),
         (&["--field", "epoch", "--json"], "--json"),
         (&["--field", "epoch", "--partitions"], "--partitions"),
     ] {

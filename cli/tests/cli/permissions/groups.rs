@@ -94,8 +94,11 @@ async fn with_a_group(server: &S3Server) {
 }
 
 async fn observes(store: Arc<S3Store>) -> Result<(), Failure> {
-    let seen = group(store).snapshot().await?;
+    let group = group(store);
+    let seen = group.snapshot().await?;
     assert_eq!(seen.partitions.len(), 2);
+    let states = group.session_states(&seen).await?;
+    assert!(!states.is_empty() && states.iter().all(|state| !state.may_work()), "{states:?}");
     Ok(())
 }
 

@@ -1,0 +1,54 @@
+//! A verb of an election where there is a group, and the other way round.
+
+use super::*;
+
+const HELD: &str = r#"{"expired":false,"validity_ms":30000,"format":1,"candidate":"a","nonce":
+    "0123456789abcdef0123456789abcdef","heartbeat":4}"#;
+const SINGLE: &str = r#"{"expires_at":4000000000.5,"token":7}"#;
+
+#[test]
+fn regression_verbs_of_an_election_name_the_group_that_is_there() {
+    let scene = Scene::new("w1", 1);
+    let words = |command| ["a partition group here, and no election", command];
+    for (verb, options, command) in [
+        ("status", &["--json"][..], "`tenure group status`"),
+        ("status", &["--layout", "single-object"], "`tenure group status`"),
+        ("watch", &[], "`tenure group watch`"),
+        ("history", &[], "`tenure group history`"),
+        ("depose", &[], "`tenure group depose`"),
+        ("compact", &[], "`tenure compact --group`"),
+        ("compact", &["--every", "1h"], "`tenure compact --group`"),
+    ] {
+        scene.bench.run(verb, options).fails(64, &words(command));
+    }
+    // Both may have one prefix.
+    scene.bench.epoch(3, HELD);
+    for verb in ["status", "history", "compact", "group status", "group history", "depose"] {
+        let said = scene.bench.run(verb, &[]);
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{verb}: {said:?}");
+    }
+    assert_eq!(scene.bench.run("compact", &["--group"]).code, 0);
+}
+
+#[test]
+fn regression_verbs_of_a_group_name_the_election_that_is_there() {
+    for (object, body, option) in
+        [("lock-0000000003.json", HELD, ""), ("lock.json", SINGLE, " --layout single-object")]
+    {
+        let bench = Bench::new();
+        bench.object(object, body);
+        for (verb, options, command) in [
+            ("group status", &["--exit-code"][..], "status"),
+            ("group watch", &[], "watch"),
+            ("group history", &[], "history"),
+            ("group depose", &["w1"], "depose"),
+            ("group pause", &["0"], "status"),
+            ("group resize", &["--partitions", "0..4"], "status"),
+            ("compact", &["--group"], "compact"),
+            ("compact", &["--group", "--every", "1h"], "compact"),
+        ] {
+            let command = format!("use `tenure {command}{option}`");
+            bench.run(verb, options).fails(64, &["an election here, and no", &command]);
+        }
+    }
+}
