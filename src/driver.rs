@@ -201,6 +201,8 @@ impl Context {
         Some(LastSeen {
             leader: Leader::new(*epoch, record),
             sealed: record.expired || timer.is_sealed(),
+            end: record.seen().ended,
+            sealed_by: record.sealed_by.clone().filter(|_| record.expired),
             lapses_in: timer.lapses_in(Duration::ZERO, self.config.drift, self.process.now()),
         })
     }

@@ -135,6 +135,11 @@ pub struct LastSeen {
     pub leader: Leader,
     /// Whether the epoch is sealed, by any process.
     pub sealed: bool,
+    /// How the epoch ended; `None` while it is not sealed, and if this process has sealed it and not
+    /// read it since.
+    pub end: Option<EpochEnd>,
+    /// The name of the process that sealed it, from the record.
+    pub sealed_by: Option<String>,
     /// How long until the lease lapses by the clocks of this process unless the holder renews it:
     /// zero once it has lapsed, `None` if it never lapses. The holder's own lease ends earlier.
     pub lapses_in: Option<Duration>,

@@ -19,7 +19,8 @@ use crate::timer::pause;
 #[derive(Debug, clap::Args)]
 pub struct ExecArg {
     /// Run `sh -c CMD` for the leader that is found first and for each change, with TENURE_STATE,
-    /// TENURE_EPOCH, TENURE_CANDIDATE and TENURE_DATA, and the object of --json on stdin
+    /// TENURE_EPOCH, TENURE_CANDIDATE, TENURE_DATA and TENURE_REASON, and the object of --json on
+    /// stdin
     #[arg(long, value_name = "CMD", value_parser = command)]
     pub exec: Option<String>,
 }

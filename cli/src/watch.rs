@@ -4,11 +4,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt as _};
+use futures::StreamExt as _;
 use humantime::format_duration;
 use serde::Serialize;
 use serde_json::Value;
-use tenure::{Election, Error, Leader, Observation, Process};
+use tenure::{Election, EpochEnd, LastSeen, Leader, Observation, Process};
 
 use super::common_args::{StoreArg, after_help, positive_duration};
 use super::cron::{Place, follow_metric};
@@ -42,9 +42,10 @@ pub struct WatchArgs {
 
 pub const AFTER_WATCH: &str = after_help!(
     "\
-With --exec, CMD gets TENURE_STATE (held, nobody or unknown), TENURE_EPOCH, TENURE_CANDIDATE and
-TENURE_DATA (JSON) in its environment, escaped as in all output and empty where they do not apply,
-and one line of JSON on stdin, as --json prints it. What CMD writes goes where `watch` writes.
+With --exec, CMD gets TENURE_STATE (held, nobody or unknown), TENURE_EPOCH, TENURE_CANDIDATE,
+TENURE_DATA (JSON) and TENURE_REASON (why nobody leads, such as \"anna resigned epoch 1\") in its
+environment, escaped as in all output and empty where they do not apply, and one line of JSON on
+stdin, as --json prints it. What CMD writes goes where `watch` writes.
 
 One CMD runs at a time. Changes that come while it runs wait, and when it has ended it runs for the
 newest of them; the others are left out. CMD has no time limit: write `timeout 1m COMMAND` to set
@@ -99,7 +100,7 @@ pub async fn watch(args: WatchArgs) -> Result<u8, Failure> {
         .build()?;
     let exec = Exec::start(args.exec.exec);
     let output = Output { json: args.json, exec: exec.as_ref() };
-    let outcome = follow(election.observe(), &mut signals, output).await;
+    let outcome = follow(&election, &mut signals, output).await;
     if let Some(exec) = exec {
         exec.end().await;
     }
@@ -113,10 +114,11 @@ struct Output<'a> {
 }
 
 async fn follow(
-    mut changes: impl Stream<Item = Result<Observation, Error>> + Unpin,
+    election: &Election,
     signals: &mut Signals,
     output: Output<'_>,
 ) -> Result<u8, Failure> {
+    let mut changes = election.observe();
     let mut left = pin!(reader_left());
     loop {
         let change = tokio::select! {
@@ -126,7 +128,7 @@ async fn follow(
             change = changes.next() => change,
         };
         let Some(change) = change else { return Ok(0) };
-        let change = Change::of(&change?);
+        let change = Change::of(&change?, election.last_seen());
         if let Some(exec) = output.exec {
             exec.handle(change.for_exec());
         }
@@ -151,10 +153,48 @@ struct Change {
     candidate: Option<String>,
     validity_ms: Option<u64>,
     data: Value,
+    /// The epoch that ended last; null unless the state is `nobody`.
+    last: Option<LastEpoch>,
+}
+
+/// An epoch that has ended.
+#[derive(Debug, Serialize)]
+struct LastEpoch {
+    epoch: u64,
+    candidate: Option<String>,
+    ended: EpochEnd,
+    /// The name of the process that sealed it; null of an epoch that lapsed and is not sealed.
+    sealed_by: Option<String>,
+}
+
+impl LastEpoch {
+    fn of(seen: LastSeen) -> Option<LastEpoch> {
+        let ended = match (seen.end, seen.is_held()) {
+            (Some(end), _) => end,
+            (None, false) => EpochEnd::Lapsed,
+            (None, true) => return None,
+        };
+        let LastSeen { leader, sealed_by, .. } = seen;
+        Some(LastEpoch { epoch: leader.epoch.get(), candidate: leader.candidate, ended, sealed_by })
+    }
+
+    /// The reason for its end, for people.
+    fn reason(&self) -> String {
+        let LastEpoch { epoch, candidate, ended, sealed_by } = self;
+        let name = candidate.as_deref().map_or("somebody without a name".to_owned(), plain);
+        let by = sealed_by.as_deref().map_or("an operator".to_owned(), plain);
+        match ended {
+            EpochEnd::Resigned => format!("{name} resigned epoch {epoch}"),
+            EpochEnd::Lapsed => format!("epoch {epoch} of {name} lapsed"),
+            EpochEnd::Deposed => format!("{by} deposed {name} from epoch {epoch}"),
+            EpochEnd::Restored => format!("{by} restored epoch {epoch}"),
+            _ => format!("epoch {epoch} of {name} has ended"),
+        }
+    }
 }
 
 impl Change {
-    fn of(observation: &Observation) -> Change {
+    fn of(observation: &Observation, seen: Option<LastSeen>) -> Change {
         let (state, leader) = match observation {
             Observation::Leader(leader) => ("held", Some(leader)),
             Observation::NoLeader => ("nobody", None),
@@ -167,6 +207,7 @@ impl Change {
             candidate: leader.and_then(|leader| leader.candidate.clone()),
             validity_ms: leader.and_then(|leader| leader.validity).map(millis),
             data: leader.map(|leader: &Leader| leader.data.clone()).unwrap_or_default(),
+            last: seen.filter(|_| state == "nobody").and_then(LastEpoch::of),
         }
     }
 
@@ -182,6 +223,7 @@ impl Change {
                 ("TENURE_EPOCH", epoch),
                 ("TENURE_CANDIDATE", self.candidate.as_deref().map(plain).unwrap_or_default()),
                 ("TENURE_DATA", data),
+                ("TENURE_REASON", self.last.as_ref().map(LastEpoch::reason).unwrap_or_default()),
             ],
             json: json_line(self),
         }
@@ -197,10 +239,12 @@ impl Change {
                 format!("{at}  {state}  epoch {epoch:>10}  {name}")
             }
             (_, Some(epoch)) => format!("{at}  {name} leads epoch {epoch}"),
-            ("nobody", _) if eye => {
-                format!("{at}  {}  nobody leads", styled(ATTENTION, "vacant "))
+            ("nobody", _) => {
+                let reason = self.last.as_ref().map(|last| format!(": {}", last.reason()));
+                let reason = reason.unwrap_or_default();
+                let state = if eye { styled(ATTENTION, "vacant ") + "  " } else { String::new() };
+                format!("{at}  {state}nobody leads{reason}")
             }
-            ("nobody", _) => format!("{at}  nobody leads"),
             _ if eye => {
                 format!("{at}  {}  the store does not answer", styled(ATTENTION, "unknown"))
             }

@@ -24,7 +24,14 @@ pub(crate) struct Observer {
     failed: Option<Box<Error>>,
     over: bool,
     sight: Sight,
+    /// Polls since the last leader was reported: the first ones after its end come soon, as another
+    /// candidate takes over then.
+    polls_since_leader: u32,
 }
+
+/// Polls at shorter intervals once an epoch has ended: after an eighth, a quarter and a half of the
+/// poll interval.
+const SOON: u32 = 3;
 
 impl Observer {
     pub(crate) fn new(cx: &Arc<Context>) -> Observer {
@@ -36,6 +43,7 @@ impl Observer {
             failed: None,
             over: false,
             sight: cx.meter.observer(),
+            polls_since_leader: SOON + 1,
         }
     }
 
@@ -122,6 +130,7 @@ impl Observer {
         let at_lapse = driver.cx.config.poll_at_lapse;
         let since_poll = driver.now().boot.saturating_sub(driver.requests.polled);
         let poll_in = poll.saturating_sub(since_poll);
+        let soon = self.next_interval(poll).saturating_sub(since_poll);
         let lapses_in = driver.followed.lapses_in();
         let lapsed = lapses_in.is_some_and(|left| left.is_zero());
         let asked_since = driver.answered_since_lapse();
@@ -137,7 +146,7 @@ impl Observer {
                 } else {
                     Observation::NoLeader
                 });
-                (poll_in, Input::Lapsed)
+                (soon, Input::Lapsed)
             }
             Wait::Follow => {
                 if let Some(leader) = self.driver.followed.leader() {
@@ -149,9 +158,11 @@ impl Observer {
                     _ => (poll_in, Input::PollDue),
                 }
             }
+            // The next epoch may exist already: the seal is read first.
+            Wait::NoLeader if self.polls_since_leader == 0 => (Duration::ZERO, Input::PollDue),
             Wait::NoLeader => {
                 self.tell(Observation::NoLeader);
-                (poll_in, Input::PollDue)
+                (soon, Input::PollDue)
             }
             _ => {
                 if self.silent_too_long(lapses_in) {
@@ -170,10 +181,21 @@ impl Observer {
                 false
             };
             let input = if refreshed { Input::PollDue } else { input };
+            if lapsed || matches!(wait, Wait::NoLeader) {
+                self.polls_since_leader = self.polls_since_leader.saturating_add(1);
+            }
             if matches!(input, Input::PollDue | Input::Lapsed) {
                 self.driver.cx.meter.polled();
             }
             self.driver.machine.handle(input);
+        }
+    }
+
+    /// The time between the last poll and the next one while no candidate leads.
+    fn next_interval(&self, poll: Duration) -> Duration {
+        match self.polls_since_leader.max(1) {
+            polls @ 1..=SOON => poll / (1 << (SOON + 1 - polls)),
+            _ => poll,
         }
     }
 
@@ -189,6 +211,9 @@ impl Observer {
     }
 
     fn tell(&mut self, observation: Observation) {
+        if matches!(observation, Observation::Leader(_)) {
+            self.polls_since_leader = 0;
+        }
         let same = match (&self.told, &observation) {
             (Some(Observation::Leader(told)), Observation::Leader(now)) => same_leader(told, now),
             (Some(told), now) => told == now,

@@ -15,7 +15,7 @@ pub const INSIDE_RUN: &str = "TENURE_RUN";
 const EPOCH: &str = "TENURE_EPOCH";
 
 /// Variables that give no setting of a verb.
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 16] = [
     "TENURE_CONFIG",
     // The unit of systemd for `compact`.
     "TENURE_COMPACT_OPTIONS",
@@ -32,6 +32,7 @@ const OTHERS: [&str; 15] = [
     "TENURE_CANDIDATE",
     "TENURE_OWNER",
     "TENURE_DATA",
+    "TENURE_REASON",
 ];
 
 /// Settings of one process. Its CMD inherits their variables and the name of its file. A `tenure`

@@ -202,10 +202,12 @@ impl Watching {
         line.trim_end().to_owned()
     }
 
-    /// The next line tells this.
+    /// The next line tells this. Why nobody leads may follow.
     pub fn tells(&mut self, what: &str) {
         let line = self.line();
-        assert!(line.ends_with(&format!("Z  {what}")), "{line:?} does not tell {what:?}");
+        let with_reason = what == "nobody leads" && line.contains("Z  nobody leads: ");
+        let told = line.ends_with(&format!("Z  {what}"));
+        assert!(told || with_reason, "{line:?} does not tell {what:?}");
     }
 
     /// Ends well on a signal, with nothing more to say.
@@ -251,7 +253,7 @@ fn watch_tells_each_change_at_once() {
     // A renewal is no change.
     bench.epoch(3, &HELD.replace(r#""heartbeat":4"#, r#""heartbeat":5"#));
     bench.epoch(3, SEALED);
-    watching.tells("nobody leads");
+    watching.tells("nobody leads: epoch 3 of a lapsed");
     bench.epoch(4, &HELD.replace(r#""a""#, r#""b""#));
     watching.tells("b leads epoch 4");
     watching.ends(Signal::SIGTERM);
@@ -276,12 +278,35 @@ fn watch_gives_one_object_per_line() {
     assert!(at.as_str().is_some_and(|at| at.len() == "2026-11-20T23:12:00Z".len()));
     let expected = json!({
         "at": null, "state": "held", "epoch": 3, "candidate": "a", "validity_ms": 30000,
-        "data": {"address": "10.0.0.7"},
+        "data": {"address": "10.0.0.7"}, "last": null,
     });
     assert_eq!(change, expected);
     bench.epoch(3, SEALED);
     let line = watching.line();
-    let rest = r#""state":"nobody","epoch":null,"candidate":null,"validity_ms":null,"data":null}"#;
+    let rest = r#""state":"nobody","epoch":null,"candidate":null,"validity_ms":null,"data":null,"last":{"epoch":3,"candidate":"a","ended":"lapsed","sealed_by":"b"}}"#;
     assert!(line.starts_with("{\"at\":\"") && line.ends_with(rest), "{line}");
     watching.ends(Signal::SIGINT);
+}
+
+/// `watch` said "nobody leads" alone.
+#[test]
+fn regression_watch_says_why_nobody_leads() {
+    let bench = Bench::new();
+    let mut watching = Watching::start(&bench, &[]);
+    watching.tells("nobody leads");
+    let ends = [
+        ("resigned", "a", "a resigned epoch"),
+        ("deposed", "an op\u{202e}", "an op\\u{202e} deposed a from epoch"),
+        ("restored", "op", "op restored epoch"),
+        ("later word", "op", "of a has ended"),
+    ];
+    for (epoch, (ended, by, reason)) in (1..).zip(ends) {
+        bench.epoch(epoch, HELD);
+        watching.tells(&format!("a leads epoch {epoch}"));
+        let sealed = SEALED.replace("lapsed", ended).replace(r#""b""#, &format!("{by:?}"));
+        bench.epoch(epoch, &sealed.replace("\\u{202e}", "\\u202e"));
+        let line = watching.line();
+        assert!(line.contains("Z  nobody leads: ") && line.contains(reason), "{line}");
+    }
+    watching.ends(Signal::SIGTERM);
 }

@@ -68,7 +68,7 @@ fn watch_tells_who_holds_it() {
     bench.lock(FOREIGN);
     tells("- leads epoch 4");
     bench.lock(r#"{"expires_at": 0, "token": 4}"#);
-    tells("nobody leads");
+    tells("nobody leads: somebody without a name resigned epoch 4");
     kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("it runs");
     assert_eq!(ended(&mut child).code(), Some(0));
 }
