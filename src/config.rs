@@ -23,6 +23,8 @@ const MAX_DRIFT: f64 = 0.5;
 const DEFAULT_DRIFT: f64 = 0.01;
 const DEFAULT_RETRY_DENIED: Duration = Duration::from_secs(10);
 const MAX_NAME_BYTES: usize = 256;
+/// The longest reason of an operator, in bytes.
+const MAX_REASON: usize = 1_000;
 /// Of data. Parsers of JSON refuse what nests deeper than some 128 levels, the record's own among
 /// them.
 pub(crate) const MAX_DATA_LEVELS: usize = 100;
@@ -32,6 +34,7 @@ pub(crate) const MAX_DATA_LEVELS: usize = 100;
 pub(crate) struct Settings {
     pub(crate) layout: Layout,
     pub(crate) name: Option<String>,
+    pub(crate) reason: Option<String>,
     pub(crate) name_is_unique: bool,
     pub(crate) never_paused: bool,
     pub(crate) validity: Duration,
@@ -68,6 +71,7 @@ impl Default for Settings {
         Settings {
             layout: Layout::default(),
             name: None,
+            reason: None,
             name_is_unique: false,
             never_paused: false,
             validity: Duration::from_secs(30),
@@ -94,6 +98,7 @@ impl Default for Settings {
 pub(crate) struct Config {
     pub(crate) layout: Layout,
     pub(crate) name: String,
+    pub(crate) reason: Option<String>,
     pub(crate) name_is_unique: bool,
     pub(crate) never_paused: bool,
     pub(crate) validity: Duration,
@@ -125,6 +130,7 @@ impl Config {
         let config = Config {
             layout: settings.layout,
             name: settings.name.unwrap_or_else(default_name),
+            reason: settings.reason,
             name_is_unique: settings.name_is_unique,
             never_paused: settings.never_paused,
             validity,
@@ -148,6 +154,11 @@ impl Config {
             data: settings.data,
         };
         Config::check_name(&config.name)?;
+        if let Some(length) = config.reason.as_ref().map(String::len).filter(|it| *it > MAX_REASON)
+        {
+            let why = format!("the reason must have at most {MAX_REASON} bytes, got {length}");
+            return Err(Error::new(ErrorKind::InvalidInput, why));
+        }
         config.check_times()?;
         config.check_data(&config.data)?;
         Ok(config)

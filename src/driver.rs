@@ -201,7 +201,7 @@ impl Context {
         Some(LastSeen {
             leader: Leader::new(*epoch, record),
             sealed: record.expired || timer.is_sealed(),
-            end: record.seen().ended,
+            end: record.end(),
             sealed_by: record.sealed_by.clone().filter(|_| record.expired),
             lapses_in: timer.lapses_in(Duration::ZERO, self.config.drift, self.process.now()),
         })

@@ -116,6 +116,11 @@ pub struct Snapshot {
     pub end: Option<EpochEnd>,
     /// The name of the process that sealed it, from the record.
     pub sealed_by: Option<String>,
+    /// The name of the operator that asserted that the holder is dead
+    /// ([`depose_dead`](crate::Election::depose_dead)), from the record.
+    pub forced_by: Option<String>,
+    /// The reason that an operator gave for the end, from the record.
+    pub reason: Option<String>,
     /// How long ago the record was last written, by the store's clock; `None` where the store gives
     /// no dates.
     pub age: Option<Duration>,

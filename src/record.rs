@@ -60,6 +60,13 @@ pub struct Record {
     pub sealed_by: Option<String>,
     #[serde(default)]
     pub ended: Option<EpochEnd>,
+    /// The operator that asserted that the holder is dead, by name. Then `ended` is `lapsed`, so that
+    /// no version waits.
+    #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
+    pub forced_by: Option<String>,
+    /// The reason that an operator gave.
+    #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// Whom the leader that resigned wants to be next, by name.
     #[serde(default, deserialize_with = "if_text", skip_serializing_if = "Option::is_none")]
     pub(crate) successor: Option<String>,
@@ -105,6 +112,8 @@ impl Record {
             sealed_at: None,
             sealed_by: None,
             ended: None,
+            forced_by: None,
+            reason: None,
             successor: None,
             park_ms: None,
             data: Value::Null,
@@ -173,10 +182,35 @@ impl Record {
             sealed_at: Some(at),
             sealed_by: Some(by.to_owned()),
             ended: Some(ended),
+            forced_by: None,
+            reason: None,
             successor: None,
             park_ms: None,
             data: Value::Null,
             ..self.clone()
+        }
+    }
+
+    /// The same seal, by an operator. With force the holder is known to be dead; a seal that was there
+    /// before keeps its time and its author, and its reason unless there is a new one.
+    pub(crate) fn ordered(self, before: &Record, force: bool, reason: Option<&str>) -> Record {
+        let mut seal = self;
+        seal.forced_by = seal.sealed_by.clone().filter(|_| force);
+        seal.reason = reason.map(str::to_owned);
+        if before.expired && before.sealed_by.is_some() {
+            let cut = |text: &String| text[..text.floor_char_boundary(MAX_SEALED_NAME)].to_owned();
+            seal.sealed_by = before.sealed_by.as_ref().map(cut);
+            seal.sealed_at = before.sealed_at;
+            seal.reason = seal.reason.or(before.reason.as_ref().map(cut));
+        }
+        seal
+    }
+
+    /// How it ended, for people; `None` while it is not sealed.
+    pub fn end(&self) -> Option<EpochEnd> {
+        match self.seen().ended {
+            Some(EpochEnd::Lapsed) if self.forced_by.is_some() => Some(EpochEnd::DeposedDead),
+            ended => ended,
         }
     }
 

@@ -25,6 +25,9 @@ pub struct DeposeArgs {
     /// The name of the operator, for people [default: HOSTNAME-PID]
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
+    /// The reason, for people: `status` and `history` show it. At most 1,000 bytes
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
     /// One JSON object instead of a line for people
     #[arg(long)]
     pub json: bool,
@@ -46,15 +49,21 @@ pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
     let Opened { store, prefix } = open(&args.store.store, IfMissing::Refuse).await?;
     let election = Election::builder(Arc::clone(&store), prefix.as_str())
         .layout(args.store.layout.into())
-        .name(args.name.unwrap_or_else(default_name))
-        .build()?;
+        .name(args.name.unwrap_or_else(default_name));
+    let election = match args.reason {
+        Some(reason) => election.reason(reason),
+        None => election,
+    };
+    let election = election.build()?;
     let deposed = match args.force {
         true => election.depose_dead(args.epoch).await,
         false => election.depose(args.epoch).await,
     };
     let deposed = deposed.map_err(unknown)?;
     let (leader, ended, wait) = match deposed {
-        Deposed::Sealed { leader, wait } if args.force => (leader, EpochEnd::Lapsed, Some(wait)),
+        Deposed::Sealed { leader, wait } if args.force => {
+            (leader, EpochEnd::DeposedDead, Some(wait))
+        }
         Deposed::Sealed { leader, wait } => (leader, EpochEnd::Deposed, Some(wait)),
         Deposed::Already { leader, ended } => (leader, ended, None),
         refused => {

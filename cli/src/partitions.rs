@@ -199,6 +199,9 @@ struct DeposeArgs {
     /// The name of the operator, for people [default: HOSTNAME-PID]
     #[arg(long, value_name = "NAME", value_parser = name)]
     name: Option<String>,
+    /// The reason, for people: it is written into the session. At most 1,000 bytes
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -149,13 +149,20 @@ impl Status {
                 lines(state, "leader", leader, snapshot.age)
             }
             (Some(leader), Some(ended)) => {
-                let by = match &snapshot.sealed_by {
+                let by = match snapshot.forced_by.as_ref().or(snapshot.sealed_by.as_ref()) {
                     Some(by) if leader.candidate.as_ref() != Some(by) => {
                         format!(" by {}", plain(by))
                     }
                     _ => String::new(),
                 };
-                let state = format!("sealed: {ended}{by}; nobody leads");
+                let ended = match ended {
+                    EpochEnd::DeposedDead => "deposed as dead".to_owned(),
+                    ended => ended.to_string(),
+                };
+                let reason =
+                    snapshot.reason.as_deref().map(|reason| format!(" ({})", plain(reason)));
+                let reason = reason.unwrap_or_default();
+                let state = format!("sealed: {ended}{by}{reason}; nobody leads");
                 lines(&state, "last", leader, snapshot.age)
             }
         }

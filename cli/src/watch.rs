@@ -186,7 +186,9 @@ impl LastEpoch {
         match ended {
             EpochEnd::Resigned => format!("{name} resigned epoch {epoch}"),
             EpochEnd::Lapsed => format!("epoch {epoch} of {name} lapsed"),
-            EpochEnd::Deposed => format!("{by} deposed {name} from epoch {epoch}"),
+            EpochEnd::Deposed | EpochEnd::DeposedDead => {
+                format!("{by} deposed {name} from epoch {epoch}")
+            }
             EpochEnd::Restored => format!("{by} restored epoch {epoch}"),
             _ => format!("epoch {epoch} of {name} has ended"),
         }

@@ -11,7 +11,7 @@ use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::leadership::{Command, Lead, Leadership, Loss, ResignKey};
 use crate::protocol::candidate::{Event, Input};
-use crate::protocol::message::{Lost, Request, Step, Wait};
+use crate::protocol::message::{EpochEnd, Lost, Request, Step, Wait};
 use crate::timer::sleep;
 
 /// Requests of the application that wait for a write.
@@ -279,12 +279,11 @@ impl Driver {
             Lost::Vanished => Loss::Vanished,
             Lost::Tampered => Loss::Tampered,
             Lost::Sealed(ended) => {
-                let by = self
-                    .followed
-                    .record
-                    .as_deref()
-                    .and_then(|(_, record)| record.sealed_by.clone());
-                Loss::Sealed { by, ended }
+                let record = self.followed.record.as_deref().map(|(_, record)| record);
+                let by = record.and_then(|it| it.forced_by.as_ref().or(it.sealed_by.as_ref()));
+                let forced = record.is_some_and(|it| it.end() == Some(EpochEnd::DeposedDead));
+                let ended = if forced { EpochEnd::DeposedDead } else { ended };
+                Loss::Sealed { by: by.cloned(), ended }
             }
             Lost::LeaseEnded => lead.why_ended(self.now()),
         }

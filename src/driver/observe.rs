@@ -273,13 +273,23 @@ impl Driver {
 
     fn snapshot_of_last_read(&self) -> Snapshot {
         let Some((epoch, record)) = self.followed.record.as_deref() else {
-            return Snapshot { leader: None, end: None, sealed_by: None, age: None, lapsed: false };
+            return Snapshot {
+                leader: None,
+                end: None,
+                sealed_by: None,
+                forced_by: None,
+                reason: None,
+                age: None,
+                lapsed: false,
+            };
         };
         let age = self.followed.age;
         Snapshot {
             leader: Some(Leader::new(*epoch, record)),
-            end: record.seen().ended,
+            end: record.end(),
             sealed_by: record.sealed_by.clone().filter(|_| record.expired),
+            forced_by: record.forced_by.clone().filter(|_| record.expired),
+            reason: record.reason.clone().filter(|_| record.expired),
             age,
             lapsed: !record.expired && age.zip(record.validity()).is_some_and(|(a, v)| a > v),
         }

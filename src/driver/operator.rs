@@ -135,13 +135,17 @@ impl Operator {
                     return why.map_or(Ok(Deposed::Renewed(leader)), Err);
                 }
                 Verdict::Seal { heartbeat, ended } => (heartbeat, ended),
-                Verdict::Sealed(ended) => return Ok(Deposed::Already { leader, ended }),
+                Verdict::Sealed(ended) => {
+                    let ended = record.end().unwrap_or(ended);
+                    return Ok(Deposed::Already { leader, ended });
+                }
                 Verdict::NotCurrent => return Ok(Deposed::NotCurrent(leader)),
                 Verdict::NeedsForce => return Ok(Deposed::NeedsForce(leader)),
             };
             // A candidate that has taken over meanwhile must not be deposed.
             order.only = Some(now.epoch);
             let seal = self.cx.sealed(record, ended, heartbeat);
+            let seal = seal.ordered(record, order.force, self.cx.config.reason.as_deref());
             let body = self.encode(now.epoch, &seal);
             let wrote = self.replace("sealing", now.epoch, body.clone(), now.etag.clone()).await;
             match wrote.map_err(|error| instead(&open, error))? {

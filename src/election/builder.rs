@@ -56,6 +56,13 @@ impl ElectionBuilder {
         self
     }
 
+    /// Sets the reason that [`depose`](Election::depose) and [`depose_dead`](Election::depose_dead)
+    /// write into the record, for people: at most 1,000 bytes. Default: none.
+    pub fn reason(mut self, reason: impl Into<String>) -> ElectionBuilder {
+        self.settings.reason = Some(reason.into());
+        self
+    }
+
     /// Sets how the election is stored. All candidates and observers of one election must use the
     /// same layout; the check of the store refuses a prefix that shows the other one. Default:
     /// [`Layout::EpochFiles`].

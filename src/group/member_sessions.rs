@@ -91,7 +91,7 @@ async fn state(cx: &Context, member: &MemberSnapshot) -> Result<SessionState, Er
 
 impl SessionState {
     fn of(body: &SessionBody, age: Option<Duration>) -> SessionState {
-        match (body.record().ended, age) {
+        match (body.end(), age) {
             (Some(end), _) => SessionState::Ended(end),
             (None, Some(age)) if age > body.validity() => SessionState::Lapsed { age },
             (None, age) => SessionState::Live { age },

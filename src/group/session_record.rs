@@ -74,6 +74,11 @@ impl SessionBody {
         self.validity
     }
 
+    /// How it ended, for people.
+    pub(super) fn end(&self) -> Option<EpochEnd> {
+        self.record.end()
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }

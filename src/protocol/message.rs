@@ -41,6 +41,9 @@ pub enum EpochEnd {
     /// An operator deposed its leader, which learns of it at its next renewal, or when its lease
     /// ends.
     Deposed,
+    /// An operator deposed its leader and asserted that it is dead, so no successor waits
+    /// ([`depose_dead`](crate::Election::depose_dead)). The record says `lapsed` and has `forced_by`.
+    DeposedDead,
     /// An operator made the epoch, so that counting goes on above it. Nobody was granted it.
     Restored,
     /// It was never sealed, and there is a greater one: made by a peer that does not seal.
@@ -60,6 +63,7 @@ impl fmt::Display for EpochEnd {
             EpochEnd::Resigned => "resigned",
             EpochEnd::Lapsed => "lapsed",
             EpochEnd::Deposed => "deposed",
+            EpochEnd::DeposedDead => "deposed_dead",
             EpochEnd::Restored => "restored",
             EpochEnd::Superseded => "superseded",
             EpochEnd::GivenUp => "given_up",

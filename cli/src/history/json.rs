@@ -21,6 +21,10 @@ pub struct Line<'a> {
     end: String,
     lapsed: bool,
     sealed_by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forced_by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
     from: Bounds,
     until: Bounds,
     /// By the best guesses; of one that leads still, until now.
@@ -97,6 +101,8 @@ impl<'a> Line<'a> {
             end: end_word(span),
             lapsed: span.lapsed,
             sealed_by: span.sealed_by.as_deref(),
+            forced_by: span.forced_by.as_deref(),
+            reason: span.reason.as_deref(),
             from: Bounds::of(&span.from),
             until: Bounds::of(&span.until),
             led_ms: span.led(history.now).map(millis),

@@ -63,7 +63,7 @@ fn interval(
         None if !span.lapsed => Mark::GoesOn,
         None | Some(EpochEnd::Lapsed) => Mark::Lapsed,
         Some(EpochEnd::Resigned) => Mark::Resigned,
-        Some(EpochEnd::Deposed) => Mark::Deposed,
+        Some(EpochEnd::Deposed | EpochEnd::DeposedDead) => Mark::Deposed,
         Some(EpochEnd::GivenUp) => Mark::GivenUp,
         Some(EpochEnd::Restored) => Mark::Restored,
         Some(EpochEnd::Superseded) => Mark::Superseded,

@@ -100,8 +100,16 @@ fn end(span: &LeadershipSpan) -> String {
         Some(EpochEnd::GivenUp) => "given up before it led".to_owned(),
         Some(EpochEnd::Superseded) => "superseded without a seal".to_owned(),
         Some(EpochEnd::Unknown) => format!("sealed{by}, no reason given"),
-        Some(end) => format!("{end}{by}"),
+        Some(EpochEnd::DeposedDead) => {
+            let by = span.forced_by.as_deref().map_or(String::new(), shown);
+            format!("deposed as dead by {by}{}", reason(span))
+        }
+        Some(end) => format!("{end}{by}{}", reason(span)),
     }
+}
+
+fn reason(span: &LeadershipSpan) -> String {
+    span.reason.as_deref().map_or(String::new(), |reason| format!(": {}", shown(reason)))
 }
 
 fn summary(history: &History, lines: &mut Vec<String>) {

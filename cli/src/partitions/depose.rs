@@ -47,8 +47,12 @@ pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
     let member = named(&args, &group, &members)?;
     let election = Election::builder(store, session_prefix(&prefix, member.session))
         .layout(Layout::SingleObject)
-        .name(args.name.clone().unwrap_or_else(default_name))
-        .build()?;
+        .name(args.name.clone().unwrap_or_else(default_name));
+    let election = match &args.reason {
+        Some(reason) => election.reason(reason),
+        None => election,
+    };
+    let election = election.build()?;
     // The only epoch that a session has.
     let only = Some(Epoch::FIRST);
     let deposed = match args.force {
@@ -56,7 +60,7 @@ pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
         false => election.depose(only).await,
     };
     let (ended, wait) = match deposed.map_err(unknown)? {
-        Deposed::Sealed { wait, .. } if args.force => (EpochEnd::Lapsed, Some(wait)),
+        Deposed::Sealed { wait, .. } if args.force => (EpochEnd::DeposedDead, Some(wait)),
         Deposed::Sealed { wait, .. } => (EpochEnd::Deposed, Some(wait)),
         Deposed::Already { ended, .. } => (ended, None),
         refused => return Err(Failure::new(exit::REFUSED, why_not(&refused, member))),

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use futures::{Stream, StreamExt as _};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use tenure::{Epoch, EpochEnd, Leadership, LeadershipEvent, Loss};
+use tenure::{Epoch, EpochEnd, ErrorKind, Leadership, LeadershipEvent, Loss};
 use tracing::{info, warn};
 
 use super::hooks::HooksArgs;
@@ -345,6 +345,12 @@ pub async fn resign(job: &Job, leadership: Leadership, signals: &mut Signals) ->
             Ok(()) => {
                 info!(outcome = "resigned", "resigned epoch {epoch}");
                 return "resigned";
+            }
+            // The epoch was sealed, or its lease has ended: there is nothing to resign.
+            Err(error) if error.kind() == ErrorKind::LeadershipLost => {
+                let why = plain(&error.to_string());
+                warn!(outcome = "not_resigned", "epoch {epoch} is not resigned: {why}");
+                return NOT_RESIGNED;
             }
             Err(error) => error.to_string(),
         },

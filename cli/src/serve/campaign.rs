@@ -260,6 +260,12 @@ async fn resign(leadership: Leadership, successor: Option<String>) -> bool {
             info!(outcome = "resigned", "resigned epoch {epoch}");
             true
         }
+        // The epoch was sealed, or its lease has ended: there is nothing to resign.
+        Err(error) if error.kind() == ErrorKind::LeadershipLost => {
+            let why = plain(&error.to_string());
+            warn!(outcome = "not_resigned", "epoch {epoch} is not resigned: {why}");
+            false
+        }
         Err(error) => {
             let why = plain(&error.to_string());
             warn!(

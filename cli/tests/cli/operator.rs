@@ -143,3 +143,50 @@ fn regression_a_lock_without_a_token_names_what_helps() {
     let next = bench.run("run", &with(single, &["--", "sh", "-c", "echo $TENURE_EPOCH"]));
     assert_eq!((next.code, next.out.as_str()), (0, "42\n"), "{next:?}");
 }
+
+/// It was recorded as a lapse, over the deposition that was there, its operator and its time.
+#[test]
+fn regression_a_forced_deposition_is_recorded_as_what_it_is() {
+    let held = r#"{"expired":false,"validity_ms":600000,"format":1,"candidate":"a","nonce":
+        "0123456789abcdef0123456789abcdef","heartbeat":4}"#;
+    let record = |bench: &Bench| {
+        let text = std::fs::read_to_string(bench.path("store/lock-0000000003.json"));
+        let text = text.expect("the epoch");
+        // The first line is the directory's own.
+        let (_, record) = text.split_once('\n').expect("two lines or more");
+        serde_json::from_str::<serde_json::Value>(record).expect("a record")
+    };
+    let bench = Bench::new();
+    bench.epoch(3, held);
+    let reason = ["--name", "ann", "--reason", "disk\u{202e} drill"];
+    assert_eq!(bench.run("depose", &reason).code, 0);
+    let first = record(&bench);
+    assert_eq!((&first["ended"], &first["sealed_by"]), (&json!("deposed"), &json!("ann")));
+    let status = bench.run("status", &[]).out;
+    let line = "state      sealed: deposed by ann (disk\\u{202e} drill); nobody leads\n";
+    assert!(status.starts_with(line), "{status}");
+    assert_eq!(bench.run("depose", &["--force", "--name", "bob"]).code, 0);
+    // Earlier versions read a lapse, and do not wait.
+    let second = record(&bench);
+    for (field, value) in [
+        ("ended", json!("lapsed")),
+        ("forced_by", json!("bob")),
+        ("sealed_by", json!("ann")),
+        ("sealed_at", first["sealed_at"].clone()),
+        ("reason", first["reason"].clone()),
+    ] {
+        assert_eq!(second[field], value, "{field}");
+    }
+    let status = bench.run("status", &[]).out;
+    let line = "state      sealed: deposed as dead by bob (disk\\u{202e} drill); nobody leads\n";
+    assert!(status.starts_with(line), "{status}");
+    assert_eq!(bench.run("status", &["--field", "ended"]).out, "deposed_dead\n");
+    let history = bench.run("history", &[]).out;
+    assert!(history.contains("deposed as dead by bob: disk\\u{202e} drill"), "{history}");
+    let again = bench.run("depose", &["--force"]);
+    assert_eq!(again.out, "epoch 3 of a is sealed already: deposed_dead\n");
+    let long = "r".repeat(1_001);
+    bench.run("depose", &["--reason", &long]).fails(64, &["at most 1000 bytes, got 1001"]);
+    let next = bench.run("run", &["--", "sh", "-c", "echo $TENURE_EPOCH"]);
+    assert_eq!((next.code, next.out.as_str()), (0, "4\n"), "{next:?}");
+}

@@ -194,3 +194,19 @@ fn lock_of_the_store(scene: &Scene) -> File {
     lock.lock().expect("it can be locked");
     lock
 }
+
+/// It said that others wait until its lease lapses. They had been told not to.
+#[test]
+fn regression_a_leader_that_was_deposed_as_dead_does_not_say_that_others_wait() {
+    let scene = Scene::new(TENURE);
+    let mut a = scene.script("a", &LONG, "echo > ready; exec sleep 1000");
+    scene.wait_for_file("ready");
+    let mut depose = std::process::Command::new(TENURE);
+    depose.args(["depose", "--force", "--name", "ann", "--store", &scene.url()]);
+    assert!(depose.output().expect("it runs").status.success());
+    a.signal(Signal::SIGTERM);
+    a.code();
+    let said = a.said();
+    assert!(said.contains("epoch 1 is not resigned: ") && said.contains("ann sealed"), "{said}");
+    assert!(said.contains("deposed_dead") && !said.contains("others wait"), "{said}");
+}

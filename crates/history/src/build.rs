@@ -22,14 +22,14 @@ pub(super) struct Found {
 
 /// The spans of objects in ascending order, the newest epoch among them as the last.
 pub(super) fn spans(found: Vec<Found>, now: DateTime<Utc>) -> Vec<LeadershipSpan> {
-    use EpochEnd::{Deposed, Lapsed, Resigned, Restored};
+    use EpochEnd::{Deposed, DeposedDead, Lapsed, Resigned, Restored};
     let mut spans: Vec<LeadershipSpan> = Vec::with_capacity(found.len());
     let newest = found.len().saturating_sub(1);
     // The last seal before: nobody creates an epoch before the one below it is sealed.
     let mut sealed = None;
     for (number, found) in found.into_iter().enumerate() {
         let span = span(found, sealed, number == newest, now);
-        if matches!(span.end, Some(Resigned | Lapsed | Deposed | Restored)) {
+        if matches!(span.end, Some(Resigned | Lapsed | Deposed | DeposedDead | Restored)) {
             sealed = span.written_at.max(sealed);
         }
         spans.push(span);
@@ -64,6 +64,8 @@ fn span(
         end: None,
         lapsed: false,
         sealed_by: None,
+        forced_by: None,
+        reason: None,
         validity: None,
         heartbeat: 0,
         elected_at: None,
@@ -96,6 +98,8 @@ fn span(
     (span.elected_at, span.renewed_at) = (record.elected_at, record.renewed_at);
     span.sealed_at = record.sealed_at.filter(|_| record.expired);
     span.sealed_by = record.sealed_by.filter(|_| record.expired).map(cut);
+    span.forced_by = record.forced_by.filter(|_| record.expired).map(cut);
+    span.reason = record.reason.filter(|_| record.expired).map(cut);
     span.candidate = record.candidate.map(cut);
     span
 }
@@ -108,10 +112,12 @@ fn end(record: &Record, newest: bool) -> Option<EpochEnd> {
         (false, _) if newest => None,
         (false, _) => Some(EpochEnd::Superseded),
         // Its create and its seal are all that was ever written.
-        (true, Some(EpochEnd::Lapsed)) if by_itself && record.heartbeat <= 2 => {
+        (true, Some(EpochEnd::Lapsed))
+            if record.forced_by.is_none() && by_itself && record.heartbeat <= 2 =>
+        {
             Some(EpochEnd::GivenUp)
         }
-        (true, ended) => ended.or(Some(EpochEnd::Unknown)),
+        (true, _) => record.end(),
     }
 }
 

@@ -82,6 +82,10 @@ pub struct LeadershipSpan {
     pub lapsed: bool,
     /// Who sealed it, if it is sealed and says so.
     pub sealed_by: Option<String>,
+    /// The operator that asserted that its leader is dead, by name.
+    pub forced_by: Option<String>,
+    /// The reason that an operator gave for its end.
+    pub reason: Option<String>,
     /// How long its lease lasts without a renewal; `None` if it never lapses or does not say.
     pub validity: Option<Duration>,
     /// The counter that every write raises.
