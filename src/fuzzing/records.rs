@@ -59,9 +59,16 @@ fn any_record() -> impl Strategy<Value = Record> {
     let name = || prop::option::of("\\PC{0,60}");
     let who = (name(), prop::option::of(any::<u128>().prop_map(Nonce::from_bits)), any::<u64>());
     let times = (any_time(), any_time(), any_time());
-    let seal = (name(), any_ended(), name(), any::<Option<u64>>());
+    let seal = (name(), any_ended(), name(), any::<Option<u64>>(), (name(), name()));
     (any::<bool>(), validity, who, times, seal, any_json()).prop_map(
-        |(expired, validity_ms, who, times, (sealed_by, ended, successor, park_ms), data)| Record {
+        |(
+            expired,
+            validity_ms,
+            who,
+            times,
+            (sealed_by, ended, successor, park_ms, order),
+            data,
+        )| Record {
             expired,
             expires_at: None,
             validity_ms,
@@ -74,6 +81,8 @@ fn any_record() -> impl Strategy<Value = Record> {
             sealed_at: times.2,
             sealed_by,
             ended,
+            forced_by: order.0,
+            reason: order.1,
             successor,
             park_ms,
             data,

@@ -140,8 +140,9 @@ mod tests {
             seen
         });
         let tenure = Tenure { binary: PathBuf::from("true"), options: &[] };
+        let extras = Extras::default();
         for _ in 0..300 {
-            drop(GuardProcess::spawn(&tenure, &[], &[], None).expect("it starts"));
+            drop(GuardProcess::spawn(&tenure, &[], &[], &extras).expect("it starts"));
         }
         STOP.store(true, Ordering::Relaxed);
         assert!(others.join().expect("nothing was inherited") > 0);

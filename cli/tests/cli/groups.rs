@@ -36,7 +36,7 @@ impl Scene {
         let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let mut scene = Scene { bench, runtime, membership: None };
-        scene.join(name, partitions);
+        scene.join(name, partitions, validity);
         eventually("the member owns all", || {
             let all = scene.status();
             let all = all["partitions"].as_array().expect("a list");
@@ -45,7 +45,7 @@ impl Scene {
         scene
     }
 
-    fn join(&mut self, name: &str, partitions: u32) {
+    fn join(&mut self, name: &str, partitions: u32, validity: Duration) {
         let store = DirStore::open(self.bench.path("store")).expect("a directory");
         let group = Group::builder(Arc::new(store), "")
             .name(name)
@@ -71,7 +71,7 @@ impl Scene {
                 }
             }
         });
-        self.join("w2", 0);
+        self.join("w2", 0, Duration::from_secs(30));
     }
 
     fn run(&self, verb: &str, options: &[&str]) -> Said {
