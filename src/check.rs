@@ -2,8 +2,12 @@
 //!
 //! It finds stores that ignore a condition. It cannot find those that check and write in two steps:
 //! only a race shows them.
+//!
+//! Each check writes one of 256 keys. Some stores allow one write a second to a key, and candidates
+//! that start together would wait for each other on a single one.
 
 use std::sync::{Arc, LazyLock, Mutex, Weak};
+use std::time::Duration;
 
 use tokio::sync::OnceCell;
 use tracing::Instrument as _;
@@ -18,6 +22,9 @@ use crate::timer::{answer_within, sleep};
 
 /// Another process may be checking the same object at the same time; so often is tried again.
 const ATTEMPTS: u32 = 10;
+/// The pause before each write of a check that has failed before: some stores allow one write a
+/// second to a key.
+const PAUSE: Duration = Duration::from_millis(1_100);
 /// Keys asked for in the LIST.
 const PAGE: usize = 1_000;
 const MAX_BODY: usize = 64 * 1024;
@@ -39,9 +46,10 @@ pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), 
     let done = cell(&cx.given, cx.config.layout);
     let writes = WriteAnswers::new(WRITES_WITHOUT_ETAG);
     let (mut failures, mut denial) = (0, Denial::default());
+    let key = cx.keys.store_check(cx.process.unique());
     loop {
-        let check = Check { cx, key: cx.keys.store_check(), writes: &writes };
-        let Err(error) = done.get_or_try_init(|| check.run()).await else {
+        let check = Check { cx, key: &key, writes: &writes, slow: failures > 0 };
+        let Err(error) = check.once(&done).await else {
             cx.works();
             return Ok(());
         };
@@ -81,12 +89,21 @@ fn cell(store: &Arc<dyn Store>, layout: Layout) -> Arc<OnceCell<()>> {
 
 struct Check<'a> {
     cx: &'a Context,
-    key: String,
+    key: &'a str,
     writes: &'a WriteAnswers,
+    /// Pauses before each write.
+    slow: bool,
 }
 
 impl Check<'_> {
-    async fn run(self) -> Result<(), Error> {
+    /// All of it once for each store value, and the listing once for each election.
+    async fn once(&self, done: &OnceCell<()>) -> Result<(), Error> {
+        done.get_or_try_init(|| self.run()).await?;
+        self.cx.prefix_checked.get_or_try_init(|| self.lists_after_a_key()).await?;
+        Ok(())
+    }
+
+    async fn run(&self) -> Result<(), Error> {
         let mut etag = self.refuses_to_create_again().await?;
         let mut quoted = true;
         for _ in 0..ATTEMPTS {
@@ -120,7 +137,7 @@ impl Check<'_> {
     }
 
     async fn refuses_to_create_again(&self) -> Result<ETag, Error> {
-        let create = || self.write("creating", self.cx.store.create(&self.key, self.body()));
+        let create = || self.write("creating", self.cx.store.create(self.key, self.body()));
         let Some(etag) = create().await? else { return self.read().await };
         if create().await?.is_some() {
             return Err(self
@@ -151,13 +168,19 @@ impl Check<'_> {
     /// Of all that lies under the prefix, so that epoch objects show the order if there are any,
     /// and so does an election in the other layout. For a single object the order does not matter.
     async fn lists_after_a_key(&self) -> Result<(), Error> {
-        let call = self.cx.store.list(self.cx.keys.prefix(), &self.key, PAGE);
+        let call = self.cx.store.list(self.cx.keys.prefix(), self.key, PAGE);
         let page = self.ask("listing after", call).await?;
         self.finds_no_other_layout(&page)?;
-        if self.cx.config.layout == Layout::SingleObject {
-            return Ok(());
+        if self.cx.config.layout == Layout::EpochFiles {
+            self.is_in_order(&page)?;
         }
-        if page.entries.iter().any(|entry| entry.key <= self.key) {
+        // The election that checks the store need not list its prefix again.
+        let _ = self.cx.prefix_checked.set(());
+        Ok(())
+    }
+
+    fn is_in_order(&self, page: &Page) -> Result<(), Error> {
+        if page.entries.iter().any(|entry| *entry.key <= *self.key) {
             return Err(self.unsafe_store(
                 "lists keys at or before the place it was asked to start after (start-after)",
             ));
@@ -196,7 +219,7 @@ impl Check<'_> {
     }
 
     async fn read(&self) -> Result<ETag, Error> {
-        let call = self.cx.store.get(&self.key, None, MAX_BODY);
+        let call = self.cx.store.get(self.key, None, MAX_BODY);
         match self.ask("reading", call).await? {
             GetOutcome::Found(object) => Ok(object.etag),
             GetOutcome::TooLarge { etag, .. } => Ok(etag),
@@ -207,7 +230,7 @@ impl Check<'_> {
     }
 
     async fn replace(&self, etag: ETag) -> Result<Option<ETag>, Error> {
-        self.write("replacing", self.cx.store.replace(&self.key, self.body(), etag)).await
+        self.write("replacing", self.cx.store.replace(self.key, self.body(), etag)).await
     }
 
     /// Returns the new ETag, or `None` if the condition does not hold. A write that fails ends the
@@ -218,6 +241,9 @@ impl Check<'_> {
         doing: &str,
         call: impl Future<Output = Result<PutOutcome, StoreError>>,
     ) -> Result<Option<ETag>, Error> {
+        if self.slow {
+            sleep(&self.cx.process, PAUSE).await;
+        }
         match self.writes.read(self.exchange(doing, call).await) {
             Written::Done(etag) => Ok(Some(etag)),
             Written::Refused | Written::Missing => Ok(None),

@@ -18,6 +18,8 @@ pub(crate) mod spans;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
+
 pub(crate) use campaign::{CampaignEnd, FAILURES_BEFORE_GIVING_UP, Patience};
 pub(crate) use denial::Denial;
 use followed::Followed;
@@ -63,6 +65,8 @@ pub(crate) struct Context {
     pub(crate) events: Listeners<CampaignEvent>,
     pub(crate) refresh: Refresh,
     pub(crate) writes: WriteAnswers,
+    /// Set once the listing of the prefix was checked.
+    pub(crate) prefix_checked: OnceCell<()>,
     knowledge: Mutex<Knowledge>,
     health: Arc<Mutex<StoreHealth>>,
 }
@@ -145,6 +149,7 @@ impl Context {
             events: Listeners::default(),
             refresh: Refresh::default(),
             writes: WriteAnswers::new(WRITES_WITHOUT_ETAG),
+            prefix_checked: OnceCell::new(),
             knowledge: Mutex::default(),
             health: Arc::default(),
         }

@@ -102,9 +102,10 @@ impl Keys {
         key
     }
 
-    /// The fixed object that the check of the store writes.
-    pub(crate) fn store_check(&self) -> String {
-        format!("{}.tenure-check", self.prefix)
+    /// The object that a check of the store writes: one of 256, by a random number. Its key sorts
+    /// before the keys of epochs and the single object.
+    pub(crate) fn store_check(&self, random: u128) -> String {
+        format!("{}.tenure-check-{:02x}", self.prefix, random & 0xff)
     }
 
     /// The epoch of a key; `None` for foreign keys, which are ignored and never deleted.
@@ -129,7 +130,10 @@ mod tests {
         assert_eq!(Keys::new("app").unwrap(), Keys::new("app/").unwrap());
         assert_eq!(Keys::new("").unwrap().epoch(Epoch::FIRST), "lock-0000000001.json");
         assert_eq!(Keys::new("a/b").unwrap().epoch(Epoch::MAX), "a/b/lock-9999999999.json");
-        assert_eq!(Keys::new("a").unwrap().store_check(), "a/.tenure-check");
+        let keys = Keys::new("a").unwrap();
+        let check = keys.store_check(0x0001_000f);
+        assert_eq!(check, "a/.tenure-check-0f");
+        assert!(check < keys.lock() && check < keys.epoch(Epoch::FIRST));
     }
 
     #[test]

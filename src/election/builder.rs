@@ -192,8 +192,9 @@ impl ElectionBuilder {
     }
 
     /// Sets whether the first campaign checks that the store honours conditions and lists in order:
-    /// 5 requests on the fixed object `.tenure-check` under the prefix, without any delete, once
-    /// for each store value of the process. It cannot prove that the store decides races
+    /// 4 requests on one of 256 objects (`.tenure-check-00` to `.tenure-check-ff` under the prefix),
+    /// without any delete, once for each store value of the process, and 1 LIST for each election.
+    /// It cannot prove that the store decides races
     /// atomically. Default: true.
     pub fn check_store(mut self, check: bool) -> ElectionBuilder {
         self.settings.check_store = check;

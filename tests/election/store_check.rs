@@ -11,11 +11,20 @@ use tenure::store::{ETag, GetOutcome, PutOutcome, Store, StoreError};
 use tenure::{CampaignEvent, ErrorKind, Layout};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::layer::{Layer, Layered};
+use tenure_testkit::one_write_a_second::OneWriteASecond;
 use tenure_testkit::time::{millis, process, secs, timed, within};
 use tenure_testkit::world::{TAKEOVER, World, elect, elected, name, ready};
 use tenure_testkit::write_faults::WRITE_FAULTS;
 
+/// The start of the keys of checks.
 const CHECK: &str = ".tenure-check";
+
+/// An object at each key that a check may choose.
+async fn put_checks(world: &World, body: &str) {
+    for number in 0..256 {
+        world.put(&format!("{CHECK}-{number:02x}"), body).await;
+    }
+}
 
 #[tokio::test(start_paused = true)]
 async fn each_unsafe_behaviour_is_named() {
@@ -57,7 +66,7 @@ async fn a_store_that_refuses_with_an_error_is_unsafe() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_check_takes_five_requests_once_per_store_and_can_be_turned_off() {
+async fn the_check_takes_five_requests_at_first_and_can_be_turned_off() {
     let world = World::new();
     let check = world.node("a").check_store(true).build().unwrap();
     elect(&check).await.resign().await.unwrap();
@@ -84,8 +93,51 @@ async fn two_elections_on_one_store_value_check_it_once() {
     let (one, two) = (on("one"), on("two"));
     let (one, two) = tokio::join!(elect(&one), elect(&two));
     let log = world.store.take_log();
-    assert_eq!(log.iter().filter(|(_, key)| key.contains(CHECK)).count(), 5, "{log:?}");
+    let of_check = |call| log.iter().filter(|(c, key)| *c == call && key.contains(CHECK)).count();
+    assert_eq!([Call::Create, Call::Replace].map(of_check), [2, 2], "the conditions once: {log:?}");
+    assert_eq!(of_check(Call::List), 2, "each prefix is listed: {log:?}");
     drop((one, two));
+}
+
+/// Two candidates of different layouts do not see each other. The second election of a store value
+/// was not looked at.
+#[tokio::test(start_paused = true)]
+async fn regression_each_election_of_a_store_value_looks_for_the_other_layout() {
+    let world = World::new();
+    let store: Arc<dyn Store> = Arc::new(world.store.clone());
+    let on = |prefix: &str| tenure::Election::builder(Arc::clone(&store), prefix);
+    let (single, files) = (tenure::Layout::SingleObject, tenure::Layout::EpochFiles);
+    for (prefix, layout) in [("one", single), ("two", files)] {
+        let election = on(prefix).layout(layout).build().unwrap();
+        elect(&election).await.resign().await.unwrap();
+    }
+    for (prefix, layout, key) in [("one", files, "one/lock.json"), ("two", single, "two/lock-")] {
+        let election = on(prefix).layout(layout).build().unwrap();
+        let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        assert!(error.to_string().contains(key), "{error}");
+        let error = election.try_campaign().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    }
+}
+
+/// All candidates checked the store on one key: 24 of them took 37 s.
+#[tokio::test(start_paused = true)]
+async fn regression_candidates_start_together_where_a_key_takes_one_write_a_second() {
+    let world = World::new();
+    let store = Arc::new(Layered(OneWriteASecond::new(Arc::new(world.another_way()))));
+    let election = |seed: u64| {
+        let process = tenure_testkit::time::process(&world.clock, seed);
+        let builder = tenure::Election::builder(store.clone(), "app").process(process);
+        builder.name(format!("c{seed}")).build().unwrap()
+    };
+    let elections: Vec<_> = (0..24).map(election).collect();
+    let attempts = join_all(elections.iter().map(|election| election.try_campaign()));
+    let (took, attempts) = timed(attempts).await;
+    let attempts: Vec<_> = attempts.into_iter().map(|attempt| attempt.expect("checked")).collect();
+    let leads = |attempt: &&_| matches!(**attempt, tenure::CampaignOutcome::Elected(_));
+    assert_eq!(attempts.iter().filter(leads).count(), 1);
+    assert!(took < secs(15), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +166,7 @@ async fn regression_a_campaign_waits_through_failures_of_the_check() {
                 continue;
             }
             let world = World::new();
-            world.put(CHECK, "{}").await;
+            put_checks(&world, "{}").await;
             world.store.on(call).key(CHECK).times(7).fault(fault);
             let election = world.node("a").check_store(true).build().unwrap();
             let mut events = election.events();
@@ -159,7 +211,7 @@ async fn what_waiting_does_not_mend_ends_the_check() {
 async fn whatever_lies_at_the_checks_key_does_not_matter() {
     for body in [String::new(), "<html>".to_owned(), "x".repeat(1 << 20)] {
         let world = World::new();
-        world.put(CHECK, body).await;
+        put_checks(&world, &body).await;
         elect(&world.node("a").check_store(true).build().unwrap()).await.resign().await.unwrap();
     }
 }
@@ -240,7 +292,7 @@ async fn a_store_that_cannot_send_unquoted_etags_is_refused() {
 async fn regression_unquoted_etags_are_recognised_beside_another_check() {
     for delay in [0, 5, 10, 15, 20, 25, 30, 35, 40] {
         let world = World::new();
-        world.put(CHECK, "before").await;
+        put_checks(&world, "before").await;
         let store = Unquoting::new(&world, true);
         for call in [Call::Create, Call::Get, Call::Replace, Call::List] {
             store.0.inner.on(call).always().fault(Fault::Slow(millis(10)));
@@ -248,7 +300,7 @@ async fn regression_unquoted_etags_are_recognised_beside_another_check() {
         let election = on(&world, Arc::new(store));
         let (lead, ()) = tokio::join!(elect(&election), async {
             tenure_testkit::time::wait(millis(delay)).await;
-            world.put(CHECK, format!("another's {delay}")).await;
+            put_checks(&world, &format!("another's {delay}")).await;
         });
         assert_eq!(lead.epoch().get(), 1);
     }
@@ -260,7 +312,7 @@ async fn regression_a_listing_without_an_answer_may_not_have_taken_effect() {
     for (check, call) in [(true, Call::List), (false, Call::List), (true, Call::Get)] {
         let world = World::new();
         world.create(&name(1), r#"{"expired":false,"validity_ms":2000}"#).await;
-        world.create(CHECK, "old").await;
+        put_checks(&world, "old").await;
         world.store.on(call).always().fault(Fault::Hang);
         let election = world.node("a").check_store(check).build().unwrap();
         let error = election.try_campaign().await.expect_err("nothing is answered");

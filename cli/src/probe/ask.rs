@@ -2,7 +2,7 @@
 //! what the store's clock said, and which keys there may be to delete in the end.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -23,6 +23,9 @@ use crate::timer::pause;
 const LIMIT: Duration = Duration::from_secs(10);
 /// How long after an unclear answer the same is tried again.
 pub const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// The pause before a key is written again, once a write had no clear answer: some stores allow one
+/// write a second to a key.
+const PACE: Duration = Duration::from_millis(1_100);
 /// Bodies of the probe are far shorter.
 const MAX_BODY: usize = 64 * 1024;
 pub const PAGE: usize = 1_000;
@@ -118,6 +121,8 @@ pub struct Asker {
     start: String,
     stop: CancellationToken,
     serial: AtomicU64,
+    /// Set once a write had no clear answer.
+    paced: AtomicBool,
     account: Mutex<Account>,
 }
 
@@ -128,8 +133,8 @@ impl Asker {
         let nonce = fastrand::u64(..);
         // No slash after the nonce: an empty folder of a directory would remain.
         let start = format!("{prefix}probe-{nonce:016x}-");
-        let (serial, account) = (AtomicU64::new(0), Mutex::default());
-        Asker { store, start, stop, serial, account }
+        let (serial, paced) = (AtomicU64::new(0), AtomicBool::new(false));
+        Asker { store, start, stop, serial, paced, account: Mutex::default() }
     }
 
     /// What every key of this probe starts with.
@@ -166,7 +171,7 @@ impl Asker {
     }
 
     pub async fn create(&self, kind: Kind, key: &str, body: Bytes) -> Check<PutOutcome> {
-        self.account().keys.insert(key.to_owned());
+        self.pace(kind, key).await;
         self.ask(kind, Determinacy::Indeterminate, self.store.create(key, body)).await
     }
 
@@ -177,9 +182,19 @@ impl Asker {
         body: Bytes,
         etag: &ETag,
     ) -> Check<PutOutcome> {
-        self.account().keys.insert(key.to_owned());
+        self.pace(kind, key).await;
         self.ask(kind, Determinacy::Indeterminate, self.store.replace(key, body, etag.clone()))
             .await
+    }
+
+    /// Notes a key that is written, and waits if it was written before on a store that may limit
+    /// that. The writers of a race do not wait.
+    async fn pace(&self, kind: Kind, key: &str) {
+        let again = !self.account().keys.insert(key.to_owned());
+        let alone = matches!(kind, Kind::Create | Kind::Replace);
+        if again && alone && self.paced.load(Ordering::Relaxed) {
+            pause(PACE).await;
+        }
     }
 
     /// The object at a key, or `None`.
@@ -301,6 +316,9 @@ impl Asker {
         outcome.inspect(|_| note(&mut self.account())).map_err(|error| {
             let doubtful = error.determinacy() == Determinacy::Indeterminate;
             self.account().in_doubt += u64::from(doubtful);
+            if matches!(kind, Kind::Create | Kind::Replace) {
+                self.paced.store(true, Ordering::Relaxed);
+            }
             match error.kind() {
                 StoreErrorKind::Transient => Ends::Unclear(error),
                 _ if doubtful => Ends::Unclear(error),

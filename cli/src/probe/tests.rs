@@ -5,6 +5,8 @@ use bytes::Bytes;
 use tenure::store::{ETag, GetOutcome, MemoryStore, Page, PutOutcome, Store, StoreError};
 use tenure::{Compactor, fencing};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore, overwrite};
+use tenure_testkit::layer::Layered;
+use tenure_testkit::one_write_a_second::OneWriteASecond;
 
 use super::report::Verdict;
 use super::*;
@@ -52,6 +54,19 @@ async fn a_store_in_memory_is_safe_and_clean_afterwards() {
     assert_eq!((probed.report.exit_code(), probed.left.len()), (0, 0));
     assert_eq!(probed.report.promises.len(), 11);
     assert_eq!(memory.list("", "", 10).await.expect("a listing").entries, []);
+}
+
+/// Each promise was tried five times at full speed and had no verdict. The races still have none:
+/// the limit itself lets one writer of each through.
+#[tokio::test(start_paused = true)]
+async fn regression_promises_have_a_verdict_where_a_key_takes_one_write_a_second() {
+    let store = OneWriteASecond::new(Arc::new(MemoryStore::new()));
+    let probed = probed(Arc::new(Layered(store)), LayoutArg::EpochFiles).await;
+    let promises = probed.report.promises.iter();
+    let kept = promises.filter(|one| one.kept == PromiseStatus::Yes);
+    let kept: Vec<_> = kept.map(|one| one.name).collect();
+    assert!(kept.len() >= 9, "{kept:?}");
+    assert_eq!((probed.broken().len(), probed.left.len()), (0, 0));
 }
 
 /// Where DELETE answered 405 it exited with 70 and without a verdict.

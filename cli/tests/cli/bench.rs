@@ -100,6 +100,12 @@ fn own_settings() -> impl Iterator<Item = String> {
     })
 }
 
+/// The keys of elections, without the objects of checks of the store.
+pub fn without_checks(mut keys: Vec<String>) -> Vec<String> {
+    keys.retain(|key| !key.contains(".tenure-check-"));
+    keys
+}
+
 pub fn tenure(line: &[&str]) -> Said {
     said(command(line).output().expect("it runs"))
 }

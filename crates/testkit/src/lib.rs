@@ -74,6 +74,7 @@ pub mod gcs_server;
 #[cfg(any(feature = "s3", feature = "gcs", feature = "dynamodb"))]
 mod http_shell;
 pub mod layer;
+pub mod one_write_a_second;
 #[cfg(feature = "s3")]
 pub mod s3_server;
 pub mod time;
