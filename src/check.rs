@@ -17,7 +17,9 @@ use crate::error::{Error, ErrorKind};
 use crate::layout::Layout;
 use crate::leader::CampaignEvent;
 use crate::mutex::unpoisoned;
-use crate::store::{ETag, GetOutcome, Page, PutOutcome, Store, StoreError, WriteAnswers, Written};
+use crate::store::{
+    ETag, Entry, GetOutcome, Page, PutOutcome, Store, StoreError, WriteAnswers, Written,
+};
 use crate::timer::{answer_within, sleep};
 
 /// Another process may be checking the same object at the same time; so often is tried again.
@@ -185,7 +187,13 @@ impl Check<'_> {
                 "lists keys at or before the place it was asked to start after (start-after)",
             ));
         }
-        if !page.entries.is_sorted_by(|one, next| one.key < next.key) {
+        // A hierarchical namespace orders the keys of folders by their parts. No key of an election
+        // has a slash after the prefix.
+        let prefix = self.cx.keys.prefix();
+        let of_folder =
+            |entry: &&Entry| entry.key.strip_prefix(prefix).is_some_and(|name| !name.contains('/'));
+        let keys = page.entries.iter().filter(of_folder).map(|entry| &entry.key);
+        if !keys.is_sorted_by(|one, next| one < next) {
             return Err(self.unsafe_store("lists keys out of order"));
         }
         Ok(())

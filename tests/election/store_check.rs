@@ -11,10 +11,11 @@ use tenure::store::{ETag, GetOutcome, PutOutcome, Store, StoreError};
 use tenure::{CampaignEvent, ErrorKind, Layout};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::layer::{Layer, Layered};
-use tenure_testkit::one_write_a_second::OneWriteASecond;
 use tenure_testkit::time::{millis, process, secs, timed, within};
 use tenure_testkit::world::{TAKEOVER, World, elect, elected, name, ready};
 use tenure_testkit::write_faults::WRITE_FAULTS;
+
+mod places;
 
 /// The start of the keys of checks.
 const CHECK: &str = ".tenure-check";
@@ -97,47 +98,6 @@ async fn two_elections_on_one_store_value_check_it_once() {
     assert_eq!([Call::Create, Call::Replace].map(of_check), [2, 2], "the conditions once: {log:?}");
     assert_eq!(of_check(Call::List), 2, "each prefix is listed: {log:?}");
     drop((one, two));
-}
-
-/// Two candidates of different layouts do not see each other. The second election of a store value
-/// was not looked at.
-#[tokio::test(start_paused = true)]
-async fn regression_each_election_of_a_store_value_looks_for_the_other_layout() {
-    let world = World::new();
-    let store: Arc<dyn Store> = Arc::new(world.store.clone());
-    let on = |prefix: &str| tenure::Election::builder(Arc::clone(&store), prefix);
-    let (single, files) = (tenure::Layout::SingleObject, tenure::Layout::EpochFiles);
-    for (prefix, layout) in [("one", single), ("two", files)] {
-        let election = on(prefix).layout(layout).build().unwrap();
-        elect(&election).await.resign().await.unwrap();
-    }
-    for (prefix, layout, key) in [("one", files, "one/lock.json"), ("two", single, "two/lock-")] {
-        let election = on(prefix).layout(layout).build().unwrap();
-        let error = within(secs(60), election.campaign()).await.expect("no waiting").unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-        assert!(error.to_string().contains(key), "{error}");
-        let error = election.try_campaign().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-    }
-}
-
-/// All candidates checked the store on one key: 24 of them took 37 s.
-#[tokio::test(start_paused = true)]
-async fn regression_candidates_start_together_where_a_key_takes_one_write_a_second() {
-    let world = World::new();
-    let store = Arc::new(Layered(OneWriteASecond::new(Arc::new(world.another_way()))));
-    let election = |seed: u64| {
-        let process = tenure_testkit::time::process(&world.clock, seed);
-        let builder = tenure::Election::builder(store.clone(), "app").process(process);
-        builder.name(format!("c{seed}")).build().unwrap()
-    };
-    let elections: Vec<_> = (0..24).map(election).collect();
-    let attempts = join_all(elections.iter().map(|election| election.try_campaign()));
-    let (took, attempts) = timed(attempts).await;
-    let attempts: Vec<_> = attempts.into_iter().map(|attempt| attempt.expect("checked")).collect();
-    let leads = |attempt: &&_| matches!(**attempt, tenure::CampaignOutcome::Elected(_));
-    assert_eq!(attempts.iter().filter(leads).count(), 1);
-    assert!(took < secs(15), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]

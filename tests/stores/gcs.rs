@@ -11,6 +11,7 @@ use tenure::{CampaignOutcome, Compactor, Election, ErrorKind};
 use tenure_testkit::conformance::{self, Capabilities};
 use tenure_testkit::gcs_server::*;
 
+mod azure_answers;
 mod server;
 
 const KEY: &str = "app/lock-0000000001.json";

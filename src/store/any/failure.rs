@@ -32,6 +32,29 @@ const NO_STORE: [&str; 5] = [
 /// Codes that say that the access token is not valid, or no longer.
 const REFUSED_TOKEN: [&str; 2] = ["AuthenticationFailed", "InvalidAuthenticationInfo"];
 
+/// The kind and the remedy of Azure's own codes. A status of 409 or 412 alone says
+/// that another writer was faster.
+fn meaning(code: &str) -> Option<(StoreErrorKind, &'static str)> {
+    match code {
+        // Another program may release it at any time.
+        "LeaseIdMissing" | "LeaseIdMismatchWithBlobOperation" | "LeaseLost" => Some((
+            StoreErrorKind::Transient,
+            "another program holds a lease on this blob, which tenure never takes; nobody can \
+             write it until that lease ends or is broken (`az storage blob lease break`)",
+        )),
+        code if code.starts_with("BlobImmutable") => Some((
+            StoreErrorKind::Invalid,
+            "the container has an immutability policy or a legal hold: use one without",
+        )),
+        "BlobArchived" => Some((
+            StoreErrorKind::Invalid,
+            "the blob was moved to the archive tier: rehydrate it, and exclude the prefix from the \
+             rule that moves blobs",
+        )),
+        _ => None,
+    }
+}
+
 /// An answer that is no success.
 struct ErrorResponse {
     status: u16,
@@ -48,9 +71,10 @@ impl Asked<'_, AnyObjectStore> {
             // S3 and Cloud Storage say 409 of somebody else who was writing at the time: not that
             // the key exists. Azure says it of the key, and with this code only.
             (Error::AlreadyExists { .. }, Verb::Create) => {
-                matches!(status, 0 | 412) || (status == 409 && code == "BlobAlreadyExists")
+                (matches!(status, 0 | 412) && meaning(code).is_none())
+                    || (status == 409 && code == "BlobAlreadyExists")
             }
-            (Error::Precondition { .. }, _) => matches!(status, 0 | 412),
+            (Error::Precondition { .. }, _) => matches!(status, 0 | 412) && meaning(code).is_none(),
             _ => false,
         };
         // The client of S3 calls the replacement of a missing object a failed precondition.
@@ -87,7 +111,9 @@ impl Asked<'_, AnyObjectStore> {
         if status == 401 || REFUSED_TOKEN.contains(&code) {
             self.store.forget_token();
         }
+        let meant = meaning(code);
         let (kind, determinacy) = match (error, status) {
+            _ if let Some((kind, _)) = meant => (kind, Determinacy::Determinate),
             (Error::PermissionDenied { .. } | Error::Unauthenticated { .. }, _)
             | (_, 401 | 403) => (AccessDenied, Determinacy::Determinate),
             (Error::NotImplemented { .. } | Error::NotSupported { .. }, _) | (_, 405 | 501) => {
@@ -110,9 +136,10 @@ impl Asked<'_, AnyObjectStore> {
         // status. A missing ETag says the same either way.
         let unsent = matches!((kind, status), (Unsupported | Invalid, 0));
         let determinacy = if self.store.sent_once || unsent { determinacy } else { self.maybe() };
-        let why = match &answer {
-            Some(answer) => answer.words(),
-            None => printable(&error.to_string()),
+        let why = match (&answer, meant) {
+            (Some(answer), Some((_, advice))) => format!("{}; {advice}", answer.words()),
+            (Some(answer), None) => answer.words(),
+            (None, _) => printable(&error.to_string()),
         };
         self.error(kind, determinacy, &why)
     }

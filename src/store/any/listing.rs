@@ -40,7 +40,7 @@ impl<'a> Gathered<'a> {
     /// A key out of order is an error: others that belong here could follow it.
     fn see(&mut self, meta: ObjectMeta) -> Result<Place, StoreError> {
         let key = String::from(meta.location);
-        if key <= self.previous {
+        if key <= self.previous && !is_after_by_parts(&self.previous, &key) {
             return Err(out_of_order(&self.previous, &key));
         }
         self.previous.clone_from(&key);
@@ -58,6 +58,12 @@ impl<'a> Gathered<'a> {
         self.entries.push(Entry { key, size: meta.size, last_modified, etag });
         Ok(Place::Taken)
     }
+}
+
+/// Whether the key comes later where a listing is in the order of parts between slashes, as in a
+/// hierarchical namespace of Azure. Within one folder that is the order of bytes.
+fn is_after_by_parts(previous: &str, key: &str) -> bool {
+    previous.split('/').lt(key.split('/'))
 }
 
 /// Over the stream, which knows whole folders only, and sends requests as far as it is read.

@@ -150,6 +150,11 @@ impl Asked<'_, S3Store> {
             (_, code) if REJECTED.contains(&code) && self.store.session.rejected() => {
                 no(Transient, "others are fetched with the next request")
             }
+            (_, "InvalidObjectState") => no(
+                Invalid,
+                "the object was moved to an archive: restore it, and exclude the prefix from the \
+                 lifecycle rule that moves objects",
+            ),
             (_, "AccessDenied") | (401 | 403, "") => {
                 no(AccessDenied, &format!("{}{}", needs(self.verb), self.owner_advice()))
             }

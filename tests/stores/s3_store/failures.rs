@@ -311,3 +311,18 @@ fn regression_a_server_that_was_dropped_takes_no_connection_while_processes_star
         assert_eq!(taken, 0, "servers that took a connection after their end");
     });
 }
+
+/// It said "check the credentials".
+#[tokio::test]
+async fn regression_an_archived_object_is_named() {
+    let (server, store) = start().await;
+    done(store.create(KEY, body("one")).await);
+    server.fault(ServerFault::Answer(403, "InvalidObjectState")).on(Op::Get);
+    let words = ["moved to an archive", "lifecycle rule"];
+    expect(
+        store.get(KEY, None, MAX).await,
+        StoreErrorKind::Invalid,
+        Determinacy::Determinate,
+        &words,
+    );
+}
