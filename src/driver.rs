@@ -256,7 +256,8 @@ pub(crate) struct Driver {
     cx: Arc<Context>,
     machine: Machine,
     requests: Requests,
-    denial: Denial,
+    /// The denials in a row of a campaign, which a caller may hand on to the next driver.
+    pub(crate) denial: Denial,
     followed: Followed,
     own: OwnEpoch,
 }

@@ -1,5 +1,6 @@
 //! Joining: the session is created, written a second time, and kept from then on.
 
+use std::mem;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,14 @@ use crate::protocol::group::session::SessionData;
 use crate::protocol::group::{Session, SessionId};
 use crate::timer::{require_timers, sleep};
 
+/// The denials in a row of one join, of the first and of the second write of its sessions. A validity
+/// may be shorter than the time for which denials are retried.
+#[derive(Debug, Default)]
+struct Denials {
+    of_creates: Denial,
+    of_writes: Denial,
+}
+
 impl Group {
     /// Joins the group: from here on this process is a member, and partitions are granted to it as
     /// [events](Membership::next). [`run`](Group::run) does all that is to be done with them.
@@ -40,9 +49,9 @@ impl Group {
     /// [`retry_denied`](super::GroupBuilder::retry_denied).
     pub async fn join(&self) -> Result<Membership, Error> {
         self.may_join().await?;
-        let mut denial = Denial::default();
+        let mut denials = Denials::default();
         loop {
-            if let Some(joined) = self.try_join(&AtomicBool::new(false), &[], &mut denial).await? {
+            if let Some(joined) = self.try_join(&AtomicBool::new(false), &[], &mut denials).await? {
                 return Ok(joined);
             }
         }
@@ -59,10 +68,10 @@ impl Group {
             () = self.leaves() => return Ok(None),
             checked = self.may_join() => checked?,
         }
-        let mut denial = Denial::default();
+        let mut denials = Denials::default();
         loop {
             let written = AtomicBool::new(false);
-            let mut join = pin!(self.try_join(&written, former, &mut denial));
+            let mut join = pin!(self.try_join(&written, former, &mut denials));
             let joined = tokio::select! {
                 biased;
                 () = self.leaves() => None,
@@ -86,12 +95,12 @@ impl Group {
     }
 
     /// `None`: the session was lost before its second write, or its id got too old for a create.
-    /// `written` is set before the second write is sent; `denial` counts the denials of such writes.
+    /// `written` is set before the second write is sent. `denials` are counted across sessions.
     async fn try_join(
         &self,
         written: &AtomicBool,
         former: &[Session],
-        denial: &mut Denial,
+        denials: &mut Denials,
     ) -> Result<Option<Membership>, Error> {
         let process = &self.cx.process;
         let id = SessionId::from_bits(process.unique());
@@ -99,6 +108,7 @@ impl Group {
         let (given, config) = (Arc::clone(&self.cx.given), Arc::clone(&self.config.session));
         let cx = Context::session(given, keys, config, process.clone(), &self.cx.meter);
         let mut driver = Driver::candidate(&Arc::new(cx.failing_with(&self.cx)));
+        driver.denial = mem::take(&mut denials.of_creates);
         // Past its validity what a former attempt created may have been sealed and compacted, and a
         // DELETE of that, late or sent again, would find what the next attempt creates.
         let mut too_old = std::pin::pin!(sleep(process, self.cx.config.validity));
@@ -106,7 +116,10 @@ impl Group {
         loop {
             let reached = tokio::select! {
                 biased;
-                () = &mut too_old => return Ok(None),
+                () = &mut too_old => {
+                    denials.of_creates = driver.denial;
+                    return Ok(None);
+                }
                 reached = driver.campaign(Patience::Wait) => reached,
             };
             match reached {
@@ -142,7 +155,7 @@ impl Group {
         let answer = tokio::select! {
             biased;
             answer = answer => answer,
-            error = self.denies(&lease, denial) => return Err(error),
+            error = self.denies(&lease, &mut denials.of_writes) => return Err(error),
         };
         let Ok((outcome, leadership)) = answer else { return Ok(None) };
         if let Err(error) = outcome {

@@ -48,17 +48,18 @@ fn regression_a_membership_is_lost_when_the_runtime_of_its_join_ends() {
 
 /// Each session lapsed, and another was created, without an end and without an error.
 #[tokio::test(start_paused = true)]
-async fn regression_a_join_returns_an_error_if_its_second_write_is_refused() {
-    for validity in [VALIDITY, secs(3)] {
+async fn regression_a_join_returns_an_error_if_one_of_its_requests_is_denied() {
+    let denied = [Call::Get, Call::Create, Call::Replace];
+    for (validity, call) in [VALIDITY, secs(3)].into_iter().flat_map(|v| denied.map(|c| (v, c))) {
         let fleet = Fleet::new(2);
-        fleet.store.on(Call::Replace).always().fault(Fault::Denied);
+        fleet.store.on(call).key("members/").always().fault(Fault::Denied);
         let group = fleet.node("a").validity(validity).build().unwrap();
-        let joined = within(secs(30), group.join()).await.expect("it returns");
-        let error = joined.unwrap_err();
+        let joined = within(secs(30), group.join()).await;
+        let error = joined.unwrap_or_else(|| panic!("{call:?}, {validity:?}")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
         // A refusal that passes does not end it.
         fleet.store.heal();
-        fleet.store.on(Call::Replace).times(3).fault(Fault::Denied);
+        fleet.store.on(call).key("members/").times(3).fault(Fault::Denied);
         drop(within(secs(30), group.join()).await.expect("it returns").unwrap());
     }
 }
