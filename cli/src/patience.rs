@@ -48,13 +48,14 @@ pub async fn patiently<T>(
     mut attempt: impl AsyncFnMut() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let now = || Process::system().now().boot;
-    let (started, mut reported) = (now(), String::new());
+    let (started, mut paused, mut reported) = (now(), Duration::ZERO, String::new());
     loop {
         let failure = match attempt().await {
             Ok(value) => return Ok(value),
             Err(failure) => failure,
         };
-        let over = during.is_some_and(|during| now().saturating_sub(started) >= during);
+        let passed = now().saturating_sub(started).max(paused);
+        let over = during.is_some_and(|during| passed >= during);
         if over || !failure.may_pass() {
             return Err(failure);
         }
@@ -63,6 +64,7 @@ pub async fn patiently<T>(
             reported = failure.why;
         }
         pause(TRY_EVERY).await;
+        paused += TRY_EVERY;
     }
 }
 

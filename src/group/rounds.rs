@@ -231,10 +231,16 @@ impl MemberTask {
         }
         let joining = &evidence.joining;
         relapses.keep_waiting(|session| joining.iter().any(|it| it.session == session));
+        // What is kept for a name moves if it waits for longer.
+        let is_kept_for = |name: &str| {
+            let kept = known.iter().flat_map(|it| &it.partitions).filter_map(|it| it.kept.as_ref());
+            kept.into_iter().any(|(kept, _)| **kept == *name)
+        };
         evidence.joining.retain(|it| {
             let waits = |relapses: &mut Relapses| {
-                looks.is_silent(it.session.id, now)
+                looks.is_silent(it.session.id)
                     || relapses.delays(it.session, &it.name, validity, now)
+                        && !is_kept_for(&it.name)
             };
             it.session == own || !waits(relapses)
         });

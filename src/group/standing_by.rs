@@ -95,14 +95,14 @@ impl MemberTask {
     async fn living(&mut self, mut before: Vec<Session>) -> Vec<Session> {
         let now = self.shared.cx.process.now();
         loop {
-            before.retain(|session| !self.looks.is_silent(session.id, now));
+            before.retain(|session| !self.looks.is_silent(session.id));
             let first = before.iter().map(|session| session.id).take(READ_BEFORE);
             let first: Vec<_> = first.filter(|id| !self.looks.rests(*id, now)).collect();
             for (id, seen, when) in self.objects.read_sessions(first.clone()).await {
                 self.note(id, seen, when);
             }
             // Once one of them shows a sign of life it is its turn.
-            if first.is_empty() || first.iter().any(|id| !self.looks.is_silent(*id, now)) {
+            if first.is_empty() || first.iter().any(|id| !self.looks.is_silent(*id)) {
                 return before;
             }
         }

@@ -303,6 +303,13 @@ async fn regression_one_of_many_takes_the_place_of_a_dead_socket() {
         let path = dir.path().join(format!("api-{round}"));
         let together = Arc::new(std::sync::Barrier::new(4));
         drop(std::os::unix::net::UnixListener::bind(&path).expect("a new socket"));
+        // A child that another test starts at this moment has the socket until it runs its program.
+        let alive = async || {
+            while std::os::unix::net::UnixStream::connect(&path).is_ok() {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(60), alive()).await.expect("the socket is dead");
         let start = |_| {
             let (path, together) = (path.clone(), Arc::clone(&together));
             tokio::spawn(async move {

@@ -201,10 +201,13 @@ impl Looks {
     /// Whether the holder of this session shows no sign of life: it has ended, is gone, or a renewal
     /// is overdue. Only the order of the
     /// succession rests on this.
-    pub fn is_silent(&self, id: SessionId, now: Moment) -> bool {
+    pub fn is_silent(&self, id: SessionId) -> bool {
         let Some(look) = self.sessions.get(&id) else { return false };
-        let silent =
-            |(_, since): &(ETag, Moment)| now.since(*since) >= silence(look.validity, self.poll);
+        // Between looks nobody knows.
+        let silent = |(_, since): &(ETag, Moment)| {
+            let silence = silence(look.validity, self.poll);
+            look.shown.is_some_and(|shown| shown.since(*since) >= silence)
+        };
         let ended = look.over || look.ended.is_some() || look.missing.is_some();
         ended || look.tag.as_ref().is_some_and(silent)
     }
