@@ -54,19 +54,25 @@ printf '"SessionToken":"until-%s-%s","Expiration":"%s"}}' "$((now + {life}))" "$
 
 impl Leader {
     fn start(validity: &str, provider: &Provider) -> Leader {
-        let server = S3Server::start_blocking();
         let dir = tempfile::tempdir().expect("a directory");
         let path = |name: &str| dir.path().join(name);
         fs::write(path("provider"), provider.script()).expect("a file");
         let process = format!("sh '{}'", path("provider").display());
         fs::write(path("config"), format!("[default]\ncredential_process = {process}\n"))
             .expect("a file");
+        Leader::run(validity, dir, "AWS_CONFIG_FILE", "config")
+    }
+
+    /// This variable names the file of this name in the directory.
+    fn run(validity: &str, dir: TempDir, variable: &str, file: &str) -> Leader {
+        let server = S3Server::start_blocking();
+        let path = |name: &str| dir.path().join(name);
         let mut command = Command::new(crate::TENURE);
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_")) {
             command.env_remove(name);
         }
         let env = server.env().into_iter().filter(|(name, _)| !name.contains("_ACCESS_KEY"));
-        command.envs(env).env("AWS_CONFIG_FILE", path("config"));
+        command.envs(env).env(variable, path(file)).env("AWS_EC2_METADATA_DISABLED", "true");
         let end = path("end");
         let work = format!("until test -e '{}'; do sleep 0.1; done", end.display());
         command.args(["run", "--store", "s3://tenure-test/app", "--validity", validity, "--"]);
@@ -196,6 +202,30 @@ fn regression_rejected_credentials_are_replaced_before_their_end() {
         let answered = leader.server.requests().len();
         leader.until("the others are used", |leader| leader.server.requests().len() > answered);
     }
+    leader.resigns();
+}
+
+/// The SDK reads the file once for each process: after a rotation a service sent the old key until
+/// it was started again.
+#[test]
+fn regression_keys_of_a_file_are_read_again_once_they_are_rejected() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("credentials");
+    let write = |token: &str| {
+        let keys = format!("aws_access_key_id={ACCESS_KEY}\naws_secret_access_key={SECRET_KEY}");
+        fs::write(&file, format!("[default]\n{keys}\naws_session_token={token}\n"))
+            .expect("a file");
+    };
+    write("old");
+    let mut leader = Leader::run("4s", dir, "AWS_SHARED_CREDENTIALS_FILE", "credentials");
+    leader.until("it leads", Leader::leads);
+    write("new");
+    leader.server.fault(ServerFault::Answer(403, "InvalidAccessKeyId")).times(1);
+    leader.until("the new ones are used", |leader| {
+        let requests = leader.server.requests();
+        let last = requests.last().and_then(|it| it.headers.get("x-amz-security-token"));
+        last.is_some_and(|token| token == "new")
+    });
     leader.resigns();
 }
 

@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use aws_config::SdkConfig;
 use aws_config::identity::IdentityCache;
+use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::error::CredentialsError;
 use aws_credential_types::provider::{self, ProvideCredentials, SharedCredentialsProvider, future};
@@ -20,7 +20,8 @@ use futures::future::{BoxFuture, Shared};
 use super::error_text::{
     RefusedByTheMachine, causes, not_sendable, refused_by_the_machine, wrong_setting,
 };
-use super::settings::{WrongSetting, can_be_sent};
+use super::https;
+use super::settings::{self, WrongSetting, can_be_sent};
 use crate::clock::{Clock as _, SystemClock};
 use crate::mutex::unpoisoned;
 use crate::store::timed;
@@ -37,7 +38,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Keeps a provider's credentials for as long as they are good. Clones share them.
 #[derive(Clone)]
 pub(in crate::store) struct CredentialsCache {
-    source: SharedCredentialsProvider,
+    source: Arc<Mutex<SharedCredentialsProvider>>,
+    /// Whether the source is that of the environment and its files, which may be loaded again.
+    of_env: bool,
+    region: Option<Region>,
     state: Arc<Mutex<CacheState>>,
 }
 
@@ -45,6 +49,9 @@ pub(in crate::store) struct CredentialsCache {
 struct CacheState {
     held: Option<CachedCredentials>,
     fetching: Option<Fetching>,
+    /// The service has refused what the source gave, or the source gave nothing. The SDK's sources
+    /// read their files once.
+    outdated: bool,
 }
 
 struct CachedCredentials {
@@ -73,7 +80,8 @@ enum Failed {
 /// Puts a cache between the provider of these settings and the clients.
 pub(super) fn keep(config: SdkConfig) -> (SdkConfig, Option<CredentialsCache>) {
     let Some(source) = config.credentials_provider() else { return (config, None) };
-    let cache = CredentialsCache { source, state: Arc::default() };
+    let region = config.region().cloned();
+    let cache = CredentialsCache { of_env: true, region, ..CredentialsCache::of(source) };
     let builder = config
         .into_builder()
         .credentials_provider(SharedCredentialsProvider::new(cache.clone()))
@@ -82,6 +90,11 @@ pub(super) fn keep(config: SdkConfig) -> (SdkConfig, Option<CredentialsCache>) {
 }
 
 impl CredentialsCache {
+    fn of(source: SharedCredentialsProvider) -> CredentialsCache {
+        let (source, state) = (Arc::new(Mutex::new(source)), Arc::default());
+        CredentialsCache { source, of_env: false, region: None, state }
+    }
+
     /// The service has taken the credentials.
     pub(in crate::store) fn taken(&self) {
         if let Some(held) = self.state().held.as_mut() {
@@ -93,7 +106,9 @@ impl CredentialsCache {
     /// whether it makes sense to ask again: if it has taken them before, others may have come into
     /// their place.
     pub(in crate::store) fn expired(&self) -> bool {
-        self.state().held.take().is_none_or(|held| held.taken)
+        let mut state = self.state();
+        state.outdated = true;
+        state.held.take().is_none_or(|held| held.taken)
     }
 
     async fn credentials(&self) -> provider::Result {
@@ -127,6 +142,7 @@ impl CredentialsCache {
             let fetched = cache.ask().await;
             let mut state = cache.state();
             state.fetching = None;
+            state.outdated |= fetched.is_err();
             if let Ok(credentials) = &fetched {
                 state.held = Some(CachedCredentials::new(credentials.clone(), state.held.as_ref()));
             }
@@ -141,8 +157,23 @@ impl CredentialsCache {
         task.map(move |fetched| fetched.map_err(ended).flatten()).boxed().shared()
     }
 
+    /// The source, with the files as they are now if what it gave has been refused.
+    async fn source(&self) -> SharedCredentialsProvider {
+        if self.of_env && std::mem::take(&mut self.state().outdated) {
+            let mut loader = aws_config::defaults(BehaviorVersion::latest()).http_client(https());
+            if let Some(region) = self.region.clone() {
+                loader = loader.region(region);
+            }
+            if let Some(source) = settings::load(loader).await.credentials_provider() {
+                *unpoisoned(self.source.lock()) = source;
+            }
+        }
+        unpoisoned(self.source.lock()).clone()
+    }
+
     async fn ask(&self) -> Result<Credentials, Failed> {
-        let mut asked = self.source.provide_credentials();
+        let source = self.source().await;
+        let mut asked = source.provide_credentials();
         let mut answer = timed(SLOW, &mut asked).await;
         if answer.is_none() {
             tracing::warn!("the credentials have not come for {SLOW:?}");
@@ -150,7 +181,7 @@ impl CredentialsCache {
         }
         let answer = answer.unwrap_or_else(|| {
             let late = || CredentialsError::provider_timed_out(SLOW + PATIENCE);
-            ProvideCredentials::fallback_on_interrupt(&self.source).ok_or_else(late)
+            ProvideCredentials::fallback_on_interrupt(&source).ok_or_else(late)
         });
         let credentials = answer.map_err(Failed::from)?;
         let parts = [credentials.access_key_id(), credentials.session_token().unwrap_or_default()];

@@ -15,7 +15,7 @@ impl Provider {
         let life = Duration::from_secs(life);
         let provider = Provider { takes, life, asked: Arc::default() };
         let source = SharedCredentialsProvider::new(provider.clone());
-        (CredentialsCache { source, state: Arc::default() }, provider.asked)
+        (CredentialsCache::of(source), provider.asked)
     }
 
     async fn answer(&self) -> provider::Result {
@@ -84,7 +84,7 @@ impl ProvideCredentials for PanicsOnce {
 #[tokio::test(start_paused = true)]
 async fn regression_credentials_are_fetched_again_after_a_panic() {
     let source = SharedCredentialsProvider::new(PanicsOnce::default());
-    let cache = CredentialsCache { source, state: Arc::default() };
+    let cache = CredentialsCache::of(source);
     assert!(cache.credentials().await.is_err());
     assert!(cache.credentials().await.is_ok());
 }
@@ -116,7 +116,7 @@ async fn regression_credentials_that_cannot_be_sent_are_an_error() {
     for bad in ["key\n", "k\u{e9}y"] {
         let source = Credentials::new(bad, "secret", None, None, "test");
         let source = SharedCredentialsProvider::new(source);
-        let cache = CredentialsCache { source, state: Arc::default() };
+        let cache = CredentialsCache::of(source);
         let error = cache.credentials().await.expect_err("no header can have it");
         assert!(matches!(error, CredentialsError::InvalidConfiguration(_)), "{error:?}");
     }
