@@ -90,11 +90,11 @@ fn a_group_stands_beside_an_election_for_each_partition() {
     for line in [
         "the coordinator                259,200      604,800      1,296,000            0",
         "a deputy, of 3                 259,200        4,320      1,032,480            0",
-        "a member, of 6                 259,200        4,320        600,480            0",
+        "a member, of 6                 259,200        4,320        773,280            0",
         "an observer, of 2                    0        4,320        514,080            0",
         "or 1000 elections          259,200,000            0     86,400,000            0",
         "and to follow them                   0            0  4,665,600,000            0",
-        "S3 Standard, USD             1.56         4.84     0.01       0.01     19.85    1330.56",
+        "S3 Standard, USD             1.63         4.84     0.01       0.01     20.27    1330.56",
         "https://aws.amazon.com/s3/pricing/",
     ] {
         assert!(said.out.contains(line), "{line:?} is not in {}", said.out);

@@ -93,7 +93,7 @@ fn what_the_command_leaves_behind_may_end_well() {
 #[test]
 fn a_dead_guard_ends_the_command_and_gives_71() {
     let scene = Scene::new(TENURE);
-    let mut a = scene.script("a", &["--forever"], STUBBORN);
+    let mut a = scene.script("a", &[], STUBBORN);
     let child = scene.number("child");
     kill(pid(a.guard()), Signal::SIGKILL).expect("the guard lives");
     assert_eq!(a.code(), 71);
