@@ -36,6 +36,7 @@ mod outcome;
 mod redact;
 #[cfg(feature = "s3")]
 mod s3;
+mod url;
 mod within;
 mod written;
 
@@ -53,6 +54,9 @@ pub use s3::S3Store;
 #[cfg(feature = "s3")]
 #[doc(hidden)]
 pub use s3::{BucketSettings, LifecycleRule, Versioning};
+pub use url::open;
+#[doc(hidden)]
+pub use url::{CloudKind, CloudService, S3Options, Sse, StorePlace, StoreUrl};
 #[cfg(any(feature = "s3", feature = "dynamodb", feature = "gcs", feature = "azure"))]
 use within::timed;
 pub(crate) use within::{caught, within};

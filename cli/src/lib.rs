@@ -39,7 +39,6 @@ mod progress;
 mod resign;
 mod restore;
 mod run;
-mod s3_options;
 mod serve;
 mod settings;
 mod signals;

@@ -6,14 +6,11 @@ use std::sync::Arc;
 use clap::ValueEnum as _;
 use tenure::Election;
 use tenure::group::Group;
-use tenure::store::{DirStore, Store};
+use tenure::store::Store;
 
 use super::common_args::LayoutArg;
 use super::exit::{self, Failure};
-use super::s3_options::S3Options;
-#[cfg(feature = "s3")]
-use super::s3_options::Sse;
-use super::store_url::{Kind, Place, Service, StoreUrl};
+use super::store_url::{Kind, Place, StoreUrl};
 
 /// What becomes of a directory that does not exist. A bucket or a table is never made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +42,10 @@ pub struct Opened {
 /// Opens the store. A bucket or a table is not asked for anything yet.
 pub async fn open(url: &StoreUrl, if_missing: IfMissing) -> Result<Opened, Failure> {
     match url.place() {
-        Place::Dir { path, group } => dir(path, *group, url, if_missing),
+        Place::Dir { path, .. } => {
+            refuse_missing(path, url, if_missing)?;
+            Ok(Opened { store: url.open().await?, prefix: String::new() })
+        }
         // In a table the prefix up to its first slash is the partition of the election.
         Place::In { service, prefix, .. }
             if service.kind == Kind::DynamoDb && matches!(&**prefix, "" | "/") =>
@@ -56,10 +56,7 @@ pub async fn open(url: &StoreUrl, if_missing: IfMissing) -> Result<Opened, Failu
             let why = format!("{what} in a {} needs a prefix: {table}/PREFIX", service.what);
             Err(Failure::new(exit::USAGE, why))
         }
-        Place::In { service, name, prefix, options } => {
-            let store = remote(url, service, name, options).await?;
-            Ok(Opened { store, prefix: prefix.clone() })
-        }
+        Place::In { prefix, .. } => Ok(Opened { store: url.open().await?, prefix: prefix.clone() }),
     }
 }
 
@@ -137,68 +134,18 @@ fn layout_option(layout: LayoutArg) -> String {
 
 /// The prefix of the election in its store, to check it before the store is opened.
 pub fn prefix(url: &StoreUrl) -> &str {
-    match url.place() {
-        Place::Dir { .. } => "",
-        Place::In { prefix, .. } => prefix,
-    }
+    url.prefix()
 }
 
-fn dir(path: &Path, group: bool, url: &StoreUrl, if_missing: IfMissing) -> Result<Opened, Failure> {
+fn refuse_missing(path: &Path, url: &StoreUrl, if_missing: IfMissing) -> Result<(), Failure> {
     // An error other than "not found" is for the store to explain.
-    if if_missing != IfMissing::Create && matches!(path.try_exists(), Ok(false)) {
-        let maker = match if_missing {
-            IfMissing::RefuseGroup => "the first member of a group",
-            _ => "`tenure run`",
-        };
-        let why = format!("{url}: there is no such directory; {maker} makes it");
-        return Err(Failure::new(exit::UNAVAILABLE, why));
+    if if_missing == IfMissing::Create || !matches!(path.try_exists(), Ok(false)) {
+        return Ok(());
     }
-    let store = match group {
-        true => DirStore::open_for_group(path)?,
-        false => DirStore::open(path)?,
+    let maker = match if_missing {
+        IfMissing::RefuseGroup => "the first member of a group",
+        _ => "`tenure run`",
     };
-    Ok(Opened { store: Arc::new(store), prefix: String::new() })
-}
-
-#[allow(unreachable_patterns, unused_variables, reason = "a build may have all services or none")]
-async fn remote(
-    url: &StoreUrl,
-    service: &Service,
-    name: &str,
-    options: &S3Options,
-) -> Result<Arc<dyn Store>, Failure> {
-    match service.kind {
-        #[cfg(feature = "s3")]
-        Kind::S3 => Ok(Arc::new(s3(name, options).await)),
-        #[cfg(feature = "gcs")]
-        Kind::CloudStorage => Ok(Arc::new(tenure::store::AnyObjectStore::gcs_from_env(name)?)),
-        #[cfg(feature = "azure")]
-        Kind::Azure => Ok(Arc::new(tenure::store::AnyObjectStore::azure_from_env(name)?)),
-        #[cfg(feature = "dynamodb")]
-        Kind::DynamoDb => Ok(Arc::new(tenure::store::DynamoStore::from_env(name).await)),
-        _ => Err(not_built(url, service)),
-    }
-}
-
-/// A bucket of S3 with the options of its URL.
-#[cfg(feature = "s3")]
-pub async fn s3(bucket: &str, options: &S3Options) -> tenure::store::S3Store {
-    let store = tenure::store::S3Store::from_env(bucket).await;
-    let store = match options.sse.clone() {
-        None => store,
-        Some(Sse::S3Managed) => store.with_s3_managed_keys(),
-        Some(Sse::Kms { key, bucket_key }) => store.with_kms_key(key, bucket_key),
-    };
-    match &options.expected_bucket_owner {
-        Some(owner) => store.with_expected_bucket_owner(owner),
-        None => store,
-    }
-}
-
-/// This build has no store for the service.
-pub fn not_built(url: &StoreUrl, service: &Service) -> Failure {
-    let Service { name, feature, .. } = service;
-    let why =
-        format!("{url}: this build has no store for {name}: build it with --features {feature}");
-    Failure::new(exit::USAGE, why)
+    let why = format!("{url}: there is no such directory; {maker} makes it");
+    Err(Failure::new(exit::UNAVAILABLE, why))
 }

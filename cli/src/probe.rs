@@ -353,7 +353,7 @@ async fn settings(place: &Place, prefix: &str, ask: &Asker) -> (Vec<Setting>, Ve
     match place {
         Place::In { service, name, options, .. } if service.kind == Kind::S3 => {
             *ask.account().requests.entry(ask::Kind::Settings).or_default() += 2;
-            let store = super::open::s3(name, options).await;
+            let store = options.bucket(name).await;
             bucket::look(&store, prefix).await
         }
         _ => Default::default(),

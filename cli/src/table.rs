@@ -57,5 +57,6 @@ async fn create(_: &StoreUrl, _: &Service, table: &str) -> Result<u8, Failure> {
 
 #[cfg(not(feature = "dynamodb"))]
 async fn create(url: &StoreUrl, service: &Service, _: &str) -> Result<u8, Failure> {
-    Err(super::open::not_built(url, service))
+    let why = format!("{url}: {}", service.not_built());
+    Err(super::exit::Failure::new(super::exit::USAGE, why))
 }

@@ -27,7 +27,7 @@ impl Place {
     pub async fn from_args(example: &str) -> Result<Place> {
         match arguments()?.0 {
             None => Place::on_disk(example),
-            Some(url) => Place::on_s3(&url, example).await,
+            Some(url) => Place::at(&url, example).await,
         }
     }
 
@@ -47,18 +47,14 @@ impl Place {
         fail("there is no directory store on this system; name a bucket: s3://bucket/prefix")
     }
 
-    async fn on_s3(url: &str, example: &str) -> Result<Place> {
-        let Some((bucket, prefix)) = url.strip_prefix("s3://").map(|rest| {
-            let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-            (bucket, prefix.trim_end_matches('/'))
-        }) else {
-            return fail(format!("{url:?} is no address; it looks like s3://bucket/prefix"));
-        };
+    async fn at(url: &str, example: &str) -> Result<Place> {
+        let (store, prefix) = tenure::store::open(url).await?;
+        let prefix = prefix.trim_end_matches('/');
         // A prefix is never used again once its objects are gone, so every run has its own.
         let run = Process::system().now().time_of_day().format("%Y%m%dT%H%M%S%.3fZ");
         let slash = if prefix.is_empty() { "" } else { "/" };
         Ok(Place {
-            store: s3(bucket).await?,
+            store,
             prefix: format!("{prefix}{slash}{example}-{run}"),
             validity: Duration::from_secs(5),
             folder: None,
@@ -82,16 +78,6 @@ fn arguments() -> Result<(Option<String>, Option<PathBuf>)> {
         }
     }
     Ok((place, svg))
-}
-
-#[cfg(feature = "s3")]
-async fn s3(bucket: &str) -> Result<Arc<dyn Store>> {
-    Ok(Arc::new(tenure::store::S3Store::from_env(bucket).await))
-}
-
-#[cfg(not(feature = "s3"))]
-async fn s3(_: &str) -> Result<Arc<dyn Store>> {
-    fail("this build has no S3 store; run it with `--features s3`")
 }
 
 impl fmt::Display for Place {

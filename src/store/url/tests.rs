@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn place(text: &str) -> Place {
+fn place(text: &str) -> StorePlace {
     text.parse::<StoreUrl>().unwrap_or_else(|error| panic!("{text}: {error}")).place
 }
 
@@ -13,13 +13,13 @@ fn refused(text: &str) -> String {
     }
 }
 
-fn s3(bucket: &str, prefix: &str) -> Place {
-    within(Kind::S3, bucket, prefix)
+fn s3(bucket: &str, prefix: &str) -> StorePlace {
+    within(CloudKind::S3, bucket, prefix)
 }
 
-fn within(kind: Kind, name: &str, prefix: &str) -> Place {
+fn within(kind: CloudKind, name: &str, prefix: &str) -> StorePlace {
     let mut services = SCHEMES.iter().filter_map(|scheme| scheme.service.as_ref());
-    Place::In {
+    StorePlace::In {
         service: services.find(|service| service.kind == kind).expect("it has a row"),
         name: name.to_owned(),
         prefix: prefix.to_owned(),
@@ -29,9 +29,9 @@ fn within(kind: Kind, name: &str, prefix: &str) -> Place {
 
 #[test]
 fn a_bucket_of_each_service() {
-    assert_eq!(place("gs://jobs/app"), within(Kind::CloudStorage, "jobs", "app"));
-    assert_eq!(place("az://jobs/a/b"), within(Kind::Azure, "jobs", "a/b"));
-    assert_eq!(place("az://$root/app"), within(Kind::Azure, "$root", "app"));
+    assert_eq!(place("gs://jobs/app"), within(CloudKind::CloudStorage, "jobs", "app"));
+    assert_eq!(place("az://jobs/a/b"), within(CloudKind::Azure, "jobs", "a/b"));
+    assert_eq!(place("az://$root/app"), within(CloudKind::Azure, "$root", "app"));
     for text in ["gs://", "gs:///app", "az:", "az:///"] {
         assert!(refused(text).contains("names no bucket"), "{text}");
     }
@@ -57,7 +57,7 @@ fn a_bucket_of_s3_takes_options_and_keeps_its_prefix() {
     let options = S3Options { expected_bucket_owner: owner, ..S3Options::default() };
     let bucket = |prefix: &str| {
         let mut place = s3("jobs", prefix);
-        if let Place::In { options: none, .. } = &mut place {
+        if let StorePlace::In { options: none, .. } = &mut place {
             none.clone_from(&options);
         }
         place
@@ -68,7 +68,7 @@ fn a_bucket_of_s3_takes_options_and_keeps_its_prefix() {
 
 #[test]
 fn a_table_and_a_prefix() {
-    let table = |prefix: &str| within(Kind::DynamoDb, "Locks_1.a-b", prefix);
+    let table = |prefix: &str| within(CloudKind::DynamoDb, "Locks_1.a-b", prefix);
     assert_eq!(place("dynamodb://Locks_1.a-b/app/größe"), table("app/größe"));
     assert_eq!(place("dynamodb://Locks_1.a-b"), table(""));
     for text in ["dynamodb://", "dynamodb:///app", "dynamodb:app"] {
@@ -114,12 +114,12 @@ fn regression_a_url_that_looks_like_another_is_refused() {
 
 #[test]
 fn a_directory() {
-    let dir = |path: &str| Place::Dir { path: path.into(), group: false };
+    let dir = |path: &str| StorePlace::Dir { path: path.into(), group: false };
     assert_eq!(place("file:///var/lib/app"), dir("/var/lib/app"));
     assert_eq!(place("file:///var/lib/app/"), dir("/var/lib/app/"));
     assert_eq!(place("file:///with%20space"), dir("/with space"));
     assert_eq!(place("file:///with space"), dir("/with space"));
-    let shared = Place::Dir { path: "/var/lib/app".into(), group: true };
+    let shared = StorePlace::Dir { path: "/var/lib/app".into(), group: true };
     assert_eq!(place("file:///var/lib/app?share=group"), shared);
     for text in ["file:///tmp/x?", "file:///tmp/x?y", "file:///tmp/x?share=all"] {
         assert!(refused(text).contains("takes share=group"), "{text}");
@@ -176,5 +176,46 @@ fn a_relative_path_is_never_taken_for_an_absolute_one() {
                 || taken == Ok(StoreUrl { text: text.to_owned(), place: place("file:///b") }),
             "{text}"
         );
+    }
+}
+
+#[test]
+fn regression_an_access_point_is_named_by_its_arn() {
+    let arn = "arn:aws:s3:eu-west-1:111122223333:accesspoint/jobs-1";
+    assert_eq!(place(&format!("s3://{arn}/app/leader")), s3(arn, "app/leader"));
+    assert_eq!(place(&format!("s3://{arn}")), s3(arn, ""));
+    let old = "arn:aws-cn:s3:cn-north-1:111122223333:accesspoint:jobs";
+    assert_eq!(place(&format!("s3://{old}/app/")), s3(old, "app/"));
+    for text in [
+        "s3://arn:aws:s3:::bucket/p",
+        "s3://arn:aws:s3:eu-west-1:1:accesspoint/",
+        "s3://arn:aws:s3-object-lambda:eu-west-1:1:accesspoint/a/p",
+        "s3://arn:x",
+    ] {
+        assert!(refused(text).contains("accesspoint/NAME/PREFIX"), "{text}");
+    }
+    assert!(refused("dynamodb://arn:aws:dynamodb:eu:1:table/t/p").contains("is not the name"));
+}
+
+#[tokio::test]
+async fn a_store_is_opened_with_its_prefix_or_its_feature_is_named() {
+    let error = open("nowhere").await.expect_err("no scheme");
+    assert_eq!(error.kind(), StoreErrorKind::Invalid);
+    assert!(error.to_string().contains("s3://BUCKET/PREFIX"), "{error}");
+    if cfg!(not(feature = "azure")) {
+        let error = open("az://box/app").await.expect_err("not built");
+        assert!(error.to_string().contains("--features azure"), "{error}");
+    }
+    #[cfg(feature = "s3")]
+    {
+        let (store, prefix) = open("s3://box/app/leader").await.expect("no request");
+        assert_eq!((store.describe().get(..8), &*prefix), (Some("s3://box"), "app/leader"));
+    }
+    #[cfg(unix)]
+    {
+        let dir = tempfile::tempdir().expect("a directory");
+        let url = format!("file://{}/new", dir.path().display());
+        let (_, prefix) = open(&url).await.expect("it is created");
+        assert!(prefix.is_empty() && dir.path().join("new").is_dir());
     }
 }

@@ -1,16 +1,16 @@
 //! What follows `?` in the URL of a bucket of S3: encryption, and whose bucket it must be.
 
 /// Settings of a bucket of S3 that no variable of AWS's has.
+#[doc(hidden)]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "read by the store that is not built"))]
 pub struct S3Options {
     pub sse: Option<Sse>,
     /// The account that must own the bucket: twelve digits.
     pub expected_bucket_owner: Option<String>,
 }
 
+#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "read by the store that is not built"))]
 pub enum Sse {
     S3Managed,
     Kms { key: Option<String>, bucket_key: Option<bool> },
@@ -20,6 +20,21 @@ const KNOWN: &str = "sse=AES256 or sse=aws:kms, kms-key-id=KEY, bucket-key=true 
                      expected-bucket-owner=ACCOUNT";
 
 impl S3Options {
+    /// The bucket of this name with these settings, and others from the environment.
+    #[cfg(feature = "s3")]
+    pub async fn bucket(&self, name: &str) -> crate::store::S3Store {
+        let store = crate::store::S3Store::from_env(name).await;
+        let store = match self.sse.clone() {
+            None => store,
+            Some(Sse::S3Managed) => store.with_s3_managed_keys(),
+            Some(Sse::Kms { key, bucket_key }) => store.with_kms_key(key, bucket_key),
+        };
+        match &self.expected_bucket_owner {
+            Some(owner) => store.with_expected_bucket_owner(owner),
+            None => store,
+        }
+    }
+
     /// `name=value` pairs, taken as they are written.
     pub fn parse(query: &str) -> Result<S3Options, String> {
         let (mut sse, mut key, mut bucket_key, mut owner) = (None, None, None, None);

@@ -1,0 +1,307 @@
+//! URLs of stores: which store, and which election in it. They are parsed here alone.
+
+use std::fmt;
+use std::path::{Component, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::{Determinacy, Store, StoreError, StoreErrorKind};
+use crate::escape::plain;
+
+mod s3_options;
+mod schemes;
+
+pub use self::s3_options::{S3Options, Sse};
+pub use self::schemes::{CloudKind, CloudService};
+use self::schemes::{SCHEMES, Scheme, forms, unknown_scheme};
+
+/// Opens the store that a URL names, and returns it with the prefix of the election in it.
+///
+/// | URL | store | feature |
+/// | --- | --- | --- |
+/// | `s3://BUCKET/PREFIX` | `S3Store::from_env` | `s3` |
+/// | `gs://BUCKET/PREFIX` | `AnyObjectStore::gcs_from_env` | `gcs` |
+/// | `az://CONTAINER/PREFIX` | `AnyObjectStore::azure_from_env` | `azure` |
+/// | `dynamodb://TABLE/PREFIX` | `DynamoStore::from_env` | `dynamodb` |
+/// | `file:///PATH` | `DirStore::open`, which creates the directory; the prefix is empty | none |
+///
+/// Settings and credentials come from the environment of the service. A bucket of S3 also takes
+/// `?sse=`, `?kms-key-id=`, `?bucket-key=` and `?expected-bucket-owner=`; in its place there may be
+/// the ARN of an access point. A directory takes `?share=group`. The command `tenure` takes the same
+/// URLs. No request.
+///
+/// # Errors
+///
+/// [`StoreErrorKind::Invalid`]: the URL makes no sense, the message says how to write it; or this
+/// build has no such store, the message names the feature. A directory fails as `DirStore::open`.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(unix)]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let url = format!("file://{}", folder.path().display());
+/// let (store, prefix) = tenure::store::open(&url).await?; // such as s3://my-bucket/orders/leader
+/// let election = tenure::Election::builder(store, prefix).build()?;
+/// election.campaign().await?.resign().await?;
+/// # Ok(())
+/// # }
+/// # #[cfg(not(unix))]
+/// # fn main() {}
+/// ```
+pub async fn open(url: &str) -> Result<(Arc<dyn Store>, String), StoreError> {
+    let parsed = url.parse::<StoreUrl>().map_err(|why| invalid(url, &why))?;
+    Ok((parsed.open().await?, parsed.prefix().to_owned()))
+}
+
+fn invalid(url: &str, why: &str) -> StoreError {
+    let why = format!("{}: {why}", plain(url));
+    StoreError::new(StoreErrorKind::Invalid, Determinacy::Determinate, why)
+}
+
+/// A store and a place in it.
+#[doc(hidden)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreUrl {
+    text: String,
+    place: StorePlace,
+}
+
+/// Where an election lives.
+#[doc(hidden)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StorePlace {
+    /// A bucket or a table, and the key prefix in it; the election normalises and checks the
+    /// prefix.
+    In { service: &'static CloudService, name: String, prefix: String, options: S3Options },
+    /// A directory of this machine, for one user or for its group. The election has the empty
+    /// prefix in it.
+    Dir { path: PathBuf, group: bool },
+}
+
+impl StoreUrl {
+    pub fn place(&self) -> &StorePlace {
+        &self.place
+    }
+
+    /// The prefix of the election in its store; empty in a directory.
+    pub fn prefix(&self) -> &str {
+        match &self.place {
+            StorePlace::Dir { .. } => "",
+            StorePlace::In { prefix, .. } => prefix,
+        }
+    }
+
+    /// Opens the store. No request.
+    pub async fn open(&self) -> Result<Arc<dyn Store>, StoreError> {
+        match &self.place {
+            #[cfg(unix)]
+            StorePlace::Dir { path, group: true } => {
+                Ok(Arc::new(super::DirStore::open_for_group(path)?))
+            }
+            #[cfg(unix)]
+            StorePlace::Dir { path, .. } => Ok(Arc::new(super::DirStore::open(path)?)),
+            #[cfg(not(unix))]
+            StorePlace::Dir { .. } => Err(invalid(
+                &self.text,
+                "there are no directories as stores \
+                                                               on this system",
+            )),
+            StorePlace::In { service, name, options, .. } => {
+                self.open_in(service, name, options).await
+            }
+        }
+    }
+
+    #[allow(unreachable_patterns, unused_variables, reason = "a build may have all stores or none")]
+    async fn open_in(
+        &self,
+        service: &CloudService,
+        name: &str,
+        options: &S3Options,
+    ) -> Result<Arc<dyn Store>, StoreError> {
+        match service.kind {
+            #[cfg(feature = "s3")]
+            CloudKind::S3 => Ok(Arc::new(options.bucket(name).await)),
+            #[cfg(feature = "gcs")]
+            CloudKind::CloudStorage => Ok(Arc::new(super::AnyObjectStore::gcs_from_env(name)?)),
+            #[cfg(feature = "azure")]
+            CloudKind::Azure => Ok(Arc::new(super::AnyObjectStore::azure_from_env(name)?)),
+            #[cfg(feature = "dynamodb")]
+            CloudKind::DynamoDb => Ok(Arc::new(super::DynamoStore::from_env(name).await)),
+            _ => Err(invalid(&self.text, &service.not_built())),
+        }
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for StoreUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StoreUrl, String> {
+        refuse_look_alikes(text)?;
+        let (name, rest) =
+            scheme_of(text).ok_or_else(|| format!("it has no scheme; write {}", forms()))?;
+        let scheme = SCHEMES.iter().find(|scheme| scheme.name == name);
+        let takes_query = scheme.is_some_and(|scheme| scheme.takes_query);
+        if (rest.contains('?') && !takes_query) || rest.contains('#') {
+            return Err("a store takes no `?` or `#` part; settings come from the environment of \
+                        the service (AWS_…, GOOGLE_…, AZURE_…)"
+                .to_owned());
+        }
+        let scheme = scheme.ok_or_else(|| unknown_scheme(&name))?;
+        let (rest, query) = match rest.split_once('?') {
+            Some((rest, query)) => (rest, Some(query)),
+            None => (rest, None),
+        };
+        let place = match &scheme.service {
+            Some(service) => in_service(service, scheme, rest, query)?,
+            None => dir(rest, query)?,
+        };
+        Ok(StoreUrl { text: text.to_owned(), place })
+    }
+}
+
+/// The scheme in lower case, and what follows the colon.
+fn scheme_of(text: &str) -> Option<(String, &str)> {
+    let (scheme, rest) = text.split_once(':')?;
+    let is_of_a_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let valid = scheme.starts_with(|c: char| c.is_ascii_alphabetic());
+    (valid && scheme.chars().all(is_of_a_scheme)).then(|| (scheme.to_ascii_lowercase(), rest))
+}
+
+/// Refuses text that looks like the URL of another election.
+fn refuse_look_alikes(text: &str) -> Result<(), String> {
+    if text.split(['/', '?']).any(|part| part.trim() != part) {
+        return Err(
+            "white space is at its beginning or end, or next to a `/`; remove it".to_owned()
+        );
+    }
+    let shown = plain(text);
+    match shown == text {
+        true => Ok(()),
+        false => Err(format!("it has invisible characters: {shown}; remove them")),
+    }
+}
+
+/// The name of a bucket or a table, the prefix, and the options. Keys are taken as they are written.
+fn in_service(
+    service: &'static CloudService,
+    scheme: &Scheme,
+    rest: &str,
+    query: Option<&str>,
+) -> Result<StorePlace, String> {
+    let CloudService { what, environment, endpoint, .. } = service;
+    let rest = rest.strip_prefix("//").unwrap_or_default();
+    let (name, prefix) = match service.kind {
+        CloudKind::S3 if rest.starts_with("arn:") => access_point(rest)?,
+        _ => rest.split_once('/').unwrap_or((rest, "")),
+    };
+    if name.contains('@') {
+        return Err(format!(
+            "credentials do not belong into the URL; they come from the {environment} environment and files"
+        ));
+    }
+    let is_arn = service.kind == CloudKind::S3 && name.starts_with("arn:");
+    let port = name.rsplit_once(':').filter(|_| !is_arn);
+    if port.is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit())) {
+        return Err(format!(
+            "a {what} has no port; the address of the server goes into {endpoint}"
+        ));
+    }
+    if rest.contains('%') {
+        return Err(format!(
+            "percent-encoding is not decoded in {}:// URLs; write the characters themselves",
+            scheme.name
+        ));
+    }
+    if name.is_empty() {
+        return Err(format!("it names no {what}; write {}", scheme.form));
+    }
+    // Azure's `$root` and `$web` are containers, too.
+    let is_plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'$');
+    if !is_arn && !name.bytes().all(is_plain) {
+        return Err(format!("{name:?} is not the name of a {what}"));
+    }
+    let options = query.map(S3Options::parse).transpose()?.unwrap_or_default();
+    Ok(StorePlace::In { service, name: name.to_owned(), prefix: prefix.to_owned(), options })
+}
+
+/// The ARN of an access point of S3, and the prefix.
+fn access_point(rest: &str) -> Result<(&str, &str), String> {
+    let fields: Vec<_> = rest.splitn(6, ':').collect();
+    let point = match fields[..] {
+        ["arn", _, "s3", _, _, resource] => {
+            ["accesspoint/", "accesspoint:"].iter().find_map(|kind| resource.strip_prefix(kind))
+        }
+        _ => None,
+    };
+    let (point, prefix) = point.map_or(("", ""), |it| it.split_once('/').unwrap_or((it, "")));
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    if point.is_empty() || !point.bytes().all(is_plain) {
+        return Err("the ARN is not that of an access point; write \
+                    s3://arn:aws:s3:REGION:ACCOUNT:accesspoint/NAME/PREFIX"
+            .to_owned());
+    }
+    let end = rest.len() - prefix.len();
+    Ok((rest[..end].trim_end_matches('/'), prefix))
+}
+
+fn dir(rest: &str, query: Option<&str>) -> Result<StorePlace, String> {
+    let Some(path) = rest.strip_prefix("//").filter(|path| path.starts_with('/')) else {
+        return Err("the path must be absolute and have three slashes in front, as in \
+                    file:///var/lib/app"
+            .to_owned());
+    };
+    if path.split(['/', '\\']).any(|part| part == "..") {
+        return Err("the path must not contain `..`".to_owned());
+    }
+    let path = decoded(path);
+    // Encoded dots and slashes turn up only now.
+    if path.components().any(|part| part == Component::ParentDir) {
+        return Err("the path must not contain `..`".to_owned());
+    }
+    if path.to_string_lossy().contains('\0') {
+        return Err("the path must not contain NUL".to_owned());
+    }
+    let group = match query {
+        None => false,
+        Some("share=group") => true,
+        Some(other) => return Err(format!("`?{other}` is unknown; a directory takes share=group")),
+    };
+    Ok(StorePlace::Dir { path, group })
+}
+
+/// The path with its percent-encoding decoded.
+fn decoded(path: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut left = path.as_bytes();
+    while let [first, rest @ ..] = left {
+        let code = match (first, rest) {
+            (b'%', [high, low, ..]) => digit(*high).zip(digit(*low)),
+            _ => None,
+        };
+        bytes.push(code.map_or(*first, |(high, low)| 16 * high + low));
+        left = if code.is_some() { &rest[2..] } else { rest };
+    }
+    #[cfg(unix)]
+    let path = <std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes);
+    #[cfg(not(unix))]
+    let path = String::from_utf8_lossy(&bytes).into_owned();
+    path.into()
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+#[cfg(test)]
+mod tests;
