@@ -81,7 +81,7 @@ fn rename_folder() {
 fn an_address_that_is_none_is_refused_with_an_example_of_one() {
     let output = Command::new(built("failover")).arg("bucket").timeout(PATIENCE).assert().failure();
     let errors = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
-    assert_shows(&errors, &["\"bucket\" is no address", "s3://bucket/prefix"]);
+    assert_shows(&errors, &["bucket: it has no scheme", "s3://BUCKET/PREFIX"]);
 }
 
 #[cfg(feature = "s3")]

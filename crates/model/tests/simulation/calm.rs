@@ -100,6 +100,9 @@ fn all_watch(world: &World) {
 /// seal, the create and the confirm, five for the check of the store, three to spare.
 const ROUND_TRIPS: u32 = 12;
 
+/// A check of the store that has failed pauses this long before each of its five writes.
+const CHECK: Duration = Duration::from_millis(5 * 1_100);
+
 /// The rate of a clock that is slewed as far back as a time daemon may.
 const SLOWED: f64 = 1.0 - MOST_SLEWED as f64 / 1e6;
 
@@ -107,8 +110,8 @@ const SLOWED: f64 = 1.0 - MOST_SLEWED as f64 / 1e6;
 /// the jitter of a tenth before a seal, the takeover delay, the timeout (a fifth) of a request that
 /// hung when the faults ended. An application that polls by itself with `try_campaign` sees the
 /// sign of life, the lapse and a failed attempt one poll later each. One that looks at the lapse
-/// alone may see the last renewal then only, and one that stands back for others does so once. And
-/// the round trips.
+/// alone may see the last renewal then only, and one that stands back for others does so once. The
+/// check of the store, and the round trips.
 fn bound(plan: &Plan) -> Duration {
     let validity = plan.longest_validity();
     let local_lapse = validity.mul_f64(1.0 + plan.drift);
@@ -129,7 +132,10 @@ fn bound(plan: &Plan) -> Duration {
     let delay = most(&|knobs| knobs.takeover_delay).unwrap_or_default();
     let slowest = plan.candidates.iter().map(|knobs| knobs.rate).min().unwrap_or(1_000_000);
     let slowest = slowest as f64 * if plan.stops.slew > 0 { SLOWED } else { 1.0 };
-    let local = validity.mul_f64(1.0 + plan.drift) + validity / 10 + validity / 5 + delay + polls;
+    let checks =
+        if plan.candidates.iter().any(|it| it.check_store) { CHECK } else { Duration::ZERO };
+    let waits = delay + polls + checks;
+    let local = validity.mul_f64(1.0 + plan.drift) + validity / 10 + validity / 5 + waits;
     // A dead peer of Morling's leaves its epoch unsealed above another one that is unsealed, so
     // that two leases have to lapse.
     let lapses = if plan.foreign { 2 } else { 1 };

@@ -117,7 +117,7 @@ impl Course {
             _ => None,
         };
         // The check of the store finds a store unsafe that refuses a write for no reason.
-        let spoils = reached && written.is_some_and(|key| !key.ends_with(".tenure-check"));
+        let spoils = reached && written.is_some_and(|key| !key.contains(".tenure-check-"));
         if spoils && network.spoiled > 0.0 && state.chance(network.spoiled) {
             let fault = WRITE_FAULTS[state.rng.usize(..WRITE_FAULTS.len())];
             course.spoiled = Some(WriteCourse::of(fault));
