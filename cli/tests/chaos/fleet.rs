@@ -17,10 +17,18 @@ use crate::lines;
 use crate::process::{Process, TENURE, code, compacted, compactor};
 use crate::watch::Seen;
 
-/// What a process may end with: its child's codes, or 1 for them where it is a service, those of
-/// signals, a lost lease, 71 after a guard that was stopped past the lease killed itself, a store
-/// that does not answer. Anything else, an unsafe store above all, is a finding.
-const EXPECTED: [i32; 8] = [0, 1, child::FENCED, 71, 75, 128 + 9, 128 + 15, 69];
+/// The exit codes of signals, a lost lease, and a store that does not answer. Anything else, an unsafe
+/// store above all, is a finding.
+const EXPECTED: [i32; 5] = [0, 128 + 9, 128 + 15, 69, 75];
+/// A service gives 1 for each code of its child.
+const OF_SERVICES: i32 = 1;
+/// Others give the child's code, and 71 after a guard that was stopped past the lease killed itself.
+const OF_OTHERS: [i32; 2] = [child::FENCED, 71];
+
+/// The others end with their leases, and start anew.
+fn is_service(number: usize) -> bool {
+    number.is_multiple_of(2)
+}
 
 /// Three of four children ignore SIGTERM, so that their guards have to kill them. By epoch, a child
 /// is CMD itself, is in a process group or a session of its own, or is an orphan in a session.
@@ -144,8 +152,13 @@ impl Fleet {
     }
 
     fn reap(&mut self) {
-        for process in self.candidates.iter_mut().chain([&mut self.compactor]) {
-            if let Some(status) = process.reap().filter(|it| !EXPECTED.contains(&code(*it))) {
+        let processes = self.candidates.iter_mut().chain([&mut self.compactor]).enumerate();
+        for (number, process) in processes {
+            let expected = |code: i32| {
+                let own = if is_service(number) { &[OF_SERVICES][..] } else { &OF_OTHERS };
+                EXPECTED.contains(&code) || own.contains(&code)
+            };
+            if let Some(status) = process.reap().filter(|it| !expected(code(*it))) {
                 self.unexpected.push(format!("{} ended with {status}", process.name));
             }
         }
@@ -157,8 +170,7 @@ impl Fleet {
         command.args(["run", "--store", &backend.url(), "--poll", "300ms"]);
         command.args(["--name", &self.candidates[number].name, "--validity"]);
         command.arg(format!("{}ms", self.validity_ns / 1_000_000));
-        // The others end with their leases, and start anew.
-        if number.is_multiple_of(2) {
+        if is_service(number) {
             command.arg("--forever");
         }
         command.args(["--", "sh", "-c", COMMAND, "sh"]);
