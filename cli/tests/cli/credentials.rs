@@ -63,7 +63,7 @@ impl Leader {
         Leader::run(validity, dir, "AWS_CONFIG_FILE", "config")
     }
 
-    /// This variable names the file of this name in the directory.
+    /// Waits until it leads. This variable names the file of this name in the directory.
     fn run(validity: &str, dir: TempDir, variable: &str, file: &str) -> Leader {
         let server = S3Server::start_blocking();
         let path = |name: &str| dir.path().join(name);
@@ -84,7 +84,9 @@ impl Leader {
             let _ = stderr.read_to_string(&mut said);
             said
         });
-        Leader { server, dir, run, said: Some(said) }
+        let mut leader = Leader { server, dir, run, said: Some(said) };
+        leader.until("it leads", Leader::leads);
+        leader
     }
 
     /// The tokens that were used and have ended by now.
@@ -194,7 +196,6 @@ fn regression_a_token_that_ends_before_its_time_is_replaced() {
 #[test]
 fn regression_rejected_credentials_are_replaced_before_their_end() {
     let mut leader = Leader::start("4s", &Provider { life: 3_600, claimed: 3_600, first: "" });
-    leader.until("it leads", Leader::leads);
     for code in ["InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"] {
         let calls = leader.calls();
         leader.server.fault(ServerFault::Answer(403, code)).times(1);
@@ -218,7 +219,6 @@ fn regression_keys_of_a_file_are_read_again_once_they_are_rejected() {
     };
     write("old");
     let mut leader = Leader::run("4s", dir, "AWS_SHARED_CREDENTIALS_FILE", "credentials");
-    leader.until("it leads", Leader::leads);
     write("new");
     leader.server.fault(ServerFault::Answer(403, "InvalidAccessKeyId")).times(1);
     leader.until("the new ones are used", |leader| {
@@ -232,8 +232,7 @@ fn regression_keys_of_a_file_are_read_again_once_they_are_rejected() {
 #[test]
 fn a_provider_that_fails_ends_the_lease_and_is_named() {
     let first = "test -e fail && { echo 'the vault is sealed' >&2; exit 1; }";
-    let mut leader = Leader::start("3s", &Provider { life: 2, claimed: 2, first });
-    leader.until("it leads", Leader::leads);
+    let leader = Leader::start("3s", &Provider { life: 2, claimed: 2, first });
     leader.touch("fail");
     let (code, said) = leader.ends();
     assert_eq!(code, Some(75), "{said}");
@@ -248,8 +247,7 @@ fn a_provider_that_fails_ends_the_lease_and_is_named() {
 #[test]
 fn a_provider_that_hangs_ends_the_lease_and_is_named() {
     let first = "test -e hang && exec sleep 60";
-    let mut leader = Leader::start("3s", &Provider { life: 2, claimed: 2, first });
-    leader.until("it leads", Leader::leads);
+    let leader = Leader::start("3s", &Provider { life: 2, claimed: 2, first });
     leader.touch("hang");
     let (code, said) = leader.ends();
     assert_eq!(code, Some(75), "{said}");
