@@ -64,6 +64,7 @@
 //! | the death of a member | 4, then at most 2 for each of the others |
 
 mod config;
+mod ended_sessions;
 mod join;
 mod member;
 mod member_sessions;
@@ -117,6 +118,7 @@ use crate::driver::Context;
 use crate::error::Error;
 use crate::store::Store;
 use config::GroupConfig;
+use ended_sessions::EndedSessions;
 use run::Leave;
 use shared::Shared;
 
@@ -171,6 +173,7 @@ pub struct Group {
     leave: Arc<watch::Sender<Option<Leave>>>,
     /// The membership of the newest call of that.
     current: Arc<Mutex<Weak<Shared>>>,
+    ended: Arc<EndedSessions>,
 }
 
 impl Group {

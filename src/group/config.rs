@@ -323,8 +323,8 @@ impl GroupBuilder {
             revocation_deadline: self.revocation_deadline.unwrap_or(config_validity),
             leave_when_overdue: self.leave_when_overdue,
         };
-        let (leave, current) = (Arc::new(watch::Sender::new(None)), Arc::default());
-        Ok(Group { cx, config: Arc::new(config), leave, current })
+        let (leave, config) = (Arc::new(watch::Sender::new(None)), Arc::new(config));
+        Ok(Group { cx, config, leave, current: Arc::default(), ended: Arc::default() })
     }
 }
 

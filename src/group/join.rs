@@ -165,7 +165,7 @@ impl Group {
         let (sender, events) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(&self.cx, session, leadership.lease(), said, sender));
         let (alive, dropped) = mpsc::channel(1);
-        let member = MemberTask::new(&shared, &self.config, former.to_vec());
+        let member = MemberTask::new(&shared, self, former.to_vec());
         process.spawn(member.run(leadership, dropped));
         tracing::info!(
             group = self.cx.keys.prefix(),

@@ -9,7 +9,9 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use tokio::sync::mpsc;
 
+use super::Group;
 use super::config::GroupConfig;
+use super::ended_sessions::EndedSessions;
 use super::membership::MembershipEvent;
 use super::memory::Memory;
 use super::objects::{Bodies, Objects, Seen};
@@ -45,7 +47,10 @@ pub(super) struct MemberTask {
     pub(super) standby: Standby,
     /// Before it goes ahead of a coordinator that is over: random, as before a seal.
     pub(super) delay: Duration,
+    /// The sessions that were read, except ended ones of other processes than members.
     pub(super) bodies: Bodies,
+    /// The ended sessions that any membership of this process has read.
+    pub(super) ended: Arc<EndedSessions>,
     /// The pages of the listing that is under way.
     pub(super) listing: Option<(BTreeMap<SessionId, Option<ETag>>, Moment)>,
     /// The greatest assignment epoch that any session has said to have seen.
@@ -74,12 +79,8 @@ pub(super) struct MemberTask {
 }
 
 impl MemberTask {
-    pub(super) fn new(
-        shared: &Arc<Shared>,
-        config: &Arc<GroupConfig>,
-        former: Vec<Session>,
-    ) -> MemberTask {
-        let cx = &shared.cx;
+    pub(super) fn new(shared: &Arc<Shared>, group: &Group, former: Vec<Session>) -> MemberTask {
+        let (cx, config) = (&shared.cx, &group.config);
         let (now, drift) = (cx.process.now(), cx.config.drift);
         let (validity, poll) = (config.validity(), cx.config.poll_interval);
         MemberTask {
@@ -91,6 +92,7 @@ impl MemberTask {
             standby: Standby::new(None, validity, poll, drift, now),
             delay: cx.process.jitter(cx.config.poll_interval),
             bodies: Bodies::new(),
+            ended: Arc::clone(&group.ended),
             listing: None,
             seen: None,
             listed: now,

@@ -29,7 +29,7 @@ const PAGE: usize = 1_000;
 /// A token of as many digits as one has after years.
 const MANY_EPOCHS: u64 = 9_999_999;
 /// Sessions that are read side by side.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 64;
 
 /// What one process asks of the store, and what it must remember of the answers.
 #[derive(Debug)]

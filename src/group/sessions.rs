@@ -11,6 +11,9 @@ use crate::protocol::group::looks::LookTime;
 use crate::protocol::group::{Session, SessionId};
 use crate::protocol::message::EpochEnd;
 
+/// Sessions that are read before the next look at the time and the assignment.
+pub(super) const READ_AT_ONCE: usize = 512;
+
 /// The word that ends a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SessionEnd {
@@ -27,28 +30,7 @@ impl MemberTask {
         match request {
             Request::List(after) => self.list(after).await,
             Request::Get(ids) => {
-                let (foreign, ids): (Vec<_>, Vec<_>) =
-                    ids.into_iter().partition(|id| self.is_foreign(*id));
-                for id in foreign {
-                    self.shared.state().participant.session(Answer::Missing(id));
-                }
-                let now = self.shared.cx.process.now();
-                let (resting, ids): (Vec<_>, Vec<_>) =
-                    ids.into_iter().partition(|id| self.looks.rests(*id, now));
-                for id in resting {
-                    self.unread = true;
-                    self.shared.state().participant.session(Answer::Unreadable(id));
-                }
-                for (id, seen, when) in self.objects.read_sessions(ids).await {
-                    let answer = match self.note(id, seen, when) {
-                        Answer::Unknown => {
-                            self.unread = true;
-                            Answer::Unreadable(id)
-                        }
-                        answer => answer,
-                    };
-                    self.shared.state().participant.session(answer);
-                }
+                self.get(ids).await;
                 true
             }
             Request::Seal { session, .. } => {
@@ -57,6 +39,36 @@ impl MemberTask {
                 self.shared.state().participant.session(answer);
                 true
             }
+        }
+    }
+
+    /// Reads sessions, and leaves the rest to the next request where there are many.
+    async fn get(&mut self, ids: BTreeSet<SessionId>) {
+        let now = self.shared.cx.process.now();
+        let mut unread = Vec::new();
+        for id in ids {
+            let answer = self.known_answer(id);
+            let rests = answer.is_none() && self.looks.rests(id, now);
+            self.unread |= rests;
+            match answer.or(rests.then_some(Answer::Unreadable(id))) {
+                Some(answer) => self.shared.state().participant.session(answer),
+                None => unread.push(id),
+            }
+        }
+        let some = unread.iter().take(READ_AT_ONCE).copied();
+        for (id, seen, when) in self.objects.read_sessions(some).await {
+            let answer = match self.note(id, seen, when) {
+                Answer::Unknown => {
+                    self.unread = true;
+                    Answer::Unreadable(id)
+                }
+                answer => answer,
+            };
+            self.shared.state().participant.session(answer);
+        }
+        // Another member may have planned meanwhile: then the rest need not be read.
+        if unread.len() > READ_AT_ONCE {
+            self.shared.state().participant.poll();
         }
     }
 
@@ -81,13 +93,12 @@ impl MemberTask {
                 let known = state.participant.known();
                 let members = known.iter().flat_map(|it| &it.members).map(|it| it.session.id);
                 let members: BTreeSet<_> = members.collect();
-                self.bodies.retain(|id, _| listed.contains(id) || members.contains(id));
                 // What has ended and is no member is not read again.
-                let ended = |id: &&SessionId| {
-                    self.bodies.get(*id).is_some_and(|body| body.record().ended.is_some())
-                };
-                let live = listed.iter().filter(|id| !ended(id)).copied();
-                self.looks.keep(&live.chain(members.iter().copied()).collect());
+                self.ended.keep(&listed);
+                let live = listed.into_iter().filter(|id| !self.ended.contains(*id));
+                let needed: BTreeSet<_> = live.chain(members).collect();
+                self.bodies.retain(|id, _| needed.contains(id));
+                self.looks.keep(&needed);
             }
         }
         let (sessions, truncated) = (page.sessions, page.truncated);
@@ -107,6 +118,7 @@ impl MemberTask {
                     self.seen = self.seen.max(data.seen);
                     self.memory.released(body.name(), data, when.received);
                 }
+                self.ended.note(id, &record);
                 self.bodies.insert(id, *body);
                 Answer::Found(id, record)
             }
@@ -143,10 +155,17 @@ impl MemberTask {
         self.listing.as_ref()?.0.get(&id)?.as_ref()
     }
 
-    /// Whether what lies there is as it was when it was read as no session, and nobody asks for it.
-    fn is_foreign(&self, id: SessionId) -> bool {
-        let known = self.foreign.get(&id).zip(self.listed_tag(id));
-        known.is_some_and(|(before, now)| before.names_the_same(now)) && self.expected(id).is_none()
+    /// The answer of a read, if the listing shows its outcome: an object with the tag under which it
+    /// was read as an ended session, or as no session. Members are always read.
+    pub(super) fn known_answer(&self, id: SessionId) -> Option<Answer> {
+        if self.expected(id).is_some() {
+            return None;
+        }
+        let listed = self.listed_tag(id)?;
+        if self.foreign.get(&id).is_some_and(|tag| tag.names_the_same(listed)) {
+            return Some(Answer::Missing(id));
+        }
+        self.ended.record(id, listed).map(|record| Answer::Found(id, record))
     }
 
     /// The session of this id, as the assignment names it.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::member::MemberTask;
 use super::objects::Seen;
+use super::sessions::READ_AT_ONCE;
 use crate::protocol::group::Session;
 use crate::protocol::group::coordinator::Answer;
 use crate::protocol::group::looks::LookTime;
@@ -34,7 +35,9 @@ impl MemberTask {
     pub(super) async fn stand_by(&mut self) -> Option<Duration> {
         let process = self.shared.cx.process.clone();
         let place = self.place();
-        if self.standby.is_due(place, process.now())
+        // The next look follows without a pause if the session lapses during these requests.
+        let began = process.now();
+        if self.standby.is_due(place, began)
             && let Some(coordinator) = self.standby.coordinator()
         {
             let unless = self.standby.tag().cloned();
@@ -66,6 +69,9 @@ impl MemberTask {
             {
                 self.standby.lapsed(process.now());
             }
+            if before.iter().all(|session| self.looks.is_silent(session.id)) {
+                self.read_ahead().await;
+            }
             if self.standby.is_over() {
                 before = self.living(before).await;
             }
@@ -76,7 +82,7 @@ impl MemberTask {
                 self.shared.state().participant.go_ahead();
                 Some(Duration::ZERO)
             }
-            None => self.standby.next_look(process.now()),
+            None => self.standby.next_look(began),
             // Of many with one place the first is done by the next poll of the others.
             ahead => ahead.filter(|_| matches!(place, Place::Deputy | Place::Other)),
         }
@@ -108,6 +114,25 @@ impl MemberTask {
         }
     }
 
+    /// Reads the sessions that the first round needs, before the coordinator lapses: a group may have
+    /// many ended sessions. It stops after a poll interval.
+    async fn read_ahead(&mut self) {
+        let process = self.shared.cx.process.clone();
+        let began = process.now();
+        let listed = self.listing.iter().flat_map(|(listing, _)| listing.keys().copied());
+        let listed: Vec<_> = listed.filter(|id| !self.bodies.contains_key(id)).collect();
+        let unread = listed.into_iter().filter(|id| self.known_answer(*id).is_none());
+        let unread: Vec<_> = unread.filter(|id| !self.looks.rests(*id, began)).collect();
+        for some in unread.chunks(READ_AT_ONCE) {
+            if process.now().since(began) >= self.shared.cx.config.poll_interval {
+                return;
+            }
+            for (id, seen, when) in self.objects.read_sessions(some.iter().copied()).await {
+                self.note(id, seen, when);
+            }
+        }
+    }
+
     fn place(&self) -> Place {
         let state = self.shared.state();
         match state.participant.known() {
@@ -127,6 +152,7 @@ impl MemberTask {
             listing.extend(page.sessions);
             if !page.truncated {
                 self.looks.listed(&listing, LookTime { sent, received: page.when.received });
+                self.listing = Some((listing, sent));
                 return;
             }
         }

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 mod compaction;
 mod deaths;
 mod deleted;
+mod ended_sessions;
 mod joining;
 pub mod limits;
 #[path = "../../src/test_support/logged.rs"]

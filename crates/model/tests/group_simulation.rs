@@ -120,7 +120,7 @@ fn broken_work_that_never_returns_is_caught() {
 
 #[test]
 fn broken_writer_that_needs_no_etag_is_caught() {
-    caught(Broken::EtagNotNeeded, 100, &["G1", "G5", "GS1", "R1"]);
+    caught(Broken::EtagNotNeeded, 100, &["G1", "G5", "GS1", "R1", "R2"]);
 }
 
 /// A run that is wrong in this way must fail within so many seeds, by one of these checkers.
