@@ -2,10 +2,8 @@
 //! credentials, what a call leaves out of its result, and what failures mean that are no service's
 //! own.
 
-use std::sync::OnceLock;
-
 use aws_config::SdkConfig;
-use aws_smithy_runtime_api::client::http::{SharedHttpClient, SharedHttpConnector, http_client_fn};
+use aws_smithy_runtime_api::client::http::{SharedHttpClient, http_client_fn};
 use aws_types::service_config::ServiceConfigKey;
 
 mod connector;
@@ -13,12 +11,14 @@ mod credentials;
 mod error_text;
 pub(super) mod failure;
 mod interceptor;
+mod region;
 mod session;
 mod settings;
 
 #[cfg(feature = "s3")]
 pub(super) use error_text::causes;
 pub(super) use interceptor::CallInterceptor;
+pub(super) use region::RegionalClient;
 pub(super) use session::Session;
 
 /// What the environment or the profile says of a setting, for one service or for all.
@@ -35,11 +35,8 @@ pub(super) fn setting(
     config.service_config()?.load_config(key)
 }
 
-/// Built with the first request and then shared: loading the system's root certificates takes
-/// between 20 ms and seconds.
 fn https() -> SharedHttpClient {
-    static CONNECTOR: OnceLock<SharedHttpConnector> = OnceLock::new();
-    http_client_fn(|_, _| CONNECTOR.get_or_init(connector::connector).clone())
+    http_client_fn(|settings, _| connector::connector(settings))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use self::date::StoreDate;
 use self::failure::code;
 use self::key::Place;
 use super::asked::{Asked, Verb};
-use super::aws::{CallInterceptor, Session};
+use super::aws::{CallInterceptor, RegionalClient, Session};
 use super::{ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
 use crate::entropy::{Entropy, SystemEntropy};
 
@@ -73,7 +73,7 @@ const MAX_KEY: usize = 1_024;
 /// # }
 /// ```
 pub struct DynamoStore {
-    client: Client,
+    client: RegionalClient<Client>,
     table: String,
     session: Session,
     date: StoreDate,
@@ -89,6 +89,10 @@ impl DynamoStore {
     /// NAT has forgotten can cost the lease. Clients of [`from_env`](DynamoStore::from_env) speak
     /// HTTP/1.1.
     pub fn new(client: Client, table: impl Into<String>) -> DynamoStore {
+        DynamoStore::of(RegionalClient::Ready(client), table)
+    }
+
+    fn of(client: RegionalClient<Client>, table: impl Into<String>) -> DynamoStore {
         DynamoStore {
             client,
             table: table.into(),
@@ -109,7 +113,8 @@ impl DynamoStore {
     /// this method created share one pool of connections.
     pub async fn from_env(table: impl Into<String>) -> DynamoStore {
         let (config, session) = Session::from_env("DynamoDB").await;
-        DynamoStore { session, ..DynamoStore::new(Client::new(&config), table) }
+        let client = RegionalClient::new(config, Client::new);
+        DynamoStore { session, ..DynamoStore::of(client, table) }
     }
 
     /// The table and, if custom, its endpoint.
@@ -132,8 +137,8 @@ impl DynamoStore {
         }
         self.look_at_table().await?;
         let version = ETag::new(format!("{:032x}", SystemEntropy.unique()));
-        let put = self
-            .client
+        let client = asked.client(&self.client).await?;
+        let put = client
             .put_item()
             .table_name(&self.table)
             .set_item(Some(item::item(place, body, &version, self.date.now())))
@@ -172,8 +177,8 @@ impl DynamoStore {
         let asked = Asked::new(self, Verb::Get, key);
         self.look_at_table().await?;
         let seen = CallInterceptor::default();
-        let call = self
-            .client
+        let client = asked.client(&self.client).await?;
+        let call = client
             .get_item()
             .table_name(&self.table)
             .set_key(Some(item::key(place)))

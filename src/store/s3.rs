@@ -15,7 +15,7 @@ use chrono::{DateTime, Utc};
 
 use super::asked::{Asked, Verb};
 use super::aws::failure::answered;
-use super::aws::{CallInterceptor, Session, causes};
+use super::aws::{CallInterceptor, RegionalClient, Session, causes};
 use super::{
     Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError, StoreErrorKind,
 };
@@ -64,7 +64,7 @@ use self::encryption::Encryption;
 /// # }
 /// ```
 pub struct S3Store {
-    client: Client,
+    client: RegionalClient<Client>,
     bucket: String,
     session: Session,
     owner: Option<String>,
@@ -86,6 +86,10 @@ impl S3Store {
     /// [`from_env`](S3Store::from_env) speak HTTP/1.1. An endpoint with a path must end in a slash: the SDK
     /// appends the bucket's name directly.
     pub fn new(client: Client, bucket: impl Into<String>) -> S3Store {
+        S3Store::of(RegionalClient::Ready(client), bucket)
+    }
+
+    fn of(client: RegionalClient<Client>, bucket: impl Into<String>) -> S3Store {
         S3Store {
             client,
             bucket: bucket.into(),
@@ -115,7 +119,7 @@ impl S3Store {
     /// as expired.
     pub async fn from_env(bucket: impl Into<String>) -> S3Store {
         let (client, session) = client::from_env().await;
-        S3Store { session, ..S3Store::new(client, bucket) }
+        S3Store { session, ..S3Store::of(client, bucket) }
     }
 
     /// Makes S3 refuse every request unless the bucket belongs to this account (12 digits), in case
@@ -187,8 +191,8 @@ impl S3Store {
         body: Bytes,
         condition: impl Fn(PutObjectFluentBuilder) -> PutObjectFluentBuilder,
     ) -> Result<PutOutcome, StoreError> {
-        let mut put = self
-            .client
+        let client = asked.client(&self.client).await?;
+        let mut put = client
             .put_object()
             .bucket(&self.bucket)
             .key(asked.key)
@@ -281,8 +285,8 @@ impl Store for S3Store {
         self.check_bucket()?;
         let asked = Asked::new(self, Verb::Get, key);
         let seen = CallInterceptor::default();
-        let call = self
-            .client
+        let client = asked.client(&self.client).await?;
+        let call = client
             .get_object()
             .bucket(&self.bucket)
             .key(key)

@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use aws_smithy_runtime_api::client::connection::{CaptureSmithyConnection, ConnectionMetadata};
 use aws_smithy_runtime_api::client::http::{
-    HttpConnector, HttpConnectorFuture, SharedHttpConnector,
+    HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
 };
 use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
@@ -16,30 +18,43 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
 use crate::store::http::{Http, system_roots, tls};
+use crate::store::timed;
 
 /// A file of root certificates that takes the place of the machine's: `AWS_CA_BUNDLE`, or
 /// `ca_bundle` in the profile.
 pub(super) static CA_BUNDLE: OnceLock<Option<String>> = OnceLock::new();
 
 #[derive(Debug, Clone)]
-struct Connector(Arc<Http>);
+struct Connector {
+    http: Arc<Http>,
+    /// Time until the head of an answer. The SDK sets it for services that hand out credentials.
+    limit: Option<Duration>,
+}
 
 /// A request that no server has seen, as a setting or the request itself makes no sense.
 #[derive(Debug, Clone)]
 pub(super) struct NotSendable(String);
 
-pub(super) fn connector() -> SharedHttpConnector {
-    let roots = match CA_BUNDLE.get() {
-        Some(Some(bundle)) => roots_in(bundle),
-        _ => Ok(system_roots()),
-    };
-    let http = roots.and_then(|roots| {
-        Http::new(tls(roots)).map_err(|error| NotSendable(format!("no HTTP client: {error}")))
-    });
-    match http {
-        Ok(http) => SharedHttpConnector::new(Connector(Arc::new(http))),
-        Err(error) => SharedHttpConnector::new(error),
+/// All share one pool of connections, which is built with the first request: loading the system's
+/// root certificates takes between 20 ms and seconds.
+pub(super) fn connector(settings: &HttpConnectorSettings) -> SharedHttpConnector {
+    static HTTP: OnceLock<Result<Arc<Http>, NotSendable>> = OnceLock::new();
+    let limit = settings
+        .read_timeout()
+        .map(|read| read.saturating_add(settings.connect_timeout().unwrap_or_default()));
+    match HTTP.get_or_init(pool) {
+        Ok(http) => SharedHttpConnector::new(Connector { http: Arc::clone(http), limit }),
+        Err(error) => SharedHttpConnector::new(error.clone()),
     }
+}
+
+fn pool() -> Result<Arc<Http>, NotSendable> {
+    let roots = match CA_BUNDLE.get() {
+        Some(Some(bundle)) => roots_in(bundle)?,
+        _ => system_roots(),
+    };
+    let http = Http::new(tls(roots));
+    http.map(Arc::new).map_err(|error| NotSendable(format!("no HTTP client: {error}")))
 }
 
 fn roots_in(bundle: &str) -> Result<RootCertStore, NotSendable> {
@@ -82,11 +97,19 @@ impl std::error::Error for NotSendable {}
 
 impl HttpConnector for Connector {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let Connector(http) = self.clone();
+        let Connector { http, limit } = self.clone();
+        if let Some(captured) = request.extension::<CaptureSmithyConnection>() {
+            captured.set_connection_retriever(|| Some(connection()));
+        }
         HttpConnectorFuture::new(async move {
             let request = converted(request)?;
             let client = http.client(request.url().host_str().unwrap_or_default());
-            let response = client.execute(request).await.map_err(failed)?;
+            let answer = client.execute(request);
+            let response = match limit {
+                None => answer.await,
+                Some(limit) => timed(limit, answer).await.ok_or_else(|| late(limit))?,
+            }
+            .map_err(failed)?;
             http.answered(response.status().as_u16());
             let response = http::Response::<Body>::from(response);
             HttpResponse::try_from(response.map(SdkBody::from_body_1_x))
@@ -114,6 +137,16 @@ fn converted(request: HttpRequest) -> Result<Request, NotSendable> {
         request.headers_mut().entry(HOST).or_insert(host);
     }
     Ok(request)
+}
+
+/// The connection of a request, for the SDK: after a 5xx it wants to have it closed, and logs an
+/// error for a connection that it is not shown. [`Http::answered`] opens new ones.
+fn connection() -> ConnectionMetadata {
+    ConnectionMetadata::builder().proxied(false).poison_fn(|| {}).build()
+}
+
+fn late(limit: Duration) -> ConnectorError {
+    ConnectorError::timeout(format!("no answer within {limit:?}").into())
 }
 
 fn failed(error: reqwest::Error) -> ConnectorError {

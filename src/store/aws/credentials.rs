@@ -21,7 +21,7 @@ use super::error_text::{
     RefusedByTheMachine, causes, not_sendable, refused_by_the_machine, wrong_setting,
 };
 use super::https;
-use super::settings::{self, WrongSetting, can_be_sent};
+use super::settings::{self, WrongSetting, unsendable};
 use crate::clock::{Clock as _, SystemClock};
 use crate::mutex::unpoisoned;
 use crate::store::timed;
@@ -184,15 +184,17 @@ impl CredentialsCache {
             ProvideCredentials::fallback_on_interrupt(&source).ok_or_else(late)
         });
         let credentials = answer.map_err(Failed::from)?;
-        let parts = [credentials.access_key_id(), credentials.session_token().unwrap_or_default()];
-        let sendable = parts.into_iter().all(can_be_sent);
-        match sendable {
-            true => Ok(credentials),
-            false => Err(Failed::Settings(
-                "an access key id or a session token has a character that cannot be sent, such as \
-                 a line end"
-                    .to_owned(),
-            )),
+        let parts = [
+            ("access key id", credentials.access_key_id()),
+            ("session token", credentials.session_token().unwrap_or_default()),
+        ];
+        let wrong = parts.into_iter().find_map(|(name, text)| Some((name, unsendable(text)?)));
+        match wrong {
+            None => Ok(credentials),
+            Some((name, place)) => Err(Failed::Settings(format!(
+                "character {place} of the {name} is a space, a line end or another that cannot be \
+                 sent; write the {name} again"
+            ))),
         }
     }
 

@@ -1,9 +1,10 @@
 //! What the SDK's errors say, made fit for a message.
 
 use std::error::Error as StdError;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use aws_config::imds::client::error::{ImdsError, TokenError};
+use aws_config::meta::ProviderChainError;
 use aws_credential_types::provider::error::CredentialsError;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
@@ -42,13 +43,53 @@ pub(in crate::store) fn not_sent(
 /// Whether the machine's metadata service has answered that it has no credentials to give: it is
 /// forbidden, or there is no role, which may change.
 pub(super) fn refused_by_the_machine(error: &(dyn StdError + 'static)) -> bool {
-    let token = find::<SdkError<TokenError, HttpResponse>>(error);
-    let token = token.and_then(SdkError::raw_response).map(HttpResponse::status);
-    let answer = match find::<ImdsError>(error) {
-        Some(ImdsError::ErrorResponse(answer)) => Some(answer.response().status()),
-        _ => None,
-    };
-    token.or(answer).is_some_and(|status| matches!(status.as_u16(), 401 | 403 | 404))
+    MetadataFailure::of(error).is_some_and(MetadataFailure::is_refusal) || names_no_role(error)
+}
+
+/// Whether the metadata service has answered 404 to the question for its role. The SDK tells this
+/// in words alone, as one of many sources without credentials.
+fn names_no_role(error: &(dyn StdError + 'static)) -> bool {
+    const NO_ROLE: &str = "received 404 from IMDS";
+    let attempts = find::<ProviderChainError<CredentialsError>>(error).map(|it| it.attempts());
+    let mut attempts = attempts.unwrap_or_default().iter();
+    attempts.any(|attempt| chain(attempt.error()).any(|error| error.to_string() == NO_ROLE))
+}
+
+/// Why the machine's metadata service gave nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MetadataFailure {
+    /// It has answered with this status.
+    Status(u16),
+    /// It has not answered, or nothing listens at its address.
+    Silent,
+}
+
+impl MetadataFailure {
+    /// Returns `None` for an error of another service.
+    pub(super) fn of(error: &(dyn StdError + 'static)) -> Option<MetadataFailure> {
+        let status = |answer: &HttpResponse| MetadataFailure::Status(answer.status().as_u16());
+        if let Some(token) = find::<SdkError<TokenError, HttpResponse>>(error) {
+            return Some(token.raw_response().map_or(MetadataFailure::Silent, status));
+        }
+        match find::<ImdsError>(error)? {
+            ImdsError::ErrorResponse(answer) => Some(status(answer.response())),
+            _ => Some(MetadataFailure::Silent),
+        }
+    }
+
+    /// Whether it refuses the request. This may change.
+    pub(super) fn is_refusal(self) -> bool {
+        matches!(self, MetadataFailure::Status(401 | 403 | 404))
+    }
+}
+
+impl fmt::Display for MetadataFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MetadataFailure::Status(status) => write!(f, "it answers {status}"),
+            MetadataFailure::Silent => f.write_str("it does not answer"),
+        }
+    }
 }
 
 /// The setting of the environment that cannot be used.
@@ -60,8 +101,8 @@ pub(super) fn wrong_setting<'e>(error: &'e (dyn StdError + 'static)) -> Option<&
 #[derive(Debug)]
 pub(super) struct RefusedByTheMachine(pub(super) String);
 
-impl std::fmt::Display for RefusedByTheMachine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for RefusedByTheMachine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
@@ -100,7 +141,10 @@ fn chain<'e>(
 pub(in crate::store) fn causes(error: &(dyn StdError + 'static)) -> String {
     let mut line = String::new();
     for error in chain(error).skip(1) {
-        let text = printable(&error.to_string());
+        let text = match error.downcast_ref() {
+            Some(sources) => sources_without(sources),
+            None => printable(&error.to_string()),
+        };
         if !line.contains(&text) {
             let separator = if line.is_empty() { "" } else { ": " };
             let _ = write!(line, "{separator}{text}");
@@ -109,10 +153,23 @@ pub(in crate::store) fn causes(error: &(dyn StdError + 'static)) -> String {
     line
 }
 
+/// The sources without credentials, each with its reason. The last one, most often the machine's
+/// metadata service, comes first, as a message has no room for all.
+fn sources_without(sources: &ProviderChainError<CredentialsError>) -> String {
+    let attempts = sources.attempts().iter().rev().map(|attempt| {
+        let reason = chain(attempt.error()).last().map(ToString::to_string).unwrap_or_default();
+        format!("{}: {reason}", attempt.name())
+    });
+    printable(&attempts.collect::<Vec<_>>().join("; "))
+}
+
 #[cfg(test)]
 mod tests {
     use aws_config::imds;
+    use aws_config::meta::credentials::CredentialsProviderChain;
     use aws_config::provider_config::ProviderConfig;
+    use aws_credential_types::credential_fn::provide_credentials_fn;
+    use aws_credential_types::provider::ProvideCredentials as _;
     use aws_smithy_runtime_api::client::http::{
         HttpConnector, HttpConnectorFuture, SharedHttpConnector, http_client_fn,
     };
@@ -138,6 +195,29 @@ mod tests {
         }
     }
 
+    /// The client of a metadata service that answers so.
+    fn client(service: Metadata) -> imds::Client {
+        let service = SharedHttpConnector::new(service);
+        let http = http_client_fn(move |_, _| service.clone());
+        let config = ProviderConfig::empty().with_http_client(http);
+        imds::Client::builder().configure(&config).max_attempts(1).build()
+    }
+
+    /// The SDK asks for the role first, and tells a 404 in words alone.
+    #[tokio::test]
+    async fn regression_a_machine_without_a_role_refuses() {
+        let machine = imds::credentials::ImdsCredentialsProvider::builder();
+        let machine = machine.imds_client(client(Metadata(200, 404))).build();
+        let profile =
+            provide_credentials_fn(|| async { Err(CredentialsError::not_loaded("x".repeat(400))) });
+        let sources = CredentialsProviderChain::first_try("Profile", profile);
+        let sources = sources.or_else("Ec2InstanceMetadata", machine);
+        let error = sources.provide_credentials().await.expect_err("there is no role");
+        assert!(refused_by_the_machine(&error), "{error:?}");
+        let said = causes(&error);
+        assert!(said.starts_with("Ec2InstanceMetadata: received 404 from IMDS"), "{said}");
+    }
+
     #[tokio::test]
     async fn the_machine_refuses_with_the_token_or_after_it() {
         for (token, after, refuses) in [
@@ -149,10 +229,7 @@ mod tests {
             (200, 500, false),
             (500, 200, false),
         ] {
-            let service = SharedHttpConnector::new(Metadata(token, after));
-            let http = http_client_fn(move |_, _| service.clone());
-            let config = ProviderConfig::empty().with_http_client(http);
-            let client = imds::Client::builder().configure(&config).max_attempts(1).build();
+            let client = client(Metadata(token, after));
             let error = client.get("/latest/").await.expect_err("no answer is a success");
             assert_eq!(refused_by_the_machine(&error), refuses, "{token} {after}: {error:?}");
         }

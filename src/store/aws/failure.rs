@@ -7,8 +7,8 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::{SdkError, ServiceError};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
-use super::CallInterceptor;
 use super::error_text::{causes, is_of_the_machine, never_connected, not_sendable, not_sent};
+use super::{CallInterceptor, RegionalClient};
 use crate::store::asked::Asked;
 use crate::store::redact::printable;
 use crate::store::{Determinacy, Store, StoreError, StoreErrorKind};
@@ -37,7 +37,18 @@ pub(in crate::store) trait Service: Store + Sized {
     }
 }
 
-impl<S: Service> Asked<'_, S> {
+impl<'a, S: Service> Asked<'a, S> {
+    /// The client for this request.
+    pub(in crate::store) async fn client<C>(
+        self,
+        client: &'a RegionalClient<C>,
+    ) -> Result<&'a C, StoreError> {
+        client.get().await.map_err(|missing| {
+            let failed = self.error(missing.kind, Determinacy::Determinate, &missing.to_string());
+            if missing.of_the_machine { failed.of_the_machine() } else { failed }
+        })
+    }
+
     /// The SDK's error in the crate's words. The error itself is left behind: its `Debug` shows
     /// whole requests and answers.
     pub(in crate::store) fn failed<E>(
@@ -69,13 +80,14 @@ impl<S: Service> Asked<'_, S> {
         }
     }
 
-    /// An answer that is a web page: from the wrong server if this store has never had an answer of
-    /// the service, and otherwise from a proxy or login page that is in between for a while.
+    /// An answer that is a web page: from the wrong server or from a proxy if this store has never
+    /// had an answer of the service, and otherwise from a proxy or login page that is in between for
+    /// a while.
     pub(in crate::store) fn web_page(self) -> StoreError {
         let (kind, advice) = if self.store.has_answered() {
             (StoreErrorKind::Transient, "is a proxy or a login page in between?")
         } else {
-            (StoreErrorKind::Unsupported, S::WRONG_ENDPOINT)
+            (StoreErrorKind::NoSuchStore, S::WRONG_ENDPOINT)
         };
         self.error(kind, self.maybe(), &format!("it answered with a web page; {advice}"))
     }

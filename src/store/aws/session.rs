@@ -36,11 +36,6 @@ impl Session {
         if endpoint.is_some() && config.region().is_none() {
             config = config.into_builder().region(Region::from_static("us-east-1")).build();
         }
-        if config.region().is_none()
-            && let Some(region) = settings::region_of_the_machine().await
-        {
-            config = config.into_builder().region(region).build();
-        }
         (config, Session { endpoint, credentials, answered: AtomicBool::new(false) })
     }
 

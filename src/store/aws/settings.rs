@@ -3,20 +3,16 @@
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::str::FromStr as _;
-use std::time::Duration;
 
-use aws_config::imds;
-use aws_config::provider_config::ProviderConfig;
+use aws_config::profile;
 use aws_config::{BehaviorVersion, ConfigLoader, Region, SdkConfig};
 use aws_credential_types::provider::error::CredentialsError;
 use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider, future};
 use aws_smithy_types::retry::RetryMode;
+use aws_types::os_shim_internal::{Env, Fs};
 use futures::FutureExt as _;
 
-use super::error_text::refused_by_the_machine;
 use super::https;
-use crate::clock::{Clock as _, SystemClock};
-use crate::store::timed;
 
 /// Sent as they are, in headers and in signatures.
 const SENT: [&str; 5] = [
@@ -26,9 +22,6 @@ const SENT: [&str; 5] = [
     "AWS_REGION",
     "AWS_DEFAULT_REGION",
 ];
-
-/// How long the machine's metadata service may refuse to name the region after a start.
-const METADATA_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A setting that cannot be used, in words without its value where that may be a secret.
 #[derive(Debug, Clone)]
@@ -44,7 +37,9 @@ impl std::error::Error for WrongSetting {}
 
 /// Loads the settings. With a wrong one every request of the configuration fails, and names it.
 pub(super) async fn load(loader: ConfigLoader) -> SdkConfig {
-    let wrong = match wrong_setting(|name| std::env::var(name).ok()) {
+    let profile = profile::load(&Fs::real(), &Env::real(), &Default::default(), None).await;
+    let of_profile = |name: &str| profile.as_ref().ok()?.get(name).map(str::to_owned);
+    let wrong = match wrong_setting(|name| std::env::var(name).ok(), of_profile) {
         Some(wrong) => wrong,
         // A profile may have the same.
         None => match AssertUnwindSafe(loader.load()).catch_unwind().await {
@@ -63,19 +58,21 @@ pub(super) async fn load(loader: ConfigLoader) -> SdkConfig {
         .build()
 }
 
-/// Whether each character is one of those that headers can have.
-pub(super) fn can_be_sent(text: &str) -> bool {
-    text.chars().all(|c| c.is_ascii_graphic())
+/// The place of the first character that a header cannot have, counted from 1.
+pub(super) fn unsendable(text: &str) -> Option<usize> {
+    text.chars().position(|c| !c.is_ascii_graphic()).map(|at| at + 1)
 }
 
-fn wrong_setting(variable: impl Fn(&str) -> Option<String>) -> Option<WrongSetting> {
+fn wrong_setting(
+    variable: impl Fn(&str) -> Option<String>,
+    profile: impl Fn(&str) -> Option<String>,
+) -> Option<WrongSetting> {
     for name in SENT {
         let text = variable(name).unwrap_or_default();
-        if let Some(at) = text.chars().position(|c| !c.is_ascii_graphic()) {
+        if let Some(place) = unsendable(&text) {
             return Some(WrongSetting(format!(
-                "{name} must have letters, digits and signs only, and its character {} is a space, \
-                 a line end or another that cannot be sent",
-                at + 1
+                "{name} must have letters, digits and signs only, and its character {place} is a \
+                 space, a line end or another that cannot be sent"
             )));
         }
         if name.ends_with("REGION") && !text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
@@ -85,13 +82,21 @@ fn wrong_setting(variable: impl Fn(&str) -> Option<String>) -> Option<WrongSetti
             )));
         }
     }
-    let mode = variable("AWS_RETRY_MODE").filter(|mode| RetryMode::from_str(mode).is_err());
-    if let Some(mode) = mode {
-        let why = format!("AWS_RETRY_MODE must be standard or adaptive, got {mode:?}");
-        return Some(WrongSetting(why));
+    // The variable goes first, and each has its own name in the message.
+    let either = |name: &'static str, of_profile: &'static str| match variable(name) {
+        Some(text) => Some((name.to_owned(), text)),
+        None => Some((format!("{of_profile} in the profile"), profile(of_profile)?)),
+    };
+    if let Some((name, mode)) = either("AWS_RETRY_MODE", "retry_mode")
+        && RetryMode::from_str(&mode).is_err()
+    {
+        return Some(WrongSetting(format!("{name} must be standard or adaptive, got {mode:?}")));
     }
-    let attempts = variable("AWS_MAX_ATTEMPTS").filter(|text| !matches!(text.parse(), Ok(1_u32..)));
-    attempts.map(|text| WrongSetting(format!("AWS_MAX_ATTEMPTS must be at least 1, got {text:?}")))
+    let (name, attempts) = either("AWS_MAX_ATTEMPTS", "max_attempts")?;
+    match attempts.parse() {
+        Ok(1_u32..) => None,
+        _ => Some(WrongSetting(format!("{name} must be at least 1, got {attempts:?}"))),
+    }
 }
 
 /// Gives the reason in the place of credentials, as the first thing that a request needs.
@@ -109,37 +114,13 @@ impl ProvideCredentials for Refusing {
     }
 }
 
-/// The region by the machine's metadata service, where nothing else names one. The service may
-/// refuse for a while after a start, and the SDK asks it once.
-pub(super) async fn region_of_the_machine() -> Option<Region> {
-    let disabled = std::env::var("AWS_EC2_METADATA_DISABLED");
-    if disabled.is_ok_and(|text| text.eq_ignore_ascii_case("true")) {
-        return None;
-    }
-    let settings = ProviderConfig::without_region().with_http_client(https());
-    let client = imds::Client::builder().configure(&settings).max_attempts(1).build();
-    let started = SystemClock.now().boot;
-    loop {
-        match client.get("/latest/meta-data/placement/region").await {
-            Ok(region) => return Some(Region::new(String::from(region))),
-            Err(error) if !refused_by_the_machine(&error) => return None,
-            Err(_) if SystemClock.now().boot.saturating_sub(started) >= METADATA_PATIENCE => {
-                return None;
-            }
-            Err(_) => {}
-        }
-        tracing::warn!("the machine's metadata service does not name the region yet");
-        timed(Duration::from_secs(2), std::future::pending::<()>()).await;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn wrong(name: &str, text: &str) -> Option<String> {
-        let wrong = wrong_setting(|asked| (asked == name).then(|| text.to_owned()));
-        wrong.map(|wrong| wrong.to_string())
+        let given = |asked: &str| (asked == name).then(|| text.to_owned());
+        wrong_setting(given, given).map(|wrong| wrong.to_string())
     }
 
     #[test]
@@ -153,6 +134,8 @@ mod tests {
             ("AWS_RETRY_MODE", "bogus"),
             ("AWS_MAX_ATTEMPTS", "0"),
             ("AWS_MAX_ATTEMPTS", "many"),
+            ("retry_mode", "bogus"),
+            ("max_attempts", "0"),
         ] {
             let why = wrong(name, text).unwrap_or_else(|| panic!("{name}={text:?} is accepted"));
             assert!(why.starts_with(name), "{why}");
@@ -165,6 +148,8 @@ mod tests {
             ("AWS_RETRY_MODE", "Standard"),
             ("AWS_RETRY_MODE", "adaptive"),
             ("AWS_MAX_ATTEMPTS", "3"),
+            ("retry_mode", "standard"),
+            ("max_attempts", "3"),
         ] {
             assert_eq!(wrong(name, text), None, "{name}={text:?}");
         }

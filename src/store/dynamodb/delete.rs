@@ -55,8 +55,8 @@ impl DynamoStore {
         let mut requests = requests.map_err(|error| asked.invalid(&error.to_string()))?;
         for _ in 0..ATTEMPTS {
             let seen = CallInterceptor::default();
-            let call = self
-                .client
+            let client = asked.client(&self.client).await?;
+            let call = client
                 .batch_write_item()
                 .request_items(&self.table, requests)
                 .customize()

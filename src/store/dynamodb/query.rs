@@ -74,9 +74,10 @@ impl DynamoStore {
         limit: usize,
     ) -> Result<(QueryOutput, Option<DateTime<Utc>>), StoreError> {
         self.look_at_table().await?;
+        let asked = Asked::new(self, Verb::List, prefix);
         let shown: Vec<_> = item::LISTED.iter().map(|name| format!("#{name}")).collect();
-        let mut query = self
-            .client
+        let client = asked.client(&self.client).await?;
+        let mut query = client
             .query()
             .table_name(&self.table)
             .consistent_read(true)
@@ -103,7 +104,7 @@ impl DynamoStore {
         let output = query.customize().interceptor(seen.clone()).send().await;
         let served_at = self.date.heard(seen.served_at(), sent);
         let output = output.map(|output| (output, served_at));
-        output.map_err(|error| Asked::new(self, Verb::List, prefix).failed(&error, &seen))
+        output.map_err(|error| asked.failed(&error, &seen))
     }
 }
 

@@ -39,8 +39,8 @@ impl DynamoStore {
             table => return self.is_ready(&table?),
         }
         let asked = Asked::new(self, Verb::CreateTable, "");
-        let call = self
-            .client
+        let client = asked.client(&self.client).await?;
+        let call = client
             .create_table()
             .table_name(&self.table)
             .billing_mode(BillingMode::PayPerRequest)
@@ -78,7 +78,8 @@ impl DynamoStore {
     async fn describe_table(&self) -> Result<TableDescription, StoreError> {
         let asked = Asked::new(self, Verb::Describe, "");
         let seen = CallInterceptor::default();
-        let call = self.client.describe_table().table_name(&self.table);
+        let client = asked.client(&self.client).await?;
+        let call = client.describe_table().table_name(&self.table);
         let sent = StoreDate::sending();
         let output = call.customize().interceptor(seen.clone()).send().await;
         let output = output.map_err(|error| asked.failed(&error, &seen))?;

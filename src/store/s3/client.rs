@@ -1,28 +1,35 @@
 //! A client from the environment.
 
+use aws_config::SdkConfig;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::{RequestChecksumCalculation, ResponseChecksumValidation};
 
-use crate::store::aws::{Session, setting};
+use crate::store::aws::{RegionalClient, Session, setting};
 
 /// A client by the environment's settings, the custom endpoint among them.
-pub(super) async fn from_env() -> (Client, Session) {
+pub(super) async fn from_env() -> (RegionalClient<Client>, Session) {
     let (config, session) = Session::from_env("S3").await;
-    let mut builder = aws_sdk_s3::config::Builder::from(&config);
-    if let Some(endpoint) = session.endpoint() {
+    let endpoint = session.endpoint().map(str::to_owned);
+    let client = RegionalClient::new(config, move |config| client(config, endpoint.as_deref()));
+    (client, session)
+}
+
+fn client(config: &SdkConfig, endpoint: Option<&str>) -> Client {
+    let mut builder = aws_sdk_s3::config::Builder::from(config);
+    if let Some(endpoint) = endpoint {
         builder = builder.endpoint_url(with_final_slash(endpoint));
         // Few other stores answer to bucket names in the host name or know the newer checksums.
         builder = builder.force_path_style(true);
         let key = ("AWS_REQUEST_CHECKSUM_CALCULATION", "request_checksum_calculation");
-        if setting(&config, "S3", key.0, key.1).is_none() {
+        if setting(config, "S3", key.0, key.1).is_none() {
             builder = builder.request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
         }
         let key = ("AWS_RESPONSE_CHECKSUM_VALIDATION", "response_checksum_validation");
-        if setting(&config, "S3", key.0, key.1).is_none() {
+        if setting(config, "S3", key.0, key.1).is_none() {
             builder = builder.response_checksum_validation(ResponseChecksumValidation::WhenRequired)
         }
     }
-    (Client::from_conf(builder.build()), session)
+    Client::from_conf(builder.build())
 }
 
 /// The endpoint with a slash after its path. Without one the SDK joins the path and the bucket's

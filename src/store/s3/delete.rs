@@ -42,8 +42,8 @@ impl S3Store {
             .and_then(|objects| Delete::builder().set_objects(Some(objects)).quiet(true).build())
             .map_err(|error| asked.invalid(&error.to_string()))?;
         let seen = CallInterceptor::default();
-        let call = self
-            .client
+        let client = asked.client(&self.client).await?;
+        let call = client
             .delete_objects()
             .bucket(&self.bucket)
             .delete(delete)
@@ -76,8 +76,8 @@ impl S3Store {
 
     async fn delete_one(&self, key: &str) -> Result<(), StoreError> {
         let (asked, seen) = (Asked::new(self, Verb::Delete, key), CallInterceptor::default());
-        let call = self
-            .client
+        let client = asked.client(&self.client).await?;
+        let call = client
             .delete_object()
             .bucket(&self.bucket)
             .key(key)

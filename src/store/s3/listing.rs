@@ -23,8 +23,8 @@ impl S3Store {
         let mut token = None;
         for _ in 0..EMPTY_PAGES {
             let seen = CallInterceptor::default();
-            let call = self
-                .client
+            let client = asked.client(&self.client).await?;
+            let call = client
                 .list_objects_v2()
                 .bucket(&self.bucket)
                 .prefix(prefix)

@@ -64,8 +64,8 @@ impl S3Store {
     async fn versioning(&self) -> Result<Versioning, StoreError> {
         self.check_bucket()?;
         let (asked, seen) = (Asked::new(self, Verb::Settings, ""), CallInterceptor::default());
-        let call = self
-            .client
+        let client = asked.client(&self.client).await?;
+        let call = client
             .get_bucket_versioning()
             .bucket(&self.bucket)
             .set_expected_bucket_owner(self.owner.clone())
@@ -90,8 +90,8 @@ impl S3Store {
     async fn lifecycle(&self) -> Result<Vec<LifecycleRule>, StoreError> {
         self.check_bucket()?;
         let (asked, seen) = (Asked::new(self, Verb::Settings, ""), CallInterceptor::default());
-        let call = self
-            .client
+        let client = asked.client(&self.client).await?;
+        let call = client
             .get_bucket_lifecycle_configuration()
             .bucket(&self.bucket)
             .set_expected_bucket_owner(self.owner.clone())

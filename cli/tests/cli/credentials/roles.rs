@@ -6,6 +6,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 
+use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::Scene;
+use tenure_testkit::proxy::Proxy;
 use tenure_testkit::s3_server::*;
 
 /// Answers one request after the other with the same, and passes on what was asked.
@@ -21,6 +24,15 @@ fn service_with(
 ) -> (SocketAddr, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
+    (address, serve(listener, status, kind, answer))
+}
+
+fn serve(
+    listener: TcpListener,
+    status: fn(&str) -> &'static str,
+    kind: &'static str,
+    answer: String,
+) -> Receiver<String> {
     let (asked, receiver) = channel();
     std::thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
@@ -45,7 +57,7 @@ fn service_with(
             }
         }
     });
-    (address, receiver)
+    receiver
 }
 
 /// `tenure status` with these variables and no other credentials; the token that the store saw.
@@ -97,6 +109,36 @@ fn regression_a_metadata_service_that_refuses_gives_77_and_one_line() {
         assert!(line.contains("no credentials: set AWS_ACCESS_KEY_ID"), "{line}");
         assert!(!line.contains("HttpResponse") && !line.contains("source:"), "{line}");
         assert!(asked.try_recv().is_ok(), "the service was asked");
+    }
+}
+
+/// The metadata service may start after `tenure`, and nothing else names the region.
+#[test]
+fn regression_a_service_waits_for_a_region_that_the_machine_names() {
+    for verb in [&["run", "--forever", "--", "true"][..], &["watch"]] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let metadata = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let (scene, server) = (Scene::new(crate::TENURE), S3Server::start_blocking());
+        let proxy = Proxy::start("503 Service Unavailable", &[]);
+        let env = [
+            ("AWS_EC2_METADATA_SERVICE_ENDPOINT", metadata),
+            ("AWS_ACCESS_KEY_ID", ACCESS_KEY.to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", SECRET_KEY.to_owned()),
+            ("HTTPS_PROXY", proxy.url()),
+        ];
+        let mut command = without_keys(&server, verb, &env);
+        for name in ["AWS_EC2_METADATA_DISABLED", "AWS_REGION", "AWS_ENDPOINT_URL_S3"] {
+            command.env_remove(name);
+        }
+        scene.surround(&mut command);
+        let candidate = scene.start("a", command);
+        candidate.says("trying again");
+        candidate.says("no region: set AWS_REGION");
+        assert_eq!(proxy.requests(), [""; 0]);
+        let _asked = serve(listener, |_| "200 OK", "text/plain", "eu-test-7".to_owned());
+        eventually("it asks in that region", || {
+            proxy.requests().iter().any(|line| line.contains("tenure-test.s3.eu-test-7."))
+        });
     }
 }
 

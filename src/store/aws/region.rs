@@ -1,0 +1,88 @@
+//! The region of a client, where only the metadata service of the machine can name it.
+
+use std::fmt;
+
+use aws_config::imds;
+use aws_config::provider_config::ProviderConfig;
+use aws_config::{Region, SdkConfig};
+use tokio::sync::OnceCell;
+
+use super::error_text::MetadataFailure;
+use super::https;
+use crate::store::StoreErrorKind;
+
+/// A client of a service. One without a region asks the machine's metadata service with each
+/// request, until that names one: it may start later than this process.
+pub(in crate::store) enum RegionalClient<C> {
+    Ready(C),
+    Waiting { client: OnceCell<C>, make: Box<dyn Fn(Region) -> C + Send + Sync> },
+}
+
+/// The metadata service does not name a region.
+#[derive(Debug)]
+pub(super) struct NoRegion {
+    pub(super) kind: StoreErrorKind,
+    /// The service answers that it has none to name.
+    pub(super) of_the_machine: bool,
+    why: String,
+}
+
+impl<C> RegionalClient<C> {
+    /// A client by these settings, made by `make` once there is a region.
+    pub(in crate::store) fn new(
+        config: SdkConfig,
+        make: impl Fn(&SdkConfig) -> C + Send + Sync + 'static,
+    ) -> RegionalClient<C> {
+        if config.region().is_some() || metadata_is_disabled() {
+            return RegionalClient::Ready(make(&config));
+        }
+        let make = move |region| make(&config.to_builder().region(region).build());
+        RegionalClient::Waiting { client: OnceCell::new(), make: Box::new(make) }
+    }
+
+    pub(super) async fn get(&self) -> Result<&C, NoRegion> {
+        match self {
+            RegionalClient::Ready(client) => Ok(client),
+            RegionalClient::Waiting { client, make } => {
+                client.get_or_try_init(|| async { Ok(make(region_of_the_machine().await?)) }).await
+            }
+        }
+    }
+}
+
+fn metadata_is_disabled() -> bool {
+    let disabled = std::env::var("AWS_EC2_METADATA_DISABLED");
+    disabled.is_ok_and(|text| text.eq_ignore_ascii_case("true"))
+}
+
+/// At most a request for a token and one for the region.
+async fn region_of_the_machine() -> Result<Region, NoRegion> {
+    let settings = ProviderConfig::without_region().with_http_client(https());
+    let client = imds::Client::builder().configure(&settings).max_attempts(1).build();
+    match client.get("/latest/meta-data/placement/region").await {
+        Ok(region) => Ok(Region::new(String::from(region))),
+        Err(error) => {
+            let failure = MetadataFailure::of(&error).unwrap_or(MetadataFailure::Silent);
+            // Where nothing listens, this is most likely no machine of Amazon's.
+            let kind = match failure {
+                MetadataFailure::Status(401 | 403 | 404) | MetadataFailure::Silent => {
+                    StoreErrorKind::AccessDenied
+                }
+                _ => StoreErrorKind::Transient,
+            };
+            let of_the_machine = failure.is_refusal();
+            Err(NoRegion { kind, of_the_machine, why: failure.to_string() })
+        }
+    }
+}
+
+impl fmt::Display for NoRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "no region: set AWS_REGION, or region in the profile (the machine's metadata service \
+             does not name one: {})",
+            self.why
+        )
+    }
+}
