@@ -329,7 +329,7 @@ impl fmt::Debug for AnyObjectStore {
 
 /// A client that could not be built for its settings.
 #[cfg(any(feature = "azure", feature = "gcs"))]
-fn unbuilt(name: &str, error: &object_store::Error) -> StoreError {
+fn unbuilt(kind: StoreErrorKind, name: &str, error: &object_store::Error) -> StoreError {
     let message = format!("{name}: {}", printable(&error.to_string()));
-    StoreError::new(StoreErrorKind::Invalid, Determinacy::Determinate, message)
+    StoreError::new(kind, Determinacy::Determinate, message)
 }

@@ -18,6 +18,21 @@ pub(super) enum Verb {
     CreateTable,
 }
 
+/// Whether an answer without a code of the service comes from something in between, such as a
+/// proxy: each of these statuses has a code where the service gives it.
+pub(super) fn is_of_a_proxy(status: u16, code: &str) -> bool {
+    match status {
+        401 | 403 | 404 | 408 | 409 | 412 | 425 | 429 => false,
+        // No service gives these.
+        407 | 410 | 421 | 451 => true,
+        status => code.is_empty() && matches!(status, 400..=499 | 501),
+    }
+}
+
+/// The remedy for such an answer.
+pub(super) const OF_A_PROXY: &str =
+    "the service gives no such answer: check the endpoint, and the proxy if one is in between";
+
 /// A question to a store of this kind.
 pub(super) struct Asked<'a, S> {
     pub(super) store: &'a S,

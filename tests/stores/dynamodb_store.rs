@@ -117,7 +117,7 @@ async fn what_a_person_must_mend_is_said() {
     let read = store.get(KEY, None, MAX).await;
     expect(
         read,
-        Unsupported,
+        NoSuchStore,
         Determinacy::Determinate,
         &["a web page", "is the endpoint a DynamoDB?"],
     );

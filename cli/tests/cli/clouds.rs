@@ -32,6 +32,7 @@ fn every_verb_works(env: &Env, url: &str) {
 #[cfg(feature = "gcs")]
 mod gcs {
     use super::*;
+    use tenure_testkit::command::scene::Scene;
     use tenure_testkit::gcs_server::{GcsServer, TOKEN};
 
     const URL: &str = "gs://tenure-test/app";
@@ -54,11 +55,36 @@ mod gcs {
     }
 
     #[test]
-    fn a_bucket_that_does_not_exist_gives_69_and_a_file_that_is_none_64() {
+    fn a_bucket_that_does_not_exist_gives_69_and_a_missing_file_77() {
         let server = GcsServer::start();
         on(&server.env(), "gs://another/app", "status", &[]).fails(69, &["NoSuchBucket"]);
         let env = [("GOOGLE_SERVICE_ACCOUNT", "/no/such/file".to_owned())];
-        on(&env, URL, "status", &[]).fails(64, &["gs://tenure-test", "/no/such/file"]);
+        on(&env, URL, "status", &[]).fails(77, &["gs://tenure-test", "/no/such/file"]);
+        let env = [("GOOGLE_SERVICE_ACCOUNT_KEY", "no JSON".to_owned())];
+        on(&env, URL, "status", &[]).fails(64, &["gs://tenure-test"]);
+    }
+
+    /// Secrets are mounted after the start of a container, and written in pieces.
+    #[test]
+    fn regression_a_key_file_that_comes_late_is_waited_for() {
+        let (scene, server) = (Scene::new(crate::TENURE), GcsServer::start());
+        let file = scene.path("key.json");
+        std::fs::write(&file, "{\"type\": \"serv").expect("a file");
+        let mut command = std::process::Command::new(crate::TENURE);
+        command.args(["run", "--store", URL, "--", "echo", "elected"]);
+        command.env("GOOGLE_SERVICE_ACCOUNT", &file).env("NO_PROXY", "127.0.0.1");
+        scene.surround(&mut command);
+        let mut candidate = scene.start("a", command);
+        candidate.says("trying again");
+        let key = serde_json::json!({
+            "type": "service_account", "disable_oauth": true, "gcs_base_url": server.endpoint(),
+            "client_email": "", "private_key": "", "private_key_id": "",
+        });
+        std::fs::write(&file, key.to_string()).expect("a file");
+        // The server wants a token, and such a key has none.
+        candidate.says("401 AuthenticationRequired");
+        candidate.signal(Signal::SIGTERM);
+        candidate.code();
     }
 }
 

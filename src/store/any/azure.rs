@@ -7,7 +7,7 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use super::http::{Connector, no_retries};
 use super::token::TokenCache;
 use super::{AnyObjectStore, unbuilt};
-use crate::store::StoreError;
+use crate::store::{StoreError, StoreErrorKind};
 
 impl AnyObjectStore {
     /// A container of Azure Blob Storage, with settings from the environment:
@@ -48,7 +48,7 @@ impl AnyObjectStore {
         };
         let builder = builder.with_retry(no_retries()).with_http_connector(Connector);
         let client = |builder: MicrosoftAzureBuilder| {
-            builder.build().map_err(|error| unbuilt(&name, &error))
+            builder.build().map_err(|error| unbuilt(StoreErrorKind::Invalid, &name, &error))
         };
         let source = Arc::clone(client(builder.clone())?.credentials());
         let of_settings = builder.clone();

@@ -10,7 +10,7 @@ use object_store::Error;
 use super::AnyObjectStore;
 #[cfg(any(feature = "azure", feature = "gcs"))]
 use super::token::TokenError;
-use crate::store::asked::{Asked, Verb};
+use crate::store::asked::{Asked, OF_A_PROXY, Verb, is_of_a_proxy};
 use crate::store::redact::printable;
 use crate::store::{Determinacy, GetOutcome, PutOutcome, StoreError, StoreErrorKind};
 
@@ -112,10 +112,12 @@ impl Asked<'_, AnyObjectStore> {
             self.store.forget_token();
         }
         let meant = meaning(code);
+        let of_a_proxy = is_of_a_proxy(status, code);
         let (kind, determinacy) = match (error, status) {
             _ if let Some((kind, _)) = meant => (kind, Determinacy::Determinate),
             (Error::PermissionDenied { .. } | Error::Unauthenticated { .. }, _)
             | (_, 401 | 403) => (AccessDenied, Determinacy::Determinate),
+            _ if of_a_proxy => (NoSuchStore, self.maybe()),
             (Error::NotImplemented { .. } | Error::NotSupported { .. }, _) | (_, 405 | 501) => {
                 (Unsupported, Determinacy::Determinate)
             }
@@ -138,6 +140,7 @@ impl Asked<'_, AnyObjectStore> {
         let determinacy = if self.store.sent_once || unsent { determinacy } else { self.maybe() };
         let why = match (&answer, meant) {
             (Some(answer), Some((_, advice))) => format!("{}; {advice}", answer.words()),
+            (Some(answer), None) if of_a_proxy => format!("{}; {OF_A_PROXY}", answer.words()),
             (Some(answer), None) => answer.words(),
             (None, _) => printable(&error.to_string()),
         };

@@ -7,7 +7,7 @@ use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use super::http::{Connector, no_retries};
 use super::token::TokenCache;
 use super::{AnyObjectStore, unbuilt};
-use crate::store::StoreError;
+use crate::store::{StoreError, StoreErrorKind};
 
 impl AnyObjectStore {
     /// A bucket of Google Cloud Storage, with settings from the environment: credentials from
@@ -53,8 +53,9 @@ impl AnyObjectStore {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::store::StoreErrorKind::Invalid): a setting or a credentials file makes no
-    /// sense.
+    /// - [`Invalid`](StoreErrorKind::Invalid): a setting makes no sense.
+    /// - [`AccessDenied`](StoreErrorKind::AccessDenied): a credentials file is missing or incomplete.
+    ///   It may be mounted or written at this moment: try again.
     pub fn gcs(builder: GoogleCloudStorageBuilder) -> Result<AnyObjectStore, StoreError> {
         let bucket = setting(&builder, GoogleConfigKey::Bucket).unwrap_or_default();
         let mut name = format!("gs://{bucket}");
@@ -66,8 +67,14 @@ impl AnyObjectStore {
             builder = builder.with_base_url(url);
         }
         let builder = builder.with_retry(no_retries()).with_http_connector(Connector);
+        let of_a_file = setting(&builder, GoogleConfigKey::ServiceAccountKey).is_none();
         let client = |builder: GoogleCloudStorageBuilder| {
-            builder.build().map_err(|error| unbuilt(&name, &error))
+            builder.build().map_err(|error| {
+                let late = of_a_file && error.to_string().contains("service account file");
+                let kind =
+                    if late { StoreErrorKind::AccessDenied } else { StoreErrorKind::Invalid };
+                unbuilt(kind, &name, &error)
+            })
         };
         let source = Arc::clone(client(builder.clone())?.credentials());
         let of_settings = builder.clone();

@@ -8,7 +8,7 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::ServiceError;
 
 use super::DynamoStore;
-use crate::store::asked::{Asked, Verb};
+use crate::store::asked::{Asked, OF_A_PROXY, Verb, is_of_a_proxy};
 use crate::store::aws::CallInterceptor;
 use crate::store::aws::failure::{Service, UNREADABLE, answered, reason};
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
@@ -107,6 +107,10 @@ impl Asked<'_, DynamoStore> {
         match (status, code) {
             (_, code) if TURNED_AWAY.contains(&code) => no(Transient, ""),
             (_, code) if CONFLICTS.contains(&code) => unknown,
+            (404, "") => (NoSuchStore, self.maybe(), OF_A_PROXY),
+            (status, code) if is_of_a_proxy(status, code) => {
+                (NoSuchStore, self.maybe(), OF_A_PROXY)
+            }
             (501, _) | (_, "UnknownOperationException") => {
                 no(Unsupported, DynamoStore::WRONG_ENDPOINT)
             }
@@ -153,25 +157,28 @@ mod tests {
 
     #[test]
     fn each_answer_has_its_meaning() {
-        use StoreErrorKind::{AccessDenied, Invalid, Transient, Unsupported};
+        use StoreErrorKind::{AccessDenied, Invalid, NoSuchStore, Transient};
         let store = store();
         let invalid_signature = "InvalidSignatureException";
         for (status, code, said, kind, words) in [
             (400, "ResourceInUseException", "", Transient, "being changed"),
             (400, invalid_signature, "Signature expired: 20261122T1", AccessDenied, "clock"),
             (400, invalid_signature, "does not match", AccessDenied, "check the credentials"),
-            (404, "", "", Unsupported, DynamoStore::WRONG_ENDPOINT),
-            (405, "", "", Unsupported, DynamoStore::WRONG_ENDPOINT),
             (401, "", "", AccessDenied, "dynamodb:PutItem"),
-            (400, "", "", Invalid, ""),
+            (400, "SerializationException", "", Invalid, ""),
+            (404, "", "", NoSuchStore, OF_A_PROXY),
+            (405, "", "", NoSuchStore, OF_A_PROXY),
+            (407, "", "", NoSuchStore, OF_A_PROXY),
+            (501, "", "", NoSuchStore, OF_A_PROXY),
         ] {
             let (meant, determinacy, advice) =
                 Asked::new(&store, Verb::Create, "a/b").meaning(status, code, said);
-            assert_eq!(
-                (meant, determinacy),
-                (kind, Determinacy::Determinate),
-                "{status} {code} {said}"
-            );
+            // A proxy may have passed the request on.
+            let expected = match kind {
+                NoSuchStore => Determinacy::Indeterminate,
+                _ => Determinacy::Determinate,
+            };
+            assert_eq!((meant, determinacy), (kind, expected), "{status} {code} {said}");
             assert!(advice.contains(words), "{status} {code}: {advice}");
         }
     }

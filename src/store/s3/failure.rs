@@ -9,7 +9,7 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::ServiceError;
 
 use super::{Determinacy, S3Store, StoreError, StoreErrorKind};
-use crate::store::asked::{Asked, Verb};
+use crate::store::asked::{Asked, OF_A_PROXY, Verb, is_of_a_proxy};
 use crate::store::aws::CallInterceptor;
 use crate::store::aws::failure::{Service, reason};
 use crate::store::redact::printable;
@@ -139,6 +139,9 @@ impl Asked<'_, S3Store> {
             (307, _) => (Transient, self.maybe(), elsewhere(region)),
             (400, code) if code.starts_with("KMS.") => {
                 no(Invalid, "look at the key in KMS that the bucket or this store encrypts with")
+            }
+            (status, code) if is_of_a_proxy(status, code) => {
+                (NoSuchStore, self.maybe(), OF_A_PROXY.to_owned())
             }
             (405 | 501, _) | (_, "NotImplemented") => {
                 no(Unsupported, "the store cannot do that; use one with conditional writes")

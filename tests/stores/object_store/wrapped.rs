@@ -339,6 +339,9 @@ async fn each_answer_has_its_meaning() {
         (answer!("500 Internal Server Error", "InternalError"), Transient),
         (answer!("503 Service Unavailable", "SlowDown"), Transient),
         (answer!("501 Not Implemented", "NotImplemented"), Unsupported),
+        (answer!("501 Not Implemented", ""), NoSuchStore),
+        (answer!("400 Bad Request", ""), NoSuchStore),
+        (answer!("407 Proxy Authentication Required", "x"), NoSuchStore),
         ("the connection was reset at https://me:secret@host/?sig=secret", Transient),
     ] {
         for result in answers(words).await {

@@ -122,7 +122,7 @@ async fn a_web_page_never_passes_for_a_write() {
     let page = store.create(KEY, body("one")).await;
     expect(
         page,
-        StoreErrorKind::Unsupported,
+        StoreErrorKind::NoSuchStore,
         Determinacy::Indeterminate,
         &["web page", "endpoint"],
     );
@@ -167,10 +167,10 @@ async fn a_web_page_is_a_wrong_endpoint_until_the_store_has_answered() {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
     server.fault(ServerFault::Html);
-    let unsupported = StoreErrorKind::Unsupported;
+    let unknown = StoreErrorKind::NoSuchStore;
     let words = ["web page", "is the endpoint that of an S3 API"];
-    expect(store.list("app/", "", 1).await, unsupported, Determinacy::Determinate, &words);
-    expect(store.get(KEY, None, MAX).await, unsupported, Determinacy::Determinate, &words);
+    expect(store.list("app/", "", 1).await, unknown, Determinacy::Determinate, &words);
+    expect(store.get(KEY, None, MAX).await, unknown, Determinacy::Determinate, &words);
     server.clear_faults();
     found(store.get(KEY, None, MAX).await);
     server.fault(ServerFault::Html);
@@ -196,7 +196,7 @@ async fn a_line_of_text_is_no_listing_and_no_deletion() {
     let (server, store) = start().await;
     server.put_raw(KEY, "one");
     server.fault(ServerFault::Text);
-    let (kind, words) = (StoreErrorKind::Unsupported, ["web page", "endpoint"]);
+    let (kind, words) = (StoreErrorKind::NoSuchStore, ["web page", "endpoint"]);
     expect(store.list("app/", "", 1).await, kind, Determinacy::Determinate, &words);
     expect(store.delete(vec![KEY.to_owned()]).await, kind, Determinacy::Indeterminate, &words);
 }

@@ -144,6 +144,22 @@ async fn what_a_store_has_not_implemented_is_unsupported() {
     every_call_fails(fault, StoreErrorKind::Unsupported, &["501", "conditional writes"]).await;
 }
 
+/// A proxy that had no name for the server, or wanted a password, ended services for good.
+#[tokio::test]
+async fn regression_an_answer_of_a_proxy_is_no_verdict_on_the_store() {
+    for (status, code) in
+        [(400, ""), (405, ""), (407, "x"), (410, "x"), (411, ""), (413, ""), (451, "x"), (501, "")]
+    {
+        let (server, store) = start().await;
+        server.fault(ServerFault::Answer(status, code));
+        let created = store.create(KEY, body("one")).await;
+        let kind = StoreErrorKind::NoSuchStore;
+        expect(created, kind, Determinacy::Indeterminate, &["the endpoint, and the proxy"]);
+        let read = store.get(KEY, None, MAX).await;
+        expect(read, kind, Determinacy::Determinate, &["the endpoint, and the proxy"]);
+    }
+}
+
 #[tokio::test]
 async fn a_request_that_cannot_be_right_is_invalid() {
     let fault = ServerFault::Answer(400, "KeyTooLongError");
