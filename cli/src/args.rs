@@ -102,12 +102,12 @@ impl Verb {
     pub fn default_log_level(&self) -> &'static str {
         match self {
             Verb::Run(_) | Verb::Serve(_) => {
-                "warn,aws=error,tenure=error,tenure::store=warn,tenure_cli=info"
+                "warn,aws=error,tenure=error,tenure::store=warn,tenure::lease=warn,tenure_cli=info"
             }
             // The library tells of the session, and of work that failed.
             Verb::Group(args) if args.runs() => {
                 "warn,aws=error,tenure=error,tenure::store=warn,tenure::access=warn,\
-                 tenure::group=info,tenure_cli=info"
+                 tenure::lease=warn,tenure::group=info,tenure_cli=info"
             }
             // What it runs may fail.
             Verb::Watch(_) => {

@@ -11,7 +11,7 @@ use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::leadership::{Command, Lead, Leadership, Loss, ResignKey};
 use crate::protocol::candidate::{Event, Input};
-use crate::protocol::message::{EpochEnd, Lost, Request, Step, Wait};
+use crate::protocol::message::{Answer, EpochEnd, Lost, Request, Step, Wait};
 use crate::timer::sleep;
 
 /// Requests of the application that wait for a write.
@@ -24,6 +24,8 @@ struct Pending {
     renewal: Option<Span>,
     /// The application has let go of its leadership.
     dropped: bool,
+    /// The store has denied a request since the last renewal, which is logged.
+    denied: bool,
 }
 
 impl Pending {
@@ -138,10 +140,30 @@ impl Driver {
         *retry_at = self.own.given_up(request, &answer, limit, sent);
         let had_its_time = retry_at.is_none().then_some(sent);
         lead.failed(self.requests.last_error.as_ref(), had_its_time);
+        if let Answer::Denied | Answer::Unsafe = answer {
+            self.report_denial(lead, pending);
+        }
         if lead.has_ended() {
             return None;
         }
         self.machine.handle(Input::Answer(answer))
+    }
+
+    /// Logs the first of the denials in a row: the operator can correct it before the lease ends.
+    fn report_denial(&self, lead: &Lead, pending: &mut Pending) {
+        if std::mem::replace(&mut pending.denied, true) {
+            return;
+        }
+        let error = self.requests.last_error.as_ref();
+        tracing::warn!(
+            target: "tenure::lease",
+            election = self.cx.keys.prefix(),
+            candidate = self.cx.config.name,
+            epoch = lead.epoch.get(),
+            outcome = "store_failed",
+            "the lease is not renewed, trying again: {}",
+            error.map(ToString::to_string).unwrap_or_default()
+        );
     }
 
     /// What is due next, and when on the boot clock.
@@ -200,6 +222,7 @@ impl Driver {
     fn extended(&mut self, heartbeat: u64, lead: &Lead, pending: &mut Pending) {
         self.own.renewed(heartbeat);
         self.requests.last_error = None;
+        pending.denied = false;
         if let Some(end) = self.own.lease.end() {
             lead.extended(end);
         }

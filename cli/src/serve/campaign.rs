@@ -13,6 +13,7 @@ use tracing::{info, warn};
 use super::candidacy::{Candidacy, Order, Reply, Resignation, Resigned, Role};
 use super::refusal::Refusal;
 use super::stream::Source as _;
+use crate::lock::lock;
 use crate::logs::Throttle;
 use crate::patience::{AFTER_A_FAILURE, caught};
 use crate::print::{in_ms, plain};
@@ -54,7 +55,7 @@ impl Campaigner {
         let mut defer_for = None;
         while !*self.ending.borrow() {
             if !caught(self.turn(&mut defer_for)).await {
-                self.wait_after("panicked").await;
+                self.wait_after("panicked", String::new()).await;
             }
         }
         self.candidacy.enter(Role::Ending);
@@ -127,14 +128,16 @@ impl Campaigner {
 
     /// Retrying cannot fix it, but an operator can while the other elections go on.
     async fn failed(&mut self, error: &Error) {
+        let why = plain(&error.to_string());
         if self.throttle.is_due(error) {
-            let (why, again) = (plain(&error.to_string()), in_ms(AFTER_A_FAILURE));
+            let again = in_ms(AFTER_A_FAILURE);
             warn!(outcome = "failed", "the campaign failed, and is repeated in {again}: {why}");
         }
-        self.wait_after(code_of(error.kind())).await;
+        self.wait_after(code_of(error.kind()), why).await;
     }
 
-    async fn wait_after(&mut self, failure: &'static str) {
+    async fn wait_after(&mut self, failure: &'static str, why: String) {
+        *lock(&self.candidacy.failure) = why;
         self.candidacy.enter(Role::Failed(failure));
         tokio::select! {
             biased;

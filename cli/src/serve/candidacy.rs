@@ -31,6 +31,8 @@ pub struct Candidacy {
     validity: Duration,
     process: Process,
     state: Mutex<State>,
+    /// The reason of [`Role::Failed`], for people.
+    pub failure: Mutex<String>,
     changes: Changes,
     orders: mpsc::Sender<Order>,
 }
@@ -127,6 +129,7 @@ impl Candidacy {
             validity,
             process,
             state: Mutex::new(state),
+            failure: Mutex::default(),
             changes: Changes::new(),
             orders,
         };

@@ -8,6 +8,7 @@ use super::candidacy;
 use super::groups::member;
 use crate::health::{Pulse, answered_lately, denied};
 use crate::http::{Reply, Routes};
+use crate::lock::lock;
 
 pub fn probes(api: &Arc<Api>, pulse: &Arc<Pulse>, recent: Duration) -> Routes {
     let (api, pulse) = (Arc::clone(api), Arc::clone(pulse));
@@ -32,6 +33,7 @@ fn readyz(served: &Served, recent: Duration) -> Reply {
             candidacy::Role::Failed(why) => Some(why),
             _ => None,
         };
+        let why = why.map(|why| (why, &candidacy.failure));
         (&candidacy.name, why, now.answered_ago, candidacy.election.last_failure())
     });
     let groups = served.members.iter().map(|member| {
@@ -41,11 +43,12 @@ fn readyz(served: &Served, recent: Duration) -> Reply {
             member::Role::Failed(why) => Some(why),
             _ => None,
         };
+        let why = why.map(|why| (why, &member.failure));
         (&member.name, why, member.group.since_last_answer(), member.group.last_failure())
     });
     for (name, why, answered_ago, failure) in elections.chain(groups) {
         let refused = match why {
-            Some(why) => Some(Reply::text(503, &format!("{name}: {why}"))),
+            Some((why, reason)) => Some(not_ready(name, why, &lock(reason))),
             None => denied(failure.as_ref()).or_else(|| answered_lately(answered_ago, recent)),
         };
         if let Some(refused) = refused {
@@ -53,4 +56,11 @@ fn readyz(served: &Served, recent: Duration) -> Reply {
         }
     }
     Reply::text(200, "ok")
+}
+
+fn not_ready(name: &str, why: &str, reason: &str) -> Reply {
+    match why {
+        "starting" | "ending" | "panicked" => Reply::text(503, &format!("{name}: {why}")),
+        why => Reply::text(503, &format!("{name}: {why}: {reason}")),
+    }
 }

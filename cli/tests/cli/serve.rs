@@ -254,3 +254,17 @@ fn kill(process: &mut Candidate) {
     process.signal(Signal::SIGKILL);
     process.code();
 }
+
+#[test]
+fn regression_readyz_says_why_an_election_failed() {
+    let scene = Scene::new(TENURE);
+    let store = scene.path("store");
+    std::fs::create_dir(&store).expect("a directory");
+    std::fs::write(store.join("lock-0000000007.json"), "{").expect("a file");
+    let a = sidecar(&scene, "a", &["--health-addr", "127.0.0.1:0"]);
+    let health = a.address_after("serving health at http://");
+    eventually("it is not ready, and says why", || {
+        let (status, text) = client::ask_at(&health, "GET", "/readyz", "");
+        status == 503 && text.contains("orders: corrupt_record: lock-0000000007.json in file://")
+    });
+}

@@ -34,6 +34,8 @@ pub struct Member {
     validity: Duration,
     process: Process,
     state: Mutex<State>,
+    /// The reason of [`Role::Failed`], for people.
+    pub failure: Mutex<String>,
     changes: Changes,
     orders: mpsc::Sender<Order>,
 }
@@ -155,6 +157,7 @@ impl Member {
             validity,
             process,
             state: Mutex::new(state),
+            failure: Mutex::default(),
             changes: Changes::new(),
             orders,
         };

@@ -13,6 +13,7 @@ use tracing::{error, info, warn};
 
 use super::member::{Leave, Member, Order, Reply, Role};
 use super::refusals::{NOT_MEMBER, NOTHING_SEEN};
+use crate::lock::lock;
 use crate::logs::Throttle;
 use crate::patience::{AFTER_A_FAILURE, caught};
 use crate::print::{in_ms, plain};
@@ -66,7 +67,7 @@ impl Joiner {
         let mut defer_for = None;
         while !*self.ending.borrow() {
             if !caught(self.turn(&mut defer_for)).await {
-                self.wait_after("panicked").await;
+                self.wait_after("panicked", String::new()).await;
             }
         }
         self.member.enter(Role::Ending);
@@ -137,14 +138,16 @@ impl Joiner {
 
     /// Retrying cannot fix it, but an operator can while all else goes on.
     async fn failed(&mut self, error: &Error) {
+        let why = plain(&error.to_string());
         if self.throttle.is_due(error) {
-            let (why, again) = (plain(&error.to_string()), in_ms(AFTER_A_FAILURE));
+            let again = in_ms(AFTER_A_FAILURE);
             warn!(outcome = "failed", "joining failed, and is repeated in {again}: {why}");
         }
-        self.wait_after(code_of(error.kind())).await;
+        self.wait_after(code_of(error.kind()), why).await;
     }
 
-    async fn wait_after(&mut self, failure: &'static str) {
+    async fn wait_after(&mut self, failure: &'static str, why: String) {
+        *lock(&self.member.failure) = why;
         self.member.enter(Role::Failed(failure));
         tokio::select! {
             biased;
