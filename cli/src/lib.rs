@@ -54,6 +54,8 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::RwLock;
+use std::thread;
 
 use clap::CommandFactory as _;
 use tokio::runtime;
@@ -144,16 +146,34 @@ fn guard(
     Ok(0)
 }
 
+/// Threads that carry out the tasks. One more waits for disks, and one writes stderr.
+const WORKERS: usize = 2;
+
+/// Fails if the system has fewer threads left than this: Tokio panics then, and the process would
+/// wait for the threads that it has, for ever.
+fn find_threads(count: usize) -> io::Result<()> {
+    let gate = RwLock::new(());
+    thread::scope(|scope| {
+        let _closed = gate.write();
+        for _ in 0..count {
+            thread::Builder::new().spawn_scoped(scope, || drop(gate.read()))?;
+        }
+        Ok(())
+    })
+}
+
 fn carry_out(verb: Verb, config: Option<PathBuf>) -> Result<u8, Failure> {
     // Calls to a directory are made on threads of their own. The elections of a sidecar share few of
     // them, as each costs memory.
     let blocking = if matches!(verb, Verb::Serve(_)) { 16 } else { 512 };
+    let no_threads = |error| Failure::new(exit::OS, format!("cannot start threads: {error}"));
+    find_threads(WORKERS + 2).map_err(no_threads)?;
     let runtime = runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(WORKERS)
         .max_blocking_threads(blocking)
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(exit::OS, format!("cannot start threads: {error}")))?;
+        .map_err(no_threads)?;
     let outcome = runtime.block_on(async {
         match verb {
             Verb::Run(args) => run::run(*args).await,

@@ -4,11 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use tenure::Process;
+use tenure::{Error, Process};
 use tokio::task::spawn_blocking;
 use tracing::{error, warn};
 
 use super::exit::Failure;
+use super::logs::Throttle;
 use super::print::plain;
 use super::timer::pause;
 
@@ -38,8 +39,9 @@ pub async fn on_a_thread<T: Send + 'static>(
 pub const AT_START: Duration = Duration::from_secs(10);
 /// How often a service tries again after an error that somebody has to correct.
 pub const AFTER_A_FAILURE: Duration = Duration::from_secs(10);
-/// How often it is tried at the start.
-const TRY_EVERY: Duration = Duration::from_millis(500);
+/// The pause after the first failure. It doubles with each further one, up to
+/// [`AFTER_A_FAILURE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Repeats what fails and may pass: for this time, `None` without an end. Each reason is logged
 /// once.
@@ -49,23 +51,40 @@ pub async fn patiently<T>(
 ) -> Result<T, Failure> {
     let now = || Process::system().now().boot;
     let (started, mut paused, mut reported) = (now(), Duration::ZERO, String::new());
+    let mut next = FIRST_PAUSE;
     loop {
         let failure = match attempt().await {
             Ok(value) => return Ok(value),
             Err(failure) => failure,
         };
         let passed = now().saturating_sub(started).max(paused);
-        let over = during.is_some_and(|during| passed >= during);
-        if over || !failure.may_pass() {
+        let left = during.map_or(Duration::MAX, |during| during.saturating_sub(passed));
+        if left.is_zero() || !failure.may_pass() {
             return Err(failure);
         }
         if failure.why != reported {
             warn!(outcome = "store_failed", "trying again: {}", plain(&failure.why));
             reported = failure.why;
         }
-        pause(TRY_EVERY).await;
-        paused += TRY_EVERY;
+        let length = next.min(left);
+        pause(length).await;
+        paused += length;
+        next = (next * 2).min(AFTER_A_FAILURE);
     }
+}
+
+/// Pauses before an observer looks again after this error, which is logged; fails if only other
+/// settings or another version correct it.
+pub async fn outlast(error: Error, throttle: &mut Throttle) -> Result<(), Failure> {
+    if error.kind().is_final() {
+        return Err(error.into());
+    }
+    if throttle.is_due(&error) {
+        let why = plain(&error.to_string());
+        warn!(outcome = "failed", "the watch failed, and is repeated: {why}");
+    }
+    pause(AFTER_A_FAILURE).await;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -80,8 +99,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_may_pass_is_tried_again_and_wrong_settings_are_not() {
+        // The tries of 5 s: at 0 s, 0.5 s, 1.5 s, 3.5 s, and at their end.
         for (code, during, tries) in
-            [(64, None, 1), (70, None, 1), (77, Some(5), 11), (69, None, 50)]
+            [(64, None, 1), (70, None, 1), (77, Some(5), 5), (69, None, 50)]
         {
             let mut tried = 0;
             let ended = patiently(during.map(Duration::from_secs), async || {

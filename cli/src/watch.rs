@@ -15,9 +15,10 @@ use super::cron::{Place, follow_metric};
 use super::exec::{Exec, ExecArg, ExecChange};
 use super::exit::{self, Failure};
 use super::http::Sites;
+use super::logs::Throttle;
 use super::metrics::MetricsArg;
 use super::open::{IfMissing, Opened, open, refuse_all_else};
-use super::patience::patiently;
+use super::patience::{outlast, patiently};
 use super::print::{
     ATTENTION, FAINT, GOOD, NAME, Reader, is_for_the_eye, json_line, plain, print_json,
 };
@@ -58,7 +59,7 @@ CMD runs on each host that watches, some time after the change, and not because 
     "
    0  ended by SIGINT, SIGTERM or SIGHUP, or nobody reads its output any more
   64  wrong usage or settings
-  70  store unsafe, or an object in it corrupt
+  70  store unsafe, or a record of a later version
   71  the operating system refused something"
 );
 
@@ -120,6 +121,7 @@ async fn follow(
 ) -> Result<u8, Failure> {
     let mut changes = election.observe();
     let mut left = pin!(reader_left());
+    let mut throttle = Throttle::default();
     loop {
         let change = tokio::select! {
             biased;
@@ -127,8 +129,21 @@ async fn follow(
             () = &mut left => return Ok(0),
             change = changes.next() => change,
         };
-        let Some(change) = change else { return Ok(0) };
-        let change = Change::of(&change?, election.last_seen());
+        let change = match change {
+            None => return Ok(0),
+            Some(Ok(change)) => change,
+            Some(Err(error)) => {
+                tokio::select! {
+                    biased;
+                    _ = signals.next() => return Ok(0),
+                    () = &mut left => return Ok(0),
+                    passed = outlast(error, &mut throttle) => passed?,
+                }
+                changes = election.observe();
+                continue;
+            }
+        };
+        let change = Change::of(&change, election.last_seen());
         if let Some(exec) = output.exec {
             exec.handle(change.for_exec());
         }

@@ -97,7 +97,8 @@ fn complaint(name: &str) -> Option<String> {
     let rest = name.strip_prefix(START)?;
     let settings: Vec<String> = SETTINGS.iter().map(|long| variable(long)).collect();
     let known = settings.iter().map(String::as_str).chain(OTHERS);
-    if known.clone().any(|other| other == name) || is_of_kubernetes(rest) {
+    let of_tests = rest.starts_with("TEST_");
+    if known.clone().any(|other| other == name) || is_of_kubernetes(rest) || of_tests {
         return None;
     }
     let likeness = |other: &&str| strsim::jaro(rest, &other[START.len()..]);
@@ -159,6 +160,7 @@ mod tests {
             "TENURE_PORT_4040_TCP_ADDR",
             "TENURE_METRICS_SERVICE_HOST",
             "TENURE_METRICS_PORT_9090_TCP",
+            "TENURE_TEST_S3_BUCKET",
         ]) {
             assert_eq!(complaint(name), None, "{name}");
         }

@@ -16,9 +16,9 @@ use crate::common_args::after_help;
 use crate::exec::{Exec, ExecChange};
 use crate::exit::{self, Failure};
 use crate::http::Sites;
-use crate::logs::complain;
+use crate::logs::{Throttle, complain};
 use crate::open::refuse_election;
-use crate::patience::patiently;
+use crate::patience::{outlast, patiently};
 use crate::print::styled;
 use crate::print::{FAINT, Reader, json_line, plain, print_json, print_styled, reader_left};
 use crate::signals::{ENDING, Signals};
@@ -41,7 +41,7 @@ partition: `group run` is for what only the owner may do.",
     "
    0  ended by SIGINT, SIGTERM or SIGHUP, or nobody reads its output any more
   64  wrong usage or settings
-  70  store unsafe, or an object in it corrupt
+  70  store unsafe, or a record of a later version
   71  the operating system refused something"
 );
 
@@ -114,7 +114,7 @@ async fn follow(
     let mut snapshots = group.observe();
     let mut seen: Option<GroupSnapshot> = None;
     let (mut sessions, mut owned) = (Sessions::new(), BTreeMap::new());
-    let mut left = pin!(reader_left());
+    let (mut left, mut throttle) = (pin!(reader_left()), Throttle::default());
     loop {
         let look_at_sessions = async {
             let Some(group) = &seen else { return std::future::pending().await };
@@ -126,9 +126,19 @@ async fn follow(
             _ = signals.next() => return Ok(0),
             () = &mut left => return Ok(0),
             snapshot = snapshots.next() => match snapshot {
-                Some(snapshot) => {
-                    seen = Some(snapshot?);
+                Some(Ok(snapshot)) => {
+                    seen = Some(snapshot);
                     owned.is_empty()
+                }
+                Some(Err(error)) => {
+                    tokio::select! {
+                        biased;
+                        _ = signals.next() => return Ok(0),
+                        () = &mut left => return Ok(0),
+                        passed = outlast(error, &mut throttle) => passed?,
+                    }
+                    snapshots = group.observe();
+                    continue;
                 }
                 None => return Ok(0),
             },

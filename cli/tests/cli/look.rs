@@ -132,7 +132,10 @@ fn what_cannot_be_read_gives_70_and_names_the_key() {
         bench.epoch(7, body);
         bench.run("status", &[]).fails(70, &["lock-0000000007.json", word]);
         bench.run("status", &["--json"]).fails(70, &["lock-0000000007.json", word]);
-        bench.run("watch", &[]).fails(70, &["lock-0000000007.json", word]);
+        // Anything else may be repaired.
+        if word == "format 2" {
+            bench.run("watch", &[]).fails(70, &["lock-0000000007.json", word]);
+        }
         let run = bench.run("run", &["--", "echo", "elected"]);
         run.fails(70, &["lock-0000000007.json", word]);
         assert_eq!(bench.objects().last().map(String::as_str), Some("lock-0000000007.json"));

@@ -149,6 +149,89 @@ fn regression_a_member_of_a_group_outlasts_what_passes() {
     member.code();
 }
 
+/// An operator repairs or removes the object, and needs the observer for it.
+#[test]
+fn regression_observers_outlast_an_object_that_cannot_be_read() {
+    let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
+    let url = "s3://tenure-test/group";
+    for (name, line, key) in [
+        ("watch", &["watch", STORE[0], STORE[1]][..], "app/lock-0000000007.json"),
+        ("group", &["group", "watch", "--store", url], "group/assignment-0000000007.json"),
+    ] {
+        server.put_raw(key, "{");
+        let mut watch = start(&scene, &server, name, line);
+        watch.says("the watch failed, and is repeated");
+        watch.says(key);
+        assert!(watch.lives(), "{}", watch.said());
+        watch.signal(Signal::SIGTERM);
+        assert_eq!(watch.code(), 0, "{}", watch.said());
+    }
+}
+
+/// The operator can correct the permission before the lease ends.
+#[test]
+fn regression_a_leader_reports_the_first_denial_before_the_risk() {
+    let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
+    let leader = service(&scene, &server, "a", &[]);
+    leader.says("CMD 42");
+    server.fault(ServerFault::AccessDenied).on(Op::Put);
+    leader.says("the lease is at risk");
+    let said = leader.said();
+    let first = said.find("the lease is not renewed, trying again: renewing epoch 1");
+    assert!(first.is_some_and(|first| Some(first) < said.find("the lease is at risk")), "{said}");
+    assert_eq!(said.matches("the lease is not renewed").count(), 1, "once: {said}");
+}
+
+#[test]
+fn regression_a_failing_server_is_reported_without_words_of_the_sdk() {
+    let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
+    server.fault(ServerFault::ErrorBefore);
+    let service = service(&scene, &server, "a", &[]);
+    service.says("500 InternalError");
+    server.clear_faults();
+    service.says("CMD 42");
+    assert!(!service.said().contains("aws_smithy"), "{}", service.said());
+}
+
+/// A proxy may begin to answer in the place of a store that has worked.
+#[test]
+fn regression_a_store_that_has_worked_is_not_called_unsafe_for_an_answer() {
+    let (scene, server) = (Scene::new(TENURE), S3Server::start_blocking());
+    let leader = service(&scene, &server, "a", &[]);
+    leader.says("CMD 42");
+    let mut standby = service(&scene, &server, "b", &[]);
+    standby.says("waiting: a leads");
+    let mut watch = start(&scene, &server, "watch", &["watch", STORE[0], STORE[1]]);
+    watch.says("a leads epoch 1");
+    server.fault(ServerFault::Answer(501, "NotImplemented"));
+    for one in [&mut standby, &mut watch] {
+        one.says("trying again");
+        one.says("501 NotImplemented");
+    }
+    eventually("the leader campaigns again", || {
+        leader.said().matches("campaigning as a").count() == 2
+    });
+    server.clear_faults();
+    eventually("one of them leads again", || {
+        [&leader, &standby].iter().any(|it| it.said().contains("elected: epoch 2"))
+    });
+    assert!(standby.lives() && watch.lives(), "{} {}", standby.said(), watch.said());
+}
+
+/// Tokio panics where the system has no thread left. The process then waited for its other threads
+/// forever.
+#[test]
+fn regression_a_system_without_threads_gives_71_and_one_line() {
+    // No system has room for such a stack.
+    let env = [("RUST_MIN_STACK", (1_u64 << 47).to_string())];
+    for verb in ["run", "status"] {
+        let line = [&[verb][..], &STORE, &["--", "true"][..if verb == "run" { 2 } else { 0 }]];
+        let said = with(&env, &line.concat());
+        said.fails(71, &["cannot start threads"]);
+        assert_eq!(said.err.lines().count(), 1, "{said:?}");
+    }
+}
+
 #[test]
 fn regression_wrong_settings_give_64_and_the_name_of_the_variable() {
     let server = S3Server::start_blocking();
@@ -169,5 +252,19 @@ fn regression_wrong_settings_give_64_and_the_name_of_the_variable() {
             said.fails(64, &[name]);
             assert!(!said.err.contains("not-shown") && !said.err.contains("panicked"), "{said:?}");
         }
+    }
+}
+
+#[test]
+fn regression_wrong_settings_of_a_profile_give_64_and_no_panic() {
+    let (dir, server) = (tempfile::tempdir().expect("a directory"), S3Server::start_blocking());
+    let file = dir.path().join("config");
+    let mut env = server.env();
+    env.push(("AWS_CONFIG_FILE", file.display().to_string()));
+    for (name, value) in [("retry_mode", "bogus"), ("max_attempts", "0")] {
+        std::fs::write(&file, format!("[default]\n{name} = {value}\n")).expect("a file");
+        let said = with(&env, &[&["status"][..], &STORE].concat());
+        said.fails(64, &[name, "in the profile", value]);
+        assert!(!said.err.contains("panicked"), "{said:?}");
     }
 }

@@ -165,13 +165,13 @@ impl Drop for Killed {
 }
 
 #[test]
-fn an_error_of_the_store_ends_cmd_and_the_watch() {
+fn a_record_of_a_later_version_ends_cmd_and_the_watch() {
     let bench = Bench::new();
     bench.epoch(3, HELD);
     let mut watching = watch(&bench, "echo $$ >\"$DIR/pid\"; sleep 1000");
     watching.tells("a leads epoch 3");
     let cmd = number_in(&bench.path("pid"));
-    bench.epoch(3, "<html>");
+    bench.epoch(3, r#"{"expired":false,"format":2}"#);
     assert_eq!(ended(&mut watching.0).code(), Some(70));
     eventually("it has ended", || !runs(cmd));
 }
