@@ -1,4 +1,5 @@
-//! Names whose sessions lapse soon after they were added: their next sessions are added later.
+//! A name has relapsed if its session lapsed soon after it was added. Its next sessions are added
+//! later. Sessions of new names are added later, too, while new names relapse.
 //!
 //! Advice, so it lasts as long as the coordinator does.
 
@@ -25,6 +26,9 @@ pub(super) struct Relapses {
     /// Each member that is named, and when this coordinator added it, if it did.
     members: BTreeMap<Session, (Arc<str>, Option<Moment>)>,
     names: BTreeMap<Arc<str>, Relapsed>,
+    /// The rounds in which a name relapsed for the first time. Names with a process id are new with
+    /// each start.
+    new_names: Option<Relapsed>,
     /// When sessions that are to join were seen first.
     waiting: BTreeMap<Session, Moment>,
 }
@@ -33,6 +37,16 @@ pub(super) struct Relapses {
 struct Relapsed {
     times: u32,
     last: Moment,
+}
+
+impl Relapsed {
+    fn once_more(before: Option<&Relapsed>, now: Moment) -> Relapsed {
+        Relapsed { times: before.map_or(1, |it| it.times.saturating_add(1)), last: now }
+    }
+
+    fn is_over(&self, validity: Duration, now: Moment) -> bool {
+        now.since(self.last) >= validity * FORGOTTEN
+    }
 }
 
 impl Relapses {
@@ -51,22 +65,29 @@ impl Relapses {
             self.members.entry(member.session).or_insert((Arc::clone(&member.name), added));
         }
         let names = &mut self.names;
+        let mut is_new = false;
         self.members.retain(|session, (name, added)| {
             let relapsed = added.is_some_and(|added| now.since(added) < validity * STABLE);
             let ended = lapsed(*session);
             if ended && relapsed {
-                let name =
-                    names.entry(Arc::clone(name)).or_insert(Relapsed { times: 0, last: now });
-                (name.times, name.last) = (name.times.saturating_add(1), now);
+                let before = names.get(name);
+                is_new |= before.is_none();
+                let relapsed = Relapsed::once_more(before, now);
+                names.insert(Arc::clone(name), relapsed);
                 *added = None;
             }
             known.member(*session).is_some()
         });
-        names.retain(|_, relapsed| now.since(relapsed.last) < validity * FORGOTTEN);
+        names.retain(|_, relapsed| !relapsed.is_over(validity, now));
+        self.new_names.take_if(|relapsed| relapsed.is_over(validity, now));
+        if is_new {
+            self.new_names = Some(Relapsed::once_more(self.new_names.as_ref(), now));
+        }
     }
 
     /// Whether a session of this name, which was read as live, is not to be added yet: it must have
-    /// lived for as long as the relapses of its name ask for.
+    /// lived for as long as the relapses of its name ask for. A name without relapses waits as the
+    /// relapses of other new names ask for, except the first of them.
     pub(super) fn delays(
         &mut self,
         session: Session,
@@ -74,10 +95,15 @@ impl Relapses {
         validity: Duration,
         now: Moment,
     ) -> bool {
-        let Some(relapsed) = self.names.get_mut(name) else { return false };
+        let (relapsed, excused) = match self.names.get_mut(name) {
+            Some(relapsed) => (Some(relapsed), 1),
+            None => (self.new_names.as_mut(), 2),
+        };
+        let Some(relapsed) = relapsed else { return false };
+        let Some(before) = relapsed.times.checked_sub(excused) else { return false };
         let backoff = Backoff { first: validity / 2, longest: validity * LONGEST };
         let since = *self.waiting.entry(session).or_insert(now);
-        let delays = now.since(since) < backoff.delay(relapsed.times - 1);
+        let delays = now.since(since) < backoff.delay(before);
         if delays {
             relapsed.last = now;
         }
@@ -144,6 +170,30 @@ mod tests {
             assert!(!delays(&mut it, 99 + id, "b", now + 50 + delay), "{times}");
             assert!(!delays(&mut it, 98, "a", now + 50), "another name");
         }
+    }
+
+    #[test]
+    fn regression_new_names_wait_longer_while_sessions_of_new_names_lapse() {
+        let mut it = Relapses::default();
+        let add = |it: &mut Relapses, names: &[&str], now| {
+            let mut known = known(&[1]);
+            let member = |name: &&str| Member::new(session(name.len() as u128 + 9), *name);
+            known.members.extend(names.iter().map(member));
+            it.note(&known, |_| false, VALIDITY, at(now));
+            it.note(&known, |one| one != session(1), VALIDITY, at(now + 40));
+        };
+        it.note(&known(&[1]), |_| false, VALIDITY, at(0));
+        add(&mut it, &["x", "xx", "xxx"], 10);
+        assert!(!delays(&mut it, 80, "new", 50), "several that lapse together count once");
+        add(&mut it, &["xxxx"], 60);
+        assert!(delays(&mut it, 81, "new", 100));
+        assert!(!delays(&mut it, 81, "new", 115), "it has lived for half of a validity");
+        add(&mut it, &["xxxxx"], 120);
+        assert!(delays(&mut it, 82, "new", 160));
+        assert!(delays(&mut it, 82, "new", 189), "twice as long");
+        assert!(!delays(&mut it, 82, "new", 190));
+        it.note(&known(&[1]), |_| false, VALIDITY, at(190 + 480));
+        assert!(!delays(&mut it, 83, "new", 190 + 480), "forgotten");
     }
 
     #[test]

@@ -117,13 +117,23 @@ async fn regression_after_an_outage_members_resign_their_former_sessions() {
 /// on average, and one partition had no living owner for 594 s.
 #[tokio::test(start_paused = true)]
 async fn regression_a_process_that_crashes_again_and_again_is_added_later_and_later() {
+    a_process_crashes(|_| "x".to_owned()).await;
+}
+
+/// The default name of the command has the process id: each start was another name.
+#[tokio::test(start_paused = true)]
+async fn regression_a_process_that_crashes_under_new_names_is_added_later_and_later() {
+    a_process_crashes(|start| format!("x-{start}")).await;
+}
+
+async fn a_process_crashes(name: impl Fn(u32) -> String) {
     let fleet = Fleet::new(60);
     let [a, b, c] = [fleet.member("a").await, fleet.member("b").await, fleet.member("c").await];
     balanced(&[&a, &b, &c], 60, VALIDITY).await;
     let (mut owned, mut longest, mut without) = (0, 0, BTreeMap::new());
     let seconds = 600;
-    for _ in 0..seconds / 10 {
-        let crashing = fleet.member("x").await;
+    for start in 0..seconds / 10 {
+        let crashing = fleet.member(&name(start)).await;
         for _ in 0..10 {
             wait(secs(1)).await;
             let now = owners(&[&a, &b, &c, &crashing]);
@@ -142,6 +152,6 @@ async fn regression_a_process_that_crashes_again_and_again_is_added_later_and_la
     assert!(average > 54.0, "{average}");
     assert!(longest < 90, "{longest} s");
     // It is added once it stays alive.
-    let stable = fleet.member("x").await;
+    let stable = fleet.member(&name(seconds)).await;
     balanced(&[&a, &b, &c, &stable], 60, VALIDITY * 9).await;
 }
