@@ -1,6 +1,6 @@
 //! The task of a member: follows the assignment, and plans where it is its turn.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -67,6 +67,8 @@ pub(super) struct MemberTask {
     /// A session could not be read or sealed in this look, and in how many in a row.
     pub(super) unread: bool,
     unread_looks: u32,
+    /// Sessions with a failed read since the last read that was answered.
+    pub(super) unreadable: BTreeSet<SessionId>,
     /// Sessions that have lapsed and could not be sealed, the next to be tried first.
     pub(super) stuck: VecDeque<Session>,
     /// Objects among the sessions that are none, as they were listed when they were read.
@@ -102,6 +104,7 @@ impl MemberTask {
             looked: false,
             unread: false,
             unread_looks: 0,
+            unreadable: BTreeSet::new(),
             stuck: VecDeque::new(),
             foreign: BTreeMap::new(),
             too_large: false,
@@ -229,6 +232,7 @@ impl MemberTask {
         self.follow_coordinator();
         if !self.shared.state().participant.coordinates() {
             self.relapses.stop();
+            self.unreadable.clear();
             let again = self.stand_by().await;
             if again != Some(Duration::ZERO) {
                 self.looked = true;

@@ -15,6 +15,11 @@ use crate::protocol::group::session::SessionRecord;
 use crate::protocol::group::{Assignment, Member, Session, SessionId};
 use crate::protocol::message::EpochEnd;
 
+/// Why the coordinator is to be succeeded, although the store answers.
+const NOT_CREATED: &str = "the next assignment was not created: the store answered each attempt, and \
+    holds none. It may yet appear. The next poll tries again, and another member coordinates if \
+    that goes on. Check what stands between this process and the store";
+
 impl MemberTask {
     /// A round of the coordinator: reads the sessions, seals those that lapsed, and plans.
     pub(super) async fn round(&mut self) -> Option<Duration> {
@@ -43,6 +48,8 @@ impl MemberTask {
         }
         self.end_sessions().await;
         let again = self.plan().await;
+        // One session may be broken. A process that can read none is to be succeeded.
+        self.looked &= self.unreadable.len() < 2;
         if self.retry_ends().await { Some(Duration::ZERO) } else { again }
     }
 
@@ -176,7 +183,18 @@ impl MemberTask {
             }
             self.unread = true;
         }
-        self.looked = !planned || self.drive().await;
+        if !planned {
+            self.looked = true;
+            return;
+        }
+        let before = self.shared.state().participant.greatest();
+        if self.drive().await {
+            // A process that can create none is to be succeeded.
+            self.looked = self.shared.state().participant.greatest() > before;
+            if !self.looked {
+                self.tell(Error::new(ErrorKind::Unavailable, NOT_CREATED));
+            }
+        }
     }
 
     /// What the plan may rest on. Members that join wait for others that do.

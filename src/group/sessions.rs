@@ -60,9 +60,13 @@ impl MemberTask {
             let answer = match self.note(id, seen, when) {
                 Answer::Unknown => {
                     self.unread = true;
+                    self.unreadable.insert(id);
                     Answer::Unreadable(id)
                 }
-                answer => answer,
+                answer => {
+                    self.unreadable.clear();
+                    answer
+                }
             };
             self.shared.state().participant.session(answer);
         }

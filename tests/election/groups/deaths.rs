@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure::group::Partition;
-use tenure_testkit::fault_store::{Call, Fault};
+use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{millis, secs, wait};
 
 use super::{Fleet, Node, POLL, VALIDITY, balanced, owners};
@@ -75,6 +75,33 @@ async fn regression_a_coordinator_whose_session_cannot_be_read_is_succeeded() {
     assert_eq!(b.owned().len() + c.owned().len() + d.owned().len(), 8);
     fleet.store.heal();
     balanced(&[&b, &c, &d], 12, VALIDITY).await;
+}
+
+/// It renewed and listed, and its rounds counted as completed. What died or left meanwhile had no
+/// owner for as long as the fault lasted.
+#[tokio::test(start_paused = true)]
+async fn regression_a_coordinator_that_can_read_or_create_nothing_is_succeeded() {
+    let faults = [
+        (Call::Get, "members/", Fault::FailBefore),
+        (Call::Get, "members/", Fault::Hang),
+        (Call::Create, "assignment-", Fault::FailBefore),
+        (Call::Create, "assignment-", Fault::Conflict),
+        (Call::Create, "assignment-", Fault::Refuse),
+    ];
+    for (call, key, fault) in faults {
+        let fleet = Fleet::new(12);
+        let way = FaultStore::new(Arc::new(fleet.store.clone()));
+        let a = Node::of(fleet.node_behind(&way, "a").build().unwrap().join().await.unwrap());
+        let mut nodes = vec![a];
+        for name in ["b", "c", "d"] {
+            nodes.push(fleet.member(name).await);
+        }
+        balanced(&nodes.iter().collect::<Vec<_>>(), 12, POLL * 8).await;
+        way.on(call).key(key).always().fault(fault);
+        nodes.remove(3).kill();
+        let took = balanced(&nodes.iter().collect::<Vec<_>>(), 12, secs(130)).await;
+        println!("{call:?} {key} {fault:?}: {took:?}");
+    }
 }
 
 /// All members waited for their own former sessions to lapse, for 48 s.
