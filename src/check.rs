@@ -20,7 +20,7 @@ use crate::mutex::unpoisoned;
 use crate::store::{
     ETag, Entry, GetOutcome, Page, PutOutcome, Store, StoreError, WriteAnswers, Written,
 };
-use crate::timer::{answer_within, sleep};
+use crate::timer::{listing_within, sleep};
 
 /// Another process may be checking the same object at the same time; so often is tried again.
 const ATTEMPTS: u32 = 10;
@@ -275,7 +275,7 @@ impl Check<'_> {
     ) -> Result<T, StoreError> {
         let limit = self.cx.config.request_timeout;
         let span = tracing::debug_span!("request", op = "check", doing, key = self.key);
-        answer_within(&self.cx.process, limit, call.instrument(span)).await
+        listing_within(&self.cx.process, limit, call.instrument(span)).await
     }
 
     fn failed(&self, doing: &str, error: StoreError) -> Error {

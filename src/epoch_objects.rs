@@ -14,7 +14,7 @@ use crate::layout::Layout;
 use crate::listing::{EpochsOfPage, key_of};
 use crate::protocol::find::After;
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
-use crate::store::{Determinacy, GetOutcome, Store, StoreError, within};
+use crate::store::{Determinacy, GetOutcome, Store, StoreError, listed_within, within};
 use crate::timer::require_timers;
 
 const PAGE_KEYS: usize = 1_000;
@@ -100,11 +100,10 @@ impl EpochObjects {
             let start = key_of(&self.keys, &after);
             requests += 1;
             let page = self.store.list(self.keys.epoch_prefix(), &start, PAGE_KEYS);
-            let page =
-                within(REQUEST_TIMEOUT, Determinacy::Determinate, page).await.and_then(|page| {
-                    now = now.max(page.served_at);
-                    EpochsOfPage::of(&self.keys, &after, &page)
-                });
+            let page = listed_within(REQUEST_TIMEOUT, page).await.and_then(|page| {
+                now = now.max(page.served_at);
+                EpochsOfPage::of(&self.keys, &after, &page)
+            });
             let page = page.map_err(|error| {
                 self.failure(&format!("listing the epochs after {start:?}"), error)
             })?;

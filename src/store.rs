@@ -57,9 +57,13 @@ pub use s3::{BucketSettings, LifecycleRule, Versioning};
 pub use url::open;
 #[doc(hidden)]
 pub use url::{CloudKind, CloudService, S3Options, Sse, StorePlace, StoreUrl};
+#[cfg(any(feature = "s3", feature = "object-store"))]
+use within::EMPTY_PAGES;
+#[cfg(any(feature = "s3", feature = "dynamodb", feature = "object-store"))]
+use within::read_past_a_page;
 #[cfg(any(feature = "s3", feature = "dynamodb", feature = "gcs", feature = "azure"))]
 use within::timed;
-pub(crate) use within::{caught, within};
+pub(crate) use within::{answer_or_page, caught, listed_within, within};
 pub(crate) use written::{WriteAnswers, Written};
 
 /// An ETag made of the content alone, as S3's are: 128 bits of its SHA-256, in quotes.

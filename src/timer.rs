@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 
 use crate::error::{Error, ErrorKind};
 use crate::process::Process;
-use crate::store::{StoreError, caught};
+use crate::store::{StoreError, answer_or_page, caught};
 
 /// How often a wait looks at the clock, at least.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
@@ -58,6 +58,22 @@ pub(crate) async fn answer_within<T>(
 ) -> Result<T, StoreError> {
     let answer = bounded(process, limit, caught(request)).await;
     answer.unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))))
+}
+
+/// The store's answer to a listing. `limit` bounds each page that it reads past, and the last one:
+/// started again, a listing of many pages without keys would never end.
+pub(crate) async fn listing_within<T>(
+    process: &Process,
+    limit: Duration,
+    listing: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let mut listing = pin!(listing);
+    loop {
+        let page = answer_or_page(listing.as_mut());
+        if let Some(answer) = answer_within(process, limit, page).await? {
+            return Ok(answer);
+        }
+    }
 }
 
 /// Waits for `duration` where nothing depends on its being exact.

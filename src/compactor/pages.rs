@@ -11,7 +11,7 @@ use super::run::{PAGE_KEYS, Run};
 use crate::error::Error;
 use crate::listing::{EpochsOfPage, key_of};
 use crate::protocol::find::After;
-use crate::store::{Determinacy, Page, StoreError, within};
+use crate::store::{Page, StoreError, listed_within};
 
 impl Run<'_> {
     /// The answer to a request, while the deletions go on.
@@ -39,7 +39,7 @@ impl Run<'_> {
         self.report.requests += 1;
         let request = async move {
             let request = store.list(&prefix, &start, PAGE_KEYS);
-            (after, within(limit, Determinacy::Determinate, request).await)
+            (after, listed_within(limit, request).await)
         };
         self.ahead = maybe_done(request.boxed());
     }
@@ -64,9 +64,7 @@ impl Run<'_> {
         let start = key_of(keys, after);
         self.report.requests += 1;
         let request = store.list(keys.epoch_prefix(), &start, PAGE_KEYS);
-        let page = self
-            .while_deleting(within(*request_timeout, Determinacy::Determinate, request))
-            .await?;
+        let page = self.while_deleting(listed_within(*request_timeout, request)).await?;
         self.epochs_of(after, page)
     }
 

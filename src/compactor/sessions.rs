@@ -21,7 +21,7 @@ use crate::protocol::compaction::Body;
 use crate::protocol::find::After;
 use crate::protocol::group::{Assignment, SessionId};
 use crate::record::{MAX_READ_BYTES, Record};
-use crate::store::{Determinacy, GetOutcome, check_order, within};
+use crate::store::{Determinacy, GetOutcome, check_order, listed_within, within};
 
 /// Sessions that are read side by side.
 const AT_ONCE: usize = 16;
@@ -61,8 +61,7 @@ impl Run<'_> {
         let Compactor { store, request_timeout, .. } = self.compactor;
         self.report.requests += 1;
         let request = store.list(prefix, after, PAGE_KEYS);
-        let request = within(*request_timeout, Determinacy::Determinate, request);
-        let page = self.while_deleting(request).await?;
+        let page = self.while_deleting(listed_within(*request_timeout, request)).await?;
         let checked = page.and_then(|page| {
             let last = check_order(prefix, after, &page)?.to_owned();
             Ok((page, last))

@@ -95,7 +95,11 @@ impl Driver {
             let page = store.list(keys.epoch_prefix(), &start, PAGE).await?;
             EpochsOfPage::of(&keys, after, &page)
         });
-        let page = self.requests.send(limit, &mut call).await;
+        // A leader must renew in time, so its listing has the limit as a whole.
+        let page = match self.own.leading {
+            true => self.requests.send(limit, &mut call).await,
+            false => self.requests.send_listing(limit, call).await,
+        };
         match page.map_err(StoreError::of_a_read) {
             Ok(page) => Answer::Listed(page.listing()),
             Err(error) => self.requests.failed("listing the epochs", error),

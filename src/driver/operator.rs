@@ -24,7 +24,7 @@ use crate::protocol::depose::{Order, Verdict};
 use crate::protocol::message::{EpochEnd, Request, Step, Wait};
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind, Written};
-use crate::timer::{answer_within, sleep};
+use crate::timer::{listing_within, sleep};
 
 /// How often a write is tried: each time somebody else was faster, or its fate is not known.
 pub(super) const ATTEMPTS: u32 = 5;
@@ -307,7 +307,7 @@ impl Operator {
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let limit = self.cx.config.request_timeout;
-        let outcome = answer_within(&self.cx.process, limit, call).await;
+        let outcome = listing_within(&self.cx.process, limit, call).await;
         self.count(outcome.is_ok());
         outcome
     }

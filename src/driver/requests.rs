@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::moment::Moment;
 use crate::protocol::message::Answer;
 use crate::store::{Determinacy, PutOutcome, StoreError, StoreErrorKind, Written};
-use crate::timer::answer_within;
+use crate::timer::{answer_within, listing_within};
 
 /// Reads in a row that may miss an epoch that the store has shown. An epoch that was compacted
 /// meanwhile is missed once, as the next listing shows a greater one.
@@ -42,6 +42,17 @@ impl Requests {
         call: &mut (impl Future<Output = Result<T, StoreError>> + Unpin),
     ) -> Result<T, StoreError> {
         let outcome = answer_within(&self.cx.process, limit, call).await;
+        self.polled = self.cx.process.now().boot;
+        outcome
+    }
+
+    /// The same for a listing, with `limit` for each of its pages.
+    pub(super) async fn send_listing<T>(
+        &mut self,
+        limit: Duration,
+        listing: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let outcome = listing_within(&self.cx.process, limit, listing).await;
         self.polled = self.cx.process.now().boot;
         outcome
     }

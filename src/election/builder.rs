@@ -132,7 +132,9 @@ impl ElectionBuilder {
     }
 
     /// Sets how long a request may take in total, credentials and name resolution included: at
-    /// least 10 ms; at most, and by default, validity / 5.
+    /// least 10 ms; at most, and by default, validity / 5. A listing that reads past pages without a
+    /// key has this time for each of them. The listing of a leader (`verify_renewals`) has it in
+    /// total.
     pub fn request_timeout(mut self, timeout: Duration) -> ElectionBuilder {
         self.settings.request_timeout = Some(timeout);
         self

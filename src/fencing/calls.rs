@@ -12,7 +12,7 @@ use crate::protocol::message::Nonce;
 use crate::store::{
     Determinacy, ETag, GetOutcome, Page, Store, StoreError, StoreErrorKind, WriteAnswers, Written,
 };
-use crate::timer::{bounded, sleep};
+use crate::timer::{bounded, listing_within, sleep};
 
 /// How often a call is tried before its error is the caller's.
 pub(super) const ATTEMPTS: u32 = 6;
@@ -175,7 +175,9 @@ impl Calls {
     }
 
     pub(super) async fn list(&self, prefix: &str, after: &str) -> Result<Page, StoreError> {
-        self.bounded(Determinacy::Determinate, self.store.list(prefix, after, 1_000)).await
+        let page = self.store.list(prefix, after, 1_000);
+        let page = listing_within(&self.process, self.request_timeout, page).await;
+        page.map_err(StoreError::of_a_read)
     }
 
     pub(super) async fn delete(

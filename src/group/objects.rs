@@ -22,7 +22,7 @@ use crate::protocol::group::{Assignment, Member, Session, SessionId};
 use crate::protocol::message::{self, Failure, Nonce};
 use crate::record::MAX_READ_BYTES;
 use crate::store::{GetOutcome, Page, StoreError, Written, check_order};
-use crate::timer::answer_within;
+use crate::timer::{answer_within, listing_within};
 
 /// Keys asked for in one LIST.
 const PAGE: usize = 1_000;
@@ -114,7 +114,7 @@ impl Objects {
     async fn list(&mut self, after: &After) -> Answer {
         let (cx, start) = (Arc::clone(&self.cx), key_of(&self.cx.keys, after));
         let page = cx.store.list(cx.keys.epoch_prefix(), &start, PAGE);
-        let page = answer_within(&cx.process, cx.config.request_timeout, page).await;
+        let page = listing_within(&cx.process, cx.config.request_timeout, page).await;
         match page.and_then(|page| EpochsOfPage::of(&cx.keys, after, &page)) {
             Ok(page) => self.answered(Answer::Listed(page.listing())),
             Err(error) => self.failed("listing the assignments", error.of_a_read()),
@@ -223,7 +223,7 @@ impl Objects {
         let sent = cx.process.now();
         loop {
             let page = cx.store.list(&prefix, &start, PAGE);
-            let page = answer_within(&cx.process, cx.config.request_timeout, page).await;
+            let page = listing_within(&cx.process, cx.config.request_timeout, page).await;
             let last = |page: Page| {
                 let last = check_order(&prefix, &start, &page)?.to_owned();
                 Ok::<_, StoreError>((page, last))

@@ -271,7 +271,8 @@ impl S3Store {
 
 #[async_trait]
 impl Store for S3Store {
-    /// One request, and one more for each page without a key that is not the last.
+    /// One request, and one more for each page without a key that is not the last, up to 100 in
+    /// all. Elections, groups, compactors and guards have their request timeout for each of them.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Page, StoreError> {
         self.read_page(prefix, after, limit).await
     }

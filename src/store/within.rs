@@ -1,7 +1,10 @@
-//! A bound on a single request.
+//! A bound on a single request, and on each request of a listing.
 
-use std::future::Future;
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -21,6 +24,53 @@ pub(crate) async fn within<T>(
     })
 }
 
+thread_local! {
+    /// Pages that the listings of this thread have read past.
+    static PAGES_READ_PAST: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many pages without a key one listing reads past. A versioned bucket answers such pages where
+/// many keys in a row were deleted, up to 1,000 a page.
+#[cfg(any(feature = "s3", feature = "object-store"))]
+pub(super) const EMPTY_PAGES: usize = 100;
+
+/// Notes that the listing that is being polled has received a page without an answer for its
+/// caller, and sends another request.
+#[cfg(any(test, feature = "s3", feature = "dynamodb", feature = "object-store"))]
+pub(super) fn read_past_a_page() {
+    PAGES_READ_PAST.set(PAGES_READ_PAST.get().wrapping_add(1));
+}
+
+/// Returns the answer to a listing, or `None` as soon as the listing has read past a page.
+pub(crate) async fn answer_or_page<T>(
+    mut listing: Pin<&mut impl Future<Output = Result<T, StoreError>>>,
+) -> Result<Option<T>, StoreError> {
+    poll_fn(|cx| {
+        let before = PAGES_READ_PAST.get();
+        match listing.as_mut().poll(cx) {
+            Poll::Ready(answer) => Poll::Ready(answer.map(Some)),
+            Poll::Pending if PAGES_READ_PAST.get() != before => Poll::Ready(Ok(None)),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// The answer to a listing that no lease depends on. `limit` bounds each page that it reads past,
+/// and the last one.
+pub(crate) async fn listed_within<T>(
+    limit: Duration,
+    listing: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let mut listing = pin!(listing);
+    loop {
+        let page = answer_or_page(listing.as_mut());
+        if let Some(answer) = within(limit, Determinacy::Determinate, page).await? {
+            return Ok(answer);
+        }
+    }
+}
+
 /// The answer to a request. One that panics has failed: the SDKs do where the system has no thread
 /// left, and the next attempt may find one.
 pub(crate) async fn caught<T>(
@@ -38,4 +88,40 @@ pub(crate) async fn caught<T>(
 #[allow(clippy::disallowed_methods, reason = "this is where requests without a lease are bounded")]
 pub(super) async fn timed<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
     tokio::time::timeout(limit, future).await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_testkit::time;
+
+    use super::*;
+    use crate::timer::pause;
+
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    /// A listing that reads past pages, and waits for each of them.
+    async fn listing(pages: &[Duration]) -> Result<usize, StoreError> {
+        for page in pages {
+            pause(*page).await;
+            read_past_a_page();
+        }
+        Ok(pages.len())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn regression_a_listing_has_the_timeout_for_each_page() {
+        let almost = LIMIT - Duration::from_millis(1);
+        assert_eq!(listed_within(LIMIT, listing(&[almost; 60])).await.unwrap(), 60);
+        let within_one = within(LIMIT, Determinacy::Determinate, listing(&[almost; 2])).await;
+        within_one.expect_err("other requests have the timeout as a whole");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_page_that_does_not_come_ends_the_listing_after_one_timeout() {
+        let pages = [LIMIT / 2, LIMIT / 2, LIMIT * 9];
+        let (took, listed) = time::timed(listed_within(LIMIT, listing(&pages))).await;
+        let error = listed.expect_err("the last one hangs");
+        assert!(error.to_string().contains("no answer within 1s"), "{error}");
+        assert_eq!(took, LIMIT * 2);
+    }
 }

@@ -7,6 +7,7 @@ mod disk;
 mod dynamodb_promises;
 mod dynamodb_servers;
 mod dynamodb_store;
+mod empty_pages;
 mod gcs;
 mod gcs_promises;
 mod groups;

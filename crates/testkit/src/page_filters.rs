@@ -44,6 +44,7 @@ pub const BEHIND: &[(&str, &str, &str)] = &[
     ("stores", "object-store", "object_store::"),
     ("stores", "object-store-tests", "object_store::clients::"),
     ("stores", "s3", "closed_port::"),
+    ("stores", "s3", "empty_pages::"),
     ("stores", "s3", "groups::on_s3"),
     ("stores", "s3", "groups::on_the_s3_server"),
     ("stores", "s3", "morling_on_s3::"),

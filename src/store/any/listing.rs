@@ -7,7 +7,7 @@ use object_store::{ObjectMeta, ObjectStore};
 
 use super::{AnyObjectStore, ServedAt, tag};
 use crate::store::asked::Asked;
-use crate::store::{Entry, Page, StoreError, out_of_order};
+use crate::store::{EMPTY_PAGES, Entry, Page, StoreError, out_of_order, read_past_a_page};
 
 /// The most keys of one page, and what the services give in one answer.
 const MOST: usize = 1_000;
@@ -87,7 +87,7 @@ pub(super) async fn stream(
     let mut truncated = false;
     while let Some(meta) = stream.next().await {
         match page.see(meta.map_err(|error| asked.failed(&error))?)? {
-            Place::Before => {}
+            Place::Before => read_past_a_page(),
             // One more would be another request.
             Place::Taken if page.entries.len() == MOST => {
                 truncated = true;
@@ -124,8 +124,8 @@ pub(super) async fn pages(
 ) -> Result<Page, StoreError> {
     let prefix = Some(asked.key).filter(|prefix| !prefix.is_empty());
     let mut page = Gathered::new(asked.key, after, limit);
-    let mut page_token = None;
-    loop {
+    let (mut page_token, mut empty) = (None, 0);
+    while empty < EMPTY_PAGES {
         let options = PaginatedListOptions {
             offset: (!after.is_empty()).then(|| after.to_owned()),
             max_keys: Some(MOST),
@@ -135,6 +135,7 @@ pub(super) async fn pages(
         let answer = pages.list_paginated(prefix, options).await;
         let answer = answer.map_err(|error| asked.failed(&error))?;
         let mut truncated = answer.page_token.is_some();
+        empty += usize::from(answer.result.objects.is_empty());
         for meta in answer.result.objects {
             if page.see(meta)? == Place::More {
                 truncated = true;
@@ -147,13 +148,16 @@ pub(super) async fn pages(
             return Ok(store.page(page.entries, truncated, served_at.map(|date| date.0)));
         }
         page_token = answer.page_token;
+        read_past_a_page();
     }
+    Err(asked.unsupported("it answered pages without a key and said that more follow"))
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
     use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
     use async_trait::async_trait;
     use chrono::DateTime;
@@ -163,6 +167,8 @@ mod tests {
 
     use super::*;
     use crate::store::asked::Verb;
+    use crate::store::{StoreErrorKind, listed_within};
+    use crate::timer::pause;
 
     /// What one page was asked for: the prefix, the offset, the most keys, the token.
     type Request = (Option<String>, Option<String>, Option<usize>, Option<String>);
@@ -238,6 +244,48 @@ mod tests {
         assert_eq!((keys.len(), truncated), (2, true));
         let (keys, truncated, asked) = page(("a/", "", 2), &[&["a/1"], &["a/2"]]).await;
         assert_eq!((keys.len(), truncated, asked.len()), (1, true, 1));
+    }
+
+    /// Answers pages without a key, each after this time.
+    struct NoKeys {
+        pages: Mutex<usize>,
+        time: Duration,
+    }
+
+    #[async_trait]
+    impl PaginatedListStore for NoKeys {
+        async fn list_paginated(
+            &self,
+            _: Option<&str>,
+            _: PaginatedListOptions,
+        ) -> object_store::Result<PaginatedListResult> {
+            pause(self.time).await;
+            let mut pages = self.pages.lock().unwrap();
+            *pages = pages.saturating_sub(1);
+            let page_token = (*pages > 0).then(|| "more".to_owned());
+            let result = ListResult {
+                common_prefixes: Vec::new(),
+                objects: Vec::new(),
+                extensions: Extensions::new(),
+            };
+            Ok(PaginatedListResult { result, page_token })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn regression_pages_without_a_key_are_timed_one_by_one_and_counted() {
+        let store = AnyObjectStore::of(Arc::new(InMemory::new()), None, "a test".to_owned());
+        let limit = Duration::from_secs(1);
+        for (number, answered) in [(EMPTY_PAGES - 1, true), (usize::MAX, false)] {
+            let answers = NoKeys { pages: Mutex::new(number), time: limit / 2 };
+            let page = pages(&store, &answers, store.asked(Verb::List, "app/"), "", 9);
+            match listed_within(limit, page).await {
+                Ok(page) => assert!(answered && page.entries.is_empty()),
+                Err(error) => {
+                    assert!(!answered && error.kind() == StoreErrorKind::Unsupported, "{error}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::item::{self, Item};
 use super::key::Place;
 use crate::store::asked::{Asked, Verb};
 use crate::store::aws::CallInterceptor;
-use crate::store::{Page, StoreError};
+use crate::store::{Page, StoreError, read_past_a_page};
 
 /// How many pages without an item are read past. DynamoDB answers such a page at most once, after
 /// one that ended with the last item.
@@ -43,6 +43,7 @@ impl DynamoStore {
                 let truncated = start.is_some();
                 return Ok(Page { entries, truncated, served_at });
             }
+            read_past_a_page();
         }
         let asked = Asked::new(self, Verb::List, prefix);
         Err(asked.unsupported("it answered pages without an item and said that more follow"))

@@ -5,11 +5,7 @@ use aws_sdk_s3::types::EncodingType;
 use percent_encoding::percent_decode_str;
 
 use super::{Asked, CallInterceptor, S3Store, Verb, utc};
-use crate::store::{ETag, Entry, Page, StoreError};
-
-/// How many empty pages of one listing are read past. A versioned bucket answers such pages where
-/// many keys in a row were deleted, up to 1,000 a page.
-const EMPTY_PAGES: usize = 100;
+use crate::store::{EMPTY_PAGES, ETag, Entry, Page, StoreError, read_past_a_page};
 
 impl S3Store {
     pub(super) async fn read_page(
@@ -49,6 +45,7 @@ impl S3Store {
             if token.is_none() {
                 break;
             }
+            read_past_a_page();
         }
         Err(asked.unsupported(
             "it answered pages without a key and said that more follow (a versioned bucket needs a \
