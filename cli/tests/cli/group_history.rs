@@ -111,7 +111,7 @@ epoch  created               by          what changed
 
 members    1
 partitions 3; all are owned
-missing    assignment 7 is not there: compacted
+missing    assignment 7 is not there: compacted, deleted, or skipped by a restore
 requests   10
 ";
     assert_eq!(said.out, expected);

@@ -14,6 +14,9 @@ use crate::partitions::view::table;
 use crate::print::{ATTENTION, FAINT, GOOD, NAME, plain, styled};
 use crate::status::line;
 
+/// Nothing on the store tells these apart.
+const GONE: &str = "compacted, deleted, or skipped by a restore";
+
 pub fn of(history: &GroupHistory) -> String {
     if history.changes.is_empty() {
         return styled(ATTENTION, "no group yet: its first member creates it");
@@ -139,7 +142,7 @@ fn summary(history: &GroupHistory) -> Vec<String> {
         lines.push(line("partitions", &format!("{}; {owned}", newest.partitions.len())));
     }
     if !history.missing.is_empty() {
-        lines.push(line("missing", &holes(&history.missing, "assignment", "compacted")));
+        lines.push(line("missing", &holes(&history.missing, "assignment", GONE)));
     }
     if history.left_out > 0 {
         lines.push(line("left out", &format!("{} older; see --limit", history.left_out)));
