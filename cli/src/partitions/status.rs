@@ -26,6 +26,9 @@ pub struct GroupStatus<'a> {
     /// lapsed. Absent where the sessions were not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     unattended: Option<usize>,
+    /// The epoch of a restore that is not finished: nothing is assigned until it is. Absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unfinished_restore: Option<u64>,
 }
 
 /// The first digits of a session's id.
@@ -40,7 +43,9 @@ while each partition has an owner whose session has not ended, and with 1 if the
 or a partition without a live owner, paused ones included. It looks once, so both are true
 for that moment only: a member that died counts as live until its validity is over by the store's
 clock, and one that was deposed counts as gone although it may not know yet. To act as an owner use
-`group run`, and send its token.",
+`group run`, and send its token.
+
+An unfinished `group restore` is shown with its epoch: nothing is assigned until it is finished.",
     "
    0  done
    1  with --exit-code: a partition has no live owner
@@ -76,16 +81,20 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
 }
 
 /// Of [`GroupStatus`], in its order.
-pub const FIELDS: [&str; 4] = ["epoch", "members", "partitions", "unattended"];
+pub const FIELDS: [&str; 5] =
+    ["epoch", "members", "partitions", "unattended", "unfinished_restore"];
 
 impl GroupStatus<'_> {
     pub fn of(group: &GroupSnapshot) -> GroupStatus<'_> {
         let partitions = group.partitions.iter().map(|it| PartitionView::of(it, group));
+        let held = group.epoch.filter(|_| group.restoring);
         GroupStatus {
             epoch: group.epoch.map(|epoch| epoch.get()),
             members: members(group),
             partitions: partitions.collect(),
             unattended: None,
+            // Its first assignment is the one above its epoch.
+            unfinished_restore: held.map(|epoch| epoch.get() - 1),
         }
     }
 
@@ -107,7 +116,8 @@ impl GroupStatus<'_> {
     }
 
     fn is_worked_on(&self) -> bool {
-        self.epoch.is_some() && self.unattended == Some(0)
+        let restored = self.unfinished_restore.is_none();
+        self.epoch.is_some() && self.unattended == Some(0) && restored
     }
 
     /// How many partitions have live owners, for people.
@@ -132,9 +142,15 @@ impl GroupStatus<'_> {
         let mut parts = vec![
             line("epoch", &epoch.to_string()),
             line("partitions", &format!("{}; {owned}", self.partitions.len())),
-            String::new(),
-            self.members_for_people(),
         ];
+        if let Some(epoch) = self.unfinished_restore {
+            let remedy = format!(
+                "unfinished, nothing is assigned until it is: if no `tenure group restore` runs, run \
+                 `tenure group restore --epoch {epoch}` again"
+            );
+            parts.push(line("restore", &styled(ATTENTION, remedy)));
+        }
+        parts.extend([String::new(), self.members_for_people()]);
         if partitions {
             parts.extend([String::new(), self.partitions_for_people()]);
         }

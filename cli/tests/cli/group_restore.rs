@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, Said, tenure};
+use tenure_testkit::command::eventually;
+
+use super::bench::{Bench, Said, spawn, tenure};
 
 fn restore(bench: &Bench, options: &[&str]) -> Said {
     let url = bench.url();
@@ -24,4 +26,29 @@ fn a_group_without_assignments_continues_above_the_epoch() {
     let status = tenure(&["group", "status", "--store", &url, "--json"]);
     let status: Value = serde_json::from_str(&status.out).expect("one JSON object");
     assert_eq!(status["epoch"], 43);
+}
+
+/// An operator who was interrupted left a group in which nothing was assigned, and no word of it.
+#[test]
+fn regression_group_status_shows_an_unfinished_restore() {
+    let bench = Bench::new();
+    let url = bench.url();
+    let options = ["--epoch", "41", "--partitions", "0..3", "--wait", "1h"];
+    let line = [&["group", "restore", "--store", &url], &options[..]].concat();
+    let mut restoring = spawn(&[], &line);
+    let held = || bench.objects().iter().any(|key| key.ends_with("assignment-0000000042.json"));
+    eventually("the group is held", held);
+    restoring.kill().unwrap();
+    restoring.wait().unwrap();
+    let status = |options: &[&str]| {
+        tenure(&[&["group", "status", "--store", &url, "--exit-code"], options].concat())
+    };
+    let said = status(&[]);
+    assert_eq!(said.code, 1, "{said:?}");
+    let shown = "\nrestore    unfinished, nothing is assigned until it is: if no `tenure group restore` \
+                 runs, run `tenure group restore --epoch 41` again\n";
+    assert!(said.out.contains(shown), "{said:?}");
+    assert_eq!(status(&["--field", "unfinished_restore"]).out, "41\n");
+    let json: Value = serde_json::from_str(&status(&["--json"]).out).expect("one JSON object");
+    assert_eq!(json["unfinished_restore"], 41);
 }

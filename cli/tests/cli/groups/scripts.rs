@@ -63,7 +63,7 @@ fn each_field_is_alone_on_its_line() {
         assert_eq!(serde_json::from_str::<Value>(line).expect("JSON"), status[name]);
     }
     for (options, word) in [
-        (&["--field", "member"][..], "epoch, members, partitions, unattended"),
+        (&["--field", "member"][..], "epoch, members, partitions, unattended, unfinished_restore"),
         (&["--field", "epoch", "--json"], "--json"),
         (&["--field", "epoch", "--partitions"], "--partitions"),
     ] {
