@@ -67,7 +67,24 @@ impl Group {
     ///
     /// `work` is a closure such as `async |partition| …` or `async move |partition| …`, or a
     /// function. Each call consumes a clone of it, so that the future is `Send` also where the
-    /// closure owns its captures: share state between calls by an `Arc`.
+    /// closure owns its captures: share state between calls by an `Arc`. The bound is not `AsyncFn`,
+    /// as no bound can name the futures of one as `Send` yet: a generic function could not spawn this
+    /// call, and a task could not use a closure that borrows.
+    ///
+    /// ```no_run
+    /// # use std::sync::{Arc, Mutex};
+    /// # async fn spawned(group: tenure::group::Group) {
+    /// let names = Arc::new(Mutex::new(Vec::new()));
+    /// tokio::spawn(async move {
+    ///     let work = async move |partition: tenure::group::Partition| {
+    ///         names.lock().unwrap().push(partition.name().to_owned()); // owned by the closure
+    ///         partition.revoked().cancelled().await;
+    ///         Ok(())
+    ///     };
+    ///     group.run(work).await
+    /// });
+    /// # }
+    /// ```
     ///
     /// All work runs in the task that calls this: spawn tasks for what is to run in parallel.
     /// Dropping the future drops the work, and lets the session lapse. Meanwhile

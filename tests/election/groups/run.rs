@@ -1,11 +1,14 @@
 //! Work for each partition.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure::group::{MembershipEvent, Partition};
+use tenure::group::{Group, MembershipEvent, Partition};
 use tenure_testkit::time::{secs, wait, within};
+use tokio::task::JoinHandle;
 
 use super::{Fleet, POLL, VALIDITY, balanced};
 
@@ -44,6 +47,64 @@ async fn work_is_called_for_each_partition_and_stops_before_it_moves() {
     b.leave();
     within(secs(10), second).await.expect("it leaves").unwrap().unwrap();
     assert!(at_work.lock().unwrap().is_empty());
+}
+
+type WorkResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+/// With `AsyncFn` as the bound of `run` this function does not compile: its futures are not `Send`.
+fn spawn_run<F, W>(group: Group, work: F) -> JoinHandle<Result<(), tenure::Error>>
+where
+    F: FnOnce(Partition) -> W + Clone + Send + Sync + 'static,
+    W: Future<Output = WorkResult> + Send,
+{
+    tokio::spawn(async move { group.run(work).await })
+}
+
+fn sent<'a, T>(
+    task: impl Future<Output = T> + Send + 'a,
+) -> Pin<Box<dyn Future<Output = T> + Send + 'a>> {
+    Box::pin(task)
+}
+
+/// In spawned tasks: closures that own their captures, functions, and closures that borrow.
+#[tokio::test(start_paused = true)]
+async fn each_kind_of_async_closure_is_work() {
+    let fleet = Fleet::new(2);
+    let called = Arc::new(AtomicUsize::new(0));
+    let (counter, group) = (Arc::clone(&called), fleet.group("a"));
+    let owning = async move |partition: Partition| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        partition.revoked().cancelled().await;
+        Ok(())
+    };
+    let task = spawn_run(group.clone(), owning);
+    wait(secs(20)).await;
+    assert_eq!(called.load(Ordering::SeqCst), 2);
+    group.leave();
+    within(secs(10), task).await.expect("it leaves").unwrap().unwrap();
+
+    async fn function(partition: Partition) -> WorkResult {
+        partition.revoked().cancelled().await;
+        Ok(())
+    }
+    let group = fleet.group("b");
+    let task = spawn_run(group.clone(), function);
+    wait(secs(20)).await;
+    group.leave();
+    within(secs(10), task).await.expect("it leaves").unwrap().unwrap();
+
+    let (group, borrowed) = (fleet.group("c"), &called);
+    let run = sent(group.run(async |partition| {
+        borrowed.fetch_add(1, Ordering::SeqCst);
+        partition.revoked().cancelled().await;
+        Ok(())
+    }));
+    let leave = async {
+        wait(secs(20)).await;
+        group.leave();
+    };
+    tokio::join!(run, leave).0.unwrap();
+    assert_eq!(called.load(Ordering::SeqCst), 4);
 }
 
 /// And other partitions are not touched.
