@@ -125,7 +125,7 @@ pub(crate) fn content_hash_of(hasher: sha2::Sha256) -> String {
 /// #       self.1.fetch_add(1, SeqCst);
 /// #       self.0.replace(k, b, etag).await
 /// #   }
-/// #   async fn delete(&self, k: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+/// #   async fn delete(&self, k: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
 /// #       self.1.fetch_add(1, SeqCst);
 /// #       self.0.delete(k).await
 /// #   }
@@ -196,10 +196,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Deletes up to 1,000 keys; a missing key counts as deleted. One request where the store has
     /// such a call.
     ///
-    /// Returns the keys that could not be deleted, each with the store's reason; all others are
-    /// gone, according to the store. No promise of an election depends on this, and the next run of
+    /// Returns the keys that could not be deleted, each with its error; all others are gone,
+    /// according to the store. No promise of an election depends on this, and the next run of
     /// a compactor lists what is left.
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError>;
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError>;
 
     /// Describes this store, for messages and logs: a URL without secrets.
     fn describe(&self) -> String;

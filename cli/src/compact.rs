@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use tenure::group::Group;
 use tenure::store::Store;
-use tenure::{Compactor, Error, Report};
+use tenure::{Compactor, Error, ErrorKind, Report};
 use tokio_util::sync::CancellationToken;
 
 use super::common_args::{CENTURY, LayoutArg, StoreArg, YEAR, duration_up_to, positive_up_to};
@@ -202,8 +202,10 @@ fn not_deleted(report: &Report) -> Option<Failure> {
         (epochs, sessions) => format!("{epochs} epochs and {sessions} sessions"),
     };
     let first = report.first_failure.as_deref().unwrap_or("the store gives no reason");
-    let code =
-        if first.contains(": AccessDenied") { exit::ACCESS_DENIED } else { exit::UNAVAILABLE };
+    let code = match report.first_failure_kind {
+        Some(ErrorKind::AccessDenied) => exit::ACCESS_DENIED,
+        _ => exit::UNAVAILABLE,
+    };
     let why = format!("{failed} could not be deleted; first {first}");
     Some(Failure::new(code, why))
 }
@@ -214,14 +216,14 @@ mod tests {
 
     #[test]
     fn what_was_not_deleted_is_a_failure() {
-        let code = |failed, first: Option<&str>| {
+        let code = |failed, kind| {
             let mut report = Report::default();
-            (report.failed, report.first_failure) = (failed, first.map(str::to_owned));
+            (report.failed, report.first_failure_kind) = (failed, kind);
             not_deleted(&report).map(|failure| failure.code)
         };
         assert_eq!(code(0, None), None);
         assert_eq!(code(1, None), Some(69));
-        assert_eq!(code(2, Some("app/lock-0000000001.json: InternalError: busy")), Some(69));
-        assert_eq!(code(2, Some("app/lock-0000000001.json: AccessDenied: a hold")), Some(77));
+        assert_eq!(code(2, Some(ErrorKind::Unavailable)), Some(69));
+        assert_eq!(code(2, Some(ErrorKind::AccessDenied)), Some(77));
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::epoch::Epoch;
+use crate::error::ErrorKind;
 
 /// The result of one run of a [`Compactor`](crate::Compactor).
 ///
@@ -47,6 +48,9 @@ pub struct Report {
     pub interrupted: bool,
     /// The key of the first of `failed`, with the store's reason.
     pub first_failure: Option<String>,
+    /// The kind of the first failure: what to do about it.
+    #[serde(skip)]
+    pub first_failure_kind: Option<ErrorKind>,
     /// What became of the sessions; of a [group](crate::CompactorBuilder::group) alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<SessionsReport>,
@@ -131,6 +135,7 @@ mod tests {
             dry_run: false,
             interrupted: false,
             first_failure: Some("app/lock-0000000001.json: InternalError".to_owned()),
+            first_failure_kind: Some(ErrorKind::Unavailable),
             sessions: None,
         }
     }

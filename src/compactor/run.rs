@@ -36,7 +36,7 @@ pub(super) struct Run<'a> {
 /// A deletion that was answered.
 pub(super) struct Deletion {
     of: Deleted,
-    outcome: Result<Vec<(String, String)>, StoreError>,
+    outcome: Result<Vec<(String, StoreError)>, StoreError>,
 }
 
 /// What was to be deleted.
@@ -95,7 +95,7 @@ impl<'a> Run<'a> {
                 if sessions > 0 {
                     self.sessions().failed += sessions as u64;
                 }
-                self.report.first_failure.get_or_insert_with(|| error.to_string());
+                self.note_failure(error.kind(), || error.to_string());
             }
         }
     }
@@ -285,16 +285,22 @@ impl<'a> Run<'a> {
                 sessions.failed += left;
             }
         }
-        if self.report.first_failure.is_none() {
-            let first = failed.into_iter().next();
-            self.report.first_failure =
-                first.map(|(key, reason)| plain(&format!("{key}: {reason}")));
+        if let Some((key, error)) = failed.first() {
+            self.note_failure(error.kind().into(), || plain(&format!("{key}: {error}")));
         }
         self.tell();
         Ok(())
     }
 
-    fn count_epochs(&mut self, batch: Vec<Listed>, failed: &[(String, String)]) {
+    /// Keeps the first one for the report.
+    fn note_failure(&mut self, kind: ErrorKind, why: impl FnOnce() -> String) {
+        if self.report.first_failure.is_none() {
+            self.report.first_failure = Some(why());
+            self.report.first_failure_kind = Some(kind);
+        }
+    }
+
+    fn count_epochs(&mut self, batch: Vec<Listed>, failed: &[(String, StoreError)]) {
         let keys = &self.compactor.keys;
         let left: BTreeSet<Epoch> = failed.iter().filter_map(|(key, _)| keys.parse(key)).collect();
         let size = batch.len();

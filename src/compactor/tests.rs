@@ -125,7 +125,7 @@ impl Store for Watched {
         self.inner.list(prefix, after, limit).await
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.requests.fetch_add(1, Ordering::SeqCst);
         let now_deleting = self.deleting.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_deleting.fetch_max(now_deleting, Ordering::SeqCst);
@@ -191,4 +191,8 @@ fn compactor(store: Arc<dyn Store>, keep_epochs: usize) -> Compactor {
 #[allow(clippy::disallowed_methods, reason = "tokio's clock is the test's")]
 fn now() -> tokio::time::Instant {
     tokio::time::Instant::now()
+}
+
+fn busy(why: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
 }

@@ -183,7 +183,7 @@ impl Calls {
     pub(super) async fn delete(
         &self,
         keys: Vec<String>,
-    ) -> Result<Vec<(String, String)>, StoreError> {
+    ) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.bounded(Determinacy::Indeterminate, self.store.delete(keys)).await
     }
 

@@ -276,7 +276,7 @@ async fn regression_a_trim_does_not_believe_a_false_deletion() {
             .returning(move |key, body| at.create(key, body).now_or_never().expect("no wait"));
         liar.expect_delete().returning(move |mut keys| {
             keys.truncate(usize::from(says_so));
-            Ok(keys.into_iter().map(|key| (key, "held".to_owned())).collect())
+            Ok(keys.into_iter().map(|key| (key, StoreError::timed_out("held"))).collect())
         });
         let lied = FencedLog::new(Arc::new(liar), "log").expect("a prefix");
         let FencingError::Failed(error) = lied.trim(9).await.expect_err("nothing was deleted")

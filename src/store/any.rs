@@ -303,7 +303,7 @@ impl Store for AnyObjectStore {
         self.put(self.asked(Verb::Replace, key), body, mode).await
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         delete::all(self, keys).await
     }
 

@@ -212,7 +212,7 @@ impl Store for DirStore {
         self.blocking(move |root| write::put(Folder::root(root)?, &key, &body, &condition)).await
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         keys.iter().try_for_each(|key| key::check(key))?;
         self.blocking(move |root| delete::delete(root, &keys)).await
     }

@@ -274,7 +274,7 @@ impl Store for DynamoStore {
     }
 
     /// One `BatchWriteItem` for each 25 keys, several at a time.
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.delete_all(keys).await
     }
 

@@ -155,7 +155,7 @@ impl Store for MemoryStore {
         }
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         let mut objects = self.objects();
         for key in &keys {
             objects.remove(key);

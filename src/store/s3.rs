@@ -316,7 +316,7 @@ impl Store for S3Store {
 
     /// One request, or one for each key where the server refuses `DeleteObjects`. A key that
     /// could not be deleted comes back with S3's reason.
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.delete_all(keys).await
     }
 

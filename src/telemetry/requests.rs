@@ -99,7 +99,7 @@ impl Counted {
         self.send("replace", self.inner.replace(key, body, etag))
     }
 
-    pub(crate) fn delete(&self, keys: Vec<String>) -> Sending<'_, Vec<(String, String)>> {
+    pub(crate) fn delete(&self, keys: Vec<String>) -> Sending<'_, Vec<(String, StoreError)>> {
         self.send("delete", self.inner.delete(keys))
     }
 
@@ -245,7 +245,7 @@ impl Outcome for PutOutcome {
     }
 }
 
-impl Outcome for Vec<(String, String)> {
+impl Outcome for Vec<(String, StoreError)> {
     fn outcome(&self) -> Option<&'static str> {
         Some("done")
     }

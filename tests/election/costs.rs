@@ -32,7 +32,7 @@ mock! {
             body: Bytes,
             etag: ETag,
         ) -> Result<PutOutcome, StoreError>;
-        async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError>;
+        async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError>;
         async fn list_last(
             &self,
             prefix: &str,

@@ -327,5 +327,5 @@ async fn deleting_goes_by_25_and_names_the_keys_that_stay() {
     // 25, 25, 10, and the one that stays twice more.
     assert_eq!(server.count("BatchWriteItem"), 5);
     assert_eq!(server.keys(), ["app/kept"]);
-    assert_eq!(store.delete(vec![]).await.unwrap(), []);
+    assert!(store.delete(vec![]).await.unwrap().is_empty());
 }

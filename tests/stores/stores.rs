@@ -242,7 +242,7 @@ impl Layer for Broken {
         }
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         match self.fault {
             Fault::DeleteDoesNothing => Ok(Vec::new()),
             _ => self.inner.delete(keys).await,

@@ -138,7 +138,7 @@ impl Store for Bucket {
         self.write(self.objects.replace(key, body, etag)).await
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.request(|counts| counts.delete += 1, self.objects.delete(keys)).await
     }
 

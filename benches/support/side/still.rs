@@ -36,7 +36,7 @@ impl Store for Still {
         Ok(PutOutcome::Done { etag: Some(self.etag.clone()) })
     }
 
-    async fn delete(&self, _: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, _: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         Ok(Vec::new())
     }
 

@@ -66,7 +66,7 @@ impl Layer for Counting {
         self.count(kind, 1);
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.count(4, keys.len() as u64);
         self.memory.delete(keys).await
     }

@@ -247,9 +247,13 @@ impl Asker {
         let outcome = self.ask(Kind::Delete, Determinacy::Indeterminate, call).await?;
         match outcome.first() {
             None => Ok(()),
-            Some((key, why)) => {
-                let (kind, why) = (StoreErrorKind::AccessDenied, format!("deleting {key}: {why}"));
-                Err(Ends::Failed(StoreError::new(kind, Determinacy::Determinate, why)))
+            Some((key, error)) => {
+                let (kind, why) = (error.kind(), format!("deleting {key}: {error}"));
+                let failed = StoreError::new(kind, Determinacy::Determinate, why);
+                Err(match kind {
+                    StoreErrorKind::Transient => Ends::Unclear(failed),
+                    _ => Ends::Failed(failed),
+                })
             }
         }
     }

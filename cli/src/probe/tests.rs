@@ -244,7 +244,7 @@ impl Store for Broken {
         Ok(PutOutcome::Done { etag: Some(overwrite(&self.inner, key, body).await) })
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         if self.breaks == Breaks::Undead {
             return Ok(Vec::new());
         }

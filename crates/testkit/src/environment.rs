@@ -154,7 +154,7 @@ impl Store for Gateways {
         .await
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.call(|gateway| {
             let keys = keys.clone();
             Box::pin(async move { gateway.delete(keys).await })

@@ -355,7 +355,7 @@ impl Store for FaultStore {
         self.put(Put { key: key.to_owned(), body, etag: Some(etag) }, fault).await
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         let fault = self.next(Call::Delete, &keys.join(","));
         if fault == Some(Fault::Claim) {
             return Ok(Vec::new());

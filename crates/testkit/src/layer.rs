@@ -89,7 +89,7 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
     }
 
     /// [`Store::delete`]
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.inner().delete(keys).await
     }
 
@@ -154,7 +154,7 @@ impl<L: Layer> Store for Layered<L> {
         self.0.replace(key, body, etag).await
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.0.before(Call::Delete).await;
         self.0.delete(keys).await
     }

@@ -69,7 +69,7 @@ impl Store for FromTheStart {
         unreachable!("a compactor writes nothing")
     }
 
-    async fn delete(&self, _: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, _: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         unreachable!("nothing is deleted from an unsafe store")
     }
 
@@ -140,7 +140,7 @@ fn keeping(epochs: u64) -> MockStore {
     });
     store
         .expect_delete()
-        .returning(|keys| Ok(keys.into_iter().map(|key| (key, "held".to_owned())).collect()));
+        .returning(|keys| Ok(keys.into_iter().map(|key| (key, busy("held"))).collect()));
     store
 }
 

@@ -152,7 +152,9 @@ async fn without_both_times_nothing_is_old_enough() {
 }
 
 /// A run over epochs 1 to 5 that keeps one, with this answer to its deletion.
-async fn with_answer(outcome: Result<Vec<(String, String)>, StoreError>) -> Result<Report, Error> {
+async fn with_answer(
+    outcome: Result<Vec<(String, StoreError)>, StoreError>,
+) -> Result<Report, Error> {
     let keys = locks(1..=5);
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let mut store = run_of(vec![(lock(0), page(&keys, false))]);
@@ -162,17 +164,30 @@ async fn with_answer(outcome: Result<Vec<(String, String)>, StoreError>) -> Resu
 
 #[tokio::test]
 async fn keys_that_could_not_be_deleted_are_counted_with_the_first_reason() {
-    let failed = vec![(lock(2), "InternalError".to_owned()), (lock(3), "SlowDown".to_owned())];
+    let failed = vec![(lock(2), busy("InternalError")), (lock(3), busy("SlowDown"))];
     let report = with_answer(Ok(failed)).await.unwrap();
     assert_eq!((report.listed, report.deleted, report.kept, report.failed), (5, 2, 1, 2));
     assert_eq!(report.bytes, 14);
     assert_eq!(report.first_failure, Some(format!("{}: InternalError", lock(2))));
     // Answers that do not add up: never less failed than the store names, never more than there are.
     for (strangers, failed) in [(1, 1), (9, 4)] {
-        let strange = vec![("x".to_owned(), "?".to_owned()); strangers];
+        let strange = vec![("x".to_owned(), busy("?")); strangers];
         let report = with_answer(Ok(strange)).await.unwrap();
         assert_eq!((report.deleted, report.failed, report.kept), (4 - failed, failed, 1));
     }
+}
+
+/// The command chose its exit code by the words of the first reason.
+#[tokio::test]
+async fn regression_the_first_failure_has_a_kind() {
+    let said = "AccessDenied: no such permission";
+    let denied = StoreError::new(StoreErrorKind::AccessDenied, Determinacy::Determinate, "no");
+    for (error, kind) in [(busy(said), ErrorKind::Unavailable), (denied, ErrorKind::AccessDenied)] {
+        let failed = vec![(lock(2), error), (lock(3), busy("SlowDown"))];
+        let report = with_answer(Ok(failed)).await.unwrap();
+        assert_eq!(report.first_failure_kind, Some(kind));
+    }
+    assert_eq!(with_answer(Ok(Vec::new())).await.unwrap().first_failure_kind, None);
 }
 
 #[tokio::test]

@@ -26,7 +26,7 @@ struct Deleted {
 pub(super) async fn all(
     store: &AnyObjectStore,
     keys: Vec<String>,
-) -> Result<Vec<(String, String)>, StoreError> {
+) -> Result<Vec<(String, StoreError)>, StoreError> {
     let asked = store.asked(Verb::Delete, "");
     let paths = keys.iter().map(|key| store.path(asked, key)).collect::<Result<Vec<_>, _>>()?;
     let calls = paths.chunks(AT_ONCE).map(|paths| some(store, paths.to_vec()));
@@ -34,9 +34,11 @@ pub(super) async fn all(
     let mut failed = Vec::new();
     for (keys, call) in keys.chunks(AT_ONCE).zip(&calls) {
         let left = keys.iter().filter(|key| !call.gone.contains(*key));
-        let reason = call.error.as_ref().map(|error| asked.failed(error).to_string());
-        let reason = reason.unwrap_or_else(|| "the store did not say what became of it".to_owned());
-        failed.extend(left.map(|key| (key.clone(), reason.clone())));
+        let error = match &call.error {
+            Some(error) => asked.failed(error),
+            None => asked.transient("the store did not say what became of it"),
+        };
+        failed.extend(left.map(|key| (key.clone(), error.clone())));
     }
     match calls.iter().find_map(|call| call.error.as_ref()) {
         // Nothing is known of any key: the whole request failed.

@@ -12,7 +12,10 @@ use crate::store::StoreError;
 
 /// Deletes these objects; what is missing counts as deleted. Returns what could not be deleted, with
 /// the reasons.
-pub(super) fn delete(root: &Root, keys: &[String]) -> Result<Vec<(String, String)>, StoreError> {
+pub(super) fn delete(
+    root: &Root,
+    keys: &[String],
+) -> Result<Vec<(String, StoreError)>, StoreError> {
     let mut folders = BTreeMap::<&str, Vec<&String>>::new();
     for key in keys {
         folders.entry(key::split(key).0).or_default().push(key);
@@ -24,8 +27,7 @@ pub(super) fn delete(root: &Root, keys: &[String]) -> Result<Vec<(String, String
             Err(error) if number == 0 => return Err(error),
             // What earlier folders answered is still true.
             Err(error) => {
-                let reason = error.to_string();
-                failed.extend(keys.into_iter().map(|key| (key.clone(), reason.clone())));
+                failed.extend(keys.into_iter().map(|key| (key.clone(), error.clone())));
             }
         }
     }
@@ -36,7 +38,7 @@ fn delete_in(
     root: &Root,
     path: &str,
     keys: &[&String],
-) -> Result<Vec<(String, String)>, StoreError> {
+) -> Result<Vec<(String, StoreError)>, StoreError> {
     let Some(way) = Way::find(Folder::root(root)?, path)? else {
         return Ok(Vec::new());
     };
@@ -46,7 +48,7 @@ fn delete_in(
     let mut failed = Vec::new();
     for &key in keys {
         if let Err(error) = remove(way.folder(), key::split(key).1) {
-            failed.push((key.clone(), error.to_string()));
+            failed.push((key.clone(), error));
         }
     }
     way.sync()?;

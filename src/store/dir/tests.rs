@@ -164,7 +164,7 @@ async fn what_is_no_object_is_named() {
         refuses(store.create(key, "x".into()).await, invalid, words);
         refuses(store.replace(key, "x".into(), etag).await, invalid, words);
         let outcome = store.delete(vec![key.to_owned()]).await.expect("tried");
-        assert!(outcome[0].1.contains(words), "{outcome:?}");
+        assert!(outcome[0].1.to_string().contains(words), "{outcome:?}");
     }
     refuses(store.create("file/a", "x".into()).await, StoreErrorKind::Invalid, "is a file");
     assert_eq!(store.get("file/a", None, 1).await.expect("read"), GetOutcome::NotFound);
@@ -295,7 +295,7 @@ async fn what_is_missing_counts_as_deleted_also_without_its_folder() {
     let (_dir, store) = store();
     done(store.create("a", "x".into()).await);
     let keys = ["a", "b", "no/c", "no/d", "none/e"].map(str::to_owned).to_vec();
-    assert_eq!(store.delete(keys).await.expect("answered"), []);
+    assert!(store.delete(keys).await.expect("answered").is_empty());
 }
 
 #[tokio::test]

@@ -9,9 +9,9 @@ use super::DynamoStore;
 use super::date::StoreDate;
 use super::item;
 use super::key::Place;
-use crate::store::StoreError;
 use crate::store::asked::{Asked, Verb};
 use crate::store::aws::CallInterceptor;
+use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 /// As many as a `BatchWriteItem` takes.
 const BATCH: usize = 25;
@@ -25,7 +25,7 @@ impl DynamoStore {
     pub(super) async fn delete_all(
         &self,
         keys: Vec<String>,
-    ) -> Result<Vec<(String, String)>, StoreError> {
+    ) -> Result<Vec<(String, StoreError)>, StoreError> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
@@ -37,10 +37,12 @@ impl DynamoStore {
         let batches: Vec<_> = places.chunks(BATCH).map(|batch| self.delete_batch(batch)).collect();
         let left: Vec<Vec<String>> =
             stream::iter(batches).buffer_unordered(AT_ONCE).try_collect().await?;
-        let reason = "DynamoDB left it out: too many requests at once";
-        let failed: Vec<_> =
-            left.into_iter().flatten().map(|key| (key, reason.to_owned())).collect();
-        Ok(failed)
+        let busy = StoreError::new(
+            StoreErrorKind::Transient,
+            Determinacy::Determinate,
+            "DynamoDB left it out: too many requests at once",
+        );
+        Ok(left.into_iter().flatten().map(|key| (key, busy.clone())).collect())
     }
 
     /// The keys of the batch that are left.

@@ -15,7 +15,7 @@ impl S3Store {
     pub(super) async fn delete_all(
         &self,
         keys: Vec<String>,
-    ) -> Result<Vec<(String, String)>, StoreError> {
+    ) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.check_bucket()?;
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -34,7 +34,10 @@ impl S3Store {
         self.delete_each(keys).await
     }
 
-    async fn delete_together(&self, keys: &[String]) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete_together(
+        &self,
+        keys: &[String],
+    ) -> Result<Vec<(String, StoreError)>, StoreError> {
         let asked = Asked::new(self, Verb::Delete, "");
         let objects = keys.iter().map(|key| ObjectIdentifier::builder().key(key).build());
         let objects: Result<Vec<_>, _> = objects.collect();
@@ -56,7 +59,10 @@ impl S3Store {
     }
 
     /// Fails if no key at all could be deleted.
-    async fn delete_each(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete_each(
+        &self,
+        keys: Vec<String>,
+    ) -> Result<Vec<(String, StoreError)>, StoreError> {
         let count = keys.len();
         let calls = keys.into_iter().map(|key| async move {
             let outcome = self.delete_one(&key).await;
@@ -70,7 +76,7 @@ impl S3Store {
             .collect();
         match failed.first() {
             Some((_, error)) if failed.len() == count => Err(error.clone()),
-            _ => Ok(failed.into_iter().map(|(key, error)| (key, error.to_string())).collect()),
+            _ => Ok(failed),
         }
     }
 

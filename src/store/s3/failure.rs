@@ -34,16 +34,21 @@ const CREDENTIALS: [&str; 5] =
 const REJECTED: [&str; 3] = ["InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch"];
 
 /// A key that `DeleteObjects` did not delete, and why.
-pub(super) fn of_key(error: &KeyError) -> (String, String) {
+pub(super) fn of_key(error: &KeyError) -> (String, StoreError) {
     let code = error.code().unwrap_or("no reason given");
     let mut why = code.to_owned();
     if let Some(message) = error.message().filter(|message| !message.is_empty()) {
         let _ = write!(why, ": {}", printable(message));
     }
-    if code == "AccessDenied" {
+    let kind = match code {
+        "AccessDenied" => StoreErrorKind::AccessDenied,
+        _ => StoreErrorKind::Transient,
+    };
+    if kind == StoreErrorKind::AccessDenied {
         let _ = write!(why, "; {}", needs(Verb::Delete));
     }
-    (error.key().unwrap_or_default().to_owned(), why)
+    let error_of_key = StoreError::new(kind, Determinacy::Determinate, why);
+    (error.key().unwrap_or_default().to_owned(), error_of_key)
 }
 
 /// The permission that the request needs.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use serde_json::json;
 use tenure::fencing::{DurableGate, FencedLog, FencedObject};
-use tenure::store::{ETag, GetOutcome, Page, PutOutcome, StoreError};
+use tenure::store::{Determinacy, ETag, GetOutcome, Page, PutOutcome, StoreError, StoreErrorKind};
 use tenure::{Election, Epoch, Layout, Store};
 use tenure_testkit::layer::{Layer, Layered};
 use tenure_testkit::world::{elected, held, name};
@@ -60,8 +60,9 @@ impl Layer for Hostile {
         Hostile::words(self.0.replace(key, body, etag).await)
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
-        Ok(keys.into_iter().map(|key| (key, EVIL.to_owned())).collect())
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
+        let evil = StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, EVIL);
+        Ok(keys.into_iter().map(|key| (key, evil.clone())).collect())
     }
 
     fn describe(&self) -> String {

@@ -241,7 +241,7 @@ impl Layer for Chaos {
         Ok(outcome)
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         // One after the other, as a store may.
         for key in &keys {
             self.pause().await;

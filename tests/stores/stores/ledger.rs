@@ -101,7 +101,7 @@ impl Store for Ledger {
         Ok(self.write_if(key, body, Some(etag)))
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         let lines = keys.into_iter().map(|key| Line { key, body: None, written: now() });
         self.lines().extend(lines);
         Ok(Vec::new())

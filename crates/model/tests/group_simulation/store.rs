@@ -239,7 +239,7 @@ impl Store for SimStore {
         }
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.call(Request::Delete { keys }).await?;
         Ok(Vec::new())
     }

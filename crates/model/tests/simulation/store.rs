@@ -335,10 +335,12 @@ impl Store for SimStore {
         }
     }
 
-    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, String)>, StoreError> {
+    async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
         match self.call(Request::Delete { keys: keys.clone() }).await? {
             Reply::Deleted(deleted) => {
-                Ok(keys.into_iter().skip(deleted).map(|key| (key, "busy".to_owned())).collect())
+                let busy =
+                    StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, "busy");
+                Ok(keys.into_iter().skip(deleted).map(|key| (key, busy.clone())).collect())
             }
             reply => wrong(&reply),
         }
