@@ -141,7 +141,9 @@ impl Group {
         let said = self.config.said.clone();
         // Only a session that was read with data is added to the members. One that is dropped
         // meanwhile is resigned, or the group would give it partitions.
-        let (data, _) = session_data::encode(&[], &SessionData::default(), &said, 0);
+        // This first write has the assignment that the process remembers.
+        let data = SessionData { seen: self.cx.greatest(), ..SessionData::default() };
+        let (data, _) = session_data::encode(&[], &data, &said, 0);
         let (reply, answer) = oneshot::channel();
         let lease = leadership.lease();
         written.store(true, Ordering::Relaxed);

@@ -13,6 +13,7 @@ use super::partition::{Grant, Partition, PartitionLoss};
 use super::session_data::{self, Said};
 use super::view::GroupSnapshot;
 use crate::driver::Context;
+use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::leadership::{Command, Leadership, Lease, Loss};
 use crate::mutex::unpoisoned;
@@ -53,6 +54,9 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct SharedState {
     pub(super) participant: Participant,
+    /// The greatest assignment that this process knew of before this session. It owns nothing by a
+    /// smaller one.
+    remembered: Option<Epoch>,
     grants: BTreeMap<PartitionNumber, Arc<Grant>>,
     /// `None` after the last event.
     events: Option<mpsc::UnboundedSender<MembershipEvent>>,
@@ -77,8 +81,10 @@ impl Shared {
         said: Said,
         events: mpsc::UnboundedSender<MembershipEvent>,
     ) -> Shared {
+        let remembered = cx.greatest();
         let state = SharedState {
-            participant: Participant::new(session, cx.greatest()),
+            participant: Participant::new(session, remembered),
+            remembered,
             grants: BTreeMap::new(),
             events: Some(events),
             looks: 0,
@@ -323,7 +329,7 @@ impl SharedState {
         let data = SessionData {
             releases: BTreeMap::new(),
             looks: self.looks,
-            seen: known.map(|known| known.epoch),
+            seen: known.map(|known| known.epoch).max(self.remembered),
             leaving: self.leaving && self.park.is_none(),
         };
         let room = MAX_WRITTEN_BYTES - RECORD_BYTES;

@@ -164,6 +164,20 @@ async fn regression_a_process_remembers_the_greatest_assignment_that_it_has_seen
     assert_eq!(error.kind(), tenure::ErrorKind::NewestDeleted, "{error}");
 }
 
+/// Its new session did not say so, and a process that had seen nothing was granted token 2.
+#[tokio::test(start_paused = true)]
+async fn regression_a_process_that_remembers_an_assignment_says_so_in_its_next_session() {
+    let fleet = Fleet::new(PARTITIONS);
+    let group = fleet.group("a");
+    let a = join(&group).await;
+    balanced(&[&a], PARTITIONS, VALIDITY).await;
+    delete_all(&fleet, "app/").await;
+    within(VALIDITY * 2, a.task).await.unwrap().unwrap();
+    let again = join(&group).await;
+    is_refused(&fleet, fleet.member("b").await).await;
+    again.kill();
+}
+
 /// The session that shows it was compacted: no assignment that is left names it.
 #[tokio::test(start_paused = true)]
 async fn regression_a_compaction_keeps_sessions_that_saw_a_deleted_assignment() {
