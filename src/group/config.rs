@@ -84,7 +84,7 @@ impl GroupConfig {
     /// Whether the group is planned by another assignor than this process has: then it moves no
     /// partition that has an owner, as the two would move it to and fro.
     pub(super) fn differs(&self, known: &Assignment) -> bool {
-        *known.assignor != *self.assignor.name()
+        !known.assignor.is_empty() && *known.assignor != *self.assignor.name()
     }
 }
 

@@ -55,6 +55,10 @@ impl Planner<'_> {
         }
         let epoch = now.epoch.next()?;
         let mut next = Assignment { epoch, nonce, ..now.clone() };
+        if next.assignor.is_empty() {
+            // An operator made it of nothing.
+            next.assignor = self.assignor.name().into();
+        }
         for partition in &mut next.partitions {
             if evidence.frees(partition) {
                 let owner = partition.owner.take();

@@ -62,6 +62,16 @@ async fn a_group_without_assignments_continues_above_the_epoch() {
     takes_all(&fleet, "b").await;
 }
 
+/// Its assignments named no assignor, so no member moved a partition that had an owner.
+#[tokio::test(start_paused = true)]
+async fn regression_a_group_restored_from_nothing_is_shared_with_a_member_that_joins() {
+    let fleet = Fleet::new(PARTITIONS);
+    is_restored(&restore(&fleet, secs(0)).await);
+    let a = takes_all(&fleet, "a").await;
+    let b = fleet.member("b").await;
+    balanced(&[&a, &b], PARTITIONS, VALIDITY * 3).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn live_members_are_deposed_and_join_again_above() {
     let fleet = Fleet::new(PARTITIONS);
