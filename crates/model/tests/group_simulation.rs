@@ -8,6 +8,8 @@
 mod bucket;
 #[path = "group_simulation/checks.rs"]
 mod checks;
+#[path = "group_simulation/deletions.rs"]
+mod deletions;
 #[path = "group_simulation/faults.rs"]
 mod faults;
 #[path = "group_simulation/plan.rs"]
@@ -16,6 +18,8 @@ mod plan;
 mod process;
 #[path = "group_simulation/store.rs"]
 mod store;
+#[path = "group_simulation/trouble.rs"]
+mod trouble;
 #[path = "group_simulation/world.rs"]
 mod world;
 
@@ -120,7 +124,33 @@ fn broken_work_that_never_returns_is_caught() {
 
 #[test]
 fn broken_writer_that_needs_no_etag_is_caught() {
-    caught(Broken::EtagNotNeeded, 100, &["G1", "G5", "GS1", "R1", "R2"]);
+    caught(Broken::EtagNotNeeded, 100, &["G1", "G5", "G6", "GS1", "R1", "R2"]);
+}
+
+/// The outcome of a deletion that nothing shows (docs/groups.md, section 3).
+#[test]
+fn broken_expiry_that_nothing_shows_is_caught() {
+    caught(Broken::DeletedUnseen, 100, &["D2", "G1", "G5"]);
+}
+
+#[test]
+fn broken_seal_that_forgets_is_caught() {
+    caught(Broken::SealsForget, 400, &["D2"]);
+}
+
+#[test]
+fn broken_read_that_fails_and_finds_nothing_is_caught() {
+    caught(Broken::FailedReadFindsNothing, 200, &["D2", "G1", "G5", "R1"]);
+}
+
+#[test]
+fn broken_listing_that_fails_and_is_empty_is_caught() {
+    caught(Broken::FailedListIsEmpty, 100, &["D2", "G1", "G5", "R1"]);
+}
+
+#[test]
+fn broken_round_that_waits_for_each_session_is_caught() {
+    caught(Broken::UnreadStopsRound, 200, &["GS1"]);
 }
 
 /// A run that is wrong in this way must fail within so many seeds, by one of these checkers.

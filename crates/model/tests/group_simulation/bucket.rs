@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use bytes::Bytes;
+use tenure::Epoch;
 use tenure::store::{ETag, Entry, GetOutcome, Object, Page, PutOutcome};
 
+use super::checks::epoch_of;
 use super::plan::Broken;
 
 #[derive(Debug, Default)]
@@ -32,6 +34,11 @@ pub enum Reply {
 }
 
 impl Bucket {
+    /// The newest assignment.
+    pub fn newest(&self) -> Option<Epoch> {
+        self.objects.keys().filter_map(|key| epoch_of(key)).max()
+    }
+
     pub fn apply(&mut self, request: &Request, tagless: bool, broken: Broken) -> Reply {
         match request {
             Request::List { prefix, after, limit } => {

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::Value;
 use tenure::Epoch;
 use tenure::group::Partition;
@@ -12,7 +14,9 @@ use tenure::protocol::group::plan::check;
 use tenure::protocol::group::{Assignment, Release, Session, SessionId};
 use tenure::protocol::message::Nonce;
 
-use super::world::{Who, World};
+use tenure_model::time::now;
+
+use super::world::{State, Who, World};
 
 pub const PREFIX: &str = "app/";
 
@@ -21,11 +25,65 @@ pub const PREFIX: &str = "app/";
 pub struct Book {
     /// Sessions that were sealed, for good.
     ended: BTreeSet<Session>,
+    /// Live sessions that others deleted: when, and their validity.
+    gone: BTreeMap<Session, (Duration, Duration)>,
     released: BTreeSet<(Session, Release)>,
     /// Whose session it is.
     pub holders: BTreeMap<SessionId, Who>,
     /// The greatest token under which a partition was believed to be owned, and who did.
     believed: BTreeMap<u32, (Epoch, Who)>,
+    /// The greatest assignment that was ever created, and its body.
+    pub greatest: Option<(Epoch, Bytes)>,
+    /// The greatest assignment that others deleted.
+    pub deleted: Option<Epoch>,
+}
+
+impl Book {
+    /// Others deleted this session.
+    pub fn vanished(&mut self, key: &str, body: &[u8]) {
+        let read = session_of(key).and_then(|id| session_in(id, body));
+        if let Some((session, None, _)) = read {
+            let body: Value = serde_json::from_slice(body).unwrap_or_default();
+            let validity = Duration::from_millis(body["validity_ms"].as_u64().unwrap_or(u64::MAX));
+            self.gone.insert(session, (now(), validity));
+        }
+    }
+
+    /// R1: whether a partition may leave this owner.
+    fn may_leave(&self, session: Session, release: Release) -> bool {
+        let waited = |(at, validity): &(Duration, Duration)| now() - *at >= *validity;
+        self.ended.contains(&session)
+            || self.gone.get(&session).is_some_and(waited)
+            || self.released.contains(&(session, release))
+    }
+}
+
+impl State {
+    /// The newest assignment that is left.
+    pub fn newest(&self) -> Option<Assignment> {
+        let key = assignment_key(self.bucket.newest()?.get());
+        decode(&key, &self.bucket.objects[&key].0)
+    }
+
+    /// Whether no assignment that others deleted was greater than all that are left.
+    pub fn is_repaired(&self) -> bool {
+        self.book.deleted.is_none_or(|deleted| self.bucket.newest() > Some(deleted))
+    }
+
+    /// Returns true if a session has seen this assignment.
+    pub fn sessions_show(&self, epoch: Epoch) -> bool {
+        self.bucket.objects.iter().any(|(key, (body, _))| {
+            let data = session_of(key).and_then(|id| session_in(id, body)).map(|it| it.2);
+            let seen = data.and_then(|data| session_data::decode(&data)?.0.seen);
+            seen >= Some(epoch)
+        })
+    }
+
+    /// A deletion is not found if the sessions that show it cannot be read, unless no assignment is
+    /// left: so they can be.
+    pub fn must_be_read(&self, key: &str) -> bool {
+        session_of(key).is_some() && !self.is_repaired() && self.bucket.newest().is_some()
+    }
 }
 
 pub fn assignment_key(epoch: u64) -> String {
@@ -35,6 +93,10 @@ pub fn assignment_key(epoch: u64) -> String {
 pub fn epoch_of(key: &str) -> Option<Epoch> {
     let digits = key.strip_prefix(PREFIX)?.strip_prefix("assignment-")?.strip_suffix(".json")?;
     Epoch::new(digits.parse().ok()?)
+}
+
+pub fn session_key(id: SessionId) -> String {
+    format!("{PREFIX}members/{id}/lock.json")
 }
 
 fn session_of(key: &str) -> Option<SessionId> {
@@ -101,17 +163,30 @@ fn assignment_written(world: &Arc<World>, key: &str, body: &[u8]) {
     let Some(after) = decode(key, body) else {
         return world.fail("assignment", format!("{key} cannot be read"));
     };
-    let state = world.state();
+    let mut state = world.state();
     let before = after.epoch.get().checked_sub(1).map(assignment_key);
     let before = before.and_then(|key| Some((state.bucket.objects.get(&key)?.0.clone(), key)));
+    // Others deleted it, and it counts all the same.
+    let before = before.or_else(|| {
+        let (epoch, body) = state.book.greatest.clone()?;
+        (epoch.next() == Some(after.epoch)).then(|| (body, assignment_key(epoch.get())))
+    });
+    if state.book.greatest.as_ref().is_none_or(|(epoch, _)| *epoch <= after.epoch) {
+        state.book.greatest = Some((after.epoch, Bytes::copy_from_slice(body)));
+    }
     // What was made of a compacted one is never confirmed.
-    let newest = state.bucket.objects.keys().filter_map(|key| epoch_of(key)).max();
-    let Some((body, before)) = before.filter(|_| newest == Some(after.epoch)) else { return };
-    let Some(before) = decode(&before, &body) else { return };
-    let may_leave = |session: Session, release: Release| {
-        state.book.ended.contains(&session) || state.book.released.contains(&(session, release))
-    };
-    let checked = check(&before, &after, may_leave);
+    if state.bucket.newest() != Some(after.epoch) {
+        return;
+    }
+    if state.book.deleted >= Some(after.epoch) {
+        drop(state);
+        return world.fail("D2", format!("{key} was deleted, and is created again"));
+    }
+    // A restoring takes each partition from its owner, and waits for it later.
+    let before = before.filter(|_| after.restoring.is_none());
+    let Some(before) = before.and_then(|(body, before)| decode(&before, &body)) else { return };
+    let book = &state.book;
+    let checked = check(&before, &after, |session, release| book.may_leave(session, release));
     drop(state);
     if let Err(what) = checked {
         let rules = ["R1", "R2", "R4"];

@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure::group::Group;
 use tenure_model::clock::{MOST_SLEWED, Power};
 use tenure_model::time::{now, sleep};
+use tenure_testkit::fault_store as testkit;
 
 use super::bucket::Request;
 use super::checks::{self, assignment_key, epoch_of};
+use super::deletions::{delete_assignments, delete_session, repair, restore_for_a_while};
 use super::plan::Broken;
 use super::process::{Slot, start_another, start_on};
+use super::trouble::{self, Trouble, Whose};
 use super::world::{Who, World};
 
 #[derive(Debug, Clone, Copy)]
@@ -24,16 +28,20 @@ enum Fault {
     Blackout,
     Wall,
     Slew,
+    DeleteAssignments,
+    DeleteSession,
+    Restore,
+    Trouble,
 }
 
 /// Makes things go wrong for as long as the plan says.
-pub async fn inject(world: &Arc<World>, slots: &mut [Slot]) {
+pub async fn inject(world: &Arc<World>, slots: &mut [Slot], restorer: Option<&(Who, Group)>) {
     while now() < world.plan.length {
         sleep(world.part(world.plan.every * 2)).await;
         let Some(fault) = draw(world) else { continue };
         let chosen = world.state().rng.usize(..slots.len());
+        world.note(slots[chosen].who, || format!("FAULT {fault:?}"));
         let slot = &mut slots[chosen];
-        world.note(slot.who, || format!("FAULT {fault:?}"));
         match fault {
             Fault::Pause | Fault::Suspend | Fault::MachinePause => stop(world, slot, fault),
             Fault::Crash => {
@@ -71,6 +79,10 @@ pub async fn inject(world: &Arc<World>, slots: &mut [Slot]) {
                 let by = world.state().rng.i64(-MOST_SLEWED..=MOST_SLEWED);
                 slot.clock.slew(by);
             }
+            Fault::DeleteAssignments => delete_assignments(world, slots).await,
+            Fault::DeleteSession => delete_session(world),
+            Fault::Restore => restorer.into_iter().for_each(|it| restore_for_a_while(world, it)),
+            Fault::Trouble => trouble::begin(world, slot.who),
         }
         if world.plan.broken == Broken::Takes {
             take(world);
@@ -90,6 +102,10 @@ fn draw(world: &World) -> Option<Fault> {
         (Fault::Blackout, faults.blackout),
         (Fault::Wall, faults.wall),
         (Fault::Slew, faults.slew),
+        (Fault::DeleteAssignments, faults.delete_assignments),
+        (Fault::DeleteSession, faults.delete_session),
+        (Fault::Restore, faults.restore),
+        (Fault::Trouble, faults.trouble),
     ];
     let total: u32 = weights.iter().map(|(_, weight)| weight).sum();
     let mut drawn = world.state().rng.u32(..total.max(1));
@@ -132,7 +148,7 @@ fn stop(world: &Arc<World>, slot: &Slot, fault: Fault) {
     });
 }
 
-fn kill(world: &World, who: Who) {
+pub fn kill(world: &World, who: Who) {
     world.count("crashes");
     let gates = {
         let mut state = world.state();
@@ -175,8 +191,7 @@ fn take(world: &Arc<World>) {
     use tenure::group::assignment_record::AssignmentRecord;
     let (key, body) = {
         let state = world.state();
-        let newest = state.bucket.objects.keys().filter_map(|key| epoch_of(key)).max();
-        let Some(newest) = newest else { return };
+        let Some(newest) = state.bucket.newest() else { return };
         let key = assignment_key(newest.get());
         let read = AssignmentRecord::decode(newest, &state.bucket.objects[&key].0);
         let Ok(mut record) = read else { return };
@@ -197,12 +212,19 @@ fn take(world: &Arc<World>) {
 
 /// All faults end. Then all partitions are owned and balanced in time, and single changes of the
 /// membership move what they must and no more.
-pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>) {
-    world.state().faults = false;
+pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(Who, Group)>) {
+    {
+        let mut state = world.state();
+        state.faults = false;
+        state.troubles.clear();
+    }
     // Stops and cuts end by themselves, requests that are held up arrive, and a session that one of
     // them renewed after its process had given it up lapses: while it is named, it is a member.
     let held_up = world.state().held_up_until.saturating_sub(now());
     sleep(held_up + world.plan.validity * 3).await;
+    if !repair(world, restorer).await {
+        return;
+    }
     if !balanced(world, &slots, "after the faults").await {
         return;
     }
@@ -231,9 +253,11 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>) {
             gone.group.leave();
         }
         let began = now();
+        let trouble = slots.first().filter(|_| dies).and_then(|stays| unread(world, stays));
         if !balanced(world, &slots, if dies { "after a death" } else { "after a leave" }).await {
             return;
         }
+        trouble.into_iter().for_each(|it| drop(world.state().troubles.remove(&it)));
         let others = self::moved(&before, world).into_iter().filter(|(_, who)| *who != gone.who);
         let others: Vec<_> = others.collect();
         if !others.is_empty() {
@@ -292,6 +316,21 @@ fn moved(before: &BTreeMap<u32, Who>, world: &World) -> Vec<(u32, Who)> {
     moved.map(|(number, who)| (*number, *who)).collect()
 }
 
+/// The session of this member becomes unreadable: no other member waits for it.
+fn unread(world: &World, stays: &Slot) -> Option<u64> {
+    let mut state = world.state();
+    if world.plan.faults.trouble == 0 {
+        return None;
+    }
+    let members = state.newest()?.members;
+    let its = members.iter().find(|it| state.book.holders.get(&it.session.id) == Some(&stays.who));
+    let whose = Whose::Key(checks::session_key(its?.session.id));
+    let reads =
+        Some(if state.rng.bool() { testkit::Fault::FailBefore } else { testkit::Fault::Hang });
+    *state.counts.entry("deaths with an unreadable session").or_default() += 1;
+    Some(state.add_trouble(Trouble { whose, reads, lists: None, writes: None }))
+}
+
 /// How long one listing of the sessions takes, and a few requests more.
 fn listing(world: &World) -> Duration {
     let objects = world.state().bucket.objects.len();
@@ -302,10 +341,8 @@ fn listing(world: &World) -> Duration {
 /// Whether the newest assignment names so many members, all of them alive, and nothing is to move.
 fn settled(world: &World, members: usize) -> bool {
     let state = world.state();
-    let newest = state.bucket.objects.keys().rfind(|key| epoch_of(key).is_some());
-    let newest = newest.and_then(|key| checks::decode(key, &state.bucket.objects[key].0));
     let lives = |id| state.book.holders.get(&id).is_some_and(|who| state.machines[who.0].alive);
-    newest.is_some_and(|it| {
+    state.newest().is_some_and(|it| {
         it.members.len() == members
             && it.members.iter().all(|member| lives(member.session.id))
             && it.partitions.iter().all(|one| one.target.is_none())

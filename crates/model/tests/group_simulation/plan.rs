@@ -26,6 +26,16 @@ pub enum Broken {
     NeverReturns,
     /// A write that is answered without an ETag counts as done.
     EtagNotNeeded,
+    /// Others delete assignments although nothing that is left shows it.
+    DeletedUnseen,
+    /// A seal drops which assignment its member has seen.
+    SealsForget,
+    /// A read that fails counts as "not found".
+    FailedReadFindsNothing,
+    /// A listing that fails counts as an empty one.
+    FailedListIsEmpty,
+    /// A session that cannot be read makes the listings of the sessions fail.
+    UnreadStopsRound,
 }
 
 #[derive(Debug, Clone)]
@@ -76,6 +86,44 @@ pub struct Faults {
     pub blackout: u32,
     pub wall: u32,
     pub slew: u32,
+    /// Assignments are deleted by others.
+    pub delete_assignments: u32,
+    /// A session is.
+    pub delete_session: u32,
+    /// An operator restores the group.
+    pub restore: u32,
+    /// One object or one process meets faults for minutes.
+    pub trouble: u32,
+}
+
+impl Faults {
+    /// Returns true if an operator takes part and restores the group.
+    pub fn have_restorer(&self) -> bool {
+        self.delete_assignments + self.restore > 0
+    }
+}
+
+impl Faults {
+    fn of_objects(rng: &mut fastrand::Rng, broken: Broken) -> Faults {
+        let mut some = |most: u32| if rng.u32(0..3) == 0 { rng.u32(1..=most) } else { 0 };
+        let mut faults = Faults {
+            delete_assignments: some(3),
+            delete_session: some(2),
+            restore: some(1),
+            trouble: some(4),
+            ..Faults::default()
+        };
+        match broken {
+            Broken::DeletedUnseen | Broken::SealsForget => faults.delete_assignments = 20,
+            Broken::FailedReadFindsNothing => {
+                (faults.delete_assignments, faults.trouble) = (20, 20);
+            }
+            Broken::FailedListIsEmpty => faults.trouble = 20,
+            Broken::UnreadStopsRound => faults.trouble = 1,
+            _ => {}
+        }
+        faults
+    }
 }
 
 impl Plan {
@@ -94,6 +142,8 @@ impl Plan {
             blackout: some(1),
             wall: some(2),
             slew: some(2),
+            // Drawn apart, so that each seed without these is the run that it was.
+            ..Faults::of_objects(&mut fastrand::Rng::with_seed(seed ^ 0x5e551045), broken)
         };
         if broken == Broken::ClockStopsInSuspend {
             faults.suspend = 10;

@@ -23,7 +23,7 @@ pub struct Slot {
     pub group: Group,
 }
 
-fn spawn(
+pub fn spawn(
     world: &Arc<World>,
     who: Who,
     gate: usize,
@@ -38,7 +38,7 @@ fn spawn(
     });
 }
 
-fn machine(world: &World, number: usize) -> Arc<SimClock> {
+pub fn machine(world: &World, number: usize) -> Arc<SimClock> {
     let mut state = world.state();
     let boot = Duration::from_millis(state.rng.u64(0..10_000_000));
     let wall = Duration::from_millis(1_800_000_000_000 + state.rng.u64(0..200_000_000));
@@ -48,7 +48,7 @@ fn machine(world: &World, number: usize) -> Arc<SimClock> {
     SimClock::new(boot, wall, if runs { rate * 4 } else { rate })
 }
 
-fn join(world: &World) -> Who {
+fn join(world: &World, is_member: bool) -> Who {
     let mut state = world.state();
     let who = Who(state.machines.len());
     state.machines.push(Machine {
@@ -56,6 +56,9 @@ fn join(world: &World) -> Who {
         outage: false,
         alive: true,
         stopped: false,
+        is_member,
+        calls: 0,
+        seen: None,
     });
     who
 }
@@ -67,7 +70,7 @@ fn group(world: &Arc<World>, who: Who, name: &str, clock: &Arc<SimClock>) -> Gro
     let process = process.with_spawner(move |task| spawn(&its_world, who, 1, task));
     let plan = &world.plan;
     let store = Arc::new(SimStore { world: Arc::clone(world), who });
-    // Work takes up to an eighth of the longest validity to stop, and a quarter of each is for that.
+    // Work takes up to an eighth of the longest validity to stop; a quarter of each is for that.
     let of_the_longest =
         |least: f64| if plan.mixed { least + (1.0 - least) * world.state().rng.f64() } else { 1.0 };
     let validity = plan.validity.mul_f64(of_the_longest(0.6));
@@ -86,6 +89,14 @@ fn group(world: &Arc<World>, who: Who, name: &str, clock: &Arc<SimClock>) -> Gro
         .expect("the settings fit together")
 }
 
+/// An operator.
+pub fn operator(world: &Arc<World>, name: &str) -> (Who, Group) {
+    let clock = machine(world, usize::MAX);
+    let who = join(world, false);
+    let group = group(world, who, name, &clock);
+    (who, group)
+}
+
 /// Starts a member on a machine of its own.
 pub fn start(world: &Arc<World>, number: usize) -> Slot {
     start_on(world, &format!("m{number}"), machine(world, number))
@@ -99,7 +110,7 @@ pub fn start_another(world: &Arc<World>) -> Slot {
 
 /// Starts a member on this machine.
 pub fn start_on(world: &Arc<World>, name: &str, clock: Arc<SimClock>) -> Slot {
-    let who = join(world);
+    let who = join(world, true);
     let group = group(world, who, name, &clock);
     let (running, its_world) = (group.clone(), Arc::clone(world));
     world.note(who, || format!("starts as {name}"));
@@ -169,7 +180,7 @@ async fn work(world: Arc<World>, who: Who, partition: Partition) -> Worked {
 /// the next assignment from a member that would have polled for it, so none runs in the calm, where
 /// times are checked.
 pub fn start_compactor(world: &Arc<World>) {
-    let who = join(world);
+    let who = join(world, false);
     let store = Arc::new(SimStore { world: Arc::clone(world), who });
     let compactor = Compactor::builder(store, "app").group(true).keep_epochs(1);
     let compactor = compactor.min_age(Duration::ZERO).request_timeout(world.plan.validity);
@@ -181,7 +192,10 @@ pub fn start_compactor(world: &Arc<World>) {
             if !its_world.state().faults {
                 return;
             }
-            match compactor.run_once().await {
+            its_world.call_begins(who);
+            let ran = compactor.run_once().await;
+            its_world.call_ends(who);
+            match ran {
                 Ok(report) => {
                     its_world.note(who, || report.to_string());
                     if report.sessions.is_some_and(|sessions| sessions.deleted > 0) {
@@ -190,6 +204,7 @@ pub fn start_compactor(world: &Arc<World>) {
                     its_world.count("compactions");
                 }
                 Err(error) if error.kind() == ErrorKind::Unavailable => {}
+                Err(error) if error.kind() == ErrorKind::NewestDeleted && its_world.has_lost() => {}
                 Err(error) => its_world.fail("compactor", format!("{error:?}")),
             }
         }
@@ -198,9 +213,7 @@ pub fn start_compactor(world: &Arc<World>) {
 
 /// Changes marks and partitions from time to time, and takes that back before the calm.
 pub fn start_operator(world: &Arc<World>) {
-    let clock = machine(world, usize::MAX);
-    let who = join(world);
-    let group = group(world, who, "operator", &clock);
+    let (who, group) = operator(world, "operator");
     let (its_world, most) = (Arc::clone(world), world.plan.partitions);
     spawn(world, who, 0, async move {
         loop {
@@ -212,6 +225,7 @@ pub fn start_operator(world: &Arc<World>) {
             };
             let all: Vec<String> = (0..most).map(|number| number.to_string()).collect();
             let all: Vec<&str> = all.iter().map(String::as_str).collect();
+            its_world.call_begins(who);
             let changed = if calm {
                 // Each mark is taken back, in three calls that may have to be repeated.
                 match (group.pause(&all, false).await, group.pin(&all, None).await) {
@@ -225,6 +239,7 @@ pub fn start_operator(world: &Arc<World>) {
                     _ => group.bar(&[&one], on.then_some("m1")).await,
                 }
             };
+            its_world.call_ends(who);
             its_world.note(who, || format!("changes the group: {:?}", changed.as_ref().err()));
             if changed.is_ok() {
                 its_world.count("operations");

@@ -14,9 +14,11 @@ use tenure_testkit::write_faults::{WRITE_FAULTS, WriteAnswer, WriteCourse};
 use tokio::sync::oneshot;
 
 use super::bucket::{Reply, Request};
-use super::checks;
+use super::checks::{self, epoch_of};
 use super::plan::Broken;
 use super::world::{Who, World};
+
+type Answer = Result<Reply, StoreError>;
 
 pub struct SimStore {
     pub world: Arc<World>,
@@ -25,14 +27,37 @@ pub struct SimStore {
 
 /// What becomes of one request.
 #[derive(Debug, Clone)]
-struct Course {
-    there: Duration,
-    back: Duration,
-    again: Option<Duration>,
-    applied: bool,
-    answered: Result<bool, Determinacy>,
+pub struct Course {
+    pub there: Duration,
+    pub back: Duration,
+    pub again: Option<Duration>,
+    pub applied: bool,
+    pub answered: Result<bool, Determinacy>,
     /// In place of all this.
-    spoiled: Option<WriteCourse>,
+    pub spoiled: Option<WriteCourse>,
+}
+
+/// A request that may yet take effect.
+struct UnderWay(Arc<World>, u64);
+
+impl UnderWay {
+    fn new(world: &Arc<World>, request: &Request) -> UnderWay {
+        let keys = match request {
+            Request::Create { key, .. } => vec![key.clone()],
+            Request::Delete { keys } => keys.clone(),
+            _ => Vec::new(),
+        };
+        let mut state = world.state();
+        let number = state.number();
+        state.under_way.insert(number, keys);
+        UnderWay(Arc::clone(world), number)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.state().under_way.remove(&self.1);
+    }
 }
 
 impl SimStore {
@@ -43,8 +68,16 @@ impl SimStore {
         let (there, back) = (half(&mut state.rng), half(&mut state.rng));
         let (applied, answered) = (true, Ok(true));
         let mut course = Course { there, back, again: None, applied, answered, spoiled: None };
+        for trouble in state.troubles.values() {
+            trouble.change(self.who, request, &mut course);
+        }
         if !state.faults {
             return course;
+        }
+        if let Request::Get { key, .. } = request
+            && state.must_be_read(key)
+        {
+            return Course { there, back, answered, spoiled: None, ..course };
         }
         let outage = state.machines[self.who.0].outage;
         let mut chance = |probability: f64| state.rng.f64() < probability;
@@ -80,28 +113,71 @@ impl SimStore {
         course
     }
 
-    async fn call(&self, request: Request) -> Result<Reply, StoreError> {
+    async fn call(&self, request: Request) -> Answer {
         let course = self.course(&request);
         self.world.note(self.who, || format!("-> {}", brief(&request)));
         let (answer, answered) = oneshot::channel();
         let (world, who, sent) = (Arc::clone(&self.world), self.who, request.clone());
-        tokio::spawn(carry(world, who, sent, course, answer));
+        let under_way = UnderWay::new(&world, &request);
+        tokio::spawn(carry(world, who, sent, course, answer, under_way));
         match answered.await {
             Ok(answer) => {
                 self.world.note(self.who, || format!("<- {}: {answer:.80?}", brief(&request)));
-                match answer {
-                    Ok(Reply::Put(PutOutcome::Done { etag: None }))
-                        if self.world.plan.broken == Broken::EtagNotNeeded =>
-                    {
-                        let etag = Some(ETag::new("\"none\""));
-                        Ok(Reply::Put(PutOutcome::Done { etag }))
-                    }
-                    answer => answer,
-                }
+                self.note_seen(&request, &answer);
+                self.taken(&request, answer)
             }
             // Lost on the way: there is no answer, ever.
             Err(_) => std::future::pending().await,
         }
+    }
+}
+
+impl SimStore {
+    /// From here on this process knows of the assignment.
+    fn note_seen(&self, request: &Request, answer: &Answer) {
+        let seen = match (request, answer) {
+            (Request::Get { key, .. }, Ok(Reply::Got(GetOutcome::Found(_))))
+            | (Request::Create { key, .. }, Ok(Reply::Put(PutOutcome::Done { etag: Some(_) }))) => {
+                epoch_of(key)
+            }
+            _ => None,
+        };
+        let machine = &mut self.world.state().machines[self.who.0];
+        machine.seen = machine.seen.max(seen);
+    }
+
+    /// The answer as a broken process takes it.
+    fn taken(&self, request: &Request, answer: Answer) -> Answer {
+        match (self.world.plan.broken, request, answer) {
+            (Broken::EtagNotNeeded, _, Ok(Reply::Put(PutOutcome::Done { etag: None }))) => {
+                let etag = Some(ETag::new("\"none\""));
+                Ok(Reply::Put(PutOutcome::Done { etag }))
+            }
+            (Broken::FailedReadFindsNothing, Request::Get { key, .. }, Err(_))
+                if epoch_of(key).is_none() && self.is_member() =>
+            {
+                Ok(Reply::Got(GetOutcome::NotFound))
+            }
+            (Broken::FailedListIsEmpty, Request::List { .. }, Err(_)) => {
+                Ok(Reply::Listed(Page::new(Vec::new(), false)))
+            }
+            (Broken::UnreadStopsRound, Request::List { prefix, .. }, _)
+                if prefix.ends_with("members/") && self.is_in_trouble() =>
+            {
+                let fate = Determinacy::Determinate;
+                Err(StoreError::new(StoreErrorKind::Transient, fate, "503 slow down"))
+            }
+            (_, _, answer) => answer,
+        }
+    }
+
+    fn is_member(&self) -> bool {
+        self.world.state().machines[self.who.0].is_member
+    }
+
+    fn is_in_trouble(&self) -> bool {
+        let state = self.world.state();
+        !state.faults && !state.troubles.is_empty()
     }
 }
 
@@ -111,11 +187,13 @@ async fn carry(
     who: Who,
     request: Request,
     course: Course,
-    answer: oneshot::Sender<Result<Reply, StoreError>>,
+    answer: oneshot::Sender<Answer>,
+    under_way: UnderWay,
 ) {
     sleep(course.there).await;
     if let Some(spoiled) = course.spoiled {
-        return spoil(world, who, request, spoiled, answer).await;
+        spoil(world, who, request, spoiled, answer).await;
+        return drop(under_way);
     }
     let reply = course.applied.then(|| apply(&world, who, &request));
     if let Some(later) = course.again {
@@ -123,7 +201,10 @@ async fn carry(
         tokio::spawn(async move {
             sleep(later).await;
             apply(&world, who, &request);
+            drop(under_way);
         });
+    } else {
+        drop(under_way);
     }
     sleep(course.back).await;
     let reply = match (course.answered, reply) {
@@ -141,7 +222,7 @@ async fn spoil(
     who: Who,
     request: Request,
     spoiled: WriteCourse,
-    answer: oneshot::Sender<Result<Reply, StoreError>>,
+    answer: oneshot::Sender<Answer>,
 ) {
     let later = async |delay: Duration| {
         sleep(delay).await;
@@ -168,6 +249,8 @@ async fn spoil(
 
 /// The one moment at which a request takes effect.
 fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
+    let forgets = world.plan.broken == Broken::SealsForget;
+    let request = &if forgets { without_what_was_seen(request) } else { request.clone() };
     let broken = world.plan.broken;
     if let (Request::Replace { body, .. }, Broken::SealsRefused) = (request, broken) {
         let text = String::from_utf8_lossy(body);
@@ -188,6 +271,19 @@ fn apply(world: &Arc<World>, who: Who, request: &Request) -> Reply {
         checks::written(world, who, key, body);
     }
     reply
+}
+
+/// The same; if it seals a session, without the assignment that its member has seen.
+fn without_what_was_seen(request: &Request) -> Request {
+    let mut request = request.clone();
+    if let Request::Replace { body, .. } = &mut request
+        && let Ok(mut record) = serde_json::from_slice::<serde_json::Value>(body)
+        && record["ended"].is_string()
+    {
+        record["data"] = serde_json::Value::Null;
+        *body = record.to_string().into();
+    }
+    request
 }
 
 fn brief(request: &Request) -> String {

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use tenure::Entropy;
 use tenure::group::Partition;
+use tenure::{Entropy, Epoch};
 use tenure_model::gate::Gate;
 use tenure_model::time::{self, now};
 use tokio::sync::Notify;
@@ -14,25 +14,35 @@ use tokio::sync::Notify;
 use super::bucket::Bucket;
 use super::checks::Book;
 use super::plan::{Broken, Plan};
+use super::trouble::Trouble;
 use super::{faults, process};
 
 /// What every hundred runs show at least once.
-pub const ALL_HAPPEN: [&str; 17] = [
+pub const ALL_HAPPEN: [&str; 26] = [
     "assignments",
     "calms that balanced",
     "compactions",
     "compactions of sessions",
     "crashes",
+    "deaths with an unreadable session",
     "deaths in the calm",
+    "deletions of all assignments",
+    "deletions of the prefix",
     "grants",
     "joins in the calm",
     "leaves in the calm",
+    "newest assignments deleted",
     "operations",
     "pauses",
     "restarts in the calm",
+    "restorings",
+    "restorings given up",
+    "sessions deleted",
     "sessions sealed as lapsed",
     "sessions resigned",
     "suspends",
+    "troubles of a key",
+    "troubles of a process",
     "works that failed",
     "writes spoiled",
 ];
@@ -83,6 +93,11 @@ pub struct State {
     pub machines: Vec<Machine>,
     pub handles: Vec<Handle>,
     pub faults: bool,
+    /// The faults of single objects and processes, in the calm, too.
+    pub troubles: BTreeMap<u64, Trouble>,
+    /// The keys that requests create or delete which may yet take effect.
+    pub under_way: BTreeMap<u64, Vec<String>>,
+    numbers: u64,
     /// When the last of the requests that faults hold up reaches the bucket.
     pub held_up_until: Duration,
     pub violation: Option<Violation>,
@@ -97,6 +112,26 @@ pub struct Machine {
     pub outage: bool,
     pub alive: bool,
     pub stopped: bool,
+    /// A member, not a compactor or an operator.
+    pub is_member: bool,
+    /// The calls of a compactor or an operator that are under way.
+    pub calls: u32,
+    /// The greatest assignment that it has read or created.
+    pub seen: Option<Epoch>,
+}
+
+impl State {
+    /// One that nothing else has.
+    pub fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    pub fn add_trouble(&mut self, trouble: Trouble) -> u64 {
+        let number = self.number();
+        self.troubles.insert(number, trouble);
+        number
+    }
 }
 
 /// A partition in the hands of an application.
@@ -147,8 +182,9 @@ async fn live(world: &Arc<World>) {
     if world.plan.operates {
         process::start_operator(world);
     }
-    faults::inject(world, &mut slots).await;
-    faults::calm(world, slots).await;
+    let restorer = world.plan.faults.have_restorer().then(|| process::operator(world, "restorer"));
+    faults::inject(world, &mut slots, restorer.as_ref()).await;
+    faults::calm(world, slots, restorer.as_ref()).await;
 }
 
 impl World {
@@ -163,6 +199,9 @@ impl World {
             machines: Vec::new(),
             handles: Vec::new(),
             faults: true,
+            troubles: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            numbers: 0,
             held_up_until: Duration::ZERO,
             violation: None,
             uniques: 0,
@@ -191,6 +230,20 @@ impl World {
 
     pub fn count(&self, what: &'static str) {
         *self.state().counts.entry(what).or_default() += 1;
+    }
+
+    /// A compactor or an operator begins.
+    pub fn call_begins(&self, who: Who) {
+        self.state().machines[who.0].calls += 1;
+    }
+
+    pub fn call_ends(&self, who: Who) {
+        self.state().machines[who.0].calls -= 1;
+    }
+
+    /// Returns true once others have deleted assignments.
+    pub fn has_lost(&self) -> bool {
+        self.state().book.deleted.is_some()
     }
 
     pub fn part(&self, of: Duration) -> Duration {

@@ -1,0 +1,118 @@
+//! Faults that one object or one process meets for minutes, while all others are served well.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::store::Determinacy;
+use tenure_model::time::sleep;
+use tenure_testkit::fault_store::Fault;
+use tenure_testkit::write_faults::{WRITE_FAULTS, WriteCourse};
+
+use super::bucket::Request;
+use super::checks::{assignment_key, epoch_of};
+use super::store::Course;
+use super::world::{Who, World};
+
+/// The faults of reads and listings.
+const READ_FAULTS: [Fault; 4] = [
+    Fault::FailBefore,
+    Fault::Hang,
+    Fault::Slow(Duration::from_secs(10)),
+    Fault::AnswerLate(Duration::from_secs(10)),
+];
+
+#[derive(Debug, Clone)]
+pub struct Trouble {
+    pub whose: Whose,
+    pub reads: Option<Fault>,
+    pub lists: Option<Fault>,
+    pub writes: Option<Fault>,
+}
+
+#[derive(Debug, Clone)]
+pub enum Whose {
+    Key(String),
+    Process(Who),
+}
+
+impl Trouble {
+    /// Changes the course of this request if it meets the trouble.
+    pub fn change(&self, who: Who, request: &Request, course: &mut Course) {
+        let met = match &self.whose {
+            Whose::Process(process) => *process == who,
+            Whose::Key(key) => request.key() == Some(key),
+        };
+        let fault = match request {
+            Request::List { .. } => self.lists,
+            Request::Get { .. } => self.reads,
+            Request::Create { .. } | Request::Replace { .. } => self.writes,
+            Request::Delete { .. } => None,
+        };
+        let Some(fault) = fault.filter(|_| met) else { return };
+        if let Request::Create { .. } | Request::Replace { .. } = request {
+            let spoiled = WriteCourse::of(fault);
+            course.again = spoiled.applied;
+            course.spoiled = Some(spoiled);
+            return;
+        }
+        match fault {
+            Fault::FailBefore => course.answered = Err(Determinacy::Determinate),
+            Fault::Hang => course.answered = Ok(false),
+            Fault::Slow(delay) => course.there += delay,
+            Fault::AnswerLate(delay) => course.back += delay,
+            other => unreachable!("{other:?} is no fault of reads"),
+        }
+    }
+}
+
+/// Begins a trouble, of this process or of one object.
+pub fn begin(world: &Arc<World>, who: Who) {
+    let duration = world.part(world.plan.validity * 12);
+    let (number, trouble) = {
+        let mut state = world.state();
+        let of_a_key = state.rng.bool();
+        let whose = if of_a_key { Whose::Key(a_key(&mut state)) } else { Whose::Process(who) };
+        let kinds = state.rng.u32(1..8);
+        let mut some = |kind: u32, faults: &[Fault]| {
+            let fault = faults[state.rng.usize(..faults.len())];
+            (kinds & kind > 0).then_some(fault)
+        };
+        let (reads, writes) = (some(1, &READ_FAULTS), some(2, &lasting_write_faults()));
+        let lists = some(4, &READ_FAULTS);
+        let trouble = Trouble { whose, reads, lists, writes };
+        let what = if of_a_key { "troubles of a key" } else { "troubles of a process" };
+        *state.counts.entry(what).or_default() += 1;
+        (state.add_trouble(trouble.clone()), trouble)
+    };
+    world.note(who, || format!("TROUBLE for {duration:.3?}: {trouble:?}"));
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        sleep(duration).await;
+        world.state().troubles.remove(&number);
+    });
+}
+
+/// A store that leaves out ETags for minutes is refused as unsafe.
+fn lasting_write_faults() -> Vec<Fault> {
+    let untagged = [Fault::NoEtag, Fault::Swallow];
+    WRITE_FAULTS.into_iter().filter(|it| !untagged.contains(it)).collect()
+}
+
+/// A session, the newest assignment, or the next one.
+fn a_key(state: &mut super::world::State) -> String {
+    let newest = state.bucket.newest().map_or(0, |newest| newest.get());
+    let sessions = state.bucket.objects.keys().filter(|key| epoch_of(key).is_none());
+    let mut keys: Vec<String> = sessions.cloned().collect();
+    keys.extend([newest.max(1), newest + 1].map(assignment_key));
+    keys.swap_remove(state.rng.usize(..keys.len()))
+}
+
+impl Request {
+    fn key(&self) -> Option<&String> {
+        match self {
+            Request::Get { key, .. } | Request::Create { key, .. } => Some(key),
+            Request::Replace { key, .. } => Some(key),
+            Request::List { .. } | Request::Delete { .. } => None,
+        }
+    }
+}
