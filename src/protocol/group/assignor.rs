@@ -50,6 +50,10 @@ pub trait Assignor: fmt::Debug + Send + Sync + 'static {
 
     /// Returns for each share the number of its seat, or `None` where no seat may have it
     /// ([`Share::allows`]).
+    ///
+    /// While some shares [`avoid`](Share::avoid) a seat, each plan takes two calls: the first
+    /// without these shares, the second with all, in which the others are
+    /// [`kept`](Share::kept) for the seat that the first call gave them.
     fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<Option<usize>>;
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::assignment::{Assignment, Member, Partition, PartitionNumber};
-use super::assignor::{Assignor, Share};
+use super::assignor::{Assignor, Seat, Share};
 use super::session::{Release, Session};
 use crate::epoch::Epoch;
 use crate::protocol::message::Nonce;
@@ -121,13 +121,30 @@ impl Planner<'_> {
                 ..Share::new(it.number, &it.name, &it.marks)
             })
             .collect();
-        let placed = self.assignor.assign(&seats, &shares);
+        let placed = self.assign(&seats, &shares);
         let epoch = next.epoch;
         for (partition, seat) in next.partitions.iter_mut().zip(placed) {
             let wanted = seat.and_then(|seat| members.get(seat)).map(|it| it.session);
             let before = now.partition(partition.number).and_then(|it| it.owner);
             self.settle(partition, before, wanted, epoch);
         }
+    }
+
+    /// First those that may be at any seat, then the few that avoid one for now: for these nothing
+    /// else moves, as they may fail wherever they are.
+    fn assign<'a>(&self, seats: &[Seat<'a>], shares: &[Share<'a>]) -> Vec<Option<usize>> {
+        let settled: Vec<_> = shares.iter().filter(|it| it.avoid.is_none()).copied().collect();
+        if settled.len() == shares.len() {
+            return self.assignor.assign(seats, shares);
+        }
+        let mut placed = self.assignor.assign(seats, &settled).into_iter();
+        let mut all = shares.to_vec();
+        for share in all.iter_mut().filter(|it| it.avoid.is_none()) {
+            share.holder = placed.next().flatten();
+            let seat = share.holder.and_then(|seat| seats.get(seat));
+            share.kept = seat.map(|it| it.name).or(share.kept);
+        }
+        self.assignor.assign(seats, &all)
     }
 
     fn settle(
