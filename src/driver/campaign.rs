@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::escape::plain;
 use crate::leader::{CampaignEvent, Leader};
 use crate::protocol::candidate::{Event, Input};
-use crate::protocol::message::{Answer, Failure, Step, Wait};
+use crate::protocol::message::{Answer, Step, Wait};
 use crate::timer::sleep;
 
 /// How long a campaign goes on.
@@ -74,7 +74,7 @@ impl Driver {
                         Some(pause) if patience == Patience::Wait => {
                             self.cx.tell(CampaignEvent::StoreFailed(error));
                             sleep(&self.cx.process, pause).await;
-                            self.resume(failure);
+                            self.machine.handle(Input::Resume);
                         }
                         _ => return Err(error),
                     }
@@ -91,15 +91,6 @@ impl Driver {
                     self.wait(wait).await;
                 }
             }
-        }
-    }
-
-    /// Continues after a failure that may pass.
-    pub(super) fn resume(&mut self, failure: Failure) {
-        match failure {
-            Failure::Denied => drop(self.machine.handle(Input::Resume)),
-            // The machine has given up. A record that it has written lapses.
-            _ => self.machine.restart(),
         }
     }
 

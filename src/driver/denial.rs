@@ -1,7 +1,6 @@
 //! Access that is denied for a while: by a rotation of keys, a new policy, a clock that is not set
 //! yet, a bucket that is still to be created.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use super::Context;
@@ -29,8 +28,6 @@ impl Denial {
             ErrorKind::AccessDenied | ErrorKind::NoSuchStore => true,
             // Settings that have worked are right: something in between answers.
             ErrorKind::InvalidInput => cx.has_worked(),
-            // The same, but for a verdict of the check of the store, which is no answer.
-            ErrorKind::UnsafeStore => cx.has_worked() && error.source().is_some(),
             _ => false,
         };
         if !passes {

@@ -8,7 +8,7 @@ use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::leader::{CampaignEvent, Leader, Observation, Snapshot};
 use crate::protocol::candidate::Input;
-use crate::protocol::message::{Answer, Failure, Request, Step, Wait};
+use crate::protocol::message::{Answer, Request, Step, Wait};
 use crate::telemetry::Sight;
 use crate::timer::{require_timers, sleep};
 
@@ -79,7 +79,7 @@ impl Observer {
             }
             Step::Failed(failure) => {
                 let error = self.driver.explain(failure);
-                self.failed(failure, error).await;
+                self.failed(error).await;
             }
             Step::Wait(wait) => self.wait(&wait).await,
             // An observer creates nothing.
@@ -103,7 +103,7 @@ impl Observer {
     }
 
     /// Waits if the error may pass; otherwise it is the last item.
-    async fn failed(&mut self, failure: Failure, error: Error) {
+    async fn failed(&mut self, error: Error) {
         let cx = Arc::clone(&self.driver.cx);
         let Some(pause) = self.driver.denial.pause(&cx, &error) else {
             self.over = true;
@@ -117,7 +117,7 @@ impl Observer {
         if !self.ready {
             cx.tell(CampaignEvent::StoreFailed(error));
             sleep(&cx.process, pause).await;
-            self.driver.resume(failure);
+            self.driver.machine.handle(Input::Resume);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Objects in a bucket of Amazon S3, or of a store that speaks its API.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use async_trait::async_trait;
 use aws_sdk_s3::Client;
@@ -74,6 +74,8 @@ pub struct S3Store {
     deletes_singly: AtomicBool,
     /// The server refuses writes without a checksum.
     wants_checksums: AtomicBool,
+    /// A bit for each [`Verb`] that has succeeded: the store supports those.
+    done: AtomicU8,
 }
 
 impl S3Store {
@@ -99,6 +101,7 @@ impl S3Store {
             unquoted: AtomicBool::new(false),
             deletes_singly: AtomicBool::new(false),
             wants_checksums: AtomicBool::new(false),
+            done: AtomicU8::new(0),
         }
     }
 
@@ -153,6 +156,16 @@ impl S3Store {
         };
         let message = format!("{} cannot be used: {why}; use a general purpose bucket", self.at());
         Err(StoreError::new(StoreErrorKind::Unsupported, Determinacy::Determinate, message))
+    }
+
+    /// The store has answered such a request.
+    fn heard(&self, verb: Verb) {
+        self.session.heard();
+        self.done.fetch_or(1 << verb as u8, Ordering::Relaxed);
+    }
+
+    fn has_done(&self, verb: Verb) -> bool {
+        self.done.load(Ordering::Relaxed) & (1 << verb as u8) != 0
     }
 
     /// The bucket and, if custom, its endpoint.
@@ -213,7 +226,7 @@ impl S3Store {
             // Moto calls the empty answer to a write HTML, too, but with an ETag.
             Ok(output) if seen.html() && output.e_tag.is_none() => Err(asked.web_page()),
             Ok(output) => {
-                self.session.heard();
+                self.heard(asked.verb);
                 Ok(PutOutcome::Done { etag: output.e_tag.map(ETag::new) })
             }
             Err(error) => match answered(&error) {
@@ -259,7 +272,7 @@ impl S3Store {
         if seen.html() && body.trim_ascii_start().starts_with(b"<") {
             return Err(asked.web_page());
         }
-        self.session.heard();
+        self.heard(Verb::Get);
         Ok(GetOutcome::Found(Object {
             body: body.freeze(),
             etag,

@@ -145,7 +145,10 @@ impl Asked<'_, S3Store> {
             (400, code) if code.starts_with("KMS.") => {
                 no(Invalid, "look at the key in KMS that the bucket or this store encrypts with")
             }
-            (status, code) if is_of_a_proxy(status, code) => {
+            (status, code)
+                if is_of_a_proxy(status, code)
+                    || matches!(status, 405 | 501) && self.store.has_done(self.verb) =>
+            {
                 (NoSuchStore, self.maybe(), OF_A_PROXY.to_owned())
             }
             (405 | 501, _) | (_, "NotImplemented") => {

@@ -36,7 +36,7 @@ impl S3Store {
             let Some(truncated) = output.is_truncated else {
                 return Err(asked.unsupported("it answered a listing without IsTruncated"));
             };
-            self.session.heard();
+            self.heard(Verb::List);
             token = output.next_continuation_token.clone();
             let entries = entries(output);
             if !entries.is_empty() || !truncated {

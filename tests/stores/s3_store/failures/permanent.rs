@@ -160,6 +160,24 @@ async fn regression_an_answer_of_a_proxy_is_no_verdict_on_the_store() {
     }
 }
 
+/// Each kind of request has its own support: a store may list, and write without conditions alone.
+#[tokio::test]
+async fn a_request_that_has_succeeded_is_supported() {
+    let (server, store) = start().await;
+    let (no, kind) = (Determinacy::Determinate, StoreErrorKind::Unsupported);
+    let not_implemented = || server.fault(ServerFault::Answer(501, "NotImplemented"));
+    done(store.create(KEY, body("one")).await);
+    not_implemented();
+    let created = store.create("app/new.json", body("one")).await;
+    expect(created, StoreErrorKind::NoSuchStore, Determinacy::Indeterminate, &["the proxy"]);
+    expect(store.replace(KEY, body("two"), ETag::new("\"0\"")).await, kind, no, &["501"]);
+    expect(store.list("app/", "", 1).await, kind, no, &["501"]);
+    server.clear_faults();
+    store.list("app/", "", 1).await.unwrap();
+    not_implemented();
+    expect(store.list("app/", "", 1).await, StoreErrorKind::NoSuchStore, no, &["the proxy"]);
+}
+
 #[tokio::test]
 async fn a_request_that_cannot_be_right_is_invalid() {
     let fault = ServerFault::Answer(400, "KeyTooLongError");
