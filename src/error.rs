@@ -173,7 +173,8 @@ impl Error {
 
     /// Whether the machine's metadata service has refused the credentials. It may need a minute
     /// after the start of the machine.
-    pub(crate) fn is_of_the_machine(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_of_the_machine(&self) -> bool {
         self.of_the_machine
     }
 

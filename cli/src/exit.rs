@@ -35,12 +35,14 @@ pub const CODES: [u8; 9] =
 pub struct Failure {
     pub code: u8,
     pub why: String,
+    /// The machine's metadata service has refused. It may need a minute after a start.
+    pub of_the_machine: bool,
 }
 
 impl Failure {
     pub fn new(code: u8, why: impl Into<String>) -> Failure {
         debug_assert!(CODES.contains(&code) || (126..=127).contains(&code), "no row for {code}");
-        Failure { code, why: why.into() }
+        Failure { code, why: why.into(), of_the_machine: false }
     }
 
     /// Whether the same may succeed later, without other arguments or settings.
@@ -55,7 +57,8 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        Failure::of(error.kind(), &error.to_string())
+        let of_the_machine = error.is_of_the_machine();
+        Failure { of_the_machine, ..Failure::of(error.kind(), &error.to_string()) }
     }
 }
 

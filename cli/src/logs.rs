@@ -121,7 +121,7 @@ pub fn say(outcome: &'static str, what: &str) {
 
 /// Says why the command ends.
 pub fn complain_of(failure: &Failure) {
-    let Failure { code, why } = failure;
+    let Failure { code, why, .. } = failure;
     match format() {
         LogFormat::Text => complain(why),
         LogFormat::Json => {

@@ -37,6 +37,8 @@ pub async fn on_a_thread<T: Send + 'static>(
 
 /// For how long a verb tries again at its start.
 pub const AT_START: Duration = Duration::from_secs(10);
+/// The least time of these for the machine's metadata service, as in the library.
+const OF_THE_MACHINE: Duration = Duration::from_secs(60);
 /// How often a service tries again after an error that somebody has to correct.
 pub const AFTER_A_FAILURE: Duration = Duration::from_secs(10);
 /// The pause after the first failure. It doubles with each further one, up to
@@ -58,7 +60,11 @@ pub async fn patiently<T>(
             Err(failure) => failure,
         };
         let passed = now().saturating_sub(started).max(paused);
-        let left = during.map_or(Duration::MAX, |during| during.saturating_sub(passed));
+        let during = during.map_or(Duration::MAX, |during| match failure.of_the_machine {
+            true if !during.is_zero() => during.max(OF_THE_MACHINE),
+            _ => during,
+        });
+        let left = during.saturating_sub(passed);
         if left.is_zero() || !failure.may_pass() {
             return Err(failure);
         }
@@ -95,6 +101,20 @@ mod tests {
     async fn regression_a_panic_does_not_end_the_task_of_an_election() {
         assert!(!caught(async { panic!("OS can't spawn worker thread") }).await);
         assert!(caught(async {}).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn regression_the_metadata_service_has_a_minute() {
+        // The sixth try begins after 15.5 s.
+        for (during, passes) in [(Duration::ZERO, false), (AT_START, true)] {
+            let mut tried = 0;
+            let ended = patiently(Some(during), async || {
+                tried += 1;
+                let refused = Failure { of_the_machine: true, ..Failure::new(77, "no role") };
+                if tried == 6 { Ok(()) } else { Err(refused) }
+            });
+            assert_eq!(ended.await.is_ok(), passes, "{during:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

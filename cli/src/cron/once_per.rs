@@ -227,7 +227,7 @@ impl OncePer {
         let why = match error {
             FencingError::Failed(error) => {
                 let counts = if error.may_have_happened() { ", but that may count" } else { "" };
-                let Failure { code, why } = Failure::from(error);
+                let Failure { code, why, .. } = Failure::from(error);
                 return Failure::new(code, format!("{why}; CMD was not run{counts}"));
             }
             FencingError::Stale { stale, .. } => format!(
