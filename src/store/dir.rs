@@ -23,6 +23,7 @@ mod content;
 mod delete;
 mod failure;
 mod folder;
+mod holder;
 mod key;
 mod listing;
 mod lock;
@@ -55,8 +56,9 @@ mod write;
 ///   `a` cannot be an object as long as `a/b` is. Symbolic links below the root are refused, never
 ///   followed. On a file system that ignores case, keys that differ in case alone are one object.
 /// - *Processes that stop inside a write.* Such a process holds the lock until it is continued or
-///   killed, and the others get transient errors after 2 s: there are never two leaders, but no new
-///   leader either. The threads of one process wait for each other, up to 30 s. So only
+///   killed, and the others get transient errors after 2 s, which name it on Linux: there are never
+///   two leaders, but no new leader either. The threads of one process wait for each other, up to
+///   30 s; once one of them has waited 2 s for another process, those behind it fail too. So only
 ///   participants may open the lock: the user that created it, or the group
 ///   ([`open_for_group`](DirStore::open_for_group)).
 ///

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::failure::failed;
 use super::folder::{Folder, work_folder};
+use super::holder::{self, Holder};
 use crate::mutex::unpoisoned;
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
@@ -38,6 +39,17 @@ pub(super) struct Turn(Arc<(Mutex<Holders>, Condvar)>);
 struct Holders {
     alone: bool,
     shared: usize,
+    /// How often one of them has waited for another process until it gave up.
+    given_up: u64,
+}
+
+/// Why a thread got no turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NoTurn {
+    /// Another thread of this process has it.
+    Taken,
+    /// The thread that had it gave up, as another process holds the lock.
+    GivenUp,
 }
 
 /// A turn, for as long as this lives.
@@ -48,23 +60,36 @@ struct Held {
 }
 
 impl Turn {
-    /// Waits up to `limit`.
-    fn wait(&self, mode: Mode, limit: Duration) -> Option<Held> {
+    /// Waits up to `limit`, or until the thread that has the turn gives up: all that wait then
+    /// would wait for the same process, one after the other.
+    fn wait(&self, mode: Mode, limit: Duration) -> Result<Held, NoTurn> {
         let (holders, next) = &*self.0;
         // It is whole whenever the mutex is free.
         let holders = unpoisoned(holders.lock());
+        let given_up = holders.given_up;
         let busy = |holders: &mut Holders| {
-            holders.alone || matches!(mode, Mode::Alone) && holders.shared > 0
+            let taken = holders.alone || matches!(mode, Mode::Alone) && holders.shared > 0;
+            taken && holders.given_up == given_up
         };
         let (mut holders, waited) = unpoisoned(next.wait_timeout_while(holders, limit, busy));
+        if holders.given_up != given_up {
+            return Err(NoTurn::GivenUp);
+        }
         if waited.timed_out() {
-            return None;
+            return Err(NoTurn::Taken);
         }
         match mode {
             Mode::Alone => holders.alone = true,
             Mode::Shared => holders.shared += 1,
         }
-        Some(Held { turn: self.clone(), mode })
+        Ok(Held { turn: self.clone(), mode })
+    }
+
+    fn give_up(&self) {
+        let (holders, next) = &*self.0;
+        let mut holders = unpoisoned(holders.lock());
+        holders.given_up = holders.given_up.wrapping_add(1);
+        next.notify_all();
     }
 }
 
@@ -94,7 +119,7 @@ impl Locked {
 
     /// The same without waiting; `None` if somebody holds it.
     pub(super) fn try_alone(work: &Folder) -> Result<Option<Locked>, StoreError> {
-        let Some(turn) = work.turn().wait(Mode::Alone, Duration::ZERO) else { return Ok(None) };
+        let Ok(turn) = work.turn().wait(Mode::Alone, Duration::ZERO) else { return Ok(None) };
         let file = Locked::attempt(work, Mode::Alone)?;
         Ok(file.map(|file| Locked { file, _turn: turn }))
     }
@@ -112,13 +137,15 @@ impl Locked {
     }
 
     fn acquire(work: &Folder, mode: Mode, turn_wait: Duration) -> Result<Locked, StoreError> {
-        let turn = work.turn().wait(mode, turn_wait);
-        let turn = turn.ok_or_else(|| held(work, "this process", turn_wait))?;
+        let turn = work.turn().wait(mode, turn_wait).map_err(|why| match why {
+            NoTurn::Taken => held_here(work, turn_wait),
+            NoTurn::GivenUp => held_by_another(work),
+        })?;
         let mut waiting = Waiting::default();
         loop {
             match Locked::attempt(work, mode)? {
                 Some(file) => return Ok(Locked { file, _turn: turn }),
-                None => waiting.pause(work)?,
+                None => waiting.pause(work).inspect_err(|_| work.turn().give_up())?,
             }
         }
     }
@@ -157,17 +184,34 @@ impl Drop for Locked {
     }
 }
 
-fn held(work: &Folder, by: &str, waited: Duration) -> StoreError {
-    let path = work.path_of(LOCK_FILE);
-    let (path, waited) = (path.display(), waited.as_secs());
-    StoreError::new(
-        StoreErrorKind::Transient,
-        Determinacy::Determinate,
-        format!(
-            "the lock {path} is held by {by} for {waited} s; is one stopped, or the disk slow? \
-             `fuser {path}` names it"
+/// Other threads of this process hold it.
+fn held_here(work: &Folder, waited: Duration) -> StoreError {
+    let (path, waited) = (work.path_of(LOCK_FILE), waited.as_secs());
+    let path = path.display();
+    let why = format!("this process has held the lock {path} for {waited} s; is the disk slow?");
+    StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
+}
+
+fn held_by_another(work: &Folder) -> StoreError {
+    let (path, waited) = (work.path_of(LOCK_FILE), LOCK_WAIT.as_secs());
+    let why = match holder::of(&path) {
+        Some(Holder { pid, name, stopped: true }) => format!(
+            "process {pid} ({name}) holds it and is stopped: continue it with `kill -CONT {pid}`, \
+             or end it with `kill -KILL {pid}`"
         ),
-    )
+        Some(Holder { pid, name, stopped: false }) => format!(
+            "process {pid} ({name}) holds it: is the disk slow? If it hangs, end it with \
+             `kill -KILL {pid}`"
+        ),
+        None => format!(
+            "is a process stopped, or the disk slow? `fuser {}` names the process: continue it \
+             with `kill -CONT`, or end it with `kill -KILL`",
+            path.display()
+        ),
+    };
+    let path = path.display();
+    let why = format!("another process has held the lock {path} for {waited} s; {why}");
+    StoreError::new(StoreErrorKind::Transient, Determinacy::Determinate, why)
 }
 
 /// Pauses that grow. They are counted, not measured: a slow machine waits longer, which is
@@ -188,7 +232,7 @@ impl Waiting {
     /// Waits a moment for the process that holds the lock; an error after 2 s in all.
     pub(super) fn pause(&mut self, work: &Folder) -> Result<(), StoreError> {
         if self.waited >= LOCK_WAIT {
-            return Err(held(work, "another process", LOCK_WAIT));
+            return Err(held_by_another(work));
         }
         sleep(self.pause);
         self.waited += self.pause;
@@ -230,7 +274,14 @@ mod tests {
             (error.kind(), error.determinacy()),
             (StoreErrorKind::Transient, Determinacy::Determinate)
         );
-        assert!(error.to_string().contains("held by another process"), "{error}");
+        // The holder is this very process, which is not stopped.
+        let (message, pid) = (error.to_string(), std::process::id());
+        assert!(message.contains("another process has held the lock"), "{message}");
+        if cfg!(target_os = "linux") {
+            let remedy = format!("end it with `kill -KILL {pid}`");
+            assert!(message.contains(&format!("process {pid} (")), "{message}");
+            assert!(message.contains(&remedy) && !message.contains("is stopped"), "{message}");
+        }
 
         drop(held);
         let root = Folder::root(&root_of(&dir)).expect("opened");
@@ -249,7 +300,7 @@ mod tests {
         assert!(Locked::try_alone(&work).expect("no error").is_none());
         // The file, which is tried for 2 s, is not reached before.
         let error = Locked::acquire(&work, Mode::Alone, Duration::ZERO).expect_err("held");
-        assert!(error.to_string().contains("is held by this process"), "{error}");
+        assert!(error.to_string().contains("this process has held the lock"), "{error}");
         const { assert!(TURN_WAIT.as_secs() > LOCK_WAIT.as_secs()) };
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| Locked::alone(&work).map(drop));
@@ -260,12 +311,38 @@ mod tests {
         let one = turn.wait(Mode::Shared, Duration::ZERO).expect("free");
         let two = turn.wait(Mode::Shared, Duration::ZERO).expect("shared");
         drop(one);
-        assert!(turn.wait(Mode::Alone, Duration::ZERO).is_none(), "one is left");
+        turn.wait(Mode::Alone, Duration::ZERO).expect_err("one is left");
         drop(two);
         let alone = turn.wait(Mode::Alone, Duration::ZERO).expect("free");
-        assert!(turn.wait(Mode::Shared, Duration::from_millis(1)).is_none());
+        turn.wait(Mode::Shared, Duration::from_millis(1)).expect_err("taken");
         drop(alone);
         turn.wait(Mode::Shared, Duration::ZERO).expect("free");
+    }
+
+    #[test]
+    fn regression_queued_threads_give_up_with_the_one_that_waited() {
+        let (dir, work) = work();
+        // Another process, as far as it matters: its own root.
+        let other = Folder::root(&root_of(&dir)).and_then(|root| work_folder(&root));
+        let _held = Locked::alone(&other.expect("there")).expect("free");
+        let turn = work.turn().wait(Mode::Alone, Duration::ZERO).expect("free");
+        std::thread::scope(|scope| {
+            let wait = || work.turn().wait(Mode::Alone, TURN_WAIT).expect_err("no turn");
+            let queued: Vec<_> = (0..8).map(|_| scope.spawn(wait)).collect();
+            // A thread that has not begun to wait by then is given up with the next.
+            while !queued.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+                work.turn().give_up();
+                sleep(FIRST_PAUSE);
+            }
+            for thread in queued {
+                assert_eq!(thread.join().expect("no panic"), NoTurn::GivenUp);
+            }
+        });
+        drop(turn);
+        let given_up = || unpoisoned(work.turn().0.0.lock()).given_up;
+        let before = given_up();
+        Locked::alone(&work).expect_err("held");
+        assert_eq!(given_up(), before + 1, "a thread that waits for the file gives up for all");
     }
 
     fn mode(work: &Folder) -> u32 {

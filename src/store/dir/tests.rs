@@ -204,10 +204,10 @@ async fn a_lock_held_by_a_stopped_process_is_a_transient_error() {
         store.list("", "", 10),
     );
     let transient = StoreErrorKind::Transient;
-    refuses(create, transient, "held by another process");
-    refuses(replace, transient, "held by another process");
-    refuses(delete, transient, "held by another process");
-    refuses(list, transient, "held by another process");
+    refuses(create, transient, "another process has held the lock");
+    refuses(replace, transient, "another process has held the lock");
+    refuses(delete, transient, "another process has held the lock");
+    refuses(list, transient, "another process has held the lock");
     assert_eq!(&body_of(&store, "a").await[..], b"x");
     assert_eq!(drafts(&store), [""; 0], "removed on the way out");
     lock.unlock().expect("held");
