@@ -16,7 +16,6 @@ use super::{
 use crate::clock;
 use failure::failed;
 use folder::{Access, Folder, Root, root_failed};
-use way::Way;
 use write::Condition;
 
 mod content;
@@ -66,7 +65,8 @@ mod write;
 /// root: one line of JSON, `{"tenure_dir":1,"writes":N}`, that counts its writes, then the body. A
 /// file without that line, made by hand, is also a body. `.tenure` holds the lock, half-written
 /// files, and marks of what is not known to be on the disk; opening the directory removes such
-/// files of killed processes after an hour.
+/// files of killed processes after an hour. A deletion removes the folders that it leaves empty,
+/// except those directly below the root.
 ///
 /// **What it costs.** A read: a handful of system calls; one that meets a write waits for its
 /// `fsync`. A write: a new file, two or three `fsync`, a rename; other writers wait meanwhile. A
@@ -204,14 +204,14 @@ impl Store for DirStore {
     async fn create(&self, key: &str, body: Bytes) -> Result<PutOutcome, StoreError> {
         key::check(key)?;
         let key = key.to_owned();
-        self.blocking(move |root| write::put(Folder::root(root)?, &key, &body, &Condition::Absent))
+        self.blocking(move |root| write::put(&Folder::root(root)?, &key, &body, &Condition::Absent))
             .await
     }
 
     async fn replace(&self, key: &str, body: Bytes, etag: ETag) -> Result<PutOutcome, StoreError> {
         key::check(key)?;
         let (key, condition) = (key.to_owned(), Condition::Is(etag));
-        self.blocking(move |root| write::put(Folder::root(root)?, &key, &body, &condition)).await
+        self.blocking(move |root| write::put(&Folder::root(root)?, &key, &body, &condition)).await
     }
 
     async fn delete(&self, keys: Vec<String>) -> Result<Vec<(String, StoreError)>, StoreError> {
@@ -242,15 +242,12 @@ fn get(
     unless: Option<&ETag>,
     max_len: usize,
 ) -> Result<GetOutcome, StoreError> {
-    let (path, name) = key::split(key);
-    let Some(way) = Way::find(Folder::root(root)?, path)? else {
-        return Ok(GetOutcome::NotFound);
-    };
+    let root = Folder::root(root)?;
     // A file is never changed once it has its name, so an open one is whole.
-    let Some(file) = unsynced::open(&way, key)? else {
+    let Some(file) = unsynced::open(&root, key)? else {
         return Ok(GetOutcome::NotFound);
     };
-    let content = content::read(&file, &way.folder().path_of(name), max_len)?;
+    let content = content::read(&file, &root.path_of(key), max_len)?;
     Ok(match content.body {
         _ if Some(&content.etag) == unless => GetOutcome::NotModified,
         None => GetOutcome::TooLarge { etag: content.etag, len: content.len },

@@ -78,6 +78,43 @@ async fn on_a_directory() {
     members_share_and_one_leaves(Arc::new(store)).await;
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn regression_compacted_sessions_leave_no_folders_in_a_directory() {
+    let root = tempfile::tempdir().unwrap();
+    let store = tenure::store::DirStore::open(root.path()).unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    let a = member(&store, "app/", "a");
+    let first = start(a.clone());
+    shared(&a, [4, 0]).await;
+    for _ in 0..3 {
+        let b = member(&store, "app/", "b");
+        let second = start(b.clone());
+        shared(&a, [2, 2]).await;
+        b.leave();
+        within(DEADLINE, second).await.expect("it leaves").unwrap().unwrap();
+        shared(&a, [4, 0]).await;
+    }
+    let members = root.path().join("app/group/members");
+    // Earlier versions left one for each compacted session.
+    for number in 0..100 {
+        std::fs::create_dir(members.join(format!("{number:032x}"))).unwrap();
+    }
+    let folders = || std::fs::read_dir(&members).unwrap().count();
+    assert_eq!(folders(), 1 + 3 + 100);
+    let compactor = tenure::Compactor::builder(Arc::clone(&store), "app/group");
+    let compactor = compactor.group(true).keep_epochs(1).min_age(Duration::ZERO).build().unwrap();
+    let compacted = async {
+        while folders() > 1 {
+            compactor.run_once().await.expect("the store works");
+            tenure_testkit::time::wait(Duration::from_millis(50)).await;
+        }
+    };
+    within(DEADLINE, compacted).await.expect("one folder is left");
+    a.leave();
+    within(DEADLINE, first).await.expect("it leaves").unwrap().unwrap();
+}
+
 #[cfg(feature = "s3")]
 #[tokio::test]
 async fn on_s3() {

@@ -1,13 +1,12 @@
 //! Deleting, folder by folder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::failure::in_the_way;
 use super::folder::{Folder, Named, Root, work_folder};
-use super::key;
 use super::lock::Locked;
-use super::unsynced;
-use super::way::Way;
+use super::way::{self, Way};
+use super::{key, unsynced};
 use crate::store::StoreError;
 
 /// Deletes these objects; what is missing counts as deleted. Returns what could not be deleted, with
@@ -20,9 +19,11 @@ pub(super) fn delete(
     for key in keys {
         folders.entry(key::split(key).0).or_default().push(key);
     }
+    let root = Folder::root(root)?;
+    let parents: BTreeSet<_> = folders.keys().map(|path| key::split(path).0).collect();
     let mut failed = Vec::new();
     for (number, (path, keys)) in folders.into_iter().enumerate() {
-        match delete_in(root, path, &keys) {
+        match delete_in(&root, path, &keys) {
             Ok(kept) => failed.extend(kept),
             Err(error) if number == 0 => return Err(error),
             // What earlier folders answered is still true.
@@ -31,29 +32,44 @@ pub(super) fn delete(
             }
         }
     }
+    for parent in parents {
+        // The objects are deleted, also if this fails.
+        let _ = remove_leftovers(&root, parent);
+    }
     Ok(failed)
 }
 
+fn remove_leftovers(root: &Folder, parent: &str) -> Result<(), StoreError> {
+    if parent.is_empty() {
+        return Ok(());
+    }
+    way::remove_empty_in(&Locked::alone(&work_folder(root)?)?, root, parent)
+}
+
 fn delete_in(
-    root: &Root,
+    root: &Folder,
     path: &str,
     keys: &[&String],
 ) -> Result<Vec<(String, StoreError)>, StoreError> {
-    let Some(way) = Way::find(Folder::root(root)?, path)? else {
-        return Ok(Vec::new());
-    };
     // Between the check and the rename of a replace, a delete would be undone.
-    let work = work_folder(way.root())?;
+    let work = work_folder(root)?;
     let locked = Locked::alone(&work)?;
+    let (mut way, missing) = Way::as_far_as_there(root, path)?;
     let mut failed = Vec::new();
-    for &key in keys {
-        if let Err(error) = remove(way.folder(), key::split(key).1) {
-            failed.push((key.clone(), error));
+    if !missing {
+        for &key in keys {
+            if let Err(error) = remove(way.folder(), key::split(key).1) {
+                failed.push((key.clone(), error));
+            }
         }
+        way.remove_empty(&locked);
     }
+    // Also where the folder is missing: the process that removed it may have died before its sync.
     way.sync()?;
+    let left = Way::find(root, path)?;
     for mark in unsynced::of(&unsynced::marks(&work)?, keys.iter().map(|key| key.as_str())) {
-        if way.folder().look_up(key::split(mark).1)?.is_none() {
+        let there = left.as_ref().map(|way| way.folder().look_up(key::split(mark).1));
+        if there.transpose()?.flatten().is_none() {
             unsynced::clear(&work, mark);
         }
     }

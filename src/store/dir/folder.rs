@@ -5,7 +5,6 @@
 
 use std::fs::{File, Permissions};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -281,22 +280,33 @@ impl Folder {
         }
     }
 
+    /// Removes a folder if it is empty; returns whether none of this name is left. Nothing depends
+    /// on a folder that stays.
+    pub(super) fn remove_empty_folder(&self, name: &str) -> bool {
+        matches!(unlinkat(&self.file, name, UnlinkatFlags::RemoveDir), Ok(()) | Err(Errno::ENOENT))
+    }
+
     /// Makes what happened to the names in this folder outlive a crash of the machine.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
         sync::folder(&self.file, &self.path)
             .map_err(|error| failed("sync", &self.path, Determinacy::Indeterminate, error))
     }
 
-    /// The names in this folder, in no order. Names that are not UTF-8 are left out.
+    /// The names in this folder, in no order. Names that are not UTF-8 are left out. A folder that
+    /// was removed meanwhile has none.
     pub(super) fn names(
         &self,
     ) -> Result<impl Iterator<Item = Result<(String, Hint), StoreError>> + '_, StoreError> {
         let broken = |error: io::Error| failed("list", &self.path, Determinacy::Determinate, error);
         // An open directory has one position for all its duplicates, so it is opened anew.
-        let fd: OwnedFd = openat(&self.file, ".", FOLDER_FLAGS, Mode::empty())
-            .map_err(|errno| broken(errno.into()))?;
-        let entries = Dir::from_fd(fd).map_err(|errno| broken(errno.into()))?;
-        Ok(entries.into_iter().filter_map(move |entry| match entry {
+        let entries = match openat(&self.file, ".", FOLDER_FLAGS, Mode::empty()) {
+            Ok(fd) => Some(Dir::from_fd(fd).map_err(|errno| broken(errno.into()))?),
+            Err(Errno::ENOENT) => None,
+            Err(errno) => return Err(broken(errno.into())),
+        };
+        let entries = entries.into_iter().flatten();
+        let entries = entries.take_while(|entry| !matches!(entry, Err(Errno::ENOENT)));
+        Ok(entries.filter_map(move |entry| match entry {
             Ok(entry) => {
                 let name = entry.file_name().to_str().ok()?.to_owned();
                 Some(Ok((name, Hint::of(entry.file_type()))))

@@ -32,7 +32,7 @@ pub(super) fn list(
         Keys { prefix, after, room: limit.clamp(1, MAX_PAGE) + 1, kept: BTreeMap::new(), alone };
     let mut folders = vec![base.to_owned()];
     while let Some(path) = folders.pop() {
-        if let Some(way) = Way::find(Folder::root(root)?, &path)? {
+        if let Some(way) = Way::find(&top, &path)? {
             page.look_into(&path, way.folder(), &mut folders)?;
         }
     }
@@ -44,7 +44,7 @@ pub(super) fn list(
     if locked.is_some() {
         let marks = unsynced::marks(&work_folder(&top)?)?;
         drop(locked);
-        unsynced::ensure_all(root, &marks, entries.iter().map(|entry| entry.key.as_str()))?;
+        unsynced::ensure_all(&top, &marks, entries.iter().map(|entry| entry.key.as_str()))?;
     }
     Ok(Page { entries, truncated, served_at: Some(clock::wall_clock()) })
 }

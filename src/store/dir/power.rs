@@ -4,7 +4,7 @@
 //! A failed sync is the worst that Linux allows: what was to be written is forgotten, and a later
 //! sync succeeds without it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -20,6 +20,7 @@ use crate::store::{Determinacy, ETag, StoreErrorKind};
 use disk::{Choose, DISK, Died, Disk, Fate, children, with_disk};
 
 mod disk;
+mod folders;
 
 pub(super) use disk::sync;
 
@@ -42,11 +43,7 @@ impl Scene {
         let choose: Choose = Box::new(choose);
         DISK.with_borrow_mut(|disk| match disk {
             Some(disk) => disk.choose = choose,
-            None => {
-                let (files, folders) = (BTreeMap::new(), BTreeSet::new());
-                let (synced, forgotten) = (BTreeMap::new(), BTreeMap::new());
-                *disk = Some(Disk { choose, files, folders, synced, forgotten });
-            }
+            None => *disk = Some(Disk::new(choose)),
         });
     }
 
@@ -64,7 +61,7 @@ impl Scene {
     fn put(&self, key: &str, body: &str, over: Option<&ETag>) -> Option<Put> {
         let condition = over.map_or(Condition::Absent, |etag| Condition::Is(etag.clone()));
         let folder = super::Folder::root(&self.root).expect("there");
-        unless_it_dies(|| write::put(folder, key, body.as_bytes(), &condition))
+        unless_it_dies(|| write::put(&folder, key, body.as_bytes(), &condition))
     }
 
     fn get(&self, key: &str) -> Result<GetOutcome, StoreError> {
@@ -78,13 +75,7 @@ impl Scene {
 
     /// What a power loss would leave.
     fn survives(&self, key: &str) -> Option<Vec<u8>> {
-        let path = self.root.path.join(key);
-        with_disk(|disk| {
-            let root = &*self.root.path;
-            let mut above = path.ancestors().skip(1).take_while(|folder| *folder != root);
-            let folders = above.all(|folder| disk.folders.contains(folder));
-            disk.files.get(&path).filter(|_| folders).cloned()
-        })
+        with_disk(|disk| disk.survives(&self.root.path, Path::new(key)))
     }
 
     #[track_caller]
@@ -216,18 +207,17 @@ fn a_write_that_changed_nothing_leaves_an_older_mark() {
     scene.is_on_the_disk("a", "it was read");
 }
 
-/// The folder is removed by hand while the draft is written, so the rename fails.
+/// The draft is removed before the rename, so the rename fails.
 #[test]
 fn a_write_that_certainly_failed_leaves_no_mark() {
     let scene = Scene::new();
-    let folder = scene.root.path.join("app");
-    scene.fates(move |path| {
+    scene.fates(|path| {
         if !path.is_dir() {
-            fs::remove_dir(&folder).expect("it was made");
+            fs::remove_file(path).expect("it was made");
         }
         Fate::Works
     });
-    let error = scene.put("app/a", "one", None).expect("alive").expect_err("no folder");
+    let error = scene.put("app/a", "one", None).expect("alive").expect_err("no draft");
     assert!(error.to_string().contains("cannot rename a new file"), "{error}");
     assert_eq!((error.determinacy(), marks(&scene)), (Determinacy::Determinate, 0));
 }
@@ -285,7 +275,7 @@ fn marks(scene: &Scene) -> usize {
 /// Whatever fails and whoever dies: what an answer rests on survives a power loss right after it.
 #[test]
 fn whatever_is_answered_survives_a_power_loss() {
-    const KEYS: [&str; 3] = ["a", "app/b", "app/deep/c"];
+    const KEYS: [&str; 4] = ["a", "app/b", "app/deep/c", "app/deep/d"];
     let (mut shown, mut settled) = (0, 0);
     for seed in 0..300 {
         let (scene, mut rng) = (Scene::new(), fastrand::Rng::with_seed(seed));
@@ -324,7 +314,12 @@ fn whatever_is_answered_survives_a_power_loss() {
                         scene.is_on_the_disk(&entry.key, &why);
                     }
                 }
-                _ => drop(unless_it_dies(|| delete::delete(&scene.root, &[key.to_owned()]))),
+                _ => {
+                    let deleted = unless_it_dies(|| delete::delete(&scene.root, &[key.to_owned()]));
+                    if let Some(Ok(failed)) = deleted {
+                        assert_eq!((failed.len(), scene.survives(key)), (0, None), "{why}");
+                    }
+                }
             }
             settled += usize::from(marks(&scene) < before);
         }

@@ -191,6 +191,33 @@ async fn a_torn_file_of_a_killed_process_is_no_object_and_is_removed_in_time() {
     assert_eq!(&body_of(&again, "a").await[..], b"x");
 }
 
+/// Each deletion may remove the folder that others write to and read from.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regression_writers_are_not_disturbed_by_deletions_in_their_folder() {
+    let (dir, store) = store();
+    let rounds = |writer: usize| {
+        // Processes, as far as it matters: each its own root.
+        let store = DirStore::open(dir.path()).expect("opened");
+        tokio::spawn(async move {
+            for round in 0..25 {
+                let key = format!("app/deep/deeper/{writer}");
+                let body = format!("{writer} {round}");
+                done(store.create(&key, body.clone().into()).await);
+                assert_eq!(&body_of(&store, &key).await[..], body.as_bytes());
+                assert!(keys_of(&store, "app/").await.contains(&key), "{key} is not listed");
+                assert!(store.delete(vec![key.clone()]).await.expect("deleted").is_empty());
+                assert!(!keys_of(&store, "app/").await.contains(&key), "{key} is listed");
+            }
+        })
+    };
+    let writers: Vec<_> = (0..4).map(rounds).collect();
+    for writer in writers {
+        writer.await.expect("no panic");
+    }
+    assert!(dir.path().join("app").exists() && !dir.path().join("app/deep").exists());
+    assert_eq!(keys_of(&store, "").await, [""; 0]);
+}
+
 #[tokio::test]
 async fn a_lock_held_by_a_stopped_process_is_a_transient_error() {
     let (dir, store) = store();

@@ -12,7 +12,7 @@
 use std::fs::{File, FileTimes};
 use std::io;
 
-use super::folder::{Folder, Root, work_folder};
+use super::folder::{Folder, work_folder};
 use super::key;
 use super::lock::{Locked, Waiting};
 use super::way::Way;
@@ -61,24 +61,27 @@ fn is_marked(root: &Folder, key: &str) -> Result<bool, StoreError> {
 
 /// Opens an object that is on the disk; `None` if there is none. Waits up to 2 s for the writer of
 /// one that is not there yet. One `stat` more than an open, unless there is a mark.
-pub(super) fn open(way: &Way, key: &str) -> Result<Option<File>, StoreError> {
-    let name = key::split(key).1;
+pub(super) fn open(root: &Folder, key: &str) -> Result<Option<File>, StoreError> {
+    let (path, name) = key::split(key);
     let mut waiting = Waiting::default();
     loop {
+        let Some(way) = Way::find(root, path)? else { return Ok(None) };
         let Some(file) = way.folder().open_object(name)? else { return Ok(None) };
         // Only now: the mark of what was opened was made before that had its name.
-        if !is_marked(way.root(), key)? {
+        if !is_marked(root, key)? {
             return Ok(Some(file));
         }
-        let work = work_folder(way.root())?;
+        let work = work_folder(root)?;
         match Locked::try_alone(&work) {
             Ok(Some(locked)) => {
-                settle(&locked, &work, way, key)?;
+                // The mark may be of an object in another folder, which was made since.
+                let Some(way) = Way::find(root, path)? else { return Ok(None) };
+                settle(&locked, &work, &way, key)?;
                 return way.folder().open_object(name);
             }
             Ok(None) => waiting.pause(&work)?,
             Err(error) if error.kind() == StoreErrorKind::AccessDenied => {
-                waiting.pause(&work).map_err(|_| cannot_settle(way, key, &error))?;
+                waiting.pause(&work).map_err(|_| cannot_settle(&way, key, &error))?;
             }
             Err(error) => return Err(error),
         }
@@ -86,13 +89,13 @@ pub(super) fn open(way: &Way, key: &str) -> Result<Option<File>, StoreError> {
 }
 
 /// Makes sure that this object is on the disk, if it has a mark.
-pub(super) fn ensure(way: &Way, key: &str) -> Result<(), StoreError> {
-    if is_marked(way.root(), key)? { open(way, key).map(drop) } else { Ok(()) }
+pub(super) fn ensure(root: &Folder, key: &str) -> Result<(), StoreError> {
+    if is_marked(root, key)? { open(root, key).map(drop) } else { Ok(()) }
 }
 
-/// The same while holding the lock.
+/// The same while holding the lock, on a way that was found since it is held.
 pub(super) fn settle(_: &Locked, work: &Folder, way: &Way, key: &str) -> Result<(), StoreError> {
-    if !is_marked(way.root(), key)? {
+    if work.look_up(&name_of(key))?.is_none() {
         return Ok(());
     }
     let name = key::split(key).1;
@@ -120,16 +123,11 @@ pub(super) fn clear(work: &Folder, key: &str) {
 
 /// Makes sure that these objects are on the disk, those of them that have one of these marks.
 pub(super) fn ensure_all<'k>(
-    root: &Root,
+    root: &Folder,
     marks: &[String],
     keys: impl Iterator<Item = &'k str>,
 ) -> Result<(), StoreError> {
-    for key in of(marks, keys) {
-        if let Some(way) = Way::find(Folder::root(root)?, key::split(key).0)? {
-            ensure(&way, key)?;
-        }
-    }
-    Ok(())
+    of(marks, keys).try_for_each(|key| ensure(root, key))
 }
 
 /// Those of these keys that have one of these marks.

@@ -30,37 +30,35 @@ pub(super) enum Condition {
 
 /// Writes the object if the condition holds.
 pub(super) fn put(
-    root: Folder,
+    root: &Folder,
     key: &str,
     body: &[u8],
     condition: &Condition,
 ) -> Result<PutOutcome, StoreError> {
     let (path, name) = key::split(key);
-    let way = match condition {
-        Condition::Absent => Way::make(root, path)?,
-        Condition::Is(_) => match Way::find(root, path)? {
-            Some(way) => way,
-            None => return Ok(PutOutcome::NotFound),
-        },
-    };
     // Looked at before anything is written, so that losing a race costs no file.
-    let writes = match condition.check(way.folder(), name)? {
+    let writes = match condition.check(Way::find(root, path)?.as_ref(), name)? {
         Ok(writes) => writes,
         Err(refusal) => {
             // A refusal may show the caller that an earlier write of its own succeeded, unanswered
             // so far. It will count on that write.
-            unsynced::ensure(&way, key)?;
+            unsynced::ensure(root, key)?;
             return Ok(refusal);
         }
     };
-    let work = work_folder(way.root())?;
+    let work = work_folder(root)?;
     let bytes = content::encode(writes, body);
     let draft = Draft::write(&work, |file| file.write_all(&bytes))?;
     let locked = Locked::alone(&work)?;
-    if let Err(refusal) = condition.check(way.folder(), name)? {
-        unsynced::settle(&locked, &work, &way, key)?;
+    // A deletion may have removed the folder meanwhile, and from now on none does.
+    let way = Way::find(root, path)?;
+    if let Err(refusal) = condition.check(way.as_ref(), name)? {
+        if let Some(way) = &way {
+            unsynced::settle(&locked, &work, way, key)?;
+        }
         return Ok(refusal);
     }
+    let way = Way::make(&locked, root, path)?;
     let mark = Mark::set(&work, key)?;
     if let Err(error) = draft.publish(way.folder(), name) {
         if error.determinacy() == Determinacy::Determinate {
@@ -77,8 +75,15 @@ pub(super) fn put(
 }
 
 impl Condition {
-    /// Whether it holds now: the count that the next write gets, or what to answer instead.
-    fn check(&self, folder: &Folder, name: &str) -> Result<Result<u64, PutOutcome>, StoreError> {
+    /// Whether it holds now: the count that the next write gets, or the refusal. `None`: the folder
+    /// is missing.
+    fn check(&self, way: Option<&Way>, name: &str) -> Result<Result<u64, PutOutcome>, StoreError> {
+        let Some(folder) = way.map(Way::folder) else {
+            return Ok(match self {
+                Condition::Absent => Ok(first_count()),
+                Condition::Is(_) => Err(PutOutcome::NotFound),
+            });
+        };
         let path = folder.path_of(name);
         match self {
             Condition::Absent => match folder.look_up(name)? {

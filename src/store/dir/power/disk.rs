@@ -1,7 +1,8 @@
 //! What the disk has of a directory, and what becomes of each sync.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -26,14 +27,23 @@ pub(super) struct Died;
 
 pub(super) type Choose = Box<dyn FnMut(&Path) -> Fate>;
 
+/// An entry of a folder on the disk.
+#[derive(Debug, PartialEq)]
+pub(super) enum Stored {
+    File(Vec<u8>),
+    /// The inode: a folder that is made again under the same name has another.
+    Folder(u64),
+}
+
 pub(super) struct Disk {
     pub(super) choose: Choose,
-    /// What the names in folders stand for on the disk.
-    pub(super) files: BTreeMap<PathBuf, Vec<u8>>,
-    pub(super) folders: BTreeSet<PathBuf>,
-    /// By inode, each kept open so that no other file gets its number.
-    pub(super) synced: BTreeMap<u64, File>,
-    pub(super) forgotten: BTreeMap<u64, File>,
+    /// The entries of each folder that was synced, by inode.
+    folders: BTreeMap<u64, BTreeMap<OsString, Stored>>,
+    /// The inodes of files that were synced.
+    synced: BTreeMap<u64, File>,
+    forgotten: BTreeMap<u64, File>,
+    /// All that has a number here, kept open so that nothing else gets the number.
+    opened: Vec<File>,
 }
 
 thread_local! {
@@ -72,31 +82,73 @@ pub(super) fn children(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     entries.map(|entry| entry.expect("an entry").path()).partition(|path| path.is_dir())
 }
 
+fn name_of(path: &Path) -> OsString {
+    path.file_name().expect("a name in a folder").to_owned()
+}
+
 impl Disk {
+    pub(super) fn new(choose: Choose) -> Disk {
+        let (folders, synced, forgotten) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Disk { choose, folders, synced, forgotten, opened: Vec::new() }
+    }
+
+    /// The content, after a power loss, of the file at this path below `root`.
+    pub(super) fn survives(&self, root: &Path, path: &Path) -> Option<Vec<u8>> {
+        let mut folder = opened(root).0;
+        for name in path.iter() {
+            match self.folders.get(&folder)?.get(name)? {
+                Stored::Folder(inode) => folder = *inode,
+                Stored::File(bytes) => return Some(bytes.clone()),
+            }
+        }
+        None
+    }
+
     /// What this sync was to write.
     fn forget(&mut self, path: &Path) {
-        let files = if path.is_dir() { children(path).1 } else { vec![path.to_owned()] };
-        for (path, (inode, file)) in files.into_iter().map(|path| (path.clone(), opened(&path))) {
-            if self.files.get(&path) != fs::read(&path).ok().as_ref() {
+        let (inode, file) = opened(path);
+        if !path.is_dir() {
+            self.forgotten.insert(inode, file);
+            return;
+        }
+        let disk = self.folders.entry(inode).or_default();
+        for path in children(path).1 {
+            let (inode, file) = opened(&path);
+            let now = fs::read(&path).ok().map(Stored::File);
+            if disk.get(&name_of(&path)) != now.as_ref() {
                 self.forgotten.insert(inode, file);
             }
         }
+        self.opened.push(file);
     }
 
-    fn keep(&mut self, folder: &Path) {
-        if !folder.is_dir() {
-            let (inode, file) = opened(folder);
+    fn keep(&mut self, path: &Path) {
+        if !path.exists() {
+            return;
+        }
+        let (inode, file) = opened(path);
+        if !path.is_dir() {
             self.synced.insert(inode, file);
             return;
         }
-        let (folders, files) = children(folder);
-        self.folders.extend(folders);
-        self.files.retain(|path, _| path.parent() != Some(folder) || files.contains(path));
-        for path in files {
-            let (inode, _) = opened(&path);
-            if !self.forgotten.contains_key(&inode) && self.synced.contains_key(&inode) {
-                self.files.insert(path.clone(), fs::read(path).expect("it is there"));
-            }
+        self.opened.push(file);
+        let mut before = self.folders.remove(&inode).unwrap_or_default();
+        let mut now = BTreeMap::new();
+        let (folders, files) = children(path);
+        for folder in folders {
+            let (inode, file) = opened(&folder);
+            self.opened.push(file);
+            now.insert(name_of(&folder), Stored::Folder(inode));
         }
+        for path in files {
+            let (inode, name) = (opened(&path).0, name_of(&path));
+            let kept =
+                match !self.forgotten.contains_key(&inode) && self.synced.contains_key(&inode) {
+                    true => Some(Stored::File(fs::read(&path).expect("it is there"))),
+                    false => before.remove(&name).filter(|it| matches!(it, Stored::File(_))),
+                };
+            now.extend(kept.map(|kept| (name, kept)));
+        }
+        self.folders.insert(inode, now);
     }
 }

@@ -1,0 +1,67 @@
+//! Folders that a deletion removes.
+
+use std::fs;
+
+use super::disk::{Fate, children};
+use super::{Scene, delete, unless_it_dies};
+
+/// The folder is removed while the draft is written, as by a deletion of its last object.
+#[test]
+fn regression_a_write_makes_the_folder_that_a_deletion_removed_meanwhile() {
+    for meanwhile_made_again in [false, true] {
+        let scene = Scene::new();
+        scene.put("app/deep/a", "one", None).expect("alive").expect("written");
+        let folder = scene.root.path.join("app/deep");
+        scene.fates(move |path| {
+            if !path.is_dir() && folder.join("a").exists() {
+                fs::remove_file(folder.join("a")).expect("it is there");
+                fs::remove_dir(&folder).expect("it is empty");
+                if meanwhile_made_again {
+                    fs::create_dir(&folder).expect("made");
+                }
+            }
+            Fate::Works
+        });
+        scene.put("app/deep/b", "two", None).expect("alive").expect("written");
+        assert_eq!(scene.survives("app/deep/a"), None);
+        scene.is_on_the_disk("app/deep/b", "it was written");
+    }
+}
+
+/// The deletion dies before its sync; another one finds nothing to delete.
+#[test]
+fn regression_a_deletion_of_a_missing_object_survives_a_power_loss() {
+    let scene = Scene::new();
+    scene.put("app/deep/a", "one", None).expect("alive").expect("written");
+    scene.folders(&[Fate::Dies]);
+    let keys = ["app/deep/a".to_owned()];
+    assert!(unless_it_dies(|| delete::delete(&scene.root, &keys)).is_none(), "it died");
+    assert!(scene.seen("app/deep/a").is_none() && scene.survives("app/deep/a").is_some());
+    delete::delete(&scene.root, &keys).expect("nothing to delete");
+    assert_eq!(scene.survives("app/deep/a"), None);
+}
+
+#[test]
+fn regression_a_deletion_removes_empty_folders_of_earlier_versions_too() {
+    let scene = Scene::new();
+    let path = &scene.root.path;
+    for number in 0..2_500 {
+        fs::create_dir_all(path.join(format!("app/members/{number}"))).expect("made");
+    }
+    fs::create_dir(path.join("app/members/not a key")).expect("made");
+    fs::create_dir(path.join("other")).expect("made");
+    for key in ["app/members/a/lock.json", "app/members/b/lock.json"] {
+        scene.put(key, "one", None).expect("alive").expect("written");
+    }
+    let delete = |key: &str| delete::delete(&scene.root, &[key.to_owned()]).expect("deleted");
+    let left = || children(&path.join("app/members")).0.len();
+    delete("app/members/a/lock.json");
+    assert!((2..=600).contains(&left()), "{}", left());
+    delete("app/members/a/lock.json");
+    assert_eq!(left(), 2, "b, and a name that is no part of a key");
+    scene.is_on_the_disk("app/members/b/lock.json", "it stays");
+    fs::remove_dir(path.join("app/members/not a key")).expect("empty");
+    delete("app/members/b/lock.json");
+    assert!(!path.join("app/members").exists() && path.join("app").exists());
+    assert!(path.join("other").exists());
+}
