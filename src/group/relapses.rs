@@ -16,6 +16,8 @@ use crate::protocol::group::{Assignment, Session};
 const STABLE: u32 = 3;
 /// The longest delay, in validities.
 const LONGEST: u32 = 8;
+/// So many relapses, and nothing is kept for the name.
+const FREQUENT: u32 = 3;
 /// A name is forgotten this many validities after its last relapse, and after the last time that it
 /// waited.
 const FORGOTTEN: u32 = 2 * LONGEST;
@@ -110,6 +112,11 @@ impl Relapses {
         delays
     }
 
+    /// Whether what is kept for this name is not worth waiting for.
+    pub(super) fn are_frequent(&self, name: &str) -> bool {
+        self.names.get(name).is_some_and(|relapsed| relapsed.times >= FREQUENT)
+    }
+
     /// Forgets the sessions that do not wait to join any more.
     pub(super) fn keep_waiting(&mut self, is_waiting: impl Fn(Session) -> bool) {
         self.waiting.retain(|session, _| is_waiting(*session));
@@ -169,6 +176,7 @@ mod tests {
             assert!(delays(&mut it, 99 + id, "b", now + 49 + delay), "{times}");
             assert!(!delays(&mut it, 99 + id, "b", now + 50 + delay), "{times}");
             assert!(!delays(&mut it, 98, "a", now + 50), "another name");
+            assert_eq!(it.are_frequent("b"), times >= 3);
         }
     }
 

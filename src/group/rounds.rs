@@ -249,7 +249,8 @@ impl MemberTask {
         }
         let joining = &evidence.joining;
         relapses.keep_waiting(|session| joining.iter().any(|it| it.session == session));
-        // What is kept for a name moves if it waits for longer.
+        // What is kept for a name moves if it waits for longer. It is to do so if its processes
+        // crash again and again.
         let is_kept_for = |name: &str| {
             let kept = known.iter().flat_map(|it| &it.partitions).filter_map(|it| it.kept.as_ref());
             kept.into_iter().any(|(kept, _)| **kept == *name)
@@ -258,7 +259,7 @@ impl MemberTask {
             let waits = |relapses: &mut Relapses| {
                 looks.is_silent(it.session.id)
                     || relapses.delays(it.session, &it.name, validity, now)
-                        && !is_kept_for(&it.name)
+                        && (!is_kept_for(&it.name) || relapses.are_frequent(&it.name))
             };
             it.session == own || !waits(relapses)
         });

@@ -25,7 +25,7 @@ use crate::margins::Margins;
 use crate::metrics::MetricsArg;
 use crate::open::{IfMissing, Opened, open, prefix};
 use crate::patience::patiently;
-use crate::print::plain;
+use crate::print::{millis, plain};
 use crate::signals::{self, FORWARDED, Signals};
 use crate::store_url::StoreUrl;
 use crate::timer::pause;
@@ -235,7 +235,7 @@ async fn outlast_predecessor(group: &Group, name: &str, margins: Margins) {
     info!(
         outcome = "waiting",
         "a predecessor of this name may have been killed: its CMDs have {} to end",
-        format_duration(delay)
+        format_duration(Duration::from_millis(millis(delay)))
     );
     pause(delay).await;
 }

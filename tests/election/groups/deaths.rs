@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tenure::group::Partition;
+use tenure::group::{GroupBuilder, Partition};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::time::{millis, secs, wait};
 
@@ -144,23 +144,35 @@ async fn regression_after_an_outage_members_resign_their_former_sessions() {
 /// on average, and one partition had no living owner for 594 s.
 #[tokio::test(start_paused = true)]
 async fn regression_a_process_that_crashes_again_and_again_is_added_later_and_later() {
-    a_process_crashes(|_| "x".to_owned()).await;
+    a_process_crashes(|fleet, _| fleet.node("x")).await;
 }
 
 /// The default name of the command has the process id: each start was another name.
 #[tokio::test(start_paused = true)]
 async fn regression_a_process_that_crashes_under_new_names_is_added_later_and_later() {
-    a_process_crashes(|start| format!("x-{start}")).await;
+    a_process_crashes(|fleet, start| fleet.node(&format!("x-{start}"))).await;
 }
 
-async fn a_process_crashes(name: impl Fn(u32) -> String) {
+/// It got back what it had owned, each time.
+#[tokio::test(start_paused = true)]
+async fn regression_a_process_that_crashes_under_a_unique_name_keeps_nothing_for_long() {
+    a_process_crashes(|fleet, _| fleet.node("x").name_is_unique(true)).await;
+}
+
+async fn a_process_crashes(node: impl Fn(&Fleet, u32) -> GroupBuilder) {
+    let join = async |fleet: &Fleet, start| {
+        Node::of(node(fleet, start).build().unwrap().join().await.unwrap())
+    };
     let fleet = Fleet::new(60);
     let [a, b, c] = [fleet.member("a").await, fleet.member("b").await, fleet.member("c").await];
-    balanced(&[&a, &b, &c], 60, VALIDITY).await;
+    let stable = join(&fleet, 1_000).await;
+    balanced(&[&a, &b, &c, &stable], 60, VALIDITY).await;
+    wait(VALIDITY * 4).await;
+    stable.kill();
     let (mut owned, mut longest, mut without) = (0, 0, BTreeMap::new());
     let seconds = 600;
     for start in 0..seconds / 10 {
-        let crashing = fleet.member(&name(start)).await;
+        let crashing = join(&fleet, start).await;
         for _ in 0..10 {
             wait(secs(1)).await;
             let now = owners(&[&a, &b, &c, &crashing]);
@@ -179,6 +191,6 @@ async fn a_process_crashes(name: impl Fn(u32) -> String) {
     assert!(average > 54.0, "{average}");
     assert!(longest < 90, "{longest} s");
     // It is added once it stays alive.
-    let stable = fleet.member(&name(seconds)).await;
+    let stable = join(&fleet, seconds).await;
     balanced(&[&a, &b, &c, &stable], 60, VALIDITY * 9).await;
 }
