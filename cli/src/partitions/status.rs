@@ -84,17 +84,27 @@ pub async fn status(args: StatusArgs) -> Result<u8, Failure> {
 pub const FIELDS: [&str; 5] =
     ["epoch", "members", "partitions", "unattended", "unfinished_restore"];
 
+/// The epoch of a restore that is not finished. Its first assignment is the one above.
+pub fn restored_above(group: &GroupSnapshot) -> Option<u64> {
+    Some(group.epoch.filter(|_| group.restoring)?.get() - 1)
+}
+
+pub fn unfinished(epoch: u64) -> String {
+    format!(
+        "unfinished, nothing is assigned until it is: if no `tenure group restore` runs, run \
+         `tenure group restore --epoch {epoch}` again"
+    )
+}
+
 impl GroupStatus<'_> {
     pub fn of(group: &GroupSnapshot) -> GroupStatus<'_> {
         let partitions = group.partitions.iter().map(|it| PartitionView::of(it, group));
-        let held = group.epoch.filter(|_| group.restoring);
         GroupStatus {
             epoch: group.epoch.map(|epoch| epoch.get()),
             members: members(group),
             partitions: partitions.collect(),
             unattended: None,
-            // Its first assignment is the one above its epoch.
-            unfinished_restore: held.map(|epoch| epoch.get() - 1),
+            unfinished_restore: restored_above(group),
         }
     }
 
@@ -144,11 +154,7 @@ impl GroupStatus<'_> {
             line("partitions", &format!("{}; {owned}", self.partitions.len())),
         ];
         if let Some(epoch) = self.unfinished_restore {
-            let remedy = format!(
-                "unfinished, nothing is assigned until it is: if no `tenure group restore` runs, run \
-                 `tenure group restore --epoch {epoch}` again"
-            );
-            parts.push(line("restore", &styled(ATTENTION, remedy)));
+            parts.push(line("restore", &styled(ATTENTION, unfinished(epoch))));
         }
         parts.extend([String::new(), self.members_for_people()]);
         if partitions {

@@ -10,6 +10,7 @@ use serde::Serialize;
 use tenure::Process;
 use tenure::group::{Group, GroupSnapshot, PartitionNumber, SessionState};
 
+use super::status::{restored_above, unfinished};
 use super::view::{name_or_dash, owner, state_word};
 use super::{WatchArgs, builder};
 use crate::common_args::after_help;
@@ -113,7 +114,7 @@ async fn follow(
 ) -> Result<u8, Failure> {
     let mut snapshots = group.observe();
     let mut seen: Option<GroupSnapshot> = None;
-    let (mut sessions, mut owned) = (Sessions::new(), BTreeMap::new());
+    let (mut sessions, mut owned, mut restored) = (Sessions::new(), BTreeMap::new(), None);
     let (mut left, mut throttle) = (pin!(reader_left()), Throttle::default());
     loop {
         let look_at_sessions = async {
@@ -127,6 +128,10 @@ async fn follow(
             () = &mut left => return Ok(0),
             snapshot = snapshots.next() => match snapshot {
                 Some(Ok(snapshot)) => {
+                    let before = std::mem::replace(&mut restored, restored_above(&snapshot));
+                    if let Some(epoch) = restored.filter(|_| restored != before) {
+                        complain(&format!("a restore is {}", unfinished(epoch)));
+                    }
                     seen = Some(snapshot);
                     owned.is_empty()
                 }

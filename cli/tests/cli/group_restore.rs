@@ -1,5 +1,7 @@
 //! `tenure group restore`, on a directory.
 
+use std::io::{BufRead as _, BufReader};
+
 use serde_json::{Value, json};
 
 use tenure_testkit::command::eventually;
@@ -30,7 +32,7 @@ fn a_group_without_assignments_continues_above_the_epoch() {
 
 /// An operator who was interrupted left a group in which nothing was assigned, and no word of it.
 #[test]
-fn regression_group_status_shows_an_unfinished_restore() {
+fn regression_group_status_and_watch_show_an_unfinished_restore() {
     let bench = Bench::new();
     let url = bench.url();
     let options = ["--epoch", "41", "--partitions", "0..3", "--wait", "1h"];
@@ -51,4 +53,11 @@ fn regression_group_status_shows_an_unfinished_restore() {
     assert_eq!(status(&["--field", "unfinished_restore"]).out, "41\n");
     let json: Value = serde_json::from_str(&status(&["--json"]).out).expect("one JSON object");
     assert_eq!(json["unfinished_restore"], 41);
+    let mut watching = spawn(&[], &["group", "watch", "--store", &url]);
+    let mut said = BufReader::new(watching.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+    assert!(line.contains("a restore is unfinished"), "{line}");
 }
