@@ -151,8 +151,9 @@ impl Compactor {
     ///
     /// # Errors
     ///
-    /// Those of [`run_once`](Self::run_once) that are [final](ErrorKind::is_final). After all others
-    /// it tries again at the next interval. [`ErrorKind::InvalidInput`] for an interval of 0.
+    /// Those of [`run_once`](Self::run_once) that are [final](ErrorKind::is_final), but for
+    /// [`ErrorKind::InvalidInput`] once a run has succeeded. After all others it tries again at the
+    /// next interval. [`ErrorKind::InvalidInput`] for an interval of 0.
     pub async fn run_every(
         &self,
         interval: Duration,
@@ -163,14 +164,15 @@ impl Compactor {
             return Err(Error::new(ErrorKind::InvalidInput, why));
         }
         let mut shutdown = pin!(shutdown);
+        let mut has_run = false;
         loop {
             tokio::select! {
                 biased;
                 () = &mut shutdown => return Ok(()),
                 outcome = self.run_once() => match outcome {
-                    Err(error) if error.kind().is_final() => return Err(error),
+                    Err(error) if error.kind().ends_a_service(has_run) => return Err(error),
                     // The run has logged it.
-                    Ok(_) | Err(_) => {}
+                    outcome => has_run |= outcome.is_ok(),
                 },
             }
             tokio::select! {

@@ -125,6 +125,13 @@ impl ErrorKind {
         }
     }
 
+    /// Whether a service ends with such an error. Settings that have worked are right.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn ends_a_service(self, has_worked: bool) -> bool {
+        self.is_final() && !(has_worked && matches!(self, ErrorKind::InvalidInput))
+    }
+
     /// Every kind, for the tests of the documentation.
     #[doc(hidden)]
     pub const ALL: [ErrorKind; 11] = [

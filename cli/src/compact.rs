@@ -157,9 +157,11 @@ async fn again_and_again(
     interval: Duration,
     json: bool,
 ) -> Result<u8, Failure> {
+    let mut has_run = false;
     loop {
         let (outcome, signal) = run_once(compactor, signals).await;
-        if report_run(outcome, json)? == Reader::HasLeft || signal.is_some() {
+        has_run |= outcome.is_ok();
+        if report_run(outcome, has_run, json)? == Reader::HasLeft || signal.is_some() {
             return Ok(0);
         }
         tokio::select! {
@@ -171,11 +173,15 @@ async fn again_and_again(
 }
 
 /// Prints what one of many runs did. An error that the next run may not meet does not end the
-/// command.
-fn report_run(outcome: Result<Report, Error>, json: bool) -> Result<Reader, Failure> {
+/// command. `has_worked`: an earlier run has succeeded.
+fn report_run(
+    outcome: Result<Report, Error>,
+    has_worked: bool,
+    json: bool,
+) -> Result<Reader, Failure> {
     let report = match outcome {
         Ok(report) => report,
-        Err(error) if !error.kind().is_final() => {
+        Err(error) if !error.kind().ends_a_service(has_worked) => {
             complain(&format!("{error}; the next run tries again"));
             return Ok(Reader::Listens);
         }

@@ -12,11 +12,12 @@ fn memory() -> Arc<dyn Store> {
 }
 
 /// A store without epochs whose first LISTs fail as told, one in each run.
-fn failing(first: Vec<StoreErrorKind>) -> MockStore {
+fn failing<K: Into<Option<StoreErrorKind>>>(first: Vec<K>) -> MockStore {
     let mut store = MockStore::new();
     store.expect_describe().returning(|| "mock".to_owned());
+    let first: Vec<Option<StoreErrorKind>> = first.into_iter().map(Into::into).collect();
     let first = Mutex::new(first.into_iter());
-    store.expect_list().returning(move |_, _, _| match first.lock().unwrap().next() {
+    store.expect_list().returning(move |_, _, _| match first.lock().unwrap().next().flatten() {
         Some(kind) => Err(StoreError::new(kind, Determinacy::Determinate, "as told")),
         None => Ok(Page::default()),
     });
@@ -247,6 +248,10 @@ async fn regression_only_wrong_settings_end_repeated_runs() {
     let error = unsafe_store.run_every(HOUR, std::future::pending()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnsafeStore);
     assert_eq!((now() - started).as_secs(), HOUR.as_secs());
+    // Settings that have worked are right.
+    let worked = Arc::new(failing(vec![None, None, None, Some(StoreErrorKind::Invalid)]));
+    let shutdown = pause(3 * HOUR + Duration::from_secs(1));
+    super::compactor(worked, 1).run_every(HOUR, shutdown).await.unwrap();
     let error = compactor(vec![AccessDenied]).run_once().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AccessDenied);
 }
