@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure::fencing::{FencedLog, FencedObject};
-use tenure::store::DirStore;
-use tenure::{CampaignOutcome, Election, Epoch, Layout, Restored};
+use tenure::store::{DirStore, PutOutcome};
+use tenure::{CampaignOutcome, Election, Epoch, Layout, Restored, Store as _};
 
 const ROUNDS: u64 = 40;
 const VALIDITY: Duration = Duration::from_secs(2);
@@ -63,6 +63,23 @@ impl Disk {
         let (seen, kept) = (seen.expect("written"), kept.ok());
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         assert_eq!(Some(text(&seen)), kept.as_deref().map(text), "{key}: {why}");
+    }
+}
+
+impl Disk {
+    /// Creates an object and deletes it, and so its folder. Returns whether it was created.
+    async fn makes_again(&self, store: &DirStore, round: u64) -> bool {
+        let key = "made/again/key";
+        let created = store.create(key, format!("{round}").into()).await;
+        let created = matches!(created, Ok(PutOutcome::Done { .. }));
+        if created {
+            self.keeps(key, "created");
+        }
+        if store.delete(vec![key.to_owned()]).await.is_ok_and(|left| left.is_empty()) {
+            assert!(!self.image.join(key).exists(), "{key}: deleted");
+            assert!(!self.root.join("made/again").exists(), "{key}: its folder is left");
+        }
+        created
     }
 }
 
@@ -117,6 +134,8 @@ async fn regression_what_is_called_done_survives_a_power_loss() {
             }
         }
 
+        *done.entry("created").or_default() += u64::from(disk.makes_again(&store, round).await);
+
         let election = Election::builder(store.clone(), format!("restored/{round}"));
         let election = election.name("operator").build().expect("a configuration");
         let restored = election.restore(Epoch::new(100).expect("small"), Duration::ZERO).await;
@@ -128,7 +147,7 @@ async fn regression_what_is_called_done_survives_a_power_loss() {
     drop(ends);
     fails.await.expect("no panic");
     println!("{done:?}");
-    for what in ["appends", "writes", "elections", "restored"] {
+    for what in ["appends", "writes", "elections", "created", "restored"] {
         assert!(done.get(what).is_some_and(|count| *count >= 10), "too few {what}: {done:?}");
     }
 }

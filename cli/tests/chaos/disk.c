@@ -61,6 +61,23 @@ static void note(const char *what, const char *file, ino_t inode) {
         perror(path);
 }
 
+/* A folder that was removed takes with it what the disk has of it. */
+static void vanish(const char *copy) {
+    if (unlink(copy) == 0 || errno != EISDIR)
+        return;
+    DIR *entries = opendir(copy);
+    struct dirent *entry;
+    while (entries && (entry = readdir(entries))) {
+        char inside[8192];
+        snprintf(inside, sizeof inside, "%s/%s", copy, entry->d_name);
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+            vanish(inside);
+    }
+    if (entries)
+        closedir(entries);
+    rmdir(copy);
+}
+
 static void each_file(const char *folder, const char *kept, int works) {
     DIR *entries = opendir(folder);
     struct dirent *entry;
@@ -93,7 +110,7 @@ static void each_file(const char *folder, const char *kept, int works) {
         snprintf(file, sizeof file, "%s/%s", folder, entry->d_name);
         snprintf(copy, sizeof copy, "%s/%s", kept, entry->d_name);
         if (entry->d_name[0] != '.' && lstat(file, &now) && errno == ENOENT)
-            unlink(copy);
+            vanish(copy);
     }
     if (entries)
         closedir(entries);
