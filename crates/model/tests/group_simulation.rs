@@ -79,7 +79,7 @@ fn broken_store_that_creates_again_is_caught() {
 
 #[test]
 fn broken_store_that_replaces_blindly_is_caught() {
-    caught(Broken::ReplacesBlindly, 400, &["G5", "G6", "R1", "moves"]);
+    caught(Broken::ReplacesBlindly, 400, &["GS1", "G5", "G6", "R1", "moves"]);
 }
 
 #[test]
