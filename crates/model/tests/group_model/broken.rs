@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tenure::protocol::group::coordinator::Answer;
+use tenure::protocol::group::participant::Participant;
 use tenure::protocol::group::session::SessionRecord;
 use tenure::protocol::group::{Assignment, Release, Session, SessionId};
 use tenure::protocol::message::Nonce;
@@ -12,8 +14,15 @@ use super::world::World;
 
 impl Group {
     /// What is read of a session's object.
-    pub fn read(&self, world: &World, id: SessionId, object: &Object) -> SessionRecord {
+    pub fn read(&self, world: &World, who: usize, id: SessionId, object: &Object) -> SessionRecord {
         let mut record = object.record();
+        let knows = |it: &Participant| it.known().is_some();
+        if self.broken == Broken::IgnoresGreater
+            && world.processes[who].participant.as_ref().is_some_and(knows)
+            && let Some(data) = &mut record.data
+        {
+            data.seen = None;
+        }
         let newest = world.store.newest();
         if let (Broken::ReleasesFirst, Some(data)) = (self.broken, &mut record.data) {
             // A member that is to stop says at once that it has.
@@ -28,6 +37,18 @@ impl Group {
             record.nonce = Nonce::from_bits(0);
         }
         record
+    }
+
+    /// The answer of a read that fails.
+    pub fn unread(&self, world: &World, who: usize, id: SessionId) -> Answer {
+        let known = world.processes[who].participant.as_ref().and_then(|it| it.known());
+        if known.and_then(|known| known.session(id)).is_some() {
+            return Answer::Unknown;
+        }
+        match self.broken {
+            Broken::UnreadIsMissing => Answer::Missing(id),
+            _ => Answer::Unreadable(id),
+        }
     }
 
     /// What a broken writer creates.

@@ -30,6 +30,10 @@ impl Group {
             Property::<Group>::sometimes("GS1 after a loss", |group, it| {
                 it.settled(group) && it.processes.iter().any(|it| it.runs.is_none())
             }),
+            Property::<Group>::sometimes("GS1 after a deletion", |group, it| {
+                let newest = it.store.newest().map(|newest| newest.epoch.get());
+                !it.left.deletes() && newest == Some(group.last) && it.settled(group)
+            }),
             Property::<Group>::sometimes("GS2", |_, it| it.ghost.seen.contains("GS2")),
             Property::<Group>::sometimes("moved", |_, it| it.ghost.seen.contains("moved")),
         ];

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tenure::Epoch;
 use tenure::protocol::candidate::{Event, Input, Rules};
 use tenure::protocol::group::assignor::StickyAssignor;
 use tenure::protocol::group::participant::Participant;
@@ -41,6 +42,8 @@ pub struct Process {
     /// Its holdings before the last release, where a broken one goes back to them.
     before: Option<Box<Participant>>,
     pub leaving: bool,
+    /// The greatest assignment that this process has seen under former sessions.
+    pub remembers: Option<Epoch>,
     /// It has sent the seal of its own session.
     pub resigning: bool,
     pub crashed: bool,
@@ -61,6 +64,7 @@ impl Process {
             wrote: Vec::new(),
             before: None,
             leaving: false,
+            remembers: None,
             resigning: false,
             crashed: false,
         };
@@ -75,6 +79,16 @@ impl Process {
         (next.id, next.ids_alone) = (id, self.ids_alone);
         next.crashed = true;
         next
+    }
+
+    /// The greatest assignment that this process knows to have existed.
+    pub fn greatest(&self) -> Option<Epoch> {
+        self.participant.as_ref().and_then(Participant::greatest).max(self.remembers)
+    }
+
+    /// Returns true if its session shows the greatest assignment that it has seen.
+    pub fn has_said(&self) -> bool {
+        self.written.as_ref().and_then(|it| it.seen) == self.data().seen
     }
 
     /// One that nobody else draws.
@@ -109,7 +123,8 @@ impl Process {
                 self.runs = Some(heartbeat);
                 self.nonce = Some(nonce);
                 let nonce = if self.ids_alone { Nonce::from_bits(0) } else { nonce };
-                self.participant = Some(Participant::new(Session { id: self.id, nonce }, None));
+                self.participant =
+                    Some(Participant::new(Session { id: self.id, nonce }, self.remembers));
             }
             Some(Event::Extended { heartbeat }) => {
                 self.runs = Some(heartbeat);
@@ -140,7 +155,7 @@ impl Process {
     pub fn data(&self) -> Data {
         let Some(participant) = &self.participant else { return Data::default() };
         let releases = participant.holdings().releasing().iter().map(|(it, _)| *it).collect();
-        let seen = participant.known().map(|known| known.epoch);
+        let seen = participant.known().map(|known| known.epoch).max(self.remembers);
         Data { releases, leaving: self.leaving, seen }
     }
 

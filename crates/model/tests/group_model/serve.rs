@@ -46,7 +46,7 @@ impl Group {
         match participant.step() {
             Step::Assignment(request) => self.ask_assignment(world, who, request, serving),
             Step::Sessions(request) => {
-                let answer = self.ask_session(world, request);
+                let answer = self.ask_session(world, who, request, serving);
                 let process = &mut world.processes[who];
                 let Some(participant) = &mut process.participant else { return };
                 participant.session(answer);
@@ -118,7 +118,13 @@ impl Group {
         }
     }
 
-    fn ask_session(&self, world: &mut World, request: coordinator::Request) -> coordinator::Answer {
+    fn ask_session(
+        &self,
+        world: &mut World,
+        who: usize,
+        request: coordinator::Request,
+        serving: Serving,
+    ) -> coordinator::Answer {
         match request {
             coordinator::Request::List(_) => {
                 let sessions = world.store.sessions.iter();
@@ -127,8 +133,14 @@ impl Group {
             }
             coordinator::Request::Get(ids) => {
                 let id = *ids.first().expect("an empty set is not asked for");
+                if serving == Serving::Lost {
+                    world.left.unread -= 1;
+                    return self.unread(world, who, id);
+                }
                 match world.store.sessions.get(&id) {
-                    Some(object) => coordinator::Answer::Found(id, self.read(world, id, object)),
+                    Some(object) => {
+                        coordinator::Answer::Found(id, self.read(world, who, id, object))
+                    }
                     None => coordinator::Answer::Missing(id),
                 }
             }
@@ -138,7 +150,9 @@ impl Group {
             coordinator::Request::Seal { session, record } => {
                 let object = world.store.sessions.get(&session.id);
                 let same = object.filter(|it| it.etag() == record.etag);
-                let Some(sealed) = same.map(|it| it.sealed(End::Lapsed)) else {
+                let Some(sealed) =
+                    same.map(|it| it.sealed(End::Lapsed, self.broken == Broken::SealsForget))
+                else {
                     return coordinator::Answer::Refused;
                 };
                 world.store.sessions.insert(session.id, Part::new(sealed));

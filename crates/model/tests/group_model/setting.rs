@@ -10,6 +10,10 @@ pub struct Group {
     pub budget: Budget,
     /// A member that starts again takes the id that it had, once its object is gone.
     pub reuses_ids: bool,
+    /// A member that starts again is the same process: it remembers the assignments that it read.
+    pub remembers: bool,
+    /// At first member 1 owns all by assignment 2, and the others have joined and read nothing.
+    pub assigned: bool,
     pub broken: Broken,
     pub always: Vec<&'static str>,
     pub sometimes: Vec<&'static str>,
@@ -39,6 +43,23 @@ pub struct Budget {
     pub ahead: u8,
     /// Changes that an operator makes.
     pub operations: u8,
+    /// Deletions of the newest assignment by others.
+    pub deletions: u8,
+    /// Deletions of all assignments by others.
+    pub wipes: u8,
+    /// Deletions of the whole prefix.
+    pub losses: u8,
+    /// Reads of sessions that fail.
+    pub unread: u8,
+    /// Restorings by an operator.
+    pub restores: u8,
+}
+
+impl Budget {
+    /// Returns true if others may delete assignments.
+    pub fn deletes(&self) -> bool {
+        self.deletions + self.wipes + self.losses > 0
+    }
 }
 
 /// A rule that is left out.
@@ -71,4 +92,25 @@ pub enum Broken {
     JoinsByCreate,
     /// A member follows the assignment while it seals its own session.
     FollowsItsSeal,
+    /// A seal drops which assignment its member has seen.
+    SealsForget,
+    /// A process forgets which assignment it has seen when it joins again.
+    Forgets,
+    /// Where there is an assignment, a plan ignores the greater ones that sessions have seen.
+    IgnoresGreater,
+    /// A session that cannot be read counts as missing.
+    UnreadIsMissing,
+    /// Members plan from the hold of a restoring.
+    HoldsNothing,
+    /// A restoring waits for no lease.
+    NoWaitForOwners,
+}
+
+impl Broken {
+    /// Returns true if a round may show something new while no session changes.
+    pub fn looks_anew(self) -> bool {
+        use Broken::*;
+        let deletions = [SealsForget, Forgets, IgnoresGreater, UnreadIsMissing, HoldsNothing];
+        self != Nothing && self != NoWaitForOwners && !deletions.contains(&self)
+    }
 }

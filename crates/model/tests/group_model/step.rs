@@ -51,7 +51,7 @@ impl Group {
             Action::Lapsed(who, session) => self.lapsed(world, who, session),
             Action::Waited(who, session) => participant(world, who, |it| it.waited(session)),
             Action::LeaseEnds(who) => {
-                world.left.ends -= 1;
+                world.left.ends = world.left.ends.saturating_sub(1);
                 world.processes[who].tell(Input::LeaseEnded);
             }
             Action::Leave(who) => {
@@ -62,7 +62,10 @@ impl Group {
                 world.left.crashes -= 1;
                 let id = world.processes[who].id.bits();
                 let id = if self.reuses_ids { id } else { id + 4 };
-                let again = world.processes[who].again(SessionId::from_bits(id));
+                let mut again = world.processes[who].again(SessionId::from_bits(id));
+                if self.remembers && self.broken != Broken::Forgets {
+                    again.remembers = world.processes[who].greatest();
+                }
                 world.processes[who] = Part::new(again);
             }
             other => self.elsewhere(world, other),
@@ -82,7 +85,8 @@ impl Group {
             Action::Depose(id) => {
                 world.left.depositions -= 1;
                 let object = world.store.sessions.get_mut(&id).expect("it was there to depose");
-                *object = Part::new(object.sealed(End::Deposed));
+                *object =
+                    Part::new(object.sealed(End::Deposed, self.broken == Broken::SealsForget));
             }
             Action::Vanish(id) => {
                 world.left.vanish -= 1;
@@ -108,6 +112,25 @@ impl Group {
             Action::OperatorAdds => {
                 self.operate(world, &Operation::Add(vec!["new".into()]), Serving::Once);
             }
+            Action::Delete => {
+                world.left.deletions -= 1;
+                world.store.assignments.pop_last();
+            }
+            Action::Wipe => {
+                world.left.wipes -= 1;
+                world.store.assignments.clear();
+            }
+            Action::Lose => {
+                world.left.losses -= 1;
+                world.store.assignments.clear();
+                world.store.sessions.clear();
+            }
+            Action::Hold(serving) => self.hold(world, serving),
+            Action::Swept(id) => {
+                let object = world.store.sessions.get_mut(&id).expect("it was there to depose");
+                *object = Part::new(object.sealed(End::Deposed, false));
+            }
+            Action::Release(serving) => self.release(world, serving),
             Action::Arrives(which) => {
                 let wire = world.wires.remove(which);
                 self.write(world, wire);
@@ -210,7 +233,9 @@ impl Group {
             }
             Request::Seal { etag, nonce, heartbeat, .. } => {
                 let nonce = nonce.expect("every session has a nonce");
-                let object = Object::new(nonce, heartbeat, Some(End::Resigned), None);
+                let said = Some(process.data());
+                let object = Object::new(nonce, heartbeat - 1, None, said)
+                    .sealed(End::Resigned, self.broken == Broken::SealsForget);
                 Wire::Session(process.id, Some(etag), object)
             }
             other => unreachable!("the machine of a session asks for {other:?}"),
@@ -244,8 +269,13 @@ impl Group {
                     }
                     Some(Step::Pause) => participant(world, who, Participant::resume),
                     Some(Step::Failed(_)) => {
-                        world.ghost.broken.insert("failed");
-                        break;
+                        // Somebody deleted the newest: it looks again once there is a greater one.
+                        let greatest = world.processes[who].greatest();
+                        if world.store.newest().map(|it| it.epoch) <= greatest {
+                            world.ghost.broken.insert("failed");
+                            break;
+                        }
+                        participant(world, who, Participant::restart);
                     }
                     _ => break,
                 }

@@ -82,8 +82,11 @@ impl Object {
         Sighting { epoch: Epoch::FIRST, etag: self.etag(), seen }
     }
 
-    pub fn sealed(&self, ended: End) -> Object {
-        Object::new(self.nonce, self.heartbeat + 1, Some(ended), None)
+    /// The same, ended: it keeps which assignment its member has seen, unless it `forgets`.
+    pub fn sealed(&self, ended: End, forgets: bool) -> Object {
+        let seen = self.data.as_ref().and_then(|data| data.seen).filter(|_| !forgets);
+        let data = seen.map(|seen| Data { seen: Some(seen), ..Data::default() });
+        Object::new(self.nonce, self.heartbeat + 1, Some(ended), data)
     }
 }
 

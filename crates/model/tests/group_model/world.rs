@@ -6,12 +6,13 @@ use stateright::{Model, Property};
 use tenure::Epoch;
 use tenure::protocol::group::participant::Step;
 use tenure::protocol::group::{
-    Assignment, PartitionNumber, Release, Session, SessionId, operation, reader,
+    Assignment, PartitionNumber, Release, Session, SessionId, coordinator, operation, reader,
 };
 use tenure::protocol::message::{Nonce, Request};
 use tenure_model::part::Part;
 
 use super::process::Process;
+use super::restore::Restoring;
 use super::setting::{Broken, Budget, Group};
 use super::store::{End, Object, Store, Wire};
 
@@ -24,6 +25,7 @@ pub struct World {
     pub left: Budget,
     /// The newest assignment as an operator has read it.
     pub operator: Option<Part<Assignment>>,
+    pub restoring: Option<Restoring>,
     pub ghost: Part<Ghost>,
 }
 
@@ -71,6 +73,14 @@ pub enum Action {
     OperatorReads,
     OperatorWrites(operation::Mark, Serving),
     OperatorAdds,
+    /// Others delete the newest assignment, all of them, or the whole prefix.
+    Delete,
+    Wipe,
+    Lose,
+    /// The steps of a restoring.
+    Hold(Serving),
+    Swept(SessionId),
+    Release(Serving),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +100,7 @@ impl Group {
         process
     }
 
-    fn serve(
+    pub fn serve(
         &self,
         world: &World,
         writes: bool,
@@ -113,7 +123,9 @@ impl Group {
                 let writes = !matches!(request, Request::Get { .. });
                 actions.extend(self.serve(world, writes, |it| Action::Lease(who, it)));
             }
-            None if process.may_renew() && process.has_news() => {
+            None if process.may_renew()
+                && (process.has_news() || self.budget.deletes() && !process.has_said()) =>
+            {
                 actions.extend(self.serve(world, true, |it| Action::Lease(who, it)));
             }
             None if process.may_renew() && process.leaving => {
@@ -125,7 +137,9 @@ impl Group {
             None => {}
         }
         let runs = process.runs.is_some();
-        if runs && world.left.ends > 0 {
+        // A restoring waits for the leases of deposed members.
+        let waited = world.restoring.is_some() && world.is_over(process);
+        if runs && (world.left.ends > 0 || waited) {
             actions.push(Action::LeaseEnds(who));
         }
         if runs && world.left.leaves > 0 && !process.leaving {
@@ -137,7 +151,7 @@ impl Group {
         }
     }
 
-    fn group_actions(&self, world: &World, who: usize, actions: &mut Vec<Action>) {
+    pub fn group_actions(&self, world: &World, who: usize, actions: &mut Vec<Action>) {
         let process = &world.processes[who];
         let Some(participant) = &process.participant else { return };
         // One that has not said that it has joined does nothing yet, and one that has sent the seal
@@ -158,8 +172,11 @@ impl Group {
                 let writes = matches!(request, reader::Request::Create(_));
                 actions.extend(self.serve(world, writes, |it| Action::Ask(who, it)));
             }
-            Step::Sessions(_) => {
-                actions.extend(self.serve(world, false, |it| Action::Ask(who, it)))
+            Step::Sessions(request) => {
+                actions.push(Action::Ask(who, Serving::Once));
+                if world.left.unread > 0 && matches!(request, coordinator::Request::Get(_)) {
+                    actions.push(Action::Ask(who, Serving::Lost));
+                }
             }
             Step::Idle => self.idle_actions(world, who, actions),
             _ => {}
@@ -185,7 +202,7 @@ impl Group {
             return;
         }
         // A broken one may be told something by what it knows already.
-        if self.broken != Broken::Nothing || process.has_to_look(&world.store.sessions) {
+        if self.broken.looks_anew() || process.has_to_look(&world.store.sessions) {
             actions.push(Action::Round(who));
         }
         for member in participant.known().map_or(&[][..], |it| &it.members) {
@@ -262,6 +279,12 @@ impl Group {
 }
 
 impl World {
+    /// Whether the session of this process has ended in the store, or is gone.
+    fn is_over(&self, process: &Process) -> bool {
+        let object = self.store.sessions.get(&process.id);
+        object.is_none_or(|it| Some(it.nonce) != process.nonce || it.ended.is_some())
+    }
+
     /// The heartbeat from which the lease of this session counts, if it runs.
     pub fn runs(&self, session: Session) -> Option<u64> {
         let own = |it: &&Part<Process>| {
@@ -302,14 +325,20 @@ impl Model for Group {
     type Action = Action;
 
     fn init_states(&self) -> Vec<Part<World>> {
-        vec![Part::new(World {
+        let mut world = World {
             store: Store::default(),
             processes: (1..=self.members).map(|id| Part::new(self.process(id))).collect(),
             wires: Vec::new(),
             left: self.budget,
             operator: None,
+            restoring: None,
             ghost: Part::new(Ghost::default()),
-        })]
+        };
+        if self.assigned {
+            self.assign(&mut world);
+        }
+        world.processes.iter_mut().for_each(Part::settle);
+        vec![Part::new(world)]
     }
 
     fn actions(&self, world: &Part<World>, actions: &mut Vec<Action>) {
@@ -318,6 +347,7 @@ impl Model for Group {
             self.group_actions(world, who, actions);
         }
         self.operator_actions(world, actions);
+        self.deletion_actions(world, actions);
         self.other_actions(world, actions);
     }
 

@@ -1,0 +1,152 @@
+//! Deletions by others, and an operator who restores the group.
+
+use std::collections::BTreeSet;
+
+use tenure::protocol::group::participant::{Participant, Step};
+use tenure::protocol::group::reader::Request;
+use tenure::protocol::group::{Assignment, Session, operation};
+use tenure::protocol::message::Nonce;
+use tenure_model::part::Part;
+
+use super::process::Process;
+use super::setting::{Broken, Group};
+use super::store::Wire;
+use super::world::{Action, Serving, World};
+
+/// A restoring that is under way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Restoring {
+    held: Part<Assignment>,
+    /// The sessions that were listed after the hold.
+    listed: BTreeSet<Session>,
+}
+
+impl Group {
+    /// Has all members join, and the first of them assign the partitions and say so.
+    pub fn assign(&self, world: &mut World) {
+        for who in 0..world.processes.len() {
+            while world.processes[who].written.is_none() {
+                self.act(world, Action::Lease(who, Serving::Once));
+            }
+        }
+        self.act(world, Action::GoAhead(0));
+        loop {
+            let mut actions = Vec::new();
+            self.group_actions(world, 0, &mut actions);
+            let goes_on = |it: &Action| {
+                matches!(it, Action::Ask(_, Serving::Once) | Action::Poll(_) | Action::Round(_))
+            };
+            let Some(action) = actions.into_iter().find(goes_on) else { break };
+            self.act(world, action);
+        }
+        self.act(world, Action::Lease(0, Serving::Once));
+        assert!(world.processes[0].has_said() && world.store.newest().is_some());
+    }
+
+    pub fn deletion_actions(&self, world: &World, actions: &mut Vec<Action>) {
+        let there = world.store.newest().is_some();
+        if there && world.left.deletes() && world.is_settled() {
+            let shown = world.store.sessions.values().any(|it| {
+                let seen = it.data.as_ref().and_then(|data| data.seen);
+                seen >= world.ghost.greatest
+            });
+            actions.extend((shown && world.left.deletions > 0).then_some(Action::Delete));
+            actions.extend((shown && world.left.wipes > 0).then_some(Action::Wipe));
+            let remembered = world.processes.iter().all(|it| it.greatest() >= world.ghost.greatest);
+            let loses = remembered && self.remembers && world.left.losses > 0;
+            actions.extend(loses.then_some(Action::Lose));
+        }
+        self.restore_actions(world, actions);
+    }
+
+    fn restore_actions(&self, world: &World, actions: &mut Vec<Action>) {
+        let Some(restoring) = &world.restoring else {
+            let lost = world.store.newest().map(|it| it.epoch) < world.ghost.greatest;
+            let fits = world.ghost.greatest.is_some_and(|it| it.get() + 2 <= self.last);
+            if lost && fits && world.left.restores > 0 {
+                actions.extend(self.serve(world, true, Action::Hold));
+            }
+            return;
+        };
+        let session = |it: &Session| {
+            let object = world.store.sessions.get(&it.id);
+            object.filter(|object| object.nonce == it.nonce)
+        };
+        let knows = |it: &Session| {
+            let data = session(it).and_then(|object| object.data.as_ref());
+            data.is_some_and(|data| data.seen >= Some(restoring.held.epoch))
+        };
+        let live = |it: &&Session| session(it).is_some_and(|object| object.ended.is_none());
+        let left = restoring.listed.iter().filter(live).filter(|it| !knows(it));
+        let left: Vec<_> = left.collect();
+        actions.extend(left.iter().map(|it| Action::Swept(it.id)));
+        let over = |it: &Session| {
+            world.runs(*it).is_none() || knows(it) || self.broken == Broken::NoWaitForOwners
+        };
+        if left.is_empty() && restoring.listed.iter().all(over) {
+            actions.extend(self.serve(world, true, Action::Release));
+        }
+    }
+
+    pub fn hold(&self, world: &mut World, serving: Serving) {
+        let above = world.ghost.greatest.expect("something was lost");
+        let at = above.next().expect("numbers are left");
+        let nonce = Nonce::from_bits(2_000);
+        let first = || {
+            let names = (0..self.partitions).map(|it| it.to_string().into()).collect();
+            Assignment::first(nonce, names)
+        };
+        let newest = world.store.newest().map_or_else(first, |it| Assignment::clone(it));
+        let mut held = operation::hold(newest, at, nonce, Default::default());
+        if self.broken == Broken::HoldsNothing {
+            held.restoring = None;
+        }
+        let held = Part::new(held);
+        self.serve_write(world, Wire::Assignment(held.clone()), serving);
+        // It is read back and confirmed after any answer.
+        if world.store.newest().is_some_and(|it| **it == *held) {
+            world.left.restores -= 1;
+            let sessions = world.store.sessions.iter();
+            let listed = sessions.map(|(id, object)| Session { id: *id, nonce: object.nonce });
+            world.restoring = Some(Restoring { held, listed: listed.collect() });
+        }
+    }
+
+    pub fn release(&self, world: &mut World, serving: Serving) {
+        let Some(restoring) = &world.restoring else { return };
+        let next = operation::release(&restoring.held, Nonce::from_bits(2_001));
+        let next = Part::new(next.expect("a number is left"));
+        let at = next.epoch;
+        self.serve_write(world, Wire::Assignment(next), serving);
+        if world.store.assignments.contains_key(&at) {
+            world.restoring = None;
+        }
+    }
+}
+
+impl World {
+    /// Nothing is under way that was begun without the newest assignment: otherwise a deletion is
+    /// not found (docs/groups.md, section 3).
+    fn is_settled(&self) -> bool {
+        let knows = |it: &Participant| it.known().map(|it| it.epoch) == self.ghost.greatest;
+        let has_read = |it: &Participant| {
+            let mut ids = self.store.sessions.keys();
+            ids.any(|id| it.sessions().record(*id).is_some())
+                || !it.sessions().in_doubt().is_empty()
+        };
+        let creates = |it: &Participant| {
+            use Step::{Assignment, Sessions};
+            let asks = |it: &Request| matches!(it, Request::Create(_) | Request::Get(_));
+            match it.step() {
+                Assignment(request) => asks(&request),
+                step => matches!(step, Sessions(_)),
+            }
+        };
+        let innocent = |it: &Part<Process>| {
+            let idle = |it: &Participant| knows(it) || !has_read(it) && !creates(it);
+            it.participant.as_ref().is_none_or(idle)
+        };
+        let late = |wire: &Wire| matches!(wire, Wire::Assignment(_));
+        self.processes.iter().all(innocent) && !self.wires.iter().any(late)
+    }
+}
