@@ -55,6 +55,36 @@ async fn regression_members_that_die_with_the_coordinator_are_succeeded_as_soon(
     }
 }
 
+/// A listing was under way when the coordinator lapsed, and the next look came a poll later.
+#[tokio::test(start_paused = true)]
+async fn regression_a_lapse_during_a_listing_is_seen_without_a_further_poll() {
+    let mut took = Vec::new();
+    for delay in [Duration::ZERO, millis(400)] {
+        let fleet = Fleet::new(12);
+        let [a, b, c] = [fleet.member("a").await, fleet.member("b").await, fleet.member("c").await];
+        balanced(&[&a, &b, &c], 12, POLL * 8).await;
+        wait(VALIDITY).await;
+        let assignments = async || {
+            let page = fleet.store.inner().list("app/assignment-", "", 1_000).await;
+            page.unwrap().entries.len()
+        };
+        let before = assignments().await;
+        fleet.store.on(Call::List).always().fault(Fault::Slow(delay));
+        a.kill();
+        let mut waited = Duration::ZERO;
+        while assignments().await == before {
+            wait(millis(100)).await;
+            waited += millis(100);
+            assert!(waited < VALIDITY * 2);
+        }
+        drop((b, c));
+        took.push(waited);
+    }
+    println!("{took:?}");
+    // It lists as a standby and in its round.
+    assert!(took[1] <= took[0] + millis(400) * 2 + millis(200), "{took:?}");
+}
+
 /// Nobody succeeded it as long as the reads failed.
 #[tokio::test(start_paused = true)]
 async fn regression_a_coordinator_whose_session_cannot_be_read_is_succeeded() {
