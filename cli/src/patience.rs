@@ -45,14 +45,14 @@ pub const AFTER_A_FAILURE: Duration = Duration::from_secs(10);
 /// [`AFTER_A_FAILURE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Repeats what fails and may pass: for this time, `None` without an end. Each reason is logged
-/// once.
+/// Repeats what fails and may pass: for this time, `None` without an end. The first failure with
+/// each exit code is logged: the reasons of one kind may differ, as in the key that was tried.
 pub async fn patiently<T>(
     during: Option<Duration>,
     mut attempt: impl AsyncFnMut() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let now = || Process::system().now().boot;
-    let (started, mut paused, mut reported) = (now(), Duration::ZERO, String::new());
+    let (started, mut paused, mut reported) = (now(), Duration::ZERO, None);
     let mut next = FIRST_PAUSE;
     loop {
         let failure = match attempt().await {
@@ -68,9 +68,9 @@ pub async fn patiently<T>(
         if left.is_zero() || !failure.may_pass() {
             return Err(failure);
         }
-        if failure.why != reported {
+        if reported != Some(failure.code) {
             warn!(outcome = "store_failed", "trying again: {}", plain(&failure.why));
-            reported = failure.why;
+            reported = Some(failure.code);
         }
         let length = next.min(left);
         pause(length).await;

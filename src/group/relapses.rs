@@ -1,4 +1,4 @@
-//! A name has relapsed if its session lapsed soon after it was added. Its next sessions are added
+//! A name has relapsed if its session ended soon after it was added, but for a resignation. Its next sessions are added
 //! later. Sessions of new names are added later, too, while new names relapse.
 //!
 //! Advice, so it lasts as long as the coordinator does.
@@ -117,8 +117,8 @@ impl Relapses {
         self.names.get(name).is_some_and(|relapsed| relapsed.times >= FREQUENT)
     }
 
-    /// Forgets the sessions that do not wait to join any more.
-    pub(super) fn keep_waiting(&mut self, is_waiting: impl Fn(Session) -> bool) {
+    /// Forgets the sessions that do not wait to join any more, as this function says.
+    pub(super) fn forget_all_but(&mut self, is_waiting: impl Fn(Session) -> bool) {
         self.waiting.retain(|session, _| is_waiting(*session));
     }
 

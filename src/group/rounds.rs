@@ -209,7 +209,7 @@ impl MemberTask {
         let members = known.iter().flat_map(|known| &known.members).map(|it| it.session);
         let ending = members.filter(|it| *it != own && self.looks.is_ending(it.id));
         evidence.leaving.extend(ending);
-        self.keep_waiting(&mut evidence, known.as_deref(), now);
+        self.leave_out_those_that_wait(&mut evidence, known.as_deref(), now);
         evidence.avoid = self.memory.avoid(now, known.as_deref());
         evidence.kept_enough = self.memory.kept_enough(now, known.as_deref());
         let reclaimed = self.shared.cx.config.poll_interval * 2;
@@ -234,26 +234,32 @@ impl MemberTask {
 
 impl MemberTask {
     /// Leaves out the sessions that are not to be added yet: silent ones, and those of a name whose
-    /// sessions lapsed soon after they were added.
-    fn keep_waiting(&mut self, evidence: &mut Evidence, known: Option<&Assignment>, now: Moment) {
+    /// sessions ended soon after they were added.
+    fn leave_out_those_that_wait(
+        &mut self,
+        evidence: &mut Evidence,
+        known: Option<&Assignment>,
+        now: Moment,
+    ) {
         let (own, validity) = (self.shared.session, self.config.validity());
         let (relapses, looks) = (&mut self.relapses, &self.looks);
         if let Some(known) = known {
             let state = self.shared.state();
             let sessions = state.participant.sessions();
             let resigned = |record: &SessionRecord| record.ended == Some(EpochEnd::Resigned);
-            let lapsed = |session: Session| {
+            let ended_unresigned = |session: Session| {
                 sessions.has_ended(session) && !sessions.record(session.id).is_some_and(resigned)
             };
-            relapses.note(known, lapsed, validity, now);
+            relapses.note(known, ended_unresigned, validity, now);
         }
         let joining = &evidence.joining;
-        relapses.keep_waiting(|session| joining.iter().any(|it| it.session == session));
+        relapses.forget_all_but(|session| joining.iter().any(|it| it.session == session));
         // What is kept for a name moves if it waits for longer. It is to do so if its processes
         // crash again and again.
         let is_kept_for = |name: &str| {
-            let kept = known.iter().flat_map(|it| &it.partitions).filter_map(|it| it.kept.as_ref());
-            kept.into_iter().any(|(kept, _)| **kept == *name)
+            let mut kept =
+                known.iter().flat_map(|it| &it.partitions).filter_map(|it| it.kept.as_ref());
+            kept.any(|(kept, _)| **kept == *name)
         };
         evidence.joining.retain(|it| {
             let waits = |relapses: &mut Relapses| {

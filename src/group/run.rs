@@ -330,9 +330,13 @@ fn back_off(
     failures: &mut BTreeMap<PartitionNumber, u32>,
 ) -> Duration {
     match ended {
-        Ended::Stopped | Ended::Returned => {
+        Ended::Stopped => {
             failures.remove(&number);
-            if let Ended::Stopped = ended { Duration::ZERO } else { BACK_OFF.first }
+            Duration::ZERO
+        }
+        Ended::Returned => {
+            failures.remove(&number);
+            BACK_OFF.first
         }
         Ended::Failed(_) | Ended::Panicked => {
             let failed = failures.entry(number).or_insert(0);

@@ -12,7 +12,7 @@ use crate::protocol::group::{Session, SessionId};
 use crate::protocol::message::EpochEnd;
 
 /// Sessions that are read before the next look at the time and the assignment.
-pub(super) const READ_AT_ONCE: usize = 512;
+pub(super) const READ_BETWEEN_POLLS: usize = 512;
 
 /// The word that ends a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl MemberTask {
                 None => unread.push(id),
             }
         }
-        let some = unread.iter().take(READ_AT_ONCE).copied();
+        let some = unread.iter().take(READ_BETWEEN_POLLS).copied();
         for (id, seen, when) in self.objects.read_sessions(some).await {
             let answer = match self.note(id, seen, when) {
                 Answer::Unknown => {
@@ -71,7 +71,7 @@ impl MemberTask {
             self.shared.state().participant.session(answer);
         }
         // Another member may have planned meanwhile: then the rest need not be read.
-        if unread.len() > READ_AT_ONCE {
+        if unread.len() > READ_BETWEEN_POLLS {
             self.shared.state().participant.poll();
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::member::MemberTask;
 use super::objects::Seen;
-use super::sessions::READ_AT_ONCE;
+use super::sessions::READ_BETWEEN_POLLS;
 use crate::protocol::group::Session;
 use crate::protocol::group::coordinator::Answer;
 use crate::protocol::group::looks::LookTime;
@@ -123,7 +123,7 @@ impl MemberTask {
         let listed: Vec<_> = listed.filter(|id| !self.bodies.contains_key(id)).collect();
         let unread = listed.into_iter().filter(|id| self.known_answer(*id).is_none());
         let unread: Vec<_> = unread.filter(|id| !self.looks.rests(*id, began)).collect();
-        for some in unread.chunks(READ_AT_ONCE) {
+        for some in unread.chunks(READ_BETWEEN_POLLS) {
             if process.now().since(began) >= self.shared.cx.config.poll_interval {
                 return;
             }

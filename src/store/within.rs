@@ -1,5 +1,6 @@
 //! A bound on a single request, and on each request of a listing.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
@@ -71,15 +72,19 @@ pub(crate) async fn listed_within<T>(
     }
 }
 
+/// The text of a panic, or nothing if it has none.
+pub(super) fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
 /// The answer to a request. One that panics has failed: the SDKs do where the system has no thread
 /// left, and the next attempt may find one.
 pub(crate) async fn caught<T>(
     request: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
     AssertUnwindSafe(request).catch_unwind().await.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        let why = format!("the request panicked: {}", text.unwrap_or_default());
+        let why = format!("the request panicked: {}", text_of(&*panic));
         Err(StoreError::new(StoreErrorKind::Transient, Determinacy::Indeterminate, why))
     })
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use tenure::group::{Group, GroupSnapshot, PartitionSnapshot};
 
 use super::names::Names;
+use super::status::{restored_above, unfinished};
 use super::view::PartitionView;
 use super::{BarArgs, GroupStoreArg, MarkArgs, PinArgs, ResizeArgs, builder};
 use crate::exit::{self, Failure};
@@ -100,6 +101,9 @@ impl Operated {
             refuse_election(&at.store, "tenure status").await?;
             let why = format!("there is no group at {}: its first member creates it", at.store);
             return refuse(why);
+        }
+        if let Some(epoch) = restored_above(&before) {
+            return refuse(format!("a restore is {}; nothing was changed", unfinished(epoch)));
         }
         let there = by_name(&before);
         let missing = names.and_then(|names| names.0.iter().find(|it| !there.contains_key(&***it)));

@@ -1,5 +1,6 @@
 //! `tenure group depose`: ends a member's session, so that its partitions move.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,12 +40,13 @@ struct DeposeReport<'a> {
 
 pub async fn depose(args: DeposeArgs) -> Result<u8, Failure> {
     let Opened { store, prefix } = open(&args.at.store, IfMissing::RefuseGroup).await?;
-    let group = Group::builder(Arc::clone(&store), prefix.as_str()).build()?.snapshot().await?;
+    let reader = Group::builder(Arc::clone(&store), prefix.as_str()).build()?;
+    let group = reader.snapshot().await?;
     if group.epoch.is_none() {
         refuse_election(&args.at.store, "tenure depose").await?;
     }
     let members = members(&group);
-    let member = named(&args, &group, &members)?;
+    let member = named(&args, &reader, &group, &members).await?;
     let election = Election::builder(store, session_prefix(&prefix, member.session))
         .layout(Layout::SingleObject)
         .name(args.name.clone().unwrap_or_else(default_name));
@@ -86,8 +88,10 @@ fn session_prefix(prefix: &str, session: &str) -> String {
 }
 
 /// The one member that the argument names, by its name or by the first digits of its session's id.
-fn named<'a, 'g>(
+/// Of several, the one whose session has not ended.
+async fn named<'a, 'g>(
     args: &DeposeArgs,
+    reader: &Group,
     group: &GroupSnapshot,
     members: &'a [MemberView<'g>],
 ) -> Result<&'a MemberView<'g>, Failure> {
@@ -99,7 +103,13 @@ fn named<'a, 'g>(
     let meant = |it: &&MemberView<'_>| {
         it.name == text || text.len() >= LEAST_DIGITS && it.session.starts_with(text)
     };
-    let found: Vec<_> = members.iter().filter(meant).collect();
+    let mut found: Vec<_> = members.iter().filter(meant).collect();
+    if found.len() > 1 {
+        let states = reader.session_states(group).await?;
+        let states = group.members.iter().map(|it| &*it.session).zip(states);
+        let live: BTreeSet<_> = states.filter(|it| it.1.may_work()).map(|it| it.0).collect();
+        found.retain(|it| live.contains(it.session));
+    }
     match found[..] {
         [member] => Ok(member),
         [] => refuse(format!(

@@ -100,14 +100,14 @@ epoch  created               by          what changed
                                          1 partition paused: a
                                          1 partition pinned to w1: b
 6      2026-11-20 12:01:50Z  w1          1 partition granted to w2: d
-                                         1 partition released by w1: a
+                                         1 partition no longer owned by w1: a
 8      2026-11-20 12:03:20Z  -           w1 left
                                          w2 coordinates
                                          1 partition moved from w1 to w2: b
                                          1 partition unpinned: b
                                          1 partition removed: a
 9      2026-11-20 12:03:30Z  -           unreadable: its body is not an assignment: at line 1 column 2
-10     2026-11-20 12:05:00Z  -           no owner, member or mark
+10     2026-11-20 12:05:00Z  -           no change of an owner, a member or a mark
 
 members    1
 partitions 3; all are owned

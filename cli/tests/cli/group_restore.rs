@@ -53,6 +53,8 @@ fn regression_group_status_and_watch_show_an_unfinished_restore() {
     assert_eq!(status(&["--field", "unfinished_restore"]).out, "41\n");
     let json: Value = serde_json::from_str(&status(&["--json"]).out).expect("one JSON object");
     assert_eq!(json["unfinished_restore"], 41);
+    let said = tenure(&["group", "pause", "0", "--store", &url]);
+    said.fails(73, &["a restore is unfinished", "nothing was changed"]);
     let mut watching = spawn(&[], &["group", "watch", "--store", &url]);
     let mut said = BufReader::new(watching.stderr.take().unwrap());
     let mut line = String::new();

@@ -62,6 +62,9 @@ fn regression_a_service_outlasts_what_passes() {
             assert!(get(address, "/livez").starts_with("HTTP/1.1 200"));
             ready.starts_with("HTTP/1.1 503") && ready.contains("tenure-test")
         });
+        eventually("it has tried several times", || server.requests().len() >= 4);
+        let lines = early.said().lines().filter(|line| line.contains("trying again")).count();
+        assert_eq!(lines, 1, "not a line for each attempt: {}", early.said());
         server.clear_faults();
         early.says("CMD 42");
         eventually("it is ready", || get(address, "/readyz").starts_with("HTTP/1.1 200"));

@@ -13,6 +13,7 @@ use aws_types::os_shim_internal::{Env, Fs};
 use futures::FutureExt as _;
 
 use super::https;
+use crate::store::within::text_of;
 
 /// Sent as they are, in headers and in signatures.
 const SENT: [&str; 5] = [
@@ -45,7 +46,7 @@ pub(super) async fn load(loader: ConfigLoader) -> SdkConfig {
         None => match AssertUnwindSafe(loader.load()).catch_unwind().await {
             Ok(config) => return config,
             Err(panic) => {
-                let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+                let text = text_of(&*panic);
                 WrongSetting(format!("a setting of the profile or the environment: {text}"))
             }
         },

@@ -67,7 +67,7 @@ fn what(change: &Change) -> Vec<String> {
     }
     what.extend(sentences.iter().map(|((_, done), names)| sentence(done, names)));
     if what.is_empty() {
-        what.push("no owner, member or mark".to_owned());
+        what.push("no change of an owner, a member or a mark".to_owned());
     }
     what
 }
@@ -104,7 +104,7 @@ fn done(event: Event, it: &PartitionChange) -> String {
         // Over assignments that are missing.
         Event::Moved if it.from == it.to => format!("granted to {from} anew"),
         Event::Moved => format!("moved from {from} to {to}"),
-        Event::Released => format!("released by {from}"),
+        Event::Released => format!("no longer owned by {from}"),
         Event::Revoked => format!("to move from {from} to {target}"),
         Event::Kept => format!("kept by {to} after all"),
         Event::Marked => marked(&it.marks_before, &it.marks),
