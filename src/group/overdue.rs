@@ -1,32 +1,35 @@
 //! A watch over work that is to stop: it is reported once it takes too long.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::PartitionNumber;
-use super::partition::Partition;
+use super::partition::{Grant, Partition};
 use crate::moment::Moment;
 use crate::telemetry::Overdue;
 
-/// The work of one call of `run`.
+/// The work of one call of `run`. What it keeps of each partition is little, as there may be many.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     deadline: Duration,
-    works: BTreeMap<PartitionNumber, Watched>,
+    /// In the order of their numbers.
+    works: Vec<Arc<Grant>>,
+    /// Those of them that are to stop.
+    stopping: BTreeMap<PartitionNumber, Stopping>,
     overdue: Overdue,
 }
 
 #[derive(Debug)]
-struct Watched {
-    partition: Partition,
+struct Stopping {
     /// When it was first seen that the work is to stop.
-    stopping: Option<Moment>,
+    since: Moment,
     overdue: bool,
 }
 
 impl Watchdog {
     pub(super) fn new(deadline: Duration, overdue: Overdue) -> Watchdog {
-        Watchdog { deadline, works: BTreeMap::new(), overdue }
+        Watchdog { deadline, works: Vec::new(), stopping: BTreeMap::new(), overdue }
     }
 
     /// How often to call [`look`](Watchdog::look).
@@ -34,39 +37,46 @@ impl Watchdog {
         (self.deadline / 8).clamp(Duration::from_millis(10), Duration::from_secs(1))
     }
 
-    pub(super) fn begins(&mut self, partition: Partition) {
-        let work = Watched { partition, stopping: None, overdue: false };
-        self.works.insert(work.partition.number(), work);
+    pub(super) fn begins(&mut self, partition: &Partition) {
+        let at = self.place(partition.number());
+        self.works.insert(at, Arc::clone(&partition.grant));
     }
 
     pub(super) fn ended(&mut self, number: PartitionNumber) {
-        if self.works.remove(&number).is_some_and(|it| it.overdue) {
+        let at = self.place(number);
+        if self.works.get(at).is_some_and(|it| it.release.partition == number) {
+            self.works.remove(at);
+        }
+        if self.stopping.remove(&number).is_some_and(|it| it.overdue) {
             self.overdue.ended();
         }
     }
 
+    fn place(&self, number: PartitionNumber) -> usize {
+        self.works.partition_point(|it| it.release.partition < number)
+    }
+
     /// The names of the partitions with work that has become overdue.
     pub(super) fn look(&mut self, now: Moment) -> Vec<String> {
+        self.works.shrink_to_fit();
         let mut names = Vec::new();
-        for work in self.works.values_mut().filter(|it| !it.overdue) {
-            if !work.partition.grant.stop.is_cancelled() {
-                continue;
-            }
-            let since = *work.stopping.get_or_insert(now);
-            if now.since(since) >= self.deadline {
+        for grant in self.works.iter().filter(|it| it.stop.is_cancelled()) {
+            let new = Stopping { since: now, overdue: false };
+            let work = self.stopping.entry(grant.release.partition).or_insert(new);
+            if !work.overdue && now.since(work.since) >= self.deadline {
                 work.overdue = true;
                 self.overdue.began();
-                names.push(work.partition.name().to_owned());
+                names.push(grant.name.to_string());
             }
         }
         names
     }
 
     pub(super) fn is_any_overdue(&self) -> bool {
-        self.works.values().any(|it| it.overdue)
+        self.stopping.values().any(|it| it.overdue)
     }
 
     pub(super) fn is_all_overdue(&self) -> bool {
-        self.works.values().all(|it| it.overdue)
+        self.stopping.values().filter(|it| it.overdue).count() == self.works.len()
     }
 }

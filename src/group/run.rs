@@ -4,7 +4,6 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,7 +142,7 @@ impl Group {
                 }
                 event = next_event(&mut member) => match event {
                     Some(MembershipEvent::Granted(partition)) => {
-                        watchdog.begins(partition.handle());
+                        watchdog.begins(&partition);
                         works.push(Group::one(work.clone(), partition));
                     }
                     Some(MembershipEvent::Lost(_)) | None => member = None,
@@ -167,31 +166,33 @@ impl Group {
 
     /// The work on one partition. There is one for each that is owned, so it holds what it must and
     /// no more. A panic in any part of it, its drop included, concerns this partition alone.
-    async fn one<F, W>(work: F, partition: Partition) -> (Partition, Ended)
+    fn one<F, W>(work: F, partition: Partition) -> impl Future<Output = (Partition, Ended)>
     where
         F: FnOnce(Partition) -> W,
         W: Future<Output = WorkResult>,
     {
         let kept = partition.handle();
-        let Some(running) = contained(|| work(partition)) else { return (kept, Ended::Panicked) };
-        let mut running = pin!(Some(running));
-        let outcome = match running.as_mut().as_pin_mut() {
-            Some(running) => AssertUnwindSafe(running).catch_unwind().await.map_err(forget).ok(),
-            None => None,
-        };
-        let stopped = kept.revoked().is_cancelled();
-        let dropped = contained(|| running.set(None)).is_some();
-        let ended = match outcome.filter(|_| dropped) {
-            None => Ended::Panicked,
-            Some(Ok(())) if stopped => Ended::Stopped,
-            Some(Ok(())) => Ended::Returned,
-            Some(Err(error)) => {
-                let text = contained(|| error.to_string());
-                let _ = contained(|| drop(error));
-                Ended::Failed(text)
-            }
-        };
-        (kept, ended)
+        let mut running = contained(|| Box::pin(work(partition)));
+        async move {
+            let outcome = match &mut running {
+                Some(running) => AssertUnwindSafe(running.as_mut()).catch_unwind().await,
+                None => return (kept, Ended::Panicked),
+            };
+            let outcome = outcome.map_err(forget).ok();
+            let stopped = kept.revoked().is_cancelled();
+            let dropped = contained(|| drop(running)).is_some();
+            let ended = match outcome.filter(|_| dropped) {
+                None => Ended::Panicked,
+                Some(Ok(())) if stopped => Ended::Stopped,
+                Some(Ok(())) => Ended::Returned,
+                Some(Err(error)) => {
+                    let text = contained(|| error.to_string());
+                    let _ = contained(|| drop(error));
+                    Ended::Failed(text)
+                }
+            };
+            (kept, ended)
+        }
     }
 
     fn look_for_overdue(&self, watchdog: &mut Watchdog, member: &mut Option<Membership>) {

@@ -20,11 +20,13 @@ pub(super) fn delete(
         folders.entry(key::split(key).0).or_default().push(key);
     }
     let root = Folder::root(root)?;
-    let parents: BTreeSet<_> = folders.keys().map(|path| key::split(path).0).collect();
-    let mut failed = Vec::new();
+    let (mut failed, mut parents) = (Vec::new(), BTreeSet::new());
     for (number, (path, keys)) in folders.into_iter().enumerate() {
         match delete_in(&root, path, &keys) {
-            Ok(kept) => failed.extend(kept),
+            Ok((kept, is_removed)) => {
+                failed.extend(kept);
+                parents.extend(is_removed.then_some(key::split(path).0));
+            }
             Err(error) if number == 0 => return Err(error),
             // What earlier folders answered is still true.
             Err(error) => {
@@ -46,23 +48,24 @@ fn remove_leftovers(root: &Folder, parent: &str) -> Result<(), StoreError> {
     way::remove_empty_in(&Locked::alone(&work_folder(root)?)?, root, parent)
 }
 
+/// Also returns whether the folder was removed.
 fn delete_in(
     root: &Folder,
     path: &str,
     keys: &[&String],
-) -> Result<Vec<(String, StoreError)>, StoreError> {
+) -> Result<(Vec<(String, StoreError)>, bool), StoreError> {
     // Between the check and the rename of a replace, a delete would be undone.
     let work = work_folder(root)?;
     let locked = Locked::alone(&work)?;
     let (mut way, missing) = Way::as_far_as_there(root, path)?;
-    let mut failed = Vec::new();
+    let (mut failed, mut is_removed) = (Vec::new(), false);
     if !missing {
         for &key in keys {
             if let Err(error) = remove(way.folder(), key::split(key).1) {
                 failed.push((key.clone(), error));
             }
         }
-        way.remove_empty(&locked);
+        is_removed = way.remove_empty(&locked);
     }
     // Also where the folder is missing: the process that removed it may have died before its sync.
     way.sync()?;
@@ -74,7 +77,7 @@ fn delete_in(
         }
     }
     drop(locked);
-    Ok(failed)
+    Ok((failed, is_removed))
 }
 
 fn remove(folder: &Folder, name: &str) -> Result<(), StoreError> {

@@ -5,13 +5,18 @@
 //! by now. Such a way serves for reads alone: a removed folder is empty, so a read finds no object
 //! there, and there was none at the moment of the removal.
 
+use std::time::Duration;
+
 use super::folder::{Child, Folder, Hint};
 use super::key;
 use super::lock::Locked;
+use crate::clock::{Clock as _, SystemClock};
 use crate::store::StoreError;
 
 /// The most names that one search for empty folders of earlier versions reads.
 const MOST_NAMES: usize = 2_000;
+/// The longest such search: the others wait for the lock.
+const LONGEST: Duration = Duration::from_millis(20);
 
 /// The folders from the root to the one that holds an object.
 #[derive(Debug)]
@@ -61,15 +66,19 @@ impl<'r> Way<'r> {
 
     /// Removes the folder if it is empty, and those above it that are empty then. Folders directly
     /// below the root stay. The way ends at the lowest one that is left.
-    pub(super) fn remove_empty(&mut self, _: &Locked) {
+    /// Whether one was removed.
+    pub(super) fn remove_empty(&mut self, _: &Locked) -> bool {
+        let mut some = false;
         while self.below.len() > 1
             && let Some((name, folder)) = self.below.pop()
         {
             if !self.folder().remove_empty_folder(&name) {
                 self.below.push((name, folder));
-                return;
+                break;
             }
+            some = true;
         }
+        some
     }
 
     /// Makes what happened in the folder outlive a crash of the machine, and the folder itself:
@@ -80,14 +89,19 @@ impl<'r> Way<'r> {
     }
 }
 
-/// Removes the empty folders in the folder of this path, as earlier versions left them; at most
-/// 2,000 names are looked at, as others wait. Folders directly below the root stay.
+/// Removes the empty folders in the folder of this path, as earlier versions left them: for 20 ms,
+/// and 2,000 names at most, as others wait. Folders directly below the root stay.
 pub(super) fn remove_empty_in(_: &Locked, root: &Folder, path: &str) -> Result<(), StoreError> {
     let Some(way) = Way::find(root, path)?.filter(|way| !way.below.is_empty()) else {
         return Ok(());
     };
+    let now = || SystemClock.now().boot;
+    let until = now() + LONGEST;
     let names = way.folder().names()?.take(MOST_NAMES).collect::<Result<Vec<_>, _>>()?;
     for (name, hint) in names {
+        if now() > until {
+            break;
+        }
         if hint != Hint::Object && key::join(path, &name).is_some() {
             way.folder().remove_empty_folder(&name);
         }
