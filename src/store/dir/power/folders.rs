@@ -56,8 +56,16 @@ fn regression_a_deletion_removes_empty_folders_of_earlier_versions_too() {
     let delete = |key: &str| delete::delete(&scene.root, &[key.to_owned()]).expect("deleted");
     let left = || children(&path.join("app/members")).0.len();
     delete("app/members/a/lock.json");
-    assert!((2..=600).contains(&left()), "{}", left());
+    assert!(left() < 2_502, "{}", left());
     delete("app/members/a/lock.json");
+    // Each removes some, as others wait meanwhile.
+    for _ in 0..2_500 {
+        if left() == 2 {
+            break;
+        }
+        scene.put("app/members/c/lock.json", "one", None).expect("alive").expect("written");
+        delete("app/members/c/lock.json");
+    }
     assert_eq!(left(), 2, "b, and a name that is no part of a key");
     scene.is_on_the_disk("app/members/b/lock.json", "it stays");
     fs::remove_dir(path.join("app/members/not a key")).expect("empty");
