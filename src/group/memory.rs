@@ -4,15 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::epoch::Epoch;
 use crate::moment::Moment;
 use crate::protocol::group::session::SessionData;
 use crate::protocol::group::{Assignment, PartitionNumber};
-
-/// For so long after such a release a partition is placed without moving others: it may fail again.
-const UNSETTLED: Duration = Duration::from_secs(600);
 
 /// Partitions that somebody gave up for a time.
 #[derive(Debug, Default)]
@@ -27,7 +23,6 @@ struct Avoid {
     name: Arc<str>,
     token: Epoch,
     until: Moment,
-    settles: Moment,
 }
 
 impl Memory {
@@ -36,9 +31,8 @@ impl Memory {
         for (release, back_off) in &data.releases {
             let known = self.avoid.get(&release.partition);
             if !back_off.is_zero() && known.is_none_or(|known| known.token < release.token) {
-                let (until, settles) = (now.plus(*back_off), now.plus(UNSETTLED.max(*back_off)));
-                let avoid = Avoid { name: name.into(), token: release.token, until, settles };
-                self.avoid.insert(release.partition, avoid);
+                let (name, until) = (name.into(), now.plus(*back_off));
+                self.avoid.insert(release.partition, Avoid { name, token: release.token, until });
             }
         }
     }
@@ -64,12 +58,6 @@ impl Memory {
         enough
     }
 
-    /// The partitions that were released so within the last ten minutes.
-    pub(super) fn unsettled(&self, now: Moment) -> BTreeSet<PartitionNumber> {
-        let unsettled = self.avoid.iter().filter(|(_, it)| !now.until(it.settles).is_zero());
-        unsettled.map(|(number, _)| *number).collect()
-    }
-
     /// Whom not to give a partition at this moment, by name.
     pub(super) fn avoid(
         &mut self,
@@ -79,7 +67,7 @@ impl Memory {
         // A token is remembered as long as it may be read again.
         self.avoid.retain(|number, it| {
             let token = known.and_then(|known| known.partition(*number)?.token);
-            !now.until(it.settles).is_zero() || token == Some(it.token)
+            !now.until(it.until).is_zero() || token == Some(it.token)
         });
         let runs = |it: &&Avoid| !now.until(it.until).is_zero();
         let avoid = self.avoid.iter().map(|(number, it)| (*number, it));
@@ -95,6 +83,7 @@ mod tests {
     use super::*;
     use crate::protocol::group::Release;
     use crate::protocol::message::Nonce;
+    use std::time::Duration;
 
     fn at(seconds: u64) -> Moment {
         let since = Duration::from_secs(seconds);
@@ -118,9 +107,7 @@ mod tests {
         memory.released("m", &data, at(11));
         assert_eq!(memory.avoid(at(12), Some(&known)), BTreeMap::new());
         known.partitions[0].token = token.next();
-        assert_eq!(memory.unsettled(at(599)), BTreeSet::from([partition]));
-        assert_eq!(memory.unsettled(at(600)), BTreeSet::new());
-        memory.avoid(at(600), Some(&known));
+        memory.avoid(at(12), Some(&known));
         assert!(memory.avoid.is_empty());
     }
 }

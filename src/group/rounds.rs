@@ -211,7 +211,6 @@ impl MemberTask {
         evidence.leaving.extend(ending);
         self.leave_out_those_that_wait(&mut evidence, known.as_deref(), now);
         evidence.avoid = self.memory.avoid(now, known.as_deref());
-        evidence.unsettled = self.memory.unsettled(now);
         evidence.kept_enough = self.memory.kept_enough(now, known.as_deref());
         let reclaimed = self.shared.cx.config.poll_interval * 2;
         let parked = self.bodies.iter();

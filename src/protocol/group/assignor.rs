@@ -51,10 +51,9 @@ pub trait Assignor: fmt::Debug + Send + Sync + 'static {
     /// Returns for each share the number of its seat, or `None` where no seat may have it
     /// ([`Share::allows`]).
     ///
-    /// If the work on some shares has failed within the last ten minutes, a plan takes two calls:
-    /// the first without these shares, the second with all, in which each share that has a seat by
-    /// then is [`kept`](Share::kept) for its name. Of the second call only the seats of the others
-    /// count.
+    /// While some shares [`avoid`](Share::avoid) a seat, each plan takes two calls: the first
+    /// without these shares, the second with all, in which the others are
+    /// [`kept`](Share::kept) for the seat that the first call gave them.
     fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<Option<usize>>;
 }
 

@@ -26,8 +26,6 @@ pub struct Evidence {
     pub leaving: BTreeSet<Session>,
     /// Whom not to give a partition for now, by name.
     pub avoid: BTreeMap<PartitionNumber, Arc<str>>,
-    /// Their work has failed of late. They are placed after all others, and move none of them.
-    pub unsettled: BTreeSet<PartitionNumber>,
     /// These ended, and ask that their partitions are kept for their names for so long.
     pub parked: BTreeMap<Session, Duration>,
     /// Of these the time is over for which they are kept.
@@ -123,7 +121,7 @@ impl Planner<'_> {
                 ..Share::new(it.number, &it.name, &it.marks)
             })
             .collect();
-        let placed = self.assign(&seats, &shares, &evidence.unsettled);
+        let placed = self.assign(&seats, &shares);
         let epoch = next.epoch;
         for (partition, seat) in next.partitions.iter_mut().zip(placed) {
             let wanted = seat.and_then(|seat| members.get(seat)).map(|it| it.session);
@@ -132,34 +130,21 @@ impl Planner<'_> {
         }
     }
 
-    /// First those that are settled, then the others around them: for these nothing else moves, as
-    /// they may fail wherever they are, and no others than those without a seat.
-    fn assign<'a>(
-        &self,
-        seats: &[Seat<'a>],
-        shares: &[Share<'a>],
-        unsettled: &BTreeSet<PartitionNumber>,
-    ) -> Vec<Option<usize>> {
-        let is_settled = |share: &Share<'_>| !unsettled.contains(&share.number);
-        let settled: Vec<_> = shares.iter().filter(|it| is_settled(it)).copied().collect();
+    /// First those that may be at any seat, then the few that avoid one for now: for these nothing
+    /// else moves, as they may fail wherever they are.
+    fn assign<'a>(&self, seats: &[Seat<'a>], shares: &[Share<'a>]) -> Vec<Option<usize>> {
+        let settled: Vec<_> = shares.iter().filter(|it| it.avoid.is_none()).copied().collect();
         if settled.len() == shares.len() {
             return self.assignor.assign(seats, shares);
         }
-        let mut first = self.assignor.assign(seats, &settled).into_iter();
+        let mut placed = self.assignor.assign(seats, &settled).into_iter();
         let mut all = shares.to_vec();
-        let fix = |share: &mut Share<'a>| {
-            if is_settled(share) {
-                share.holder = first.next().flatten();
-            }
-            let allowed = |seat: &usize| seats.get(*seat).is_some_and(|it| share.allows(it));
-            let seat = share.holder.filter(allowed)?;
-            share.kept = Some(seats[seat].name);
-            Some(seat)
-        };
-        // Several seats may have one name.
-        let fixed: Vec<_> = all.iter_mut().map(fix).collect();
-        let second = self.assignor.assign(seats, &all);
-        fixed.into_iter().zip(second).map(|(fixed, placed)| fixed.or(placed)).collect()
+        for share in all.iter_mut().filter(|it| it.avoid.is_none()) {
+            share.holder = placed.next().flatten();
+            let seat = share.holder.and_then(|seat| seats.get(seat));
+            share.kept = seat.map(|it| it.name).or(share.kept);
+        }
+        self.assignor.assign(seats, &all)
     }
 
     fn settle(
