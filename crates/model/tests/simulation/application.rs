@@ -176,13 +176,21 @@ impl Candidate {
             let gives_up = self.knobs.calls.is_some() && state.faults && state.chance(0.3);
             if gives_up { state.part(self.knobs.validity * 2) } else { Duration::MAX }
         };
+        let gives_up = async {
+            sleep(patience).await;
+            let is_calm = !self.world.state().faults;
+            // In the calm a leader stays.
+            if is_calm {
+                std::future::pending().await
+            }
+        };
         tokio::select! {
             biased;
             outcome = &mut running => {
                 let cut = outcome.loss().is_some();
                 self.world.count(if cut { "runs cut short" } else { "runs to the end" });
             }
-            () = sleep(patience) => {
+            () = gives_up => {
                 self.world.count("runs given up");
                 self.world.over(id, "dropped");
                 drop(running);

@@ -45,7 +45,7 @@ fn regression_a_deletion_of_a_missing_object_survives_a_power_loss() {
 fn regression_a_deletion_removes_empty_folders_of_earlier_versions_too() {
     let scene = Scene::new();
     let path = &scene.root.path;
-    for number in 0..2_500 {
+    for number in 0..200 {
         fs::create_dir_all(path.join(format!("app/members/{number}"))).expect("made");
     }
     fs::create_dir(path.join("app/members/not a key")).expect("made");
@@ -56,10 +56,10 @@ fn regression_a_deletion_removes_empty_folders_of_earlier_versions_too() {
     let delete = |key: &str| delete::delete(&scene.root, &[key.to_owned()]).expect("deleted");
     let left = || children(&path.join("app/members")).0.len();
     delete("app/members/a/lock.json");
-    assert!(left() < 2_502, "{}", left());
+    assert!(left() < 202, "{}", left());
     delete("app/members/a/lock.json");
     // Each removes some, as others wait meanwhile.
-    for _ in 0..2_500 {
+    for _ in 0..200 {
         if left() == 2 {
             break;
         }
