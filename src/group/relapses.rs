@@ -117,7 +117,7 @@ impl Relapses {
         self.names.get(name).is_some_and(|relapsed| relapsed.times >= FREQUENT)
     }
 
-    /// Forgets the sessions that do not wait to join any more, as this function says.
+    /// Forgets the sessions that do not wait to join any more.
     pub(super) fn forget_all_but(&mut self, is_waiting: impl Fn(Session) -> bool) {
         self.waiting.retain(|session, _| is_waiting(*session));
     }

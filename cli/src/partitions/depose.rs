@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use humantime::format_duration;
 use serde::Serialize;
-use tenure::group::{Group, GroupSnapshot};
+use tenure::group::{Group, GroupSnapshot, SessionState};
 use tenure::{Deposed, Election, Epoch, EpochEnd, Layout};
 
 use super::DeposeArgs;
@@ -107,8 +107,13 @@ async fn named<'a, 'g>(
     if found.len() > 1 {
         let states = reader.session_states(group).await?;
         let states = group.members.iter().map(|it| &*it.session).zip(states);
-        let live: BTreeSet<_> = states.filter(|it| it.1.may_work()).map(|it| it.0).collect();
-        found.retain(|it| live.contains(it.session));
+        // A session that lapsed is not sealed yet, and may be the one that is meant.
+        let is_over =
+            |it: &SessionState| matches!(it, SessionState::Ended(_) | SessionState::Missing);
+        let over: BTreeSet<_> = states.filter(|it| is_over(&it.1)).map(|it| it.0).collect();
+        if found.iter().any(|it| !over.contains(it.session)) {
+            found.retain(|it| !over.contains(it.session));
+        }
     }
     match found[..] {
         [member] => Ok(member),

@@ -40,15 +40,15 @@ pub const AFTER_GROUP_STATUS: &str = after_help!(
     "\
 `group status` reads the assignment and the session of each member. With --exit-code it ends with 0
 while each partition has an owner whose session has not ended, and with 1 if there is no group yet,
-or a partition without a live owner, paused ones included. It looks once, so both are true
-for that moment only: a member that died counts as live until its validity is over by the store's
-clock, and one that was deposed counts as gone although it may not know yet. To act as an owner use
-`group run`, and send its token.
+a partition without a live owner, paused ones included, or an unfinished restore. It looks once, so
+both are true for that moment only: a member that died counts as live until its validity is over by
+the store's clock, and one that was deposed counts as gone although it may not know yet. To act as
+an owner use `group run`, and send its token.
 
 An unfinished `group restore` is shown with its epoch: nothing is assigned until it is finished.",
     "
    0  done
-   1  with --exit-code: a partition has no live owner
+   1  with --exit-code: a partition has no live owner, or a restore is unfinished
   64  wrong usage or settings
   69  store unreachable or missing
   70  an object in the store is corrupt, or too new

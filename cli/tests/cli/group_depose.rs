@@ -1,7 +1,8 @@
 //! `tenure group depose`, on a directory that members of the library share.
 
+use std::fs::File;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use tenure::group::{Group, Membership, MembershipEvent};
@@ -127,6 +128,24 @@ fn a_member_that_is_dead_is_not_waited_for() {
     eventually("w2 owns all", || scene.members("w2").iter().any(|it| it["partitions"] == 3));
     let took = tenure_testkit::command::now().boot.saturating_sub(before);
     assert!(took < VALIDITY, "{took:?}");
+}
+
+/// The dead one may be meant. The living one was deposed in its place.
+#[test]
+fn regression_the_name_of_a_dead_and_a_living_member_is_ambiguous() {
+    let scene = Scene::new();
+    let [dead, _living] = [scene.join("w1"), scene.join("w1")];
+    eventually("both are members", || scene.members("w1").len() == 2);
+    let file = scene.bench.path("store").join(format!("members/{}/lock.json", dead.session()));
+    let inside = scene.runtime.enter();
+    drop(dead);
+    drop(inside);
+    eventually("its session has lapsed", || {
+        let file = File::options().write(true).open(&file).expect("it is there");
+        file.set_modified(SystemTime::UNIX_EPOCH).expect("its own file");
+        scene.members("w1").iter().any(|it| it["session_state"] == "lapsed")
+    });
+    scene.group("depose", &["w1"]).fails(73, &["w1 is ambiguous", "nothing was changed"]);
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! `tenure group restore`, on a directory.
 
-use std::io::{BufRead as _, BufReader};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
 use tenure_testkit::command::eventually;
+use tenure_testkit::command::scene::Scene;
 
 use super::bench::{Bench, Said, spawn, tenure};
+use crate::TENURE;
 
 fn restore(bench: &Bench, options: &[&str]) -> Said {
     let url = bench.url();
@@ -55,11 +57,9 @@ fn regression_group_status_and_watch_show_an_unfinished_restore() {
     assert_eq!(json["unfinished_restore"], 41);
     let said = tenure(&["group", "pause", "0", "--store", &url]);
     said.fails(73, &["a restore is unfinished", "nothing was changed"]);
-    let mut watching = spawn(&[], &["group", "watch", "--store", &url]);
-    let mut said = BufReader::new(watching.stderr.take().unwrap());
-    let mut line = String::new();
-    said.read_line(&mut line).unwrap();
-    watching.kill().unwrap();
-    watching.wait().unwrap();
-    assert!(line.contains("a restore is unfinished"), "{line}");
+    let scene = Scene::new(TENURE);
+    let mut watch = Command::new(TENURE);
+    watch.args(["group", "watch", "--store", &url]);
+    scene.surround(&mut watch);
+    scene.start("watch", watch).says("a restore is unfinished");
 }

@@ -272,6 +272,14 @@ mod tests {
         }
     }
 
+    #[test]
+    fn keys_in_the_order_of_their_parts_are_in_order() {
+        assert!(is_after_by_parts("app/z", "app-1/a"), "a hierarchical namespace");
+        for (previous, key) in [("app/b", "app/a"), ("app-1/a", "app/z"), ("app/a", "app/a")] {
+            assert!(!is_after_by_parts(previous, key), "{key} after {previous}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn regression_pages_without_a_key_are_timed_one_by_one_and_counted() {
         let store = AnyObjectStore::of(Arc::new(InMemory::new()), None, "a test".to_owned());
