@@ -4,36 +4,52 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::epoch::Epoch;
 use crate::moment::Moment;
 use crate::protocol::group::session::SessionData;
 use crate::protocol::group::{Assignment, PartitionNumber};
 
+/// After this time without a failure a partition counts as healthy again.
+const HEALTHY_AFTER: Duration = Duration::from_secs(600);
+
 /// Partitions that somebody gave up for a time.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    avoid: BTreeMap<PartitionNumber, Avoid>,
+    failures: BTreeMap<PartitionNumber, Failures>,
     /// Since when this coordinator has seen that they are kept, under these tokens.
     kept: BTreeMap<PartitionNumber, (Option<Epoch>, Moment)>,
 }
 
+/// The failures of the work on a partition, by the names of the members.
 #[derive(Debug)]
-struct Avoid {
-    name: Arc<str>,
+struct Failures {
+    names: BTreeSet<Arc<str>>,
+    last: Arc<str>,
     token: Epoch,
-    until: Moment,
+    avoid_until: Moment,
+    healthy_at: Moment,
 }
 
 impl Memory {
     /// A member of this name has released these.
     pub(super) fn released(&mut self, name: &str, data: &SessionData, now: Moment) {
         for (release, back_off) in &data.releases {
-            let known = self.avoid.get(&release.partition);
-            if !back_off.is_zero() && known.is_none_or(|known| known.token < release.token) {
-                let (name, until) = (name.into(), now.plus(*back_off));
-                self.avoid.insert(release.partition, Avoid { name, token: release.token, until });
+            let known = self.failures.get(&release.partition);
+            if back_off.is_zero() || known.is_some_and(|known| known.token >= release.token) {
+                continue;
             }
+            let known = self.failures.remove(&release.partition);
+            let recent = known.filter(|it| !now.until(it.healthy_at).is_zero());
+            let mut names = recent.map_or_else(BTreeSet::new, |it| it.names);
+            let last: Arc<str> = name.into();
+            names.insert(Arc::clone(&last));
+            let avoid_until = now.plus(*back_off);
+            let healthy_at = now.plus(HEALTHY_AFTER.max(*back_off));
+            let token = release.token;
+            let failures = Failures { names, last, token, avoid_until, healthy_at };
+            self.failures.insert(release.partition, failures);
         }
     }
 
@@ -58,56 +74,89 @@ impl Memory {
         enough
     }
 
-    /// Whom not to give a partition at this moment, by name.
-    pub(super) fn avoid(
-        &mut self,
-        now: Moment,
-        known: Option<&Assignment>,
-    ) -> BTreeMap<PartitionNumber, Arc<str>> {
-        // A token is remembered as long as it may be read again.
-        self.avoid.retain(|number, it| {
+    /// Forgets the failures that no longer count, and members that are gone.
+    pub(super) fn forget(&mut self, now: Moment, known: Option<&Assignment>) {
+        let members = known.iter().flat_map(|known| &known.members);
+        let members: BTreeSet<&str> = members.map(|it| &*it.name).collect();
+        self.failures.retain(|number, it| {
+            it.names.retain(|name| members.contains(&**name));
+            // A token is remembered as long as it may be read again.
             let token = known.and_then(|known| known.partition(*number)?.token);
-            !now.until(it.until).is_zero() || token == Some(it.token)
+            !now.until(it.healthy_at).is_zero() || token == Some(it.token)
         });
-        let runs = |it: &&Avoid| !now.until(it.until).is_zero();
-        let avoid = self.avoid.iter().map(|(number, it)| (*number, it));
-        avoid
-            .filter(|(_, it)| runs(it))
-            .map(|(number, it)| (number, Arc::clone(&it.name)))
-            .collect()
+    }
+
+    /// The member that is not to be given a partition at this moment, by name.
+    pub(super) fn avoid(&self, now: Moment) -> BTreeMap<PartitionNumber, Arc<str>> {
+        let avoid = self.failures.iter().filter(|(_, it)| !now.until(it.avoid_until).is_zero());
+        avoid.map(|(number, it)| (*number, Arc::clone(&it.last))).collect()
+    }
+
+    /// Where the work on a partition has failed of late, by name.
+    pub(super) fn failed_at(&self, now: Moment) -> BTreeMap<PartitionNumber, BTreeSet<Arc<str>>> {
+        let recent = self.failures.iter().filter(|(_, it)| !now.until(it.healthy_at).is_zero());
+        recent.map(|(number, it)| (*number, it.names.clone())).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::group::Release;
+    use crate::protocol::group::session::SessionId;
+    use crate::protocol::group::{Member, Release, Session};
     use crate::protocol::message::Nonce;
-    use std::time::Duration;
 
     fn at(seconds: u64) -> Moment {
         let since = Duration::from_secs(seconds);
         Moment::new(since, since, since)
     }
 
+    fn released(token: Epoch) -> SessionData {
+        let release = Release { partition: PartitionNumber(0), token };
+        let releases = [(release, Duration::from_secs(10))].into_iter().collect();
+        SessionData { releases, ..Default::default() }
+    }
+
     #[test]
     fn a_release_is_remembered_for_its_back_off_and_counts_once() {
-        let partition = PartitionNumber(0);
         let token = Epoch::FIRST;
-        let releases = [(Release { partition, token }, Duration::from_secs(10))];
-        let data = SessionData { releases: releases.into_iter().collect(), ..Default::default() };
         let mut known = Assignment::first(Nonce::from_bits(1), vec!["a".into()]);
         known.partitions[0].token = Some(token);
         let mut memory = Memory::default();
-        memory.released("m", &data, at(0));
+        memory.released("m", &released(token), at(0));
         // It is written again with each renewal.
-        memory.released("m", &data, at(5));
-        assert_eq!(memory.avoid(at(9), Some(&known)), BTreeMap::from([(partition, "m".into())]));
-        assert_eq!(memory.avoid(at(10), Some(&known)), BTreeMap::new());
-        memory.released("m", &data, at(11));
-        assert_eq!(memory.avoid(at(12), Some(&known)), BTreeMap::new());
+        memory.released("m", &released(token), at(5));
+        assert_eq!(memory.avoid(at(9)), BTreeMap::from([(PartitionNumber(0), "m".into())]));
+        assert_eq!(memory.avoid(at(10)), BTreeMap::new());
+        memory.forget(at(601), Some(&known));
+        memory.released("m", &released(token), at(601));
+        assert_eq!(memory.avoid(at(602)), BTreeMap::new());
         known.partitions[0].token = token.next();
-        memory.avoid(at(12), Some(&known));
-        assert!(memory.avoid.is_empty());
+        memory.forget(at(602), Some(&known));
+        assert!(memory.failures.is_empty());
+    }
+
+    #[test]
+    fn the_members_where_a_partition_failed_are_remembered_for_ten_minutes() {
+        let tokens: Vec<_> = (1..=3).map(|it| Epoch::new(it).unwrap()).collect();
+        let mut known = Assignment::first(Nonce::from_bits(1), vec!["a".into()]);
+        for (id, name) in [(1, "m"), (2, "n")] {
+            let session = Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id) };
+            known.members.push(Member::new(session, name));
+        }
+        let names = |names: &[&str]| {
+            let names: BTreeSet<Arc<str>> = names.iter().map(|it| (*it).into()).collect();
+            BTreeMap::from([(PartitionNumber(0), names)])
+        };
+        let mut memory = Memory::default();
+        memory.released("m", &released(tokens[0]), at(0));
+        memory.released("n", &released(tokens[1]), at(500));
+        assert_eq!(memory.failed_at(at(1_099)), names(&["m", "n"]));
+        assert_eq!(memory.failed_at(at(1_100)), BTreeMap::new());
+        memory.released("n", &released(tokens[2]), at(1_200));
+        assert_eq!(memory.failed_at(at(1_200)), names(&["n"]));
+        known.members.pop();
+        memory.forget(at(1_200), Some(&known));
+        assert_eq!(memory.failed_at(at(1_200)), names(&[]));
     }
 }

@@ -210,7 +210,9 @@ impl MemberTask {
         let ending = members.filter(|it| *it != own && self.looks.is_ending(it.id));
         evidence.leaving.extend(ending);
         self.leave_out_those_that_wait(&mut evidence, known.as_deref(), now);
-        evidence.avoid = self.memory.avoid(now, known.as_deref());
+        self.memory.forget(now, known.as_deref());
+        evidence.avoid = self.memory.avoid(now);
+        evidence.failed_at = self.memory.failed_at(now);
         evidence.kept_enough = self.memory.kept_enough(now, known.as_deref());
         let reclaimed = self.shared.cx.config.poll_interval * 2;
         let parked = self.bodies.iter();

@@ -51,9 +51,9 @@ pub trait Assignor: fmt::Debug + Send + Sync + 'static {
     /// Returns for each share the number of its seat, or `None` where no seat may have it
     /// ([`Share::allows`]).
     ///
-    /// While some shares [`avoid`](Share::avoid) a seat, each plan takes two calls: the first
-    /// without these shares, the second with all, in which the others are
-    /// [`kept`](Share::kept) for the seat that the first call gave them.
+    /// While some shares [`avoid`](Share::avoid) a seat, each plan takes two calls. In the first
+    /// call no share avoids a seat. In the second call the other shares are [`kept`](Share::kept)
+    /// for the seats that the first call gave them.
     fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<Option<usize>>;
 }
 
@@ -85,6 +85,9 @@ pub struct Share<'a> {
     pub avoid: Option<&'a str>,
     /// Only a seat of this name, for now.
     pub kept: Option<&'a str>,
+    /// The work on it has failed at its holder in the last ten minutes, or just failed at the seat
+    /// that it avoids: it moves in place of healthy ones.
+    pub is_failing: bool,
 }
 
 impl<'a> Seat<'a> {
@@ -127,7 +130,7 @@ impl<'a> Share<'a> {
     /// assignor. Set the other fields afterwards.
     #[must_use]
     pub fn new(number: PartitionNumber, name: &'a str, marks: &'a Marks) -> Share<'a> {
-        Share { number, name, holder: None, marks, avoid: None, kept: None }
+        Share { number, name, holder: None, marks, avoid: None, kept: None, is_failing: false }
     }
 
     /// Returns whether this seat may have it.
@@ -165,7 +168,8 @@ enum Choice {
 ///
 /// A seat's proportion is its part, by weight, of the shares that some seat may have, however they
 /// are marked. Without marks each count is the floor or the ceiling of the proportion; of all such
-/// plans it takes one that moves the fewest shares away from a holder.
+/// plans it takes one that moves the fewest shares away from a holder, and of these the fewest that
+/// are not [failing](Share::is_failing).
 ///
 /// Marks can make that impossible. Then as few shares as possible are beyond a ceiling or missing
 /// below a floor, and these are spread by weight: the sum of count² / weight is the least. With

@@ -26,6 +26,8 @@ pub struct Evidence {
     pub leaving: BTreeSet<Session>,
     /// Whom not to give a partition for now, by name.
     pub avoid: BTreeMap<PartitionNumber, Arc<str>>,
+    /// Where the work on a partition has failed of late, by name.
+    pub failed_at: BTreeMap<PartitionNumber, BTreeSet<Arc<str>>>,
     /// These ended, and ask that their partitions are kept for their names for so long.
     pub parked: BTreeMap<Session, Duration>,
     /// Of these the time is over for which they are kept.
@@ -111,14 +113,19 @@ impl Planner<'_> {
         let members: Vec<Member> = next.members.iter().filter(takes).cloned().collect();
         let seats: Vec<_> = members.iter().map(Member::seat).collect();
         let place = |session| members.iter().position(|it| Some(it.session) == session);
+        let fails = |number, seat: usize| {
+            evidence.failed_at.get(&number).is_some_and(|it| it.contains(seats[seat].name))
+        };
         let shares: Vec<Share<'_>> = next
             .partitions
             .iter()
-            .map(|it| Share {
-                holder: place(it.target).or_else(|| place(it.owner)),
-                avoid: evidence.avoid.get(&it.number).map(|name| &**name),
-                kept: it.kept.as_ref().map(|(name, _)| &**name),
-                ..Share::new(it.number, &it.name, &it.marks)
+            .map(|it| {
+                let holder = place(it.target).or_else(|| place(it.owner));
+                let avoid = evidence.avoid.get(&it.number).map(|name| &**name);
+                let is_failing = avoid.is_some() || holder.is_some_and(|at| fails(it.number, at));
+                let kept = it.kept.as_ref().map(|(name, _)| &**name);
+                let share = Share::new(it.number, &it.name, &it.marks);
+                Share { holder, avoid, kept, is_failing, ..share }
             })
             .collect();
         let placed = self.assign(&seats, &shares);
@@ -130,21 +137,22 @@ impl Planner<'_> {
         }
     }
 
-    /// First those that may be at any seat, then the few that avoid one for now: for these nothing
-    /// else moves, as they may fail wherever they are.
+    /// Places all shares as if none avoided a seat, and then again those that do. The others keep
+    /// their seats, or they would move for a short time and back again.
     fn assign<'a>(&self, seats: &[Seat<'a>], shares: &[Share<'a>]) -> Vec<Option<usize>> {
-        let settled: Vec<_> = shares.iter().filter(|it| it.avoid.is_none()).copied().collect();
-        if settled.len() == shares.len() {
-            return self.assignor.assign(seats, shares);
+        let free: Vec<_> = shares.iter().map(|it| Share { avoid: None, ..*it }).collect();
+        let placed = self.assignor.assign(seats, &free);
+        if shares.iter().all(|it| it.avoid.is_none()) {
+            return placed;
         }
-        let mut placed = self.assignor.assign(seats, &settled).into_iter();
-        let mut all = shares.to_vec();
-        for share in all.iter_mut().filter(|it| it.avoid.is_none()) {
-            share.holder = placed.next().flatten();
-            let seat = share.holder.and_then(|seat| seats.get(seat));
-            share.kept = seat.map(|it| it.name).or(share.kept);
-        }
-        self.assignor.assign(seats, &all)
+        let fix = |(share, holder): (&Share<'a>, Option<usize>)| match holder {
+            Some(seat) if share.avoid.is_none() => {
+                Share { holder, kept: seats.get(seat).map(|it| it.name), ..*share }
+            }
+            _ => *share,
+        };
+        let fixed: Vec<_> = shares.iter().zip(placed).map(fix).collect();
+        self.assignor.assign(seats, &fixed)
     }
 
     fn settle(

@@ -54,9 +54,9 @@ pub(super) struct Table<'a> {
     seats: &'a [Seat<'a>],
     shares: &'a [Share<'a>],
     by_name: BTreeMap<&'a str, Vec<usize>>,
-    /// Shares that some seat may have and none has yet, the choosiest first.
+    /// Shares that some seat may have and none has yet: the choosiest first, failing ones last.
     pub(super) waiting: Vec<usize>,
-    /// The shares of each seat. Those that are best moved are last: new ones, then free ones.
+    /// The shares of each seat. Those that are best moved are last: new, then failing, then free.
     pub(super) held: Vec<Vec<usize>>,
     /// Of each seat the floor and the ceiling of its proportion.
     proportions: Vec<(u64, u64)>,
@@ -85,7 +85,7 @@ impl<'a> Table<'a> {
             closed: vec![false; seats.len()],
         };
         let mut open: Vec<_> = (0..shares.len()).filter(|it| table.is_open(*it)).collect();
-        open.sort_by_key(|it| shares[*it].choice());
+        open.sort_by_key(|it| (shares[*it].is_failing, shares[*it].choice()));
         let all: u128 = seats.iter().map(|seat| u128::from(seat.parts())).sum();
         let proportion = |seat: &Seat<'_>| {
             let exact = open.len() as u128 * u128::from(seat.parts());
@@ -193,9 +193,13 @@ impl<'a> Table<'a> {
     /// of a lower one. That is why a seat that gave needs no new entry in `room`, and why closed
     /// seats stay closed: a chain that led to one of them could not leave them, nor end there.
     pub(super) fn level(&mut self) {
-        let by_rank = |table: &Self, seat| (table.last_rank(seat), seat);
+        let by_rank = |table: &Self, seat: usize| {
+            let gives = table.held[seat].last();
+            let gives_failing = gives.is_some_and(|share| table.shares[*share].is_failing);
+            (table.last_rank(seat), gives_failing, seat)
+        };
         let mut full: BinaryHeap<_> = (0..self.seats.len()).map(|it| by_rank(self, it)).collect();
-        while let Some((rank, seat)) = full.pop() {
+        while let Some((rank, _, seat)) = full.pop() {
             if self.closed[seat] {
                 continue;
             }

@@ -222,6 +222,54 @@ fn the_first_assignment_grants_nothing() {
     assert_eq!((owners(&first), first.partitions[0].token), (vec![0], None));
 }
 
+/// The counts are balanced, no plan that is moves fewer healthy partitions, and it is final.
+#[test]
+fn partitions_whose_work_fails_move_in_place_of_healthy_ones() {
+    let mut rng = fastrand::Rng::with_seed(305);
+    let mut moves = 0;
+    for _ in 0..1_000 {
+        let members: Vec<u128> = (1..=rng.u128(2..=4)).collect();
+        let owners: Vec<u128> =
+            (0..rng.usize(1..16)).map(|_| *rng.choice(&members).unwrap()).collect();
+        let mut now = owned_by(&owners, &members);
+        let names: BTreeSet<Arc<str>> = now.members.iter().map(|it| it.name.clone()).collect();
+        let numbers = now.partitions.iter().map(|it| it.number);
+        let failed_at = numbers.filter(|_| rng.bool()).map(|it| (it, names.clone())).collect();
+        let evidence = Evidence { failed_at, ..Evidence::default() };
+        let is_healthy = |it: &&Partition| !evidence.failed_at.contains_key(&it.number);
+        let counts = |of: &[&Partition]| {
+            let owns = |member: &u128| {
+                let member = Some(session(*member));
+                of.iter().filter(|it| it.owner == member).count()
+            };
+            let mut counts: Vec<_> = members.iter().map(owns).collect();
+            counts.sort_unstable_by(|a, b| b.cmp(a));
+            counts
+        };
+        let healthy = counts(&now.partitions.iter().filter(is_healthy).collect::<Vec<_>>());
+        let (floor, above) = (owners.len() / members.len(), owners.len() % members.len());
+        let excess = |(rank, count): (usize, &usize)| {
+            count.saturating_sub(floor + usize::from(rank < above))
+        };
+        let fewest: usize = healthy.iter().enumerate().map(excess).sum();
+        let mut moved = 0;
+        if let Some(next) = next(&now, &evidence) {
+            moved =
+                next.partitions.iter().filter(is_healthy).filter(|it| it.target.is_some()).count();
+            now = next;
+            for partition in &mut now.partitions {
+                partition.owner = partition.target.take().or(partition.owner);
+            }
+        }
+        assert_eq!(moved, fewest, "{owners:?}");
+        let all = counts(&now.partitions.iter().collect::<Vec<_>>());
+        assert!(all.iter().all(|it| (floor..=floor + 1).contains(it)), "{all:?}");
+        assert_eq!(next(&now, &evidence), None);
+        moves += moved;
+    }
+    assert!(moves > 100, "{moves}");
+}
+
 /// Whatever is known, and whoever plans, the rules hold.
 #[test]
 fn every_plan_keeps_the_rules() {
