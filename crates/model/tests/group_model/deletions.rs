@@ -1,0 +1,91 @@
+//! Deletions by others, and restores: the settings of D1 to D12 of docs/groups.md.
+
+use super::setting::{Broken, Budget, Group};
+use super::{CALM, broken, explore, group, more};
+
+/// These hold although others delete assignments. G3 forbids that, and members report it.
+const DELETED: &[&str] = &["G1", "G2", "G5"];
+
+/// Member 1 owns all by assignment 2, and others begin to delete.
+fn deleted(members: u8, last: u64, budget: Budget) -> Group {
+    let group = group(members, 1, last, budget);
+    Group { assigned: true, always: DELETED.into(), ..group }
+}
+
+/// A member that knows the deleted assignment makes the next one of it.
+fn repaired(members: u8, last: u64, budget: Budget) -> Group {
+    Group { sometimes: vec!["GS1 after a deletion"], ..deleted(members, last, budget) }
+}
+
+#[test]
+fn the_newest_assignment_is_deleted_by_others() {
+    let budget = Budget { deletions: 1, ahead: 1, ..CALM };
+    explore("newest deleted, a leave", repaired(2, 3, Budget { leaves: 1, ..budget }));
+    explore("newest deleted, a crash", repaired(2, 3, Budget { crashes: 1, ..budget }));
+}
+
+#[test]
+fn all_assignments_are_deleted_by_others() {
+    let budget = Budget { wipes: 1, unread: more(1, 2), ..CALM };
+    explore("all deleted, a leave", repaired(2, 3, Budget { leaves: 1, unread: 2, ..budget }));
+    explore("all deleted, a crash", repaired(2, 3, Budget { crashes: 1, ..budget }));
+}
+
+#[test]
+fn the_whole_prefix_is_deleted() {
+    let budget = Budget { losses: 1, crashes: 1, ..CALM };
+    let budgets = [(1, Budget { ends: 1, ..budget }), (2, budget)];
+    for (members, budget) in budgets {
+        let group = Group { remembers: true, ..deleted(members, 3, budget) };
+        explore("the whole prefix deleted", group);
+    }
+}
+
+#[test]
+fn a_group_is_restored() {
+    let budget = Budget { restores: 1, ahead: 1, lost: more(0, 1), ..CALM };
+    explore("restored after all", repaired(2, 5, Budget { wipes: 1, ..budget }));
+    explore("restored after the newest", repaired(2, 5, Budget { deletions: 1, ..budget }));
+}
+
+/// The member that leaves was the only one that had read assignment 2.
+#[test]
+fn broken_seal_that_forgets() {
+    let budget = Budget { wipes: 1, leaves: 1, ..CALM };
+    broken(Broken::SealsForget, deleted(2, 2, budget), "G1");
+}
+
+/// The sessions are gone, but the process has read assignment 2.
+#[test]
+fn broken_process_that_forgets() {
+    let budget = Budget { losses: 1, ends: 1, crashes: 1, ..CALM };
+    broken(Broken::Forgets, Group { remembers: true, ..deleted(1, 2, budget) }, "G1");
+}
+
+/// Assignment 2 was deleted, and is made of assignment 1 again.
+#[test]
+fn broken_plan_that_ignores_greater_assignments() {
+    let budget = Budget { deletions: 1, leaves: 1, ahead: 1, ..CALM };
+    broken(Broken::IgnoresGreater, deleted(2, 2, budget), "G1");
+}
+
+/// The session that shows assignment 2 is unreadable.
+#[test]
+fn broken_first_assignment_despite_an_unreadable_session() {
+    let budget = Budget { wipes: 1, unread: 2, ..CALM };
+    broken(Broken::UnreadIsMissing, deleted(2, 2, budget), "G1");
+}
+
+/// The former owner has not read the hold yet.
+#[test]
+fn broken_restoring_with_a_hold_that_members_plan_from() {
+    let budget = Budget { wipes: 1, restores: 1, ahead: 1, ..CALM };
+    broken(Broken::HoldsNothing, deleted(2, 4, budget), "G5");
+}
+
+/// Deposed members believe until the end of their leases.
+#[test]
+fn broken_restoring_without_a_wait() {
+    let budget = Budget { wipes: 1, restores: 1, ahead: 1, ..CALM };
+    broken(Broken::NoWaitForOwners, deleted(2, 5, budget), "G5");
+}
