@@ -68,6 +68,24 @@ fn caught(group: Group, invariant: &'static str) {
     }
 }
 
+/// The property holds at times as shipped, and never without the rule.
+fn missed(broken: Broken, group: Group) {
+    let property = group.sometimes[0];
+    let search = |broken| {
+        let group =
+            Group { broken, always: Vec::new(), sometimes: vec![property], ..group.clone() };
+        group.checker().spawn_bfs().join()
+    };
+    let shipped = search(Broken::Nothing).discovery(property).expect("it happens as shipped");
+    let steps = shipped.into_actions().len();
+    let checker = search(broken);
+    let states = checker.unique_state_count();
+    assert!(checker.discovery(property).is_none(), "{broken:?}: {property} happens");
+    println!(
+        "{broken:?}: {property} takes {steps} steps as shipped, and never happens in {states} states"
+    );
+}
+
 /// One thing more of it where `TENURE_MODEL=large`.
 fn more(usual: u8, large: u8) -> u8 {
     if std::env::var("TENURE_MODEL").is_ok_and(|bound| bound == "large") { large } else { usual }

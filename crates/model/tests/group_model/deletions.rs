@@ -1,7 +1,7 @@
 //! Deletions by others, and restores: the settings of D1 to D12 of docs/groups.md.
 
 use super::setting::{Broken, Budget, Group};
-use super::{CALM, broken, explore, group, more};
+use super::{CALM, broken, explore, group, missed, more};
 
 /// These hold although others delete assignments. G3 forbids that, and members report it.
 const DELETED: &[&str] = &["G1", "G2", "G5"];
@@ -29,6 +29,16 @@ fn all_assignments_are_deleted_by_others() {
     let budget = Budget { wipes: 1, unread: more(1, 2), ..CALM };
     explore("all deleted, a leave", repaired(2, 3, Budget { leaves: 1, unread: 2, ..budget }));
     explore("all deleted, a crash", repaired(2, 3, Budget { crashes: 1, ..budget }));
+}
+
+/// Meanwhile an operator changes the group, and a compactor deletes sessions.
+#[test]
+fn operators_and_compactors_meet_deletions() {
+    let leaves = more(0, 1);
+    let operates = Budget { deletions: 1, operations: 1, ahead: 1, leaves, ..CALM };
+    explore("newest deleted, an operator", deleted(2, 3, operates));
+    let compacts = Budget { wipes: 1, swept: 1, leaves: 1, ..CALM };
+    explore("all deleted, a compactor", deleted(2, 3, compacts));
 }
 
 #[test]
@@ -74,6 +84,48 @@ fn broken_plan_that_ignores_greater_assignments() {
 fn broken_first_assignment_despite_an_unreadable_session() {
     let budget = Budget { wipes: 1, unread: 2, ..CALM };
     broken(Broken::UnreadIsMissing, deleted(2, 2, budget), "G1");
+}
+
+/// The member that has read assignment 2 could make the next one of it.
+#[test]
+fn broken_group_that_stops_at_a_deletion() {
+    let budget = Budget { deletions: 1, leaves: 1, ..CALM };
+    missed(Broken::StopsAtDeleted, repaired(2, 3, budget));
+}
+
+/// Assignment 2 was deleted, and the operator makes one of assignment 1, which has no owner.
+#[test]
+fn broken_operator_that_reads_no_session() {
+    let budget = Budget { deletions: 1, operations: 1, ahead: 1, leaves: 1, ..CALM };
+    broken(Broken::OperatesBlindly, deleted(2, 3, budget), "G5");
+}
+
+/// The session of the member that has left was all that showed assignment 2.
+#[test]
+fn broken_compactor_that_deletes_evidence() {
+    let budget = Budget { wipes: 1, swept: 1, leaves: 1, ..CALM };
+    broken(Broken::CompactsEvidence, deleted(2, 2, budget), "G1");
+}
+
+/// The hold and the lost assignment have one number.
+#[test]
+fn broken_restoring_below_the_greatest_assignment() {
+    let budget = Budget { wipes: 1, restores: 1, ahead: 1, leaves: 1, ..CALM };
+    broken(Broken::RestoresBelow, deleted(2, 4, budget), "G5");
+}
+
+/// The former owner renews its lease through the wait.
+#[test]
+fn broken_restoring_without_a_sweep() {
+    let budget = Budget { wipes: 1, restores: 1, ahead: 1, leaves: 1, ..CALM };
+    broken(Broken::NoSweep, deleted(2, 5, budget), "G5");
+}
+
+/// Nothing is assigned any more.
+#[test]
+fn broken_restoring_that_never_releases() {
+    let budget = Budget { wipes: 1, restores: 1, crashes: 1, ahead: 1, ..CALM };
+    missed(Broken::NeverReleases, repaired(1, 5, budget));
 }
 
 /// The former owner has not read the hold yet.

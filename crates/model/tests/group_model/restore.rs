@@ -46,10 +46,8 @@ impl Group {
     pub fn deletion_actions(&self, world: &World, actions: &mut Vec<Action>) {
         let there = world.store.newest().is_some();
         if there && world.left.deletes() && world.is_settled() {
-            let shown = world.store.sessions.values().any(|it| {
-                let seen = it.data.as_ref().and_then(|data| data.seen);
-                seen >= world.ghost.greatest
-            });
+            let mut sessions = world.store.sessions.values();
+            let shown = sessions.any(|it| it.seen() >= world.ghost.greatest);
             actions.extend((shown && world.left.deletions > 0).then_some(Action::Delete));
             actions.extend((shown && world.left.wipes > 0).then_some(Action::Wipe));
             let remembered = world.processes.iter().all(|it| it.greatest() >= world.ghost.greatest);
@@ -77,20 +75,25 @@ impl Group {
             data.is_some_and(|data| data.seen >= Some(restoring.held.epoch))
         };
         let live = |it: &&Session| session(it).is_some_and(|object| object.ended.is_none());
-        let left = restoring.listed.iter().filter(live).filter(|it| !knows(it));
+        let spares = self.broken == Broken::NoSweep;
+        let left = restoring.listed.iter().filter(live).filter(|it| !knows(it) && !spares);
         let left: Vec<_> = left.collect();
         actions.extend(left.iter().map(|it| Action::Swept(it.id)));
-        let over = |it: &Session| {
-            world.runs(*it).is_none() || knows(it) || self.broken == Broken::NoWaitForOwners
-        };
-        if left.is_empty() && restoring.listed.iter().all(over) {
+        // Members renew through the wait, unless the sweep deposes them.
+        let ends = [Broken::NoWaitForOwners, Broken::NoSweep].contains(&self.broken);
+        let over = |it: &Session| world.runs(*it).is_none() || knows(it) || ends;
+        let releases = self.broken != Broken::NeverReleases;
+        if releases && left.is_empty() && restoring.listed.iter().all(over) {
             actions.extend(self.serve(world, true, Action::Release));
         }
     }
 
     pub fn hold(&self, world: &mut World, serving: Serving) {
         let above = world.ghost.greatest.expect("something was lost");
-        let at = above.next().expect("numbers are left");
+        let at = match self.broken {
+            Broken::RestoresBelow => above,
+            _ => above.next().expect("numbers are left"),
+        };
         let nonce = Nonce::from_bits(2_000);
         let first = || {
             let names = (0..self.partitions).map(|it| it.to_string().into()).collect();
@@ -147,6 +150,7 @@ impl World {
             it.participant.as_ref().is_none_or(idle)
         };
         let late = |wire: &Wire| matches!(wire, Wire::Assignment(_));
-        self.processes.iter().all(innocent) && !self.wires.iter().any(late)
+        let operates = self.operator.is_some();
+        !operates && self.processes.iter().all(innocent) && !self.wires.iter().any(late)
     }
 }

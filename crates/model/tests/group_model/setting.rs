@@ -63,7 +63,7 @@ impl Budget {
 }
 
 /// A rule that is left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Broken {
     Nothing,
     /// Sessions are known by their ids alone.
@@ -92,6 +92,7 @@ pub enum Broken {
     JoinsByCreate,
     /// A member follows the assignment while it seals its own session.
     FollowsItsSeal,
+    // From here on: rules about deletions, D1 to D12.
     /// A seal drops which assignment its member has seen.
     SealsForget,
     /// A process forgets which assignment it has seen when it joins again.
@@ -100,17 +101,27 @@ pub enum Broken {
     IgnoresGreater,
     /// A session that cannot be read counts as missing.
     UnreadIsMissing,
+    /// Nothing is made of an assignment that somebody deleted.
+    StopsAtDeleted,
+    /// An operator reads no session before a change.
+    OperatesBlindly,
+    /// The compactor deletes sessions that have seen a greater assignment than the newest.
+    CompactsEvidence,
+    /// The numbers of a restoring continue below the greatest assignment that was seen.
+    RestoresBelow,
     /// Members plan from the hold of a restoring.
     HoldsNothing,
+    /// A restoring deposes no session.
+    NoSweep,
     /// A restoring waits for no lease.
     NoWaitForOwners,
+    /// A restoring ends with its hold.
+    NeverReleases,
 }
 
 impl Broken {
     /// Returns true if a round may show something new while no session changes.
     pub fn looks_anew(self) -> bool {
-        use Broken::*;
-        let deletions = [SealsForget, Forgets, IgnoresGreater, UnreadIsMissing, HoldsNothing];
-        self != Nothing && self != NoWaitForOwners && !deletions.contains(&self)
+        self != Broken::Nothing && self < Broken::SealsForget
     }
 }

@@ -76,6 +76,11 @@ impl Object {
         }
     }
 
+    /// The greatest assignment that its member has seen.
+    pub fn seen(&self) -> Option<Epoch> {
+        self.data.as_ref().and_then(|data| data.seen)
+    }
+
     pub fn sighting(&self) -> Sighting {
         let (nonce, ended) = (Some(self.nonce), self.ended.map(End::word));
         let seen = Seen { nonce, heartbeat: self.heartbeat, ended, reclaimable: false };
@@ -84,7 +89,7 @@ impl Object {
 
     /// The same, ended: it keeps which assignment its member has seen, unless it `forgets`.
     pub fn sealed(&self, ended: End, forgets: bool) -> Object {
-        let seen = self.data.as_ref().and_then(|data| data.seen).filter(|_| !forgets);
+        let seen = self.seen().filter(|_| !forgets);
         let data = seen.map(|seen| Data { seen: Some(seen), ..Data::default() });
         Object::new(self.nonce, self.heartbeat + 1, Some(ended), data)
     }

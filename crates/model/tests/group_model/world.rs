@@ -168,6 +168,9 @@ impl Group {
         }
         match participant.step() {
             Step::Assignment(reader::Request::Create(it)) if it.epoch.get() > self.last => {}
+            Step::Assignment(reader::Request::Create(it))
+                if self.broken == Broken::StopsAtDeleted
+                    && world.lacks_the_one_before(it.epoch) => {}
             Step::Assignment(request) => {
                 let writes = matches!(request, reader::Request::Create(_));
                 actions.extend(self.serve(world, writes, |it| Action::Ask(who, it)));
@@ -239,7 +242,14 @@ impl Group {
 
     fn operator_actions(&self, world: &World, actions: &mut Vec<Action>) {
         match (&world.operator, world.store.newest()) {
-            (None, Some(_)) if world.left.operations > 0 => actions.push(Action::OperatorReads),
+            (None, Some(newest)) if world.left.operations > 0 => {
+                let mut sessions = world.store.sessions.values();
+                if sessions.all(|it| it.seen() <= Some(newest.epoch))
+                    || self.broken == Broken::OperatesBlindly
+                {
+                    actions.push(Action::OperatorReads);
+                }
+            }
             (Some(read), _) if read.epoch.get() < self.last => {
                 let paused = read.partitions.first().is_some_and(|it| it.marks.paused);
                 for mark in [operation::Mark::Paused(!paused), operation::Mark::Retiring] {
@@ -264,7 +274,9 @@ impl Group {
                 actions.push(Action::Vanish(*id));
             }
             let named = newest.is_some_and(|it| it.session(*id).is_some());
-            if world.left.swept > 0 && object.ended.is_some() && !named {
+            let evidence = newest.is_none_or(|it| Some(it.epoch) < object.seen());
+            let stays = named || evidence && self.broken != Broken::CompactsEvidence;
+            if world.left.swept > 0 && object.ended.is_some() && !stays {
                 actions.push(Action::Sweep(*id));
             }
         }
@@ -279,6 +291,10 @@ impl Group {
 }
 
 impl World {
+    fn lacks_the_one_before(&self, epoch: Epoch) -> bool {
+        epoch > Epoch::FIRST && self.store.newest().and_then(|it| it.epoch.next()) < Some(epoch)
+    }
+
     /// Whether the session of this process has ended in the store, or is gone.
     fn is_over(&self, process: &Process) -> bool {
         let object = self.store.sessions.get(&process.id);
