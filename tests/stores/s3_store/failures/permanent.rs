@@ -180,8 +180,10 @@ async fn a_request_that_has_succeeded_is_supported() {
 
 #[tokio::test]
 async fn a_request_that_cannot_be_right_is_invalid() {
-    let fault = ServerFault::Answer(400, "KeyTooLongError");
-    every_call_fails(fault, StoreErrorKind::Invalid, &["400 KeyTooLongError"]).await;
+    for code in ["KeyTooLongError", "InvalidRequest"] {
+        let fault = ServerFault::Answer(400, code);
+        every_call_fails(fault, StoreErrorKind::Invalid, &["400", code]).await;
+    }
 }
 
 #[tokio::test]
