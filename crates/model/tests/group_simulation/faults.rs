@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::group::Group;
+use tenure::group::{Group, Marks};
 use tenure_model::clock::{MOST_SLEWED, Power};
 use tenure_model::time::{now, sleep};
 use tenure_testkit::fault_store as testkit;
@@ -225,7 +225,7 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
     if !repair(world, restorer).await {
         return;
     }
-    if !balanced(world, &slots, "after the faults").await {
+    if !unmarked(world).await || !balanced(world, &slots, "after the faults").await {
         return;
     }
     world.count("calms that balanced");
@@ -272,6 +272,23 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
         }
         world.count(if dies { "deaths in the calm" } else { "leaves in the calm" });
     }
+}
+
+/// The operator has taken its marks back: until then a partition may have no owner.
+async fn unmarked(world: &Arc<World>) -> bool {
+    let until = now() + world.plan.validity * 60;
+    let is_marked = || {
+        let newest = world.state().newest();
+        newest.is_some_and(|it| it.partitions.iter().any(|one| one.marks != Marks::default()))
+    };
+    while is_marked() {
+        if now() > until {
+            world.fail("operator", "its marks cannot be taken back".to_owned());
+            return false;
+        }
+        sleep(world.plan.poll).await;
+    }
+    true
 }
 
 /// A member leaves for a while, and comes back in time: nothing moves but to it.
