@@ -53,6 +53,7 @@ pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), 
         let check = Check { cx, key: &key, writes: &writes, slow: failures > 0 };
         let Err(error) = check.once(&done).await else {
             cx.works();
+            cx.wrote();
             return Ok(());
         };
         failures += 1;

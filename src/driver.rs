@@ -88,6 +88,8 @@ struct Knowledge {
 #[derive(Debug, Default)]
 struct StoreHealth {
     has_worked: bool,
+    /// A write was answered as it must be: the store is fit, also if a proxy answers otherwise.
+    has_written: bool,
     /// The failure of the last request, unless the store has answered another since.
     failure: Option<Error>,
 }
@@ -172,7 +174,17 @@ impl Context {
 
     /// The store has answered, so the settings are right.
     pub(crate) fn works(&self) {
-        *unpoisoned(self.health.lock()) = StoreHealth { has_worked: true, failure: None };
+        let mut health = unpoisoned(self.health.lock());
+        (health.has_worked, health.failure) = (true, None);
+    }
+
+    /// The store has answered a write as it must.
+    pub(crate) fn wrote(&self) {
+        unpoisoned(self.health.lock()).has_written = true;
+    }
+
+    pub(crate) fn has_written(&self) -> bool {
+        unpoisoned(self.health.lock()).has_written
     }
 
     /// Whether the store has ever answered.

@@ -125,11 +125,12 @@ impl ErrorKind {
         }
     }
 
-    /// Whether a service ends with such an error. Settings that have worked are right.
+    /// Whether a service ends with such an error. Settings and stores that have worked are right.
     #[doc(hidden)]
     #[must_use]
     pub const fn ends_a_service(self, has_worked: bool) -> bool {
-        self.is_final() && !(has_worked && matches!(self, ErrorKind::InvalidInput))
+        let may_pass = matches!(self, ErrorKind::InvalidInput | ErrorKind::UnsafeStore);
+        self.is_final() && !(has_worked && may_pass)
     }
 
     /// Every kind, for the tests of the documentation.

@@ -80,9 +80,13 @@ pub async fn patiently<T>(
 }
 
 /// Pauses before an observer looks again after this error, which is logged; fails if only other
-/// settings or another version correct it.
-pub async fn outlast(error: Error, throttle: &mut Throttle) -> Result<(), Failure> {
-    if error.kind().is_final() {
+/// settings or another version correct it. `has_worked`: it has seen something before.
+pub async fn outlast(
+    error: Error,
+    has_worked: bool,
+    throttle: &mut Throttle,
+) -> Result<(), Failure> {
+    if error.kind().ends_a_service(has_worked) {
         return Err(error.into());
     }
     if throttle.is_due(&error) {

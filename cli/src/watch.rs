@@ -121,7 +121,7 @@ async fn follow(
 ) -> Result<u8, Failure> {
     let mut changes = election.observe();
     let mut left = pin!(reader_left());
-    let mut throttle = Throttle::default();
+    let (mut has_worked, mut throttle) = (false, Throttle::default());
     loop {
         let change = tokio::select! {
             biased;
@@ -137,12 +137,13 @@ async fn follow(
                     biased;
                     _ = signals.next() => return Ok(0),
                     () = &mut left => return Ok(0),
-                    passed = outlast(error, &mut throttle) => passed?,
+                    passed = outlast(error, has_worked, &mut throttle) => passed?,
                 }
                 changes = election.observe();
                 continue;
             }
         };
+        has_worked = true;
         let change = Change::of(&change, election.last_seen());
         if let Some(exec) = output.exec {
             exec.handle(change.for_exec());

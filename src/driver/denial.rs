@@ -28,6 +28,7 @@ impl Denial {
             ErrorKind::AccessDenied | ErrorKind::NoSuchStore => true,
             // Settings that have worked are right: something in between answers.
             ErrorKind::InvalidInput => cx.has_worked(),
+            ErrorKind::UnsafeStore => cx.has_written(),
             _ => false,
         };
         if !passes {

@@ -118,7 +118,10 @@ impl Requests {
         outcome: Result<PutOutcome, StoreError>,
     ) -> Answer {
         match self.cx.writes.read(outcome) {
-            Written::Done(etag) => Answer::Done { etag },
+            Written::Done(etag) => {
+                self.cx.wrote();
+                Answer::Done { etag }
+            }
             Written::Refused => Answer::Refused,
             Written::Missing => Answer::Missing,
             Written::Unknown(error) | Written::Failed(error) => {
@@ -130,6 +133,8 @@ impl Requests {
     /// A request failed: remembers why. Returns what the machine may know of it.
     pub(crate) fn failed(&mut self, doing: &str, error: StoreError) -> Answer {
         let answer = match (error.kind(), error.determinacy()) {
+            // A store that was fit is still: something in between answers.
+            (StoreErrorKind::Unsupported, _) if self.cx.has_written() => Answer::Unknown,
             (StoreErrorKind::Unsupported, _) => Answer::Unsafe,
             (StoreErrorKind::Transient, _) | (_, Determinacy::Indeterminate) => Answer::Unknown,
             _ => Answer::Denied,

@@ -309,7 +309,10 @@ impl Objects {
 
     fn written(&mut self, doing: &str, written: Written) -> Answer {
         match written {
-            Written::Done(_) => self.answered(Answer::Done),
+            Written::Done(_) => {
+                self.cx.wrote();
+                self.answered(Answer::Done)
+            }
             Written::Refused | Written::Missing => self.answered(Answer::Refused),
             Written::Unknown(error) | Written::Failed(error) => self.failed(doing, error),
         }

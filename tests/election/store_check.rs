@@ -11,7 +11,7 @@ use tenure::store::{ETag, GetOutcome, PutOutcome, Store, StoreError};
 use tenure::{CampaignEvent, ErrorKind, Layout};
 use tenure_testkit::fault_store::{Call, Fault, FaultStore};
 use tenure_testkit::layer::{Layer, Layered};
-use tenure_testkit::time::{millis, process, secs, timed, within};
+use tenure_testkit::time::{millis, process, secs, timed, wait, within};
 use tenure_testkit::world::{TAKEOVER, World, elect, elected, name, ready};
 use tenure_testkit::write_faults::WRITE_FAULTS;
 
@@ -312,6 +312,27 @@ async fn regression_writes_that_vanish_without_an_etag_end_a_campaign() {
     assert!(error.may_have_happened());
     let writes = world.store.take_calls().into_iter().filter(|call| *call == Call::Create).count();
     assert_eq!(writes, 5);
+}
+
+/// A proxy in between answers so. It ended the campaign, although the store had worked.
+#[tokio::test(start_paused = true)]
+async fn regression_answers_without_etags_end_no_campaign_on_a_store_that_has_worked() {
+    for fault in [Fault::Swallow, Fault::Unsupported] {
+        let world = World::new();
+        let election = world.node("a").build().unwrap();
+        elect(&election).await.resign().await.unwrap();
+        for call in [Call::Get, Call::Create, Call::Replace] {
+            world.store.on(call).always().fault(fault);
+        }
+        let campaign = election.campaign();
+        let heals = async {
+            wait(secs(300)).await;
+            world.store.heal();
+        };
+        let elected = async { tokio::join!(campaign, heals).0 };
+        let leadership = within(secs(400), elected).await.expect("it is elected").unwrap();
+        leadership.resign().await.unwrap();
+    }
 }
 
 /// Reads show the renewals, so the lease is kept, at two requests more each.

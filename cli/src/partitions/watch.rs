@@ -140,7 +140,7 @@ async fn follow(
                         biased;
                         _ = signals.next() => return Ok(0),
                         () = &mut left => return Ok(0),
-                        passed = outlast(error, &mut throttle) => passed?,
+                        passed = outlast(error, seen.is_some(), &mut throttle) => passed?,
                     }
                     snapshots = group.observe();
                     continue;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::group::{Group, MembershipEvent};
+use tenure::group::{Group, MembershipEvent, Partition};
 use tenure::store::MemoryStore;
 use tenure::{ErrorKind, Loss};
 use tenure_testkit::fault_store::{Call, Fault};
-use tenure_testkit::time::{secs, within};
+use tenure_testkit::time::{secs, wait, within};
 
 use super::{Fleet, VALIDITY};
 
@@ -47,6 +47,37 @@ fn regression_a_membership_is_lost_when_the_runtime_of_its_join_ends() {
 }
 
 /// Each session lapsed, and another was created, without an end and without an error.
+/// A proxy in between answers so. It ended `run`, although the store had worked.
+#[tokio::test(start_paused = true)]
+async fn regression_answers_without_etags_end_no_member_that_has_worked() {
+    let faults = [Fault::NoEtag, Fault::Swallow, Fault::Unsupported];
+    let calls: [&[Call]; 2] = [&[Call::Create, Call::Replace], &[Call::Replace]];
+    for (fault, calls) in faults.into_iter().flat_map(|it| calls.map(|calls| (it, calls))) {
+        let fleet = Fleet::new(2);
+        let group = fleet.node("a").retry_denied(None).build().unwrap();
+        let running = group.clone();
+        let task = tokio::spawn(async move {
+            let work = async |partition: Partition| {
+                partition.revoked().cancelled().await;
+                Ok(())
+            };
+            running.run(work).await
+        });
+        wait(VALIDITY).await;
+        assert!(group.is_member());
+        for call in calls {
+            fleet.store.on(*call).always().fault(fault);
+        }
+        wait(VALIDITY * 10).await;
+        assert!(!task.is_finished(), "{fault:?} {calls:?}");
+        fleet.store.heal();
+        wait(VALIDITY * 2).await;
+        assert!(group.is_member(), "{fault:?} {calls:?}");
+        group.leave();
+        within(secs(30), task).await.expect("it leaves").unwrap().unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn regression_a_join_returns_an_error_if_one_of_its_requests_is_denied() {
     let denied = [Call::Get, Call::Create, Call::Replace];
