@@ -283,7 +283,7 @@ async fn unmarked(world: &Arc<World>) -> bool {
     };
     while is_marked() {
         if now() > until {
-            world.fail("operator", "its marks cannot be taken back".to_owned());
+            world.fail("GS1", "the marks cannot be taken back".to_owned());
             return false;
         }
         sleep(world.plan.poll).await;
