@@ -27,6 +27,7 @@ mod key;
 mod listing;
 mod lock;
 mod network;
+mod pace;
 #[cfg(test)]
 mod power;
 mod sync;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::failure::in_the_way;
 use super::folder::{Folder, Named, Root, work_folder};
 use super::lock::Locked;
+use super::pace::Pace;
 use super::way::{self, Way};
 use super::{key, unsynced};
 use crate::store::StoreError;
@@ -21,7 +22,9 @@ pub(super) fn delete(
     }
     let root = Folder::root(root)?;
     let (mut failed, mut parents) = (Vec::new(), BTreeSet::new());
+    let mut pace = Pace::start();
     for (number, (path, keys)) in folders.into_iter().enumerate() {
+        pace.rest();
         match delete_in(&root, path, &keys) {
             Ok((kept, is_removed)) => {
                 failed.extend(kept);
@@ -35,6 +38,7 @@ pub(super) fn delete(
         }
     }
     for parent in parents {
+        pace.rest();
         // The objects are deleted, also if this fails.
         let _ = remove_leftovers(&root, parent);
     }

@@ -19,7 +19,7 @@ const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// For the other threads of this process, each of which takes a few syncs of the disk.
 const TURN_WAIT: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
-const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
 /// The lock, held until this is dropped. The operating system releases it when the process dies.
 #[derive(Debug)]
@@ -242,7 +242,7 @@ impl Waiting {
 }
 
 #[allow(clippy::disallowed_methods, reason = "waits for another process, in a blocking thread")]
-fn sleep(pause: Duration) {
+pub(super) fn sleep(pause: Duration) {
     std::thread::sleep(pause);
 }
 

@@ -7,6 +7,7 @@ use nix::sys::stat::Mode;
 use super::*;
 
 mod permissions;
+mod turns;
 
 fn store() -> (tempfile::TempDir, DirStore) {
     let dir = tempfile::tempdir().expect("a temporary directory");
