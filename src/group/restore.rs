@@ -167,6 +167,9 @@ impl Group {
             }
             sleep(&self.cx.process, follower.objects.retry_delay()).await;
         }
+        if follower.objects.have_failed(1) {
+            return Err(follower.failed());
+        }
         let why = "the members renewed their sessions before they could be deposed; try again";
         Err(Error::new(ErrorKind::Unavailable, why))
     }

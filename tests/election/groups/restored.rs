@@ -180,3 +180,18 @@ async fn lost_and_late_answers_do_not_disturb_a_restoring() {
         }
     }
 }
+
+/// It said that the members renewed their sessions.
+#[tokio::test(start_paused = true)]
+async fn regression_a_restore_names_the_failure_of_its_seals() {
+    for fault in [Fault::FailBefore, Fault::Unsupported] {
+        let fleet = Fleet::new(PARTITIONS);
+        let _a = fleet.member("a").await;
+        delete_all(&fleet, "app/assignment-").await;
+        fleet.store.on(Call::Replace).key("members/").always().fault(fault);
+        let error = fleet.group("operator").restore(above(), secs(0)).await.unwrap_err();
+        assert!(error.to_string().contains("sealing the session"), "{error}");
+        fleet.store.heal();
+        is_restored(&restore(&fleet, secs(0)).await);
+    }
+}
