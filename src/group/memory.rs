@@ -1,4 +1,5 @@
-//! What a coordinator remembers of releases: whom not to give a partition for now.
+//! What a coordinator remembers of releases with a back-off: by whom, and whom not to give a
+//! partition for now.
 //!
 //! Advice, so it lasts as long as the coordinator does.
 

@@ -59,7 +59,7 @@ impl Group {
     /// [`revocation_deadline`](super::GroupBuilder::revocation_deadline) is reported. Work that
     /// returns by itself, fails or panics releases its partition, too, and other members are
     /// preferred for 1 s, which doubles with each failure up to 60 s. No other partition
-    /// moves for it, but for one at most when it fails at a member for the first time.
+    /// moves for it, but for one at most when it fails at a member for the first time in ten minutes.
     ///
     /// When the session is lost, all work is signalled to stop; once it has returned, the process joins
     /// anew. After [`leave`](Group::leave) no partition is taken any more, and once all work has

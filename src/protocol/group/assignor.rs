@@ -51,9 +51,9 @@ pub trait Assignor: fmt::Debug + Send + Sync + 'static {
     /// Returns for each share the number of its seat, or `None` where no seat may have it
     /// ([`Share::allows`]).
     ///
-    /// While some shares [`avoid`](Share::avoid) a seat, each plan takes two calls. In the first
-    /// call no share avoids a seat. In the second call the other shares are [`kept`](Share::kept)
-    /// for the seats that the first call gave them.
+    /// While some [failing](Share::is_failing) shares [`avoid`](Share::avoid) a seat, each plan takes
+    /// two calls. In the first call these avoid no seat. In the second call the others are
+    /// [`kept`](Share::kept) for the seats that the first call gave them.
     fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<Option<usize>>;
 }
 
@@ -85,8 +85,9 @@ pub struct Share<'a> {
     pub avoid: Option<&'a str>,
     /// Only a seat of this name, for now.
     pub kept: Option<&'a str>,
-    /// The work on it has failed at its holder in the last ten minutes, or just failed at the seat
-    /// that it avoids: it moves in place of healthy ones.
+    /// Its holder has released it with a back-off, and since then it has not gone ten minutes
+    /// without such a release by somebody. Or it has no holder, and avoids a seat. It moves in place
+    /// of others.
     pub is_failing: bool,
 }
 
@@ -143,6 +144,11 @@ impl<'a> Share<'a> {
     /// No seat of another name may have it.
     fn named(&self) -> Option<&'a str> {
         self.marks.pinned.as_deref().or(self.kept)
+    }
+
+    /// Moves in place of others. One that is named may have no other seat.
+    fn goes_first(&self) -> bool {
+        self.is_failing && self.named().is_none()
     }
 
     fn choice(&self) -> Choice {

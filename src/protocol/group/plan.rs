@@ -122,7 +122,7 @@ impl Planner<'_> {
             .map(|it| {
                 let holder = place(it.target).or_else(|| place(it.owner));
                 let avoid = evidence.avoid.get(&it.number).map(|name| &**name);
-                let is_failing = avoid.is_some() || holder.is_some_and(|at| fails(it.number, at));
+                let is_failing = holder.map_or(avoid.is_some(), |at| fails(it.number, at));
                 let kept = it.kept.as_ref().map(|(name, _)| &**name);
                 let share = Share::new(it.number, &it.name, &it.marks);
                 Share { holder, avoid, kept, is_failing, ..share }
@@ -137,22 +137,27 @@ impl Planner<'_> {
         }
     }
 
-    /// Places all shares as if none avoided a seat, and then again those that do. The others keep
-    /// their seats, or they would move for a short time and back again.
+    /// Places all shares as if those that fail avoided no seat. A second call places only these; the
+    /// others stay where the first call put them, so that they do not move twice.
     fn assign<'a>(&self, seats: &[Seat<'a>], shares: &[Share<'a>]) -> Vec<Option<usize>> {
-        let free: Vec<_> = shares.iter().map(|it| Share { avoid: None, ..*it }).collect();
-        let placed = self.assignor.assign(seats, &free);
-        if shares.iter().all(|it| it.avoid.is_none()) {
+        let evades = |share: &Share<'_>| share.is_failing && share.avoid.is_some();
+        let free = |share: &Share<'a>| match evades(share) {
+            true => Share { avoid: None, ..*share },
+            false => *share,
+        };
+        let first: Vec<_> = shares.iter().map(free).collect();
+        let placed = self.assignor.assign(seats, &first);
+        if !shares.iter().any(evades) {
             return placed;
         }
         let fix = |(share, holder): (&Share<'a>, Option<usize>)| match holder {
-            Some(seat) if share.avoid.is_none() => {
+            Some(seat) if !evades(share) => {
                 Share { holder, kept: seats.get(seat).map(|it| it.name), ..*share }
             }
             _ => *share,
         };
-        let fixed: Vec<_> = shares.iter().zip(placed).map(fix).collect();
-        self.assignor.assign(seats, &fixed)
+        let second: Vec<_> = shares.iter().zip(placed).map(fix).collect();
+        self.assignor.assign(seats, &second)
     }
 
     fn settle(

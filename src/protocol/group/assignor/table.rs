@@ -56,7 +56,7 @@ pub(super) struct Table<'a> {
     by_name: BTreeMap<&'a str, Vec<usize>>,
     /// Shares that some seat may have and none has yet: the choosiest first, failing ones last.
     pub(super) waiting: Vec<usize>,
-    /// The shares of each seat. Those that are best moved are last: new, then failing, then free.
+    /// The shares of each seat, from the worst to move to the best: named, barred, free, failing, new.
     pub(super) held: Vec<Vec<usize>>,
     /// Of each seat the floor and the ceiling of its proportion.
     proportions: Vec<(u64, u64)>,
@@ -85,7 +85,7 @@ impl<'a> Table<'a> {
             closed: vec![false; seats.len()],
         };
         let mut open: Vec<_> = (0..shares.len()).filter(|it| table.is_open(*it)).collect();
-        open.sort_by_key(|it| (shares[*it].is_failing, shares[*it].choice()));
+        open.sort_by_key(|it| (shares[*it].goes_first(), shares[*it].choice()));
         let all: u128 = seats.iter().map(|seat| u128::from(seat.parts())).sum();
         let proportion = |seat: &Seat<'_>| {
             let exact = open.len() as u128 * u128::from(seat.parts());
@@ -195,7 +195,7 @@ impl<'a> Table<'a> {
     pub(super) fn level(&mut self) {
         let by_rank = |table: &Self, seat: usize| {
             let gives = table.held[seat].last();
-            let gives_failing = gives.is_some_and(|share| table.shares[*share].is_failing);
+            let gives_failing = gives.is_some_and(|share| table.shares[*share].goes_first());
             (table.last_rank(seat), gives_failing, seat)
         };
         let mut full: BinaryHeap<_> = (0..self.seats.len()).map(|it| by_rank(self, it)).collect();
