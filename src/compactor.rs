@@ -152,7 +152,7 @@ impl Compactor {
     /// # Errors
     ///
     /// Those of [`run_once`](Self::run_once) that are [final](ErrorKind::is_final), but for
-    /// [`ErrorKind::InvalidInput`] once a run has succeeded. After all others it tries again at the
+    /// [`ErrorKind::InvalidInput`] and [`ErrorKind::UnsafeStore`] once a run has succeeded. After all others it tries again at the
     /// next interval. [`ErrorKind::InvalidInput`] for an interval of 0.
     pub async fn run_every(
         &self,

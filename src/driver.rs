@@ -88,7 +88,7 @@ struct Knowledge {
 #[derive(Debug, Default)]
 struct StoreHealth {
     has_worked: bool,
-    /// A write was answered as it must be: the store is fit, also if a proxy answers otherwise.
+    /// A write was answered with an ETag. The store is fit, also if a proxy answers otherwise.
     has_written: bool,
     /// The failure of the last request, unless the store has answered another since.
     failure: Option<Error>,
@@ -178,7 +178,7 @@ impl Context {
         (health.has_worked, health.failure) = (true, None);
     }
 
-    /// The store has answered a write as it must.
+    /// The store has answered a write with an ETag.
     pub(crate) fn wrote(&self) {
         unpoisoned(self.health.lock()).has_written = true;
     }

@@ -91,7 +91,7 @@ impl Election {
     /// [`AccessDenied`](crate::ErrorKind::AccessDenied) and
     /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore) after
     /// [retries](ElectionBuilder::retry_denied), and those that retrying cannot fix:
-    /// [`UnsafeStore`](crate::ErrorKind::UnsafeStore),
+    /// [`UnsafeStore`](crate::ErrorKind::UnsafeStore) from a store that has answered no write yet,
     /// [`CorruptRecord`](crate::ErrorKind::CorruptRecord),
     /// [`RecordTooNew`](crate::ErrorKind::RecordTooNew),
     /// [`EpochsExhausted`](crate::ErrorKind::EpochsExhausted),

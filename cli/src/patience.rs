@@ -79,8 +79,8 @@ pub async fn patiently<T>(
     }
 }
 
-/// Pauses before an observer looks again after this error, which is logged; fails if only other
-/// settings or another version correct it. `has_worked`: it has seen something before.
+/// Pauses before an observer looks again after this error, which is logged; fails if the error ends
+/// a service. `has_worked`: it has seen something before.
 pub async fn outlast(
     error: Error,
     has_worked: bool,

@@ -133,7 +133,7 @@ impl Requests {
     /// A request failed: remembers why. Returns what the machine may know of it.
     pub(crate) fn failed(&mut self, doing: &str, error: StoreError) -> Answer {
         let answer = match (error.kind(), error.determinacy()) {
-            // A store that was fit is still: something in between answers.
+            // A store that has answered a write with an ETag is fit: something in between answers.
             (StoreErrorKind::Unsupported, _) if self.cx.has_written() => Answer::Unknown,
             (StoreErrorKind::Unsupported, _) => Answer::Unsafe,
             (StoreErrorKind::Transient, _) | (_, Determinacy::Indeterminate) => Answer::Unknown,

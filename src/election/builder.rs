@@ -209,7 +209,8 @@ impl ElectionBuilder {
     /// the first such answer. `None`: without an end, for services. Zero: the first such answer is
     /// an error. A metadata service of the machine that has no credentials yet gets at least 60 s.
     /// Default: 10 s. A store that has answered before and then calls a request
-    /// [invalid](crate::ErrorKind::InvalidInput) counts alike: something else answers in its place.
+    /// [invalid](crate::ErrorKind::InvalidInput) or [unsupported](crate::ErrorKind::UnsafeStore)
+    /// counts alike: something else answers in its place.
     ///
     /// The attempts are up to 5 s apart. Each failure is one of the [`events`](Election::events).
     /// Single attempts and the calls of operators do not retry, and a lease ends as without this.

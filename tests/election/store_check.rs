@@ -316,12 +316,12 @@ async fn regression_writes_that_vanish_without_an_etag_end_a_campaign() {
 
 /// A proxy in between answers so. It ended the campaign, although the store had worked.
 #[tokio::test(start_paused = true)]
-async fn regression_answers_without_etags_end_no_campaign_on_a_store_that_has_worked() {
+async fn regression_answers_of_an_unfit_store_end_no_campaign_that_has_worked() {
     for fault in [Fault::Swallow, Fault::Unsupported] {
         let world = World::new();
         let election = world.node("a").build().unwrap();
         elect(&election).await.resign().await.unwrap();
-        for call in [Call::Get, Call::Create, Call::Replace] {
+        for call in [Call::Create, Call::Replace] {
             world.store.on(call).always().fault(fault);
         }
         let campaign = election.campaign();

@@ -47,9 +47,26 @@ fn regression_a_membership_is_lost_when_the_runtime_of_its_join_ends() {
 }
 
 /// Each session lapsed, and another was created, without an end and without an error.
+#[tokio::test(start_paused = true)]
+async fn regression_a_join_returns_an_error_if_one_of_its_requests_is_denied() {
+    let denied = [Call::Get, Call::Create, Call::Replace];
+    for (validity, call) in [VALIDITY, secs(3)].into_iter().flat_map(|v| denied.map(|c| (v, c))) {
+        let fleet = Fleet::new(2);
+        fleet.store.on(call).key("members/").always().fault(Fault::Denied);
+        let group = fleet.node("a").validity(validity).build().unwrap();
+        let joined = within(secs(30), group.join()).await;
+        let error = joined.unwrap_or_else(|| panic!("{call:?}, {validity:?}")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
+        // A refusal that passes does not end it.
+        fleet.store.heal();
+        fleet.store.on(call).key("members/").times(3).fault(Fault::Denied);
+        drop(within(secs(30), group.join()).await.expect("it returns").unwrap());
+    }
+}
+
 /// A proxy in between answers so. It ended `run`, although the store had worked.
 #[tokio::test(start_paused = true)]
-async fn regression_answers_without_etags_end_no_member_that_has_worked() {
+async fn regression_answers_of_an_unfit_store_end_no_member_that_has_worked() {
     let faults = [Fault::NoEtag, Fault::Swallow, Fault::Unsupported];
     let calls: [&[Call]; 2] = [&[Call::Create, Call::Replace], &[Call::Replace]];
     for (fault, calls) in faults.into_iter().flat_map(|it| calls.map(|calls| (it, calls))) {
@@ -75,22 +92,5 @@ async fn regression_answers_without_etags_end_no_member_that_has_worked() {
         assert!(group.is_member(), "{fault:?} {calls:?}");
         group.leave();
         within(secs(30), task).await.expect("it leaves").unwrap().unwrap();
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn regression_a_join_returns_an_error_if_one_of_its_requests_is_denied() {
-    let denied = [Call::Get, Call::Create, Call::Replace];
-    for (validity, call) in [VALIDITY, secs(3)].into_iter().flat_map(|v| denied.map(|c| (v, c))) {
-        let fleet = Fleet::new(2);
-        fleet.store.on(call).key("members/").always().fault(Fault::Denied);
-        let group = fleet.node("a").validity(validity).build().unwrap();
-        let joined = within(secs(30), group.join()).await;
-        let error = joined.unwrap_or_else(|| panic!("{call:?}, {validity:?}")).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::AccessDenied, "{error}");
-        // A refusal that passes does not end it.
-        fleet.store.heal();
-        fleet.store.on(call).key("members/").times(3).fault(Fault::Denied);
-        drop(within(secs(30), group.join()).await.expect("it returns").unwrap());
     }
 }
