@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure::group::{Group, MembershipEvent, Partition};
 use tenure::store::MemoryStore;
-use tenure::{ErrorKind, Loss};
+use tenure::{Epoch, ErrorKind, Loss};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{secs, wait, within};
 
@@ -93,4 +93,15 @@ async fn regression_answers_of_an_unfit_store_end_no_member_that_has_worked() {
         group.leave();
         within(secs(30), task).await.expect("it leaves").unwrap().unwrap();
     }
+}
+
+/// An operator's call writes, and does not check the store.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_the_check_is_unsafe_also_if_it_was_written_before() {
+    let fleet = Fleet::new(2);
+    let group = fleet.node("a").check_store(true).retry_denied(None).build().unwrap();
+    group.restore(Epoch::new(5).unwrap(), Duration::ZERO).await.unwrap();
+    fleet.store.on(Call::Create).always().fault(Fault::IgnoreCondition);
+    let error = within(secs(60), group.join()).await.expect("no waiting").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
 }
