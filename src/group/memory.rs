@@ -23,13 +23,12 @@ pub(super) struct Memory {
     kept: BTreeMap<PartitionNumber, (Option<Epoch>, Moment)>,
 }
 
-/// The failures of the work on a partition, by the names of the members.
+/// The releases of a partition with a back-off, in a row without ten minutes between two.
 #[derive(Debug)]
 struct Failures {
-    names: BTreeSet<Arc<str>>,
-    last: Arc<str>,
+    /// The ends of the back-offs, by the names of the members.
+    back_offs: BTreeMap<Arc<str>, Moment>,
     token: Epoch,
-    avoid_until: Moment,
     healthy_at: Moment,
 }
 
@@ -43,13 +42,10 @@ impl Memory {
             }
             let known = self.failures.remove(&release.partition);
             let recent = known.filter(|it| !now.until(it.healthy_at).is_zero());
-            let mut names = recent.map_or_else(BTreeSet::new, |it| it.names);
-            let last: Arc<str> = name.into();
-            names.insert(Arc::clone(&last));
-            let avoid_until = now.plus(*back_off);
+            let mut back_offs = recent.map_or_else(BTreeMap::new, |it| it.back_offs);
+            back_offs.insert(name.into(), now.plus(*back_off));
             let healthy_at = now.plus(HEALTHY_AFTER.max(*back_off));
-            let token = release.token;
-            let failures = Failures { names, last, token, avoid_until, healthy_at };
+            let failures = Failures { back_offs, token: release.token, healthy_at };
             self.failures.insert(release.partition, failures);
         }
     }
@@ -80,23 +76,23 @@ impl Memory {
         let members = known.iter().flat_map(|known| &known.members);
         let members: BTreeSet<&str> = members.map(|it| &*it.name).collect();
         self.failures.retain(|number, it| {
-            it.names.retain(|name| members.contains(&**name));
+            it.back_offs.retain(|name, _| members.contains(&**name));
             // A token is remembered as long as it may be read again.
             let token = known.and_then(|known| known.partition(*number)?.token);
             !now.until(it.healthy_at).is_zero() || token == Some(it.token)
         });
     }
 
-    /// The member that is not to be given a partition at this moment, by name.
-    pub(super) fn avoid(&self, now: Moment) -> BTreeMap<PartitionNumber, Arc<str>> {
-        let avoid = self.failures.iter().filter(|(_, it)| !now.until(it.avoid_until).is_zero());
-        avoid.map(|(number, it)| (*number, Arc::clone(&it.last))).collect()
-    }
-
-    /// Where the work on a partition has failed of late, by name.
-    pub(super) fn failed_at(&self, now: Moment) -> BTreeMap<PartitionNumber, BTreeSet<Arc<str>>> {
+    /// The members where the work on a partition has failed of late, by name, and whether the
+    /// back-off of each still runs.
+    pub(super) fn failures(
+        &self,
+        now: Moment,
+    ) -> BTreeMap<PartitionNumber, BTreeMap<Arc<str>, bool>> {
         let recent = self.failures.iter().filter(|(_, it)| !now.until(it.healthy_at).is_zero());
-        recent.map(|(number, it)| (*number, it.names.clone())).collect()
+        let runs =
+            |(name, until): (&Arc<str>, &Moment)| (Arc::clone(name), !now.until(*until).is_zero());
+        recent.map(|(number, it)| (*number, it.back_offs.iter().map(runs).collect())).collect()
     }
 }
 
@@ -118,6 +114,11 @@ mod tests {
         SessionData { releases, ..Default::default() }
     }
 
+    fn failures(names: &[(&str, bool)]) -> BTreeMap<PartitionNumber, BTreeMap<Arc<str>, bool>> {
+        let names = names.iter().map(|(name, runs)| ((*name).into(), *runs)).collect();
+        BTreeMap::from([(PartitionNumber(0), names)])
+    }
+
     #[test]
     fn a_release_is_remembered_for_its_back_off_and_counts_once() {
         let token = Epoch::FIRST;
@@ -127,11 +128,11 @@ mod tests {
         memory.released("m", &released(token), at(0));
         // It is written again with each renewal.
         memory.released("m", &released(token), at(5));
-        assert_eq!(memory.avoid(at(9)), BTreeMap::from([(PartitionNumber(0), "m".into())]));
-        assert_eq!(memory.avoid(at(10)), BTreeMap::new());
+        assert_eq!(memory.failures(at(9)), failures(&[("m", true)]));
+        assert_eq!(memory.failures(at(10)), failures(&[("m", false)]));
         memory.forget(at(601), Some(&known));
         memory.released("m", &released(token), at(601));
-        assert_eq!(memory.avoid(at(602)), BTreeMap::new());
+        assert_eq!(memory.failures(at(602)), BTreeMap::new());
         known.partitions[0].token = token.next();
         memory.forget(at(602), Some(&known));
         assert!(memory.failures.is_empty());
@@ -145,19 +146,15 @@ mod tests {
             let session = Session { id: SessionId::from_bits(id), nonce: Nonce::from_bits(id) };
             known.members.push(Member::new(session, name));
         }
-        let names = |names: &[&str]| {
-            let names: BTreeSet<Arc<str>> = names.iter().map(|it| (*it).into()).collect();
-            BTreeMap::from([(PartitionNumber(0), names)])
-        };
         let mut memory = Memory::default();
         memory.released("m", &released(tokens[0]), at(0));
         memory.released("n", &released(tokens[1]), at(500));
-        assert_eq!(memory.failed_at(at(1_099)), names(&["m", "n"]));
-        assert_eq!(memory.failed_at(at(1_100)), BTreeMap::new());
+        assert_eq!(memory.failures(at(1_099)), failures(&[("m", false), ("n", false)]));
+        assert_eq!(memory.failures(at(1_100)), BTreeMap::new());
         memory.released("n", &released(tokens[2]), at(1_200));
-        assert_eq!(memory.failed_at(at(1_200)), names(&["n"]));
+        assert_eq!(memory.failures(at(1_200)), failures(&[("n", true)]));
         known.members.pop();
         memory.forget(at(1_200), Some(&known));
-        assert_eq!(memory.failed_at(at(1_200)), names(&[]));
+        assert_eq!(memory.failures(at(1_200)), failures(&[]));
     }
 }

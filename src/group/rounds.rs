@@ -211,8 +211,7 @@ impl MemberTask {
         evidence.leaving.extend(ending);
         self.leave_out_those_that_wait(&mut evidence, known.as_deref(), now);
         self.memory.forget(now, known.as_deref());
-        evidence.avoid = self.memory.avoid(now);
-        evidence.failed_at = self.memory.failed_at(now);
+        evidence.failures = self.memory.failures(now);
         evidence.kept_enough = self.memory.kept_enough(now, known.as_deref());
         let reclaimed = self.shared.cx.config.poll_interval * 2;
         let parked = self.bodies.iter();

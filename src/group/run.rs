@@ -57,9 +57,10 @@ impl Group {
     /// or the session is at risk. A partition is released only once its work has returned; work that
     /// takes longer than the
     /// [`revocation_deadline`](super::GroupBuilder::revocation_deadline) is reported. Work that
-    /// returns by itself, fails or panics releases its partition, too, and other members are
-    /// preferred for 1 s, which doubles with each failure up to 60 s. No other partition
-    /// moves for it, but for one at most when it fails at a member for the first time in ten minutes.
+    /// returns by itself, fails or panics before that releases its partition, too. The partition
+    /// goes to members where this has not happened within ten minutes. If there are none, it goes to
+    /// one again after 1 s, which doubles with each failure up to 60 s. No other partition moves for
+    /// it, but for one at most when it fails at a member for the first time in ten minutes.
     ///
     /// When the session is lost, all work is signalled to stop; once it has returned, the process joins
     /// anew. After [`leave`](Group::leave) no partition is taken any more, and once all work has
@@ -153,7 +154,11 @@ impl Group {
                     watchdog.ended(partition.number());
                     self.log_end(&partition, &ended);
                     if member.is_some() {
-                        let back_off = back_off(partition.number(), &ended, failures);
+                        // Work that was told to stop may say so by an error: nothing failed.
+                        let back_off = match partition.revoked().is_cancelled() {
+                            true => Duration::ZERO,
+                            false => back_off(partition.number(), &ended, failures),
+                        };
                         partition.release_for(back_off);
                     }
                 }

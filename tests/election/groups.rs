@@ -15,6 +15,7 @@ mod compaction;
 mod deaths;
 mod deleted;
 mod ended_sessions;
+mod failing;
 mod joining;
 pub mod limits;
 #[path = "../../src/test_support/logged.rs"]

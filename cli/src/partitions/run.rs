@@ -103,9 +103,9 @@ SIGTERM, and after the grace all its descendants get SIGKILL. Once none of them 
 partition is released. The guard does this even if `tenure` itself is killed or stopped; what it
 cannot reach: `tenure run --help`.
 
-A CMD that ends by itself releases its partition, too. After exit code 0 other members are
-preferred for 1s; after any other for 1s, which doubles with each failure up to 60s. If no other
-member is there, CMD runs again here.
+A CMD that ends by itself releases its partition, too. The partition goes to members where this
+has not happened within ten minutes. If there are none, a CMD runs again after 1s. After exit
+codes other than 0 the time doubles with each failure, up to 60s.
 
 With --unique-name, what a killed predecessor owned is taken over as soon as its guards must have
 ended its CMDs: a grace and max(200ms, VALIDITY/20) after the start.

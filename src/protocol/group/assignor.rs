@@ -3,6 +3,7 @@
 mod table;
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -51,9 +52,10 @@ pub trait Assignor: fmt::Debug + Send + Sync + 'static {
     /// Returns for each share the number of its seat, or `None` where no seat may have it
     /// ([`Share::allows`]).
     ///
-    /// While some [failing](Share::is_failing) shares [`avoid`](Share::avoid) a seat, each plan takes
-    /// two calls. In the first call these avoid no seat. In the second call the others are
-    /// [`kept`](Share::kept) for the seats that the first call gave them.
+    /// While some shares are [failing](Share::is_failing), each plan takes two calls. In the first
+    /// call these [avoid](Share::avoid) no seat. In the second call each other share is
+    /// [`kept`](Share::kept) for the seat that the first call gave it, and a failing one for its
+    /// holder. Of the second call only the seats of failing shares count.
     fn assign(&self, seats: &[Seat<'_>], shares: &[Share<'_>]) -> Vec<Option<usize>>;
 }
 
@@ -81,13 +83,12 @@ pub struct Share<'a> {
     pub holder: Option<usize>,
     /// What operators said of it.
     pub marks: &'a Marks,
-    /// No seat of this name, for now.
-    pub avoid: Option<&'a str>,
+    /// No seat of these names, for now.
+    pub avoid: &'a [Arc<str>],
     /// Only a seat of this name, for now.
     pub kept: Option<&'a str>,
-    /// Its holder has released it with a back-off, and since then it has not gone ten minutes
-    /// without such a release by somebody. Or it has no holder, and avoids a seat. It moves in place
-    /// of others.
+    /// Each seat that may have it has released it with a back-off within the last ten minutes, or
+    /// within ten minutes before a later such release.
     pub is_failing: bool,
 }
 
@@ -131,13 +132,13 @@ impl<'a> Share<'a> {
     /// assignor. Set the other fields afterwards.
     #[must_use]
     pub fn new(number: PartitionNumber, name: &'a str, marks: &'a Marks) -> Share<'a> {
-        Share { number, name, holder: None, marks, avoid: None, kept: None, is_failing: false }
+        Share { number, name, holder: None, marks, avoid: &[], kept: None, is_failing: false }
     }
 
     /// Returns whether this seat may have it.
     pub fn allows(&self, seat: &Seat<'_>) -> bool {
         self.marks.allow(seat.name)
-            && self.avoid != Some(seat.name)
+            && !self.avoid.iter().any(|name| **name == *seat.name)
             && self.kept.is_none_or(|kept| kept == seat.name)
     }
 
@@ -154,7 +155,7 @@ impl<'a> Share<'a> {
     fn choice(&self) -> Choice {
         if self.named().is_some() {
             Choice::Named
-        } else if self.avoid.is_some() || self.marks.barred.is_some() {
+        } else if !self.avoid.is_empty() || self.marks.barred.is_some() {
             Choice::Barred
         } else {
             Choice::Free

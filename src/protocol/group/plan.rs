@@ -24,10 +24,9 @@ pub struct Evidence {
     pub joining: Vec<Member>,
     /// These are given no more partitions: they leave, or have lapsed without being sealed yet.
     pub leaving: BTreeSet<Session>,
-    /// Whom not to give a partition for now, by name.
-    pub avoid: BTreeMap<PartitionNumber, Arc<str>>,
-    /// Where the work on a partition has failed of late, by name.
-    pub failed_at: BTreeMap<PartitionNumber, BTreeSet<Arc<str>>>,
+    /// The members where the work on a partition has failed of late, by name, and whether the
+    /// back-off of each still runs.
+    pub failures: BTreeMap<PartitionNumber, BTreeMap<Arc<str>, bool>>,
     /// These ended, and ask that their partitions are kept for their names for so long.
     pub parked: BTreeMap<Session, Duration>,
     /// Of these the time is over for which they are kept.
@@ -113,19 +112,25 @@ impl Planner<'_> {
         let members: Vec<Member> = next.members.iter().filter(takes).cloned().collect();
         let seats: Vec<_> = members.iter().map(Member::seat).collect();
         let place = |session| members.iter().position(|it| Some(it.session) == session);
-        let fails = |number, seat: usize| {
-            evidence.failed_at.get(&number).is_some_and(|it| it.contains(seats[seat].name))
-        };
+        let holders: Vec<_> =
+            next.partitions.iter().map(|it| place(it.target).or_else(|| place(it.owner))).collect();
+        let tries: Vec<_> = next
+            .partitions
+            .iter()
+            .zip(&holders)
+            .map(|(it, holder)| evidence.try_at(it, holder.map(|seat| &seats[seat]), &seats))
+            .collect();
         let shares: Vec<Share<'_>> = next
             .partitions
             .iter()
-            .map(|it| {
-                let holder = place(it.target).or_else(|| place(it.owner));
-                let avoid = evidence.avoid.get(&it.number).map(|name| &**name);
-                let is_failing = holder.map_or(avoid.is_some(), |at| fails(it.number, at));
-                let kept = it.kept.as_ref().map(|(name, _)| &**name);
-                let share = Share::new(it.number, &it.name, &it.marks);
-                Share { holder, avoid, kept, is_failing, ..share }
+            .zip(holders)
+            .zip(&tries)
+            .map(|((it, holder), (avoid, is_failing))| Share {
+                holder,
+                avoid,
+                kept: it.kept.as_ref().map(|(name, _)| &**name),
+                is_failing: *is_failing,
+                ..Share::new(it.number, &it.name, &it.marks)
             })
             .collect();
         let placed = self.assign(&seats, &shares);
@@ -137,27 +142,32 @@ impl Planner<'_> {
         }
     }
 
-    /// Places all shares as if those that fail avoided no seat. A second call places only these; the
-    /// others stay where the first call put them, so that they do not move twice.
+    /// The first call places all but the failing shares. Of the second call only those count: one
+    /// that has a seat stays there, and no other moves for them.
     fn assign<'a>(&self, seats: &[Seat<'a>], shares: &[Share<'a>]) -> Vec<Option<usize>> {
-        let evades = |share: &Share<'_>| share.is_failing && share.avoid.is_some();
-        let free = |share: &Share<'a>| match evades(share) {
-            true => Share { avoid: None, ..*share },
+        let free = |share: &Share<'a>| match share.is_failing {
+            true => Share { avoid: &[], ..*share },
             false => *share,
         };
         let first: Vec<_> = shares.iter().map(free).collect();
         let placed = self.assignor.assign(seats, &first);
-        if !shares.iter().any(evades) {
+        if !shares.iter().any(|it| it.is_failing) {
             return placed;
         }
-        let fix = |(share, holder): (&Share<'a>, Option<usize>)| match holder {
-            Some(seat) if !evades(share) => {
-                Share { holder, kept: seats.get(seat).map(|it| it.name), ..*share }
-            }
-            _ => *share,
+        let fix = |(share, seat): (&Share<'a>, &Option<usize>)| {
+            let stays = |seat: &usize| seats.get(*seat).is_some_and(|it| share.allows(it));
+            let holder = if share.is_failing { share.holder.filter(stays) } else { *seat };
+            let kept = holder.and_then(|seat| seats.get(seat)).map(|it| it.name).or(share.kept);
+            Share { holder, kept, ..*share }
         };
-        let second: Vec<_> = shares.iter().zip(placed).map(fix).collect();
-        self.assignor.assign(seats, &second)
+        let fixed: Vec<_> = shares.iter().zip(&placed).map(fix).collect();
+        let second = self.assignor.assign(seats, &fixed);
+        let seat =
+            |((fixed, first), second): ((&Share<'_>, _), Option<usize>)| match fixed.is_failing {
+                true => fixed.holder.or(second),
+                false => first,
+            };
+        fixed.iter().zip(placed).zip(second).map(seat).collect()
     }
 
     fn settle(
@@ -187,6 +197,27 @@ impl Planner<'_> {
 }
 
 impl Evidence {
+    /// The names that a partition avoids, and whether it is failing: its work has failed at every
+    /// seat that may have it. Until then it avoids all where it has failed, but for its holder.
+    fn try_at(
+        &self,
+        partition: &Partition,
+        holder: Option<&Seat<'_>>,
+        seats: &[Seat<'_>],
+    ) -> (Vec<Arc<str>>, bool) {
+        let Some(failures) = self.failures.get(&partition.number) else {
+            return (Vec::new(), false);
+        };
+        let mut able = seats.iter().filter(|it| partition.marks.allow(it.name));
+        let is_failing = able.all(|it| failures.contains_key(it.name));
+        let avoids = |(name, runs): &(&Arc<str>, &bool)| {
+            let holds = holder.is_some_and(|it| *it.name == ***name);
+            !holds && (**runs || !is_failing)
+        };
+        let avoid = failures.iter().filter(avoids).map(|(name, _)| Arc::clone(name));
+        (avoid.collect(), is_failing)
+    }
+
     /// R1: its owner has released this very token, or has ended.
     fn frees(&self, partition: &Partition) -> bool {
         let (Some(owner), Some(token)) = (partition.owner, partition.token) else { return false };

@@ -222,6 +222,10 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
     // them renewed after its process had given it up lapses: while it is named, it is a member.
     let held_up = world.state().held_up_until.saturating_sub(now());
     sleep(held_up + world.plan.validity * 3).await;
+    if world.plan.fails {
+        // For ten minutes a member is not given what has failed there.
+        sleep(Duration::from_secs(600)).await;
+    }
     if !repair(world, restorer).await {
         return;
     }

@@ -29,7 +29,7 @@ struct Group {
 struct Marked {
     holder: Option<usize>,
     marks: Marks,
-    avoid: Option<Arc<str>>,
+    avoid: Vec<Arc<str>>,
     kept: Option<Arc<str>>,
 }
 
@@ -89,12 +89,12 @@ fn share(marked: bool, seats: usize, holders: usize) -> impl Strategy<Value = Ma
             0..5 => {}
             5 | 6 => share.marks.pinned = Some(one),
             7..10 => share.marks.barred = Some(one),
-            10 => share.avoid = Some(one),
+            10 => share.avoid = vec![one],
             11 => share.kept = Some(one),
             12 => share.marks.paused = true,
             13 => share.marks.retiring = true,
-            14 => (share.marks.barred, share.avoid) = (Some(one), Some(other)),
-            _ => (share.marks.pinned, share.avoid) = (Some(one), Some(other)),
+            14 => (share.marks.barred, share.avoid) = (Some(one), vec![other]),
+            _ => (share.marks.pinned, share.avoid) = (Some(one), vec![other]),
         }
         share
     })
@@ -182,7 +182,7 @@ impl Group {
 
 impl Marked {
     fn share(&self) -> Share<'_> {
-        let (avoid, kept) = (self.avoid.as_deref(), self.kept.as_deref());
+        let (avoid, kept) = (&self.avoid, self.kept.as_deref());
         Share {
             holder: self.holder,
             avoid,

@@ -139,12 +139,15 @@ fn marks_are_respected_and_nothing_stays_without_a_seat_that_may_have_it() {
             })
             .collect();
         let mut name = || if rng.u8(0..4) == 0 { rng.choice(names).flatten() } else { None };
+        let avoid: Vec<Vec<Arc<str>>> =
+            holders.iter().map(|_| name().map(Arc::from).into_iter().collect()).collect();
         let mut shares: Vec<Share<'_>> = holders
             .iter()
             .zip(&marks)
-            .map(|(holder, marks)| Share {
+            .zip(&avoid)
+            .map(|((holder, marks), avoid)| Share {
                 holder: *holder,
-                avoid: name(),
+                avoid,
                 kept: name(),
                 ..share(marks)
             })

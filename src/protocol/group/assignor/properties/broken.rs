@@ -59,7 +59,7 @@ impl Assignor for Broken {
                 plan.into_iter().map(|seat| Some(order[seat?])).collect()
             }
             Broken::IgnoresAvoid => {
-                let shares: Vec<_> = shares.iter().map(|it| Share { avoid: None, ..*it }).collect();
+                let shares: Vec<_> = shares.iter().map(|it| Share { avoid: &[], ..*it }).collect();
                 StickyAssignor.assign(seats, &shares)
             }
             Broken::GivesUp => {
