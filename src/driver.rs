@@ -310,7 +310,7 @@ impl Driver {
         };
         Driver {
             machine: Machine::new(config.layout, rules, cx.greatest()),
-            requests: Requests::new(cx),
+            requests: Requests::new(cx).of_observer(observer),
             denial: Denial::default(),
             followed: Followed::new(cx),
             own: OwnEpoch::new(cx),

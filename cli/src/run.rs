@@ -344,11 +344,12 @@ async fn campaign(
     forever: bool,
 ) -> Result<ControlFlow<u8, Leadership>, Failure> {
     let mut throttle = Throttle::default();
+    let has_worked = || election.since_last_answer().is_some();
     loop {
         health.enter(Phase::Campaigning);
         let error = match campaign_once(election, signals, health, &mut throttle).await {
             Ok(elected) => return Ok(elected),
-            Err(error) if forever && !error.kind().is_final() => error,
+            Err(error) if forever && !error.kind().ends_a_service(has_worked()) => error,
             Err(error) => return Err(error.into()),
         };
         if throttle.is_due(&error) {

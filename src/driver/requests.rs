@@ -24,6 +24,8 @@ pub(crate) struct Requests {
     failures: u32,
     /// The epoch that listings show and reads do not find, and the number of such reads in a row.
     missing: Option<(Epoch, u32)>,
+    /// They never write.
+    of_observer: bool,
     /// When a request last ended, on the boot clock.
     pub(super) polled: Duration,
     /// When the store last gave an answer.
@@ -33,7 +35,12 @@ pub(crate) struct Requests {
 impl Requests {
     pub(crate) fn new(cx: &Arc<Context>) -> Requests {
         let (cx, polled) = (Arc::clone(cx), cx.process.now().boot);
-        Requests { cx, last_error: None, failures: 0, missing: None, polled, answered: None }
+        let (of_observer, answered) = (false, None);
+        Requests { cx, last_error: None, failures: 0, missing: None, of_observer, polled, answered }
+    }
+
+    pub(super) fn of_observer(self, of_observer: bool) -> Requests {
+        Requests { of_observer, ..self }
     }
 
     pub(crate) async fn send<T>(
@@ -132,9 +139,10 @@ impl Requests {
 
     /// A request failed: remembers why. Returns what the machine may know of it.
     pub(crate) fn failed(&mut self, doing: &str, error: StoreError) -> Answer {
+        let is_fit = self.cx.has_written() || self.of_observer && self.cx.has_worked();
         let answer = match (error.kind(), error.determinacy()) {
             // A store that has answered a write with an ETag is fit: something in between answers.
-            (StoreErrorKind::Unsupported, _) if self.cx.has_written() => Answer::Unknown,
+            (StoreErrorKind::Unsupported, _) if is_fit => Answer::Unknown,
             (StoreErrorKind::Unsupported, _) => Answer::Unsafe,
             (StoreErrorKind::Transient, _) | (_, Determinacy::Indeterminate) => Answer::Unknown,
             _ => Answer::Denied,
