@@ -27,6 +27,9 @@ impl Driver {
         let answer = self.exchange(request, limit).instrument(span.clone()).await;
         span.record("outcome", spans::outcome(&answer));
         self.requests.count(&answer);
+        if !self.own.leading {
+            self.requests.count_write(request, &answer);
+        }
         match request {
             // A leader reads the epoch after its own, which it has not seen.
             Request::Get { epoch: Some(epoch), .. } if !self.own.leading => {

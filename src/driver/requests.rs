@@ -7,7 +7,7 @@ use super::{Context, spans};
 use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::moment::Moment;
-use crate::protocol::message::Answer;
+use crate::protocol::message::{Answer, Request};
 use crate::store::{Determinacy, PutOutcome, StoreError, StoreErrorKind, Written};
 use crate::timer::{answer_within, listing_within};
 
@@ -22,6 +22,8 @@ pub(crate) struct Requests {
     pub(crate) last_error: Option<Error>,
     /// Requests that failed in a row.
     failures: u32,
+    /// The writes of a campaign in a row that failed, whatever the reads between them came to.
+    failed_writes: u32,
     /// The epoch that listings show and reads do not find, and the number of such reads in a row.
     missing: Option<(Epoch, u32)>,
     /// They never write.
@@ -35,8 +37,16 @@ pub(crate) struct Requests {
 impl Requests {
     pub(crate) fn new(cx: &Arc<Context>) -> Requests {
         let (cx, polled) = (Arc::clone(cx), cx.process.now().boot);
-        let (of_observer, answered) = (false, None);
-        Requests { cx, last_error: None, failures: 0, missing: None, of_observer, polled, answered }
+        Requests {
+            cx,
+            last_error: None,
+            failures: 0,
+            failed_writes: 0,
+            missing: None,
+            of_observer: false,
+            polled,
+            answered: None,
+        }
     }
 
     pub(super) fn of_observer(self, of_observer: bool) -> Requests {
@@ -77,6 +87,16 @@ impl Requests {
         }
     }
 
+    /// Counts what a write of a campaign came to. One that is unknown is read back, and the next one
+    /// is tried: without this count the answers to reads would end each row of failures.
+    pub(super) fn count_write(&mut self, request: &Request, answer: &Answer) {
+        self.failed_writes = match (request, answer) {
+            (Request::List(_) | Request::Get { .. }, _) => return,
+            (_, Answer::Unknown | Answer::Denied | Answer::Unsafe) => self.failed_writes + 1,
+            _ => 0,
+        };
+    }
+
     /// Takes the answer to a read of an epoch that the store has shown. Reports the epoch once the
     /// store contradicts itself.
     pub(super) fn read(&mut self, epoch: Epoch, answer: &Answer) {
@@ -105,7 +125,8 @@ impl Requests {
 
     fn failures(&self) -> u32 {
         let missed = self.missing.map_or(0, |(_, times)| times);
-        if self.is_contradicted() { self.failures.max(missed) } else { self.failures }
+        let failures = self.failures.max(self.failed_writes);
+        if self.is_contradicted() { failures.max(missed) } else { failures }
     }
 
     pub(crate) fn have_failed(&self, times: u32) -> bool {

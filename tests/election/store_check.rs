@@ -335,6 +335,28 @@ async fn regression_answers_of_an_unfit_store_end_no_campaign_that_has_worked() 
     }
 }
 
+/// Its reads were answered, so no row of failures was ever three long: it tried 25 times a second.
+#[tokio::test(start_paused = true)]
+async fn regression_an_attempt_ends_where_only_writes_fail() {
+    for layout in [Layout::EpochFiles, Layout::SingleObject] {
+        for fault in [Fault::Swallow, Fault::Unsupported, Fault::FailBefore] {
+            let world = World::new();
+            let election = world.node("a").layout(layout).build().unwrap();
+            elect(&election).await.resign().await.unwrap();
+            for call in [Call::Create, Call::Replace] {
+                world.store.on(call).always().fault(fault);
+            }
+            world.store.take_calls();
+            let tried = within(secs(60), election.try_campaign()).await;
+            tried.unwrap_or_else(|| panic!("{layout:?} {fault:?}")).unwrap_err();
+            let tried = within(secs(60), election.campaign()).await;
+            assert!(tried.is_none());
+            let calls = world.store.take_calls().len();
+            assert!(calls < 100, "{layout:?} {fault:?}: {calls}");
+        }
+    }
+}
+
 /// Reads show the renewals, so the lease is kept, at two requests more each.
 #[tokio::test(start_paused = true)]
 async fn a_leader_goes_on_where_writes_lose_their_etag() {
