@@ -372,6 +372,7 @@ async fn campaign_once(
 ) -> Result<ControlFlow<u8, Leadership>, Error> {
     let mut events = election.events();
     let mut campaign = pin!(election.campaign());
+    let mut followed = None;
     loop {
         tokio::select! {
             biased;
@@ -382,8 +383,11 @@ async fn campaign_once(
             Some(event) = events.next() => match event {
                 CampaignEvent::Following(leader) => {
                     let (name, epoch) = (plain(leader.name()), leader.epoch);
+                    // Each seal that fails is followed by the same one.
+                    if followed.replace(epoch) != Some(epoch) {
+                        info!(outcome = "following", "waiting: {name} leads epoch {epoch}");
+                    }
                     health.enter(Phase::Following { leader: leader.candidate, epoch });
-                    info!(outcome = "following", "waiting: {name} leads epoch {epoch}");
                 }
                 CampaignEvent::StoreFailed(error) if throttle.is_due(&error) => {
                     let why = plain(&error.to_string());

@@ -63,10 +63,11 @@ impl Group {
         &self,
         former: &[Session],
     ) -> Result<Option<Membership>, Error> {
+        let mut told = false;
         tokio::select! {
             biased;
             () = self.leaves() => return Ok(None),
-            checked = self.may_join() => checked?,
+            checked = self.telling(&mut told, self.may_join()) => checked?,
         }
         let mut denials = Denials::default();
         loop {
@@ -75,7 +76,7 @@ impl Group {
             let joined = tokio::select! {
                 biased;
                 () = self.leaves() => None,
-                joined = &mut join => Some(joined?),
+                joined = self.telling(&mut told, join.as_mut()) => Some(joined?),
             };
             let joined = match joined {
                 Some(joined) => joined,
@@ -85,6 +86,24 @@ impl Group {
             };
             if joined.is_some() {
                 return Ok(joined);
+            }
+        }
+    }
+
+    /// Does a part of a join, and logs its first failure. Denials are logged where they are retried.
+    async fn telling<T>(&self, told: &mut bool, part: impl Future<Output = T>) -> T {
+        let mut part = pin!(part);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut part => return done,
+                () = sleep(&self.cx.process, self.cx.config.validity / 20) => {}
+            }
+            let passing = [ErrorKind::Unavailable, ErrorKind::UnsafeStore];
+            let failed = self.cx.last_failure().filter(|it| passing.contains(&it.kind()));
+            if let Some(error) = failed.filter(|_| !*told) {
+                *told = true;
+                tracing::warn!(group = self.cx.keys.prefix(), %error, "cannot join yet; trying again");
             }
         }
     }

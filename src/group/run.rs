@@ -132,7 +132,7 @@ impl Group {
         let mut leaves = self.leave.subscribe();
         leaves.mark_changed();
         let process = &self.cx.process;
-        let mut look_at = process.now();
+        let (mut look_at, mut tell_at) = (process.now(), process.now());
         let mut member = Some(membership);
         while member.is_some() || !works.is_empty() {
             tokio::select! {
@@ -148,6 +148,13 @@ impl Group {
                         works.push(Group::one(work.clone(), partition));
                     }
                     Some(MembershipEvent::Lost(_)) | None => member = None,
+                    // It comes with each attempt: one line in a validity is enough.
+                    Some(event @ MembershipEvent::StoreFailed(_)) => {
+                        if process.now().until(tell_at).is_zero() {
+                            tell_at = process.now().plus(self.cx.config.validity);
+                            self.log(&event);
+                        }
+                    }
                     Some(event) => self.log(&event),
                 },
                 Some((partition, ended)) = works.next() => {

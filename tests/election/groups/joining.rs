@@ -9,6 +9,7 @@ use tenure::{Epoch, ErrorKind, Loss};
 use tenure_testkit::fault_store::{Call, Fault};
 use tenure_testkit::time::{secs, wait, within};
 
+use super::logged::logged;
 use super::{Fleet, VALIDITY};
 
 /// The application waited for events for ever. Its tasks are on another runtime, which ends.
@@ -104,4 +105,45 @@ async fn a_store_that_fails_the_check_is_unsafe_also_if_it_was_written_before() 
     fleet.store.on(Call::Create).always().fault(Fault::IgnoreCondition);
     let error = within(secs(60), group.join()).await.expect("no waiting").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnsafeStore, "{error}");
+}
+
+/// Nothing was logged from the end of its session until it had joined again.
+#[tokio::test(start_paused = true)]
+async fn regression_a_member_that_cannot_join_again_says_why() {
+    let fleet = Fleet::new(2);
+    let group = fleet.node("a").retry_denied(None).build().unwrap();
+    tokio::spawn(async move {
+        let work = async |partition: Partition| {
+            partition.revoked().cancelled().await;
+            Ok(())
+        };
+        group.run(work).await
+    });
+    wait(VALIDITY).await;
+    for call in [Call::Create, Call::Replace] {
+        fleet.store.on(call).always().fault(Fault::Swallow);
+    }
+    let (_, log) = logged(wait(VALIDITY * 20)).await;
+    let lines = |words: &str| log.lines().filter(|line| line.contains(words)).count();
+    assert_eq!(lines("cannot join yet; trying again"), 1, "{log}");
+    assert!(lines("without an ETag") > 0);
+}
+
+/// A line came with each attempt.
+#[tokio::test(start_paused = true)]
+async fn regression_a_member_that_cannot_read_says_so_once_in_a_validity() {
+    let fleet = Fleet::new(2);
+    let group = fleet.group("a");
+    tokio::spawn(async move {
+        let work = async |partition: Partition| {
+            partition.revoked().cancelled().await;
+            Ok(())
+        };
+        group.run(work).await
+    });
+    wait(VALIDITY).await;
+    fleet.store.on(Call::Get).key("assignment-").always().fault(Fault::FailBefore);
+    let (_, log) = logged(wait(VALIDITY * 10)).await;
+    let told = log.lines().filter(|line| line.contains("cannot be followed")).count();
+    assert!((5..=11).contains(&told), "{told}");
 }

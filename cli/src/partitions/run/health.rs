@@ -14,6 +14,7 @@ use super::Running;
 use crate::health::{Pulse, answered_lately, denied, recent};
 use crate::http::{self, Reply, Routes, Sites};
 use crate::lock::lock;
+use crate::print::plain;
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct GroupHealthArg {
@@ -114,9 +115,19 @@ impl Health {
         let state = lock(&self.state);
         let name = state.name();
         match (&state.group, state.leaving) {
-            (Some(group), false) => denied(group.last_failure().as_ref())
-                .or_else(|| answered_lately(group.since_last_answer(), self.recent))
-                .unwrap_or_else(|| Reply::text(200, name)),
+            (Some(group), false) => {
+                let failure = group.last_failure();
+                // Of what is answered while it joins, the group does not know.
+                let because = |refused| match &failure {
+                    Some(error) => Reply::text(503, &plain(&error.to_string())),
+                    None => refused,
+                };
+                denied(failure.as_ref())
+                    .or_else(|| {
+                        answered_lately(group.since_last_answer(), self.recent).map(because)
+                    })
+                    .unwrap_or_else(|| Reply::text(200, name))
+            }
             _ => Reply::text(503, name),
         }
     }
