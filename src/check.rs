@@ -60,7 +60,7 @@ pub(crate) async fn check_store(cx: &Context, patience: Patience) -> Result<(), 
         let enough = patience == Patience::Once && failures >= FAILURES_BEFORE_GIVING_UP;
         let pause = match error.kind() {
             ErrorKind::Unavailable => Some(cx.retry_delay(failures, cx.config.poll_interval)),
-            // What the check itself has shown does not pass.
+            // The check has shown this, so it does not pass.
             ErrorKind::UnsafeStore => None,
             _ if patience == Patience::Wait => denial.pause(cx, &error),
             _ => None,

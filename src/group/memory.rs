@@ -1,5 +1,4 @@
-//! What a coordinator remembers of releases with a back-off: by whom, and whom not to give a
-//! partition for now.
+//! The releases with a back-off that a coordinator remembers, and their members.
 //!
 //! Advice, so it lasts as long as the coordinator does.
 

@@ -117,7 +117,7 @@ impl Health {
         match (&state.group, state.leaving) {
             (Some(group), false) => {
                 let failure = group.last_failure();
-                // Of what is answered while it joins, the group does not know.
+                // The answers to a join do not count as answers to the group.
                 let because = |refused| match &failure {
                     Some(error) => Reply::text(503, &plain(&error.to_string())),
                     None => refused,

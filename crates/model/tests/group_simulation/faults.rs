@@ -223,7 +223,7 @@ pub async fn calm(world: &Arc<World>, mut slots: Vec<Slot>, restorer: Option<&(W
     let held_up = world.state().held_up_until.saturating_sub(now());
     sleep(held_up + world.plan.validity * 3).await;
     if world.plan.fails {
-        // For ten minutes a member is not given what has failed there.
+        // A partition goes to no member where it failed less than ten minutes ago.
         sleep(Duration::from_secs(600)).await;
     }
     if !repair(world, restorer).await {
