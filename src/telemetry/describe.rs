@@ -1,4 +1,4 @@
-//! The names, their units and their words. `tests/election/metrics.rs` holds docs/observability.md
+//! The names, their units and their words. `tests/election/metrics/mod.rs` holds docs/observability.md
 //! to them.
 
 use metrics::Unit::{Count, Seconds};

@@ -13,7 +13,7 @@ use super::flags;
 use super::page::{Block, Page, root};
 use super::workspace::Package;
 
-/// Those of the tables of docs/observability.md, which tests/election/metrics.rs holds to what a
+/// Those of the tables of docs/observability.md, which tests/election/metrics/mod.rs holds to what a
 /// recorder gets.
 static METRICS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let page = Page::read("docs/observability.md".into());

@@ -87,7 +87,7 @@ pub fn print(
     Ok(())
 }
 
-/// `src/protocol/lease.rs` is of `src/protocol`, `src/record.rs` of `src/record`.
+/// `src/protocol/lease/mod.rs` is of `src/protocol`, `src/record/mod.rs` of `src/record`.
 fn area(file: &str) -> String {
     let parts: Vec<&str> = file.trim_end_matches(".rs").split('/').collect();
     let depth = if parts.get(1) == Some(&"store") { 3 } else { 2 };

@@ -1,11 +1,8 @@
 //! The fenced log's writer and trim as shipped, explored exhaustively within bounds
 //! (docs/verification.md). `TENURE_MODEL=large` explores farther.
 
-#[path = "log_model/progress.rs"]
 mod progress;
-#[path = "log_model/step.rs"]
 mod step;
-#[path = "log_model/world.rs"]
 mod world;
 
 use stateright::{Checker, Model};

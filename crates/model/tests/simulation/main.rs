@@ -6,11 +6,9 @@
 //!   lets these checkers alone count.
 //! - A failure prints its seed and the end of its timeline; with `SEED` all of it.
 
-#[path = "simulation/drawn.rs"]
 mod drawn;
-#[path = "simulation/mod.rs"]
+#[path = "mod.rs"]
 mod sim;
-#[path = "simulation/single.rs"]
 mod single;
 
 use std::ops::Range;

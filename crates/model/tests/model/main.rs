@@ -3,33 +3,19 @@
 //!
 //! `TENURE_MODEL=large` explores farther: hours, and gigabytes.
 
-#[path = "model/broken.rs"]
 mod broken;
-#[path = "model/checks.rs"]
 mod checks;
-#[path = "model/found.rs"]
 mod found;
-#[path = "model/others.rs"]
 mod others;
-#[path = "model/process.rs"]
 mod process;
-#[path = "model/reductions.rs"]
 mod reductions;
-#[path = "model/serve.rs"]
 mod serve;
-#[path = "model/setting.rs"]
 mod setting;
-#[path = "model/single/mod.rs"]
 mod single;
-#[path = "model/step.rs"]
 mod step;
-#[path = "model/store.rs"]
 mod store;
-#[path = "model/tells.rs"]
 mod tells;
-#[path = "model/walk.rs"]
 mod walk;
-#[path = "model/world.rs"]
 mod world;
 
 use setting::{AMONG_ALL, Budget, LAWFUL, Morling, SOMETIMES, Setting};

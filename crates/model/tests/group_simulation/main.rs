@@ -4,23 +4,14 @@
 //! `SEEDS=2000 cargo test -p tenure-model --test group_simulation` runs that many seeds from 0,
 //! `SEED=7` one, whose timeline it prints.
 
-#[path = "group_simulation/bucket.rs"]
 mod bucket;
-#[path = "group_simulation/checks.rs"]
 mod checks;
-#[path = "group_simulation/deletions.rs"]
 mod deletions;
-#[path = "group_simulation/faults.rs"]
 mod faults;
-#[path = "group_simulation/plan.rs"]
 mod plan;
-#[path = "group_simulation/process.rs"]
 mod process;
-#[path = "group_simulation/store.rs"]
 mod store;
-#[path = "group_simulation/trouble.rs"]
 mod trouble;
-#[path = "group_simulation/world.rs"]
 mod world;
 
 use std::collections::BTreeMap;

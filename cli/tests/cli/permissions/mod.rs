@@ -22,9 +22,9 @@ use tenure_testkit::s3_server::{BUCKET, S3Server};
 const PREFIX: &str = "app";
 /// For policies of elections in both layouts, which never share a prefix.
 const ANY: &str = "app/*";
-const CANDIDATE: &str = include_str!("../../../deploy/iam/candidate.json");
-const OBSERVER: &str = include_str!("../../../deploy/iam/observer.json");
-const COMPACTOR: &str = include_str!("../../../deploy/iam/compactor.json");
+const CANDIDATE: &str = include_str!("../../../../deploy/iam/candidate.json");
+const OBSERVER: &str = include_str!("../../../../deploy/iam/observer.json");
+const COMPACTOR: &str = include_str!("../../../../deploy/iam/compactor.json");
 
 const LAYOUTS: [Layout; 2] = [Layout::EpochFiles, Layout::SingleObject];
 

@@ -1,25 +1,15 @@
 //! The machines of partition groups as shipped, explored exhaustively within bounds
 //! (docs/verification.md). `TENURE_MODEL=large` explores farther.
 
-#[path = "group_model/broken.rs"]
 mod broken;
-#[path = "group_model/checks.rs"]
 mod checks;
-#[path = "group_model/deletions.rs"]
 mod deletions;
-#[path = "group_model/process.rs"]
 mod process;
-#[path = "group_model/restore.rs"]
 mod restore;
-#[path = "group_model/serve.rs"]
 mod serve;
-#[path = "group_model/setting.rs"]
 mod setting;
-#[path = "group_model/step.rs"]
 mod step;
-#[path = "group_model/store.rs"]
 mod store;
-#[path = "group_model/world.rs"]
 mod world;
 
 use setting::{Broken, Budget, Group};
