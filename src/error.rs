@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::escape::plain;
+use crate::store::escape::plain;
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 /// An error of an election: a kind that says what to do, and a message that says what happened.

@@ -158,76 +158,56 @@
 // Clocks move between two looks, so the difference of two of their readings has no sign.
 #![cfg_attr(not(test), deny(clippy::unchecked_time_subtraction))]
 
-mod backoff;
-mod check;
-mod clock;
+mod api;
 mod compactor;
-mod config;
 mod driver;
-mod election;
-mod entropy;
+mod env;
 mod epoch;
-mod epoch_objects;
 mod error;
-mod escape;
-mod etag;
 pub mod fencing;
 #[cfg(any(test, feature = "internals"))]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod group;
-mod keys;
-mod layout;
-mod leader;
-mod leadership;
-mod listing;
-mod moment;
-mod mutex;
-mod operator;
 pub mod paths;
-mod process;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod protocol;
 #[cfg(not(feature = "internals"))]
 mod protocol;
-mod quantile;
 mod record;
 pub mod store;
 mod telemetry;
-mod term;
-#[cfg(test)]
-mod test_support;
-mod timer;
 
-pub use clock::Clock;
-pub use compactor::{Compactor, CompactorBuilder, Report, SessionsReport};
-pub use election::{CampaignOutcome, Election, ElectionBuilder};
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub use entropy::Entropy;
-pub use epoch::Epoch;
-pub use error::{Error, ErrorKind};
-pub use layout::Layout;
-pub use leader::{CampaignEvent, LastSeen, Leader, Observation, Snapshot};
-pub use leadership::{
+pub use api::builder::ElectionBuilder;
+pub use api::election::{CampaignOutcome, Election};
+pub use api::leader::{CampaignEvent, LastSeen, Leader, Observation, Snapshot};
+pub use api::leadership::{
     Cancellation, Leadership, LeadershipEvent, Lease, Loss, ResignKey, RunOutcome,
 };
-pub use moment::Moment;
-pub use operator::{Deposed, Resigned, Restored};
-pub use process::Process;
+pub use api::operator::{Deposed, Resigned, Restored};
+pub use compactor::{Compactor, CompactorBuilder, Report, SessionsReport};
+pub use env::clock::Clock;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub use env::entropy::Entropy;
+pub use env::process::Process;
+pub use epoch::Epoch;
+pub use error::{Error, ErrorKind};
+pub use protocol::layout::Layout;
 pub use protocol::message::EpochEnd;
+pub use protocol::moment::Moment;
 pub use store::Store;
 
 /// What tenure's own packages need beyond the API. They depend on this very version (`=`), as it
 /// may change with any other.
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::clock::wall_clock;
-    pub use crate::epoch_objects::{AssignmentObject, EpochObject, EpochObjects};
-    pub use crate::escape::plain;
-    pub use crate::quantile::quantile;
+    pub use crate::driver::epoch_objects::{AssignmentObject, EpochObject, EpochObjects};
+    pub use crate::driver::quantile::quantile;
+    pub use crate::env::clock::wall_clock;
     pub use crate::record::Record;
+    pub use crate::store::escape::plain;
 }
 
 #[cfg(all(doctest, feature = "s3"))]

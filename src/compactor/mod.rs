@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use tracing::Instrument as _;
 
+use crate::env::process::Process;
+use crate::env::timer::{pause, require_timers};
 use crate::error::{Error, ErrorKind};
-use crate::keys::Keys;
-use crate::process::Process;
+use crate::record::keys::Keys;
 use crate::store::Store;
 use crate::telemetry::{Counted, Meter};
-use crate::timer::{pause, require_timers};
 
 mod pages;
 mod report;

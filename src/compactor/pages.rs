@@ -9,8 +9,8 @@ use futures::future::{FutureExt as _, MaybeDone, maybe_done};
 use super::Compactor;
 use super::run::{PAGE_KEYS, Run};
 use crate::error::Error;
-use crate::listing::{EpochsOfPage, key_of};
 use crate::protocol::find::After;
+use crate::record::listing::{EpochsOfPage, key_of};
 use crate::store::{Page, StoreError, listed_within};
 
 impl Run<'_> {

@@ -10,10 +10,10 @@ use futures::stream::FuturesUnordered;
 use super::{Compactor, Report};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::escape::plain;
 use crate::protocol::compaction::{Body, Compaction, Listed, OutOfOrder};
 use crate::protocol::find::After;
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
+use crate::store::escape::plain;
 use crate::store::{Determinacy, GetOutcome, Page, StoreError, out_of_order, within};
 
 /// Keys asked of one LIST and given to one DELETE: the most that S3 takes.

@@ -16,10 +16,10 @@ use super::run::{Deleted, PAGE_KEYS, Run};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::group::{AssignmentRecord, BadAssignment, MAX_ASSIGNMENT_BYTES, seen, session_of};
-use crate::listing::age;
 use crate::protocol::compaction::Body;
 use crate::protocol::find::After;
 use crate::protocol::group::{Assignment, SessionId};
+use crate::record::listing::age;
 use crate::record::{MAX_READ_BYTES, Record};
 use crate::store::{Determinacy, GetOutcome, check_order, listed_within, within};
 

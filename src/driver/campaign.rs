@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::Driver;
-use crate::backoff::Backoff;
-use crate::config::Config;
+use crate::api::config::Config;
+use crate::api::leader::{CampaignEvent, Leader};
+use crate::driver::backoff::Backoff;
+use crate::env::timer::sleep;
 use crate::error::Error;
-use crate::escape::plain;
-use crate::leader::{CampaignEvent, Leader};
 use crate::protocol::candidate::{Event, Input};
 use crate::protocol::message::{Answer, Step, Wait};
-use crate::timer::sleep;
+use crate::store::escape::plain;
 
 /// How long a campaign goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::Context;
-use crate::backoff::Backoff;
+use crate::driver::backoff::Backoff;
 use crate::error::{Error, ErrorKind};
 
 /// The longest pause before the next attempt.

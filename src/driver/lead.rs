@@ -7,12 +7,12 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{Instrument as _, Span};
 
 use super::{Driver, spans};
+use crate::api::leadership::{Command, Lead, Leadership, Loss, ResignKey};
+use crate::env::timer::sleep;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::leadership::{Command, Lead, Leadership, Loss, ResignKey};
 use crate::protocol::candidate::{Event, Input};
 use crate::protocol::message::{Answer, EpochEnd, Lost, Request, Step, Wait};
-use crate::timer::sleep;
 
 /// Requests of the application that wait for a write.
 #[derive(Debug, Default)]

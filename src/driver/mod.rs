@@ -1,19 +1,23 @@
 //! The driver: the only place that waits. It carries out what the state machine asks for, keeps the
 //! time, draws the jitter and tries again.
 
+pub(crate) mod backoff;
 mod campaign;
 mod denial;
+pub(crate) mod epoch_objects;
 mod exchange;
 mod followed;
 mod lead;
 mod observe;
 mod operator;
 mod own_epoch;
+pub(crate) mod quantile;
 mod recent;
 mod refresh;
 mod requests;
 mod restore;
 pub(crate) mod spans;
+pub(crate) mod store_check;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -29,21 +33,21 @@ use own_epoch::OwnEpoch;
 pub(crate) use refresh::Refresh;
 pub(crate) use requests::Requests;
 
-use crate::backoff::Backoff;
-use crate::config::Config;
+use crate::api::config::Config;
+use crate::api::leader::{CampaignEvent, LastSeen, Leader};
+use crate::api::leadership::Listeners;
+use crate::driver::backoff::Backoff;
+use crate::env::mutex::unpoisoned;
+use crate::env::process::Process;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::group::seen_alone;
-use crate::keys::Keys;
-use crate::layout::Layout;
-use crate::leader::{CampaignEvent, LastSeen, Leader};
-use crate::leadership::Listeners;
-use crate::mutex::unpoisoned;
-use crate::process::Process;
 use crate::protocol::candidate::Rules;
+use crate::protocol::layout::Layout;
 use crate::protocol::lease::LapseTimer;
 use crate::protocol::machine::Machine;
 use crate::protocol::message::{EpochEnd, Failure, Nonce};
+use crate::record::keys::Keys;
 use crate::record::{BadRecord, Record};
 use crate::store::{Store, WriteAnswers};
 use crate::telemetry::{Counted, Meter};

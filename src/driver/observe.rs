@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Context, Driver};
+use crate::api::leader::{CampaignEvent, Leader, Observation, Snapshot};
+use crate::env::timer::{require_timers, sleep};
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::leader::{CampaignEvent, Leader, Observation, Snapshot};
 use crate::protocol::candidate::Input;
 use crate::protocol::message::{Answer, Request, Step, Wait};
 use crate::telemetry::Sight;
-use crate::timer::{require_timers, sleep};
 
 /// Follows an election for as long as it is asked to.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::backoff::Backoff;
+use crate::driver::backoff::Backoff;
+use crate::driver::quantile::quantile;
 use crate::protocol::message::Request;
-use crate::quantile::quantile;
 
 /// So many of the last requests of a kind are remembered.
 const REMEMBERED: usize = 100;

@@ -4,10 +4,10 @@
 use tracing::{Span, debug_span, info_span};
 
 use super::Context;
-use crate::config::Config;
+use crate::api::config::Config;
 use crate::epoch::Epoch;
-use crate::keys::Keys;
 use crate::protocol::message::{Answer, Request};
+use crate::record::keys::Keys;
 
 /// One campaign. Its epoch is recorded once it is elected.
 pub(crate) fn campaign(keys: &Keys, config: &Config) -> Span {

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::backoff::Backoff;
+use crate::driver::backoff::Backoff;
+use crate::env::process::Process;
+use crate::env::timer::{bounded, listing_within, sleep};
 use crate::error::{Error, ErrorKind};
-use crate::process::Process;
 use crate::protocol::message::Nonce;
 use crate::store::{
     Determinacy, ETag, GetOutcome, Page, Store, StoreError, StoreErrorKind, WriteAnswers, Written,
 };
-use crate::timer::{bounded, listing_within, sleep};
 
 /// How often a call is tried before its error is the caller's.
 pub(super) const ATTEMPTS: u32 = 6;

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::Stale;
+use crate::env::mutex::unpoisoned;
 use crate::epoch::Epoch;
-use crate::mutex::unpoisoned;
 
 /// Refuses tokens lower than the greatest it has seen, for a service that gets a token with each
 /// request. In memory, no requests to a store. Clones are the same gate.

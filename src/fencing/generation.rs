@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::calls::Calls;
+use crate::env::process::Process;
+use crate::env::timer::require_timers;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::keys::Keys;
-use crate::process::Process;
 use crate::protocol::find::{After, Listing, Progress, Search};
+use crate::record::keys::Keys;
 use crate::store::{Page, Store, StoreError, check_order};
-use crate::timer::require_timers;
 
 /// A folder of objects with one generation an epoch, each under keys of its own. Clones are the same
 /// folder.

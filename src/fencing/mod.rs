@@ -20,9 +20,9 @@
 
 use std::fmt;
 
+use crate::api::leadership::Loss;
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::leadership::Loss;
 use crate::store::Determinacy;
 
 mod calls;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 #[cfg(doc)]
 use super::FencingError;
+use crate::api::leadership::{Leadership, Lease, Loss};
+use crate::api::term::Term;
 use crate::epoch::Epoch;
 use crate::group::Partition;
-use crate::leadership::{Leadership, Lease, Loss};
-use crate::term::Term;
 
 /// A fencing token, and the lease with which it was granted, if the caller has one.
 ///

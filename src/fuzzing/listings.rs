@@ -9,10 +9,10 @@ use chrono::{DateTime, TimeDelta};
 
 use super::reader::Reader;
 use crate::Epoch;
-use crate::keys::Keys;
-use crate::listing::{EpochsOfPage, key_of};
 use crate::protocol::compaction::{Body, Compaction, Listed};
 use crate::protocol::find::{After, Progress, Search};
+use crate::record::keys::Keys;
+use crate::record::listing::{EpochsOfPage, key_of};
 use crate::store::{Entry, Page, StoreErrorKind};
 
 const PREFIX: &str = "app";

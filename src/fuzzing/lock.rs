@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::{LONGEST_NAME, check_message};
-use crate::layout::Layout;
+use crate::protocol::layout::Layout;
 use crate::protocol::message::EpochEnd;
 use crate::record::{MAX_WRITTEN_BYTES, Record};
 

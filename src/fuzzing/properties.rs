@@ -8,12 +8,12 @@ use proptest::prelude::*;
 
 use super::listings::{Shelf, check_page, check_search, compact, number_of};
 use crate::Epoch;
-use crate::keys::Keys;
-use crate::listing::EpochsOfPage;
+use crate::env::test_support::{any_epoch, cases};
 use crate::protocol::compaction::Compaction;
 use crate::protocol::find::After;
+use crate::record::keys::Keys;
+use crate::record::listing::EpochsOfPage;
 use crate::store::{Entry, Page, StoreErrorKind};
-use crate::test_support::{any_epoch, cases};
 
 /// Keys under the prefix that are no epoch objects, many of them right beside one.
 fn foreign_key() -> impl Strategy<Value = String> {
@@ -118,7 +118,7 @@ proptest! {
             }
             1 => page.entries.insert(at, page.entries[with].clone()),
             2 => {
-                let start = crate::listing::key_of(&shelf.keys, &after);
+                let start = crate::record::listing::key_of(&shelf.keys, &after);
                 page.entries.insert(0, entry(start));
             }
             3 => page.entries.insert(at, entry("apq/lock-0000000001.json".to_owned())),

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
-use crate::etag::ETag;
-use crate::mutex::unpoisoned;
+use crate::env::mutex::unpoisoned;
 use crate::protocol::group::SessionId;
 use crate::protocol::group::session::SessionRecord;
+use crate::store::etag::ETag;
 
 /// The records of ended sessions, as one process has read them.
 #[derive(Debug, Default)]

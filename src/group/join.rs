@@ -13,15 +13,15 @@ use super::member::MemberTask;
 use super::membership::Membership;
 use super::session_data;
 use super::shared::Shared;
-use crate::check::check_store;
+use crate::api::leadership::Lease;
+use crate::driver::store_check::check_store;
 use crate::driver::{CampaignEnd, Context, Denial, Driver, Patience};
+use crate::env::timer::{require_timers, sleep};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::keys::Keys;
-use crate::leadership::Lease;
 use crate::protocol::group::session::SessionData;
 use crate::protocol::group::{Session, SessionId};
-use crate::timer::{require_timers, sleep};
+use crate::record::keys::Keys;
 
 /// The denials in a row of one join, of the first and of the second write of its sessions. A validity
 /// may be shorter than the time for which denials are retried.

@@ -18,19 +18,19 @@ use super::objects::{Bodies, Objects, Seen};
 use super::relapses::Relapses;
 use super::sessions::SessionEnd;
 use super::shared::Shared;
+use crate::api::leadership::{Leadership, LeadershipEvent, Loss};
 use crate::driver::FAILURES_BEFORE_GIVING_UP;
+use crate::env::timer::sleep;
 use crate::epoch::Epoch;
-use crate::etag::ETag;
-use crate::leadership::{Leadership, LeadershipEvent, Loss};
-use crate::moment::Moment;
 use crate::protocol::group::coordinator::Answer;
 use crate::protocol::group::looks::Looks;
 use crate::protocol::group::participant::Step;
 use crate::protocol::group::reader::News;
 use crate::protocol::group::standby::Standby;
 use crate::protocol::group::{Session, SessionId};
+use crate::protocol::moment::Moment;
+use crate::store::etag::ETag;
 use crate::telemetry::GroupSight;
-use crate::timer::sleep;
 
 /// Every reader lists as often at least: its next number may have come and been compacted while it
 /// slept (docs/groups.md, section 3).

@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 use super::partition::Partition;
 use super::shared::Shared;
 use super::view::GroupSnapshot;
+use crate::api::leadership::{Lease, Loss};
 use crate::error::Error;
-use crate::leadership::{Lease, Loss};
 use crate::protocol::group::PartitionNumber;
 
 /// What happens to a member. Each event comes once, in order, and none is left out.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::epoch::Epoch;
-use crate::moment::Moment;
 use crate::protocol::group::session::SessionData;
 use crate::protocol::group::{Assignment, PartitionNumber};
+use crate::protocol::moment::Moment;
 
 /// After this time without a failure a partition counts as healthy again.
 const HEALTHY_AFTER: Duration = Duration::from_secs(600);

@@ -11,18 +11,18 @@ use super::assignment_record::{
 };
 use super::session_record::{SessionBody, session_key, session_of};
 use crate::driver::{Context, Requests};
+use crate::env::timer::{answer_within, listing_within};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::etag::ETag;
-use crate::listing::{EpochsOfPage, key_of};
 use crate::protocol::find::After;
 use crate::protocol::group::looks::LookTime;
 use crate::protocol::group::reader::{Answer, Request};
 use crate::protocol::group::{Assignment, Member, Session, SessionId};
 use crate::protocol::message::{self, Failure, Nonce};
 use crate::record::MAX_READ_BYTES;
+use crate::record::listing::{EpochsOfPage, key_of};
+use crate::store::etag::ETag;
 use crate::store::{GetOutcome, Page, StoreError, Written, check_order};
-use crate::timer::{answer_within, listing_within};
 
 /// Keys asked for in one LIST.
 const PAGE: usize = 1_000;

@@ -7,11 +7,11 @@ use super::assignment_record::MAX_NAME_BYTES;
 use super::config::{check_partitions, refuse};
 use super::view::Follower;
 use super::{Group, GroupSnapshot};
+use crate::env::timer::require_timers;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::group::operation::{Mark, Operation, Refusal};
 use crate::protocol::group::reader::News;
 use crate::protocol::group::{Assignment, PartitionNumber};
-use crate::timer::require_timers;
 
 /// How often a change is made anew, as another writer came first.
 const ATTEMPTS: usize = 16;

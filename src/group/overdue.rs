@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::PartitionNumber;
 use super::partition::{Grant, Partition};
-use crate::moment::Moment;
+use crate::protocol::moment::Moment;
 use crate::telemetry::Overdue;
 
 /// The work of one call of `run`. What it keeps of each partition is little, as there may be many.

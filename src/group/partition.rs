@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::shared::Shared;
+use crate::api::leadership::{Cancellation, Loss, SharedValues};
 use crate::epoch::Epoch;
-use crate::leadership::{Cancellation, Loss, SharedValues};
-use crate::moment::Moment;
 use crate::protocol::group::{PartitionNumber, Release};
+use crate::protocol::moment::Moment;
 
 /// A partition that this member was granted, with its fencing token.
 ///

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backoff::Backoff;
-use crate::moment::Moment;
+use crate::driver::backoff::Backoff;
 use crate::protocol::group::{Assignment, Session};
+use crate::protocol::moment::Moment;
 
 /// A session that ends within this many validities after it was added has relapsed. What lapses has
 /// been silent for one of them.

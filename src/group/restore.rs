@@ -9,13 +9,13 @@ use super::objects::Seen;
 use super::session_record::SessionBody;
 use super::view::Follower;
 use super::{Group, GroupSnapshot};
+use crate::env::timer::{require_timers, sleep};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::group::operation::{hold, release};
 use crate::protocol::group::reader::Answer;
 use crate::protocol::group::{Assignment, SessionId};
 use crate::protocol::message::EpochEnd;
-use crate::timer::{require_timers, sleep};
 
 /// How often a session is deposed again, as its member renewed it first.
 const ATTEMPTS: usize = 16;

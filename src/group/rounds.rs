@@ -8,12 +8,12 @@ use super::objects::Bodies;
 use super::operate::UNFINISHED;
 use super::relapses::Relapses;
 use crate::error::{Error, ErrorKind};
-use crate::etag::ETag;
-use crate::moment::Moment;
 use crate::protocol::group::plan::{Evidence, Planner};
 use crate::protocol::group::session::SessionRecord;
 use crate::protocol::group::{Assignment, Member, Session, SessionId};
 use crate::protocol::message::EpochEnd;
+use crate::protocol::moment::Moment;
+use crate::store::etag::ETag;
 
 /// Why the coordinator is to be succeeded, although the store answers.
 const NOT_CREATED: &str = "the next assignment was not created: the store answered each attempt, and \

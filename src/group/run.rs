@@ -15,12 +15,12 @@ use super::membership::{Membership, MembershipEvent};
 use super::overdue::Watchdog;
 use super::partition::Partition;
 use super::{Group, GroupSnapshot, PartitionNumber};
-use crate::backoff::Backoff;
+use crate::api::leadership::Lease;
+use crate::driver::backoff::Backoff;
+use crate::env::mutex::unpoisoned;
+use crate::env::timer::sleep;
 use crate::error::Error;
-use crate::escape::plain;
-use crate::leadership::Lease;
-use crate::mutex::unpoisoned;
-use crate::timer::sleep;
+use crate::store::escape::plain;
 
 /// Before a partition whose work has failed here is given to this member again.
 const BACK_OFF: Backoff =

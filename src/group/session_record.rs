@@ -7,13 +7,13 @@ use std::time::Duration;
 use super::assignment_record::{MAX_NAME_BYTES, MAX_VALIDITY};
 use super::session_data::{self, Said};
 use crate::epoch::Epoch;
-use crate::etag::ETag;
-use crate::layout::Layout;
 use crate::protocol::group::session::{SessionData, SessionRecord};
 use crate::protocol::group::{Member, Session, SessionId};
+use crate::protocol::layout::Layout;
 use crate::protocol::message::{EpochEnd, Nonce};
 use crate::record::{BadRecord, Record};
 use crate::store::Object;
+use crate::store::etag::ETag;
 
 /// A session as it was read.
 #[derive(Debug, Clone)]

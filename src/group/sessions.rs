@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::member::MemberTask;
 use super::objects::Seen;
 use super::session_record::SessionBody;
-use crate::etag::ETag;
 use crate::protocol::group::coordinator::{Answer, Request};
 use crate::protocol::group::looks::LookTime;
 use crate::protocol::group::{Session, SessionId};
 use crate::protocol::message::EpochEnd;
+use crate::store::etag::ETag;
 
 /// Sessions that are read before the next look at the time and the assignment.
 pub(super) const READ_BETWEEN_POLLS: usize = 512;

@@ -10,13 +10,13 @@ use serde_json::Value;
 use super::objects::{Objects, Seen};
 use super::{Group, Marks, PartitionNumber};
 use crate::driver::{Context, Denial, FAILURES_BEFORE_GIVING_UP};
+use crate::env::timer::{require_timers, sleep};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::group::reader::{News, Reader, Step};
 use crate::protocol::group::{Assignment, SessionId};
 use crate::protocol::message::Nonce;
 use crate::telemetry::GroupSight;
-use crate::timer::{require_timers, sleep};
 
 /// A group's assignment, as it was read.
 ///

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::access::Modes;
 use super::table::{Table, Ticket};
-use crate::mutex::unpoisoned;
+use crate::env::mutex::unpoisoned;
 
 #[derive(Debug, Default)]
 pub(crate) struct ClaimState {

@@ -50,10 +50,10 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use crate::api::leadership::{Leadership, Loss};
+use crate::api::term::Term;
 use crate::epoch::Epoch;
 use crate::group::Partition;
-use crate::leadership::{Leadership, Loss};
-use crate::term::Term;
 
 mod access;
 mod claim;

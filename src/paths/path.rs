@@ -208,8 +208,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::escape::plain;
-    use crate::test_support::cases;
+    use crate::env::test_support::cases;
+    use crate::store::escape::plain;
 
     #[test]
     fn what_is_a_path() {

@@ -4,7 +4,7 @@ use super::candidate::{Candidate, Event, Input, Rules};
 use super::message::{Nonce, Sighting, Step};
 use super::single;
 use crate::epoch::Epoch;
-use crate::layout::Layout;
+use crate::protocol::layout::Layout;
 
 /// A candidate or observer of an election in either layout.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

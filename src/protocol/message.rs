@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::epoch::Epoch;
-use crate::etag::ETag;
+use crate::store::etag::ETag;
 
 /// 128 random bits, fresh for every create attempt: they tell one write from every other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,11 +10,13 @@ pub mod compaction;
 pub mod depose;
 pub mod find;
 pub mod group;
+pub mod layout;
 mod leader;
 pub mod lease;
 pub mod log;
 pub mod machine;
 pub mod message;
+pub mod moment;
 pub mod single;
 #[cfg(test)]
 mod testing;

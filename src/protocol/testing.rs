@@ -4,7 +4,7 @@ use super::candidate::{Candidate, Event, Input, Rules};
 use super::find::{After, Listing};
 use super::message::{Answer, EpochEnd, Nonce, Request, Seen, Sighting, Step, Wait, Write};
 use crate::epoch::Epoch;
-use crate::etag::ETag;
+use crate::store::etag::ETag;
 
 pub(super) const CANDIDATE: Rules =
     Rules { observer: false, verify_renewals: false, takeover_delay: false };

@@ -1,6 +1,8 @@
 //! The record: the JSON body of an epoch object (docs/protocol.md, section 3).
 
 mod fields;
+pub(crate) mod keys;
+pub(crate) mod listing;
 mod single;
 #[cfg(test)]
 mod tests;
@@ -15,7 +17,7 @@ pub(crate) use fields::Validity;
 use fields::{for_people, if_text};
 
 use crate::epoch::Epoch;
-use crate::layout::Layout;
+use crate::protocol::layout::Layout;
 use crate::protocol::message::{EpochEnd, Nonce, Seen};
 
 /// Bodies longer than this are corrupt.

@@ -72,7 +72,7 @@ mod tests {
     use chrono::{DateTime, Utc};
 
     use super::*;
-    use crate::layout::Layout;
+    use crate::protocol::layout::Layout;
     use crate::protocol::message::Nonce;
     use crate::record::Validity;
 

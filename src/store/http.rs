@@ -12,7 +12,7 @@ use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::metadata_hosts::is_metadata_host;
-use crate::mutex::unpoisoned;
+use crate::env::mutex::unpoisoned;
 
 /// As in Amazon's SDK.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(3_100);

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
 use super::{ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store, StoreError, content_etag};
-use crate::clock::{Clock, SystemClock};
-use crate::mutex::unpoisoned;
+use crate::env::clock::{Clock, SystemClock};
+use crate::env::mutex::unpoisoned;
 
 /// A store in memory. Clones share their objects.
 ///

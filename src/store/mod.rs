@@ -12,8 +12,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::escape::plain;
-pub use crate::etag::ETag;
+use crate::store::escape::plain;
+pub use crate::store::etag::ETag;
 
 #[cfg(feature = "object-store")]
 mod any;
@@ -25,6 +25,8 @@ mod aws;
 mod dir;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
+pub(crate) mod escape;
+pub(crate) mod etag;
 #[cfg(any(feature = "s3", feature = "dynamodb", feature = "cloud"))]
 mod http;
 mod memory;

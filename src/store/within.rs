@@ -100,7 +100,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::timer::pause;
+    use crate::env::timer::pause;
 
     const LIMIT: Duration = Duration::from_secs(1);
 

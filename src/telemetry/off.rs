@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::api::leader::Observation;
+use crate::env::process::Process;
 use crate::epoch::Epoch;
-use crate::keys::Keys;
-use crate::leader::Observation;
-use crate::process::Process;
 use crate::protocol::group::Assignment;
 use crate::protocol::message::Answer;
+use crate::record::keys::Keys;
 use crate::store::Store;
 
 pub(crate) type Counted = dyn Store;

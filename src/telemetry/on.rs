@@ -14,11 +14,11 @@ use super::lease_names::{LEADERSHIP, LeaseNames, SESSION};
 use super::metric_keys::MetricKeys;
 pub(crate) use super::requests::Counted;
 use super::requests::Role;
+use crate::api::leader::Observation;
+use crate::env::process::Process;
 use crate::epoch::Epoch;
-use crate::keys::Keys;
-use crate::leader::Observation;
-use crate::process::Process;
 use crate::protocol::message::Answer;
+use crate::record::keys::Keys;
 use crate::store::Store;
 
 /// Counts for one election of this process, or for one group.

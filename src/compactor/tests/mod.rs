@@ -10,9 +10,9 @@ use chrono::{DateTime, Utc};
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::clock::Clock;
+use crate::env::clock::Clock;
 use crate::epoch::Epoch;
-use crate::moment::Moment;
+use crate::protocol::moment::Moment;
 use crate::store::MemoryStore;
 use crate::store::{
     Determinacy, ETag, Entry, GetOutcome, MockStore, Object, Page, PutOutcome, StoreError,

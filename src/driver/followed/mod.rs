@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Context;
+use crate::api::leader::Leader;
 use crate::epoch::Epoch;
-use crate::leader::Leader;
 use crate::protocol::lease::{LapseTimer, Reading, StoreAge};
 use crate::protocol::message::{Seen, Sighting};
 use crate::protocol::single::expiry::left_until;

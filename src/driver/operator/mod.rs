@@ -13,18 +13,18 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt as _};
 
 use super::{Context, Driver};
+use crate::api::leader::Leader;
+use crate::api::operator::Deposed;
+use crate::env::timer::{listing_within, sleep};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::escape::plain;
-use crate::layout::Layout;
-use crate::leader::Leader;
-use crate::operator::Deposed;
 use crate::protocol::candidate::Input;
 use crate::protocol::depose::{Order, Verdict};
+use crate::protocol::layout::Layout;
 use crate::protocol::message::{EpochEnd, Request, Step, Wait};
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
+use crate::store::escape::plain;
 use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind, Written};
-use crate::timer::{listing_within, sleep};
 
 /// How often a write is tried: each time somebody else was faster, or its fate is not known.
 pub(super) const ATTEMPTS: u32 = 5;

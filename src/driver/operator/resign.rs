@@ -1,11 +1,11 @@
 //! The resignation of an epoch whose holder is dead, by another process.
 
 use super::{ATTEMPTS, Operator, Wrote, instead};
+use crate::api::leadership::ResignKey;
+use crate::api::operator::Resigned;
 use crate::error::{Error, ErrorKind};
-use crate::layout::Layout;
-use crate::leadership::ResignKey;
-use crate::operator::Resigned;
 use crate::protocol::depose::{Verdict, resign_dead};
+use crate::protocol::layout::Layout;
 use crate::store::ETag;
 
 impl Operator {

@@ -12,11 +12,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::operator::{ATTEMPTS, Operator, Standing, Wrote};
+use crate::api::leader::Leader;
+use crate::api::operator::Restored;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::layout::Layout;
-use crate::leader::Leader;
-use crate::operator::Restored;
+use crate::protocol::layout::Layout;
 use crate::protocol::message::EpochEnd;
 use crate::record::{Record, Validity};
 

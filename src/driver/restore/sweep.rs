@@ -8,14 +8,14 @@ use futures::future::{BoxFuture, FutureExt as _};
 use super::super::operator::Operator;
 use super::Done;
 use super::held::{Held, held};
+use crate::api::leader::Leader;
+use crate::api::operator::{Deposed, Restored};
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::leader::Leader;
-use crate::listing::{EpochsOfPage, key_of};
-use crate::operator::{Deposed, Restored};
 use crate::protocol::depose::Order;
 use crate::protocol::find::After;
 use crate::record::Record;
+use crate::record::listing::{EpochsOfPage, key_of};
 
 const PAGE_KEYS: usize = 1_000;
 

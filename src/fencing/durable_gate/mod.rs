@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use super::calls::{Attempts, Calls, Swap};
 use super::envelope::{self, Line};
 use super::{FencingError, Stale};
+use crate::env::mutex::unpoisoned;
+use crate::env::process::Process;
+use crate::env::timer::require_timers;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::escape::plain;
-use crate::mutex::unpoisoned;
-use crate::process::Process;
+use crate::store::escape::plain;
 use crate::store::{Determinacy, ETag, GetOutcome, Store, StoreError, Written};
 use crate::telemetry::GateMeter;
-use crate::timer::require_timers;
 
 mod reset;
 

@@ -1,9 +1,9 @@
 //! Resetting the gate: an operator's repair.
 
 use super::{DurableGate, Epoch, Error, ErrorKind, GateLine, Seen, envelope};
+use crate::env::timer::require_timers;
 use crate::fencing::calls::{Attempts, Swap};
 use crate::store::StoreError;
-use crate::timer::require_timers;
 
 /// What the object of a [`DurableGate`] showed: the start of a repair.
 ///

@@ -38,7 +38,7 @@ use tower_layer::Layer;
 #[cfg(doc)]
 use super::Stale;
 use super::{DurableGate, Gate};
-use crate::election::Election;
+use crate::api::election::Election;
 use crate::epoch::Epoch;
 
 use problem::Problem;

@@ -9,12 +9,12 @@ use bytes::Bytes;
 
 use super::calls::Calls;
 use super::envelope;
+use crate::env::process::Process;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::keys::Keys;
-use crate::process::Process;
 use crate::protocol::find::{After, Listing, Progress, Search};
 use crate::protocol::log::{Header, Kind};
+use crate::record::keys::Keys;
 use crate::store::{GetOutcome, Store, StoreError};
 use keys::LogKeys;
 use line::LogLine;

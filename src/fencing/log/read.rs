@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use futures::stream::{self, Stream, StreamExt as _, TryStreamExt as _};
 
 use super::{FencedLog, LogEntry, Read};
+use crate::env::timer::require_timers;
 use crate::error::Error;
 #[cfg(doc)]
 use crate::error::ErrorKind;
@@ -15,7 +16,6 @@ use crate::fencing::FencingError;
 use crate::fencing::calls::Attempts;
 use crate::protocol::find::After;
 use crate::protocol::log::Kind;
-use crate::timer::require_timers;
 
 /// Objects between two looks at the marker.
 const BATCH: usize = 32;

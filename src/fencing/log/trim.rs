@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::FencedLog;
+use crate::env::timer::require_timers;
 use crate::error::{Error, ErrorKind};
 use crate::fencing::FencingError;
 use crate::fencing::calls::{Attempts, Swap};
@@ -10,7 +11,6 @@ use crate::fencing::envelope::{self, Line};
 use crate::protocol::find::After;
 use crate::protocol::log::{Floor, Sweep};
 use crate::store::{ETag, GetOutcome, StoreError};
-use crate::timer::require_timers;
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

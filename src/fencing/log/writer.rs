@@ -3,13 +3,13 @@
 use bytes::Bytes;
 
 use super::{FencedLog, LogEntry, LogLine};
+use crate::env::timer::require_timers;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::fencing::calls::{ATTEMPTS, passes};
 use crate::fencing::{FencingError, Stale, Token, envelope};
 use crate::protocol::log::{Answer, Ended, Kind, Request, Writer};
 use crate::store::{Determinacy, StoreError, StoreErrorKind, Written};
-use crate::timer::require_timers;
 
 /// Appends to a [`FencedLog`] under one epoch. It is not cloned: share it behind a lock.
 ///

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use super::calls::{ATTEMPTS, Attempts, Calls, Swap};
 use super::envelope::{self, Line};
 use super::{FencingError, Stale, Token};
+use crate::env::process::Process;
+use crate::env::timer::require_timers;
 use crate::epoch::Epoch;
 use crate::error::Error;
 #[cfg(doc)]
 use crate::error::ErrorKind;
-use crate::process::Process;
 use crate::protocol::message::Nonce;
 use crate::store::{Determinacy, ETag, GetOutcome, Store, StoreError};
-use crate::timer::require_timers;
 use reservation::{Operations, REFUSALS, RESERVE_AFTER};
 
 mod reservation;

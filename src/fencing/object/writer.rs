@@ -3,12 +3,12 @@
 use bytes::Bytes;
 
 use super::{FencedObject, FencingError, Found, Stale, Token, busy, line_and_body};
+use crate::env::timer::require_timers;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::fencing::calls::{Attempts, Swap};
 use crate::protocol::message::Nonce;
 use crate::store::{Determinacy, ETag, StoreError};
-use crate::timer::require_timers;
 
 /// Writes a [`FencedObject`] under one epoch. It is not cloned: share it behind a lock.
 ///

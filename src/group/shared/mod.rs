@@ -12,18 +12,18 @@ use super::membership::MembershipEvent;
 use super::partition::{Grant, Partition, PartitionLoss};
 use super::session_data::{self, Said};
 use super::view::GroupSnapshot;
+use crate::api::leadership::{Command, Leadership, Lease, Loss};
 use crate::driver::Context;
+use crate::env::mutex::unpoisoned;
+use crate::env::timer::{LOOK, pause, sleep};
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::leadership::{Command, Leadership, Lease, Loss};
-use crate::mutex::unpoisoned;
 use crate::protocol::group::holdings::Change;
 use crate::protocol::group::participant::Participant;
 use crate::protocol::group::session::SessionData;
 use crate::protocol::group::{Assignment, PartitionNumber, Session};
 use crate::record::MAX_WRITTEN_BYTES;
 use crate::telemetry::Owner;
-use crate::timer::{LOOK, pause, sleep};
 
 /// What of a session's record is not its data: its name and the fields of the lease.
 const RECORD_BYTES: usize = 2 * 1024;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::test_support::cases;
+use crate::env::test_support::cases;
 
 /// What is judged: the table, or a broken one.
 trait Subject {

@@ -15,7 +15,7 @@ use super::message::{
     Answer, EpochEnd, Failure, Lost, Nonce, Request, Seen, Sighting, Step, Wait, Write,
 };
 use crate::epoch::Epoch;
-use crate::layout::Layout;
+use crate::protocol::layout::Layout;
 
 /// The state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

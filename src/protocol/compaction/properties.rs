@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::test_support::cases;
+use crate::env::test_support::cases;
 
 /// What happens next.
 #[derive(Debug, Clone)]

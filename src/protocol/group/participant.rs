@@ -12,8 +12,8 @@ use super::plan::{Evidence, Planner};
 use super::reader::{self, News, Reader};
 use super::session::{Session, SessionId, SessionRecord};
 use crate::epoch::Epoch;
-use crate::etag::ETag;
 use crate::protocol::message::{Failure, Nonce};
+use crate::store::etag::ETag;
 
 /// A member of a group, as far as no time is concerned.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

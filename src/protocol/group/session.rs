@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::assignment::PartitionNumber;
 use crate::epoch::Epoch;
-use crate::etag::ETag;
 use crate::protocol::message::{EpochEnd, Nonce};
+use crate::store::etag::ETag;
 
 /// 128 random bits, drawn anew for each join: the folder of the session's object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::looks::LookTime;
 use super::session::{Session, SessionRecord};
-use crate::etag::ETag;
-use crate::moment::Moment;
 use crate::protocol::lease::Drift;
+use crate::protocol::moment::Moment;
+use crate::store::etag::ETag;
 
 /// What one member has seen of its coordinator.
 #[derive(Debug, Clone)]

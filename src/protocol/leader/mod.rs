@@ -7,8 +7,8 @@ use super::candidate::{Event, Input, Rules};
 use super::find::{After, SuccessorSearch, SuccessorStatus};
 use super::message::{Answer, EpochEnd, Lost, Nonce, Request, Sighting, Step, Wait, Write};
 use crate::epoch::Epoch;
-use crate::etag::ETag;
-use crate::layout::Layout;
+use crate::protocol::layout::Layout;
+use crate::store::etag::ETag;
 
 /// The epoch that this leader wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -10,8 +10,8 @@ use chrono::{DateTime, Utc};
 
 use super::message::{Nonce, Sighting};
 use crate::epoch::Epoch;
-use crate::etag::ETag;
-use crate::moment::Moment;
+use crate::protocol::moment::Moment;
+use crate::store::etag::ETag;
 
 /// By how much the rates of two machines' clocks may differ, in parts per million.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -13,8 +13,8 @@ use super::message::{
     Answer, EpochEnd, Failure, Lost, Nonce, Request, Seen, Sighting, Step, Wait, Write,
 };
 use crate::epoch::Epoch;
-use crate::etag::ETag;
-use crate::layout::Layout;
+use crate::protocol::layout::Layout;
+use crate::store::etag::ETag;
 
 /// The state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

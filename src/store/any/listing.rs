@@ -166,9 +166,9 @@ mod tests {
     use object_store::{Extensions, ListResult};
 
     use super::*;
+    use crate::env::timer::pause;
     use crate::store::asked::Verb;
     use crate::store::{StoreErrorKind, listed_within};
-    use crate::timer::pause;
 
     /// What one page was asked for: the prefix, the offset, the most keys, the token.
     type Request = (Option<String>, Option<String>, Option<usize>, Option<String>);

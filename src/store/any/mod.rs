@@ -21,7 +21,7 @@ use super::{
     Determinacy, ETag, Entry, GetOutcome, Object, Page, PutOutcome, Store, StoreError,
     StoreErrorKind,
 };
-use crate::entropy::{Entropy as _, SystemEntropy};
+use crate::env::entropy::{Entropy as _, SystemEntropy};
 
 #[cfg(feature = "azure")]
 mod azure;

@@ -15,8 +15,8 @@ use futures::future::{BoxFuture, Shared};
 use object_store::CredentialProvider;
 
 use super::failure::status;
-use crate::clock::{Clock as _, SystemClock};
-use crate::mutex::unpoisoned;
+use crate::env::clock::{Clock as _, SystemClock};
+use crate::env::mutex::unpoisoned;
 use crate::store::redact::printable;
 use crate::store::timed;
 

@@ -9,7 +9,7 @@ use super::lock::Locked;
 use super::way::Way;
 use super::write::last_modified;
 use super::{key, unsynced};
-use crate::clock;
+use crate::env::clock;
 use crate::store::{Entry, Page, StoreError};
 
 const MAX_PAGE: usize = 1_000;

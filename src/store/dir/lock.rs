@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::failure::failed;
 use super::folder::{Folder, work_folder};
 use super::holder::{self, Holder};
-use crate::mutex::unpoisoned;
+use crate::env::mutex::unpoisoned;
 use crate::store::{Determinacy, StoreError, StoreErrorKind};
 
 const LOCK_FILE: &str = "lock";

@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use super::{
     Determinacy, ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError, StoreErrorKind,
 };
-use crate::clock;
+use crate::env::clock;
 use failure::failed;
 use folder::{Access, Folder, Root, root_failed};
 use write::Condition;

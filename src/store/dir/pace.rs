@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::lock::{LONGEST_PAUSE, sleep};
-use crate::clock::{Clock as _, SystemClock};
+use crate::env::clock::{Clock as _, SystemClock};
 
 /// Longer than the longest pause of a waiter, so that each waiter tries once in a rest.
 const SHORTEST_REST: Duration = LONGEST_PAUSE.saturating_add(Duration::from_millis(1));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::folder::{Child, Folder, Hint};
 use super::key;
 use super::lock::Locked;
-use crate::clock::{Clock as _, SystemClock};
+use crate::env::clock::{Clock as _, SystemClock};
 use crate::store::StoreError;
 
 /// The most names that one search for empty folders of earlier versions reads.

@@ -11,7 +11,7 @@ use super::lock::Locked;
 use super::unsynced::{self, Mark};
 use super::way::Way;
 use super::{key, sync};
-use crate::clock;
+use crate::env::clock;
 use crate::store::{Determinacy, ETag, PutOutcome, StoreError};
 
 /// Leftovers of killed processes start with this.

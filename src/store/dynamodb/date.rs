@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use crate::clock::{Clock, SystemClock};
-use crate::moment::Moment;
-use crate::mutex::unpoisoned;
+use crate::env::clock::{Clock, SystemClock};
+use crate::env::mutex::unpoisoned;
+use crate::protocol::moment::Moment;
 
 /// The store's clock by two bounds.
 ///

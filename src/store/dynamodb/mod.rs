@@ -18,7 +18,7 @@ use self::key::Place;
 use super::asked::{Asked, Verb};
 use super::aws::{CallInterceptor, RegionalClient, Session};
 use super::{ETag, GetOutcome, Object, Page, PutOutcome, Store, StoreError};
-use crate::entropy::{Entropy, SystemEntropy};
+use crate::env::entropy::{Entropy, SystemEntropy};
 
 mod date;
 mod delete;

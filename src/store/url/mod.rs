@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::{Determinacy, Store, StoreError, StoreErrorKind};
-use crate::escape::plain;
+use crate::store::escape::plain;
 
 mod s3_options;
 mod schemes;

@@ -18,7 +18,7 @@ mod ended_sessions;
 mod failing;
 mod joining;
 pub mod limits;
-#[path = "../../../src/test_support/logged.rs"]
+#[path = "../../../src/env/test_support/logged.rs"]
 mod logged;
 mod one_session;
 mod operators;

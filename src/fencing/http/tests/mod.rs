@@ -12,8 +12,8 @@ use tower_service::Service;
 
 use super::service::token;
 use super::*;
+use crate::env::mutex::unpoisoned;
 use crate::fencing::Stale;
-use crate::mutex::unpoisoned;
 use crate::store::Store as _;
 
 mod durable;

@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use super::application::Application;
 use super::broken::Broken;
 use super::*;
-use crate::config::{Config, Settings};
-use crate::keys::Keys;
-use crate::leadership::Lead;
-use crate::process::Process;
+use crate::api::config::{Config, Settings};
+use crate::api::leadership::Lead;
+use crate::env::process::Process;
+use crate::env::test_support::interleavings::spawn;
 use crate::protocol::find::Listing;
 use crate::protocol::group::participant::Step;
 use crate::protocol::group::reader::Answer;
+use crate::record::keys::Keys;
 use crate::store::MemoryStore;
-use crate::test_support::interleavings::spawn;
 
 pub(super) struct World {
     shared: Arc<Shared>,

@@ -10,8 +10,8 @@ use super::assignment::{Assignment, Member};
 use super::plan::Evidence;
 use super::session::{Session, SessionId, SessionRecord};
 use crate::epoch::Epoch;
-use crate::etag::ETag;
 use crate::protocol::message::EpochEnd;
+use crate::store::etag::ETag;
 
 /// What one process knows of the sessions of its group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

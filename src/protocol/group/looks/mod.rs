@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use super::session::{Session, SessionId, SessionRecord};
 use super::standby::silence;
-use crate::etag::ETag;
-use crate::moment::Moment;
 use crate::protocol::lease::Drift;
 use crate::protocol::message::EpochEnd;
+use crate::protocol::moment::Moment;
+use crate::store::etag::ETag;
 
 /// What one coordinator has seen of the sessions.
 #[derive(Debug, Clone)]

@@ -6,8 +6,8 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{RngAlgorithm, TestError, TestRng, TestRunner};
 
 use super::*;
+use crate::env::test_support::cases;
 use crate::protocol::message::EpochEnd;
-use crate::test_support::cases;
 use story::{Broken, sighting, story};
 
 mod story;

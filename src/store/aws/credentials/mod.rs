@@ -22,8 +22,8 @@ use super::error_text::{
 };
 use super::https;
 use super::settings::{self, WrongSetting, unsendable};
-use crate::clock::{Clock as _, SystemClock};
-use crate::mutex::unpoisoned;
+use crate::env::clock::{Clock as _, SystemClock};
+use crate::env::mutex::unpoisoned;
 use crate::store::timed;
 
 /// Credentials that say nothing of their end are fetched again after so long, as by the SDK.

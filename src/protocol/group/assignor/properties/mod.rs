@@ -12,7 +12,7 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
 use super::*;
-use crate::test_support::cases;
+use crate::env::test_support::cases;
 
 mod broken;
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use crate::epoch::Epoch;
-use crate::keys::Keys;
 use crate::protocol::compaction::Listed;
 use crate::protocol::find::{After, Listing};
+use crate::record::keys::Keys;
 use crate::store::{Entry, Page, StoreError, check_ascending, check_order};
 
 /// What a page in order shows.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::escape::plain;
+use crate::store::escape::plain;
 
 /// An entity tag, as the store sent it. Two bodies with the same tag are the same body.
 ///

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use crate::env::process::Process;
 use crate::error::{Error, ErrorKind};
-use crate::process::Process;
 use crate::store::{StoreError, answer_or_page, caught};
 
 /// How often a wait looks at the clock, at least.

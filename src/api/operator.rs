@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::api::leader::Leader;
 use crate::epoch::Epoch;
-use crate::leader::Leader;
 use crate::protocol::message::EpochEnd;
 
 /// The outcome of [`Election::depose`](crate::Election::depose). Only `Sealed` means that anything

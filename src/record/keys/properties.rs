@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::test_support::{any_epoch, cases};
+use crate::env::test_support::{any_epoch, cases};
 
 /// Prefixes that the configuration takes, with or without the slash at their end.
 fn prefix() -> impl Strategy<Value = String> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Mutex;
 
-use crate::mutex::unpoisoned;
+use crate::env::mutex::unpoisoned;
 
 /// Draws random numbers.
 pub trait Entropy: fmt::Debug + Send + Sync + 'static {

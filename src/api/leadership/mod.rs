@@ -26,9 +26,9 @@ pub use resign_key::ResignKey;
 pub use run::{Cancellation, RunOutcome};
 pub(crate) use shared_values::SharedValues;
 
-use crate::config::Config;
+use crate::api::config::Config;
+use crate::env::timer::{require_timers, sleep};
 use crate::error::{Error, ErrorKind};
-use crate::timer::{require_timers, sleep};
 
 /// An epoch that was granted to this process, renewed in the background until it is lost or
 /// dropped.

@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 use super::listeners::Listeners;
 use super::pulse::Pulse;
 use super::{LeadershipEvent, Loss};
+use crate::env::mutex::unpoisoned;
+use crate::env::process::Process;
+use crate::env::timer::{LOOK, pause};
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::moment::Moment;
-use crate::mutex::unpoisoned;
-use crate::process::Process;
 use crate::protocol::lease::risk_margin;
+use crate::protocol::moment::Moment;
 use crate::telemetry::Leading;
-use crate::timer::{LOOK, pause};
 
 /// The status of a leadership. A loss is final.
 #[derive(Debug, Clone)]

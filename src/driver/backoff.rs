@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::process::Process;
+use crate::env::process::Process;
 
 /// A delay that doubles each time, from the first up to the longest.
 #[derive(Debug, Clone, Copy)]

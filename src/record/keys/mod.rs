@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::layout::Layout;
 use crate::protocol::group::SessionId;
+use crate::protocol::layout::Layout;
 
 /// Before the number of an assignment.
 const ASSIGNMENT: &str = "assignment-";

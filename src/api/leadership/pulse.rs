@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::moment::Moment;
+use crate::protocol::moment::Moment;
 
 /// Notices when the process was not running for a while: stopped, suspended, or starved.
 #[derive(Debug, Clone, Copy)]

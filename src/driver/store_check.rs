@@ -12,15 +12,15 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tracing::Instrument as _;
 
+use crate::api::leader::CampaignEvent;
 use crate::driver::{Context, Denial, FAILURES_BEFORE_GIVING_UP, Patience};
+use crate::env::mutex::unpoisoned;
+use crate::env::timer::{listing_within, sleep};
 use crate::error::{Error, ErrorKind};
-use crate::layout::Layout;
-use crate::leader::CampaignEvent;
-use crate::mutex::unpoisoned;
+use crate::protocol::layout::Layout;
 use crate::store::{
     ETag, Entry, GetOutcome, Page, PutOutcome, Store, StoreError, WriteAnswers, Written,
 };
-use crate::timer::{listing_within, sleep};
 
 /// Another process may be checking the same object at the same time; so often is tried again.
 const ATTEMPTS: u32 = 10;

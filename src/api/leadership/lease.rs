@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Lead, Loss};
 use crate::epoch::Epoch;
-use crate::moment::Moment;
+use crate::protocol::moment::Moment;
 
 /// A handle to the lease of a [`Leadership`](super::Leadership), for code that checks the lease but
 /// does not own the leadership: the handlers of a service, a health check. Clones are cheap and

@@ -1,7 +1,5 @@
 //! The entry point: an election, its builder, campaigns and observers.
 
-mod builder;
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,19 +8,19 @@ use futures::stream::{self, Stream, StreamExt as _};
 use tokio::sync::broadcast;
 use tracing::{Instrument as _, Span};
 
-use crate::check::check_store;
-use crate::config::Config;
+use crate::api::config::Config;
+use crate::api::leader::{CampaignEvent, LastSeen, Leader, Observation, Snapshot};
+use crate::api::leadership::{Leadership, ResignKey};
+use crate::api::operator::{Deposed, Resigned, Restored};
+use crate::driver::store_check::check_store;
 use crate::driver::{CampaignEnd, Context, Driver, Observer, Operator, Patience, spans};
+use crate::env::timer::require_timers;
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::leader::{CampaignEvent, LastSeen, Leader, Observation, Snapshot};
-use crate::leadership::{Leadership, ResignKey};
-use crate::operator::{Deposed, Resigned, Restored};
 use crate::protocol::depose::Order;
 use crate::store::Store;
-use crate::timer::require_timers;
 
-pub use builder::ElectionBuilder;
+use crate::api::builder::ElectionBuilder;
 
 /// One contest for leadership, under one prefix of one store. Clones share their state.
 ///
@@ -52,8 +50,8 @@ pub use builder::ElectionBuilder;
 /// ```
 #[derive(Clone)]
 pub struct Election {
-    cx: Arc<Context>,
-    config: Arc<Config>,
+    pub(super) cx: Arc<Context>,
+    pub(super) config: Arc<Config>,
 }
 
 /// The outcome of [`Election::try_campaign`].

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::api::leadership::{Lead, Loss};
 use crate::epoch::Epoch;
 use crate::group::Partition;
-use crate::leadership::{Lead, Loss};
 
 #[derive(Clone)]
 pub(crate) enum Term {

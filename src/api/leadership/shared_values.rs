@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::mutex::unpoisoned;
+use crate::env::mutex::unpoisoned;
 
 /// At most one value of each type, made when it is first asked for. Without any it is small, as
 /// there is one for each owned partition.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::layout::Layout;
+use crate::protocol::layout::Layout;
 use crate::protocol::lease::Drift;
 use crate::protocol::message::Nonce;
 use crate::record::{MAX_WRITTEN_BYTES, Record, Validity};

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Election;
-use crate::config::{Config, Polling, Settings};
+use crate::api::config::{Config, Polling, Settings};
+use crate::api::election::Election;
 use crate::driver::Context;
+use crate::env::process::Process;
 use crate::error::Error;
-use crate::keys::Keys;
-use crate::layout::Layout;
-use crate::process::Process;
+use crate::protocol::layout::Layout;
+use crate::record::keys::Keys;
 use crate::store::Store;
 
 /// Settings of an [`Election`]. [`build`](ElectionBuilder::build) checks that they fit together.

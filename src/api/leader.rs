@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::escape::plain;
 use crate::protocol::message::EpochEnd;
 use crate::record::Record;
+use crate::store::escape::plain;
 
 /// The holder of an epoch, by its record. All times of day are the writer's and for people only.
 ///

@@ -7,11 +7,11 @@ use std::pin::Pin;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
-use crate::clock::{Clock, SystemClock};
-use crate::entropy::{Entropy, Seeded, SystemEntropy};
-use crate::moment::Moment;
-use crate::mutex::unpoisoned;
+use crate::env::clock::{Clock, SystemClock};
+use crate::env::entropy::{Entropy, Seeded, SystemEntropy};
+use crate::env::mutex::unpoisoned;
 use crate::protocol::message::Nonce;
+use crate::protocol::moment::Moment;
 
 /// A task that runs in the background.
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::escape::plain;
 use crate::protocol::message::EpochEnd;
+use crate::store::escape::plain;
 
 /// Why a leadership ended. Final: another campaign gives another epoch.
 ///
@@ -137,7 +137,7 @@ impl std::error::Error for Loss {}
 mod tests {
     use super::*;
 
-    const PAGE: &str = include_str!("../../docs/what-can-go-wrong.md");
+    const PAGE: &str = include_str!("../../../docs/what-can-go-wrong.md");
 
     #[test]
     fn every_loss_has_its_row_and_its_word() {

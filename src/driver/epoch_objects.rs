@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
+use crate::env::timer::require_timers;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::group::{AssignmentRecord, BadAssignment, GroupSnapshot, MAX_ASSIGNMENT_BYTES};
-use crate::keys::Keys;
-use crate::layout::Layout;
-use crate::listing::{EpochsOfPage, key_of};
 use crate::protocol::find::After;
+use crate::protocol::layout::Layout;
+use crate::record::keys::Keys;
+use crate::record::listing::{EpochsOfPage, key_of};
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::{Determinacy, GetOutcome, Store, StoreError, listed_within, within};
-use crate::timer::require_timers;
 
 const PAGE_KEYS: usize = 1_000;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,0 +1,9 @@
+//! The surroundings of a process: clocks, timers, random numbers.
+
+pub(crate) mod clock;
+pub(crate) mod entropy;
+pub(crate) mod mutex;
+pub(crate) mod process;
+#[cfg(test)]
+pub(crate) mod test_support;
+pub(crate) mod timer;
