@@ -181,22 +181,21 @@ mod telemetry;
 
 pub use api::builder::ElectionBuilder;
 pub use api::election::{CampaignOutcome, Election};
-pub use api::leader::{CampaignEvent, LastSeen, Leader, Observation, Snapshot};
-pub use api::leadership::{
-    Cancellation, Leadership, LeadershipEvent, Lease, Loss, ResignKey, RunOutcome,
-};
-pub use api::operator::{Deposed, Resigned, Restored};
+pub use api::leadership::{Cancellation, Leadership, Lease, RunOutcome};
 pub use compactor::{Compactor, CompactorBuilder, Report, SessionsReport};
+pub use driver::lead::{LeadershipEvent, Loss, ResignKey};
+pub use driver::leader::{CampaignEvent, LastSeen, Leader, Observation, Snapshot};
+pub use driver::operator::outcomes::{Deposed, Resigned, Restored};
 pub use env::clock::Clock;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub use env::entropy::Entropy;
+pub use env::moment::Moment;
 pub use env::process::Process;
 pub use epoch::Epoch;
 pub use error::{Error, ErrorKind};
 pub use protocol::layout::Layout;
 pub use protocol::message::EpochEnd;
-pub use protocol::moment::Moment;
 pub use store::Store;
 
 /// What tenure's own packages need beyond the API. They depend on this very version (`=`), as it

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::api::config::{Config, Polling, Settings};
 use crate::api::election::Election;
 use crate::driver::Context;
+use crate::driver::config::{Config, Polling, Settings};
 use crate::env::process::Process;
 use crate::error::Error;
 use crate::protocol::layout::Layout;

@@ -8,13 +8,14 @@ use futures::stream::{self, Stream, StreamExt as _};
 use tokio::sync::broadcast;
 use tracing::{Instrument as _, Span};
 
-use crate::api::config::Config;
-use crate::api::leader::{CampaignEvent, LastSeen, Leader, Observation, Snapshot};
-use crate::api::leadership::{Leadership, ResignKey};
-use crate::api::operator::{Deposed, Resigned, Restored};
+use crate::api::leadership::Leadership;
+use crate::driver::config::Config;
+use crate::driver::lead::ResignKey;
+use crate::driver::leader::{CampaignEvent, LastSeen, Leader, Observation, Snapshot};
+use crate::driver::operator::outcomes::{Deposed, Resigned, Restored};
+use crate::driver::runtime::require_timers;
 use crate::driver::store_check::check_store;
 use crate::driver::{CampaignEnd, Context, Driver, Observer, Operator, Patience, spans};
-use crate::env::timer::require_timers;
 use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::protocol::depose::Order;
@@ -140,7 +141,7 @@ impl Election {
     }
 
     fn elected(&self, driver: Driver, caller: &Span) -> Leadership {
-        let leadership = driver.start_leading(caller);
+        let leadership = Leadership::new(driver.start_leading(caller));
         let epoch = leadership.epoch();
         Span::current().record("epoch", epoch.get()).record("outcome", "elected");
         tracing::info!(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::api::leadership::{Lead, Loss};
+use crate::driver::lead::{Lead, Loss};
 use crate::epoch::Epoch;
 use crate::group::Partition;
 

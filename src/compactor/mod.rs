@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use tracing::Instrument as _;
 
+use crate::driver::runtime::require_timers;
 use crate::env::process::Process;
-use crate::env::timer::{pause, require_timers};
+use crate::env::timer::pause;
 use crate::error::{Error, ErrorKind};
 use crate::record::keys::Keys;
 use crate::store::Store;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::Driver;
-use crate::api::config::Config;
-use crate::api::leader::{CampaignEvent, Leader};
 use crate::driver::backoff::Backoff;
+use crate::driver::config::Config;
+use crate::driver::leader::{CampaignEvent, Leader};
 use crate::env::timer::sleep;
 use crate::error::Error;
 use crate::protocol::candidate::{Event, Input};

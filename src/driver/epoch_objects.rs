@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use crate::env::timer::require_timers;
+use crate::driver::runtime::require_timers;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::group::{AssignmentRecord, BadAssignment, GroupSnapshot, MAX_ASSIGNMENT_BYTES};

@@ -7,10 +7,10 @@ use tracing::Instrument as _;
 
 use super::own_epoch::OwnEpoch;
 use super::{Driver, spans};
+use crate::env::moment::Moment;
 use crate::epoch::Epoch;
 use crate::protocol::find::After;
 use crate::protocol::message::{Answer, EpochEnd, Nonce, Request, Sighting, Write};
-use crate::protocol::moment::Moment;
 use crate::record::listing::{EpochsOfPage, key_of};
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError};

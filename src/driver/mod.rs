@@ -3,19 +3,22 @@
 
 pub(crate) mod backoff;
 mod campaign;
+pub(crate) mod config;
 mod denial;
 pub(crate) mod epoch_objects;
 mod exchange;
 mod followed;
-mod lead;
+pub(crate) mod lead;
+pub(crate) mod leader;
 mod observe;
-mod operator;
+pub(crate) mod operator;
 mod own_epoch;
 pub(crate) mod quantile;
 mod recent;
 mod refresh;
 mod requests;
 mod restore;
+pub(crate) mod runtime;
 pub(crate) mod spans;
 pub(crate) mod store_check;
 
@@ -33,10 +36,10 @@ use own_epoch::OwnEpoch;
 pub(crate) use refresh::Refresh;
 pub(crate) use requests::Requests;
 
-use crate::api::config::Config;
-use crate::api::leader::{CampaignEvent, LastSeen, Leader};
-use crate::api::leadership::Listeners;
 use crate::driver::backoff::Backoff;
+use crate::driver::config::Config;
+use crate::driver::lead::Listeners;
+use crate::driver::leader::{CampaignEvent, LastSeen, Leader};
 use crate::env::mutex::unpoisoned;
 use crate::env::process::Process;
 use crate::epoch::Epoch;

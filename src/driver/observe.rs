@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Context, Driver};
-use crate::api::leader::{CampaignEvent, Leader, Observation, Snapshot};
-use crate::env::timer::{require_timers, sleep};
+use crate::driver::leader::{CampaignEvent, Leader, Observation, Snapshot};
+use crate::driver::runtime::require_timers;
+use crate::env::timer::sleep;
 use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::protocol::candidate::Input;
@@ -220,7 +221,11 @@ impl Observer {
             (None, _) => false,
         };
         if !same {
-            self.sight.sees(&observation);
+            self.sight.sees(match &observation {
+                Observation::Leader(_) => "leader",
+                Observation::NoLeader => "nobody",
+                Observation::Unknown => "unknown",
+            });
             self.told = Some(observation);
             self.ready = true;
         }

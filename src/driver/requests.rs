@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Context, spans};
-use crate::env::timer::{answer_within, listing_within};
+use crate::env::moment::Moment;
 use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::protocol::message::{Answer, Request};
-use crate::protocol::moment::Moment;
 use crate::store::{Determinacy, PutOutcome, StoreError, StoreErrorKind, Written};
+use crate::store::{answer_within, listing_within};
 
 /// Reads in a row that may miss an epoch that the store has shown. An epoch that was compacted
 /// meanwhile is missed once, as the next listing shows a greater one.

@@ -4,7 +4,7 @@
 use tracing::{Span, debug_span, info_span};
 
 use super::Context;
-use crate::api::config::Config;
+use crate::driver::config::Config;
 use crate::epoch::Epoch;
 use crate::protocol::message::{Answer, Request};
 use crate::record::keys::Keys;

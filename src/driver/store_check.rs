@@ -12,12 +12,13 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tracing::Instrument as _;
 
-use crate::api::leader::CampaignEvent;
+use crate::driver::leader::CampaignEvent;
 use crate::driver::{Context, Denial, FAILURES_BEFORE_GIVING_UP, Patience};
 use crate::env::mutex::unpoisoned;
-use crate::env::timer::{listing_within, sleep};
+use crate::env::timer::sleep;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::layout::Layout;
+use crate::store::listing_within;
 use crate::store::{
     ETag, Entry, GetOutcome, Page, PutOutcome, Store, StoreError, WriteAnswers, Written,
 };

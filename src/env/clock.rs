@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, Utc};
 
-use crate::protocol::moment::{Moment, time_of_day};
+use crate::env::moment::{Moment, time_of_day};
 
 /// Reads the time. Tests and simulations set their own with
 /// [`Process::with_clock`](crate::Process::with_clock).

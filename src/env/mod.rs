@@ -2,7 +2,9 @@
 
 pub(crate) mod clock;
 pub(crate) mod entropy;
+pub mod moment;
 pub(crate) mod mutex;
+pub(crate) mod nonce;
 pub(crate) mod process;
 #[cfg(test)]
 pub(crate) mod test_support;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use crate::env::clock::{Clock, SystemClock};
 use crate::env::entropy::{Entropy, Seeded, SystemEntropy};
+use crate::env::moment::Moment;
 use crate::env::mutex::unpoisoned;
-use crate::protocol::message::Nonce;
-use crate::protocol::moment::Moment;
+use crate::env::nonce::Nonce;
 
 /// A task that runs in the background.
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;

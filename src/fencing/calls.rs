@@ -7,9 +7,10 @@ use bytes::Bytes;
 
 use crate::driver::backoff::Backoff;
 use crate::env::process::Process;
-use crate::env::timer::{bounded, listing_within, sleep};
+use crate::env::timer::{bounded, sleep};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::message::Nonce;
+use crate::store::listing_within;
 use crate::store::{
     Determinacy, ETag, GetOutcome, Page, Store, StoreError, StoreErrorKind, WriteAnswers, Written,
 };

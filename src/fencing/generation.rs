@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::calls::Calls;
+use crate::driver::runtime::require_timers;
 use crate::env::process::Process;
-use crate::env::timer::require_timers;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::find::{After, Listing, Progress, Search};

@@ -14,9 +14,10 @@ use super::membership::Membership;
 use super::session_data;
 use super::shared::Shared;
 use crate::api::leadership::Lease;
+use crate::driver::runtime::require_timers;
 use crate::driver::store_check::check_store;
 use crate::driver::{CampaignEnd, Context, Denial, Driver, Patience};
-use crate::env::timer::{require_timers, sleep};
+use crate::env::timer::sleep;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::group::session::SessionData;
@@ -150,7 +151,8 @@ impl Group {
             }
         }
         let Some(nonce) = driver.nonce() else { return Ok(None) };
-        let leadership = driver.start_leading(&Span::current());
+        let leadership =
+            crate::api::leadership::Leadership::new(driver.start_leading(&Span::current()));
         if leadership.epoch() != Epoch::FIRST {
             // Its first epoch came too late and it took another, which others take for no session.
             leadership.resign().await.or_else(lost)?;

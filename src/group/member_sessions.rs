@@ -8,12 +8,13 @@ use super::Group;
 use super::session_record::{SessionBody, session_key};
 use super::view::{GroupSnapshot, MemberSnapshot};
 use crate::driver::Context;
-use crate::env::timer::{answer_within, require_timers};
+use crate::driver::runtime::require_timers;
 use crate::error::Error;
 use crate::protocol::group::SessionId;
 use crate::protocol::message::EpochEnd;
 use crate::record::MAX_READ_BYTES;
 use crate::record::listing::age;
+use crate::store::answer_within;
 use crate::store::{GetOutcome, StoreErrorKind};
 
 /// Sessions that are read at the same time.

@@ -11,7 +11,6 @@ use super::assignment_record::{
 };
 use super::session_record::{SessionBody, session_key, session_of};
 use crate::driver::{Context, Requests};
-use crate::env::timer::{answer_within, listing_within};
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::find::After;
@@ -23,6 +22,7 @@ use crate::record::MAX_READ_BYTES;
 use crate::record::listing::{EpochsOfPage, key_of};
 use crate::store::etag::ETag;
 use crate::store::{GetOutcome, Page, StoreError, Written, check_order};
+use crate::store::{answer_within, listing_within};
 
 /// Keys asked for in one LIST.
 const PAGE: usize = 1_000;

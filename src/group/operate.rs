@@ -7,7 +7,7 @@ use super::assignment_record::MAX_NAME_BYTES;
 use super::config::{check_partitions, refuse};
 use super::view::Follower;
 use super::{Group, GroupSnapshot};
-use crate::env::timer::require_timers;
+use crate::driver::runtime::require_timers;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::group::operation::{Mark, Operation, Refusal};
 use crate::protocol::group::reader::News;

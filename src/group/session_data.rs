@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::api::config::{MAX_DATA_LEVELS, nests_beyond};
+use crate::driver::config::{MAX_DATA_LEVELS, nests_beyond};
 use crate::epoch::Epoch;
 use crate::protocol::group::session::SessionData;
 use crate::protocol::group::{PartitionNumber, Release};

@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use super::objects::{Objects, Seen};
 use super::{Group, Marks, PartitionNumber};
+use crate::driver::runtime::require_timers;
 use crate::driver::{Context, Denial, FAILURES_BEFORE_GIVING_UP};
-use crate::env::timer::{require_timers, sleep};
+use crate::env::timer::sleep;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::group::reader::{News, Reader, Step};

@@ -16,7 +16,8 @@ pub mod lease;
 pub mod log;
 pub mod machine;
 pub mod message;
-pub mod moment;
 pub mod single;
 #[cfg(test)]
 mod testing;
+
+pub use crate::env::moment;

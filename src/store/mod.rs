@@ -65,7 +65,7 @@ use within::EMPTY_PAGES;
 use within::read_past_a_page;
 #[cfg(any(feature = "s3", feature = "dynamodb", feature = "gcs", feature = "azure"))]
 use within::timed;
-pub(crate) use within::{answer_or_page, caught, listed_within, within};
+pub(crate) use within::{answer_within, listed_within, listing_within, within};
 pub(crate) use written::{WriteAnswers, Written};
 
 /// An ETag made of the content alone, as S3's are: 128 bits of its SHA-256, in quotes.

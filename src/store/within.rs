@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 
+use crate::env::process::Process;
+use crate::env::timer::bounded;
+
 use super::{Determinacy, StoreError, StoreErrorKind};
 
 /// The answer to a request that no lease depends on, or an error once `limit` has passed; the
@@ -23,6 +26,32 @@ pub(crate) async fn within<T>(
         let why = format!("no answer within {limit:?}");
         Err(StoreError::new(StoreErrorKind::Transient, determinacy, why))
     })
+}
+
+/// The store's answer to a request, or an error once `limit` has passed by the process's clock.
+pub(crate) async fn answer_within<T>(
+    process: &Process,
+    limit: Duration,
+    request: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let answer = bounded(process, limit, caught(request)).await;
+    answer.unwrap_or_else(|| Err(StoreError::timed_out(format!("no answer within {limit:?}"))))
+}
+
+/// The store's answer to a listing. `limit` bounds each page that it reads past, and the last one:
+/// started again, a listing of many pages without keys would never end.
+pub(crate) async fn listing_within<T>(
+    process: &Process,
+    limit: Duration,
+    listing: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let mut listing = pin!(listing);
+    loop {
+        let page = answer_or_page(listing.as_mut());
+        if let Some(answer) = answer_within(process, limit, page).await? {
+            return Ok(answer);
+        }
+    }
 }
 
 thread_local! {
@@ -43,7 +72,7 @@ pub(super) fn read_past_a_page() {
 }
 
 /// Returns the answer to a listing, or `None` as soon as the listing has read past a page.
-pub(crate) async fn answer_or_page<T>(
+async fn answer_or_page<T>(
     mut listing: Pin<&mut impl Future<Output = Result<T, StoreError>>>,
 ) -> Result<Option<T>, StoreError> {
     poll_fn(|cx| {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::leader::Observation;
 use crate::env::process::Process;
 use crate::epoch::Epoch;
 use crate::protocol::group::Assignment;
@@ -82,7 +81,7 @@ impl Leading {
 }
 
 impl Sight {
-    pub(crate) fn sees(&mut self, _: &Observation) {}
+    pub(crate) fn sees(&mut self, _: &'static str) {}
 }
 
 #[derive(Debug)]

@@ -14,7 +14,6 @@ use super::lease_names::{LEADERSHIP, LeaseNames, SESSION};
 use super::metric_keys::MetricKeys;
 pub(crate) use super::requests::Counted;
 use super::requests::Role;
-use crate::api::leader::Observation;
 use crate::env::process::Process;
 use crate::epoch::Epoch;
 use crate::protocol::message::Answer;
@@ -264,12 +263,7 @@ pub(crate) struct Sight {
 }
 
 impl Sight {
-    pub(crate) fn sees(&mut self, observation: &Observation) {
-        let state = match observation {
-            Observation::Leader(_) => "leader",
-            Observation::NoLeader => "nobody",
-            Observation::Unknown => "unknown",
-        };
+    pub(crate) fn sees(&mut self, state: &'static str) {
         self.meter.observers(self.state).decrement(1.0);
         self.meter.observers(state).increment(1.0);
         self.state = state;

@@ -10,8 +10,8 @@ use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 
 use super::on::Meter;
+use crate::env::moment::Moment;
 use crate::env::process::Process;
-use crate::protocol::moment::Moment;
 use crate::store::{Determinacy, ETag, GetOutcome, Page, PutOutcome, Store, StoreError};
 
 /// What a role asks of a store, and what it may be answered.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Lead, Loss};
+use crate::env::moment::Moment;
 use crate::epoch::Epoch;
-use crate::protocol::moment::Moment;
 
 /// A handle to the lease of a [`Leadership`](super::Leadership), for code that checks the lease but
 /// does not own the leadership: the handlers of a service, a health check. Clones are cheap and

@@ -1,11 +1,6 @@
 //! Leadership: the lease and its renewal, the token, and the loss.
 
-mod lead;
 mod lease;
-mod listeners;
-mod loss;
-mod pulse;
-mod resign_key;
 mod run;
 mod shared_values;
 
@@ -18,16 +13,15 @@ use futures::stream::{self, Stream, StreamExt as _};
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
-pub(crate) use lead::{Command, Lead};
 pub use lease::Lease;
-pub(crate) use listeners::Listeners;
-pub use loss::Loss;
-pub use resign_key::ResignKey;
 pub use run::{Cancellation, RunOutcome};
 pub(crate) use shared_values::SharedValues;
 
-use crate::api::config::Config;
-use crate::env::timer::{require_timers, sleep};
+use crate::driver::config::Config;
+use crate::driver::lead::StartedLead;
+pub(crate) use crate::driver::lead::{Command, Lead, LeadershipEvent, Loss, ResignKey};
+use crate::driver::runtime::require_timers;
+use crate::env::timer::sleep;
 use crate::error::{Error, ErrorKind};
 
 /// An epoch that was granted to this process, renewed in the background until it is lost or
@@ -73,34 +67,9 @@ pub struct Leadership {
     commands: mpsc::UnboundedSender<Command>,
 }
 
-/// An event of a leadership.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum LeadershipEvent {
-    /// The lease was extended.
-    Renewed {
-        /// What is left of the lease.
-        remaining: Duration,
-    },
-    /// Renewals fail and less than a quarter of the validity is left: stop the work.
-    AtRisk {
-        /// What is left of the lease.
-        remaining: Duration,
-        /// The error of the last request, if it failed.
-        last_error: Option<Error>,
-    },
-    /// The leadership is over.
-    Lost(Loss),
-}
-
 impl Leadership {
-    /// A leadership whose driver takes these commands.
-    pub(crate) fn new(
-        lead: Arc<Lead>,
-        key: ResignKey,
-        config: Arc<Config>,
-        commands: mpsc::UnboundedSender<Command>,
-    ) -> Leadership {
+    pub(crate) fn new(started: StartedLead) -> Leadership {
+        let StartedLead { lead, key, config, commands } = started;
         let (lease, shared) = (Lease { lead }, SharedValues::default());
         Leadership { lease, shared, key, config, commands }
     }

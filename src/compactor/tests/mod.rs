@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::env::clock::Clock;
+use crate::env::moment::Moment;
 use crate::epoch::Epoch;
-use crate::protocol::moment::Moment;
 use crate::store::MemoryStore;
 use crate::store::{
     Determinacy, ETag, Entry, GetOutcome, MockStore, Object, Page, PutOutcome, StoreError,

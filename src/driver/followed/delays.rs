@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use super::Followed;
+use crate::env::moment::Moment;
 use crate::epoch::Epoch;
 use crate::protocol::layout::Layout;
 use crate::protocol::lease::LapseTimer;
-use crate::protocol::moment::Moment;
 
 impl Followed {
     /// A leader is followed for the first time. All others may have seen it at the same moment;

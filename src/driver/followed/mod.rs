@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Context;
-use crate::api::leader::Leader;
+use crate::driver::leader::Leader;
 use crate::epoch::Epoch;
 use crate::protocol::lease::{LapseTimer, Reading, StoreAge};
 use crate::protocol::message::{Seen, Sighting};

@@ -4,6 +4,7 @@
 //! that was sent is found. As each write has the ETag of the last reading as its condition, one
 //! that comes late takes effect only where it would have in time.
 
+pub(crate) mod outcomes;
 mod resign;
 
 use std::sync::Arc;
@@ -13,9 +14,9 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt as _};
 
 use super::{Context, Driver};
-use crate::api::leader::Leader;
-use crate::api::operator::Deposed;
-use crate::env::timer::{listing_within, sleep};
+use crate::driver::leader::Leader;
+use crate::driver::operator::outcomes::Deposed;
+use crate::env::timer::sleep;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::candidate::Input;
@@ -24,6 +25,7 @@ use crate::protocol::layout::Layout;
 use crate::protocol::message::{EpochEnd, Request, Step, Wait};
 use crate::record::{BadRecord, MAX_READ_BYTES, Record};
 use crate::store::escape::plain;
+use crate::store::listing_within;
 use crate::store::{ETag, GetOutcome, Object, PutOutcome, StoreError, StoreErrorKind, Written};
 
 /// How often a write is tried: each time somebody else was faster, or its fate is not known.

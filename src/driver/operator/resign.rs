@@ -1,8 +1,8 @@
 //! The resignation of an epoch whose holder is dead, by another process.
 
 use super::{ATTEMPTS, Operator, Wrote, instead};
-use crate::api::leadership::ResignKey;
-use crate::api::operator::Resigned;
+use crate::driver::lead::ResignKey;
+use crate::driver::operator::outcomes::Resigned;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::depose::{Verdict, resign_dead};
 use crate::protocol::layout::Layout;

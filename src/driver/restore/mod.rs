@@ -12,8 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::operator::{ATTEMPTS, Operator, Standing, Wrote};
-use crate::api::leader::Leader;
-use crate::api::operator::Restored;
+use crate::driver::leader::Leader;
+use crate::driver::operator::outcomes::Restored;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::layout::Layout;

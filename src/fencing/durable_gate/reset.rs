@@ -1,7 +1,7 @@
 //! Resetting the gate: an operator's repair.
 
 use super::{DurableGate, Epoch, Error, ErrorKind, GateLine, Seen, envelope};
-use crate::env::timer::require_timers;
+use crate::driver::runtime::require_timers;
 use crate::fencing::calls::{Attempts, Swap};
 use crate::store::StoreError;
 

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use futures::stream::{self, Stream, StreamExt as _, TryStreamExt as _};
 
 use super::{FencedLog, LogEntry, Read};
-use crate::env::timer::require_timers;
+use crate::driver::runtime::require_timers;
 use crate::error::Error;
 #[cfg(doc)]
 use crate::error::ErrorKind;

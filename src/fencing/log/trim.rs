@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::FencedLog;
-use crate::env::timer::require_timers;
+use crate::driver::runtime::require_timers;
 use crate::error::{Error, ErrorKind};
 use crate::fencing::FencingError;
 use crate::fencing::calls::{Attempts, Swap};

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{FencedLog, LogEntry, LogLine};
-use crate::env::timer::require_timers;
+use crate::driver::runtime::require_timers;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
 use crate::fencing::calls::{ATTEMPTS, passes};

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::calls::{ATTEMPTS, Attempts, Calls, Swap};
 use super::envelope::{self, Line};
 use super::{FencingError, Stale, Token};
+use crate::driver::runtime::require_timers;
 use crate::env::process::Process;
-use crate::env::timer::require_timers;
 use crate::epoch::Epoch;
 use crate::error::Error;
 #[cfg(doc)]

@@ -9,8 +9,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::message::{Nonce, Sighting};
+use crate::env::moment::Moment;
 use crate::epoch::Epoch;
-use crate::protocol::moment::Moment;
 use crate::store::etag::ETag;
 
 /// By how much the rates of two machines' clocks may differ, in parts per million.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::moment::Moment;
+use crate::env::moment::Moment;
 
 /// Of what is left alone beyond `expires_at`: wall clocks that are kept by NTP differ by less.
 const MIN_MARGIN: Duration = Duration::from_secs(5);

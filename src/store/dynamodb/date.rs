@@ -6,8 +6,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use crate::env::clock::{Clock, SystemClock};
+use crate::env::moment::Moment;
 use crate::env::mutex::unpoisoned;
-use crate::protocol::moment::Moment;
 
 /// The store's clock by two bounds.
 ///

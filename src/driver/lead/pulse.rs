@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::moment::Moment;
+use crate::env::moment::Moment;
 
 /// Notices when the process was not running for a while: stopped, suspended, or starved.
 #[derive(Debug, Clone, Copy)]

@@ -1,13 +1,26 @@
 //! Leading: renews until the leadership resigns, is dropped or is lost.
 
+mod event;
+mod listeners;
+mod loss;
+mod pulse;
+mod resign_key;
+mod state;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tracing::{Instrument as _, Span};
 
+pub use event::LeadershipEvent;
+pub(crate) use listeners::Listeners;
+pub use loss::Loss;
+pub use resign_key::ResignKey;
+pub(crate) use state::{Command, Lead};
+
+use super::config::Config;
 use super::{Driver, spans};
-use crate::api::leadership::{Command, Lead, Leadership, Loss, ResignKey};
 use crate::env::timer::sleep;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
@@ -38,9 +51,17 @@ impl Pending {
     }
 }
 
+/// The handles of a leadership that is led in the background.
+pub(crate) struct StartedLead {
+    pub(crate) lead: Arc<Lead>,
+    pub(crate) key: ResignKey,
+    pub(crate) config: Arc<Config>,
+    pub(crate) commands: mpsc::UnboundedSender<Command>,
+}
+
 impl Driver {
     /// Leads in the background, once elected, until the leadership is over.
-    pub(crate) fn start_leading(self, caller: &Span) -> Leadership {
+    pub(crate) fn start_leading(self, caller: &Span) -> StartedLead {
         let end = self.own.lease.end().unwrap_or_else(|| self.now());
         let epoch = self.machine.greatest().unwrap_or(Epoch::FIRST);
         let config = Arc::clone(&self.cx.config);
@@ -54,7 +75,7 @@ impl Driver {
         let span = spans::leadership(&self.cx, epoch, caller);
         let task = self.lead(Arc::clone(&lead), receiver, config.resign_on_drop);
         lead.process.spawn(task.instrument(span));
-        Leadership::new(lead, ResignKey { epoch, nonce }, config, commands)
+        StartedLead { lead, key: ResignKey { epoch, nonce }, config, commands }
     }
 
     async fn lead(

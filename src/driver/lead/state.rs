@@ -11,13 +11,13 @@ use tokio_util::sync::CancellationToken;
 use super::listeners::Listeners;
 use super::pulse::Pulse;
 use super::{LeadershipEvent, Loss};
+use crate::env::moment::Moment;
 use crate::env::mutex::unpoisoned;
 use crate::env::process::Process;
 use crate::env::timer::{LOOK, pause};
 use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::protocol::lease::risk_margin;
-use crate::protocol::moment::Moment;
 use crate::telemetry::Leading;
 
 /// The status of a leadership. A loss is final.

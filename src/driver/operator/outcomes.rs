@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::api::leader::Leader;
+use crate::driver::leader::Leader;
 use crate::epoch::Epoch;
 use crate::protocol::message::EpochEnd;
 

@@ -1,0 +1,32 @@
+//! The check for a Tokio runtime with timers.
+
+use std::panic::catch_unwind;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::error::{Error, ErrorKind};
+
+/// Refuses a call outside of a Tokio runtime with timers, before its first request. Without this
+/// check a campaign wins its epoch first and panics then.
+pub(crate) fn require_timers() -> Result<(), Error> {
+    if Handle::try_current().is_err() {
+        return refuse(
+            "this call needs a Tokio runtime and runs outside of one: call it from a task of a \
+             runtime, or within Runtime::block_on or Runtime::enter",
+        );
+    }
+    // Tokio has no call that tells whether timers are enabled: making one panics if not.
+    #[allow(clippy::disallowed_methods, reason = "it is dropped at once")]
+    let timer = catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)));
+    timer.or_else(|_| {
+        refuse(
+            "this Tokio runtime has no timers: build it with enable_time or enable_all of \
+             tokio::runtime::Builder",
+        )
+    })
+}
+
+fn refuse(why: &str) -> Result<(), Error> {
+    Err(Error::new(ErrorKind::NoRuntime, why))
+}

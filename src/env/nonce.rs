@@ -1,0 +1,26 @@
+//! The nonce of a create attempt.
+
+use std::fmt;
+
+/// 128 random bits, fresh for every create attempt: they tell one write from every other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nonce(u128);
+
+impl Nonce {
+    /// Returns the nonce of these bits.
+    pub const fn from_bits(bits: u128) -> Nonce {
+        Nonce(bits)
+    }
+}
+
+impl fmt::Display for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Nonce({:x})", self.0)
+    }
+}
