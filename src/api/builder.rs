@@ -43,6 +43,14 @@ pub struct ElectionBuilder {
     process: Process,
 }
 
+impl Election {
+    /// Returns the settings of an election among all candidates that use this prefix of this store.
+    /// `app` and `app/` are the same; the empty prefix is the root of the store. No request.
+    pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> ElectionBuilder {
+        ElectionBuilder::new(store, prefix.into())
+    }
+}
+
 impl ElectionBuilder {
     pub(super) fn new(store: Arc<dyn Store>, prefix: String) -> ElectionBuilder {
         let (settings, process) = (Settings::default(), Process::system());

@@ -19,9 +19,6 @@ use crate::driver::{CampaignEnd, Context, Driver, Observer, Operator, Patience, 
 use crate::epoch::Epoch;
 use crate::error::Error;
 use crate::protocol::depose::Order;
-use crate::store::Store;
-
-use crate::api::builder::ElectionBuilder;
 
 /// One contest for leadership, under one prefix of one store. Clones share their state.
 ///
@@ -66,12 +63,6 @@ pub enum CampaignOutcome {
 }
 
 impl Election {
-    /// Returns the settings of an election among all candidates that use this prefix of this store.
-    /// `app` and `app/` are the same; the empty prefix is the root of the store. No request.
-    pub fn builder(store: Arc<dyn Store>, prefix: impl Into<String>) -> ElectionBuilder {
-        ElectionBuilder::new(store, prefix.into())
-    }
-
     /// Waits until this process is elected.
     ///
     /// Cancel-safe: a campaign that is dropped leaves nothing that blocks others longer than one
@@ -89,7 +80,7 @@ impl Election {
     /// # Errors
     /// [`AccessDenied`](crate::ErrorKind::AccessDenied) and
     /// [`NoSuchStore`](crate::ErrorKind::NoSuchStore) after
-    /// [retries](ElectionBuilder::retry_denied), and those that retrying cannot fix:
+    /// [retries](crate::ElectionBuilder::retry_denied), and those that retrying cannot fix:
     /// [`UnsafeStore`](crate::ErrorKind::UnsafeStore) from a store that has answered no write yet,
     /// [`CorruptRecord`](crate::ErrorKind::CorruptRecord),
     /// [`RecordTooNew`](crate::ErrorKind::RecordTooNew),

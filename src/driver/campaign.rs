@@ -8,8 +8,8 @@ use crate::driver::config::Config;
 use crate::driver::leader::{CampaignEvent, Leader};
 use crate::env::timer::sleep;
 use crate::error::Error;
-use crate::protocol::candidate::{Event, Input};
 use crate::protocol::message::{Answer, Step, Wait};
+use crate::protocol::message::{Event, Input};
 use crate::store::escape::plain;
 
 /// How long a campaign goes on.

@@ -9,7 +9,7 @@ use crate::driver::runtime::require_timers;
 use crate::env::timer::sleep;
 use crate::epoch::Epoch;
 use crate::error::Error;
-use crate::protocol::candidate::Input;
+use crate::protocol::message::Input;
 use crate::protocol::message::{Answer, Request, Step, Wait};
 use crate::telemetry::Sight;
 

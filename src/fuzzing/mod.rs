@@ -5,9 +5,10 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use crate::Epoch;
-use crate::protocol::candidate::{Candidate, Input, Rules};
+use crate::protocol::candidate::Candidate;
 use crate::protocol::find::Listing;
 use crate::protocol::message::{Answer, EpochEnd, Request, Sighting, Step};
+use crate::protocol::message::{Input, Rules};
 use crate::record::{BadRecord, MAX_READ_BYTES, MAX_WRITTEN_BYTES, Record};
 use crate::store::content_etag;
 

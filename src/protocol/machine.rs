@@ -1,6 +1,7 @@
 //! The state machine of either layout: the driver, and whatever tests it, sees no other.
 
-use super::candidate::{Candidate, Event, Input, Rules};
+use super::candidate::Candidate;
+use super::message::{Event, Input, Rules};
 use super::message::{Nonce, Sighting, Step};
 use super::single;
 use crate::epoch::Epoch;

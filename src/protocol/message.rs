@@ -6,6 +6,60 @@ pub use crate::env::nonce::Nonce;
 use crate::epoch::Epoch;
 use crate::store::etag::ETag;
 
+/// What kind of participant this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rules {
+    /// Follows only: never writes.
+    pub observer: bool,
+    /// A renewal counts only after a LIST that shows nothing greater.
+    pub verify_renewals: bool,
+    /// There is a delay between the seal and the create, unless the epoch before ended by
+    /// resignation.
+    pub takeover_delay: bool,
+}
+
+/// What the driver tells the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Input {
+    /// To [`Step::Request`](Step::Request).
+    Answer(Answer),
+    /// To [`Step::Nonce`](Step::Nonce).
+    Nonce(Nonce),
+    /// After [`Wait::Retry`](Wait::Retry) and
+    /// [`Failure::Denied`](Failure::Denied).
+    Resume,
+    /// It is time to look at the followed epoch again.
+    PollDue,
+    /// By this observer's clock the lease is over.
+    Lapsed,
+    /// The takeover delay is over.
+    TakeoverOver,
+    /// The epoch was granted, but too little of the lease is left to use it.
+    Abandon,
+    /// It is time to renew, or there is something to proclaim.
+    RenewDue,
+    /// It is time to look whether a peer that does not seal has superseded this leader.
+    LookDue,
+    /// The lease has ended by the leader's clock.
+    LeaseEnded,
+    Resign,
+}
+
+/// What an input brought about, beyond the next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// The epoch was granted to the create attempt with this heartbeat.
+    Granted {
+        epoch: Epoch,
+        heartbeat: u64,
+    },
+    /// The write with this heartbeat extended the lease.
+    Extended {
+        heartbeat: u64,
+    },
+    Lost(Lost),
+}
+
 /// How an epoch ended.
 ///
 /// A sealed record says one of the first four. No record says [`Superseded`](EpochEnd::Superseded)
@@ -92,7 +146,7 @@ impl Sighting {
 pub enum Step {
     /// Send this and hand back the [`Answer`].
     Request(Request),
-    /// A fresh nonce is needed: [`Input::Nonce`](super::candidate::Input::Nonce).
+    /// A fresh nonce is needed: [`Input::Nonce`](Input::Nonce).
     Nonce,
     /// Nothing to send now.
     Wait(Wait),
@@ -176,7 +230,7 @@ pub enum Answer {
 /// Why a campaign cannot go on. The driver turns it into an error with the details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// [`Input::Resume`](super::candidate::Input::Resume) continues: permissions are corrected, a
+    /// [`Input::Resume`](Input::Resume) continues: permissions are corrected, a
     /// bucket is created.
     Denied,
     Unsafe,

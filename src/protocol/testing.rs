@@ -1,8 +1,9 @@
 //! Short words for tests of the state machine.
 
-use super::candidate::{Candidate, Event, Input, Rules};
+use super::candidate::Candidate;
 use super::find::{After, Listing};
 use super::message::{Answer, EpochEnd, Nonce, Request, Seen, Sighting, Step, Wait, Write};
+use super::message::{Event, Input, Rules};
 use crate::epoch::Epoch;
 use crate::store::etag::ETag;
 

@@ -24,8 +24,8 @@ use super::{Driver, spans};
 use crate::env::timer::sleep;
 use crate::epoch::Epoch;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::candidate::{Event, Input};
 use crate::protocol::message::{Answer, EpochEnd, Lost, Request, Step, Wait};
+use crate::protocol::message::{Event, Input};
 
 /// Requests of the application that wait for a write.
 #[derive(Debug, Default)]

@@ -6,13 +6,13 @@
 
 mod state;
 
-pub use state::{Event, Input, Rules};
 use state::{State, Suspect};
 
 use super::find::{Listing, Progress, Search, SuccessorSearch, SuccessorStatus};
 use super::leader::{Held, Leading, Next};
 use super::message::{
-    Answer, EpochEnd, Failure, Lost, Nonce, Request, Seen, Sighting, Step, Wait, Write,
+    Answer, EpochEnd, Event, Failure, Input, Lost, Nonce, Request, Rules, Seen, Sighting, Step,
+    Wait, Write,
 };
 use crate::epoch::Epoch;
 use crate::protocol::layout::Layout;

@@ -1,63 +1,9 @@
-//! The states of a candidate, its inputs, and their effects.
+//! The states of a candidate.
 
 use crate::epoch::Epoch;
 use crate::protocol::find::{Search, SuccessorSearch};
 use crate::protocol::leader::{Held, Leading};
-use crate::protocol::message::{Answer, Failure, Lost, Nonce, Sighting};
-
-/// What kind of participant this is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Rules {
-    /// Follows only: never writes.
-    pub observer: bool,
-    /// A renewal counts only after a LIST that shows nothing greater.
-    pub verify_renewals: bool,
-    /// There is a delay between the seal and the create, unless the epoch before ended by
-    /// resignation.
-    pub takeover_delay: bool,
-}
-
-/// What the driver tells the machine.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Input {
-    /// To [`Step::Request`](crate::protocol::message::Step::Request).
-    Answer(Answer),
-    /// To [`Step::Nonce`](crate::protocol::message::Step::Nonce).
-    Nonce(Nonce),
-    /// After [`Wait::Retry`](crate::protocol::message::Wait::Retry) and
-    /// [`Failure::Denied`](crate::protocol::message::Failure::Denied).
-    Resume,
-    /// It is time to look at the followed epoch again.
-    PollDue,
-    /// By this observer's clock the lease is over.
-    Lapsed,
-    /// The takeover delay is over.
-    TakeoverOver,
-    /// The epoch was granted, but too little of the lease is left to use it.
-    Abandon,
-    /// It is time to renew, or there is something to proclaim.
-    RenewDue,
-    /// It is time to look whether a peer that does not seal has superseded this leader.
-    LookDue,
-    /// The lease has ended by the leader's clock.
-    LeaseEnded,
-    Resign,
-}
-
-/// What an input brought about, beyond the next step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Event {
-    /// The epoch was granted to the create attempt with this heartbeat.
-    Granted {
-        epoch: Epoch,
-        heartbeat: u64,
-    },
-    /// The write with this heartbeat extended the lease.
-    Extended {
-        heartbeat: u64,
-    },
-    Lost(Lost),
-}
+use crate::protocol::message::{Failure, Nonce, Sighting};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum State {

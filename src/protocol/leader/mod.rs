@@ -3,9 +3,9 @@
 //! On a single object there is nothing to list or to look out for: a successor overwrites the
 //! object that this leader renews.
 
-use super::candidate::{Event, Input, Rules};
 use super::find::{After, SuccessorSearch, SuccessorStatus};
 use super::message::{Answer, EpochEnd, Lost, Nonce, Request, Sighting, Step, Wait, Write};
+use super::message::{Event, Input, Rules};
 use crate::epoch::Epoch;
 use crate::protocol::layout::Layout;
 use crate::store::etag::ETag;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::protocol::candidate::Rules;
+use crate::protocol::message::Rules;
 use crate::protocol::testing::*;
 
 fn extended(heartbeat: u64) -> Option<Event> {

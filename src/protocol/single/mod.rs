@@ -7,11 +7,11 @@
 
 pub mod expiry;
 
-use super::candidate::{Event, Input, Rules};
 use super::leader::{self, Held, Leading};
 use super::message::{
     Answer, EpochEnd, Failure, Lost, Nonce, Request, Seen, Sighting, Step, Wait, Write,
 };
+use super::message::{Event, Input, Rules};
 use crate::epoch::Epoch;
 use crate::protocol::layout::Layout;
 use crate::store::etag::ETag;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use tenure::protocol::candidate::{Candidate, Event, Input, Rules};
+use tenure::protocol::candidate::Candidate;
 use tenure::protocol::message::{Answer, Nonce, Request, Sighting, Step};
+use tenure::protocol::message::{Event, Input, Rules};
 use tenure::{Epoch, EpochEnd};
 
 use super::store::{Body, Reply, Store};

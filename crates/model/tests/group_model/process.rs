@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure::Epoch;
-use tenure::protocol::candidate::{Event, Input, Rules};
 use tenure::protocol::group::assignor::StickyAssignor;
 use tenure::protocol::group::participant::Participant;
 use tenure::protocol::group::plan::Planner;
 use tenure::protocol::group::session::SessionRecord;
 use tenure::protocol::group::{Member, Release, Session, SessionId};
 use tenure::protocol::message::{Answer, Nonce, Request, Step, Wait};
+use tenure::protocol::message::{Event, Input, Rules};
 use tenure::protocol::single::Candidate;
 use tenure_model::part::Part;
 

@@ -1,10 +1,10 @@
 //! What comes of an action.
 
-use tenure::protocol::candidate::Input;
 use tenure::protocol::group::operation::Operation;
 use tenure::protocol::group::participant::{Participant, Step};
 use tenure::protocol::group::plan::check;
 use tenure::protocol::group::{Assignment, Release, Session, SessionId};
+use tenure::protocol::message::Input;
 use tenure::protocol::message::{Answer, Nonce, Request};
 use tenure_model::part::Part;
 

@@ -1,9 +1,10 @@
 //! One candidate: the shipped state machine, and the little that a driver adds to it.
 
 use tenure::Epoch;
-use tenure::protocol::candidate::{Candidate, Event, Input, Rules};
+use tenure::protocol::candidate::Candidate;
 use tenure::protocol::find::After;
 use tenure::protocol::message::{Answer, Request, Step, Wait};
+use tenure::protocol::message::{Event, Input, Rules};
 
 use super::setting::Role;
 use super::store::{NonceNumber, Number, epoch_of, nonce_of, small};

@@ -1,7 +1,7 @@
 //! The store's answers to what a process asks, and what a broken process makes of them.
 
-use tenure::protocol::candidate::Input;
 use tenure::protocol::find::{After, Listing};
+use tenure::protocol::message::Input;
 use tenure::protocol::message::{Answer, EpochEnd, Request, Sighting};
 
 use super::others::WHOLE;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tenure::Epoch;
-use tenure::protocol::candidate::{Event, Input};
 use tenure::protocol::depose::{Order, Verdict};
 use tenure::protocol::message::{Answer, Request, Step};
+use tenure::protocol::message::{Event, Input};
 
 use super::process::Phase;
 use super::setting::Broken;

@@ -1,7 +1,7 @@
 //! Counterexamples for people to read.
 
-use tenure::protocol::candidate::Input;
 use tenure::protocol::find::After;
+use tenure::protocol::message::Input;
 use tenure::protocol::message::{Request, Step, Wait};
 
 use super::store::Wire;

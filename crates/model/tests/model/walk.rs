@@ -4,7 +4,7 @@
 use std::panic::{self, AssertUnwindSafe};
 
 use stateright::{Checker, Chooser, Model};
-use tenure::protocol::candidate::Input;
+use tenure::protocol::message::Input;
 use tenure::protocol::message::{Answer, Step, Wait};
 use tenure_model::part::Part;
 

@@ -3,8 +3,8 @@
 use std::iter;
 
 use stateright::{Model, Property};
-use tenure::protocol::candidate::{Input, Rules};
 use tenure::protocol::compaction::Compaction;
+use tenure::protocol::message::{Input, Rules};
 use tenure::protocol::message::{Request, Step, Wait};
 use tenure_model::part::Part;
 

@@ -1,7 +1,7 @@
 //! One candidate: the shipped state machine, and the little that a driver adds to it.
 
-use tenure::protocol::candidate::{Event, Input, Rules};
 use tenure::protocol::message::{Answer, Request, Step, Wait};
+use tenure::protocol::message::{Event, Input, Rules};
 use tenure::protocol::single::Candidate;
 
 use super::checks::Won;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tenure::Epoch;
-use tenure::protocol::candidate::{Event, Input};
 use tenure::protocol::depose::{Order, Verdict};
 use tenure::protocol::message::{Answer, EpochEnd, Request, Step};
+use tenure::protocol::message::{Event, Input};
 use tenure_model::part::Part;
 
 use super::Broken;

@@ -1,7 +1,7 @@
 //! The state that the checker explores, and what may happen next.
 
 use stateright::{Model, Property};
-use tenure::protocol::candidate::Input;
+use tenure::protocol::message::Input;
 use tenure::protocol::message::{Request, Step, Wait};
 use tenure_model::part::Part;
 
